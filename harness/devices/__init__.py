@@ -1,0 +1,1 @@
+"""The catalogue of GPUs, and how a process wears one."""

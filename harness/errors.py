@@ -1,0 +1,60 @@
+"""Every error that the harness raises, one class for each different remedy.
+
+    HarnessError
+    ├── UsageError          what was typed names something that does not exist: fix the command line
+    ├── SuiteError          a suite file is wrong: fix the suite
+    ├── LibraryError        the library under test cannot be installed or imported: choose another release
+    ├── ReplayError         a replay file is broken or foreign: make a new one
+    ├── WorkerError         a child process cannot be started or does not speak the protocol
+    ├── MissingPart         something optional is not installed: install it
+    └── CannotExecute       the virtual GPU cannot execute a construct: becomes the run's ending, never shown raw
+
+A kernel that misbehaves is no error: it is a value (`harness.model.run.Ending`).  All but `CannotExecute` end the command with exit status 2.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class HarnessError(Exception):
+    """The root; its text is one line that says what was wrong and what to do."""
+
+
+class UsageError(HarnessError):
+    """The command line names something that does not exist or makes no sense."""
+
+
+class SuiteError(HarnessError):
+    """A suite file cannot be loaded or declares something contradictory."""
+
+
+class LibraryError(HarnessError):
+    """The library under test cannot be installed or imported."""
+
+
+class ReplayError(HarnessError):
+    """A replay file is not one, is of another version, or is damaged."""
+
+
+class WorkerError(HarnessError):
+    """A worker could not be started, or broke the protocol in a way that no case can explain."""
+
+
+class MissingPart(HarnessError):
+    """An optional part is not installed; the text ends with the command that provides it."""
+
+
+class CannotExecute(HarnessError):
+    """The virtual GPU met a construct that it cannot execute.  `what` names it; the machine adds kernel and source line."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """The error for a name that does not exist, with the nearest that do: `unknown device 'h20': did you mean h200?`."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}"
+    return UsageError(f"unknown {kind} {name!r}: {hint}")

@@ -1,0 +1,1 @@
+"""The nouns of the harness: frozen values, standard library only, imported by every other room."""

@@ -1,0 +1,100 @@
+"""The case: everything that decides one run.  Equal cases must behave alike, on any machine, on any day.
+
+Owns the axes along which cases vary.  Which values are worth drawing is `harness.search`'s business.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+
+from harness.model.device import DeviceProfile
+
+
+class DType(StrEnum):
+    """Element type of an op's floating-point tensors."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+    FP16 = "fp16"
+
+
+class Layout(StrEnum):
+    """How a tensor lies in its storage; the plainest comes first."""
+
+    CONTIGUOUS = "contiguous"
+    OFFSET = "offset"
+    """Contiguous rows that begin inside a larger buffer; what lies around them is NaN."""
+    STRIDED = "strided"
+    """Rows with a gap after each; what lies in the gaps is NaN."""
+    EXPANDED = "expanded"
+    """One value seen through strides of zero, as `y.sum().backward()` hands a gradient."""
+
+
+class Values(StrEnum):
+    """What distribution the inputs come from; the plainest comes first."""
+
+    NORMAL = "normal"
+    SHIFTED = "shifted"
+    """Mean 3, deviation 1: what a missing subtraction of the mean or a missing mask needs to show."""
+    LARGE = "large"
+    """Deviation 100."""
+    TINY = "tiny"
+    """Deviation 1e-4."""
+    ZEROS = "zeros"
+    """Normal, with about a third of the elements exactly zero, whole rows among them."""
+
+
+class LaneFill(StrEnum):
+    """What lanes hold that a masked load without `other` leaves undefined."""
+
+    ZERO = "zero"
+    NAN = "nan"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Everything that decides one run of one op on one device."""
+
+    op: str
+    """`suites/fla/norm.py:rms_norm`."""
+    dims: Mapping[str, int]
+    dtype: DType
+    device: DeviceProfile
+    """What the kernel's host code believes it runs on, SM count included."""
+    absent: tuple[str, ...] = ()
+    """Optional inputs that are None in this case, sorted."""
+    layouts: Mapping[str, Layout] = field(default_factory=dict[str, Layout])
+    """By input name, and `grad` for the cotangents of all outputs; contiguous where not named."""
+    values: Values = Values.NORMAL
+    configs: Mapping[str, int] = field(default_factory=dict[str, int])
+    """By kernel name, the index among the autotune configs that survive pruning (modulo their number); 0 where not named."""
+    lane_fill: LaneFill = LaneFill.ZERO
+    seed: int = 0
+
+    @property
+    def digest(self) -> str:
+        """Eight hex digits that name the case: equal for equal cases, whatever the order of their mappings."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:8]
+
+    @property
+    def op_name(self) -> str:
+        """The op without its file: `rms_norm`."""
+        return self.op.rpartition(":")[2]
+
+    def layout_of(self, tensor: str) -> Layout:
+        """How the named input lies in memory; `grad` names the cotangents."""
+        return self.layouts.get(tensor, Layout.CONTIGUOUS)
+
+    def __str__(self) -> str:
+        dims = " ".join(f"{name}={size}" for name, size in self.dims.items())
+        parts = [f"{self.op_name} {dims} {self.dtype}"]
+        parts += [f"{name}=None" for name in self.absent]
+        parts += [f"{name}:{layout}" for name, layout in self.layouts.items() if layout is not Layout.CONTIGUOUS]
+        if self.values is not Values.NORMAL:
+            parts.append(f"values:{self.values}")
+        parts += [f"{kernel}[{index}]" for kernel, index in self.configs.items() if index]
+        if self.lane_fill is not LaneFill.ZERO:
+            parts.append(f"undefined-lanes:{self.lane_fill}")
+        return f"{' '.join(parts)} seed={self.seed} on {self.device}"

@@ -1,0 +1,60 @@
+"""The device profile: a GPU model as a kernel library's host code sees it.
+
+Owns the fields and what follows from them.  Which GPUs exist is `harness.devices.catalogue`'s business; how a process
+pretends to run on one is `harness.devices.wear`'s.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class Architecture(StrEnum):
+    """The NVIDIA architecture generations that the catalogue knows; also the names of the pytest marks."""
+
+    AMPERE = "ampere"
+    ADA = "ada"
+    HOPPER = "hopper"
+    BLACKWELL = "blackwell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceProfile:
+    """One GPU model; every figure is what the CUDA runtime would answer for it.
+
+    `source` says where the figures were read; it takes no part in behaviour.
+    """
+
+    slug: str
+    """Name on the command line: `rtx-pro-6000`."""
+    name: str
+    """What `torch.cuda.get_device_name()` answers: `NVIDIA RTX PRO 6000 Blackwell Workstation Edition`."""
+    architecture: Architecture
+    capability: tuple[int, int]
+    sm_count: int
+    shared_bytes_per_block: int
+    """The opt-in limit of one CTA (`cudaDevAttrMaxSharedMemoryPerBlockOptin`), for example 101,376 or 232,448."""
+    shared_bytes_per_sm: int
+    l2_bytes: int
+    registers_per_sm: int
+    max_threads_per_sm: int
+    memory_bytes: int
+    sm_clock_khz: int
+    memory_clock_khz: int
+    memory_bus_bits: int
+    source: str
+    warp_size: int = 32
+    max_threads_per_block: int = 1024
+    default_shared_bytes_per_block: int = 49152
+
+    @property
+    def arch(self) -> int:
+        """The capability as Triton's compile target writes it: 90, 100, 120."""
+        major, minor = self.capability
+        return 10 * major + minor
+
+    def with_sm_count(self, sm_count: int) -> "DeviceProfile":
+        """The same GPU with another number of streaming multiprocessors."""
+        return replace(self, sm_count=sm_count)
+
+    def __str__(self) -> str:
+        return f"{self.slug} ({self.sm_count} SMs, sm_{self.arch})"

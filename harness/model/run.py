@@ -1,0 +1,293 @@
+"""The run: the facts of one case on one engine.
+
+Owns what a child process may tell its parent: how the case ended, what was launched, how far each result is from the
+reference, what memory saw.  Facts carry no judgement; `harness.oracles` turns them into verdicts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from harness.model.case import Case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A place in the kernel's Python source.  `file` is an absolute path or a name relative to site-packages."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file.rpartition('/')[2]}:{self.line}"
+
+
+# --- how a case ended ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """The op ran to its end, forward and backward, and was compared with the reference."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raised:
+    """The library, Triton or torch raised an exception while the case ran."""
+
+    kind: str
+    """Class name: `RuntimeError`."""
+    message: str
+    source: Source | None
+    """The innermost frame outside torch, Triton and the harness, when there is one."""
+    phase: str
+    """`inputs`, `forward`, `backward`, `reference` or `compare`.  In `inputs`, `reference` and `compare` the suite is at fault."""
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The library declined the case in the way its op declares legitimate; nothing is wrong and nothing was tested."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsupported:
+    """The engine cannot execute something that the kernel contains."""
+
+    what: str
+    """The TTIR op or construct: `tt.histogram`."""
+    kernel: str
+    source: Source | None
+    triton_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crashed:
+    """The process died.  Exactly one of `signal` and `status` says how."""
+
+    signal: str | None
+    """`SIGSEGV`."""
+    status: int | None
+    """The exit status, where the process left by itself."""
+    log_tail: str
+    launch: str | None = None
+    """The kernel that was being launched, where known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedOut:
+    """No answer within the limit; the process group was killed."""
+
+    limit_s: float
+    log_tail: str
+    launch: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutOfMemory:
+    """The case asked for more memory than its worker may have."""
+
+    limit_bytes: int
+    message: str
+
+
+Ending = Completed | Raised | Refused | Unsupported | Crashed | TimedOut | OutOfMemory
+
+
+# --- what was launched -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What the whole compiler pipeline says one kernel takes on one architecture."""
+
+    registers_per_thread: int
+    spill_bytes: int
+    """Local memory a thread, spills and stack."""
+    shared_bytes: int
+    tensor_memory_columns: int
+    scratch_bytes_per_program: int
+    threads: int
+    failure: str = ""
+    """What the compiler said, where it gave up; the figures are 0 then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One kernel launch as seen by the driver."""
+
+    kernel: str
+    source: Source | None
+    """The line of the kernel's definition."""
+    grid: tuple[int, int, int]
+    config: str
+    """The autotune config or the launch options, as Triton prints them: `BT: 64, num_warps: 4`."""
+    config_index: int
+    config_count: int
+    """How many configs survived pruning; 1 where the kernel is not autotuned."""
+    num_warps: int
+    constants: Mapping[str, int | float | bool | str | None]
+    """The values of the `tl.constexpr` parameters."""
+    tile_sizes: tuple[int, ...]
+    """Distinct extents above 1 of the blocks that the kernel loads and stores, ascending."""
+    build: str
+    """Digest of TTIR, options and architecture: equal builds have equal resources."""
+    scratch_bytes: int = 0
+    """Bytes asked of the allocator for the launch."""
+
+
+# --- what memory saw -------------------------------------------------------------------------------------------------
+
+
+class Access(StrEnum):
+    """The direction of a memory access."""
+
+    LOAD = "load"
+    STORE = "store"
+    ATOMIC = "atomic"
+
+
+class Region(StrEnum):
+    """Where a stray access landed."""
+
+    OUTSIDE_STORAGE = "outside the storage"
+    OUTSIDE_VIEW = "outside the view, inside its storage"
+    IN_GAP = "in a gap between the view's rows"
+    NULL = "through a null pointer"
+    UNKNOWN_POINTER = "through a pointer that belongs to no argument"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where in which launch an access happened."""
+
+    kernel: str
+    launch: int
+    """Index into `Run.launches`."""
+    argument: str
+    """The kernel's name of the pointer argument: `dx`."""
+    source: Source | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap:
+    """Elements stored non-atomically by more than one program of one launch."""
+
+    site: Site
+    same_bytes: bool
+    """Every program stored the same bytes to each such element; false if one differed."""
+    cells: int
+    first_cells: tuple[tuple[int, ...], ...]
+    """Up to four indices into the argument's tensor, ascending."""
+    programs: tuple[int, int]
+    """Two linear program ids that stored the first cell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderDependence:
+    """A program read elements that another program of the same launch stores non-atomically."""
+
+    site: Site
+    """The load."""
+    cells: int
+    first_cells: tuple[tuple[int, ...], ...]
+    programs: tuple[int, int]
+    """Reader and writer of the first cell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stray:
+    """Accesses outside what the argument covers.  Loads read zero and stores are dropped, so the process lives on."""
+
+    site: Site
+    access: Access
+    region: Region
+    lanes: int
+    program: int
+    """The first program that did it."""
+    element: int
+    """Its first such element, counted from the argument's first element in units of its element type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UninitialisedRead:
+    """A load of elements that nobody had written since `torch.empty` handed them out."""
+
+    site: Site
+    cells: int
+    first_cells: tuple[tuple[int, ...], ...]
+    program: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndefinedLanes:
+    """A masked load without `other` that really masked lanes off: their values are undefined."""
+
+    site: Site
+    lanes: int
+
+
+MemoryEvent = Overlap | OrderDependence | Stray | UninitialisedRead | UndefinedLanes
+
+
+# --- how right the results are ---------------------------------------------------------------------------------------
+
+
+class Role(StrEnum):
+    """Whether a result is an output of the op or the gradient of an input."""
+
+    OUTPUT = "output"
+    GRADIENT = "gradient"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """An error and where it is largest, in units of the tolerance (above 1 is wrong)."""
+
+    ratio: float
+    index: tuple[int, ...]
+    got: float
+    expected: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One output or gradient compared with its float64 reference."""
+
+    name: str
+    """`y`, or `d:x` for the gradient of input x."""
+    role: Role
+    shape: tuple[int, ...]
+    whole: Measure
+    """Root-mean-square error over the whole tensor against its tolerance; the index is that of the worst element."""
+    worst_tile: Measure
+    """The same over the worst tile: a row, or a stretch of a vector, so that one wrong row shows."""
+    unwritten: int
+    """Elements that nothing wrote since `torch.empty`."""
+    first_unwritten: tuple[int, ...] | None
+    nonfinite: int
+    """NaN or infinite elements where the reference is finite."""
+    digest: str
+    """Of the bytes: equal for results that are equal bit for bit."""
+    sketch: tuple[float, ...] = ()
+    """Seeded random projections, one a block of elements, to compare runs without moving tensors."""
+    sketch_tolerance: tuple[float, ...] = ()
+    """How far two right runs' projections may lie apart, one each."""
+
+
+# --- all of it -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """The facts of one case on one engine."""
+
+    case: Case
+    engine: str
+    ending: Ending
+    launches: tuple[Launch, ...] = ()
+    results: tuple[Result, ...] = ()
+    memory: tuple[MemoryEvent, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict[str, float])
+    """By part of the work: `inputs`, `front_end`, `parse`, `execution`, `reference`, `compare`, `host`."""

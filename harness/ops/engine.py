@@ -1,0 +1,25 @@
+"""The seam behind which a case runs: on the virtual GPU or on a real one."""
+
+from typing import Protocol
+
+from harness.model.case import Case
+from harness.model.device import DeviceProfile
+from harness.model.op import Op
+from harness.model.run import Run
+
+
+class Engine(Protocol):
+    """A place where cases run; lives in a worker process and is told its device once."""
+
+    @property
+    def name(self) -> str:
+        """`virtual` or `cuda`; stands in every run."""
+        ...
+
+    def wear(self, device: DeviceProfile) -> None:
+        """Make this process answer as if it ran on `device`; called once, before the library under test is imported."""
+        ...
+
+    def run(self, op: Op, case: Case) -> Run:
+        """Run one case.  What the library raises becomes the run's ending; an exception here means the harness is broken."""
+        ...

@@ -1,0 +1,1 @@
+"""The oracles: one file for each promise that a correct kernel keeps."""

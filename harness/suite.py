@@ -1,0 +1,115 @@
+"""What a suite file imports: `op`, `Tensor`, and ranges for the usual sizes; and the loader of suite files.
+
+A suite file imports the library under test inside its ops' functions, never at its top: the parent process reads the
+file too, and stays free of Triton and of the library.
+"""
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+from harness.errors import SuiteError
+from harness.model.case import DType
+from harness.model.op import Dim, Op, Tensor
+
+__all__ = ["DType", "Dim", "Tensor", "groups", "load_suite", "op", "tensor", "tokens", "width"]
+
+FORBIDDEN_AT_TOP = ("triton", "torch")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def tokens(high: int = 2048) -> Dim:
+    """Rows of the input, usually batch times sequence length: 1 to `high`."""
+    return Dim(low=1, high=high)
+
+
+def width(high: int = 1024) -> Dim:
+    """The feature size: 1 to `high`."""
+    return Dim(low=1, high=high)
+
+
+def groups(*choices: int) -> Dim:
+    """The number of groups, one of `choices`; the first is the plainest."""
+    choices = choices or (1, 2, 4)
+    return Dim(low=min(choices), high=max(choices), choices=choices)
+
+
+def tensor(*shape: str | int, optional: bool = False, grad: bool = True, dtype: DType | None = None) -> Tensor:
+    """A tensor input: `tensor("T", "G*D")`; `optional` where the library accepts None."""
+    return Tensor(shape=shape, optional=optional, grad=grad, dtype=dtype)
+
+
+class Declaration:
+    """An op as its suite file declares it; complete once it has a reference."""
+
+    def __init__(self, name: str, call: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        self.name = name
+        self._call = call
+        self._options = options
+        self._reference: Callable[..., Any] | None = None
+
+    def reference(self, function: F) -> F:
+        """Decorator: the operation's definition in differentiable torch."""
+        self._reference = function
+        return function
+
+    def complete(self, suite: str) -> Op:
+        """The op.
+
+        Raises:
+            SuiteError: no reference was declared, or the declaration contradicts itself.
+        """
+        if self._reference is None:
+            raise SuiteError(f"{suite}: op {self.name!r} has no reference: add one with @{self.name}.reference")
+        declared = Op(name=self.name, suite=suite, call=self._call, reference=self._reference, **self._options)
+        named = {part for given in declared.inputs.values() for extent in given.shape if isinstance(extent, str)
+                 for part in extent.replace("*", " ").split()}
+        if missing := sorted(named - set(declared.dims)):
+            raise SuiteError(f"{suite}: op {self.name!r} has inputs of undeclared dims: {', '.join(missing)}")
+        return declared
+
+
+def op(*, dims: Mapping[str, Dim], inputs: Mapping[str, Tensor], **options: Any) -> Callable[[Callable[..., Any]], Declaration]:
+    """Decorator: this function calls the library under test.  Options are the fields of `harness.model.op.Op`."""
+
+    def declare(call: Callable[..., Any]) -> Declaration:
+        return Declaration(call.__name__, call, {"dims": dims, "inputs": inputs, **options})
+
+    return declare
+
+
+def load_suite(file: str) -> tuple[Op, ...]:
+    """The ops that a suite file declares, in the file's order; `file` is kept as the suite's name.
+
+    Raises:
+        SuiteError: the file does not exist, fails on import, imports Triton or torch at its top, or declares no op.
+    """
+    path = Path(file)
+    if not path.is_file():
+        raise SuiteError(f"no suite file {file!r}: a suite is a Python file that declares ops, such as suites/fla/norm.py")
+    before = {name for name in FORBIDDEN_AT_TOP if name in sys.modules}
+    module = _import_file(path)
+    for name in FORBIDDEN_AT_TOP:
+        if name in sys.modules and name not in before:
+            raise SuiteError(f"{file} imports {name} at its top: import it inside the functions that use it")
+    declared = [value for value in vars(module).values() if isinstance(value, Declaration)]
+    if not declared:
+        raise SuiteError(f"{file} declares no op: decorate a function with @harness.suite.op(...)")
+    return tuple(one.complete(file) for one in declared)
+
+
+def _import_file(path: Path) -> ModuleType:
+    name = "harness_suite_" + "_".join(path.with_suffix("").parts[-3:]).replace("-", "_").replace(".", "_")
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise SuiteError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # a suite is somebody's code: whatever it raises is the suite's fault, named here
+        raise SuiteError(f"{path} fails on import: {type(error).__name__}: {error}") from error
+    return module

@@ -1,0 +1,1 @@
+"""Child processes that run cases and may die doing it."""
