@@ -1,0 +1,54 @@
+# Every command of the project.  `make fuzz` and `make test` do all that they need, set-up included.
+# Settings: PYTHON (interpreter for new environments), JOBS (test processes), ARGS (more arguments for the command).
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup setup-3.9 fuzz test check format bench clean
+
+VENV := .venv
+VENV_39 := .venv-triton39
+BIN := $(VENV)/bin
+JOBS ?= 2
+ARGS ?=
+SELECT_39 ?= not once
+
+help: ## show this list
+	@sed -n 's/^\([a-z][a-z.0-9-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name text; do \
+	    printf '  make %-11s %s\n' "$$name" "$$text"; done
+
+setup: $(VENV)/.stamp ## make .venv with what CI uses; quick when nothing has changed
+
+setup-3.9: $(VENV_39)/.stamp ## the same with the newest Triton of the range, in .venv-triton39
+
+$(VENV)/.stamp: pyproject.toml constraints/ci.txt ci/setup.sh
+	ci/setup.sh $(VENV) constraints/ci.txt
+	@touch $@
+
+$(VENV_39)/.stamp: pyproject.toml constraints/ci-triton-3.9.txt ci/setup.sh
+	ci/setup.sh $(VENV_39) constraints/ci-triton-3.9.txt
+	@touch $@
+
+fuzz: setup ## find a real bug of a released library, as on a Blackwell GPU, with no GPU at hand
+	$(BIN)/python ci/demo.py $(ARGS)
+
+test: setup setup-3.9 ## every test, with Triton 3.6.0 and with 3.9.0
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	$(VENV_39)/bin/python -m pytest -n $(JOBS) -m '$(SELECT_39)' $(ARGS)
+
+check: setup ## format, lint, types, sizes and the quick tests: under two minutes
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/python ci/sizes.py
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow' $(ARGS)
+
+format: setup ## write the files as `make check` wants them
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup ## measure the speeds that the README promises; prints ratios, judges nothing
+	$(BIN)/python ci/bench.py $(ARGS)
+
+clean: ## remove the environments and every cache in this folder
+	rm -rf $(VENV) $(VENV_39) .pytest_cache .ruff_cache .hypothesis .harness build dist *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,42 @@
+"""`make fuzz`: show a real bug of a released library as on a GPU that is not there.
+
+Runs `harness fuzz`, which ends with 1 because it has findings, and ends with 0 if the known one is among them.  More
+arguments are handed on: `make fuzz ARGS='--minutes 2'`.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+LIBRARY = "fla-core==0.5.2"
+KERNEL = "layer_norm_bwd_kernel"
+ORACLE = "write-overlap"
+FUZZ = ("fuzz", "suites/fla/norm.py", "--device", "rtx-pro-6000", "--with", LIBRARY, "--cases", "300", "--seed", "0")
+FOUND = 1
+"""`harness fuzz`'s exit status when it has findings."""
+ROOT = Path(__file__).resolve().parent.parent
+HARNESS = Path(sys.executable).with_name("harness")
+
+
+def main() -> int:
+    """Run the fuzzer; 0 where it showed the known finding."""
+    with tempfile.TemporaryDirectory(prefix="harness-demo-") as folder:
+        report = Path(folder, "report.json")
+        command = [str(HARNESS), *FUZZ, "--json", str(report), *sys.argv[1:]]
+        status = subprocess.run(command, cwd=ROOT, check=False).returncode
+        if status != FOUND:
+            print(f"harness fuzz ended with {status}; {FOUND}, findings, was expected", file=sys.stderr)
+            return status or 1
+        findings = json.loads(report.read_text(encoding="utf-8"))["findings"]
+    if any(finding["oracle"] == ORACLE and finding["kernel"] == KERNEL for finding in findings):
+        print(f"\nThat is the bug which {LIBRARY} was released with; it is gone in fla-core 0.6.0.")
+        return 0
+    seen = ", ".join(str(finding["signature"]) for finding in findings)
+    print(f"no {ORACLE} of {KERNEL} among the findings: {seen}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
