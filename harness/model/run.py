@@ -42,6 +42,10 @@ class Raised:
     phase: str
     """`inputs`, `forward`, `backward`, `reference` or `compare`.  In `inputs`, `reference` and `compare` the suite is at fault."""
     traceback: str
+    launch: str | None = None
+    """The kernel that was being built or launched, where one was."""
+    config_count: int | None = None
+    """How many configs of that kernel survived pruning, 1 where it is not autotuned; None where `launch` is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

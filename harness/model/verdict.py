@@ -17,6 +17,15 @@ class Severity(StrEnum):
     ERROR = "error"
 
 
+class Outcome(StrEnum):
+    """What all verdicts on one case come to."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    ABSTAIN = "abstain"
+    """The run shows too little to judge; never counted as a pass."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
     """What makes two failures the same bug: coarse, so that it is stable on replay and while shrinking."""

@@ -24,6 +24,15 @@ class Evidence:
     """By `Launch.build`, as far as the whole compiler pipeline has run."""
 
 
+class Alone:
+    """An oracle that needs no run besides the case itself."""
+
+    def companions(self, run: Run) -> tuple[Case, ...]:
+        """None, whatever the run."""
+        del run
+        return ()
+
+
 class Oracle(Protocol):
     """One promise."""
 

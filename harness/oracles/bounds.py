@@ -1,0 +1,84 @@
+"""Every access lands in the tensor that was passed."""
+
+from collections.abc import Sequence
+
+from harness.model.run import Access, Region, Stray
+from harness.model.verdict import Fail, Severity, Signature, Verdict
+from harness.oracles.base import Alone, Evidence
+from harness.oracles.memory import judge_lines, place_of, where
+
+LOAD = (
+    "The kernel reads memory that is not its own: on a GPU it gets a neighbour's values, or dies with an illegal "
+    "memory access where the page is not mapped."
+)
+STORE = (
+    "The kernel writes memory that is not its own: on a GPU it silently corrupts another tensor, or dies with an "
+    "illegal memory access."
+)
+GAP_LOAD = (
+    "The kernel reads what lies between the rows, as if the tensor were contiguous or a tile narrower than it is; the "
+    "result is right only as long as nothing depends on those values."
+)
+
+
+class Bounds(Alone):
+    """A load from a gap between rows is a warning: the memory exists, and many kernels mask later what they read."""
+
+    name = "bounds"
+    promise = "Every load, store and atomic lands in a cell of the tensor that the kernel was given."
+
+    def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
+        """One failure for each line, with the worst of its accesses."""
+        run = evidence.run
+
+        def fail(group: Sequence[Stray]) -> Fail:
+            worst = min(group, key=harmless)
+            return Fail(
+                signature=Signature(
+                    oracle=self.name,
+                    severity=Severity.WARNING if harmless(worst) else Severity.ERROR,
+                    op=run.case.op,
+                    kernel=worst.site.kernel,
+                    place=place_of(worst.site),
+                ),
+                message=f"{sentence(worst)}{where(group)}",
+                meaning=meaning(worst),
+                source=worst.site.source,
+            )
+
+        return judge_lines(self.name, run, (event for event in run.memory if isinstance(event, Stray)), fail)
+
+
+def harmless(stray: Stray) -> bool:
+    """Whether the access is a load from a gap."""
+    return stray.access is Access.LOAD and stray.region is Region.IN_GAP
+
+
+def sentence(stray: Stray) -> str:
+    """What was seen: `program 3 stores 31 lanes of dx outside the storage, the first at element 4096`."""
+    match stray.access:
+        case Access.LOAD:
+            did = "loads"
+        case Access.STORE:
+            did = "stores"
+        case Access.ATOMIC:
+            did = "atomically updates"
+    lanes = "1 lane" if stray.lanes == 1 else f"{stray.lanes} lanes"
+    match stray.region:
+        case Region.OUTSIDE_STORAGE | Region.OUTSIDE_VIEW | Region.IN_GAP:
+            first = "at" if stray.lanes == 1 else "the first at"
+            landed = f"{stray.region}, {first} element {stray.element}"
+            return f"program {stray.program} {did} {lanes} of {stray.site.argument} {landed}"
+        case Region.NULL | Region.UNKNOWN_POINTER:
+            return f"program {stray.program} {did} {lanes} {stray.region}"
+
+
+def meaning(stray: Stray) -> str:
+    """What that leads to."""
+    if harmless(stray):
+        return GAP_LOAD
+    match stray.access:
+        case Access.LOAD:
+            return LOAD
+        case Access.STORE | Access.ATOMIC:
+            return STORE

@@ -1,0 +1,81 @@
+"""What an ending lets an oracle say.
+
+What a run shows counts however it ended: an overlap seen before an exception was an overlap.  What it does not show
+counts only if it completed.  Owns that rule, and which of the oracles that judge exceptions a `Raised` belongs to.
+"""
+
+from enum import Enum, auto
+
+from harness.model.run import Completed, Crashed, Ending, OutOfMemory, Raised, Refused, Run, TimedOut, Unsupported
+
+NO_ALLOCATOR = "Kernel requires a runtime memory allocation, but no allocator was set"
+"""What Triton's `NullAllocator` says (3.6 to 3.9); it raises a plain RuntimeError, so only the text tells it apart."""
+
+REFUSED_BUILDS = frozenset({"OutOfResources", "PTXASError", "CompileTimeAssertionFailure"})
+"""The exceptions that Triton's autotuner takes for "not this config" (`Autotuner._bench`, 3.6 to 3.9)."""
+
+SUITE_PHASES = frozenset({"inputs", "reference", "compare"})
+"""Phases in which only the suite's own code runs."""
+
+WATCHED = frozenset({"virtual"})
+"""The engines that see every access; elsewhere the absence of memory events says nothing."""
+
+
+class Judge(Enum):
+    """Who answers for an exception."""
+
+    SUITE = auto()
+    RESOURCES = auto()
+    SCRATCH_MEMORY = auto()
+    COMPLETES = auto()
+
+
+def judge_of(raised: Raised) -> Judge:
+    """The one judge of this exception."""
+    if raised.phase in SUITE_PHASES:
+        return Judge.SUITE
+    if raised.kind in REFUSED_BUILDS:
+        return Judge.RESOURCES
+    if NO_ALLOCATOR in raised.message:
+        return Judge.SCRATCH_MEMORY
+    return Judge.COMPLETES
+
+
+def describe(ending: Ending) -> str:
+    """How the case ended, as half a sentence: `the process died of SIGSEGV`."""
+    match ending:
+        case Completed():
+            return "the case completed"
+        case Raised():
+            return f"{ending.kind} was raised in phase {ending.phase}"
+        case Refused():
+            return f"the library declined the case: {ending.message}"
+        case Unsupported():
+            place = f"{ending.kernel}, {ending.source}" if ending.source else ending.kernel
+            return f"the engine cannot execute {ending.what} ({place}; Triton {ending.triton_version})"
+        case Crashed():
+            return (
+                f"the process died of {ending.signal}"
+                if ending.signal
+                else f"the process left with status {ending.status}"
+            )
+        case TimedOut():
+            return f"no answer came within {ending.limit_s:g} s"
+        case OutOfMemory():
+            return f"the case needs more than the {ending.limit_bytes} bytes that its worker may have"
+
+
+def unfinished(run: Run) -> str | None:
+    """Why the absence of something in this run proves nothing; None for a run that completed."""
+    return None if isinstance(run.ending, Completed) else describe(run.ending)
+
+
+def unwatched(run: Run) -> str | None:
+    """Why the absence of memory events in this run proves nothing; None where memory was watched to the end."""
+    if reason := unfinished(run):
+        return reason
+    if run.engine not in WATCHED:
+        return f"the {run.engine} engine does not see memory accesses"
+    if not run.launches:
+        return "no kernel was launched"
+    return None

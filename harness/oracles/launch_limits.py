@@ -1,0 +1,72 @@
+"""Every launch is one that a GPU accepts."""
+
+from collections.abc import Iterator
+
+from harness.model.device import DeviceProfile
+from harness.model.run import Launch
+from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.oracles.base import Alone, Evidence
+from harness.oracles.endings import unfinished
+
+GRID_LIMITS = {"x": 2**31 - 1, "y": 65535, "z": 65535}
+"""CUDA C++ Programming Guide, technical specifications per compute capability: the same from 3.0 to 12.1."""
+
+Broken = tuple[str, Severity, str, str]
+"""Place, severity, what was seen, what it means."""
+
+
+class LaunchLimits(Alone):
+    """Grid extents and threads a block; what the compiler must know is judged in `resources`."""
+
+    name = "launch-limits"
+    promise = "Every launch keeps CUDA's limits for grid extents and for threads in a block."
+
+    def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
+        """One failure for each kernel and limit; the launches before an exception are judged too."""
+        run = evidence.run
+        failures: dict[tuple[str, str], Fail] = {}
+        for launch in run.launches:
+            for place, severity, seen, meaning in broken(launch, run.case.device):
+                signature = Signature(
+                    oracle=self.name, severity=severity, op=run.case.op, kernel=launch.kernel, place=place
+                )
+                fail = Fail(
+                    signature=signature, message=f"{launch.kernel} {seen}", meaning=meaning, source=launch.source
+                )
+                failures.setdefault((launch.kernel, place), fail)
+        if failures:
+            return tuple(failures.values())
+        if reason := unfinished(run):
+            return (Abstain(oracle=self.name, reason=reason),)
+        if not run.launches:
+            return (Abstain(oracle=self.name, reason="no kernel was launched"),)
+        return (Pass(oracle=self.name),)
+
+
+def broken(launch: Launch, device: DeviceProfile) -> Iterator[Broken]:
+    """The limits that a launch does not keep."""
+    for (axis, limit), extent in zip(GRID_LIMITS.items(), launch.grid, strict=True):
+        if extent > limit:
+            yield (
+                f"grid {axis}",
+                Severity.ERROR,
+                f"was launched with {extent} programs along {axis}, where CUDA allows {limit} (grid {launch.grid})",
+                "The driver refuses such a launch with `invalid argument`; an input this long cannot be run at all.",
+            )
+        if extent < 1:
+            yield (
+                f"empty grid {axis}",
+                Severity.WARNING,
+                f"was launched with {extent} programs along {axis} (grid {launch.grid})",
+                "Triton silently skips a launch without programs, so what the kernel should have stored is never "
+                "stored.",
+            )
+    threads = launch.num_warps * device.warp_size
+    if threads > device.max_threads_per_block:
+        yield (
+            "threads",
+            Severity.ERROR,
+            f"was launched with {threads} threads in a block, where {device.slug} allows "
+            f"{device.max_threads_per_block} (num_warps {launch.num_warps})",
+            "The GPU refuses such a launch.",
+        )

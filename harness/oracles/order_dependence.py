@@ -1,0 +1,43 @@
+"""No program reads what another program of the same launch stores."""
+
+from collections.abc import Sequence
+
+from harness.model.run import OrderDependence
+from harness.model.verdict import Fail, Severity, Signature, Verdict
+from harness.oracles.base import Alone, Evidence
+from harness.oracles.memory import cells, judge_lines, place_of, were, where
+
+
+class OrderDependent(Alone):
+    """Reads ordered by acquire and release are no events; the machine sees to that."""
+
+    name = "order-dependence"
+    promise = "No program reads a cell that another program of the same launch stores."
+
+    def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
+        """One failure for each line that reads."""
+        run = evidence.run
+
+        def fail(group: Sequence[OrderDependence]) -> Fail:
+            first = group[0]
+            reader, writer = first.programs
+            return Fail(
+                signature=Signature(
+                    oracle=self.name,
+                    severity=Severity.ERROR,
+                    op=run.case.op,
+                    kernel=first.site.kernel,
+                    place=place_of(first.site),
+                ),
+                message=(
+                    f"{cells(first.site.argument, first.first_cells, first.cells)} {were(first.cells)} read by program "
+                    f"{reader} of the launch in which program {writer} stores there{where(group)}"
+                ),
+                meaning=(
+                    "Programs of a launch run in no order, so the reader sees the value from before or after the "
+                    "store, depending on the GPU and on the day."
+                ),
+                source=first.site.source,
+            )
+
+        return judge_lines(self.name, run, (event for event in run.memory if isinstance(event, OrderDependence)), fail)

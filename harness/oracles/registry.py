@@ -1,0 +1,109 @@
+"""All oracles, and what a case comes to under them.
+
+Owns their order: causes before consequences, so that the first failure of a case is usually its explanation.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from harness.errors import unknown
+from harness.model.case import Case
+from harness.model.run import Completed, Resources, Run
+from harness.model.verdict import Abstain, Fail, Outcome, Pass, Verdict
+from harness.oracles.base import Evidence, Oracle
+from harness.oracles.bounds import Bounds
+from harness.oracles.completes import Completes
+from harness.oracles.config_invariance import ConfigInvariance
+from harness.oracles.launch_limits import LaunchLimits
+from harness.oracles.order_dependence import OrderDependent
+from harness.oracles.resources import Fits
+from harness.oracles.scratch_memory import ScratchMemory
+from harness.oracles.sm_invariance import SmInvariance
+from harness.oracles.undefined_lanes import Lanes
+from harness.oracles.uninitialised_read import UninitialisedReads
+from harness.oracles.unwritten import Unwritten
+from harness.oracles.values import Values
+from harness.oracles.write_overlap import WriteOverlap
+
+COMPLETES = Completes()
+
+ALL: tuple[Oracle, ...] = (
+    COMPLETES,
+    LaunchLimits(),
+    Fits(),
+    ScratchMemory(),
+    Bounds(),
+    WriteOverlap(),
+    OrderDependent(),
+    UninitialisedReads(),
+    Unwritten(),
+    Lanes(),
+    Values(),
+    SmInvariance(),
+    ConfigInvariance(),
+)
+
+
+def find(name: str) -> Oracle:
+    """The oracle of that name.
+
+    Raises:
+        UsageError: there is none; the text names the nearest.
+    """
+    by_name = {oracle.name: oracle for oracle in ALL}
+    if name not in by_name:
+        raise unknown("oracle", name, by_name)
+    return by_name[name]
+
+
+def promised(waives: Collection[str], oracles: Iterable[Oracle] = ALL) -> tuple[Oracle, ...]:
+    """The oracles whose promise an op makes that waives these."""
+    return tuple(oracle for oracle in oracles if oracle.name not in waives)
+
+
+def companions(run: Run, oracles: Iterable[Oracle] = ALL) -> tuple[Case, ...]:
+    """The further cases that these oracles want run to judge this one, each once, and not the case itself."""
+    wanted = {case.digest: case for oracle in oracles for case in oracle.companions(run)}
+    wanted.pop(run.case.digest, None)
+    return tuple(wanted.values())
+
+
+def judge_all(
+    run: Run,
+    companion_runs: Mapping[str, Run],
+    resources: Mapping[str, Resources],
+    waives: Collection[str] = (),
+    oracles: Iterable[Oracle] = ALL,
+) -> tuple[Verdict, ...]:
+    """What every promised oracle says, in the oracles' order.
+
+    Args:
+        run: the case's own run.
+        companion_runs: the runs of `companions`, by the digest of their case; an oracle with one missing abstains.
+        resources: what is known of the launched builds, by `Launch.build`.
+        waives: names of oracles whose promise the op does not make.
+        oracles: those to ask.
+    """
+    verdicts: list[Verdict] = []
+    for oracle in promised(waives, oracles):
+        digests = [case.digest for case in oracle.companions(run)]
+        known = tuple(companion_runs[digest] for digest in digests if digest in companion_runs)
+        complete = known if len(known) == len(digests) else ()
+        verdicts += oracle.judge(Evidence(run=run, companions=complete, resources=resources))
+    return tuple(verdicts)
+
+
+def outcome(run: Run, verdicts: Sequence[Verdict]) -> Outcome:
+    """What the verdicts on one case come to.
+
+    A case passes if it completed and some promise beyond that was checked and kept; everything else that is no failure
+    abstains, so that an engine that cannot execute a kernel, or a library that declines, never counts as tested.
+    """
+    if any(isinstance(verdict, Fail) for verdict in verdicts):
+        return Outcome.FAIL
+    checked = any(isinstance(verdict, Pass) and verdict.oracle != COMPLETES.name for verdict in verdicts)
+    return Outcome.PASS if isinstance(run.ending, Completed) and checked else Outcome.ABSTAIN
+
+
+def reasons(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
+    """Why a case was not judged, each reason once."""
+    return tuple(dict.fromkeys(verdict.reason for verdict in verdicts if isinstance(verdict, Abstain)))

@@ -1,0 +1,109 @@
+"""Every kernel fits on the GPU."""
+
+from collections.abc import Iterator
+
+from harness.model.device import DeviceProfile
+from harness.model.run import Launch, Raised, Resources, Run
+from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.oracles.base import Alone, Evidence
+from harness.oracles.endings import Judge, judge_of, unfinished
+
+TENSOR_MEMORY_COLUMNS = 512
+"""Of one SM of compute capability 10.x, the only one that has tensor memory (PTX ISA, tcgen05.alloc)."""
+
+MEANING = "On this GPU the launch raises OutOfResources or fails to compile, however well it runs on a larger one."
+
+
+class Fits(Alone):
+    """Shared and tensor memory, registers and threads, from the whole compiler pipeline and from Triton's own refusals.
+
+    A config that the GPU refuses breaks nothing where the kernel is autotuned: the autotuner skips it.  So only kernels
+    with a single config fail here; of the others a refusal passes, or abstains where it ended the case.
+    """
+
+    name = "resources"
+    promise = "Every kernel that is not autotuned compiles for the GPU and fits in its memory, registers and threads."
+
+    def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
+        """One failure for each kernel and resource; abstains while builds are unknown that could still fail."""
+        run = evidence.run
+        failures = failures_of(self.name, run, evidence)
+        if isinstance(run.ending, Raised) and judge_of(run.ending) is Judge.RESOURCES:
+            return (*failures, self._judge_raised(run, run.ending))
+        if failures:
+            return failures
+        if reason := unfinished(run):
+            return (Abstain(oracle=self.name, reason=reason),)
+        if not run.launches:
+            return (Abstain(oracle=self.name, reason="no kernel was launched"),)
+        pending = {launch.kernel for launch in run.launches if launch.build not in evidence.resources}
+        if pending:
+            return (Abstain(oracle=self.name, reason=f"not compiled to the end: {', '.join(sorted(pending))}"),)
+        return (Pass(oracle=self.name),)
+
+    def _judge_raised(self, run: Run, raised: Raised) -> Verdict:
+        kernel = raised.launch or "a kernel"
+        if raised.config_count is None:
+            return Abstain(
+                oracle=self.name, reason=f"{raised.kind} in {kernel}, which may be autotuned and skip this config"
+            )
+        if raised.config_count > 1:
+            reason = (
+                f"{run.case.device.slug} refuses this config of {kernel}, and the autotuner skips it: {raised.message}"
+            )
+            return Abstain(oracle=self.name, reason=reason)
+        return Fail(
+            signature=Signature(
+                oracle=self.name,
+                severity=Severity.ERROR,
+                op=run.case.op,
+                kernel=raised.launch or "",
+                place=raised.kind,
+            ),
+            message=f"{kernel} cannot be launched on {run.case.device.slug}: {first_line(raised.message)}",
+            meaning=MEANING,
+            source=raised.source,
+        )
+
+
+def failures_of(oracle: str, run: Run, evidence: Evidence) -> tuple[Fail, ...]:
+    """What the builds of the kernels that are not autotuned lack."""
+    failures: dict[tuple[str, str], Fail] = {}
+    for launch in run.launches:
+        if launch.config_count > 1 or launch.build not in evidence.resources:
+            continue
+        for place, seen in lacks(evidence.resources[launch.build], run.case.device):
+            failures.setdefault((launch.kernel, place), fail_of(oracle, run, launch, place, seen))
+    return tuple(failures.values())
+
+
+def fail_of(oracle: str, run: Run, launch: Launch, place: str, seen: str) -> Fail:
+    """The failure of one launch for lack of one resource."""
+    config = f" ({launch.config})" if launch.config else ""
+    return Fail(
+        signature=Signature(oracle=oracle, severity=Severity.ERROR, op=run.case.op, kernel=launch.kernel, place=place),
+        message=f"{launch.kernel}{config} {seen}",
+        meaning=MEANING,
+        source=launch.source,
+    )
+
+
+def lacks(resources: Resources, device: DeviceProfile) -> Iterator[tuple[str, str]]:
+    """Which resources the GPU does not have enough of: a name, and what was seen."""
+    if resources.failure:
+        yield "compiler", f"does not compile for {device.slug} (sm_{device.arch}): {first_line(resources.failure)}"
+        return
+    registers = resources.registers_per_thread * resources.threads
+    for place, needed, limit, unit in (
+        ("shared memory", resources.shared_bytes, device.shared_bytes_per_block, "bytes of shared memory"),
+        ("tensor memory", resources.tensor_memory_columns, TENSOR_MEMORY_COLUMNS, "columns of tensor memory"),
+        ("threads", resources.threads, device.max_threads_per_block, "threads in a block"),
+        ("registers", registers, device.registers_per_sm, "registers in a block"),
+    ):
+        if needed > limit:
+            yield place, f"needs {needed} {unit}, where {device.slug} has {limit}"
+
+
+def first_line(text: str) -> str:
+    """The first line that says something."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no message")

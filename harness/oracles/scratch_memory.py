@@ -1,0 +1,41 @@
+"""Kernels that need scratch memory get it."""
+
+from harness.model.run import Raised, Run
+from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.oracles.base import Alone, Evidence
+from harness.oracles.endings import Judge, judge_of, unfinished
+
+
+class ScratchMemory(Alone):
+    """Triton asks its allocator for scratch memory at launch; the default allocator refuses."""
+
+    name = "scratch-memory"
+    promise = "Whoever launches a kernel that needs scratch memory has set an allocator in that thread."
+
+    def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
+        """Fails on the default allocator's exception."""
+        run = evidence.run
+        if isinstance(run.ending, Raised) and judge_of(run.ending) is Judge.SCRATCH_MEMORY:
+            return (self._fail(run, run.ending),)
+        if reason := unfinished(run):
+            return (Abstain(oracle=self.name, reason=reason),)
+        if not run.launches:
+            return (Abstain(oracle=self.name, reason="no kernel was launched"),)
+        return (Pass(oracle=self.name),)
+
+    def _fail(self, run: Run, raised: Raised) -> Fail:
+        kernel = raised.launch or "a kernel"
+        arch = run.case.device.arch
+        place = str(raised.source) if raised.source else raised.phase
+        return Fail(
+            signature=Signature(
+                oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=raised.launch or "", place=place
+            ),
+            message=f"{kernel} needs scratch memory on sm_{arch}, and in {raised.phase} no allocator is set ({place})",
+            meaning=(
+                "The library launches a kernel with device-made tensor descriptors without `triton.set_allocator` in "
+                "that thread; older GPUs need no scratch memory for it, and a thread such as autograd's does not "
+                "inherit the setting."
+            ),
+            source=raised.source,
+        )

@@ -1,0 +1,40 @@
+"""Whether two runs of a case computed the same, up to rounding; shared by the invariance oracles.
+
+Owns which cases are run a second time, too: invariance costs a whole run, and a break of it shows in many cases.
+"""
+
+from math import isnan
+
+from harness.model.run import Result, Run
+
+ONE_CASE_IN = 8
+"""Seeds that are a multiple of this are run a second time; 0 is one, so shrinking the seed keeps the second run."""
+
+
+def is_sampled(run: Run) -> bool:
+    """Whether this case is one of those that are run a second time."""
+    return run.case.seed % ONE_CASE_IN == 0
+
+
+def draw(run: Run) -> int:
+    """A number to choose the second run by: decided by the seed alone, so that it stays while other parts shrink."""
+    return run.case.seed // ONE_CASE_IN
+
+
+def disagreements(run: Run, other: Run) -> tuple[tuple[Result, int], ...]:
+    """The results of `run` that the other run did not compute likewise, each with the first block that differs."""
+    others = {result.name: result for result in other.results}
+    found = ((result, first_difference(result, others.get(result.name))) for result in run.results)
+    return tuple((result, block) for result, block in found if block is not None)
+
+
+def first_difference(one: Result, other: Result | None) -> int | None:
+    """The first block whose projections lie further apart than both tolerances together; None if none does."""
+    if other is None or one.shape != other.shape:
+        return 0
+    blocks = zip(one.sketch, other.sketch, one.sketch_tolerance, other.sketch_tolerance, strict=True)
+    for index, (a, b, tolerance, other_tolerance) in enumerate(blocks):
+        both_nan = isnan(a) and isnan(b)  # alike; that it is wrong is for `float64-values` to say
+        if not (a == b or both_nan or abs(a - b) <= tolerance + other_tolerance):
+            return index
+    return None

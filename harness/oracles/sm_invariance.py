@@ -1,0 +1,58 @@
+"""The result does not depend on the number of SMs."""
+
+from dataclasses import replace
+
+from harness.model.case import Case
+from harness.model.run import Run
+from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.oracles.base import Evidence
+from harness.oracles.endings import unfinished
+from harness.oracles.sketches import disagreements, draw, is_sampled
+
+SM_COUNTS = (1, 304, 20)
+"""One program for everything, more programs than many inputs have rows, a small GPU.  Always the same few, because each
+needs a worker of its own: libraries read the SM count once."""
+
+
+class SmInvariance:
+    """Compares some of the cases with the same case at another SM count, by random projections of the results."""
+
+    name = "sm-invariance"
+    promise = "The results are the same, up to rounding, whatever the number of SMs."
+
+    def companions(self, run: Run) -> tuple[Case, ...]:
+        """The same case at another SM count, for one case in `ONE_CASE_IN`."""
+        if unfinished(run) or not is_sampled(run):
+            return ()
+        device = run.case.device
+        others = [count for count in SM_COUNTS if count != device.sm_count]
+        return (replace(run.case, device=device.with_sm_count(others[draw(run) % len(others)])),)
+
+    def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
+        """One failure for each result that differs."""
+        run = evidence.run
+        if reason := unfinished(run):
+            return (Abstain(oracle=self.name, reason=reason),)
+        if not evidence.companions:
+            return (Abstain(oracle=self.name, reason="this case was not run at another SM count"),)
+        (other,) = evidence.companions
+        count = other.case.device.sm_count
+        if reason := unfinished(other):
+            return (Abstain(oracle=self.name, reason=f"with {count} SMs, {reason}"),)
+        differing = disagreements(run, other)
+        return tuple(self._fail(run, count, result.name, block) for result, block in differing) or (
+            Pass(oracle=self.name),
+        )
+
+    def _fail(self, run: Run, count: int, result: str, block: int) -> Fail:
+        return Fail(
+            signature=Signature(oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel="", place=result),
+            message=(
+                f"{result} differs beyond rounding between {run.case.device.sm_count} and {count} SMs, "
+                f"first in block {block} of its projections"
+            ),
+            meaning=(
+                "How the work is split over the GPU changes the numbers, so a result that is right on the GPU at hand "
+                "is wrong on one with more or fewer SMs."
+            ),
+        )

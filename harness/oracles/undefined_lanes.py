@@ -1,0 +1,73 @@
+"""The result does not depend on lanes that are undefined."""
+
+from dataclasses import replace
+
+from harness.model.case import Case, LaneFill
+from harness.model.run import Run, UndefinedLanes
+from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.oracles.base import Evidence
+from harness.oracles.endings import unfinished, unwatched
+from harness.oracles.memory import place_of
+
+
+class Lanes:
+    """A masked load without `other` leaves lanes undefined; filling them with NaN instead of zero must change no bit.
+
+    The failure's place is the first result that changes, since nothing tells which of several such loads is at fault.
+    """
+
+    name = "undefined-lanes"
+    promise = "What a masked load without `other` leaves undefined does not reach any result."
+
+    def companions(self, run: Run) -> tuple[Case, ...]:
+        """The same case with NaN in the undefined lanes, where there are such lanes."""
+        if unwatched(run) or run.case.lane_fill is not LaneFill.ZERO or not undefined(run):
+            return ()
+        return (replace(run.case, lane_fill=LaneFill.NAN),)
+
+    def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
+        """One failure at most, a warning: what such lanes hold is the hardware's choice, and usually zero."""
+        run = evidence.run
+        if reason := unwatched(run):
+            return (Abstain(oracle=self.name, reason=reason),)
+        if not undefined(run):
+            return (Pass(oracle=self.name),)
+        if run.case.lane_fill is not LaneFill.ZERO:
+            return (Abstain(oracle=self.name, reason="this case is itself the one with the other filling"),)
+        if not evidence.companions:
+            return (Abstain(oracle=self.name, reason="the same case with NaN in the undefined lanes was not run"),)
+        (other,) = evidence.companions
+        if reason := unfinished(other):
+            return (Abstain(oracle=self.name, reason=f"with NaN in the undefined lanes, {reason}"),)
+        changed = changes(run, other)
+        return (self._fail(run, changed),) if changed else (Pass(oracle=self.name),)
+
+    def _fail(self, run: Run, changed: tuple[str, ...]) -> Fail:
+        events = undefined(run)
+        suspects = dict.fromkeys(f"{event.site.argument} ({place_of(event.site)})" for event in events)
+        return Fail(
+            signature=Signature(
+                oracle=self.name, severity=Severity.WARNING, op=run.case.op, kernel="", place=changed[0]
+            ),
+            message=(
+                f"{', '.join(changed)} {'changes' if len(changed) == 1 else 'change'} with what the lanes hold that "
+                f"are masked off without `other` in the load of {', '.join(suspects)}"
+            ),
+            meaning=(
+                "Triton leaves those lanes undefined: they are often zero, so tests pass, until another compiler "
+                "version or GPU leaves something else there."
+            ),
+            source=events[0].site.source,
+        )
+
+
+def undefined(run: Run) -> tuple[UndefinedLanes, ...]:
+    """The loads that left lanes undefined, in the order of kernel and line."""
+    events = (event for event in run.memory if isinstance(event, UndefinedLanes))
+    return tuple(sorted(events, key=lambda event: (event.site.launch, place_of(event.site), event.site.argument)))
+
+
+def changes(run: Run, other: Run) -> tuple[str, ...]:
+    """Names of the results that are not equal bit for bit."""
+    digests = {result.name: result.digest for result in other.results}
+    return tuple(result.name for result in run.results if digests.get(result.name) != result.digest)

@@ -1,0 +1,44 @@
+"""Nothing is read that was never stored."""
+
+from collections.abc import Sequence
+
+from harness.model.run import UninitialisedRead
+from harness.model.verdict import Fail, Severity, Signature, Verdict
+from harness.oracles.base import Alone, Evidence
+from harness.oracles.memory import cells, judge_lines, place_of, were, where
+
+
+class UninitialisedReads(Alone):
+    """Loads of `torch.empty` memory that no launch had stored by then."""
+
+    name = "uninitialised-read"
+    promise = "No kernel loads a cell that nothing has stored since it was allocated."
+
+    def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
+        """One failure for each line that reads."""
+        run = evidence.run
+
+        def fail(group: Sequence[UninitialisedRead]) -> Fail:
+            first = group[0]
+            return Fail(
+                signature=Signature(
+                    oracle=self.name,
+                    severity=Severity.ERROR,
+                    op=run.case.op,
+                    kernel=first.site.kernel,
+                    place=place_of(first.site),
+                ),
+                message=(
+                    f"{cells(first.site.argument, first.first_cells, first.cells)} {were(first.cells)} read by program "
+                    f"{first.program} before anything was stored there{where(group)}"
+                ),
+                meaning=(
+                    "The kernel computes with whatever the memory held before: often zeros in a test, and another "
+                    "tensor's values in a long-running program."
+                ),
+                source=first.site.source,
+            )
+
+        return judge_lines(
+            self.name, run, (event for event in run.memory if isinstance(event, UninitialisedRead)), fail
+        )

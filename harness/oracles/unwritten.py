@@ -1,0 +1,40 @@
+"""Every cell of every result is stored."""
+
+from math import prod
+
+from harness.model.run import Result
+from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.oracles.base import Alone, Evidence
+from harness.oracles.endings import unwatched
+from harness.oracles.memory import cells, were
+
+
+class Unwritten(Alone):
+    """Outputs and gradients that the library allocated with `torch.empty` and did not fill."""
+
+    name = "unwritten"
+    promise = "Every cell of every output and gradient is stored before the library hands it back."
+
+    def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
+        """One failure for each result with cells that nothing stored."""
+        run = evidence.run
+        failures = tuple(self._fail(run.case.op, result) for result in run.results if result.unwritten)
+        if failures:
+            return failures
+        if reason := unwatched(run):
+            return (Abstain(oracle=self.name, reason=reason),)
+        return (Pass(oracle=self.name),)
+
+    def _fail(self, op: str, result: Result) -> Fail:
+        first = () if result.first_unwritten is None else (result.first_unwritten,)
+        return Fail(
+            signature=Signature(oracle=self.name, severity=Severity.ERROR, op=op, kernel="", place=result.name),
+            message=(
+                f"{cells(result.name, first, result.unwritten)} of {prod(result.shape)} {were(result.unwritten)} never "
+                "stored"
+            ),
+            meaning=(
+                "Those cells hold whatever the memory held before: often zeros in a test, and another tensor's values "
+                "in a long-running program."
+            ),
+        )

@@ -1,0 +1,64 @@
+"""The numbers are right."""
+
+from math import isfinite
+
+from harness.model.run import Measure, Result
+from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.oracles.base import Alone, Evidence
+from harness.oracles.endings import unfinished
+from harness.oracles.memory import cell
+
+WRONG = (
+    "The result is further from the float64 truth than rounding in this precision explains: a term, a mask or an "
+    "index of the computation is wrong."
+)
+NOT_FINITE = "NaN or infinity spreads from here through everything that is computed later."
+
+
+class Values(Alone):
+    """Outputs and gradients against the float64 reference, over the whole tensor and over the worst tile of it."""
+
+    name = "float64-values"
+    promise = "Every output and gradient agrees with the float64 reference within the tolerance of its type."
+
+    def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
+        """One failure for each result that is wrong."""
+        run = evidence.run
+        failures = tuple(self._fail(run.case.op, result) for result in run.results if is_wrong(result))
+        if failures:
+            return failures
+        if reason := unfinished(run):
+            return (Abstain(oracle=self.name, reason=reason),)
+        if not run.results:
+            return (Abstain(oracle=self.name, reason="the op has no floating-point result to compare"),)
+        return (Pass(oracle=self.name),)
+
+    def _fail(self, op: str, result: Result) -> Fail:
+        worst = max(result.worst_tile, result.whole, key=badness)
+        message = (
+            f"{cell(result.name, worst.index)} is {worst.got:.6g} where the float64 reference gives "
+            f"{worst.expected:.6g}: {size(worst)} the tolerance"
+        )
+        if result.nonfinite:
+            one = result.nonfinite == 1
+            message += f"; {result.nonfinite} {'cell is' if one else 'cells are'} NaN or infinite"
+        return Fail(
+            signature=Signature(oracle=self.name, severity=Severity.ERROR, op=op, kernel="", place=result.name),
+            message=message,
+            meaning=NOT_FINITE if result.nonfinite else WRONG,
+        )
+
+
+def is_wrong(result: Result) -> bool:
+    """Whether an error is above its tolerance; NaN is."""
+    return bool(result.nonfinite) or not (result.whole.ratio <= 1 and result.worst_tile.ratio <= 1)
+
+
+def badness(measure: Measure) -> float:
+    """The error in tolerances, NaN above everything."""
+    return measure.ratio if isfinite(measure.ratio) else float("inf")
+
+
+def size(measure: Measure) -> str:
+    """The error in words: `12.4 times`, or `beyond` where it has no size."""
+    return f"{measure.ratio:.3g} times" if isfinite(measure.ratio) else "beyond"

@@ -1,0 +1,119 @@
+"""The oracles that judge launches and resources."""
+
+from dataclasses import replace
+
+import pytest
+
+from harness.model.run import Launch, Resources
+from harness.model.verdict import Severity
+from harness.oracles.launch_limits import LaunchLimits
+from harness.oracles.resources import Fits
+from harness.oracles.scratch_memory import ScratchMemory
+from tests.oracles.facts import KERNEL, SMALL, judge, launch, only_failure, raised, run, signature
+
+NO_ALLOCATOR = (
+    "Kernel requires a runtime memory allocation, but no allocator was set. "
+    "Use triton.set_allocator to specify an allocator."
+)
+
+
+class TestLaunchLimits:
+    def test_passes_the_largest_launch_that_cuda_takes(self) -> None:
+        assert judge(LaunchLimits(), run(launches=(launch(grid=(2**31 - 1, 65535, 65535), num_warps=32),))) == ["pass"]
+
+    @pytest.mark.parametrize(
+        ("broken", "place", "severity"),
+        [
+            (launch(grid=(2**31, 1, 1)), "grid x", Severity.ERROR),
+            (launch(grid=(1, 65536, 1)), "grid y", Severity.ERROR),
+            (launch(grid=(1, 1, 65536)), "grid z", Severity.ERROR),
+            (launch(grid=(1, 0, 1)), "empty grid y", Severity.WARNING),
+            (launch(num_warps=64), "threads", Severity.ERROR),
+        ],
+    )
+    def test_each_limit_is_a_failure_of_its_own(self, broken: Launch, place: str, severity: Severity) -> None:
+        fail = only_failure(LaunchLimits(), run(launches=(broken,)))
+        assert fail.signature == signature("launch-limits", place, severity=severity)
+
+    def test_says_what_was_asked_for_and_what_there_is(self) -> None:
+        assert judge(LaunchLimits(), run(launches=(launch(grid=(1, 65536, 1)),))) == [
+            "error: layer_norm_bwd_kernel was launched with 65536 programs along y, where CUDA allows 65535 "
+            "(grid (1, 65536, 1))"
+        ]
+
+    def test_a_kernel_launched_twice_beyond_a_limit_fails_once(self) -> None:
+        assert len(judge(LaunchLimits(), run(launches=(launch(num_warps=64), launch(num_warps=64))))) == 1
+
+    def test_judges_the_launches_before_an_exception(self) -> None:
+        assert len(judge(LaunchLimits(), run(launches=(launch(num_warps=64),), ending=raised()))) == 1
+        assert judge(LaunchLimits(), run(ending=raised())) == ["abstain: RuntimeError was raised in phase backward"]
+
+
+class TestResources:
+    def test_passes_what_fits(self) -> None:
+        assert judge(Fits(), run(), resources={"b1": SMALL}) == ["pass"]
+
+    def test_abstains_until_every_build_is_known(self) -> None:
+        assert judge(Fits(), run(), resources={}) == ["abstain: not compiled to the end: layer_norm_bwd_kernel"]
+
+    @pytest.mark.parametrize(
+        ("needed", "place"),
+        [
+            (replace(SMALL, shared_bytes=101_377), "shared memory"),
+            (replace(SMALL, tensor_memory_columns=513), "tensor memory"),
+            (replace(SMALL, threads=1025, registers_per_thread=1), "threads"),
+            (replace(SMALL, threads=512, registers_per_thread=129), "registers"),
+            (replace(SMALL, failure="ptxas fatal: bad\nmore"), "compiler"),
+        ],
+    )
+    def test_each_resource_that_is_missing_is_a_failure(self, needed: Resources, place: str) -> None:
+        fail = only_failure(Fits(), run(), resources={"b1": needed})
+        assert fail.signature == signature("resources", place)
+
+    def test_says_what_was_needed_and_what_there_is(self) -> None:
+        assert judge(Fits(), run(), resources={"b1": replace(SMALL, shared_bytes=131_072)}) == [
+            "error: layer_norm_bwd_kernel (BT: 32, num_warps: 4) needs 131072 bytes of shared memory, "
+            "where rtx-pro-6000 has 101376"
+        ]
+
+    def test_a_config_that_an_autotuner_would_skip_passes(self) -> None:
+        tuned = run(launches=(launch(config_count=6),))
+        assert judge(Fits(), tuned, resources={"b1": replace(SMALL, shared_bytes=131_072)}) == ["pass"]
+
+    def test_a_refusal_of_the_only_config_fails(self) -> None:
+        refusal = raised("out of resource: shared memory", kind="OutOfResources", config_count=1)
+        fail = only_failure(Fits(), run(launches=(), ending=refusal))
+        assert fail.signature == signature("resources", "OutOfResources")
+        assert fail.message == (
+            "layer_norm_bwd_kernel cannot be launched on rtx-pro-6000: out of resource: shared memory"
+        )
+
+    def test_a_refusal_of_one_config_of_several_abstains(self) -> None:
+        refusal = raised("out of resource: shared memory", kind="OutOfResources", config_count=6)
+        assert judge(Fits(), run(launches=(), ending=refusal)) == [
+            "abstain: rtx-pro-6000 refuses this config of layer_norm_bwd_kernel, and the autotuner skips it: "
+            "out of resource: shared memory"
+        ]
+
+    def test_abstains_where_it_is_not_known_which_kernel_was_refused(self) -> None:
+        assert judge(Fits(), run(launches=(), ending=raised(kind="PTXASError"))) == [
+            "abstain: PTXASError in a kernel, which may be autotuned and skip this config"
+        ]
+
+    def test_other_exceptions_are_not_its_business(self) -> None:
+        assert judge(Fits(), run(ending=raised())) == ["abstain: RuntimeError was raised in phase backward"]
+
+
+class TestScratchMemory:
+    def test_passes_a_case_that_completed(self) -> None:
+        assert judge(ScratchMemory(), run()) == ["pass"]
+
+    def test_fails_where_triton_has_no_allocator(self) -> None:
+        fail = only_failure(ScratchMemory(), run(ending=raised(NO_ALLOCATOR, config_count=1)))
+        assert fail.signature == signature("scratch-memory", "layernorm.py:431")
+        assert fail.message == (
+            f"{KERNEL} needs scratch memory on sm_120, and in backward no allocator is set (layernorm.py:431)"
+        )
+
+    def test_other_exceptions_are_not_its_business(self) -> None:
+        assert judge(ScratchMemory(), run(ending=raised())) == ["abstain: RuntimeError was raised in phase backward"]

@@ -1,0 +1,170 @@
+"""All oracles together: how a case ends, who judges it, and what the verdicts come to."""
+
+from typing import get_args
+
+import pytest
+
+from harness.errors import UsageError
+from harness.model.case import LaneFill
+from harness.model.run import (
+    Completed,
+    Crashed,
+    Ending,
+    OutOfMemory,
+    Refused,
+    TimedOut,
+    UndefinedLanes,
+    Unsupported,
+)
+from harness.model.verdict import Fail, Outcome, Pass
+from harness.oracles import registry
+from harness.oracles.completes import Completes, message_class
+from harness.oracles.endings import NO_ALLOCATOR
+from tests.oracles.facts import (
+    KERNEL,
+    LINE_431,
+    SMALL,
+    case,
+    judge,
+    launch,
+    only_failure,
+    raised,
+    result,
+    run,
+    signature,
+    site,
+)
+
+UNSUPPORTED = Unsupported(what="tt.histogram", kernel=KERNEL, source=LINE_431, triton_version="3.6.0")
+
+ENDINGS: tuple[tuple[Ending, str | None], ...] = (
+    (raised(), "completes"),
+    (raised(phase="forward"), "completes"),
+    (raised(phase="inputs"), None),
+    (raised(phase="reference"), None),
+    (raised(phase="compare"), None),
+    (raised(kind="OutOfResources", config_count=1), "resources"),
+    (raised(kind="OutOfResources", config_count=6), None),
+    (raised(NO_ALLOCATOR), "scratch-memory"),
+    (Refused(message="head size above 256"), None),
+    (UNSUPPORTED, None),
+    (Crashed(signal="SIGSEGV", status=None, log_tail=""), "completes"),
+    (TimedOut(limit_s=30.0, log_tail=""), "completes"),
+    (OutOfMemory(limit_bytes=2**30, message=""), None),
+)
+
+
+def test_the_endings_above_are_all_there_are_but_the_good_one() -> None:
+    assert {type(ending) for ending, _ in ENDINGS} | {Completed} == set(get_args(Ending))
+
+
+@pytest.mark.parametrize(("ending", "judge_name"), ENDINGS)
+def test_each_bad_ending_is_judged_by_one_oracle_at_most_and_the_others_abstain(
+    ending: Ending, judge_name: str | None
+) -> None:
+    ended = run(ending=ending, launches=(), results=())
+    verdicts = registry.judge_all(ended, {}, {})
+    assert [verdict.oracle for verdict in verdicts] == [oracle.name for oracle in registry.ALL]
+    assert [verdict.oracle for verdict in verdicts if isinstance(verdict, Fail)] == ([judge_name] if judge_name else [])
+    assert not [verdict for verdict in verdicts if isinstance(verdict, Pass)]
+    assert registry.outcome(ended, verdicts) is (Outcome.FAIL if judge_name else Outcome.ABSTAIN)
+
+
+def test_a_good_case_passes() -> None:
+    good = run()
+    verdicts = registry.judge_all(good, {}, {"b1": SMALL})
+    assert registry.outcome(good, verdicts) is Outcome.PASS
+    assert registry.reasons(verdicts) == (
+        "this case was not run at another SM count",
+        "no kernel of this case is autotuned",
+    )
+
+
+def test_a_case_of_which_nothing_was_checked_is_no_pass() -> None:
+    empty = run(launches=(), results=())
+    assert registry.outcome(empty, registry.judge_all(empty, {}, {})) is Outcome.ABSTAIN
+
+
+def test_a_promise_that_the_op_waives_is_not_judged() -> None:
+    wrong = run(results=(result(whole=3.0),))
+    assert registry.outcome(wrong, registry.judge_all(wrong, {}, {})) is Outcome.FAIL
+    assert registry.outcome(wrong, registry.judge_all(wrong, {}, {}, waives={"float64-values"})) is Outcome.PASS
+
+
+def test_each_oracle_is_handed_the_companions_that_it_asked_for() -> None:
+    wants_three = run(
+        of=case(seed=0),
+        launches=(launch(config_count=6),),
+        memory=(UndefinedLanes(site=site("w"), lanes=4),),
+    )
+    asked = registry.companions(wants_three)
+    assert asked == (
+        case(seed=0, lane_fill=LaneFill.NAN),
+        case(seed=0, sm_count=1),
+        case(seed=0, configs={KERNEL: 1}),
+    )
+    others = {one.digest: run(of=one, results=(result(digest=one.digest, sketch=(9.0, 9.0)),)) for one in asked}
+    verdicts = registry.judge_all(wants_three, others, {"b1": SMALL})
+    assert [verdict.oracle for verdict in verdicts if isinstance(verdict, Fail)] == [
+        "undefined-lanes",
+        "sm-invariance",
+        "config-invariance",
+    ]
+
+
+def test_a_missing_companion_makes_its_oracle_abstain() -> None:
+    alone = run(of=case(seed=0), launches=(launch(config_count=6),))
+    verdicts = registry.judge_all(alone, {}, {"b1": SMALL})
+    assert registry.outcome(alone, verdicts) is Outcome.PASS
+    assert "this case was not run with another config" in registry.reasons(verdicts)
+
+
+def test_names_are_unique_and_every_oracle_says_what_it_promises() -> None:
+    assert len({oracle.name for oracle in registry.ALL}) == len(registry.ALL)
+    assert all(oracle.promise.endswith(".") for oracle in registry.ALL)
+
+
+def test_an_oracle_is_found_by_its_name() -> None:
+    assert registry.find("completes").name == "completes"
+    with pytest.raises(UsageError, match="unknown oracle 'write-overlp': did you mean write-overlap"):
+        registry.find("write-overlp")
+
+
+class TestCompletes:
+    def test_an_exception_is_named_by_its_class_and_by_what_does_not_vary_of_its_message(self) -> None:
+        fail = only_failure(Completes(), run(ending=raised("shape [3, 64, 2] at 0x7f00ab has 12 rows, not 13")))
+        assert fail.signature == signature(
+            "completes", "RuntimeError: shape [#] at # has # rows, not # (layernorm.py:431)", kernel=""
+        )
+        assert fail.message == (
+            "RuntimeError was raised in phase backward: "
+            "shape [3, 64, 2] at 0x7f00ab has 12 rows, not 13 (layernorm.py:431)"
+        )
+
+    def test_a_compile_error_is_named_by_its_last_line(self) -> None:
+        message = "at 12:8:\n    x = tl.load(p)\n    ^\nValueError('Mask argument cannot be block type')"
+        assert message_class(message) == "ValueError('Mask argument cannot be block type')"
+
+    def test_a_crash_is_named_by_its_signal_and_the_kernel(self) -> None:
+        crashed = Crashed(signal="SIGSEGV", status=None, log_tail="", launch=KERNEL)
+        fail = only_failure(Completes(), run(ending=crashed))
+        assert fail.signature == signature("completes", "signal SIGSEGV")
+        assert fail.message == "the process died of SIGSEGV while layer_norm_bwd_kernel was launched"
+
+    def test_an_exit_is_named_by_its_status(self) -> None:
+        fail = only_failure(Completes(), run(ending=Crashed(signal=None, status=3, log_tail="")))
+        assert (fail.signature.place, fail.message) == ("status 3", "the process left with status 3")
+
+    def test_a_hang_is_named_by_the_kernel(self) -> None:
+        fail = only_failure(Completes(), run(ending=TimedOut(limit_s=30.0, log_tail="", launch=KERNEL)))
+        assert fail.signature == signature("completes", "no answer")
+
+    def test_an_op_that_the_engine_cannot_execute_is_named_with_its_line(self) -> None:
+        assert judge(Completes(), run(ending=UNSUPPORTED)) == [
+            "abstain: the engine cannot execute tt.histogram (layer_norm_bwd_kernel, layernorm.py:431; Triton 3.6.0)"
+        ]
+
+    def test_a_suite_that_fails_is_named_as_such(self) -> None:
+        assert judge(Completes(), run(ending=raised("bad", kind="TypeError", phase="reference"))) == [
+            "abstain: the suite failed: TypeError in phase reference: bad"
+        ]

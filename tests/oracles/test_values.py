@@ -1,0 +1,130 @@
+"""The oracles that judge numbers: against the reference, at another SM count, with another config."""
+
+import pytest
+
+from harness.model.run import TimedOut
+from harness.model.verdict import Severity
+from harness.oracles.config_invariance import ConfigInvariance
+from harness.oracles.sm_invariance import SM_COUNTS, SmInvariance
+from harness.oracles.values import Values
+from tests.oracles.facts import KERNEL, case, judge, launch, only_failure, raised, result, run, signature
+
+NAN = float("nan")
+
+
+class TestValues:
+    def test_passes_results_within_their_tolerance(self) -> None:
+        assert judge(Values(), run(results=(result(whole=1.0, worst_tile=1.0),))) == ["pass"]
+
+    def test_one_wrong_tile_is_enough(self) -> None:
+        fail = only_failure(Values(), run(results=(result("y"), result("d:x", whole=0.3, worst_tile=12.4))))
+        assert fail.signature == signature("float64-values", "d:x", kernel="")
+        assert fail.message == "d:x[3, 0] is 0.5 where the float64 reference gives 0.25: 12.4 times the tolerance"
+
+    def test_every_wrong_result_fails_once(self) -> None:
+        wrong = (result("y", whole=2.0, worst_tile=3.0), result("d:x", whole=4.0))
+        assert len(judge(Values(), run(results=wrong))) == 2
+
+    def test_nan_fails(self) -> None:
+        assert judge(Values(), run(results=(result(whole=NAN, worst_tile=NAN, nonfinite=4),))) == [
+            "error: y[3, 0] is 0.5 where the float64 reference gives 0.25: beyond the tolerance; "
+            "4 cells are NaN or infinite"
+        ]
+
+    def test_a_non_finite_cell_fails_even_where_the_ratio_is_small(self) -> None:
+        assert len(judge(Values(), run(results=(result(nonfinite=1),)))) == 1
+
+    def test_abstains_without_results(self) -> None:
+        assert judge(Values(), run(results=())) == ["abstain: the op has no floating-point result to compare"]
+
+    def test_abstains_when_the_case_did_not_come_to_its_end(self) -> None:
+        assert judge(Values(), run(results=(), ending=TimedOut(limit_s=30.0, log_tail=""))) == [
+            "abstain: no answer came within 30 s"
+        ]
+
+
+class TestSmInvariance:
+    @pytest.mark.parametrize("seed", [1, 7, 9, 15])
+    def test_most_cases_are_not_run_again(self, seed: int) -> None:
+        assert SmInvariance().companions(run(of=case(seed=seed))) == ()
+
+    @pytest.mark.parametrize("seed", [0, 8, 16, 800])
+    @pytest.mark.parametrize("sm_count", [*SM_COUNTS, 188])
+    def test_one_in_eight_is_run_again_at_another_sm_count(self, seed: int, sm_count: int) -> None:
+        (other,) = SmInvariance().companions(run(of=case(seed=seed, sm_count=sm_count)))
+        assert other.device.sm_count != sm_count
+        assert other == case(seed=seed, sm_count=other.device.sm_count)
+
+    def test_a_case_that_failed_is_not_run_again(self) -> None:
+        assert SmInvariance().companions(run(of=case(seed=0), ending=raised())) == ()
+
+    def test_passes_within_both_tolerances(self) -> None:
+        other = run(of=case(seed=0, sm_count=1), results=(result(sketch=(1.015, 2.0)),))
+        assert judge(SmInvariance(), run(of=case(seed=0)), other) == ["pass"]
+
+    def test_fails_beyond_both_tolerances(self) -> None:
+        other = run(of=case(seed=0, sm_count=1), results=(result(sketch=(1.0, 2.03)),))
+        fail = only_failure(SmInvariance(), run(of=case(seed=0)), other)
+        assert fail.signature == signature("sm-invariance", "y", kernel="")
+        assert fail.message == ("y differs beyond rounding between 188 and 1 SMs, first in block 1 of its projections")
+
+    def test_nan_agrees_with_nan_and_with_nothing_else(self) -> None:
+        nan = run(of=case(seed=0), results=(result(sketch=(NAN, 2.0)),))
+        assert judge(SmInvariance(), nan, nan) == ["pass"]
+        assert len(judge(SmInvariance(), nan, run(of=case(seed=0, sm_count=1)))) == 1
+        assert judge(SmInvariance(), nan, run(of=case(seed=0, sm_count=1)))[0].startswith("error")
+
+    def test_abstains_without_its_companion(self) -> None:
+        assert judge(SmInvariance(), run()) == ["abstain: this case was not run at another SM count"]
+
+    def test_abstains_where_the_companion_did_not_complete(self) -> None:
+        other = run(of=case(seed=0, sm_count=304), ending=raised())
+        assert judge(SmInvariance(), run(of=case(seed=0)), other) == [
+            "abstain: with 304 SMs, RuntimeError was raised in phase backward"
+        ]
+
+
+class TestConfigInvariance:
+    TUNED = launch(config_count=6)
+
+    def test_runs_another_config_of_an_autotuned_kernel(self) -> None:
+        tuned = run(of=case(seed=24), launches=(self.TUNED,))
+        assert ConfigInvariance().companions(tuned) == (case(seed=24, configs={KERNEL: 3}),)
+
+    def test_never_the_config_that_ran(self) -> None:
+        tuned = run(of=case(seed=24), launches=(launch(config_count=6, config_index=3),))
+        assert ConfigInvariance().companions(tuned) == (case(seed=24, configs={KERNEL: 4}),)
+
+    def test_keeps_the_configs_of_the_other_kernels(self) -> None:
+        tuned = run(of=case(seed=0, configs={"other": 2}), launches=(self.TUNED,))
+        (other,) = ConfigInvariance().companions(tuned)
+        assert other.configs == {"other": 2, KERNEL: 1}
+
+    def test_abstains_where_no_kernel_is_autotuned(self) -> None:
+        assert ConfigInvariance().companions(run(of=case(seed=0))) == ()
+        assert judge(ConfigInvariance(), run(of=case(seed=0))) == ["abstain: no kernel of this case is autotuned"]
+
+    def test_passes_where_both_configs_agree(self) -> None:
+        tuned = run(of=case(seed=0), launches=(self.TUNED,))
+        assert judge(ConfigInvariance(), tuned, tuned) == ["pass"]
+
+    def test_names_both_configs_where_they_differ(self) -> None:
+        tuned = run(of=case(seed=0), launches=(self.TUNED,))
+        other = run(
+            of=case(seed=0, configs={KERNEL: 1}),
+            launches=(launch(config_count=6, config_index=1, config="BT: 64, num_warps: 4"),),
+            results=(result(sketch=(5.0, 2.0)),),
+        )
+        fail = only_failure(ConfigInvariance(), tuned, other)
+        assert fail.signature == signature("config-invariance", "y", severity=Severity.ERROR)
+        assert fail.message == (
+            "y differs beyond rounding between configs [BT: 32, num_warps: 4] and [BT: 64, num_warps: 4] "
+            "of layer_norm_bwd_kernel, first in block 0 of its projections"
+        )
+
+    def test_abstains_where_the_gpu_refuses_the_other_config(self) -> None:
+        tuned = run(of=case(seed=0), launches=(self.TUNED,))
+        other = run(of=case(seed=0, configs={KERNEL: 1}), launches=(), ending=raised(kind="OutOfResources"))
+        assert judge(ConfigInvariance(), tuned, other) == [
+            "abstain: with config number 1 of layer_norm_bwd_kernel, OutOfResources was raised in phase backward"
+        ]
