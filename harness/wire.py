@@ -1,0 +1,206 @@
+"""JSON to and from the model's frozen values: what crosses process borders and what replay files hold.
+
+Owns the encoding, which is standard JSON: members of unions carry their class name under `type`, and a float that
+JSON cannot say is written `{"float": "nan"}`.  Reading is strict, since files come from elsewhere: an unknown key, a
+missing field or a value of another type is refused with a message that names the place.  Nothing is ever executed.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from enum import Enum
+from math import isfinite
+from types import UnionType
+from typing import Any, NoReturn, TypeVar, get_origin, overload
+
+from cattrs import Converter, transform_error
+from cattrs.cols import homogenous_tuple_structure_factory
+from cattrs.errors import ForbiddenExtraKeysError
+from cattrs.gen import make_dict_structure_fn, make_hetero_tuple_structure_fn, make_mapping_structure_fn
+from cattrs.strategies import configure_tagged_union
+
+from harness.errors import ReplayError
+from harness.model.run import Ending, MemoryEvent, Run
+from harness.model.verdict import Verdict
+
+T = TypeVar("T")
+Hook = Callable[[Any, Any], Any]
+
+Scalar = int | float | bool | str | None
+"""What `Launch.constants` holds."""
+
+TAG = "type"
+UNIONS = (Ending, MemoryEvent, Verdict)
+NOT_FINITE = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
+LONGEST_QUOTE = 60
+
+
+def to_json(value: object, *, indent: int | None = None) -> str:
+    """The value as standard JSON in ASCII, on one line unless an indent is given."""
+    plain = _quick.unstructure(value)
+    return _compact(plain) if indent is None else json.dumps(plain, indent=indent, allow_nan=False)
+
+
+@overload
+def from_json(text: str | bytes, into: type[T]) -> T: ...
+@overload
+def from_json(text: str | bytes, into: UnionType) -> Any: ...
+def from_json(text: str | bytes, into: Any) -> Any:
+    """The value of type `into` that the text holds: a class of the model, or one of its unions.
+
+    Raises:
+        ReplayError: the text is not JSON, or not a value of that type; the message names the first field at fault.
+    """
+    try:
+        plain = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ReplayError(f"not readable as JSON: {error}") from None
+    try:
+        return _quick.structure(plain, into)
+    except Exception:  # noqa: BLE001 — whatever the quick reader met, the explaining one meets it again and knows the field
+        raise ReplayError(_explain(plain, into)) from None
+
+
+def warm_up() -> None:
+    """Build the code that reads and writes runs now, so that a process forked from this one need not."""
+    _quick.get_structure_hook(Run)
+    _quick.get_unstructure_hook(Run)
+
+
+# --- what goes wrong, in words ---------------------------------------------------------------------------------------
+
+
+class Mismatch(ValueError):
+    """A value that is not of the type its field declares."""
+
+    def __init__(self, expected: str, got: object) -> None:
+        quote = repr(got)
+        if len(quote) > LONGEST_QUOTE:
+            quote = f"{quote[:LONGEST_QUOTE]}…"
+        super().__init__(f"expected {expected}, got {quote}")
+
+
+def _explain(plain: Any, into: Any) -> str:
+    name = getattr(into, "__name__", str(into))
+    try:
+        _explaining.structure(plain, into)
+    except Exception as error:  # noqa: BLE001 — of any class: cattrs wraps what the hooks raise
+        reason, _, place = transform_error(error, "$", _describe)[0].rpartition(" @ $")
+        return f"not a {name}: {place.lstrip('.') + ': ' if place else ''}{reason}"
+    return f"not a {name}"
+
+
+def _describe(error: BaseException, _: type | None) -> str:
+    match error:
+        case KeyError():
+            return "missing"
+        case ForbiddenExtraKeysError(extra_fields=extra):
+            return f"unknown field {', '.join(sorted(extra))}"
+        case _:
+            return str(error)
+
+
+# --- strict readers and writers --------------------------------------------------------------------------------------
+
+
+def _only(kind: type, expected: str, read: Hook) -> Hook:
+    """`read`, for JSON values of exactly one kind: a string is a sequence too, and True an int."""
+
+    def read_only(value: Any, into: Any) -> Any:
+        if type(value) is not kind:
+            raise Mismatch(expected, value)
+        return read(value, into)
+
+    return read_only
+
+
+def _as_it_is(value: Any, into: Any) -> Any:
+    """Hooks of a class serve its subclasses too: a StrEnum comes here as a str."""
+    return into(value) if issubclass(into, Enum) else value
+
+
+def _read_float(value: Any, _: Any = None) -> float:
+    if type(value) is float or type(value) is int:
+        return float(value)
+    if type(value) is dict and list(value) == ["float"] and value["float"] in list(NOT_FINITE):
+        return NOT_FINITE[value["float"]]
+    raise Mismatch("a number", value)
+
+
+def _write_float(value: float) -> object:
+    return value if isfinite(value) else {"float": str(float(value))}
+
+
+def _read_scalar(value: Any, _: Any) -> Scalar:
+    return value if value is None or isinstance(value, (bool, int, float, str)) else _read_float(value)
+
+
+def _write_scalar(value: Scalar) -> object:
+    return _write_float(value) if isinstance(value, float) else value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _is_tuple_of_many(of: Any) -> bool:
+    return get_origin(of) is tuple and of.__args__[-1] is Ellipsis
+
+
+def _is_tuple_of_few(of: Any) -> bool:
+    return get_origin(of) is tuple and of.__args__[-1] is not Ellipsis
+
+
+def _is_mapping(of: Any) -> bool:
+    origin = get_origin(of)
+    return isinstance(origin, type) and hasattr(origin, "keys")
+
+
+def _tagged(converter: Converter, union: Any) -> None:
+    configure_tagged_union(union, converter, tag_name=TAG)
+    known = {member.__name__ for member in union.__args__}
+    read = converter.get_structure_hook(union)
+
+    def read_known(value: Any, into: Any) -> Any:
+        if type(value) is not dict or TAG not in value:
+            raise Mismatch(f"an object with {TAG!r}", value)
+        if value[TAG] not in known:
+            raise Mismatch(f"a {TAG!r} among {', '.join(sorted(known))}", value[TAG])
+        return read(value, into)
+
+    converter.register_structure_hook(union, read_known)
+
+
+def _converter(*, explaining: bool) -> Converter:
+    made = Converter(forbid_extra_keys=True, detailed_validation=explaining)
+    for kind, expected in ((int, "an integer"), (bool, "true or false"), (str, "a string")):
+        made.register_structure_hook(kind, _only(kind, expected, _as_it_is))
+    made.register_structure_hook(float, _read_float)
+    made.register_unstructure_hook(float, _write_float)
+    made.register_structure_hook(Scalar, _read_scalar)
+    made.register_unstructure_hook(Scalar, _write_scalar)
+
+    @made.register_structure_hook_factory(_is_tuple_of_many)
+    def many(of: Any, converter: Converter) -> Hook:
+        return _only(list, "a list", homogenous_tuple_structure_factory(of, converter))
+
+    @made.register_structure_hook_factory(_is_tuple_of_few)
+    def few(of: Any, converter: Converter) -> Hook:
+        return _only(list, "a list", make_hetero_tuple_structure_fn(of, converter))
+
+    @made.register_structure_hook_factory(_is_mapping)
+    def mapping(of: Any, converter: Converter) -> Hook:
+        return _only(dict, "an object", make_mapping_structure_fn(of, converter, dict))
+
+    @made.register_structure_hook_factory(is_dataclass)
+    def fields(of: Any, converter: Converter) -> Hook:
+        return _only(dict, "an object", make_dict_structure_fn(of, converter))
+
+    for union in UNIONS:
+        _tagged(made, union)
+    return made
+
+
+_quick = _converter(explaining=False)
+_explaining = _converter(explaining=True)
+_compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

@@ -1,0 +1,101 @@
+"""The child: takes case after case from its socket, hands them to the engine and sends back what came of them."""
+
+import faulthandler
+import os
+import signal
+import socket
+import sys
+import traceback
+from dataclasses import replace
+from time import perf_counter
+from typing import TextIO, cast
+
+from harness import wire
+from harness.errors import ReplayError
+from harness.model.case import Case
+from harness.model.run import OutOfMemory, Run
+from harness.workers import linux, memory, preload
+from harness.workers.frames import COST, Fault, FaultKind, Inbox, Kind, send
+from harness.workers.loading import Loaded
+
+STACK_SIGNAL = signal.SIGUSR1
+"""Makes a child print where it stands, even while it hangs in native code."""
+
+PIECE_BYTES = 65536
+
+
+def main(fds: tuple[int, ...]) -> int:
+    """Serve cases until the stream ends.  Runs in a process just forked; the result is its exit status."""
+    stream_fd, log_fd = fds
+    os.setsid()  # the leader of a group, so that all it starts can be killed with it
+    os.set_inheritable(stream_fd, False)  # noqa: FBT003 — takes no keyword
+    _print_to(log_fd)
+    stream = socket.socket(fileno=stream_fd)
+    match preload.outcome:
+        case None:
+            _complain(stream, Fault(kind=FaultKind.WORKER, message="the fork server has no orders"))
+        case Fault() as fault:
+            _complain(stream, fault)
+        case Loaded() as loaded:
+            linux.die_with(loaded.server)
+            linux.offer_to_oom_killer()
+            held = memory.limit_growth(loaded.spec.memory_limit_bytes)
+            send(stream, Kind.HELLO, loaded.engine.name.encode())
+            try:
+                _serve(stream, loaded, held)
+            except SystemExit as leaving:  # the library called sys.exit()
+                return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    return 0
+
+
+def _serve(stream: socket.socket, loaded: Loaded, held: int) -> None:
+    inbox = Inbox()
+    while piece := stream.recv(PIECE_BYTES):
+        inbox.add(piece)
+        while frame := inbox.take():
+            started = perf_counter()
+            match _attempt(loaded, frame.payload):
+                case Fault() as fault:
+                    _complain(stream, fault)
+                case Run() as run:
+                    seconds = perf_counter() - started
+                    grown = max(0, linux.data_bytes() - held)
+                    sys.stdout.flush()
+                    send(stream, Kind.RUN, COST.pack(seconds, grown) + wire.to_json(run).encode())
+
+
+def _attempt(loaded: Loaded, payload: bytes) -> Run | Fault:
+    """One case.  Only what is the harness's fault, or the suite's, is a fault."""
+    try:
+        case = wire.from_json(payload, Case)
+    except ReplayError as error:
+        return Fault(kind=FaultKind.WORKER, message=f"a worker was sent a case that it cannot read: {error}")
+    op = loaded.ops.get(case.op)
+    if op is None:
+        known = ", ".join(loaded.ops) or "none at all"
+        return Fault(kind=FaultKind.SUITE, message=f"no suite declares the op {case.op!r}; known: {known}")
+    limit = loaded.spec.memory_limit_bytes
+    try:
+        run = loaded.engine.run(op, case)
+    except Exception as error:  # noqa: BLE001 — the process's own boundary: the parent is told, and replaces this child
+        memory.lift_limit()
+        if memory.is_out_of_memory(error):
+            message = f"{type(error).__name__}: {error}"
+            return Run(case=case, engine=loaded.engine.name, ending=OutOfMemory(limit_bytes=limit, message=message))
+        return Fault(kind=FaultKind.WORKER, message=f"the engine failed on {case}:\n{traceback.format_exc()}")
+    return replace(run, ending=memory.reclassified(run.ending, limit))
+
+
+def _complain(stream: socket.socket, fault: Fault) -> None:
+    sys.stdout.flush()
+    send(stream, Kind.FAULT, wire.to_json(fault).encode())
+
+
+def _print_to(log_fd: int) -> None:
+    """All output, native code's and this process's dying words too, goes to the parent's log."""
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(log_fd, stream.fileno())
+        cast("TextIO", stream).reconfigure(line_buffering=True)  # pyright: ignore[reportAttributeAccessIssue]
+    os.close(log_fd)
+    faulthandler.enable(file=2)
+    faulthandler.register(STACK_SIGNAL, file=2, all_threads=True)

@@ -1,0 +1,53 @@
+"""What only the Linux kernel can do: tie a process's life to its parent's, and say what it has mapped and forked."""
+
+import ctypes
+import os
+import signal
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
+KILL_ME_FIRST = "1000"
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process when the thread that started it ends, even by SIGKILL."""
+    _set_death_signal(signal.SIGKILL)
+    if os.getppid() != parent:  # it was gone before the request
+        os._exit(1)
+
+
+def outlive_parent() -> None:
+    """Take `die_with` back."""
+    _set_death_signal(0)
+
+
+def offer_to_oom_killer() -> None:
+    """When the machine runs out of memory, the kernel shall choose this process, not its parent."""
+    Path("/proc/self/oom_score_adj").write_text(KILL_ME_FIRST)
+
+
+def data_bytes() -> int:
+    """Private writable memory that this process has mapped, touched or not: what RLIMIT_DATA limits."""
+    return int(Path("/proc/self/statm").read_bytes().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def children() -> list[int]:
+    """The processes that this one's main thread forked and has not waited for."""
+    return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+
+
+def kill_group(leader: int) -> None:
+    """Kill a process and all that it started, unless they left its process group."""
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except ProcessLookupError:
+        try:
+            os.kill(leader, signal.SIGKILL)  # just forked, and not yet the leader of a group
+        except ProcessLookupError:
+            return
+
+
+def _set_death_signal(number: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")

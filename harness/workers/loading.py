@@ -1,0 +1,123 @@
+"""What a fork server does once: wear the device, add the library paths, load the suites, import the libraries.
+
+The order matters: libraries read the device when they are imported, and keep what they read.
+"""
+
+import dis
+import gc
+import importlib
+import importlib.metadata
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from harness.errors import SuiteError
+from harness.model.op import Op
+from harness.ops.engine import Engine
+from harness.suite import load_suite
+from harness.workers.frames import Fault, FaultKind
+from harness.workers.spec import WorkerSpec
+
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",  # threads do not survive a fork, and their locks stay as they were
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TORCHDYNAMO_DISABLE": "1",  # a kernel library on a machine without its GPU has nothing to compile
+    "FLA_DISABLE_TENSOR_CACHE": "1",  # FLA's cache would hand one case's tensors to the next
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # torch.cuda.is_available() must not start CUDA before the fork
+}
+LAST_LINES = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What a child inherits from its fork server."""
+
+    spec: WorkerSpec
+    engine: Engine
+    ops: Mapping[str, Op]
+    """By id: `suites/fla/norm.py:rms_norm`."""
+    server: int
+    """The fork server's process id."""
+
+
+def load(spec: WorkerSpec) -> Loaded | Fault:
+    """Make this process ready to fork workers; a suite or library that stands in the way is a value."""
+    os.environ.update(ENVIRONMENT)
+    os.environ["TRITON_CACHE_DIR"] = str(Path(spec.scratch, "triton"))
+    engine = _engine(spec.engine)
+    engine.wear(spec.device)
+    sys.path[:0] = spec.library_paths
+    importlib.invalidate_caches()
+    try:
+        suites = {suite: load_suite(suite) for suite in spec.suites}
+    except SuiteError as error:
+        return Fault(kind=FaultKind.SUITE, message=str(error))
+    for suite, ops in suites.items():
+        if obstacle := _missing(suite, ops) or _unimportable(suite, ops):
+            return Fault(kind=FaultKind.LIBRARY, message=obstacle)
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()  # what is here now is shared with the children as long as nobody writes to it
+    return Loaded(
+        spec=spec, engine=engine, ops={op.id: op for ops in suites.values() for op in ops}, server=os.getpid()
+    )
+
+
+def _engine(factory: str) -> Engine:
+    module, _, name = factory.partition(":")
+    return getattr(importlib.import_module(module), name)()
+
+
+def _missing(suite: str, ops: tuple[Op, ...]) -> str:
+    """Which distributions that the suite requires are not there; empty if none is missing."""
+    missing = [name for name in dict.fromkeys(name for op in ops for name in op.requires) if not _is_installed(name)]
+    if not missing:
+        return ""
+    wanted = " ".join(f"--with {name}" for name in missing)
+    return f"{suite} tests {', '.join(missing)}, which is not installed: add {wanted}"
+
+
+def _is_installed(distribution: str) -> bool:
+    try:
+        importlib.metadata.distribution(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _unimportable(suite: str, ops: tuple[Op, ...]) -> str:
+    """Why no op of the suite can import its library; empty if one can: a release may lack what other ops test."""
+    obstacles = [obstacle for op in ops if (obstacle := _import_for(op))]
+    if not obstacles or len(obstacles) < len(ops):
+        return ""
+    return f"{suite}: the library under test cannot be imported: {obstacles[0]}"
+
+
+def _import_for(op: Op) -> str:
+    """Import what the op's functions would import when called, for the children to inherit; what failed, if it did."""
+    for function in (op.call, op.reference):
+        for module, names in _imports(getattr(function, "__code__", None)):
+            try:
+                __import__(module, fromlist=names)
+            except Exception as error:  # noqa: BLE001 — a library is somebody's code; its own words are told
+                lines = "".join(traceback.format_exception(error)).splitlines()[-LAST_LINES:]
+                return f"{type(error).__name__}: {error}\n" + "\n".join(lines)
+    return ""
+
+
+def _imports(code: CodeType | None) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The import statements of a function: module, and names after `from`."""
+    names: Any = None
+    for step in dis.get_instructions(code) if code else ():
+        if step.opname == "IMPORT_NAME":
+            yield step.argval, names or ()
+        names = step.argval if step.opname == "LOAD_CONST" else None

@@ -1,0 +1,117 @@
+"""A fork server as the parent sees it: it loads once, then gives a fresh child in milliseconds."""
+
+import os
+import socket
+import threading
+
+from harness import wire
+from harness.errors import WorkerError
+from harness.workers import child
+from harness.workers.channel import TAIL_BYTES, Channel, Exited, Orphaned, Silent
+from harness.workers.evidence import Evidence
+from harness.workers.frames import Fault, FaultKind, Frame, Kind
+from harness.workers.preload import ORDERS, Orders
+from harness.workers.spec import WorkerSpec
+from harness.workers.standard_forkserver import ForkServer
+from harness.workers.worker import Worker, WorkerGone
+
+
+class Server:
+    """Gives workers of one spec.  What stops it from loading is raised at every attempt, but tried once."""
+
+    def __init__(self, spec: WorkerSpec, evidence: Evidence, number: int) -> None:
+        self.spec = spec
+        self._evidence = evidence
+        self._log = evidence.folder / f"server-{number}.log"
+        orders = Orders(spec=spec, parent=os.getpid(), log=str(self._log), temporary=str(evidence.temporary))
+        self._forks = ForkServer("harness.workers.preload", {ORDERS: wire.to_json(orders)})
+        self._lock = threading.Lock()
+        self._loaded = False
+        self._fault: Fault | None = None
+        self._closed = False
+
+    def fork(self, number: int) -> Worker:
+        """A fresh worker; the first one waits until engine, suites and libraries are loaded.
+
+        Raises:
+            SuiteError: a suite cannot be loaded.
+            LibraryError: a library under test is not there or cannot be imported.
+            WorkerError: the engine cannot be loaded, or loading killed the process or took too long.
+        """
+        channel = self._ask()
+        try:
+            engine = self._await_hello(channel)
+        except BaseException:
+            channel.close()
+            raise
+        return Worker(channel, self.spec, self._evidence, engine=engine, number=number)
+
+    def close(self) -> None:
+        """End the server, and with it every child."""
+        with self._lock:
+            self._closed = True
+            self._forks.stop()
+
+    def _ask(self) -> Channel:
+        ours, theirs = socket.socketpair()
+        log_r, log_w = os.pipe()
+        try:
+            status_fd = self._fork([theirs.fileno(), log_w])
+        except BaseException:
+            ours.close()
+            os.close(log_r)
+            raise
+        finally:
+            theirs.close()
+            os.close(log_w)
+        return Channel(ours, log_r, status_fd)
+
+    def _fork(self, fds: list[int]) -> int:
+        with self._lock:
+            if self._fault:
+                raise self._fault.error()
+            if self._closed:
+                raise WorkerError("the pool is closed")
+            try:
+                return self._forks.fork(child.main, fds)
+            except ConnectionError:  # it is just dying, and cannot be waited for yet
+                self._forks.stop()
+                return self._forks.fork(child.main, fds)
+
+    def _await_hello(self, channel: Channel) -> str:
+        server = self._forks.pid
+        match channel.wait(self.spec.load_limit_s):
+            case Frame(kind=Kind.HELLO, payload=engine):
+                self._loaded = True
+                return engine.decode()
+            case Frame(kind=Kind.FAULT, payload=payload):
+                fault = wire.from_json(payload, Fault)
+            case Frame(kind=kind):
+                fault = self._worker_fault(f"a worker's first message was {kind.name}")
+            case Exited() | Orphaned() if self._loaded:
+                raise WorkerGone("a worker ended before it was ready")
+            case Exited(code=code):
+                fault = self._worker_fault(f"a worker ended before it was ready (exit code {code}): {channel.log_tail}")
+            case Orphaned():
+                fault = self._worker_fault(f"a process died while it loaded {self._what()}")
+            case Silent():
+                fault = self._worker_fault(
+                    f"no worker within {self.spec.load_limit_s:g} s: loading {self._what()} hangs"
+                )
+        self._give_up(fault, server)
+        raise fault.error()
+
+    def _what(self) -> str:
+        return f"{self.spec.engine}, {', '.join(self.spec.suites)} and its libraries"
+
+    def _worker_fault(self, what: str) -> Fault:
+        log = self._log.read_text(errors="replace")[-TAIL_BYTES:] if self._log.exists() else ""
+        return Fault(kind=FaultKind.WORKER, message=f"{what}\n{log}".rstrip())
+
+    def _give_up(self, fault: Fault, server: int | None) -> None:
+        """What failed to load would fail again; a server that died later, perhaps for memory, is started anew."""
+        with self._lock:
+            if not self._loaded:
+                self._fault = self._fault or fault
+            if self._forks.pid == server:
+                self._forks.stop()

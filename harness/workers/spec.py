@@ -1,0 +1,36 @@
+"""What decides a worker: the device it wears, the suites it knows, the libraries and the engine it has."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from harness.model.device import DeviceProfile
+
+GIB = 1024**3
+
+
+class Isolation(StrEnum):
+    """How far cases are kept apart."""
+
+    WORKER = "worker"
+    """A process takes case after case, and is replaced after anything odd."""
+    CASE = "case"
+    """Every case has a process of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSpec:
+    """Everything that workers of one kind share; equal specs share a fork server."""
+
+    device: DeviceProfile
+    suites: tuple[str, ...]
+    """Suite files, as given on the command line."""
+    scratch: str
+    """A folder that workers may write to: Triton's cache, temporary files, and the case that is running."""
+    library_paths: tuple[str, ...] = ()
+    """Folders put in front of `sys.path`, in the workers only."""
+    engine: str = "harness.virtual.engine:VirtualEngine"
+    """Module and name of what makes the `harness.ops.engine.Engine`, called without arguments."""
+    memory_limit_bytes: int = 8 * GIB
+    """What a worker may allocate beyond what its fork server holds when it is loaded."""
+    load_limit_s: float = 180.0
+    """How long engine, suites and libraries may take to load."""

@@ -1,0 +1,107 @@
+"""One child process that takes case after case and may die doing it."""
+
+import signal
+from dataclasses import replace
+from time import perf_counter
+
+from harness import wire
+from harness.errors import WorkerError
+from harness.model.case import Case
+from harness.model.run import Crashed, Ending, OutOfMemory, Run, TimedOut
+from harness.workers import memory
+from harness.workers.channel import Channel, Exited, Orphaned, Silent
+from harness.workers.evidence import Evidence
+from harness.workers.frames import COST, Fault, Frame, Kind
+from harness.workers.spec import WorkerSpec
+
+GROWTH_ALLOWED = 4
+"""A worker that holds a quarter of its limit between cases is replaced, so that no later case pays for it."""
+
+
+class WorkerGone(WorkerError):
+    """The child was gone before it took the case, or its fork server died: no case is known to be at fault."""
+
+
+class Worker:
+    """A child process that runs cases; whatever a case does to it comes back as a run."""
+
+    def __init__(self, channel: Channel, spec: WorkerSpec, evidence: Evidence, *, engine: str, number: int) -> None:
+        self.spec = spec
+        self._channel = channel
+        self._evidence = evidence
+        self._engine = engine
+        self._number = number
+        self._fit = True
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id."""
+        return self._channel.pid
+
+    def fit(self) -> bool:
+        """Whether it may take another case: nothing odd has happened in it, and it is alive."""
+        return self._fit and not self._channel.ended()
+
+    def run(self, case: Case, *, time_limit_s: float) -> Run:
+        """Run one case.  A crash, a hang or a lack of memory is the run's ending.
+
+        Raises:
+            WorkerGone: the child was gone before it took the case.
+            WorkerError: the engine itself failed, or the protocol was broken.
+            SuiteError: no suite declares the case's op.
+        """
+        fit, self._fit = self._fit, False
+        case_json = wire.to_json(case)
+        self._channel.forget_log()
+        with self._evidence.of(case_json, self._number):
+            started = perf_counter()
+            if not fit or not self._channel.send(Kind.CASE, case_json.encode()):
+                raise WorkerGone("the worker was gone before it took the case")
+            match self._channel.wait(time_limit_s):
+                case Frame(kind=Kind.RUN, payload=payload):
+                    return self._read(payload, started)
+                case Frame(kind=Kind.FAULT, payload=payload):
+                    raise wire.from_json(payload, Fault).error()
+                case Frame(kind=kind):
+                    raise WorkerError(f"a worker broke the protocol: it answered a case with {kind.name}")
+                case Exited(code=code):
+                    return self._failed(case, self._crash(code))
+                case Orphaned():
+                    raise WorkerGone(f"the fork server died while {case} ran")
+                case Silent():
+                    self._channel.wait_for_stack()
+                    self._channel.kill()
+                    return self._failed(case, TimedOut(limit_s=time_limit_s, log_tail=self._channel.log_tail))
+
+    def kill(self) -> None:
+        """Kill the child; whoever waits on it sees it end."""
+        self._channel.kill()
+
+    def close(self) -> None:
+        """Kill the child and wait until it is gone."""
+        self._fit = False
+        self._channel.close()
+
+    def _read(self, payload: bytes, started: float) -> Run:
+        engine_s, grown = COST.unpack_from(payload)
+        run = wire.from_json(payload[COST.size :], Run)
+        self._fit = not isinstance(run.ending, OutOfMemory) and grown * GROWTH_ALLOWED < self.spec.memory_limit_bytes
+        transport_s = max(0.0, perf_counter() - started - engine_s)
+        return replace(run, seconds={**run.seconds, "transport": transport_s})
+
+    def _crash(self, code: int) -> Ending:
+        tail = self._channel.log_tail
+        if code >= 0:
+            return Crashed(signal=None, status=code, log_tail=tail)
+        crash = Crashed(signal=_signal_name(-code), status=None, log_tail=tail)
+        return memory.reclassified(crash, self.spec.memory_limit_bytes)
+
+    def _failed(self, case: Case, ending: Ending) -> Run:
+        return Run(case=case, engine=self._engine, ending=ending)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
