@@ -1,0 +1,154 @@
+"""Results against their float64 reference, as facts.
+
+Two references are run from the same rounded inputs: the definition in float64 is the truth, and the same definition in
+the case's own type, executed eagerly, says what error is usual.  A right result may be `slack` times as far from the
+truth as that baseline, plus a floor: two units in the last place of its own type and 64 of float32's, relative to the
+tensor's size.  Errors are root-mean-square, over the whole tensor and over the worst tile, so that one wrong row shows.
+
+The baseline is run on a few redraws of the cotangents and slightly moved inputs, and the largest of its errors counts:
+on a handful of elements a single one is zero by luck.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+
+from harness.model.run import Measure, Result, Role
+from harness.ops.poison import count_poison
+
+TILE = 64
+SKETCHES = 8
+OWN_ULPS = 2.0
+FLOAT32_ULPS = 64.0
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What one result should be."""
+
+    role: Role
+    truth: torch.Tensor
+    """float64."""
+    baseline_error: torch.Tensor
+    """Per tile: root-mean-square error of the eager baseline."""
+    baseline_whole: float
+
+
+def tiles(values: torch.Tensor) -> torch.Tensor:
+    """A tensor as rows to judge one by one: its own rows, or stretches of 64 of a vector (the last padded with zeros)."""
+    if values.dim() > 1:
+        return values.reshape(-1, values.shape[-1])
+    flat = values.reshape(-1)
+    short = -flat.numel() % TILE if flat.numel() > TILE else 0
+    return torch.nn.functional.pad(flat, (0, short)).reshape(-1, TILE if flat.numel() > TILE else max(1, flat.numel()))
+
+
+def rms(values: torch.Tensor) -> torch.Tensor:
+    """Root-mean-square of each tile."""
+    return tiles(values).square().mean(-1).sqrt()
+
+
+def compare(name: str, got: torch.Tensor, expected: Expected, slack: float, seed: int) -> Result:
+    """One output or gradient as facts; `slack` is the op's factor on the baseline's error."""
+    truth = expected.truth
+    unwritten, first_unwritten = count_poison(got)
+    wide = got.detach().to(torch.float64).reshape(truth.shape)
+    representable = truth.abs() <= torch.finfo(got.dtype).max
+    broken = ~torch.isfinite(wide) & torch.isfinite(truth) & representable
+    error = torch.where(representable & torch.isfinite(truth), wide - truth, 0.0)
+    floor = OWN_ULPS * torch.finfo(got.dtype).eps + FLOAT32_ULPS * torch.finfo(torch.float32).eps
+    size = _finite(truth)
+    whole_size = _whole(size)
+    whole_tolerance = slack * expected.baseline_whole + floor * whole_size + _smallest(got.dtype)
+    tile_tolerance = (
+        slack * torch.clamp(expected.baseline_error, min=expected.baseline_whole)
+        + floor * torch.clamp(rms(size), min=whole_size)
+        + _smallest(got.dtype)
+    )
+    ratios = torch.nan_to_num(rms(error) / tile_tolerance, nan=math.inf)
+    worst = int(ratios.argmax()) if ratios.numel() else 0
+    sketch, sketch_tolerance = _sketch(wide, whole_tolerance, seed)
+    return Result(
+        name=name,
+        role=expected.role,
+        shape=tuple(truth.shape),
+        whole=_measure(_whole(error) / whole_tolerance, _worst_element(error, None), wide, truth),
+        worst_tile=_measure(
+            float(ratios[worst]) if ratios.numel() else 0.0, _worst_element(error, worst), wide, truth
+        ),
+        unwritten=unwritten,
+        first_unwritten=first_unwritten,
+        nonfinite=int(broken.sum()),
+        digest=_digest(got),
+        sketch=sketch,
+        sketch_tolerance=sketch_tolerance,
+    )
+
+
+def _digest(values: torch.Tensor) -> str:
+    raw = values.detach().contiguous().reshape(-1).view(torch.uint8)
+    return hashlib.sha256(raw.numpy().tobytes()).hexdigest()[:16]
+
+
+def _finite(values: torch.Tensor) -> torch.Tensor:
+    return torch.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _whole(values: torch.Tensor) -> float:
+    if not values.numel():
+        return 0.0
+    found = float(values.square().mean().sqrt())
+    return math.inf if math.isnan(found) else found
+
+
+def _smallest(dtype: torch.dtype) -> float:
+    """The spacing of subnormal numbers: below it, rounding is absolute."""
+    return float(torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps) + 1e-40
+
+
+def _worst_element(error: torch.Tensor, tile: int | None) -> tuple[int, ...]:
+    """Index of the largest error, a NaN counting as the largest; within one tile, or anywhere."""
+    if not error.numel():
+        return ()
+    size = torch.nan_to_num(error.abs(), nan=math.inf)
+    first = 0
+    if tile is not None:
+        rows = tiles(size)
+        first = tile * rows.shape[-1]
+        size = rows[tile]
+    flat = min(first + int(size.reshape(-1).argmax()), error.numel() - 1)
+    return tuple(int(part) for part in torch.unravel_index(torch.tensor(flat), error.shape))
+
+
+def _measure(ratio: float, index: tuple[int, ...], got: torch.Tensor, truth: torch.Tensor) -> Measure:
+    if not truth.numel():
+        return Measure(ratio=0.0, index=(), got=0.0, expected=0.0)
+    at = cast("tuple[int, ...]", index)
+    return Measure(ratio=float(ratio), index=at, got=float(got[at]), expected=float(truth[at]))
+
+
+def _sketch(values: torch.Tensor, tolerance: float, seed: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Projections of a few blocks of the flat tensor on random signs, and how far those of two right runs may differ."""
+    flat = values.reshape(-1)
+    generator = torch.Generator().manual_seed(seed)
+    signs = torch.randint(0, 2, flat.shape, generator=generator).to(torch.float64) * 2 - 1
+    blocks = torch.tensor_split(flat * signs, min(SKETCHES, max(1, flat.numel())))
+    sums = tuple(float(block.sum()) for block in blocks)
+    return sums, tuple(4 * tolerance * math.sqrt(max(1, block.numel())) for block in blocks)
+
+
+def baseline_errors(pairs: Mapping[str, list[tuple[torch.Tensor, torch.Tensor]]]) -> dict[str, tuple[torch.Tensor, float]]:
+    """By result name, the largest error of the baseline runs: per tile, and over the whole tensor.
+
+    Each pair is (float64 truth, baseline result).
+    """
+    errors: dict[str, tuple[torch.Tensor, float]] = {}
+    for name, runs in pairs.items():
+        per_run = [_finite(result.to(torch.float64) - truth) for truth, result in runs]
+        stacked = torch.stack([rms(error) for error in per_run])
+        errors[name] = (stacked.amax(0), max(_whole(error) for error in per_run))
+    return errors

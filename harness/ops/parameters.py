@@ -1,0 +1,30 @@
+"""Which of a case's inputs and dims a suite's function asks for, by the names of its parameters."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from harness.errors import SuiteError
+
+
+@lru_cache(maxsize=256)
+def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], bool]:
+    found = inspect.signature(function).parameters.values()
+    named = tuple(parameter.name for parameter in found if parameter.kind is not parameter.VAR_KEYWORD)
+    return named, any(parameter.kind is parameter.VAR_KEYWORD for parameter in found)
+
+
+def wanted(function: Callable[..., Any], inputs: Mapping[str, Any], dims: Mapping[str, int]) -> dict[str, Any]:
+    """The keyword arguments for a call or reference; one with `**rest` gets everything.
+
+    Raises:
+        SuiteError: the function asks for a name that is neither an input nor a dim.
+    """
+    known = {**dims, **inputs}
+    names, takes_all = _parameters(function)
+    if takes_all:
+        return known
+    if missing := [name for name in names if name not in known]:
+        raise SuiteError(f"{function.__qualname__} asks for {', '.join(missing)}: neither an input nor a dim of its op")
+    return {name: known[name] for name in names}

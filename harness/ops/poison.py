@@ -1,0 +1,94 @@
+"""Poison for fresh memory: `torch.empty` hands out a bit pattern that no computation makes.
+
+A cell that still holds the pattern was never written.  For floating-point types the pattern is a NaN with a payload of
+its own, so that a use of it also shows in the values; one-byte types have no pattern to spare and stay as they are.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+PATTERNS: Mapping[torch.dtype, int] = {
+    torch.float64: 0x7FF4_A55A_0BAD_F00D,
+    torch.float32: 0x7FA5_5A0D,
+    torch.bfloat16: 0x7FA5,
+    torch.float16: 0x7D5A,
+    torch.int64: 0x5AA5_0BAD_F00D_A55A,
+    torch.int32: 0x5AA5_F00D,
+    torch.int16: 0x5AA5,
+}
+
+_SAME_SIZE: Mapping[int, torch.dtype] = {8: torch.int64, 4: torch.int32, 2: torch.int16}
+
+
+@dataclass(frozen=True, slots=True)
+class Poison:
+    """The bit pattern that fills a fresh storage, as an unsigned integer of `size` bytes."""
+
+    pattern: int
+    size: int
+
+
+class FreshMemory(TorchFunctionMode):
+    """While active, poisons what `torch.empty` and its relatives hand out, and remembers which storages those are.
+
+    The storages are kept alive until `forget`, so that no address is handed out twice within a case.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._fresh: dict[int, tuple[Poison, torch.UntypedStorage]] = {}
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Let the call through, and poison its result if it is fresh memory."""
+        made = func(*args, **(kwargs or {}))
+        if func in _FACTORIES and isinstance(made, torch.Tensor):
+            self._poison(made)
+        return made
+
+    def poison_of(self, address: int) -> Poison | None:
+        """The poison of the storage at this address; None for memory that came initialised."""
+        found = self._fresh.get(address)
+        return found[0] if found else None
+
+    def forget(self) -> None:
+        """Let go of all storages."""
+        self._fresh.clear()
+
+    def _poison(self, made: torch.Tensor) -> None:
+        pattern = PATTERNS.get(made.dtype)
+        storage = made.untyped_storage()
+        if pattern is None or not storage.nbytes() or storage.device.type != "cpu":
+            return
+        whole = torch.empty(0, dtype=made.dtype).set_(storage)
+        whole.view(_SAME_SIZE[made.element_size()]).fill_(pattern)
+        self._fresh[storage.data_ptr()] = (Poison(pattern, made.element_size()), storage)
+
+
+_FACTORIES = frozenset(
+    {
+        torch.empty,
+        torch.empty_like,
+        torch.empty_strided,
+        torch.Tensor.new_empty,
+        torch.Tensor.new_empty_strided,
+    }
+)
+
+
+def count_poison(values: torch.Tensor) -> tuple[int, tuple[int, ...] | None]:
+    """How many elements still hold the poison, and the index of the first."""
+    pattern = PATTERNS.get(values.dtype)
+    if pattern is None or not values.numel():
+        return 0, None
+    fresh = values.detach().contiguous().view(_SAME_SIZE[values.element_size()]) == pattern
+    count = int(fresh.sum())
+    if not count:
+        return 0, None
+    first = int(fresh.reshape(-1).to(torch.uint8).argmax())
+    return count, tuple(int(part) for part in torch.unravel_index(torch.tensor(first), values.shape))

@@ -1,0 +1,82 @@
+"""The pointer arguments of one launch: which bytes each may touch, and how an element index reads as a tensor index."""
+
+import ctypes
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from harness.ops.poison import Poison
+from harness.virtual.elements import Array
+from harness.virtual.shadow import Shadow
+
+
+class Buffer:
+    """One storage: its bytes, and its shadow in the current launch.  Arguments that alias share one."""
+
+    def __init__(self, address: int, size_bytes: int, poison: Poison | None) -> None:
+        self.address = address
+        self.size_bytes = size_bytes
+        self.poison = poison
+        self.bytes: Array = np.frombuffer((ctypes.c_uint8 * size_bytes).from_address(address), np.uint8)
+        self.granule = 8
+        self.track_readers = False
+        self._typed: dict[type[np.generic], Array] = {}
+
+    @cached_property
+    def shadow(self) -> Shadow:
+        """Made at the first access that needs it."""
+        return Shadow(self.size_bytes, self.granule, track_readers=self.track_readers)
+
+    def as_type(self, dtype: type[np.generic]) -> Array:
+        """The bytes as whole elements of a type, from the storage's start."""
+        if dtype not in self._typed:
+            size = np.dtype(dtype).itemsize
+            self._typed[dtype] = self.bytes[: self.size_bytes // size * size].view(dtype)
+        return self._typed[dtype]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A pointer argument: a view into a buffer, or null.
+
+    `first_byte` is where its first element lies in the buffer; `strides` are in elements.
+    """
+
+    name: str
+    buffer: Buffer | None
+    first_byte: int
+    element_bytes: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @cached_property
+    def extent(self) -> int:
+        """One more than the largest element index of the view; 0 for an empty one."""
+        if not prod(self.shape):
+            return 0
+        return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+
+    @cached_property
+    def covered(self) -> Array | None:
+        """Which elements below `extent` belong to the view; None where all do."""
+        if self.extent == prod(self.shape) or not self.extent:
+            return None
+        distinct = prod(size for size, stride in zip(self.shape, self.strides, strict=True) if stride)
+        if distinct == self.extent:
+            return None
+        cover = np.zeros(self.extent, np.bool_)
+        view = np.lib.stride_tricks.as_strided(cover, self.shape, self.strides)
+        view[...] = True
+        return cover
+
+    def index_of(self, element: int) -> tuple[int, ...]:
+        """The tensor index of an element, counted in the argument's own elements; the flat index where there is none."""
+        index = [0] * len(self.shape)
+        rest = element
+        for axis in sorted(range(len(self.shape)), key=lambda axis: -self.strides[axis]):
+            if self.strides[axis]:
+                index[axis], rest = divmod(rest, self.strides[axis])
+        inside = all(0 <= at < size for at, size in zip(index, self.shape, strict=True))
+        return tuple(index) if inside and not rest else (element,)

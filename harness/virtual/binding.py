@@ -1,0 +1,112 @@
+"""From what a launch was called with to the kernel's parameters: buffers, arguments with provenance, scalars."""
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness.errors import CannotExecute
+from harness.ops.poison import Poison
+from harness.virtual.arguments import Argument, Buffer
+from harness.virtual.elements import Array, carrier, rounded
+from harness.virtual.ir import Function, Operation, Region, Type
+from harness.virtual.machine import Value
+from harness.virtual.memory import granule_of
+from harness.virtual.pointers import Pointers
+
+PoisonOf = Callable[[int], Poison | None]
+
+
+class Binding:
+    """The arguments of one launch, bound to a kernel's parameters."""
+
+    def __init__(self, kernel: Function, signature: Mapping[str, Any], given: Mapping[str, Any], poison_of: PoisonOf) -> None:
+        self.arguments: list[Argument] = []
+        self.values: list[Value] = []
+        self._buffers: dict[int, Buffer] = {}
+        self._poison_of = poison_of
+        names = [name for name, kind in signature.items() if kind != "constexpr"]
+        if len(names) != len(kernel.parameters):
+            raise CannotExecute(f"arguments of kinds {sorted(set(map(str, signature.values())))}")
+        for name, parameter in zip(names, kernel.parameters, strict=True):
+            self.values.append(self._bind(name, parameter.type, given[name]))
+        written = written_parameters(kernel)
+        for argument, parameter in self._pointer_parameters(kernel):
+            if argument.buffer is not None:
+                argument.buffer.granule = granule_of(argument.buffer, self.arguments)
+                argument.buffer.track_readers |= written is None or parameter in written
+
+    def _pointer_parameters(self, kernel: Function) -> Iterator[tuple[Argument, int]]:
+        for value, parameter in zip(self.values, kernel.parameters, strict=True):
+            if isinstance(value, Pointers):
+                yield self.arguments[value.argument], parameter.slot
+
+    def _bind(self, name: str, kind: Type, given: Any) -> Value:
+        if not kind.is_pointer:
+            return scalar(kind, given)
+        assert kind.pointee is not None
+        self.arguments.append(self._argument(name, kind.pointee.bytes, given))
+        return Pointers(len(self.arguments) - 1, kind.pointee.bytes, (np.zeros(1, np.int64),))
+
+    def _argument(self, name: str, element_bytes: int, given: Any) -> Argument:
+        tensor = getattr(given, "base", given) if not isinstance(given, torch.Tensor) else given
+        if given is None or (isinstance(tensor, torch.Tensor) and not tensor.untyped_storage().nbytes()):
+            return Argument(name, None, 0, element_bytes, (), ())
+        if not isinstance(tensor, torch.Tensor):
+            raise CannotExecute(f"argument {name} is a pointer given as {type(given).__name__}")
+        storage = tensor.untyped_storage()
+        address = storage.data_ptr()
+        if address not in self._buffers:
+            self._buffers[address] = Buffer(address, storage.nbytes(), self._poison_of(address))
+        return Argument(
+            name,
+            self._buffers[address],
+            tensor.data_ptr() - address,
+            tensor.element_size(),
+            tuple(tensor.shape),
+            tuple(tensor.stride()),
+        )
+
+
+def scalar(kind: Type, given: Any) -> Array:
+    """A number as the kernel sees it: in its parameter's type."""
+    if kind.element.startswith(("f", "bf")):
+        return rounded(np.array([given], carrier(kind.element)), kind.element)
+    if kind.element == "i1":
+        return np.array([bool(given)])
+    if not kind.element.startswith("i"):
+        raise CannotExecute(f"an argument of type {kind}")
+    bits = kind.bits
+    (value,) = struct.unpack("<q", struct.pack("<Q", int(given) % (1 << 64)))
+    return np.array([(value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)], carrier(kind.element))
+
+
+_PASSES_POINTERS_ON = frozenset(
+    {"tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.bitcast", "arith.select"}
+)
+
+
+def written_parameters(kernel: Function) -> frozenset[int] | None:
+    """Slots of the parameters that some store goes through; None where a store's pointer cannot be traced."""
+    origin: dict[int, int] = {parameter.slot: parameter.slot for parameter in kernel.parameters}
+    written: set[int] = set()
+    for operation in _all(kernel.body):
+        if operation.name in _PASSES_POINTERS_ON:
+            source = next((slot for slot in operation.operands if slot in origin), None)
+            if source is not None and operation.results:
+                origin[operation.results[0]] = origin[source]
+        elif operation.name == "tt.store":
+            if operation.operands[0] not in origin:
+                return None
+            written.add(origin[operation.operands[0]])
+    return frozenset(written)
+
+
+def _all(region: Region) -> Iterator[Operation]:
+    for block in region.blocks:
+        for operation in block.operations:
+            yield operation
+            for inner in operation.regions:
+                yield from _all(inner)

@@ -1,0 +1,98 @@
+"""How TTIR's element types live in NumPy: carriers to compute in, storage to keep in memory, rounding between them.
+
+NumPy has no bfloat16 and computes float16 slowly, so both are carried as float32 and rounded after every operation that
+makes a new value; float32 has more than twice their precision plus two bits, so rounding twice changes nothing for
+`+ - * / sqrt`.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.errors import CannotExecute
+
+Array = NDArray[Any]
+
+_CARRIERS: dict[str, type[Any]] = {
+    "i1": np.bool_,
+    "i8": np.int8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "i64": np.int64,
+    "index": np.int64,
+    "f16": np.float32,
+    "bf16": np.float32,
+    "f32": np.float32,
+    "f64": np.float64,
+}
+_STORAGE: dict[str, type[Any]] = {"f16": np.float16, "bf16": np.uint16, "i1": np.uint8}
+_UNSIGNED: dict[int, type[Any]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+NARROW_FLOATS = frozenset({"f16", "bf16"})
+
+
+def carrier(element: str) -> type[Any]:
+    """The NumPy type in which values of a TTIR element type are computed.
+
+    Raises:
+        CannotExecute: the element type is not known.
+    """
+    if element not in _CARRIERS:
+        raise CannotExecute(f"element type {element}")
+    return _CARRIERS[element]
+
+
+def storage(element: str) -> type[Any]:
+    """The NumPy type that has the element's bytes in memory; bfloat16 is kept as its 16 bits."""
+    return _STORAGE.get(element) or carrier(element)
+
+
+def is_float(element: str) -> bool:
+    """Whether arithmetic on it rounds."""
+    return element.startswith(("f", "bf"))
+
+
+def unsigned(values: Array) -> Array:
+    """The same bits read as unsigned integers."""
+    if values.dtype == np.bool_:
+        return values
+    return values.view(_UNSIGNED[values.dtype.itemsize])
+
+
+def bits_of(values: Array) -> Array:
+    """The same bytes as unsigned integers, for comparing bit for bit."""
+    return values.view(_UNSIGNED[values.dtype.itemsize])
+
+
+def rounded(values: Array, element: str) -> Array:
+    """Values carried for `element`, rounded to what that type can hold (to nearest, ties to even)."""
+    if element == "bf16":
+        return _to_bfloat16_bits(values).astype(np.uint32).__lshift__(16).view(np.float32)
+    if element == "f16":
+        return values.astype(np.float16).astype(np.float32)
+    return values
+
+
+def decode(raw: Array, element: str) -> Array:
+    """Memory contents to carried values."""
+    if element == "bf16":
+        return raw.astype(np.uint32).__lshift__(16).view(np.float32)
+    wanted = carrier(element)
+    return raw if raw.dtype == wanted else raw.astype(wanted)
+
+
+def encode(values: Array, element: str) -> Array:
+    """Carried values to memory contents."""
+    if element == "bf16":
+        return _to_bfloat16_bits(values)
+    wanted = storage(element)
+    return values if values.dtype == wanted else values.astype(wanted)
+
+
+def _to_bfloat16_bits(values: Array) -> Array:
+    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    nearest = ((bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))) >> 16).astype(np.uint16)
+    nan = np.isnan(values)
+    if nan.any():
+        nearest[nan] = ((bits[nan] >> 16) | 0x40).astype(np.uint16)
+    return nearest

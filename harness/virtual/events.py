@@ -1,0 +1,142 @@
+"""Collects what memory sees during one launch and turns it into the run's memory events.
+
+Events are gathered per kind, operation and argument as arrays of cells, and made into one value each at the launch's
+end, so that a kernel with a million stray lanes costs no more to report than one with a single lane.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from harness.model.run import (
+    Access,
+    MemoryEvent,
+    OrderDependence,
+    Overlap,
+    Region,
+    Site,
+    Source,
+    Stray,
+    UndefinedLanes,
+    UninitialisedRead,
+)
+from harness.virtual.arguments import Argument
+from harness.virtual.elements import Array
+
+FIRST_CELLS = 4
+KEPT_CELLS = 1 << 20
+
+
+@dataclass(slots=True)
+class _Cells:
+    """Cells of one argument with two programs each; flat element indices."""
+
+    elements: list[Array] = field(default_factory=list[Array])
+    ours: list[Array] = field(default_factory=list[Array])
+    others: list[Array] = field(default_factory=list[Array])
+    kept: int = 0
+    same_bytes: bool = True
+
+    def add(self, elements: Array, ours: Array, others: Array) -> None:
+        if self.kept < KEPT_CELLS:
+            self.elements.append(elements)
+            self.ours.append(ours)
+            self.others.append(others)
+            self.kept += len(elements)
+
+    def unique(self) -> tuple[Array, int, int]:
+        """Distinct elements in ascending order, and the two programs at the first."""
+        elements = np.concatenate(self.elements)
+        distinct, first = np.unique(elements, return_index=True)
+        return distinct, int(np.concatenate(self.ours)[first[0]]), int(np.concatenate(self.others)[first[0]])
+
+
+@dataclass(slots=True)
+class _StrayLanes:
+    lanes: int
+    program: int
+    element: int
+
+
+Place = tuple[str, int]
+"""An operation's location text and an argument's number."""
+
+
+class Events:
+    """What memory saw in one launch."""
+
+    def __init__(self) -> None:
+        self._overlaps: dict[Place, _Cells] = {}
+        self._dependences: dict[Place, _Cells] = {}
+        self._uninitialised: dict[Place, _Cells] = {}
+        self._strays: dict[tuple[str, int, Access, Region], _StrayLanes] = {}
+        self._undefined: dict[Place, int] = {}
+
+    def overlap(self, place: Place, elements: Array, ours: Array, others: Array, *, same_bytes: bool) -> None:
+        """Elements that two programs stored; programs counted from 0."""
+        cells = self._overlaps.setdefault(place, _Cells())
+        cells.add(elements, ours, others)
+        cells.same_bytes = cells.same_bytes and same_bytes
+
+    def dependence(self, place: Place, elements: Array, readers: Array, writers: Array) -> None:
+        """Elements that one program read and another stored."""
+        self._dependences.setdefault(place, _Cells()).add(elements, readers, writers)
+
+    def uninitialised(self, place: Place, elements: Array, programs: Array) -> None:
+        """Elements read before anything wrote them."""
+        self._uninitialised.setdefault(place, _Cells()).add(elements, programs, programs)
+
+    def stray(self, place: Place, access: Access, region: Region, elements: Array, programs: Array) -> None:
+        """Lanes that left what their argument covers."""
+        key = (*place, access, region)
+        if key in self._strays:
+            self._strays[key].lanes += len(elements)
+        else:
+            self._strays[key] = _StrayLanes(len(elements), int(programs[0]), int(elements[0]))
+
+    def undefined(self, place: Place, lanes: int) -> None:
+        """Lanes that a masked load without `other` left undefined."""
+        self._undefined[place] = self._undefined.get(place, 0) + lanes
+
+    def finish(self, kernel: str, launch: int, arguments: list[Argument], sources: Callable[[str], Source | None]) -> Iterator[MemoryEvent]:
+        """The events as values, in a stable order."""
+
+        def site(place: Place) -> Site:
+            location, argument = place
+            return Site(kernel=kernel, launch=launch, argument=arguments[argument].name, source=sources(location))
+
+        def first(place: Place, elements: Array) -> tuple[tuple[int, ...], ...]:
+            return tuple(arguments[place[1]].index_of(int(element)) for element in elements[:FIRST_CELLS])
+
+        for place, cells in self._overlaps.items():
+            distinct, ours, others = cells.unique()
+            yield Overlap(
+                site=site(place),
+                same_bytes=cells.same_bytes,
+                cells=len(distinct),
+                first_cells=first(place, distinct),
+                programs=(min(ours, others), max(ours, others)),
+            )
+        for place, cells in self._dependences.items():
+            distinct, reader, writer = cells.unique()
+            yield OrderDependence(
+                site=site(place), cells=len(distinct), first_cells=first(place, distinct), programs=(reader, writer)
+            )
+        for place, cells in self._uninitialised.items():
+            distinct, program, _ = cells.unique()
+            yield UninitialisedRead(
+                site=site(place), cells=len(distinct), first_cells=first(place, distinct), program=program
+            )
+        for (location, argument, access, region), stray in self._strays.items():
+            yield Stray(
+                site=site((location, argument)),
+                access=access,
+                region=region,
+                lanes=stray.lanes,
+                program=stray.program,
+                element=stray.element,
+            )
+        for place, lanes in self._undefined.items():
+            yield UndefinedLanes(site=site(place), lanes=lanes)
+

@@ -1,0 +1,376 @@
+"""`arith` and `math`: element by element, with the GPU's integer semantics.
+
+Integers wrap, division and remainder go toward zero, shifts by the width or more give what PTX gives.  Floating-point
+results are rounded to their type after every operation.  One entry in `HANDLERS` adds an operation.
+"""
+
+import re
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from harness.errors import CannotExecute
+from harness.virtual.elements import NARROW_FLOATS, Array, carrier, rounded, unsigned
+from harness.virtual.ir import Operation, Type
+from harness.virtual.machine import Handler, Machine, Value
+from harness.virtual.pointers import Pointers
+
+Elementwise = Callable[..., Array]
+
+
+def array(value: Value) -> Array:
+    """A value that must not be a pointer."""
+    if isinstance(value, Pointers):
+        raise CannotExecute("a pointer where a number is expected")
+    return value
+
+
+# --- how functions on arrays become handlers ---
+
+
+def floating(function: Elementwise) -> Handler:
+    """A floating-point operation: computed in the carrier, rounded to the result type."""
+
+    def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+        del machine
+        element = operation.result_types[0].element
+        made = function(*[array(frame[slot]) for slot in operation.operands])
+        if made.dtype != carrier(element):
+            made = made.astype(carrier(element))
+        return rounded(made, element) if element in NARROW_FLOATS else made
+
+    return handle
+
+
+def integral(function: Elementwise) -> Handler:
+    """An integer operation: wraps around in the width of the result type."""
+
+    def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+        del machine
+        made = function(*[array(frame[slot]) for slot in operation.operands])
+        wanted = carrier(operation.result_types[0].element)
+        return made if made.dtype == wanted else made.astype(wanted)
+
+    return handle
+
+
+def as_unsigned(function: Elementwise) -> Elementwise:
+    """The same function on the operands' bits read as unsigned integers."""
+
+    def apply(*operands: Array) -> Array:
+        signed = operands[0].dtype
+        made = function(*[unsigned(operand) for operand in operands])
+        return made if made.dtype == np.bool_ else made.view(signed)
+
+    return apply
+
+
+# --- integers ---
+
+
+def divide(left: Array, right: Array) -> Array:
+    """Quotient rounded toward zero; a zero divisor gives all ones, as on NVIDIA GPUs."""
+    safe = np.where(right == 0, 1, right).astype(right.dtype)
+    quotient = left // safe
+    inexact = (quotient * safe != left) & ((left < 0) != (safe < 0))
+    return np.where(right == 0, np.array(-1, left.dtype), quotient + inexact.astype(left.dtype))
+
+
+def remainder(left: Array, right: Array) -> Array:
+    """Remainder with the dividend's sign; by zero it is the dividend."""
+    safe = np.where(right == 0, 1, right).astype(right.dtype)
+    return np.where(right == 0, left, np.fmod(left, safe))
+
+
+def shift_left(left: Array, right: Array) -> Array:
+    """Shifts by the width or more give zero."""
+    bits = left.dtype.itemsize * 8
+    amount = unsigned(right)
+    return np.where(amount < bits, left << np.where(amount < bits, right, 0), np.zeros(1, left.dtype))
+
+
+def shift_right_signed(left: Array, right: Array) -> Array:
+    """Shifts by the width or more leave only the sign."""
+    bits = left.dtype.itemsize * 8
+    return left >> np.where(unsigned(right) < bits, right, bits - 1).astype(right.dtype)
+
+
+def shift_right_unsigned(left: Array, right: Array) -> Array:
+    """Shifts by the width or more give zero; the operands are unsigned already."""
+    bits = left.dtype.itemsize * 8
+    return np.where(right < bits, left >> np.where(right < bits, right, 0).astype(right.dtype), np.zeros(1, left.dtype))
+
+
+def multiply_high(left: Array, right: Array) -> Array:
+    """The upper half of the full product of 32-bit integers."""
+    if left.dtype.itemsize != 4:  # noqa: PLR2004 - bytes of an i32
+        return np.vectorize(lambda a, b: (int(a) * int(b)) >> 64, otypes=[left.dtype])(left, right)
+    wide = np.uint64 if left.dtype.kind == "u" else np.int64
+    return (left.astype(wide) * right.astype(wide) >> 32).astype(left.dtype)
+
+
+_COMPARISONS: dict[str, Elementwise] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "slt": np.less,
+    "sle": np.less_equal,
+    "sgt": np.greater,
+    "sge": np.greater_equal,
+    "ult": as_unsigned(np.less),
+    "ule": as_unsigned(np.less_equal),
+    "ugt": as_unsigned(np.greater),
+    "uge": as_unsigned(np.greater_equal),
+}
+
+
+def compare_integers(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+    """`arith.cmpi`."""
+    del machine
+    left, right = (array(frame[slot]) for slot in operation.operands)
+    return _COMPARISONS[operation.words[0]](left, right)
+
+
+def _ordered(function: Elementwise) -> Elementwise:
+    return lambda left, right: function(left, right) & ~(np.isnan(left) | np.isnan(right))
+
+
+def _unordered(function: Elementwise) -> Elementwise:
+    return lambda left, right: function(left, right) | np.isnan(left) | np.isnan(right)
+
+
+_FLOAT_COMPARISONS: dict[str, Elementwise] = {
+    "oeq": np.equal,
+    "ogt": np.greater,
+    "oge": np.greater_equal,
+    "olt": np.less,
+    "ole": np.less_equal,
+    "one": _ordered(np.not_equal),
+    "ord": lambda left, right: ~(np.isnan(left) | np.isnan(right)),
+    "ueq": _unordered(np.equal),
+    "ugt": _unordered(np.greater),
+    "uge": _unordered(np.greater_equal),
+    "ult": _unordered(np.less),
+    "ule": _unordered(np.less_equal),
+    "une": np.not_equal,
+    "uno": lambda left, right: np.isnan(left) | np.isnan(right),
+}
+
+
+def compare_floats(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+    """`arith.cmpf`."""
+    del machine
+    left, right = (array(frame[slot]) for slot in operation.operands)
+    return _FLOAT_COMPARISONS[operation.words[0]](left, right)
+
+
+# --- constants, selection, conversions ---
+
+
+def constant(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+    """`arith.constant`: one number for the whole block, or every element of a dense block."""
+    del machine, frame
+    kind = operation.result_types[0]
+    text = str(operation.attributes["value"])
+    rank = len(kind.shape)
+    if not text.startswith("dense<"):
+        return np.full((1,) * (1 + rank), literal(text, kind), carrier(kind.element))
+    inner = text[len("dense<") : -1].strip()
+    if inner.startswith("["):
+        numbers = [literal(part, kind) for part in re.findall(r"[^\[\],\s]+", inner)]
+        return np.array(numbers, carrier(kind.element)).reshape(1, *kind.shape)
+    return np.full((1,) * (1 + rank), literal(inner, kind), carrier(kind.element))
+
+
+def literal(text: str, kind: Type) -> Any:
+    """A number as MLIR prints it; hexadecimal floats are bit patterns."""
+    if text in {"true", "false"}:
+        return text == "true"
+    if kind.element.startswith(("f", "bf")):
+        if text.startswith("0x"):
+            return _float_of_bits(int(text, 16), kind.element)
+        return float(text)
+    value = int(text, 0)
+    bits = max(kind.bits, 1)
+    return bool(value) if kind.element == "i1" else (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
+
+
+def _float_of_bits(bits: int, element: str) -> float:
+    if element == "f64":
+        return float(struct.unpack("<d", struct.pack("<Q", bits))[0])
+    if element == "f16":
+        return float(struct.unpack("<e", struct.pack("<H", bits))[0])
+    if element == "bf16":
+        bits <<= 16
+    return float(struct.unpack("<f", struct.pack("<I", bits))[0])
+
+
+def select(machine: Machine, operation: Operation, frame: list[Value]) -> Value:
+    """`arith.select`."""
+    condition, left, right = (frame[slot] for slot in operation.operands)
+    return machine.select(array(condition), left, right)
+
+
+def to_integer(*, signed: bool) -> Handler:
+    """`arith.fptosi` and `fptoui`: toward zero, saturating as PTX's cvt does, NaN to zero."""
+
+    def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+        del machine
+        value = np.trunc(array(frame[operation.operands[0]]).astype(np.float64))
+        bits = operation.result_types[0].bits
+        low = -(2.0 ** (bits - 1)) if signed else 0.0
+        high = 2.0 ** (bits - 1 if signed else bits) - 1
+        clipped = np.clip(np.nan_to_num(value, nan=0.0, posinf=high, neginf=low), low, high)
+        wanted = carrier(operation.result_types[0].element)
+        if signed:
+            top = np.iinfo(wanted).max
+            return np.where(clipped >= top, top, clipped).astype(wanted)
+        return clipped.astype(np.uint64).astype(wanted)
+
+    return handle
+
+
+def from_integer(*, signed: bool) -> Handler:
+    """`arith.sitofp` and `uitofp`."""
+
+    def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+        del machine
+        element = operation.result_types[0].element
+        value = array(frame[operation.operands[0]])
+        if value.dtype == np.bool_:
+            made = value.astype(carrier(element))
+            return -made if signed else made
+        return rounded((value if signed else unsigned(value)).astype(carrier(element)), element)
+
+    return handle
+
+
+def extend(*, signed: bool) -> Handler:
+    """`arith.extsi` and `extui`; a true i1 sign-extends to minus one."""
+
+    def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+        del machine
+        wanted = carrier(operation.result_types[0].element)
+        value = array(frame[operation.operands[0]])
+        if value.dtype == np.bool_:
+            return -value.astype(wanted) if signed else value.astype(wanted)
+        return (value if signed else unsigned(value)).astype(wanted)
+
+    return handle
+
+
+def convert(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+    """`arith.extf`, `truncf`, `trunci`, `index_cast` and `tt.fp_to_fp`, to nearest."""
+    del machine
+    if str(operation.attributes.get("rounding", "rtne")) not in {"rtne", "1"}:
+        raise CannotExecute(f"rounding {operation.attributes['rounding']}")
+    element = operation.result_types[0].element
+    value = array(frame[operation.operands[0]])
+    if element == "i1":
+        return (value & 1).astype(np.bool_)
+    return rounded(value.astype(carrier(element)), element)
+
+
+# --- mathematics ---
+
+
+def minimum_number(left: Array, right: Array) -> Array:
+    """A NaN operand loses."""
+    return np.fmin(left, right)
+
+
+def clamp(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+    """`tt.clampf`: with `propagateNan = all` a NaN stays, else it becomes the lower bound."""
+    del machine
+    value, low, high = (array(frame[slot]) for slot in operation.operands)
+    made = np.fmin(np.fmax(value, low), high)
+    keeps = str(operation.attributes.get("propagateNan", "none")) in {"all", "65535"}
+    return np.where(np.isnan(value), value, made) if keeps else made
+
+
+def _round_half_even(value: Array) -> Array:
+    return np.rint(value)
+
+
+def _erf(value: Array) -> Array:
+    import torch
+
+    return torch.erf(torch.from_numpy(np.ascontiguousarray(value).astype(np.float64))).numpy()
+
+
+def _wide(function: Elementwise) -> Elementwise:
+    """Computed in float64 and rounded once: the truth that the GPU's approximation stays within a few ulps of."""
+
+    def apply(*operands: Array) -> Array:
+        return function(*[operand.astype(np.float64) for operand in operands])
+
+    return apply
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "arith.constant": constant,
+    "arith.select": select,
+    "arith.cmpi": compare_integers,
+    "arith.cmpf": compare_floats,
+    "arith.addi": integral(np.add),
+    "arith.subi": integral(np.subtract),
+    "arith.muli": integral(np.multiply),
+    "arith.divsi": integral(divide),
+    "arith.remsi": integral(remainder),
+    "arith.divui": integral(as_unsigned(lambda left, right: left // np.where(right == 0, 1, right))),
+    "arith.remui": integral(as_unsigned(lambda left, right: left % np.where(right == 0, 1, right))),
+    "arith.ceildivsi": integral(lambda left, right: -((-left) // right)),
+    "arith.floordivsi": integral(np.floor_divide),
+    "arith.andi": integral(np.bitwise_and),
+    "arith.ori": integral(np.bitwise_or),
+    "arith.xori": integral(np.bitwise_xor),
+    "arith.shli": integral(shift_left),
+    "arith.shrsi": integral(shift_right_signed),
+    "arith.shrui": integral(as_unsigned(shift_right_unsigned)),
+    "arith.minsi": integral(np.minimum),
+    "arith.maxsi": integral(np.maximum),
+    "arith.minui": integral(as_unsigned(np.minimum)),
+    "arith.maxui": integral(as_unsigned(np.maximum)),
+    "tt.mulhiui": integral(as_unsigned(multiply_high)),
+    "arith.extsi": extend(signed=True),
+    "arith.extui": extend(signed=False),
+    "arith.trunci": convert,
+    "arith.index_cast": convert,
+    "arith.extf": convert,
+    "arith.truncf": convert,
+    "tt.fp_to_fp": convert,
+    "arith.sitofp": from_integer(signed=True),
+    "arith.uitofp": from_integer(signed=False),
+    "arith.fptosi": to_integer(signed=True),
+    "arith.fptoui": to_integer(signed=False),
+    "arith.addf": floating(np.add),
+    "arith.subf": floating(np.subtract),
+    "arith.mulf": floating(np.multiply),
+    "arith.divf": floating(np.divide),
+    "tt.precise_divf": floating(np.divide),
+    "arith.remf": floating(np.fmod),
+    "arith.negf": floating(np.negative),
+    "arith.maxnumf": floating(np.fmax),
+    "arith.minnumf": floating(minimum_number),
+    "arith.maximumf": floating(np.maximum),
+    "arith.minimumf": floating(np.minimum),
+    "tt.clampf": clamp,
+    "math.absf": floating(np.abs),
+    "math.absi": integral(np.abs),
+    "math.exp": floating(_wide(np.exp)),
+    "math.exp2": floating(_wide(np.exp2)),
+    "math.log": floating(_wide(np.log)),
+    "math.log2": floating(_wide(np.log2)),
+    "math.sqrt": floating(np.sqrt),
+    "tt.precise_sqrt": floating(np.sqrt),
+    "math.rsqrt": floating(_wide(lambda value: 1 / np.sqrt(value))),
+    "math.sin": floating(_wide(np.sin)),
+    "math.cos": floating(_wide(np.cos)),
+    "math.tanh": floating(_wide(np.tanh)),
+    "math.erf": floating(_erf),
+    "math.floor": floating(np.floor),
+    "math.ceil": floating(np.ceil),
+    "math.roundeven": floating(_round_half_even),
+    "math.fma": floating(_wide(lambda left, right, addend: left * right + addend)),
+}

@@ -1,0 +1,135 @@
+"""Loads, stores, atomics and pointer arithmetic: what they hand to `memory`."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from harness.errors import CannotExecute
+from harness.model.case import LaneFill
+from harness.virtual.elements import Array, carrier, decode, encode, rounded, unsigned
+from harness.virtual.ir import Operation, Type
+from harness.virtual.machine import Handler, Machine, Value
+from harness.virtual.memory import Rows
+from harness.virtual.operations_arith import array
+from harness.virtual.pointers import Pointers
+
+
+def pointers(value: Value) -> Pointers:
+    """A value that must be a pointer with known provenance."""
+    if not isinstance(value, Pointers):
+        raise CannotExecute("a pointer that was computed from an integer")
+    return value
+
+
+def add_pointer(machine: Machine, operation: Operation, frame: list[Value]) -> Pointers:
+    """`tt.addptr`."""
+    del machine
+    base, offset = (frame[slot] for slot in operation.operands)
+    return pointers(base).plus(array(offset))
+
+
+def load(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+    """`tt.load`, with optional mask and `other`; without `other`, masked-off lanes hold the case's lane fill."""
+    where = pointers(frame[operation.operands[0]])
+    kind = operation.result_types[0]
+    rank = 1 + len(kind.shape)
+    mask = array(frame[operation.operands[1]]) if len(operation.operands) > 1 else None
+    other: Array
+    if len(operation.operands) > 2:  # noqa: PLR2004 - pointer, mask, other
+        other = array(frame[operation.operands[2]])
+    else:
+        other = _undefined(machine, kind) if mask is not None else np.zeros((1,) * rank, carrier(kind.element))
+        if mask is not None and not mask.all():
+            lanes = int(np.count_nonzero(~mask)) * max(1, machine.width // mask.shape[0])
+            machine.memory.events.undefined((operation.location, where.argument), lanes)
+    mask = machine.with_active(mask, rank)
+    return machine.memory.load(operation.location, where, kind.element, mask, other, machine.numbers)
+
+
+def _undefined(machine: Machine, kind: Type) -> Array:
+    """What undefined lanes hold: zero, or NaN where the case says so and the type has one."""
+    fill = 0.0
+    if machine.lane_fill is LaneFill.NAN and kind.element.startswith(("f", "bf")):
+        fill = float("nan")
+    return np.full((1,) * (1 + len(kind.shape)), fill, carrier(kind.element))
+
+
+def store(machine: Machine, operation: Operation, frame: list[Value]) -> None:
+    """`tt.store`, with an optional mask."""
+    where = pointers(frame[operation.operands[0]])
+    value = array(frame[operation.operands[1]])
+    element = operation.operand_types[1].element
+    mask = array(frame[operation.operands[2]]) if len(operation.operands) > 2 else None  # noqa: PLR2004
+    mask = machine.with_active(mask, value.ndim)
+    machine.memory.store(operation.location, where, value, element, mask, machine.numbers)
+
+
+# --- atomics: lanes one after the other, in the order of programs and lanes ---
+
+
+def _exchange(old: Array, new: Array) -> Array:
+    del old
+    return new
+
+
+_ATOMICS: dict[str, Callable[[Array, Array], Array]] = {
+    "fadd": np.add,
+    "add": np.add,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "max": np.maximum,
+    "min": np.minimum,
+    "umax": lambda old, new: np.maximum(unsigned(old), unsigned(new)).view(old.dtype),
+    "umin": lambda old, new: np.minimum(unsigned(old), unsigned(new)).view(old.dtype),
+    "exch": _exchange,
+}
+
+
+def atomic(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+    """`tt.atomic_rmw`: each lane sees what the lanes before it left; returns what each saw."""
+    kind = operation.operand_types[1]
+    update = _ATOMICS.get(operation.words[0])
+    if update is None:
+        raise CannotExecute(f"atomic {operation.words[0]}")
+    where = pointers(frame[operation.operands[0]])
+    value = array(frame[operation.operands[1]])
+    shape = (machine.width, *kind.shape)
+    mask = array(frame[operation.operands[2]]) if len(operation.operands) > 2 else None  # noqa: PLR2004
+    mask = machine.with_active(mask, value.ndim)
+    rows, flat = machine.memory.atomic(operation.location, where, kind.element, mask, shape, machine.numbers)
+    seen = np.zeros(shape, carrier(kind.element))
+    if flat is None:
+        return seen
+    given = rows.take(value, shape)[:, 0]
+    seen.reshape(-1)[_lanes_of(rows)] = _apply(flat, rows.starts, given, update, kind.element)
+    return seen
+
+
+def _lanes_of(rows: Rows) -> Array:
+    return np.arange(rows.block[0]) if rows.picked is None else rows.picked
+
+
+def _apply(
+    flat: Array, cells: Array, given: Array, update: Callable[[Array, Array], Array], element: str
+) -> Array:
+    """Wave after wave: in each, every cell takes the next of its lanes, so that equal cells are served in order."""
+    seen = np.empty(len(cells), carrier(element))
+    order = np.argsort(cells, kind="stable")
+    ordered = cells[order]
+    first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    turn = np.arange(len(cells)) - np.repeat(first, np.diff(np.r_[first, len(cells)]))
+    for wave in range(int(turn.max()) + 1):
+        lanes = order[turn == wave]
+        old = decode(flat[cells[lanes]], element)
+        seen[lanes] = old
+        flat[cells[lanes]] = encode(rounded(update(old, given[lanes]), element), element)
+    return seen
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "tt.addptr": add_pointer,
+    "tt.load": load,
+    "tt.store": store,
+    "tt.atomic_rmw": atomic,
+}

@@ -1,0 +1,270 @@
+"""Blocks: ranges, shapes, reductions, scans, products.
+
+Blocks stay un-broadcast: a splat or broadcast changes only what a block's shape allows to be 1.  Only what needs every
+element (reductions over a broadcast axis, reshapes, products) spreads it out.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from harness.errors import CannotExecute
+from harness.virtual.elements import NARROW_FLOATS, Array, bits_of, carrier, decode, encode, rounded
+from harness.virtual.ir import Operation, Region, Type
+from harness.virtual.machine import Handler, Machine, Value, Values
+from harness.virtual.operations_arith import array
+from harness.virtual.pointers import Pointers
+
+_DIRECT_REDUCTIONS = {
+    "arith.addf": np.add,
+    "arith.addi": np.add,
+    "arith.mulf": np.multiply,
+    "arith.muli": np.multiply,
+    "arith.maxnumf": np.fmax,
+    "arith.minnumf": np.fmin,
+    "arith.maximumf": np.maximum,
+    "arith.minimumf": np.minimum,
+    "arith.maxsi": np.maximum,
+    "arith.minsi": np.minimum,
+    "arith.andi": np.bitwise_and,
+    "arith.ori": np.bitwise_or,
+    "arith.xori": np.bitwise_xor,
+}
+"""Combine operations that NumPy can reduce with at once; any other region is folded pair by pair."""
+
+
+def each(change: "object") -> Handler:
+    """A change of shape, the same for numbers and for the parts of pointers."""
+    assert callable(change)
+
+    def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Value:
+        del machine
+        value = frame[operation.operands[0]]
+        if isinstance(value, Pointers):
+            return value.mapped(lambda part: change(part, operation))
+        return change(value, operation)
+
+    return handle
+
+
+def spread(values: Array, kind: Type) -> Array:
+    """A block with all its elements; the program axis stays as it is."""
+    return np.broadcast_to(values, (values.shape[0], *kind.shape))
+
+
+def program_id(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+    """`tt.get_program_id`."""
+    del frame
+    return machine.program_id(operation.words[0])
+
+
+def num_programs(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+    """`tt.get_num_programs`."""
+    del frame
+    extents = {"x": machine.grid.x, "y": machine.grid.y, "z": machine.grid.z}
+    return np.array([extents[operation.words[0]]], np.int32)
+
+
+def make_range(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+    """`tt.make_range`."""
+    del machine, frame
+    start, end = int(operation.attributes["start"]), int(operation.attributes["end"])  # type: ignore[arg-type]
+    return np.arange(start, end, dtype=np.int32)[None]
+
+
+def _splat(value: Array, operation: Operation) -> Array:
+    return value.reshape(value.shape[0], *(1,) * len(operation.result_types[0].shape))
+
+
+def _keep(value: Array, operation: Operation) -> Array:
+    del operation
+    return value
+
+
+def _expand(value: Array, operation: Operation) -> Array:
+    return np.expand_dims(value, int(operation.attributes["axis"]) + 1)  # type: ignore[arg-type]
+
+
+def _transpose(value: Array, operation: Operation) -> Array:
+    order = operation.attributes["order"]
+    assert isinstance(order, tuple)
+    return value.transpose(0, *(axis + 1 for axis in order))
+
+
+def _reshape(value: Array, operation: Operation) -> Array:
+    whole = spread(value, operation.operand_types[0])
+    return whole.reshape(whole.shape[0], *operation.result_types[0].shape)
+
+
+# --- reductions and scans ---
+
+
+def reduce(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
+    """`tt.reduce` along one axis of one or several blocks."""
+    axis = int(operation.attributes["axis"]) + 1  # type: ignore[arg-type]
+    blocks = _along(operation, frame, axis)
+    direct = _direct(operation.regions[0], operation)
+    if direct is not None:
+        made = direct.reduce(blocks[0], axis=axis, dtype=blocks[0].dtype)
+        return (made,)
+    while blocks[0].shape[axis] > 1:
+        blocks = _fold(machine, operation, frame, blocks, axis)
+    return tuple(np.squeeze(block, axis) for block in blocks)
+
+
+def _along(operation: Operation, frame: list[Value], axis: int) -> tuple[Array, ...]:
+    """The operands, spread along the axis (and only there)."""
+    blocks: list[Array] = []
+    for slot, kind in zip(operation.operands, operation.operand_types, strict=True):
+        value = array(frame[slot])
+        shape = list(value.shape)
+        shape[axis] = kind.shape[axis - 1]
+        blocks.append(np.broadcast_to(value, tuple(shape)))
+    return tuple(np.broadcast_arrays(*blocks)) if len(blocks) > 1 else tuple(blocks)
+
+
+def _direct(region: Region, operation: Operation) -> np.ufunc | None:
+    """NumPy's reduction for a region that is a single combine of its two arguments, where no rounding lies between."""
+    body = region.entry.operations
+    if len(operation.operands) != 1 or len(body) != 2 or operation.operand_types[0].element in NARROW_FLOATS:  # noqa: PLR2004
+        return None
+    combine, last = body
+    if set(combine.operands) != set(region.entry.arguments) or last.operands != combine.results:
+        return None
+    return _DIRECT_REDUCTIONS.get(combine.name)
+
+
+def _fold(
+    machine: Machine, operation: Operation, frame: list[Value], blocks: tuple[Array, ...], axis: int
+) -> tuple[Array, ...]:
+    """Combine neighbours pair by pair: the order is kept, as an associative combine may rely on."""
+    length = blocks[0].shape[axis]
+    even = tuple(_slice(block, axis, slice(0, length - length % 2, 2)) for block in blocks)
+    odd = tuple(_slice(block, axis, slice(1, length, 2)) for block in blocks)
+    made = tuple(array(value) for value in machine.region(operation.regions[0], frame, (*even, *odd)))
+    if length % 2:
+        rest = tuple(_slice(block, axis, slice(length - 1, length)) for block in blocks)
+        made = tuple(np.concatenate((one, last), axis=axis) for one, last in zip(made, rest, strict=True))
+    return made
+
+
+def scan(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
+    """`tt.scan`: inclusive, by doubling distances; `reverse` scans from the end."""
+    axis = int(operation.attributes["axis"]) + 1  # type: ignore[arg-type]
+    backwards = bool(operation.attributes.get("reverse", False))
+    blocks = tuple(np.flip(block, axis) if backwards else block for block in _along(operation, frame, axis))
+    length, distance = blocks[0].shape[axis], 1
+    while distance < length:
+        left = tuple(_slice(block, axis, slice(0, length - distance)) for block in blocks)
+        right = tuple(_slice(block, axis, slice(distance, length)) for block in blocks)
+        combined = tuple(array(value) for value in machine.region(operation.regions[0], frame, (*left, *right)))
+        heads = tuple(_slice(block, axis, slice(0, distance)) for block in blocks)
+        blocks = tuple(
+            np.concatenate((head, np.broadcast_to(made, tail.shape)), axis=axis)
+            for head, made, tail in zip(heads, combined, right, strict=True)
+        )
+        distance *= 2
+    return tuple(np.flip(block, axis) if backwards else block for block in blocks)
+
+
+def _slice(block: Array, axis: int, part: slice) -> Array:
+    return block[(slice(None),) * axis + (part,)]
+
+
+# --- products ---
+
+
+def dot(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+    """`tt.dot`: float32 products are rounded to the input precision that the operation names."""
+    del machine
+    left, right, addend = (array(frame[slot]) for slot in operation.operands)
+    kinds = operation.operand_types
+    left, right = spread(left, kinds[0]), spread(right, kinds[1])
+    if not kinds[0].element.startswith(("f", "bf")):
+        return (left.astype(np.int64) @ right.astype(np.int64) + addend).astype(np.int32)
+    precision = str(operation.attributes.get("inputPrecision", "ieee"))
+    if kinds[0].element == "f32" and precision == "tf32":
+        left, right = _tf32(left), _tf32(right)
+    elif kinds[0].element == "f32" and precision not in {"ieee", "tf32x3", "0", "2"}:
+        raise CannotExecute(f"input precision {precision}")
+    element = operation.result_types[0].element
+    wide = np.float64 if kinds[0].element == "f64" else np.float32
+    made = np.matmul(left.astype(wide, copy=False), right.astype(wide, copy=False)) + addend
+    return rounded(made.astype(carrier(element), copy=False), element)
+
+
+def _tf32(values: Array) -> Array:
+    """Ten mantissa bits, to nearest with ties away from zero, as `cvt.rna.tf32.f32` does."""
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+# --- pairs and bits ---
+
+
+def join(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+    """`tt.join`: a new last axis of two."""
+    del machine
+    left, right = (spread(array(frame[slot]), operation.operand_types[0]) for slot in operation.operands)
+    return np.stack(np.broadcast_arrays(left, right), axis=-1)
+
+
+def split(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
+    """`tt.split`: the reverse of join."""
+    del machine
+    value = spread(array(frame[operation.operands[0]]), operation.operand_types[0])
+    return value[..., 0], value[..., 1]
+
+
+def concatenate(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+    """`tt.cat`: the operands one after the other along the first axis."""
+    del machine
+    left, right = (spread(array(frame[slot]), operation.operand_types[0]) for slot in operation.operands)
+    shape = np.broadcast_shapes(left.shape, right.shape)
+    return np.concatenate((np.broadcast_to(left, shape), np.broadcast_to(right, shape)), axis=1)
+
+
+def bitcast(machine: Machine, operation: Operation, frame: list[Value]) -> Value:
+    """`tt.bitcast` and `arith.bitcast`: of pointers, the same addresses in other elements; of numbers, the same bits."""
+    del machine
+    value = frame[operation.operands[0]]
+    wanted, had = operation.result_types[0], operation.operand_types[0]
+    if isinstance(value, Pointers):
+        assert wanted.pointee is not None
+        return value.in_units_of(wanted.pointee.bytes)
+    raw = encode(np.ascontiguousarray(value), had.element)
+    if wanted.element == "bf16":
+        return decode(bits_of(raw), "bf16")
+    if wanted.element == "f16":
+        return decode(bits_of(raw).view(np.float16), "f16")
+    if wanted.element == "i1":
+        return raw.astype(np.bool_)
+    return bits_of(raw).view(carrier(wanted.element))
+
+
+def nothing(machine: Machine, operation: Operation, frame: list[Value]) -> None:
+    """Barriers and assumptions: programs already run in lock-step, and a block is one value."""
+    del machine, operation, frame
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "tt.get_program_id": program_id,
+    "tt.get_num_programs": num_programs,
+    "tt.make_range": make_range,
+    "tt.splat": each(_splat),
+    "tt.broadcast": each(_keep),
+    "tt.expand_dims": each(_expand),
+    "tt.reshape": each(_reshape),
+    "tt.trans": each(_transpose),
+    "tt.reduce": reduce,
+    "tt.scan": scan,
+    "tt.dot": dot,
+    "tt.join": join,
+    "tt.split": split,
+    "tt.cat": concatenate,
+    "tt.bitcast": bitcast,
+    "arith.bitcast": bitcast,
+    "gpu.barrier": nothing,
+    "ttg.barrier": nothing,
+    "llvm.intr.assume": nothing,
+}

@@ -1,0 +1,536 @@
+"""TTIR text to `ir`: a tokenizer and a recursive-descent parser.
+
+MLIR's Python bindings do not serve (in Triton 3.6 they show no integer attributes, successors or predicates), so the
+text is read.  Most operations share one shape (keywords, operands, attributes, types), which `_generic` reads, unknown
+operations included; those with regions or successors have readers of their own in `_READERS`.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+from harness.errors import CannotExecute
+from harness.virtual.ir import Attribute, Block, Function, Module, Operation, Parameter, Region, Successor, Type
+
+_NESTED = r"<(?:[^<>]|<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>)*>"
+_TOKEN = re.compile(
+    rf"""\s*(?:
+    (?P<loc>loc\((?:[^()"]|"[^"]*"|\((?:[^()"]|"[^"]*"|\((?:[^()"]|"[^"]*"|\([^()]*\))*\))*\))*\))
+  | (?P<value>%[\w$.-]+(?:[:\#]\d+)?)
+  | (?P<type>(?:tensor|!tt\.ptr|!tt\.tensordesc|!ttg\.[\w.]+){_NESTED}|!tt\.\w+)
+  | (?P<dense>dense{_NESTED})
+  | (?P<string>"(?:[^"\\]|\\.)*")
+  | (?P<arrow>->)
+  | (?P<number>-?(?:0x[0-9A-Fa-f]+|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?))
+  | (?P<word>[A-Za-z_][\w.$]*(?:{_NESTED})?)
+  | (?P<label>\^\w+)
+  | (?P<symbol>@(?:[\w.$]+|"[^"]*"))
+  | (?P<alias>\#[\w.]+)
+  | (?P<punctuation>[()\[\]{{}},:=<>*?+-])
+  )""",
+    re.VERBOSE,
+)
+_SCALAR = re.compile(r"(?:i\d+|f\d+\w*|bf16|tf32|index|none)$")
+_LOCATION_LINE = re.compile(r"^(#loc\d*) = (loc\(.*\))$", re.MULTILINE)
+
+Token = tuple[str, str]
+END: Token = ("end", "")
+
+
+def parse(text: str) -> Module:
+    """The module that a `.ttir` text describes.
+
+    Raises:
+        CannotExecute: the text is not TTIR as this parser knows it; names the line.
+    """
+    locations = {name: body for name, body in _LOCATION_LINE.findall(text)}
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    functions = _Parser("\n".join(lines)).module()
+    return Module(functions={function.name: function for function in functions}, locations=locations)
+
+
+@lru_cache(maxsize=4096)
+def parse_type(text: str) -> Type:
+    """`tensor<32x64x!tt.ptr<f32>>` and its like."""
+    if text.startswith("tensor<"):
+        inner = text[len("tensor<") : -1].partition(",")[0]
+        extents = re.match(r"(?:\d+x)*", inner)
+        shape = tuple(int(extent) for extent in extents[0].split("x") if extent) if extents else ()
+        element = parse_type(inner[extents.end() if extents else 0 :])
+        return Type(element.element, shape, element.pointee)
+    if text.startswith("!tt.ptr<"):
+        return Type("ptr", (), parse_type(text[len("!tt.ptr<") : -1].partition(",")[0]))
+    if text.startswith(("!tt.tensordesc<", "tensordesc<")):
+        inner = text[text.index("<") + 1 : -1]
+        return Type("tensordesc", (), parse_type(inner if inner.startswith("tensor<") else f"tensor<{inner}>"))
+    return Type(text)
+
+
+class _Parser:
+    """One pass over the tokens of one module."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens: list[Token] = list(self._tokenize(text))
+        self._at = 0
+        self._names: dict[str, int] = {}
+        self._types: list[Type] = []
+        self._ahead: dict[str, int] = {}
+
+    def _tokenize(self, text: str) -> Iterator[Token]:
+        position, end = 0, len(text.rstrip())
+        match = _TOKEN.match
+        while position < end:
+            found = match(text, position)
+            if found is None:
+                line = text.count("\n", 0, position) + 1
+                raise CannotExecute(f"TTIR that cannot be read at its line {line}: {text[position : position + 60]!r}")
+            position = found.end()
+            kind = found.lastgroup or ""
+            yield kind, found[kind]
+        yield END
+
+    # --- tokens ---
+
+    def _peek(self, ahead: int = 0) -> Token:
+        index = self._at + ahead
+        return self._tokens[index] if index < len(self._tokens) else END
+
+    def _next(self) -> Token:
+        token = self._tokens[self._at]
+        self._at += 1
+        return token
+
+    def _accept(self, text: str) -> bool:
+        if self._tokens[self._at][1] == text:
+            self._at += 1
+            return True
+        return False
+
+    def _expect(self, text: str) -> None:
+        if not self._accept(text):
+            seen = " ".join(token[1] for token in self._tokens[self._at : self._at + 8])
+            raise CannotExecute(f"TTIR that cannot be read: expected {text!r} before {seen!r}")
+
+    # --- module and functions ---
+
+    def module(self) -> list[Function]:
+        functions: list[Function] = []
+        while self._peek() != END:
+            if self._peek()[1] == "tt.func":
+                functions.append(self._function())
+            else:
+                self._next()  # `module {`, its attributes and closing brace carry nothing that is executed
+        if not functions:
+            raise CannotExecute("TTIR that cannot be read: it holds no tt.func")
+        return functions
+
+    def _function(self) -> Function:
+        self._names, self._types = {}, []
+        self._expect("tt.func")
+        public = self._accept("public")
+        if not public:
+            self._accept("private")
+        name = self._next()[1].lstrip("@").strip('"')
+        parameters = tuple(self._parameters())
+        results: tuple[Type, ...] = ()
+        if self._peek()[0] == "arrow":
+            self._next()
+            results = tuple(self._type_list())
+        if self._accept("attributes"):
+            self._attributes()
+        body = self._region()
+        location = self._next()[1] if self._peek()[0] == "loc" else ""
+        if self._ahead:
+            raise CannotExecute(f"TTIR that cannot be read: {', '.join(self._ahead)} used but never defined")
+        _mark_last_uses(body)
+        self._settle_operand_types(body)
+        return Function(name, parameters, results, body, len(self._types), location, public)
+
+    def _settle_operand_types(self, region: Region) -> None:
+        for block in region.blocks:
+            for operation in block.operations:
+                operation.operand_types = tuple(self._types[slot] for slot in operation.operands)
+                for inner in operation.regions:
+                    self._settle_operand_types(inner)
+
+    def _parameters(self) -> Iterator[Parameter]:
+        self._expect("(")
+        while not self._accept(")"):
+            name = self._next()[1]
+            self._expect(":")
+            kind = self._type()
+            if self._peek()[1] == "{":
+                self._attributes()
+            if self._peek()[0] == "loc":
+                self._next()
+            yield Parameter(name[1:], self._define(name, kind), kind)
+            self._accept(",")
+
+    def _define(self, name: str, kind: Type) -> int:
+        if name in self._ahead:
+            slot = self._ahead.pop(name)
+            self._types[slot] = kind
+            return slot
+        slot = len(self._types)
+        self._types.append(kind)
+        self._names[name] = slot
+        return slot
+
+    def _define_results(self, names: list[tuple[str, int]], kinds: tuple[Type, ...]) -> tuple[int, ...]:
+        slots: list[int] = []
+        remaining = iter(kinds)
+        for name, count in names:
+            if count == 1:
+                slots.append(self._define(name, next(remaining)))
+                self._names[f"{name}#0"] = slots[-1]
+            else:
+                slots += [self._define(f"{name}#{index}", next(remaining)) for index in range(count)]
+        return tuple(slots)
+
+    def _use(self, name: str) -> int:
+        if name not in self._names:  # blocks are not printed in topological order: it may be defined further down
+            slot = self._define(name, Type("?"))
+            self._ahead[name] = slot
+        return self._names[name]
+
+    # --- regions, blocks, operations ---
+
+    def _region(self, arguments: list[tuple[str, Type]] | None = None) -> Region:
+        self._expect("{")
+        outer = dict(self._names)
+        slots = tuple(self._define(name, kind) for name, kind in arguments or [])
+        region = Region([Block("", slots)])
+        while not self._accept("}"):
+            if self._peek()[0] == "label":
+                block = self._block_header()
+                if region.blocks[-1].operations or region.blocks[-1].label:
+                    region.blocks.append(block)
+                else:
+                    region.blocks[-1] = block
+            else:
+                region.blocks[-1].operations.append(self._operation())
+        self._names = outer
+        return region
+
+    def _block_header(self) -> Block:
+        label = self._next()[1]
+        slots: list[int] = []
+        if self._accept("("):
+            while not self._accept(")"):
+                name = self._next()[1]
+                self._expect(":")
+                slots.append(self._define(name, self._type()))
+                if self._peek()[0] == "loc":
+                    self._next()
+                self._accept(",")
+        self._expect(":")
+        return Block(label, tuple(slots))
+
+    def _operation(self) -> Operation:
+        results: list[tuple[str, int]] = []
+        while self._peek()[0] == "value":
+            name, _, count = self._next()[1].partition(":")
+            results.append((name, int(count or 1)))
+            self._accept(",")
+        if results:
+            self._expect("=")
+        kind, name = self._next()
+        if kind not in {"word", "string"}:
+            raise CannotExecute(f"TTIR that cannot be read: an operation begins with {name!r}")
+        name = name.strip('"')
+        reader = _READERS.get(name)
+        made = reader(self, name) if reader else self._quoted(name) if kind == "string" else self._generic(name)
+        if self._peek()[0] == "loc":
+            made.location = self._next()[1]
+        made.results = self._define_results(results, made.result_types)
+        return made
+
+    def _generic(self, name: str) -> Operation:
+        """Keywords, operands and attributes in any order, then `: types` with or without an arrow."""
+        operands: list[int] = []
+        words: list[str] = []
+        attributes: dict[str, Attribute] = {}
+        before: list[Type] = []
+        after: list[Type] | None = None
+        while True:
+            kind, text = self._peek()
+            if kind == "value":
+                self._next()
+                operands.append(self._use(text))
+            elif text == ":":
+                self._next()
+                before, after = self._signature()
+                break
+            elif text == "{":
+                attributes |= self._attributes()
+            elif kind == "loc" or text == "}" or kind == "end":
+                break
+            elif kind in {"word", "string", "dense", "number", "symbol"}:
+                self._next()
+                if self._accept("="):
+                    attributes[text] = self._attribute_value()
+                else:
+                    words.append(text)
+            else:
+                self._next()  # commas, brackets and parentheses only separate
+        result_types = tuple(after) if after is not None else _implied_results(name, before)
+        return Operation(name, tuple(operands), (), (), result_types, attributes, tuple(words), (), (), "")
+
+    def _quoted(self, name: str) -> Operation:
+        """MLIR's generic form: `"tt.reduce"(%x) <{axis = 1 : i32}> ({ … }) : (A) -> B`."""
+        self._expect("(")
+        operands: list[int] = []
+        while not self._accept(")"):
+            operands.append(self._use(self._next()[1]))
+            self._accept(",")
+        attributes: dict[str, Attribute] = {}
+        if self._accept("<"):
+            attributes |= self._attributes()
+            self._expect(">")
+        regions: list[Region] = []
+        if self._accept("("):
+            while not self._accept(")"):
+                regions.append(self._region())
+                self._accept(",")
+        if self._peek()[1] == "{":
+            attributes |= self._attributes()
+        self._expect(":")
+        _, after = self._signature()
+        return Operation(name, tuple(operands), (), (), tuple(after or ()), attributes, (), tuple(regions), (), "")
+
+    def _signature(self) -> tuple[list[Type], list[Type] | None]:
+        before = self._types_until_arrow()
+        if self._peek()[0] == "arrow" or self._peek()[1] == "to":
+            self._next()
+            return before, self._type_list()
+        return before, None
+
+    def _types_until_arrow(self) -> list[Type]:
+        kinds: list[Type] = []
+        parenthesised = self._accept("(")
+        while self._at_type():
+            kinds.append(self._type())
+            if not (self._accept(",") or self._accept("*") or self._accept("x")):
+                break
+        if parenthesised:
+            self._expect(")")
+        return kinds
+
+    def _type_list(self) -> list[Type]:
+        if self._accept("("):
+            kinds: list[Type] = []
+            while not self._accept(")"):
+                kinds.append(self._type())
+                self._accept(",")
+            return kinds
+        kinds = [self._type()]
+        while self._peek()[1] == "," and self._peek(1)[0] == "type":
+            self._next()
+            kinds.append(self._type())
+        return kinds
+
+    def _at_type(self) -> bool:
+        kind, text = self._peek()
+        return kind == "type" or (kind == "word" and bool(_SCALAR.match(text) or text.startswith("tensordesc<")))
+
+    def _type(self) -> Type:
+        return parse_type(self._next()[1])
+
+    def _attributes(self) -> dict[str, Attribute]:
+        self._expect("{")
+        found: dict[str, Attribute] = {}
+        while not self._accept("}"):
+            name = self._next()[1].strip('"')
+            found[name] = self._attribute_value() if self._accept("=") else True
+            self._accept(",")
+        return found
+
+    def _attribute_value(self) -> Attribute:
+        kind, text = self._next()
+        value: Attribute
+        if kind == "number":
+            value = number(text)
+        elif text in {"true", "false"}:
+            value = text == "true"
+        elif text == "[":
+            parts: list[int] = []
+            while not self._accept("]"):
+                part_kind, part = self._next()
+                if part_kind == "number":
+                    parts.append(int(number(part)))
+            value = tuple(parts)
+        elif text.startswith("array<"):
+            value = tuple(int(part) for part in text[len("array<") : -1].partition(":")[2].split(",") if part.strip())
+        elif text == "{":  # a nested dictionary: nothing executed is in there
+            depth = 1
+            while depth:
+                depth += {"{": 1, "}": -1}.get(self._next()[1], 0)
+            value = "{}"
+        else:
+            value = text.strip('"')
+        if self._accept(":"):
+            self._type()
+        return value
+
+    # --- operations with regions or successors ---
+
+    def constant(self, name: str) -> Operation:
+        attributes: dict[str, Attribute] = {}
+        if self._peek()[1] == "{":
+            attributes |= self._attributes()
+        text = self._next()[1]
+        if self._accept(":"):
+            kind = self._type()
+        else:  # `true` and `false` stand alone
+            kind = Type("i1")
+        return Operation(name, (), (), (), (kind,), {**attributes, "value": text}, (), (), (), "")
+
+    def for_loop(self, name: str) -> Operation:
+        unsigned = self._accept("unsigned")
+        induction = self._next()[1]
+        self._expect("=")
+        lower = self._use(self._next()[1])
+        self._expect("to")
+        upper = self._use(self._next()[1])
+        self._expect("step")
+        step = self._use(self._next()[1])
+        carried: list[str] = []
+        initial: list[int] = []
+        results: tuple[Type, ...] = ()
+        if self._accept("iter_args"):
+            self._expect("(")
+            while not self._accept(")"):
+                carried.append(self._next()[1])
+                self._expect("=")
+                initial.append(self._use(self._next()[1]))
+                self._accept(",")
+            self._expect("->")
+            results = tuple(self._type_list())
+        kind = Type("index")
+        if self._accept(":"):
+            kind = self._type()
+        body = self._region([(induction, kind), *zip(carried, results, strict=True)])
+        attributes = self._attributes() if self._peek()[1] == "{" else {}
+        operands = (lower, upper, step, *initial)
+        return Operation(name, operands, (), (), results, {**attributes, "unsigned": unsigned}, (), (body,), (), "")
+
+    def if_else(self, name: str) -> Operation:
+        condition = self._use(self._next()[1])
+        results: tuple[Type, ...] = ()
+        if self._peek()[0] == "arrow":
+            self._next()
+            results = tuple(self._type_list())
+        regions = [self._region()]
+        if self._accept("else"):
+            regions.append(self._region())
+        attributes = self._attributes() if self._peek()[1] == "{" else {}
+        return Operation(name, (condition,), (), (), results, attributes, (), tuple(regions), (), "")
+
+    def while_loop(self, name: str) -> Operation:
+        carried: list[str] = []
+        initial: list[int] = []
+        if self._accept("("):
+            while not self._accept(")"):
+                carried.append(self._next()[1])
+                self._expect("=")
+                initial.append(self._use(self._next()[1]))
+                self._accept(",")
+        before_types, after_types = [], []
+        if self._accept(":"):
+            before_types, after = self._signature()
+            after_types = after or []
+        before = self._region(list(zip(carried, before_types, strict=True)))
+        self._expect("do")
+        body = self._region()
+        attributes = self._attributes() if self._accept("attributes") else {}
+        return Operation(name, tuple(initial), (), (), tuple(after_types), attributes, (), (before, body), (), "")
+
+    def branch(self, name: str) -> Operation:
+        operands: list[int] = []
+        if name == "cf.cond_br":
+            operands.append(self._use(self._next()[1]))
+            self._expect(",")
+        successors = [self._successor()]
+        while self._accept(","):
+            successors.append(self._successor())
+        if self._peek()[1] == "{":
+            self._attributes()
+        return Operation(name, tuple(operands), (), (), (), {}, (), (), tuple(successors), "")
+
+    def _successor(self) -> Successor:
+        label = self._next()[1]
+        arguments: list[int] = []
+        if self._accept("("):
+            while self._peek()[0] == "value":
+                arguments.append(self._use(self._next()[1]))
+                self._accept(",")
+            if self._accept(":"):
+                self._types_until_arrow()
+            self._expect(")")
+        return Successor(label, tuple(arguments))
+
+    def call(self, name: str) -> Operation:
+        callee = self._next()[1].lstrip("@").strip('"')
+        made = self._generic(name)
+        made.attributes = {**made.attributes, "callee": callee}
+        return made
+
+
+_READERS: dict[str, Callable[[_Parser, str], Operation]] = {
+    "arith.constant": _Parser.constant,
+    "scf.for": _Parser.for_loop,
+    "scf.if": _Parser.if_else,
+    "scf.while": _Parser.while_loop,
+    "cf.br": _Parser.branch,
+    "cf.cond_br": _Parser.branch,
+    "tt.call": _Parser.call,
+}
+
+
+def number(text: str) -> int | float:
+    """A numeric attribute: hexadecimal, decimal or floating."""
+    if "0x" in text:
+        return int(text, 16)
+    return float(text) if any(character in text for character in ".eE") else int(text)
+
+
+def _implied_results(name: str, kinds: list[Type]) -> tuple[Type, ...]:
+    """The result types of an operation whose text names only its operands' types."""
+    if not kinds:
+        return ()
+    first, last = kinds[0], kinds[-1]
+    if name in {"tt.store", "tt.return", "scf.yield", "scf.condition", "tt.reduce.return", "tt.scan.return"}:
+        return ()
+    if name in {"arith.cmpi", "arith.cmpf"}:
+        return (first.of("i1"),)
+    if name == "tt.load" and first.pointee is not None:
+        return (Type(first.pointee.element, first.shape, first.pointee.pointee),)
+    return (first,) if name == "tt.addptr" else (last,)
+
+
+def _mark_last_uses(region: Region) -> None:
+    """Let each operation free the values that nothing after it in their own block uses."""
+    for block in region.blocks:
+        own = set(block.arguments)
+        for operation in block.operations:
+            own.update(operation.results)
+            for inner in operation.regions:
+                _mark_last_uses(inner)
+        if len(region.blocks) > 1:
+            continue  # another block may use what this one defines
+        seen: set[int] = set()
+        for operation in reversed(block.operations):
+            uses = set(_uses(operation))
+            operation.frees = tuple((uses & own) - seen)
+            seen |= uses
+
+
+def _uses(operation: Operation) -> Iterator[int]:
+    yield from operation.operands
+    for successor in operation.successors:
+        yield from successor.arguments
+    for region in operation.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                yield from _uses(inner)

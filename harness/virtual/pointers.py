@@ -1,0 +1,55 @@
+"""Pointers with provenance: which argument, which element.
+
+A block of pointers is kept as a sum of un-broadcast index parts, so that `base + rows[:, None] * stride + columns[None, :]`
+stays three small arrays until an access needs it, and an access sees by itself that a row's columns are neighbours.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.virtual.elements import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Pointers:
+    """A block of pointers into one argument.
+
+    Each part is an int64 array with a leading program axis; the parts' broadcast sum is the element index, counted from
+    the argument's first element in units of `element_bytes`.
+    """
+
+    argument: int
+    element_bytes: int
+    parts: tuple[Array, ...]
+
+    def plus(self, offset: Array) -> "Pointers":
+        """The pointers moved by a block of element offsets; parts that need no larger block are added up at once."""
+        offset = offset.astype(np.int64, copy=False)
+        for index, part in enumerate(self.parts):
+            if part.ndim != offset.ndim:
+                continue
+            shape = np.broadcast_shapes(part.shape, offset.shape)
+            if shape in (part.shape, offset.shape):
+                return Pointers(
+                    self.argument, self.element_bytes, (*self.parts[:index], part + offset, *self.parts[index + 1 :])
+                )
+        return Pointers(self.argument, self.element_bytes, (*self.parts, offset))
+
+    def mapped(self, change: Callable[[Array], Array]) -> "Pointers":
+        """The same pointers with each part reshaped by `change`."""
+        return Pointers(self.argument, self.element_bytes, tuple(change(part) for part in self.parts))
+
+    def index(self) -> Array:
+        """The element indices as one array."""
+        total = self.parts[0]
+        for part in self.parts[1:]:
+            total = total + part
+        return total
+
+    def in_units_of(self, element_bytes: int) -> "Pointers":
+        """The same addresses counted in elements of another size."""
+        if element_bytes == self.element_bytes:
+            return self
+        return Pointers(self.argument, element_bytes, (self.index() * self.element_bytes // element_bytes,))

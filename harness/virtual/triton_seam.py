@@ -1,0 +1,156 @@
+"""Every private name of Triton that the harness touches, in one file; tests/virtual/test_triton_seam.py says for which versions.
+
+Owns: putting our driver in place, cutting the compiler's pipeline after TTIR, choosing autotune configs, asking for
+scratch memory as Triton's own launcher does, and compiling a TTIR text to the end.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import triton
+from triton import knobs
+from triton.backends.compiler import GPUTarget
+from triton.runtime import _allocation
+from triton.runtime.autotuner import Autotuner
+
+VERSIONS = ("3.6", "3.7", "3.8", "3.9")
+"""The releases whose private names were read; others may work."""
+
+STAGE_HOOK_KEY = "kernel-harness: ttir only"
+
+version: str = triton.__version__
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The autotune config under which a kernel is being launched."""
+
+    text: str
+    index: int
+    count: int
+
+
+NOT_TUNED = Chosen("", 0, 1)
+
+
+class ConfigChooser:
+    """Makes every autotuner take the config that the case names, without benchmarking."""
+
+    def __init__(self) -> None:
+        self.wanted: Mapping[str, int] = {}
+        self.current: list[Chosen] = []
+
+    def install(self) -> None:
+        """Stand in for `Autotuner.run` in this process, for good."""
+        original = Autotuner.run
+        chooser = self
+
+        def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+            self.nargs = dict(zip(self.arg_names, args, strict=False))
+            all_configs = self.configs
+            usable = self.prune_configs(kwargs) if len(all_configs) > 1 else all_configs
+            index = chooser.wanted.get(self.base_fn.__name__, 0) % len(usable)
+            chooser.current.append(Chosen(str(usable[index]), index, len(usable)))
+            self.configs = [usable[index]]
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                self.configs = all_configs
+                chooser.current.pop()
+
+        Autotuner.run = run
+
+    @property
+    def chosen(self) -> Chosen:
+        """The config of the launch that is under way."""
+        return self.current[-1] if self.current else NOT_TUNED
+
+
+def set_driver(driver: object) -> None:
+    """Make `driver` the one that Triton asks about the device."""
+    triton.runtime.driver.set_active(driver)
+
+
+def target(arch: int, warp_size: int) -> GPUTarget:
+    """Triton's name for what to compile for."""
+    return GPUTarget("cuda", arch, warp_size)
+
+
+def compile_to_ttir_only() -> None:
+    """Cut the pipeline after TTIR, in this process, for good; the "cubin" that Triton then loads is the TTIR's text.
+
+    In Triton 3.6 to 3.8 the cut does not enter the cache's key: the process needs a TRITON_CACHE_DIR of its own.
+    """
+    knobs.runtime.add_stages_inspection_hook = _cut_after_ttir
+
+
+def _cut_after_ttir(
+    backend: Any = None, stages: MutableMapping[str, Any] | None = None, *_: Any, **__: Any
+) -> tuple[str, str] | None:
+    if backend is None or stages is None:  # Triton 3.9 asks for what enters the cache's key
+        return STAGE_HOOK_KEY, STAGE_HOOK_KEY
+    first = stages["ttir"]
+    stages.clear()
+    stages["ttir"] = first
+    stages["cubin"] = _text_as_binary
+    return None
+
+
+def _text_as_binary(module: Any, metadata: MutableMapping[str, Any]) -> bytes:
+    text = str(module)
+    name = text.partition("tt.func public @")[2].partition("(")[0].strip('"')
+    metadata |= {
+        "name": name,
+        "shared": 0,
+        "tmem_size": 0,
+        "global_scratch_size": 0,
+        "global_scratch_align": 1,
+        "profile_scratch_size": 0,
+        "profile_scratch_align": 1,
+    }
+    return text.encode()
+
+
+def on_compile(listener: Callable[[float], None]) -> None:
+    """Call `listener` with the seconds that each compile took (Python front end and TTIR passes)."""
+
+    def heard(*, times: Any, **_: Any) -> None:
+        listener(times.total / 1e6)
+
+    knobs.compilation.listener = heard
+
+
+def ask_for_scratch(size_bytes: int, align: int, stream: int) -> None:
+    """Ask the allocator that this thread sees, as Triton's launcher does; without one, Triton's own error is raised."""
+    _allocation._allocator.get()(size_bytes, align, stream)  # noqa: SLF001 - this file is the seam
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What the whole pipeline made of a TTIR text."""
+
+    metadata: Mapping[str, Any]
+    cubin: bytes
+
+
+def compile_whole(ttir: str, arch: int, options: Mapping[str, Any]) -> Built:
+    """Compile a TTIR text to a cubin; needs no GPU.  Whatever Triton raises goes through."""
+    with _whole_pipeline(), tempfile.TemporaryDirectory(prefix="kernel-harness-") as folder:
+        path = Path(folder) / "kernel.ttir"
+        path.write_text(ttir)
+        compiled = triton.compile(str(path), target=target(arch, 32), options=dict(options))
+        return Built(compiled.metadata._asdict(), compiled.asm["cubin"])
+
+
+@contextmanager
+def _whole_pipeline() -> Iterator[None]:
+    hook = knobs.runtime.add_stages_inspection_hook
+    knobs.runtime.add_stages_inspection_hook = None
+    try:
+        yield
+    finally:
+        knobs.runtime.add_stages_inspection_hook = hook
