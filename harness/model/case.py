@@ -50,7 +50,9 @@ class LaneFill(StrEnum):
     """What lanes hold that a masked load without `other` leaves undefined."""
 
     ZERO = "zero"
-    NAN = "nan"
+    """What the code that Triton 3.6 to 3.9 generates for NVIDIA GPUs leaves there, though its language does not promise it."""
+    ODD = "odd"
+    """101 in every type: finite, so that `undefined * 0` stays harmless, and exact in all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from harness.oracles.memory import place_of
 
 
 class Lanes:
-    """A masked load without `other` leaves lanes undefined; filling them with NaN instead of zero must change no bit.
+    """A masked load without `other` leaves lanes undefined; filling them with 101 instead of zero must change no bit.
 
     The failure's place is the first result that changes, since nothing tells which of several such loads is at fault.
     """
@@ -20,10 +20,10 @@ class Lanes:
     promise = "What a masked load without `other` leaves undefined does not reach any result."
 
     def companions(self, run: Run) -> tuple[Case, ...]:
-        """The same case with NaN in the undefined lanes, where there are such lanes."""
+        """The same case with another filling in the undefined lanes, where there are such lanes."""
         if unwatched(run) or run.case.lane_fill is not LaneFill.ZERO or not undefined(run):
             return ()
-        return (replace(run.case, lane_fill=LaneFill.NAN),)
+        return (replace(run.case, lane_fill=LaneFill.ODD),)
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """One failure at most, a warning: what such lanes hold is the hardware's choice, and usually zero."""
@@ -35,10 +35,10 @@ class Lanes:
         if run.case.lane_fill is not LaneFill.ZERO:
             return (Abstain(oracle=self.name, reason="this case is itself the one with the other filling"),)
         if not evidence.companions:
-            return (Abstain(oracle=self.name, reason="the same case with NaN in the undefined lanes was not run"),)
+            return (Abstain(oracle=self.name, reason="the same case with another filling in the undefined lanes was not run"),)
         (other,) = evidence.companions
         if reason := unfinished(other):
-            return (Abstain(oracle=self.name, reason=f"with NaN in the undefined lanes, {reason}"),)
+            return (Abstain(oracle=self.name, reason=f"with another filling in the undefined lanes, {reason}"),)
         changed = changes(run, other)
         return (self._fail(run, changed),) if changed else (Pass(oracle=self.name),)
 

@@ -14,6 +14,9 @@ from harness.virtual.operations_arith import array
 from harness.virtual.pointers import Pointers
 
 
+ODD_FILL = 101
+
+
 def pointers(value: Value) -> Pointers:
     """A value that must be a pointer with known provenance."""
     if not isinstance(value, Pointers):
@@ -47,10 +50,8 @@ def load(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
 
 
 def _undefined(machine: Machine, kind: Type) -> Array:
-    """What undefined lanes hold: zero, or NaN where the case says so and the type has one."""
-    fill = 0.0
-    if machine.lane_fill is LaneFill.NAN and kind.element.startswith(("f", "bf")):
-        fill = float("nan")
+    """What undefined lanes hold in this case."""
+    fill = ODD_FILL if machine.lane_fill is LaneFill.ODD else 0
     return np.full((1,) * (1 + len(kind.shape)), fill, carrier(kind.element))
 
 

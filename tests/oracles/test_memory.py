@@ -154,22 +154,22 @@ def test_each_result_with_cells_that_nothing_stored_is_an_error() -> None:
 
 class TestUndefinedLanes:
     def test_asks_for_the_same_case_with_nan_in_such_lanes(self) -> None:
-        assert Lanes().companions(run(memory=(LANES,))) == (case(lane_fill=LaneFill.NAN),)
+        assert Lanes().companions(run(memory=(LANES,))) == (case(lane_fill=LaneFill.ODD),)
 
     def test_asks_for_nothing_where_there_are_none(self) -> None:
         assert Lanes().companions(run()) == ()
 
     def test_asks_for_nothing_where_the_case_is_that_one_already(self) -> None:
-        filled = run(of=case(lane_fill=LaneFill.NAN), memory=(LANES,))
+        filled = run(of=case(lane_fill=LaneFill.ODD), memory=(LANES,))
         assert Lanes().companions(filled) == ()
         assert judge(Lanes(), filled) == ["abstain: this case is itself the one with the other filling"]
 
     def test_passes_where_no_bit_changes(self) -> None:
-        other = run(of=case(lane_fill=LaneFill.NAN), memory=(LANES,))
+        other = run(of=case(lane_fill=LaneFill.ODD), memory=(LANES,))
         assert judge(Lanes(), run(memory=(LANES,)), other) == ["pass"]
 
     def test_warns_where_a_result_changes(self) -> None:
-        changed = run(of=case(lane_fill=LaneFill.NAN), results=(result(digest="bb"),), memory=(LANES,))
+        changed = run(of=case(lane_fill=LaneFill.ODD), results=(result(digest="bb"),), memory=(LANES,))
         fail = only_failure(Lanes(), run(memory=(LANES,)), changed)
         assert fail.signature == signature("undefined-lanes", "y", kernel="", severity=Severity.WARNING)
         assert fail.message == (
@@ -181,11 +181,11 @@ class TestUndefinedLanes:
         evidence = Evidence(run=run(memory=(LANES,)))
         assert [verdict.oracle for verdict in Lanes().judge(evidence)] == ["undefined-lanes"]
         assert judge(Lanes(), run(memory=(LANES,))) == [
-            "abstain: the same case with NaN in the undefined lanes was not run"
+            "abstain: the same case with another filling in the undefined lanes was not run"
         ]
 
     def test_abstains_where_the_companion_did_not_complete(self) -> None:
-        other = run(of=case(lane_fill=LaneFill.NAN), ending=raised())
+        other = run(of=case(lane_fill=LaneFill.ODD), ending=raised())
         assert judge(Lanes(), run(memory=(LANES,)), other) == [
-            "abstain: with NaN in the undefined lanes, RuntimeError was raised in phase backward"
+            "abstain: with another filling in the undefined lanes, RuntimeError was raised in phase backward"
         ]

@@ -41,6 +41,7 @@ ENDINGS: tuple[tuple[Ending, str | None], ...] = (
     (raised(), "completes"),
     (raised(phase="forward"), "completes"),
     (raised(phase="inputs"), None),
+    (raised(phase="forward", kind="SuiteError"), None),
     (raised(phase="reference"), None),
     (raised(phase="compare"), None),
     (raised(kind="OutOfResources", config_count=1), "resources"),
@@ -99,7 +100,7 @@ def test_each_oracle_is_handed_the_companions_that_it_asked_for() -> None:
     )
     asked = registry.companions(wants_three)
     assert asked == (
-        case(seed=0, lane_fill=LaneFill.NAN),
+        case(seed=0, lane_fill=LaneFill.ODD),
         case(seed=0, sm_count=1),
         case(seed=0, configs={KERNEL: 1}),
     )
