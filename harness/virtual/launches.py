@@ -27,6 +27,7 @@ from harness.virtual.triton_seam import Chosen, ask_for_scratch, version
 WANTS_SCRATCH = frozenset({"tt.make_tensor_descriptor", "ttng.tensormap_create"})
 """Operations for which the compiler may ask scratch memory; only kernels with one are compiled whole at once."""
 BUILD_OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg", "enable_fp_fusion", "launch_cooperative_grid")
+_INTEGERS = re.compile(r"%\S+ = arith\.constant (?:dense<)?-?\d+>?(?= : )|%c-?\d+\w*")
 _LOCATIONS = re.compile(r"\s*loc\((?:[^()\"]|\"[^\"]*\"|\((?:[^()]|\([^()]*\))*\))*\)|^#loc.*$", re.MULTILINE)
 
 
@@ -108,9 +109,9 @@ class Launches:
         path = self._builds / f"{compiled.build}.json"
         if not path.exists():
             self._builds.mkdir(parents=True, exist_ok=True)
-            text = json.dumps({"arch": self._arch, "options": compiled.options, "ttir": ttir})
+            content = {"arch": self._arch, "options": compiled.options, "shape": _shape_digest(ttir), "ttir": ttir}
             draft = path.with_suffix(f".{time.monotonic_ns()}")
-            draft.write_text(text)
+            draft.write_text(json.dumps(content))
             draft.rename(path)
 
     def _scratch(self, compiled: "_Compiled", request: LaunchRequest) -> int:
@@ -178,6 +179,11 @@ def build_digest(ttir: str, arch: int, options: Mapping[str, Any]) -> str:
     """Names what the compiler is given: TTIR without source locations, options, architecture, Triton version."""
     text = "\n".join((_without_locations(ttir), str(arch), json.dumps(options, sort_keys=True), version))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _shape_digest(ttir: str) -> str:
+    """Equal for kernels that differ in the values of integer constants alone."""
+    return hashlib.sha256(_INTEGERS.sub("arith.constant", _without_locations(ttir)).encode()).hexdigest()[:16]
 
 
 def _constants(source: Any) -> dict[str, int | float | bool | str | None]:

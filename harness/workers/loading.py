@@ -51,7 +51,8 @@ class Loaded:
 def load(spec: WorkerSpec) -> Loaded | Fault:
     """Make this process ready to fork workers; a suite or library that stands in the way is a value."""
     os.environ.update(ENVIRONMENT)
-    os.environ["TRITON_CACHE_DIR"] = str(Path(spec.scratch, "triton"))
+    os.environ["TRITON_CACHE_DIR"] = str(Path(spec.scratch, "triton").resolve())
+    os.environ["HARNESS_BUILDS"] = str(Path(spec.scratch, "builds").resolve())
     engine = _engine(spec.engine)
     engine.wear(spec.device)
     sys.path[:0] = spec.library_paths

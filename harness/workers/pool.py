@@ -15,7 +15,7 @@ from harness.errors import WorkerError
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.run import Run
-from harness.workers.evidence import Evidence
+from harness.workers.folder import Folder
 from harness.workers.server import Server
 from harness.workers.spec import Isolation, WorkerSpec
 from harness.workers.worker import Worker, WorkerGone
@@ -52,7 +52,7 @@ class Pool:
         self._lock = threading.Lock()
         self._closed = False
         self._numbers = count()
-        self._evidence: dict[str, Evidence] = {}
+        self._folders: dict[str, Folder] = {}
         self._servers: OrderedDict[WorkerSpec, Server] = OrderedDict()
         """Least recently used first, and so are the workers below."""
         self._idle: list[Worker] = []
@@ -104,9 +104,9 @@ class Pool:
         self._threads.shutdown(wait=True)
         for _ in range(self._processes):  # every thread that was running a case has cleared up
             self._slots.acquire()
-        for evidence in self._evidence.values():
-            evidence.remove()
-        self._evidence.clear()
+        for folder in self._folders.values():
+            folder.remove()
+        self._folders.clear()
         self._slots.release(self._processes)
 
     def _run(self, case: Case, before: Sequence[Case], *, reuse: bool) -> Run:
@@ -188,9 +188,9 @@ class Pool:
                 raise WorkerError("the pool is closed")
             self._use(spec)
             if spec not in self._servers:
-                if spec.scratch not in self._evidence:
-                    self._evidence[spec.scratch] = Evidence(spec.scratch)
-                self._servers[spec] = Server(spec, self._evidence[spec.scratch], next(self._numbers))
+                if spec.scratch not in self._folders:
+                    self._folders[spec.scratch] = Folder(spec.scratch)
+                self._servers[spec] = Server(spec, self._folders[spec.scratch], next(self._numbers))
             return self._servers[spec], self._retire_servers()
 
     def _retire_servers(self) -> list[Worker | Server]:

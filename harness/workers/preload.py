@@ -5,6 +5,7 @@ so the orders come in one variable, and what came of them stays here as a value 
 """
 
 import atexit
+import faulthandler
 import os
 import sys
 import traceback
@@ -39,6 +40,7 @@ def obey(orders: Orders) -> Loaded | Fault:
     os.setsid()
     linux.die_with(orders.parent)
     _print_to(orders.log)
+    faulthandler.enable()
     put_python_path_back()
     os.environ["TMPDIR"] = orders.temporary
     # Libraries may start threads on import; forking then is deprecated (3.12), and an error where warnings are errors.

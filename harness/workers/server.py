@@ -8,7 +8,7 @@ from harness import wire
 from harness.errors import WorkerError
 from harness.workers import child
 from harness.workers.channel import TAIL_BYTES, Channel, Exited, Orphaned, Silent
-from harness.workers.evidence import Evidence
+from harness.workers.folder import Folder
 from harness.workers.frames import Fault, FaultKind, Frame, Kind
 from harness.workers.preload import ORDERS, Orders
 from harness.workers.spec import WorkerSpec
@@ -19,11 +19,11 @@ from harness.workers.worker import Worker, WorkerGone
 class Server:
     """Gives workers of one spec.  What stops it from loading is raised at every attempt, but tried once."""
 
-    def __init__(self, spec: WorkerSpec, evidence: Evidence, number: int) -> None:
+    def __init__(self, spec: WorkerSpec, folder: Folder, number: int) -> None:
         self.spec = spec
-        self._evidence = evidence
-        self._log = evidence.folder / f"server-{number}.log"
-        orders = Orders(spec=spec, parent=os.getpid(), log=str(self._log), temporary=str(evidence.temporary))
+        self._folder = folder
+        self._log = folder.path / f"server-{number}.log"
+        orders = Orders(spec=spec, parent=os.getpid(), log=str(self._log), temporary=str(folder.temporary))
         self._forks = ForkServer("harness.workers.preload", {ORDERS: wire.to_json(orders)})
         self._lock = threading.Lock()
         self._loaded = False
@@ -44,7 +44,7 @@ class Server:
         except BaseException:
             channel.close()
             raise
-        return Worker(channel, self.spec, self._evidence, engine=engine, number=number)
+        return Worker(channel, self.spec, self._folder, engine=engine, number=number)
 
     def close(self) -> None:
         """End the server, and with it every child."""
@@ -87,26 +87,26 @@ class Server:
             case Frame(kind=Kind.FAULT, payload=payload):
                 fault = wire.from_json(payload, Fault)
             case Frame(kind=kind):
-                fault = self._worker_fault(f"a worker's first message was {kind.name}")
+                fault = self._fault_of(FaultKind.WORKER, f"a worker's first message was {kind.name}")
             case Exited() | Orphaned() if self._loaded:
                 raise WorkerGone("a worker ended before it was ready")
             case Exited(code=code):
-                fault = self._worker_fault(f"a worker ended before it was ready (exit code {code}): {channel.log_tail}")
+                what = f"a worker ended before it was ready (exit code {code}): {channel.log_tail}"
+                fault = self._fault_of(FaultKind.WORKER, what)
             case Orphaned():
-                fault = self._worker_fault(f"a process died while it loaded {self._what()}")
+                fault = self._fault_of(FaultKind.LIBRARY, f"a process died while it loaded {self._what()}")
             case Silent():
-                fault = self._worker_fault(
-                    f"no worker within {self.spec.load_limit_s:g} s: loading {self._what()} hangs"
-                )
+                what = f"no worker within {self.spec.load_limit_s:g} s: loading {self._what()} hangs"
+                fault = self._fault_of(FaultKind.LIBRARY, what)
         self._give_up(fault, server)
         raise fault.error()
 
     def _what(self) -> str:
         return f"{self.spec.engine}, {', '.join(self.spec.suites)} and its libraries"
 
-    def _worker_fault(self, what: str) -> Fault:
+    def _fault_of(self, kind: FaultKind, what: str) -> Fault:
         log = self._log.read_text(errors="replace")[-TAIL_BYTES:] if self._log.exists() else ""
-        return Fault(kind=FaultKind.WORKER, message=f"{what}\n{log}".rstrip())
+        return Fault(kind=kind, message=f"{what}\n{log}".rstrip())
 
     def _give_up(self, fault: Fault, server: int | None) -> None:
         """What failed to load would fail again; a server that died later, perhaps for memory, is started anew."""

@@ -10,7 +10,7 @@ from harness.model.case import Case
 from harness.model.run import Crashed, Ending, OutOfMemory, Run, TimedOut
 from harness.workers import memory
 from harness.workers.channel import Channel, Exited, Orphaned, Silent
-from harness.workers.evidence import Evidence
+from harness.workers.folder import Folder
 from harness.workers.frames import COST, Fault, Frame, Kind
 from harness.workers.spec import WorkerSpec
 
@@ -25,10 +25,10 @@ class WorkerGone(WorkerError):
 class Worker:
     """A child process that runs cases; whatever a case does to it comes back as a run."""
 
-    def __init__(self, channel: Channel, spec: WorkerSpec, evidence: Evidence, *, engine: str, number: int) -> None:
+    def __init__(self, channel: Channel, spec: WorkerSpec, folder: Folder, *, engine: str, number: int) -> None:
         self.spec = spec
         self._channel = channel
-        self._evidence = evidence
+        self._folder = folder
         self._engine = engine
         self._number = number
         self._fit = True
@@ -53,7 +53,7 @@ class Worker:
         fit, self._fit = self._fit, False
         case_json = wire.to_json(case)
         self._channel.forget_log()
-        with self._evidence.of(case_json, self._number):
+        with self._folder.of(case_json, self._number):
             started = perf_counter()
             if not fit or not self._channel.send(Kind.CASE, case_json.encode()):
                 raise WorkerGone("the worker was gone before it took the case")

@@ -19,14 +19,15 @@ PREFIX = "pool-"
 RUNNING = "running"
 
 
-class Evidence:
+class Folder:
     """One pool's folder inside a campaign's."""
 
     def __init__(self, scratch: str) -> None:
-        Path(scratch).mkdir(parents=True, exist_ok=True)
-        self.folder = Path(mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=scratch))
-        self.running = self.folder / RUNNING
-        self.temporary = self.folder / "tmp"
+        root = Path(scratch).resolve()  # libraries may change the working directory
+        root.mkdir(parents=True, exist_ok=True)
+        self.path = Path(mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=root))
+        self.running = self.path / RUNNING
+        self.temporary = self.path / "tmp"
         self.running.mkdir()
         self.temporary.mkdir()
 
@@ -41,7 +42,7 @@ class Evidence:
 
     def remove(self) -> None:
         """Remove the folder and all in it."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.path, ignore_errors=True)
 
 
 def left_behind(scratch: str) -> tuple[Case, ...]:
