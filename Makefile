@@ -38,7 +38,7 @@ test: setup setup-3.9 ## every test, with Triton 3.6.0 and with 3.9.0
 check: setup ## format, lint, types, sizes and the quick tests: under two minutes
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/python ci/sizes.py
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow' $(ARGS)
 

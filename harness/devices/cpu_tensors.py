@@ -1,0 +1,123 @@
+"""CPU tensors that a library takes for CUDA tensors: the mode that stands between a library and torch.
+
+* `device="cuda"`, `.cuda()`, `.to("cuda")` and `pin_memory` give CPU tensors;
+* every tensor says `x.is_cuda`, and its `x.device` is `cuda:0`, also one that was made with `device="cpu"`;
+* `.cpu()` and `.to("cpu")` copy, as they do from a GPU.
+
+A mode belongs to a thread: cases run on the thread that put it on, or in a child forked from that thread.  Inside a
+call that torch hands to the mode (`Tensor.__repr__`, `torch.save`) the mode is off and tensors say the truth.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+import torch.autograd
+import torch.utils._device
+from torch.overrides import TorchFunctionMode
+
+CPU = torch.device("cpu")
+GPU = torch.device("cuda", 0)
+
+
+class CpuTensors(TorchFunctionMode):
+    """Lets a library that works on CUDA tensors work on CPU tensors; see the head of this file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._answers: dict[Any, Callable[..., Any]] = {
+            torch.Tensor.to: _to,
+            torch.Tensor.cuda: lambda tensor, *_, **__: tensor,
+            torch.Tensor.cpu: lambda tensor, *_, **__: tensor.clone(),
+            torch.Tensor.pin_memory: lambda tensor, *_, **__: tensor,
+            torch.Tensor.get_device: lambda _: GPU.index,
+            _getter(torch.Tensor.is_cuda): lambda _: True,
+            _getter(torch.Tensor.is_cpu): lambda _: False,
+            _getter(torch.Tensor.device): lambda _: GPU,
+        }
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Answer what is asked of a device; hand everything else on, with CPU in the place of CUDA."""
+        kwargs = kwargs or {}
+        if (answer := self._answers.get(func)) is not None:
+            return answer(*args, **kwargs)
+        if _means_cuda(kwargs.get("device")):
+            kwargs = {**kwargs, "device": CPU}
+        if kwargs.get("pin_memory"):
+            kwargs = {**kwargs, "pin_memory": False}
+        return func(*args, **kwargs)
+
+
+def keep_answering_in_backward() -> None:
+    """Run backward functions under the mode too.
+
+    `Tensor.backward` and `torch.autograd.grad` hand themselves to the mode as one call, within which it is off: a
+    library's backward would see the CPU.  Neither has anything to say to a mode, so both skip that step.
+    """
+
+    def backward(
+        tensor: torch.Tensor,
+        gradient: Any = None,
+        retain_graph: Any = None,
+        create_graph: Any = False,  # noqa: FBT002 - as torch's own signature has it
+        inputs: Any = None,
+    ) -> None:
+        torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+
+    def no_mode(tensors: object) -> bool:  # noqa: ARG001 - torch's own asks of the tensors
+        return False
+
+    tensor_class: Any = torch.Tensor
+    tensor_class.backward = backward
+    autograd: Any = torch.autograd
+    autograd.has_torch_function = no_mode
+
+
+def let_default_device_be_cuda() -> None:
+    """`torch.set_default_device("cuda")` and `with torch.device("cuda"):` push a mode of torch's own below ours."""
+    context: Any = torch.utils._device.DeviceContext  # noqa: SLF001 - the mode that both use
+    original = context.__init__
+
+    def on_cpu(self: Any, device: Any) -> None:
+        original(self, CPU if _means_cuda(device) else device)
+
+    context.__init__ = on_cpu
+
+
+def _to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    device = kwargs.get("device", args[0] if args else None)
+    if _means_cpu(device) and len(args) < 4:
+        kwargs = {**kwargs, "copy": True}
+    if _means_cuda(device):
+        if "device" in kwargs:
+            kwargs = {**kwargs, "device": CPU}
+        else:
+            args = (CPU, *args[1:])
+    return tensor.to(*args, **kwargs)
+
+
+def _means_cuda(device: Any) -> bool:
+    match device:
+        case torch.device(type=kind):
+            return kind == "cuda"
+        case str():
+            return device.partition(":")[0] == "cuda"
+        case bool() | None:
+            return False
+        case _:
+            return isinstance(device, int)
+
+
+def _means_cpu(device: Any) -> bool:
+    return device in ("cpu", CPU)
+
+
+def _getter(descriptor: Any) -> Any:
+    """How a mode is told that a tensor's property is read."""
+    return descriptor.__get__

@@ -1,0 +1,216 @@
+"""Libraries under test: what `--with` names becomes folders for the workers' path, and `.venv` stays as it is.
+
+Owns the cache of installed releases: one folder for each release and Python version, made whole by pip beside its
+place and then renamed into it, so that a folder that exists is complete.  Imports neither torch nor Triton nor the
+libraries.
+"""
+
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib.metadata import distributions
+from importlib.util import find_spec
+from pathlib import Path
+
+from filelock import FileLock
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from harness.errors import LibraryError, MissingPart, UsageError
+
+PYTHON_TAG = f"cp{sys.version_info.major}{sys.version_info.minor}"
+ARCHIVES = (".whl", ".tar.gz", ".zip")
+
+
+def cache_folder() -> Path:
+    """Where installed releases are kept: `$HARNESS_CACHE`, or `kernel-harness` in the user's cache folder."""
+    if own := os.environ.get("HARNESS_CACHE"):
+        return Path(own).expanduser()
+    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(caches).expanduser() / "kernel-harness"
+
+
+def resolve(
+    specs: Iterable[str], *, cache: Path | None = None, tell: Callable[[str], object] | None = None
+) -> tuple[str, ...]:
+    """Folders to put on the workers' path, in the order of `specs`; installs what is not in the cache yet.
+
+    Each spec is a PyPI requirement (`fla-core==0.5.2`), a wheel or source archive, or a folder.  What names no
+    version is looked up afresh each time; `tell`, by default the error stream, is given the version that came.
+
+    Raises:
+        UsageError: a spec is none of these, or two name the same distribution.
+        LibraryError: pip cannot install it; the text has pip's own error and the command to see more.
+        MissingPart: there is no pip.
+    """
+    folder = (cache or cache_folder()) / "libraries"
+    sources = [_read(spec) for spec in specs]
+    _refuse_doubles(sources)
+    return tuple(str(_path_of(source, folder, tell or _say)) for source in sources)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """A folder of the user's that can be imported from as it is."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Something that pip installs."""
+
+    spec: str
+    """As given on the command line."""
+    argument: str
+    """What pip is given."""
+    key: str | None
+    """Name of its folder in the cache; None where only the installation tells the version."""
+    name: str | None = None
+    """The distribution's normalised name, where the spec says it."""
+
+
+Source = Folder | Release
+
+
+def _read(spec: str) -> Source:
+    path = Path(spec).expanduser()
+    if path.is_dir():
+        return _read_folder(spec, path.resolve())
+    if path.is_file():
+        return Release(spec=spec, argument=str(path.resolve()), key=f"{path.stem}-{_digest(path)}-{PYTHON_TAG}")
+    if os.sep in spec or spec.endswith(ARCHIVES):
+        raise UsageError(f"--with {spec}: there is no such file or folder")
+    try:
+        requirement = Requirement(spec)
+    except InvalidRequirement as error:
+        raise UsageError(
+            f"--with {spec!r} is neither a requirement such as fla-core==0.5.2, nor a wheel, nor a folder"
+        ) from error
+    name = canonicalize_name(requirement.name)
+    pinned = [given.version for given in requirement.specifier if given.operator in ("==", "===")]
+    exact = len(pinned) == len(requirement.specifier) == 1 and not pinned[0].endswith(".*")
+    return Release(spec=spec, argument=spec, key=_key(name, pinned[0]) if exact else None, name=name)
+
+
+def _read_folder(spec: str, path: Path) -> Source:
+    if (path / "__init__.py").is_file():
+        raise UsageError(f"--with {spec} is a package itself: name the folder that it is in, {path.parent}")
+    for root in (path / "src", path):
+        if any(root.glob("*/__init__.py")):
+            return Folder(path=root)
+    if not any((path / name).is_file() for name in ("pyproject.toml", "setup.py")):
+        raise UsageError(f"--with {spec}: the folder holds neither a package nor a project that pip could install")
+    return Release(spec=spec, argument=str(path), key=None)
+
+
+def _refuse_doubles(sources: Iterable[Source]) -> None:
+    seen: set[str] = set()
+    for source in sources:
+        if isinstance(source, Release) and source.name is not None:
+            if source.name in seen:
+                raise UsageError(f"--with names {source.name} twice: test one release after the other")
+            seen.add(source.name)
+
+
+def _path_of(source: Source, folder: Path, tell: Callable[[str], object]) -> Path:
+    match source:
+        case Folder():
+            return source.path
+        case Release():
+            try:
+                return _installed(source, folder, tell)
+            except OSError as error:
+                raise LibraryError(
+                    f"cannot keep {source.spec} in {folder}: {error}. Name another folder: export HARNESS_CACHE=…"
+                ) from error
+
+
+def _installed(release: Release, folder: Path, tell: Callable[[str], object]) -> Path:
+    if release.key is not None and (folder / release.key).is_dir():
+        return folder / release.key
+    folder.mkdir(parents=True, exist_ok=True)
+    work = release.key or f"{release.name or _digest_of(release.argument)}-afresh-{PYTHON_TAG}"
+    with FileLock(folder / f".{work}.lock"):
+        if release.key is not None and (folder / release.key).is_dir():
+            return folder / release.key
+        unfinished = folder / f".{work}.unfinished"
+        shutil.rmtree(unfinished, ignore_errors=True)  # of a process that was killed: the lock is ours now
+        try:
+            _run_pip(release, unfinished)
+            final = folder / (release.key or _key_of_what_came(release, unfinished, tell))
+            if not final.is_dir():
+                unfinished.replace(final)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    return final
+
+
+def _key_of_what_came(release: Release, unfinished: Path, tell: Callable[[str], object]) -> str:
+    found = next(iter(distributions(path=[str(unfinished)])), None)
+    if found is None:
+        raise LibraryError(f"cannot install {release.spec}: pip put no distribution into {unfinished}")
+    name = canonicalize_name(found.metadata["Name"])
+    tell(f"--with {release.spec} is {name} {found.version}")
+    if release.name is not None:
+        return _key(name, found.version)
+    # The sources of a folder change under one version: what came is named by its content.
+    return f"{_key(name, found.version)}-{_digest_of_tree(unfinished)}"
+
+
+def _run_pip(release: Release, target: Path) -> None:
+    command = [*_pip(), "--no-deps", "--target", str(target), release.argument]
+    # PIP_USER in a user's settings would contradict --target.
+    finished = subprocess.run(
+        command,
+        env=os.environ | {"PIP_USER": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    if finished.returncode:
+        raise LibraryError(
+            f"cannot install {release.spec}: {_last_error(finished.stderr)}. To see more: {shlex.join(command)}"
+        )
+
+
+def _pip() -> list[str]:
+    if find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+    if uv := shutil.which("uv"):
+        return [uv, "pip", "install", "--python", sys.executable]
+    raise MissingPart(f"--with needs pip: {shlex.join([sys.executable, '-m', 'ensurepip'])}")
+
+
+def _last_error(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()] or ["pip gave no reason"]
+    errors = [line.partition(":")[2].strip() for line in lines if line.lower().startswith("error:")]
+    return (errors or lines)[-1].rstrip(".")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)  # noqa: T201 - the user is to know what is tested
+
+
+def _key(name: str, version: str) -> str:
+    return f"{name}-{version}-{PYTHON_TAG}"
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:12]
+
+
+def _digest_of_tree(folder: Path) -> str:
+    files = sorted(path for path in folder.rglob("*.py") if path.is_file())
+    return _digest_of("\n".join(f"{path.relative_to(folder)} {_digest(path)}" for path in files))
+
+
+def _digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
