@@ -23,8 +23,8 @@ Value = Array | Pointers
 Values = tuple[Value, ...]
 Handler = Callable[["Machine", Operation, list[Value]], "Value | Values | None"]
 
-CHUNK_ELEMENTS = 1 << 17
-"""Programs are run side by side as long as their largest block stays below this many elements: it keeps blocks in cache."""
+CHUNK_ELEMENTS = 1 << 19
+"""Programs are run side by side as long as their largest block stays below this many elements: a few megabytes a block."""
 
 
 @dataclass(frozen=True, slots=True)
