@@ -1,0 +1,1 @@
+"""Findings as files: what a campaign writes, what `harness replay` reads."""

@@ -1,0 +1,100 @@
+"""Running a recorded case again, in a fresh process, and saying whether it still shows what it showed."""
+
+from dataclasses import dataclass
+
+from harness.errors import UsageError
+from harness.findings.replay import Recorded
+from harness.model.finding import Finding
+from harness.model.op import Op
+from harness.model.verdict import Outcome
+from harness.oracles import registry
+from harness.search.options import Options
+from harness.search.plan import CaseBudget
+from harness.search.session import Session
+from harness.suite import load_suite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """What came of one recorded case."""
+
+    recorded: Recorded
+    findings: tuple[Finding, ...]
+    """Every failure that the case shows now."""
+    outcome: Outcome
+    reasons: tuple[str, ...]
+    """Why it could not be judged, where it could not."""
+
+    @property
+    def shows_it_again(self) -> bool:
+        """Whether the failure on record is among the findings; any is, where none is on record."""
+        expected = self.recorded.signature
+        return any(expected is None or finding.fail.signature == expected for finding in self.findings)
+
+    def __str__(self) -> str:
+        match self.outcome:
+            case Outcome.PASS:
+                return f"{self.recorded.id} is clean: {self.recorded.case}"
+            case Outcome.ABSTAIN:
+                return f"{self.recorded.id} could not be judged: {'; '.join(self.reasons) or 'no oracle says anything'}"
+            case Outcome.FAIL:
+                same = "again" if self.shows_it_again else f"otherwise than recorded ({self.recorded.signature})"
+                return f"{self.recorded.id} fails {same}"
+
+
+def op_of(recorded: Recorded) -> Op:
+    """The op that the case belongs to.
+
+    Raises:
+        SuiteError: its suite cannot be loaded.
+        UsageError: its suite declares no such op.
+    """
+    suite, _, name = recorded.case.op.rpartition(":")
+    ops = {op.name: op for op in load_suite(suite)}
+    if name not in ops:
+        raise UsageError(
+            f"{suite} declares no op {name!r} (it has {', '.join(ops)}): the case is of another version of it"
+        )
+    return ops[name]
+
+
+def options_for(recorded: Recorded, *, libraries: tuple[str, ...], time_limit_s: float, engine: str) -> Options:
+    """What it takes to run one recorded case; `libraries` instead of those on record, if there are any."""
+    op = op_of(recorded)
+    return Options(
+        suites=(op.suite,),
+        ops=(op,),
+        devices=(recorded.case.device,),
+        budget=CaseBudget(cases=1),
+        seed=recorded.case.seed,
+        processes=1,
+        fixed_sm_count=True,
+        libraries=libraries or recorded.libraries,
+        time_limit_s=time_limit_s,
+        engine=engine,
+    )
+
+
+def replay(recorded: Recorded, session: Session) -> Replayed:
+    """Run the case in the session, alone in a fresh process, and judge it by every oracle."""
+    (op,) = session.options.ops
+    before = (recorded.needs,) if recorded.needs else ()
+    examined = session.examine_alone(op, recorded.case, before)
+    return Replayed(
+        recorded=recorded,
+        findings=tuple(
+            Finding(
+                fail=fail,
+                case=recorded.case,
+                launch=examined.launch_of(fail),
+                first_case=recorded.case,
+                sightings=1,
+                confirmed=True,
+                needs=recorded.needs,
+                libraries=session.options.libraries,
+            )
+            for fail in examined.fails
+        ),
+        outcome=examined.outcome,
+        reasons=registry.reasons(examined.verdicts),
+    )

@@ -1,0 +1,119 @@
+"""What a campaign hands back, and its JSON: one object that tools, `harness replay` and other machines can read."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.findings.versions import versions
+from harness.model.finding import Finding
+from harness.model.verdict import Severity
+from harness.search.options import Options
+from harness.search.tally import Tally
+from harness.wire import to_json
+
+FORMAT = "kernel-harness-findings/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Everything that is worth keeping of one campaign."""
+
+    findings: tuple[Finding, ...]
+    cases: int
+    passed: int
+    failed: int
+    abstained: int
+    reasons: Mapping[str, int]
+    """Why cases abstained, and how many."""
+    seconds: float
+    """Of the search, without confirming and shrinking."""
+    seed: int
+    devices: tuple[str, ...]
+    versions: Mapping[str, str]
+    """Of Python and of the distributions that decide results."""
+    libraries: tuple[str, ...] = ()
+    interrupted: bool = False
+
+    @property
+    def judged(self) -> int:
+        """Cases that say something."""
+        return self.passed + self.failed
+
+    def bad(self, fail_on: Severity) -> tuple[Finding, ...]:
+        """The findings that count as a failure: all, or errors alone."""
+        return tuple(finding for finding in self.findings if counts(finding, fail_on))
+
+
+def counts(finding: Finding, fail_on: Severity) -> bool:
+    """Whether a finding makes a command or a test fail."""
+    return fail_on is Severity.WARNING or finding.fail.signature.severity is Severity.ERROR
+
+
+def report_of(options: Options, tally: Tally, findings: Iterable[Finding], *, interrupted: bool) -> Report:
+    """The report of a search, as far as it came."""
+    return Report(
+        findings=tuple(findings),
+        cases=tally.cases,
+        passed=tally.passed,
+        failed=tally.failed,
+        abstained=tally.abstained,
+        reasons=dict(tally.reasons.most_common()),
+        seconds=tally.seconds,
+        seed=options.seed,
+        devices=tuple(map(str, options.devices)),
+        versions=versions(),
+        libraries=options.libraries,
+        interrupted=interrupted,
+    )
+
+
+def report_document(report: Report) -> dict[str, Any]:
+    """The report as plain JSON values."""
+    return {
+        "format": FORMAT,
+        "findings": [finding_document(finding) for finding in report.findings],
+        "cases": report.cases,
+        "passed": report.passed,
+        "failed": report.failed,
+        "abstained": report.abstained,
+        "reasons": dict(report.reasons),
+        "seconds": round(report.seconds, 3),
+        "seed": report.seed,
+        "devices": list(report.devices),
+        "versions": dict(report.versions),
+        "with": list(report.libraries),
+        "interrupted": report.interrupted,
+    }
+
+
+def finding_document(finding: Finding) -> dict[str, Any]:
+    """One finding as plain JSON values."""
+    signature = finding.fail.signature
+    document: dict[str, Any] = {
+        "id": finding.id,
+        "oracle": signature.oracle,
+        "severity": str(signature.severity),
+        "kernel": signature.kernel,
+        "op": signature.op,
+        "place": signature.place,
+        "signature": str(signature),
+        "message": finding.fail.message,
+        "meaning": finding.fail.meaning,
+        "source": json.loads(to_json(finding.fail.source)) if finding.fail.source else None,
+        "config": finding.launch.config if finding.launch else None,
+        "confirmed": finding.confirmed,
+        "sightings": finding.sightings,
+        "case": json.loads(to_json(finding.case)),
+        "first_case": json.loads(to_json(finding.first_case)),
+        "with": list(finding.libraries),
+        "replay": replay_command(finding),
+    }
+    if finding.needs is not None:
+        document["needs"] = json.loads(to_json(finding.needs))
+    return document
+
+
+def replay_command(finding: Finding) -> str:
+    """What to type to see the finding again."""
+    return f"harness replay {finding.id}"

@@ -1,0 +1,1 @@
+"""What people see of a campaign: progress and findings on a terminal."""

@@ -1,0 +1,159 @@
+"""A finding as printed: what happened, where in the source, the smallest case, what it means, how to see it again.
+
+Eighty columns, complete without colour.
+"""
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.text import Text
+
+from harness.findings.report import replay_command
+from harness.model.case import Case, LaneFill, Layout, Values
+from harness.model.finding import Finding
+from harness.model.run import Launch, Source
+from harness.model.verdict import Severity
+
+WIDTH = 80
+INDENT = "  "
+LABEL = 15
+CONTEXT = 2
+COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where the source files of kernels may lie."""
+
+    roots: tuple[Path, ...] = ()
+
+    def lines(self, source: Source) -> Sequence[str]:
+        """The lines of the file; none where it cannot be found here."""
+        for path in (Path(source.file), *(root / source.file for root in self.roots)):
+            try:
+                return path.read_text(encoding="utf-8").splitlines()
+            except (OSError, UnicodeDecodeError):
+                continue
+        return ()
+
+
+def render(finding: Finding, sources: Sources) -> Text:
+    """The finding, with colours for terminals that have them; `.plain` is the same without."""
+    severity = finding.fail.signature.severity
+    text = Text()
+    text.append(f"{_heading(finding)}\n", style=COLOURS[severity])
+    text.append(f"{'─' * WIDTH}\n", style="dim")
+    for line in textwrap.wrap(finding.fail.message, WIDTH, break_long_words=False, break_on_hyphens=False):
+        text.append(f"{line}\n", style="bold")
+    if finding.fail.source:
+        text.append("\n")
+        for line, at_fault in _excerpt(finding.fail.source, sources):
+            text.append(f"{line}\n", style="bold" if at_fault else "dim")
+    text.append("\n")
+    for label, value in _facts(finding):
+        for number, line in enumerate(_wrapped(value)):
+            text.append(f"{INDENT}{label if number == 0 else '':<{LABEL}}", style="cyan")
+            text.append(f"{line}\n")
+    text.append("\n")
+    for line in textwrap.wrap(finding.fail.meaning, WIDTH):
+        text.append(f"{line}\n")
+    text.append(f"\n{INDENT}{'replay':<{LABEL}}", style="cyan")
+    text.append(f"{replay_command(finding)}\n", style="bold")
+    return text
+
+
+def _heading(finding: Finding) -> str:
+    """`WARNING  write-overlap  layer_norm_bwd_kernel  (layer_norm)      7f3a09c1`."""
+    signature = finding.fail.signature
+    op = signature.op.rpartition(":")[2]
+    where = f"{signature.kernel}  in {op}" if signature.kernel else op
+    left = f"{signature.severity.upper()}  {signature.oracle}  {where}"
+    return f"{left}{finding.id:>{max(WIDTH - len(left), len(finding.id) + 2)}}"
+
+
+def _excerpt(source: Source, sources: Sources) -> Iterator[tuple[str, bool]]:
+    """The line at fault with its neighbours, and which it is."""
+    lines = sources.lines(source)
+    if not 0 < source.line <= len(lines):
+        yield f"{INDENT}{source.file}:{source.line}", True
+        return
+    numbers = range(max(source.line - CONTEXT, 1), min(source.line + CONTEXT, len(lines)) + 1)
+    shown = textwrap.dedent("\n".join(lines[number - 1] for number in numbers)).split("\n")
+    yield f"{INDENT}{_short(source.file)}", False
+    for number, line in zip(numbers, shown, strict=True):
+        at_fault = number == source.line
+        yield f"{'>' if at_fault else ' ':>4} {number:>5} │ {line}".rstrip(), at_fault
+
+
+def _short(file: str) -> str:
+    """The path within its package folder, which is what a reader knows: `fla/modules/layernorm.py`."""
+    _, found, inside = file.rpartition("/site-packages/")
+    return inside if found else file[-(WIDTH - len(INDENT)) :]
+
+
+def _facts(finding: Finding) -> Iterator[tuple[str, str]]:
+    case = finding.case
+    yield "smallest case" if finding.confirmed else "case", describe(case)
+    device = case.device
+    yield "device", f"{device.slug}: {device.name}, {device.sm_count} SMs, sm_{device.arch}"
+    if finding.launch:
+        yield "launch", _launch(finding.launch)
+    if finding.first_case.digest != case.digest:
+        first = finding.first_case
+        elsewhere = "" if first.device == device else f" on {first.device}"
+        yield "first seen", f"{describe(first)}{elsewhere}"
+    yield "seen", f"in {_times(finding.sightings, 'case')} of this search; {_confirmation(finding)}"
+    if finding.needs is not None:
+        yield "needs before", describe(finding.needs)
+    if finding.libraries:
+        yield "with", ", ".join(finding.libraries)
+
+
+def describe(case: Case) -> str:
+    """The case without its device, in words: what is plain goes unsaid, but for the dims."""
+    dims = " ".join(f"{name}={size}" for name, size in case.dims.items())
+    parts = [f"{case.op_name}  {dims}  {case.dtype}"]
+    if case.absent:
+        parts.append(f"no {_listed(case.absent)}")
+    parts += [f"{name} {layout}" for name, layout in case.layouts.items() if layout is not Layout.CONTIGUOUS]
+    if case.values is not Values.NORMAL:
+        parts.append(f"values {case.values}")
+    parts += [f"{kernel} config {index}" for kernel, index in case.configs.items() if index]
+    if case.lane_fill is not LaneFill.ZERO:
+        parts.append(f"undefined lanes {case.lane_fill}")
+    if case.seed:
+        parts.append(f"seed {case.seed}")
+    return ", ".join(parts)
+
+
+def _launch(launch: Launch) -> str:
+    grid = " x ".join(map(str, launch.grid))
+    parts = [f"grid {grid}"]
+    if launch.config:
+        which = f" (config {launch.config_index + 1} of {launch.config_count})" if launch.config_count > 1 else ""
+        parts.append(f"{launch.config}{which}")
+    return "; ".join(parts)
+
+
+def _confirmation(finding: Finding) -> str:
+    if not finding.confirmed:
+        return "NOT CONFIRMED: it did not repeat alone in a fresh process"
+    if finding.needs is not None:
+        return "repeats in a fresh process after the case named below"
+    return "repeats alone in a fresh process"
+
+
+def _wrapped(value: str) -> list[str]:
+    width = WIDTH - len(INDENT) - LABEL
+    return textwrap.wrap(value, width, break_long_words=False, break_on_hyphens=False, drop_whitespace=True) or [""]
+
+
+def _times(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last

@@ -1,0 +1,89 @@
+"""How a campaign is going: two live lines on a terminal, a plain line every few seconds elsewhere."""
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from harness.model.case import Case
+from harness.model.verdict import Fail
+from harness.search.tally import Tally, Trial
+
+PLAIN_EVERY_S = 5.0
+
+
+class Progress:
+    """Watches a campaign and its triage; a context manager, since a terminal must be left as it was found."""
+
+    def __init__(self, console: Console, *, cases: int | None) -> None:
+        self._console = console
+        self._cases = cases
+        self._begun = time.monotonic()
+        self._told = self._begun
+        self._head = "starting workers"
+        self._trying = ""
+        self._spinner = Spinner("dots")
+        live = console.is_terminal and not console.is_dumb_terminal
+        self._live = Live(console=console, refresh_per_second=8, transient=True) if live else None
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+            self._show()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def tick(self, tally: Tally, trying: Case | None) -> None:
+        """Some time has passed, or a case was judged."""
+        of = f"/{self._cases}" if self._cases is not None else ""
+        rate = tally.cases / tally.seconds if tally.seconds else 0.0
+        seen = len(tally.sightings)
+        parts = [f"{tally.cases}{of} cases", f"{rate:.1f}/s", f"{seen} {'failure' if seen == 1 else 'failures'} seen"]
+        if tally.abstained:
+            parts.append(f"{tally.abstained} abstained")
+        self._head = " · ".join(parts)
+        self.trying(trying)
+
+    def sighted(self, fail: Fail, trial: Trial) -> None:
+        """A failure of a new kind."""
+        del trial
+        self._print(f"seen: {fail.signature.severity}, {fail.signature}")
+
+    def shrinking(self, fail: Fail, number: int, total: int) -> None:
+        """Triage turns to this failure."""
+        self._head = f"making failure {number} of {total} small: {fail.signature}"
+        self._trying = ""
+        if not self._live:
+            self._print(self._head)
+        self._show()
+
+    def trying(self, case: Case | None) -> None:
+        """What runs next."""
+        self._trying = str(case) if case else ""
+        self._show()
+
+    def _show(self) -> None:
+        now = time.monotonic()
+        if self._live:
+            minutes, seconds = divmod(int(now - self._begun), 60)
+            self._spinner.text = Text(f"{self._head} · {minutes}:{seconds:02d}", no_wrap=True, overflow="ellipsis")
+            table = Table.grid()
+            table.add_row(self._spinner)
+            table.add_row(Text(f"  {self._trying}", style="dim", no_wrap=True, overflow="ellipsis"))
+            self._live.update(table)
+        elif now - self._told >= PLAIN_EVERY_S:
+            self._told = now
+            self._print(f"{self._head}; trying {self._trying}" if self._trying else self._head)
+
+    def _print(self, line: str) -> None:
+        self._console.print(Text(line), soft_wrap=True)

@@ -1,0 +1,42 @@
+"""The last lines of a campaign: what was run, what was judged, and what could not be."""
+
+from collections.abc import Iterator
+
+from harness.findings.report import Report
+from harness.model.verdict import Severity
+
+REASONS = 5
+
+
+def summary(report: Report) -> Iterator[str]:
+    """The lines; the last says what it all comes to."""
+    if report.reasons:
+        yield f"{report.abstained} of {report.cases} cases could not be judged:"
+        reasons = sorted(report.reasons.items(), key=lambda item: (-item[1], item[0]))
+        yield from (f"  {count:>5}  {reason}" for reason, count in reasons[:REASONS])
+        if len(reasons) > REASONS:
+            yield f"         and {len(reasons) - REASONS} more reasons"
+    rate = report.cases / report.seconds if report.seconds else 0.0
+    on = ", ".join(report.devices)
+    stopped = "interrupted after" if report.interrupted else "ran"
+    yield (
+        f"{stopped} {report.cases} cases on {on} in {report.seconds:.0f} s ({rate:.1f}/s, seed {report.seed}): "
+        f"{report.passed} passed, {report.failed} failed, {report.abstained} abstained"
+    )
+    yield conclusion(report)
+
+
+def conclusion(report: Report) -> str:
+    """One line."""
+    if report.findings:
+        errors = sum(finding.fail.signature.severity is Severity.ERROR for finding in report.findings)
+        warnings = len(report.findings) - errors
+        counts = [
+            f"{count} {noun}{'' if count == 1 else 's'}"
+            for count, noun in ((errors, "error"), (warnings, "warning"))
+            if count
+        ]
+        return f"{len(report.findings)} finding{'' if len(report.findings) == 1 else 's'}: {', '.join(counts)}"
+    if not report.judged:
+        return "nothing could be judged: this says nothing about the kernels"
+    return "no findings"

@@ -1,0 +1,237 @@
+"""A campaign: cases drawn in batches, run on all processes at once, judged as they come, every failure recorded.
+
+It goes on after failures.  With a budget in cases, the same seed gives the same cases, whatever the timing: a batch is
+drawn from what the batches before the previous one have shown, and waits for them; the previous one keeps the
+processes busy meanwhile.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from operator import itemgetter
+from typing import Protocol
+
+from harness.model.case import Case
+from harness.model.op import Op
+from harness.model.run import Run
+from harness.model.verdict import Fail
+from harness.oracles.resources import Fits
+from harness.search.hints import Hints
+from harness.search.judging import Judge
+from harness.search.plainness import plainness
+from harness.search.plan import BATCH_SIZE, CaseBudget, Plan, Slot, TimeBudget, slots
+from harness.search.runner import Runner
+from harness.search.strategies import scouts
+from harness.search.tally import Tally, Trial
+
+BARREN = 3
+"""An op that gives no new case in so many batches has none left."""
+TICK_S = 0.5
+
+
+class Observer(Protocol):
+    """Who watches a campaign; called on its thread, so it returns soon."""
+
+    def tick(self, tally: Tally, trying: Case | None) -> None:
+        """Some time has passed or a case was judged."""
+        ...
+
+    def sighted(self, fail: Fail, trial: Trial) -> None:
+        """A failure with a new signature was seen; it is neither confirmed nor small yet."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class _Flight:
+    """One case between its submission and its verdicts."""
+
+    trial: Trial
+    batch: int
+    waiting: set[Future[Run]]
+    run: Run | None = None
+    companions: dict[str, Run] = field(default_factory=dict[str, Run])
+
+
+class Campaign:
+    """One search; `tally` may be read at any time, also after an interrupt."""
+
+    def __init__(self, plan: Plan, runner: Runner, judge: Judge, observer: Observer, *, processes: int) -> None:
+        self.tally = Tally()
+        self._plan = plan
+        self._runner = runner
+        self._judge = judge
+        self._observer = observer
+        self._width = 2 * processes
+        self._queue = _Queue(plan)
+        self._flights: dict[Future[Run], _Flight] = {}
+        self._trying: Case | None = None
+        self._builds: dict[str, tuple[Trial, Run]] = {}
+        self._begun = time.monotonic()
+
+    def run(self) -> Tally:
+        """Use up the budget.  Leaves at a KeyboardInterrupt with whatever was counted until then."""
+        try:
+            while self._fill() or self._flights:
+                done, _ = wait(self._flights, timeout=TICK_S, return_when=FIRST_COMPLETED)
+                for future in done:
+                    self._land(future)
+                self.tally.seconds = time.monotonic() - self._begun
+                self._observer.tick(self.tally, self._trying)
+            self._judge.resources.settle()
+            self._judge_late_resources()
+        finally:
+            self.tally.seconds = time.monotonic() - self._begun
+            for future in self._flights:
+                future.cancel()
+        return self.tally
+
+    def _fill(self) -> bool:
+        """Submit cases while there is room; true if any was."""
+        filled = False
+        while len(self._flights) < self._width and not self._is_over() and (drawn := self._queue.take()):
+            number, trial = drawn
+            self._trying = trial.case
+            future = self._runner.submit(trial.case)
+            self._flights[future] = _Flight(trial=trial, batch=number, waiting={future})
+            filled = True
+        return filled
+
+    def _is_over(self) -> bool:
+        match self._plan.budget:
+            case CaseBudget():
+                return False  # the queue ends by itself
+            case TimeBudget(seconds=seconds):
+                return time.monotonic() - self._begun >= seconds
+
+    def _land(self, future: Future[Run]) -> None:
+        flight = self._flights.pop(future)
+        flight.waiting.discard(future)
+        run = future.result()
+        if flight.run is None:
+            flight.run = run
+            for wanted in self._judge.companions(flight.trial.op, run):
+                companion = self._runner.submit(wanted)
+                flight.waiting.add(companion)
+                self._flights[companion] = flight
+        else:
+            flight.companions[run.case.digest] = run
+        if not flight.waiting:
+            self._close(flight, flight.run)
+
+    def _close(self, flight: _Flight, run: Run) -> None:
+        examined = self._judge.judge(flight.trial.op, run, flight.companions)
+        self.tally.count(examined)
+        self._sight(flight.trial, examined.fails)
+        self._queue.judged(flight.batch, flight.trial.op, run)
+        for launch in run.launches:
+            known = self._builds.get(launch.build)
+            if known is None or flight.trial.number < known[0].number:
+                self._builds[launch.build] = (flight.trial, run)
+
+    def _sight(self, trial: Trial, fails: tuple[Fail, ...]) -> None:
+        for fail in fails:
+            if self.tally.sight(fail, trial, plainness(trial.op, trial.case, trial.home_sm_count)):
+                self._observer.sighted(fail, trial)
+
+    def _judge_late_resources(self) -> None:
+        """Judge one run of each build again, now that the compiler is done: its figures often come after the run."""
+        resources_only = self._judge.only(Fits.name)
+        sighted = set(self.tally.sightings)
+        runs = {trial.number: (trial, run) for trial, run in self._builds.values()}
+        for _, (trial, run) in sorted(runs.items(), key=itemgetter(0)):
+            late = resources_only.judge(trial.op, run, {})
+            self._sight(trial, tuple(fail for fail in late.fails if fail.signature not in sighted))
+
+
+class _Queue:
+    """The cases to come.  Draws a batch when the one before the previous is judged, and never the same case twice."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._slots = slots(plan)
+        self._ready: deque[tuple[int, Trial]] = deque()
+        self._open: dict[int, int] = {}
+        """By batch, how many of its cases are not judged yet."""
+        self._shown: dict[int, dict[str, Hints]] = {}
+        """By batch and op, what its runs showed."""
+        self._seen: set[str] = set()
+        self._barren: dict[tuple[str, str], int] = {}
+        self._numbered = 0
+        self._batches = 0
+
+    def take(self) -> tuple[int, Trial] | None:
+        """The next case and its batch; None if there is none, or none yet."""
+        while not self._ready and self._may_draw():
+            self._draw()
+        return self._ready.popleft() if self._ready else None
+
+    def judged(self, batch: int, op: Op, run: Run) -> None:
+        """A case of this batch has its verdicts."""
+        self._open[batch] -= 1
+        shown = self._shown.setdefault(batch, {})
+        shown[op.id] = shown.get(op.id, Hints()) | Hints.of(run)
+
+    def _may_draw(self) -> bool:
+        if self._is_used_up() or self._is_exhausted():
+            return False
+        return not any(left for batch, left in self._open.items() if batch <= self._known_batch())
+
+    def _known_batch(self) -> int:
+        """The last batch that the next one is drawn from: the scouts, then all but the one before it."""
+        return max(self._batches - 2, 0)
+
+    def _is_used_up(self) -> bool:
+        budget = self._plan.budget
+        return isinstance(budget, CaseBudget) and self._numbered >= budget.cases
+
+    def _is_exhausted(self) -> bool:
+        pairs = len(self._plan.ops) * len(self._plan.devices)
+        return sum(barren >= BARREN for barren in self._barren.values()) == pairs
+
+    def _draw(self) -> None:
+        number = self._batches
+        self._open[number] = 0
+        trials = self._drawn(next(self._slots), self._known_batch()) if number else self._scouts()
+        self._batches += 1
+        for trial in trials:
+            if self._is_used_up():
+                break
+            self._ready.append((number, replace(trial, number=self._numbered)))
+            self._open[number] += 1
+            self._numbered += 1
+
+    def _scouts(self) -> Iterator[Trial]:
+        for device in self._plan.devices:
+            for op in self._plan.ops:
+                for case in scouts(op, device):
+                    if self._is_new(case):
+                        yield Trial(number=0, op=op, case=case, batch=None, home_sm_count=device.sm_count)
+
+    def _drawn(self, slot: Slot, known_batch: int) -> Iterator[Trial]:
+        pair = (slot.op.id, slot.device.slug)
+        if self._barren.get(pair, 0) >= BARREN:
+            return
+        homes = {device.slug: device.sm_count for device in self._plan.devices}
+        batch = slot.batch(self._hints(slot.op, known_batch))
+        fresh = list(islice(filter(self._is_new, batch.draw()), BATCH_SIZE))
+        self._barren[pair] = 0 if fresh else self._barren.get(pair, 0) + 1
+        for case in fresh:
+            yield Trial(number=0, op=slot.op, case=case, batch=batch, home_sm_count=homes[slot.device.slug])
+
+    def _hints(self, op: Op, known_batch: int) -> Hints:
+        hints = Hints()
+        for batch, shown in self._shown.items():
+            if batch <= known_batch:
+                hints |= shown.get(op.id, Hints())
+        return hints
+
+    def _is_new(self, case: Case) -> bool:
+        """Whether no earlier case differs in the seed alone: Hypothesis likes such twins, and they teach little."""
+        digest = replace(case, seed=0).digest
+        if digest in self._seen:
+            return False
+        self._seen.add(digest)
+        return True

@@ -1,0 +1,102 @@
+"""What a search is asked to do, read once from the command line or from pytest's, and never again."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.devices import catalogue
+from harness.errors import SuiteError, UsageError, unknown
+from harness.model.device import DeviceProfile
+from harness.model.op import Op
+from harness.search.plan import Budget
+from harness.search.shrinking import Limits
+from harness.suite import load_suite
+from harness.workers.spec import Isolation
+
+USUAL_DEVICES = "a100,h200,b200,rtx-pro-6000"
+"""Where nothing is said: one GPU for each set of limits that kernels are written for."""
+TIME_LIMIT_S = 60.0
+VIRTUAL = "harness.virtual.engine:VirtualEngine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """One search."""
+
+    suites: tuple[str, ...]
+    """Suite files, as given on the command line; folders are already spread out."""
+    ops: tuple[Op, ...]
+    devices: tuple[DeviceProfile, ...]
+    budget: Budget
+    seed: int
+    processes: int
+    fixed_sm_count: bool = False
+    """The devices' SM counts were given, and stay."""
+    libraries: tuple[str, ...] = ()
+    """What `--with` said."""
+    oracles: tuple[str, ...] = ()
+    """The names of those to ask; all where empty."""
+    isolation: Isolation = Isolation.WORKER
+    time_limit_s: float = TIME_LIMIT_S
+    engine: str = VIRTUAL
+    """Module and name of what makes the engine."""
+    limits: Limits = field(default_factory=Limits)
+    """For making one finding small."""
+
+
+def suite_files(given: str) -> tuple[str, ...]:
+    """The suite files that an argument names: itself, or those in the folder.
+
+    Raises:
+        SuiteError: there is no suite in the folder.
+        UsageError: there is no such file or folder.
+    """
+    path = Path(given)
+    if not path.exists():
+        raise unknown("suite", given, [str(file) for file in Path("suites").rglob("*.py") if is_suite(file)])
+    if not path.is_dir():
+        return (given,)
+    if files := tuple(str(file) for file in sorted(path.rglob("*.py")) if is_suite(file)):
+        return files
+    raise SuiteError(f"no suite in the folder {given!r}: a suite is a Python file that imports harness.suite")
+
+
+def is_suite(path: Path) -> bool:
+    """Whether a Python file looks like a suite: it imports `harness.suite`, and is neither a test nor private."""
+    if path.name.startswith(("test_", "_", ".")) or path.name == "conftest.py":
+        return False
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return "harness.suite" in text or "from harness import suite" in text
+
+
+def load_ops(suites: tuple[str, ...], names: tuple[str, ...]) -> tuple[Op, ...]:
+    """The ops of these suites, or those of them that are named.
+
+    Raises:
+        SuiteError: a suite cannot be loaded.
+        UsageError: no suite declares an op of a given name.
+    """
+    ops = tuple(op for suite in suites for op in load_suite(suite))
+    known = {op.name for op in ops}
+    for name in names:
+        if name not in known:
+            raise unknown("op", name, known)
+    return tuple(op for op in ops if not names or op.name in names)
+
+
+def load_devices(names: str | None, sm_count: int | None) -> tuple[DeviceProfile, ...]:
+    """The devices that `--device` and `--sm` name.
+
+    Raises:
+        UsageError: a device does not exist, or the SM count makes no sense.
+    """
+    if names is not None and not any(_parts(names)):
+        raise UsageError("--device names no device")
+    return catalogue.find_all(",".join(_parts(names or USUAL_DEVICES)), sm_count=sm_count)
+
+
+def _parts(names: str) -> Iterator[str]:
+    return (part.strip() for part in names.split(",") if part.strip())

@@ -1,0 +1,54 @@
+"""The one order that decides every reduction: which of two cases is the plainer one to read and to debug.
+
+A plainer case runs on the device's own SM count, has fewer elements, then smaller dims in the order drawn, then the
+first autotune configs, fp32, no optional inputs (what the bug does not need is not in the reproducer), contiguous
+tensors, normal values, and seed 0.
+"""
+
+from harness.model.case import Case, DType, LaneFill, Layout, Values
+from harness.model.op import Op
+
+DTYPES, LAYOUTS, VALUES, FILLS = tuple(DType), tuple(Layout), tuple(Values), tuple(LaneFill)
+
+Plainness = tuple[int, ...]
+
+
+def dim_order(op: Op) -> tuple[str, ...]:
+    """The op's dims in the order in which they are drawn: those with few choices first, since others relate to them."""
+    return tuple(sorted(op.dims, key=lambda name: not op.dims[name].choices))
+
+
+def distance(op: Op, name: str, size: int) -> int:
+    """How far a size is from the dim's plainest: its place among the choices, else how much it exceeds the least."""
+    dim = op.dims[name]
+    return dim.choices.index(size) if size in dim.choices else size - dim.plainest
+
+
+def elements(op: Op, case: Case) -> int:
+    """How many elements the inputs that are present have together."""
+    total = 0
+    for name, tensor in op.inputs.items():
+        if name not in case.absent:
+            count = 1
+            for extent in tensor.extents(case.dims):
+                count *= extent
+            total += count
+    return total
+
+
+def plainness(op: Op, case: Case, home_sm_count: int) -> Plainness:
+    """The case's place in the order; less is plainer.  `home_sm_count` is the device's own."""
+    sm_count = case.device.sm_count
+    return (
+        int(sm_count != home_sm_count),
+        elements(op, case),
+        *(distance(op, name, case.dims[name]) for name in dim_order(op)),
+        sum(case.configs.values()),
+        DTYPES.index(case.dtype),
+        -len(case.absent),
+        sum(LAYOUTS.index(layout) for layout in case.layouts.values()),
+        VALUES.index(case.values),
+        FILLS.index(case.lane_fill),
+        sm_count if sm_count != home_sm_count else 0,
+        case.seed,
+    )

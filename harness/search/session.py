@@ -1,0 +1,113 @@
+"""One place to work: the pool of processes that options ask for, the judge, and what to do with both.
+
+Both faces, the command line and pytest, work through it.
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from harness import libraries
+from harness.model.case import Case
+from harness.model.device import DeviceProfile
+from harness.model.finding import Finding
+from harness.model.op import Op
+from harness.model.verdict import Fail
+from harness.oracles import registry
+from harness.search.campaign import Campaign, Observer
+from harness.search.judging import Examination, Judge
+from harness.search.options import Options
+from harness.search.plan import Plan
+from harness.search.tally import Tally
+from harness.search.triage import Triage
+from harness.workers.pool import Pool
+from harness.workers.spec import WorkerSpec
+
+FOLDER = Path(".harness")
+"""Where everything lies that is kept between searches: Triton's cache, findings."""
+
+
+class Watcher(Observer, Protocol):
+    """Who watches a whole search."""
+
+    def shrinking(self, fail: Fail, number: int, total: int) -> None:
+        """Triage turns to this failure, the `number`th of `total`."""
+        ...
+
+    def trying(self, case: Case) -> None:
+        """This case runs next."""
+        ...
+
+
+class Session:
+    """A context manager: no process is left when it is."""
+
+    def __init__(self, options: Options) -> None:
+        """Fetch the libraries under test.
+
+        Raises:
+            LibraryError: one of them cannot be installed.
+        """
+        self.options = options
+        self.library_paths = tuple(str(path) for path in libraries.resolve(options.libraries))
+        self.judge = Judge(oracles=tuple(map(registry.find, options.oracles)) or registry.ALL)
+        self.pool = Pool(self._spec_of, options.processes, options.time_limit_s, options.isolation)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.pool.close()
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """Where the source files of kernels may lie."""
+        return tuple(map(Path, self.library_paths))
+
+    def campaign(self, watcher: Watcher) -> Campaign:
+        """The search that the options ask for, not begun."""
+        options = self.options
+        plan = Plan(
+            ops=options.ops,
+            devices=options.devices,
+            budget=options.budget,
+            seed=options.seed,
+            fixed_sm_count=options.fixed_sm_count,
+        )
+        return Campaign(plan, self.pool, self.judge, watcher, processes=options.processes)
+
+    def triage(self, tally: Tally, watcher: Watcher, keep: Callable[[Finding], None]) -> None:
+        """Make findings of all sightings, and hand over each as soon as it is one."""
+        triage = Triage(runner=self.pool, judge=self.judge, libraries=self.options.libraries, trying=watcher.trying)
+        sightings = tally.in_order()
+        for number, sighting in enumerate(sightings, 1):
+            watcher.shrinking(sighting.fail, number, len(sightings))
+            keep(triage.finding(sighting, self.options.limits))
+
+    def unconfirmed(self, tally: Tally, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        """What was seen but is no finding yet, as it was seen: for a search that was interrupted."""
+        done = {finding.fail.signature for finding in findings}
+        triage = Triage(runner=self.pool, judge=self.judge, libraries=self.options.libraries, trying=lambda _: None)
+        return tuple(triage.unconfirmed(one) for one in tally.in_order() if one.fail.signature not in done)
+
+    def examine_alone(self, op: Op, case: Case, before: tuple[Case, ...] = ()) -> Examination:
+        """Run a case, and what oracles want beside it, each in a fresh process."""
+        return self.judge.examine(op, case, lambda wanted: self.pool.run_alone(wanted, before))
+
+    def _spec_of(self, device: DeviceProfile) -> WorkerSpec:
+        return WorkerSpec(
+            device=device,
+            suites=self.options.suites,
+            scratch=str(prepared(FOLDER) / "scratch"),
+            library_paths=self.library_paths,
+            engine=self.options.engine,
+        )
+
+
+def prepared(folder: Path) -> Path:
+    """The folder, made where it is missing, and kept out of the repository that it lies in."""
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    return folder

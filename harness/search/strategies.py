@@ -1,0 +1,166 @@
+"""How cases are drawn: a Hypothesis strategy over an op's axes, and batches of it that can be drawn again exactly.
+
+Sizes come from `harness.search.sizes`.  The order of the draws is the order of shrinking: dims, configs, dtype, absent
+inputs, layouts, values, seed; each toward what `harness.search.plainness` calls plainest.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import cast
+
+import hypothesis
+from hypothesis import strategies as st
+from hypothesis.errors import Unsatisfiable
+
+from harness.errors import SuiteError
+from harness.model.case import Case, DType, Layout, Values
+from harness.model.device import DeviceProfile
+from harness.model.op import Op, Tensor
+from harness.search.hints import Hints
+from harness.search.plainness import DTYPES, dim_order
+from harness.search.sizes import Surroundings, families
+
+USUAL_ELEMENTS = 2**18
+RARE_ELEMENTS = 2**20
+ELEMENT_LIMITS = st.sampled_from((USUAL_ELEMENTS,) * 15 + (RARE_ELEMENTS,))
+"""The largest input of a case stays below one of these, so that most cases are quick."""
+
+PLAIN = (Layout.CONTIGUOUS,) * 3
+VECTOR_LAYOUTS = st.sampled_from((*PLAIN, Layout.OFFSET))
+MATRIX_LAYOUTS = st.sampled_from((*PLAIN, Layout.OFFSET, Layout.STRIDED))
+GRADIENT_LAYOUTS = st.sampled_from((*PLAIN, Layout.OFFSET, Layout.STRIDED, Layout.EXPANDED))
+VALUES = st.sampled_from((Values.NORMAL, *Values))
+SEEDS = st.integers(0, 2**16 - 1)
+ALL_HEALTH_CHECKS = tuple(cast("Iterable[hypothesis.HealthCheck]", hypothesis.HealthCheck))
+SCOUT_SIZE = 48
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A recipe for some cases of one op on one device: drawing it twice in a process gives the same cases."""
+
+    op: Op
+    device: DeviceProfile
+    hints: Hints
+    seed: int
+    size: int
+
+    def draw(self) -> tuple[Case, ...]:
+        """The cases, in the order drawn; some may be equal.
+
+        Raises:
+            SuiteError: the op's `where` accepts none of the dims that were tried.
+        """
+        cases: list[Case] = []
+        self.visit(cases.append, phases=(hypothesis.Phase.generate,))
+        return tuple(cases)
+
+    def visit(self, body: Callable[[Case], None], *, phases: tuple[hypothesis.Phase, ...]) -> None:
+        """Hand each case to `body`, through Hypothesis.  What `body` raises comes out at last, after shrinking."""
+
+        @hypothesis.seed(self.seed)
+        @hypothesis.settings(
+            max_examples=self.size,
+            phases=phases,
+            database=None,
+            deadline=None,
+            derandomize=False,
+            report_multiple_bugs=False,
+            print_blob=False,
+            verbosity=hypothesis.Verbosity.quiet,
+            suppress_health_check=ALL_HEALTH_CHECKS,
+        )
+        @hypothesis.given(cases(self.op, self.device, self.hints))
+        def visited(case: Case) -> None:
+            body(case)
+
+        try:
+            visited()
+        except Unsatisfiable as error:
+            raise SuiteError(
+                f"{self.op.id}: `where` accepts none of the dims tried: loosen it, or narrow them"
+            ) from error
+
+
+def scouts(op: Op, device: DeviceProfile) -> tuple[Case, ...]:
+    """Two plain cases of middling size, with every optional input and with none: their launches tell what to draw."""
+    dims = {name: _middling(op, name) for name in op.dims}
+    if not op.allows(dims):
+        return ()
+    full = Case(op=op.id, dims=dims, dtype=_dtypes(op)[0], device=device)
+    bare = replace(full, absent=optional_inputs(op))
+    return (full,) if full == bare else (full, bare)
+
+
+def optional_inputs(op: Op) -> tuple[str, ...]:
+    """The inputs that may be None, sorted."""
+    return tuple(sorted(name for name, tensor in op.inputs.items() if tensor.optional))
+
+
+@st.composite
+def cases(draw: st.DrawFn, op: Op, device: DeviceProfile, hints: Hints) -> Case:
+    """Cases of `op` on `device`."""
+    limit = draw(ELEMENT_LIMITS)
+    dims = draw(_dims(op, device.sm_count, hints, limit).filter(op.allows))
+    configs = {kernel: draw(st.integers(0, count - 1)) for kernel, count in hints.configs.items()}
+    dtype = draw(st.sampled_from(_dtypes(op)))
+    # `False` is Hypothesis's plainest boolean, and stands for an input that is absent
+    absent = tuple(name for name in optional_inputs(op) if not draw(st.booleans()))
+    layouts = {name: draw(_layouts(tensor)) for name, tensor in op.inputs.items() if name not in absent}
+    layouts["grad"] = draw(GRADIENT_LAYOUTS)
+    values = draw(VALUES)
+    seed = draw(SEEDS)
+    return Case(
+        op=op.id,
+        dims={name: dims[name] for name in op.dims},
+        dtype=dtype,
+        device=device,
+        absent=absent,
+        layouts={name: layout for name, layout in layouts.items() if layout is not Layout.CONTIGUOUS},
+        values=values,
+        configs={kernel: index for kernel, index in configs.items() if index},
+        seed=seed,
+    )
+
+
+@st.composite
+def _dims(draw: st.DrawFn, op: Op, sm_count: int, hints: Hints, limit: int) -> Mapping[str, int]:
+    drawn: dict[str, int] = {}
+    for name in dim_order(op):
+        dim = op.dims[name]
+        if dim.choices:
+            drawn[name] = draw(st.sampled_from(dim.choices))
+            continue
+        high = _room(op, name, drawn, limit)
+        around = Surroundings(sm_count=sm_count, hints=hints, drawn=drawn)
+        known: tuple[Sequence[int], ...] = (*families(dim, high, around), range(dim.low, high + 1))
+        sizes = known[draw(st.integers(0, len(known) - 1))]  # two integers, for `one_of` costs a millisecond
+        drawn[name] = sizes[draw(st.integers(0, len(sizes) - 1))]
+    return drawn
+
+
+def _room(op: Op, name: str, drawn: Mapping[str, int], limit: int) -> int:
+    """The largest size with which the largest input keeps to `limit` elements, the dims to come being least."""
+    dim = op.dims[name]
+    least = {other: drawn.get(other, declared.low) for other, declared in op.dims.items()}
+
+    def largest(size: int) -> int:
+        return max((prod(tensor.extents({**least, name: size})) for tensor in op.inputs.values()), default=0)
+
+    sizes = range(dim.low, dim.high + 1)
+    return sizes[max(bisect_right(sizes, limit, key=largest) - 1, 0)]
+
+
+def _dtypes(op: Op) -> tuple[DType, ...]:
+    return tuple(sorted(op.dtypes, key=DTYPES.index))
+
+
+def _layouts(tensor: Tensor) -> st.SearchStrategy[Layout]:
+    return MATRIX_LAYOUTS if len(tensor.shape) > 1 else VECTOR_LAYOUTS
+
+
+def _middling(op: Op, name: str) -> int:
+    dim = op.dims[name]
+    return dim.plainest if dim.choices else min(max(SCOUT_SIZE, dim.low), dim.high)

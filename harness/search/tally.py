@@ -1,0 +1,94 @@
+"""What a campaign has seen so far: counts, and one sighting for each signature."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from harness.model.case import Case
+from harness.model.op import Op
+from harness.model.verdict import Fail, Outcome, Severity, Signature
+from harness.oracles import registry
+from harness.search.judging import Examination
+from harness.search.plainness import Plainness
+from harness.search.strategies import Batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One case of a campaign, with where it came from."""
+
+    number: int
+    """Its place in the campaign: the same for the same seed."""
+    op: Op
+    case: Case
+    batch: Batch | None
+    """What it was drawn from; None for a scouting case."""
+    home_sm_count: int
+    """The SM count that counts as the device's own."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Sighting:
+    """One signature: how often it was seen, first where, and in which case it is plainest."""
+
+    fail: Fail
+    first: Trial
+    plainest: Trial
+    place: Plainness
+    count: int = 1
+
+    def add(self, fail: Fail, trial: Trial, place: Plainness) -> None:
+        """Another case that shows it.  The order of calls makes no difference to what is kept."""
+        self.count += 1
+        if trial.number < self.first.number:
+            self.first, self.fail = trial, fail
+        if (place, trial.number) < (self.place, self.plainest.number):
+            self.plainest, self.place = trial, place
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """All counts of one campaign."""
+
+    cases: int = 0
+    passed: int = 0
+    failed: int = 0
+    abstained: int = 0
+    reasons: Counter[str] = field(default_factory=Counter[str])
+    """Why cases abstained, and how many."""
+    sightings: dict[Signature, Sighting] = field(default_factory=dict[Signature, Sighting])
+    seconds: float = 0.0
+
+    @property
+    def judged(self) -> int:
+        """Cases that say something."""
+        return self.passed + self.failed
+
+    def count(self, examined: Examination) -> None:
+        """Count one case."""
+        self.cases += 1
+        match examined.outcome:
+            case Outcome.PASS:
+                self.passed += 1
+            case Outcome.FAIL:
+                self.failed += 1
+            case Outcome.ABSTAIN:
+                self.abstained += 1
+                self.reasons.update(registry.reasons(examined.verdicts))
+
+    def sight(self, fail: Fail, trial: Trial, place: Plainness) -> bool:
+        """Record a failure; true if its signature is new."""
+        known = self.sightings.get(fail.signature)
+        if known is None:
+            self.sightings[fail.signature] = Sighting(fail=fail, first=trial, plainest=trial, place=place)
+            return True
+        known.add(fail, trial, place)
+        return False
+
+    def in_order(self) -> list[Sighting]:
+        """The sightings: errors before warnings, then in the order of their first cases."""
+
+        def place(sighting: Sighting) -> tuple[bool, int, str]:
+            signature = sighting.fail.signature
+            return signature.severity is Severity.WARNING, sighting.first.number, str(signature)
+
+        return sorted(self.sightings.values(), key=place)

@@ -1,0 +1,85 @@
+"""From a sighting to a finding: confirmed alone in a fresh process, made small, confirmed again as it is reported."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.model.case import Case
+from harness.model.finding import Finding
+from harness.model.run import Run
+from harness.search.judging import Examination, Judge
+from harness.search.runner import Runner
+from harness.search.shrinking import Limits, shrink
+from harness.search.tally import Sighting, Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Triage:
+    """What it takes to make findings of sightings."""
+
+    runner: Runner
+    judge: Judge
+    libraries: tuple[str, ...] = ()
+    trying: Callable[[Case], None]
+    """Told each case before it runs."""
+
+    def finding(self, sighting: Sighting, limits: Limits) -> Finding:
+        """The finding; its failure is the one that the reported case showed last."""
+        confirmed = self._confirm(sighting)
+        if confirmed is None:
+            return self.unconfirmed(sighting)
+        trial, examined = confirmed
+        small = self._shrink(sighting, trial, limits)
+        if small.digest != trial.case.digest:
+            again = self._alone(sighting, trial, small)
+            if again.fail_with(sighting.fail.signature) is not None:
+                examined = again
+        return self._finding(sighting, examined)
+
+    def unconfirmed(self, sighting: Sighting) -> Finding:
+        """The finding as it was seen in the search: it did not repeat, or there was no time to see whether it does."""
+        return Finding(
+            fail=sighting.fail,
+            case=sighting.first.case,
+            launch=None,
+            first_case=sighting.first.case,
+            sightings=sighting.count,
+            confirmed=False,
+            libraries=self.libraries,
+        )
+
+    def _confirm(self, sighting: Sighting) -> tuple[Trial, Examination] | None:
+        """The plainest sighting, or else the first, that shows the failure in a fresh process."""
+        for trial in {trial.number: trial for trial in (sighting.plainest, sighting.first)}.values():
+            examined = self._alone(sighting, trial, trial.case)
+            if examined.fail_with(sighting.fail.signature) is not None:
+                return trial, examined
+        return None
+
+    def _alone(self, sighting: Sighting, trial: Trial, case: Case) -> Examination:
+        def execute(wanted: Case) -> Run:
+            self.trying(wanted)
+            return self.runner.run_alone(wanted)
+
+        return self.judge.only(sighting.fail.oracle).examine(trial.op, case, execute)
+
+    def _shrink(self, sighting: Sighting, trial: Trial, limits: Limits) -> Case:
+        signature = sighting.fail.signature
+        judge = self.judge.only(signature.oracle)
+
+        def shows(case: Case) -> bool:
+            self.trying(case)
+            return judge.examine(trial.op, case, self.runner.run).fail_with(signature) is not None
+
+        return shrink(trial, signature, shows, limits).case
+
+    def _finding(self, sighting: Sighting, examined: Examination) -> Finding:
+        fail = examined.fail_with(sighting.fail.signature) or sighting.fail
+        return Finding(
+            fail=fail,
+            case=examined.run.case,
+            launch=examined.launch_of(fail),
+            first_case=sighting.first.case,
+            sightings=sighting.count,
+            confirmed=True,
+            libraries=self.libraries,
+        )

@@ -1,0 +1,141 @@
+"""What tests of the search share: an op, a device, and runners that compute a case's facts instead of running it."""
+
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from harness.devices import catalogue
+from harness.model.case import Case, DType
+from harness.model.op import Dim, Op, Tensor
+from harness.model.run import Completed, Launch, MemoryEvent, Overlap, Run, Site, Source, Unsupported
+from harness.model.verdict import Fail
+from harness.search.tally import Tally, Trial
+
+DEVICE = catalogue.find("rtx-pro-6000")
+KERNEL = "layer_norm_bwd_kernel"
+STORE = Source(file="fla/modules/layernorm.py", line=431)
+
+OP = Op(
+    name="layer_norm",
+    suite="suites/fla/norm.py",
+    call=lambda: None,
+    reference=lambda: None,
+    dims={
+        "T": Dim(low=1, high=2048),
+        "D": Dim(low=1, high=1024),
+        "G": Dim(low=1, high=4, choices=(1, 2, 4)),
+    },
+    inputs={
+        "x": Tensor(shape=("T", "G*D")),
+        "residual": Tensor(shape=("T", "G*D"), optional=True),
+        "weight": Tensor(shape=("G*D",), optional=True),
+    },
+)
+
+PLAINEST = Case(op=OP.id, dims={"T": 1, "D": 1, "G": 1}, dtype=DType.FP32, device=DEVICE, absent=("residual", "weight"))
+
+Shows = Callable[[Case], bool]
+
+
+def never(case: Case) -> bool:
+    del case
+    return False
+
+
+def facts(case: Case, overlaps: Shows) -> Run:
+    """The run of a case whose kernel stores cells twice where `overlaps` says so."""
+    launch = Launch(
+        kernel=KERNEL,
+        source=Source(file=STORE.file, line=300),
+        grid=(case.device.sm_count, case.dims["G"], 1),
+        config="BT: 32, num_warps: 4",
+        config_index=case.configs.get(KERNEL, 0),
+        config_count=6,
+        num_warps=4,
+        constants={"BT": 32},
+        tile_sizes=(32, 64),
+        build="b0",
+    )
+    overlap = Overlap(
+        site=Site(kernel=KERNEL, launch=0, argument="dx", source=STORE),
+        same_bytes=True,
+        cells=32,
+        first_cells=((2, 0),),
+        programs=(0, 1),
+    )
+    memory: tuple[MemoryEvent, ...] = (overlap,) if overlaps(case) else ()
+    return Run(case=case, engine="virtual", ending=Completed(), launches=(launch,), memory=memory)
+
+
+def unsupported(case: Case) -> Run:
+    ending = Unsupported(what="tt.histogram", kernel=KERNEL, source=STORE, triton_version="3.6.0")
+    return Run(case=case, engine="virtual", ending=ending)
+
+
+@dataclass
+class AtOnce:
+    """Runs each case where it is submitted, one after the other."""
+
+    make: Callable[[Case], Run]
+    ran: list[Case] = field(default_factory=list[Case])
+    alone: list[tuple[Case, ...]] = field(default_factory=list[tuple[Case, ...]])
+
+    def submit(self, case: Case) -> Future[Run]:
+        future = Future[Run]()
+        future.set_result(self.run(case))
+        return future
+
+    def run(self, case: Case) -> Run:
+        self.ran.append(case)
+        return self.make(case)
+
+    def run_alone(self, case: Case, before: Sequence[Case] = ()) -> Run:
+        self.alone.append((*before, case))
+        return self.make(case)
+
+
+class OutOfOrder(AtOnce):
+    """Lets what was submitted come back in an order of its own, from other threads."""
+
+    def __init__(self, make: Callable[[Case], Run], seed: int) -> None:
+        super().__init__(make)
+        self._random = Random(seed)  # noqa: S311 -- an order, not a secret
+        self._held: list[tuple[Future[Run], Case]] = []
+        self._threads = ThreadPoolExecutor(max_workers=3)
+
+    def submit(self, case: Case) -> Future[Run]:
+        future = Future[Run]()
+        self._held.append((future, case))
+        self._threads.submit(self._release)
+        return future
+
+    def _release(self) -> None:
+        held = self._held.pop(self._random.randrange(len(self._held)))
+        held[0].set_result(self.run(held[1]))
+
+
+@contextmanager
+def out_of_order(make: Callable[[Case], Run], seed: int) -> Generator[OutOfOrder]:
+    runner = OutOfOrder(make, seed)
+    yield runner
+    runner._threads.shutdown()
+
+
+@dataclass
+class Silent:
+    """Watches and remembers what was sighted."""
+
+    sightings: list[Fail] = field(default_factory=list[Fail])
+
+    def tick(self, tally: Tally, trying: Case | None) -> None:
+        pass
+
+    def sighted(self, fail: Fail, trial: Trial) -> None:
+        del trial
+        self.sightings.append(fail)
+
+
+def with_dims(**dims: int) -> Case:
+    return replace(PLAINEST, dims={**PLAINEST.dims, **dims})

@@ -1,0 +1,131 @@
+"""Failing cases become small: each planted failure has the one case that it must shrink to."""
+
+from dataclasses import replace
+
+import pytest
+
+from harness.errors import WorkerError
+from harness.model.case import Case, DType, Layout, Values
+from harness.model.verdict import Severity, Signature
+from harness.search.hints import Hints
+from harness.search.plainness import plainness
+from harness.search.shrinking import Limits, Shrunk, shrink
+from harness.search.strategies import Batch
+from harness.search.tally import Trial
+from tests.search.pretence import DEVICE, KERNEL, OP, PLAINEST, Shows, with_dims
+
+SIGNATURE = Signature(
+    oracle="write-overlap", severity=Severity.WARNING, op=OP.id, kernel=KERNEL, place="layernorm.py:431"
+)
+LIMITS = Limits(runs=300, seconds=60.0)
+BATCH = Batch(op=OP, device=DEVICE, hints=Hints(tile_sizes=frozenset({32}), configs={KERNEL: 6}), seed=3, size=200)
+
+
+def worst(shows: Shows) -> Trial:
+    """Of the drawn cases that fail, the one that is furthest from plain."""
+    failing = [case for case in BATCH.draw() if shows(case)]
+    case = max(failing, key=lambda case: plainness(OP, case, DEVICE.sm_count))
+    return Trial(number=0, op=OP, case=case, batch=BATCH, home_sm_count=DEVICE.sm_count)
+
+
+def shrunk(shows: Shows, trial: Trial | None = None, limits: Limits = LIMITS) -> Shrunk:
+    return shrink(trial or worst(shows), SIGNATURE, shows, limits)
+
+
+@pytest.mark.parametrize(
+    ("shows", "target"),
+    [
+        (lambda _: True, PLAINEST),
+        (lambda case: case.dims["T"] >= 37, with_dims(T=37)),
+        (lambda case: case.dims["T"] % case.device.sm_count > 7, with_dims(T=8)),
+        (lambda case: case.dims["T"] * case.dims["D"] > 100, with_dims(T=1, D=101)),
+        (lambda case: case.dims["T"] > case.device.sm_count, with_dims(T=189)),
+        (lambda case: case.dims["G"] > 1 and case.dims["T"] > 2, with_dims(T=3, G=2)),
+        (lambda case: case.dims["T"] == case.dims["D"] + 1, with_dims(T=2, D=1)),
+        (lambda case: case.dtype is DType.BF16, replace(PLAINEST, dtype=DType.BF16)),
+        (lambda case: case.configs.get(KERNEL, 0) >= 3, replace(PLAINEST, configs={KERNEL: 3})),
+        (lambda case: "weight" not in case.absent, replace(PLAINEST, absent=("residual",))),
+        (lambda case: case.values is Values.LARGE, replace(PLAINEST, values=Values.LARGE)),
+        (
+            lambda case: case.layout_of("grad") is Layout.EXPANDED and case.dims["T"] > 4,
+            replace(with_dims(T=5), layouts={"grad": Layout.EXPANDED}),
+        ),
+        (
+            lambda case: case.layout_of("x") is not Layout.CONTIGUOUS,
+            replace(PLAINEST, layouts={"x": Layout.OFFSET}),
+        ),
+    ],
+)  # fmt: skip
+def test_a_drawn_case_shrinks_to(shows: Shows, target: Case) -> None:
+    result = shrunk(shows)
+    assert (str(result.case), result.complete) == (str(target), True)
+
+
+def test_a_case_that_was_not_drawn_shrinks_by_moves_alone() -> None:
+    case = replace(PLAINEST, dims={"T": 944, "D": 31, "G": 2}, absent=(), dtype=DType.FP16, seed=44)
+    trial = Trial(number=0, op=OP, case=case, batch=None, home_sm_count=DEVICE.sm_count)
+    assert shrunk(lambda case: case.dims["T"] >= 37, trial).case == with_dims(T=37)
+
+
+def test_the_devices_own_sm_count_is_kept_if_the_failure_shows_there() -> None:
+    case = replace(with_dims(T=500), device=DEVICE.with_sm_count(20))
+    trial = Trial(number=0, op=OP, case=case, batch=None, home_sm_count=DEVICE.sm_count)
+    assert shrunk(lambda case: case.dims["T"] >= 30, trial).case == with_dims(T=30)
+
+
+def test_another_sm_count_stays_if_the_failure_needs_it() -> None:
+    device = DEVICE.with_sm_count(20)
+    trial = Trial(
+        number=0, op=OP, case=replace(with_dims(T=500), device=device), batch=None, home_sm_count=DEVICE.sm_count
+    )
+    result = shrunk(lambda case: case.device == device and case.dims["T"] > 20, trial)
+    assert result.case == replace(with_dims(T=21), device=device)
+
+
+def test_no_case_runs_twice() -> None:
+    ran: list[str] = []
+
+    def shows(case: Case) -> bool:
+        ran.append(case.digest)
+        return case.dims["T"] >= 37 and case.dims["D"] % 5 == 3
+
+    trial = worst(lambda case: case.dims["T"] >= 37 and case.dims["D"] % 5 == 3)
+    result = shrunk(shows, trial)
+    assert (result.case, len(ran)) == (with_dims(T=37, D=3), len(set(ran)))
+    assert trial.case.digest not in ran
+
+
+def test_the_limit_of_runs_is_kept_and_the_plainest_so_far_returned() -> None:
+    ran: list[Case] = []
+
+    def shows(case: Case) -> bool:
+        ran.append(case)
+        return case.dims["T"] * case.dims["D"] > 1000
+
+    trial = worst(lambda case: case.dims["T"] * case.dims["D"] > 1000)
+    result = shrunk(shows, trial, Limits(runs=12, seconds=60.0))
+    assert (len(ran), result.runs, result.complete) == (12, 12, False)
+    assert plainness(OP, result.case, DEVICE.sm_count) < plainness(OP, trial.case, DEVICE.sm_count)
+
+
+def test_without_time_nothing_runs() -> None:
+    trial = worst(lambda case: case.dims["T"] > 1)
+    assert shrunk(lambda _: pytest.fail("ran"), trial, Limits(runs=300, seconds=0.0)) == Shrunk(
+        case=trial.case, runs=0, complete=False
+    )
+
+
+def test_an_error_of_the_harness_is_no_failure_to_shrink() -> None:
+    def shows(_: Case) -> bool:
+        raise WorkerError("no more processes")
+
+    with pytest.raises(WorkerError, match="no more processes"):
+        shrunk(shows, worst(lambda case: case.dims["T"] > 1))
+
+
+def test_an_interrupt_ends_shrinking_at_once() -> None:
+    def shows(_: Case) -> bool:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        shrunk(shows, worst(lambda case: case.dims["T"] > 1))

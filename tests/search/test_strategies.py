@@ -1,0 +1,110 @@
+"""What is drawn: always legal, the same for the same seed, and close to where kernels break."""
+
+from dataclasses import replace
+from math import prod
+
+import pytest
+
+from harness.errors import SuiteError
+from harness.model.case import Case, DType, Layout, Values
+from harness.model.op import Dim
+from harness.search.hints import Hints
+from harness.search.strategies import RARE_ELEMENTS, USUAL_ELEMENTS, Batch, scouts
+from tests.search.pretence import DEVICE, KERNEL, OP, PLAINEST
+
+HINTS = Hints(tile_sizes=frozenset({32, 64}), configs={KERNEL: 6})
+BATCH = Batch(op=OP, device=DEVICE, hints=HINTS, seed=7, size=400)
+
+
+@pytest.fixture(scope="module")
+def drawn() -> tuple[Case, ...]:
+    return BATCH.draw()
+
+
+def test_the_same_seed_draws_the_same_cases(drawn: tuple[Case, ...]) -> None:
+    assert BATCH.draw() == drawn
+
+
+def test_another_seed_draws_other_cases(drawn: tuple[Case, ...]) -> None:
+    others = replace(BATCH, seed=8).draw()
+    assert len({case.digest for case in others} & {case.digest for case in drawn}) < len(drawn) / 10
+
+
+def test_every_case_is_legal(drawn: tuple[Case, ...]) -> None:
+    assert [case for case in drawn if not OP.allows(case.dims)] == []
+
+
+def test_what_is_plain_is_left_out_of_a_case_so_that_equal_cases_are_equal(drawn: tuple[Case, ...]) -> None:
+    for case in drawn:
+        assert 0 not in case.configs.values()
+        assert Layout.CONTIGUOUS not in case.layouts.values()
+        assert not set(case.layouts) & set(case.absent)
+
+
+def test_only_gradients_are_expanded(drawn: tuple[Case, ...]) -> None:
+    assert {name for case in drawn for name, layout in case.layouts.items() if layout is Layout.EXPANDED} == {"grad"}
+
+
+def test_every_option_of_every_axis_comes_up(drawn: tuple[Case, ...]) -> None:
+    assert {case.dtype for case in drawn} == set(DType)
+    assert {case.values for case in drawn} == set(Values)
+    assert {case.absent for case in drawn} == {(), ("residual",), ("weight",), ("residual", "weight")}
+    assert {case.configs.get(KERNEL, 0) for case in drawn} == set(range(6))
+    assert {layout for case in drawn for layout in case.layouts.values()} == set(Layout) - {Layout.CONTIGUOUS}
+
+
+@pytest.mark.parametrize(
+    ("what", "sizes"),
+    [
+        ("fewer rows than SMs", range(1, 188)),
+        ("the SM count and beside it", (187, 188, 189)),
+        ("multiples of the SM count and beside them", (375, 376, 377, 563, 564, 565)),
+        ("a row more or less than whole tiles", (31, 33, 63, 65, 127, 129, 255, 257)),
+        ("powers of two", (16, 32, 64, 128, 256, 512, 1024, 2048)),
+        ("primes", (101, 127, 211, 257, 509, 1021)),
+        ("one row", (1,)),
+    ],
+)
+def test_sizes_are_drawn_from(what: str, sizes: range | tuple[int, ...], drawn: tuple[Case, ...]) -> None:
+    assert {case.dims["T"] for case in drawn} & set(sizes), what
+
+
+def test_a_dim_is_drawn_next_to_the_others(drawn: tuple[Case, ...]) -> None:
+    grouped = [case.dims for case in drawn if case.dims["G"] > 1]
+    assert any(abs(dims["T"] - dims["G"]) == 1 for dims in grouped)
+    assert any(abs(dims["T"] - 188 * dims["G"]) <= 1 for dims in grouped)
+
+
+def test_the_work_of_a_case_is_bounded(drawn: tuple[Case, ...]) -> None:
+    elements = [prod(case.dims.values()) for case in drawn]
+    assert max(elements) <= RARE_ELEMENTS
+    assert sum(count > USUAL_ELEMENTS for count in elements) < len(elements) / 10
+
+
+def test_dims_that_are_not_legal_together_are_never_drawn() -> None:
+    op = replace(OP, where=lambda dims: dims["D"] % 2 == 0 and dims["T"] >= dims["G"])
+    assert all(op.allows(case.dims) for case in replace(BATCH, op=op).draw())
+
+
+def test_a_suite_whose_dims_are_never_legal_is_told_so() -> None:
+    op = replace(OP, where=lambda dims: dims["T"] > 5000)
+    with pytest.raises(SuiteError, match=r"suites/fla/norm.py:layer_norm: `where` accepts none of the dims"):
+        replace(BATCH, op=op, size=20).draw()
+
+
+def test_scouts_are_plain_and_go_with_every_optional_input_and_with_none() -> None:
+    full = replace(PLAINEST, dims={"T": 48, "D": 48, "G": 1}, absent=())
+    assert scouts(OP, DEVICE) == (full, replace(full, absent=("residual", "weight")))
+
+
+def test_scouts_keep_to_the_range_of_each_dim() -> None:
+    op = replace(
+        OP, dims={**OP.dims, "T": Dim(low=100, high=200), "D": Dim(low=1, high=8)}, inputs={"x": OP.inputs["x"]}
+    )
+    assert [case.dims for case in scouts(op, DEVICE)] == [{"T": 100, "D": 8, "G": 1}]
+
+
+def test_hints_join_in_any_order() -> None:
+    one = Hints(tile_sizes=frozenset({16}), configs={"a": 3})
+    other = Hints(tile_sizes=frozenset({64}), configs={"b": 2, "a": 5})
+    assert one | other == other | one == Hints(tile_sizes=frozenset({16, 64}), configs={"a": 5, "b": 2})

@@ -1,0 +1,75 @@
+"""Sightings become findings: confirmed in a fresh process, small, and reported as the small case shows them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from harness.model.case import Case
+from harness.model.finding import Finding
+from harness.model.run import Run
+from harness.oracles import registry
+from harness.search.judging import Judge
+from harness.search.shrinking import Limits
+from harness.search.tally import Sighting, Trial
+from harness.search.triage import Triage
+from tests.search.pretence import DEVICE, OP, AtOnce, Shows, facts, never, with_dims
+
+JUDGE = Judge(oracles=(registry.find("write-overlap"),))
+LIMITS = Limits(runs=300, seconds=60.0)
+
+
+def sighting(first: Case, plainest: Case, shows: Shows) -> Sighting:
+    (fail,) = JUDGE.judge(OP, facts(first, shows), {}).fails
+    trials = [
+        Trial(number=n, op=OP, case=case, batch=None, home_sm_count=DEVICE.sm_count)
+        for n, case in enumerate((first, plainest))
+    ]
+    return Sighting(fail=fail, first=trials[0], plainest=trials[1], place=(), count=9)
+
+
+def triage(runner: AtOnce) -> Triage:
+    return Triage(runner=runner, judge=JUDGE, libraries=("fla-core==0.5.2",), trying=lambda _: None)
+
+
+def many_rows(case: Case) -> bool:
+    return case.dims["T"] >= 3
+
+
+def test_a_finding_is_the_smallest_case_as_it_shows_the_failure_alone() -> None:
+    first, plainest = with_dims(T=450, D=64), with_dims(T=200)
+    runner = AtOnce(lambda case: facts(case, many_rows))
+    found = triage(runner).finding(sighting(first, plainest, many_rows), LIMITS)
+    smallest = facts(with_dims(T=3), many_rows)
+    (fail,) = JUDGE.judge(OP, smallest, {}).fails
+    assert found == Finding(
+        fail=fail,
+        case=with_dims(T=3),
+        launch=smallest.launches[0],
+        first_case=first,
+        sightings=9,
+        confirmed=True,
+        libraries=("fla-core==0.5.2",),
+    )
+    assert runner.alone == [(plainest,), (with_dims(T=3),)]
+
+
+def test_what_does_not_repeat_alone_is_reported_as_not_confirmed() -> None:
+    first, plainest = with_dims(T=450, D=64), with_dims(T=200)
+    runner = AtOnce(lambda case: facts(case, never))
+    found = triage(runner).finding(sighting(first, plainest, many_rows), LIMITS)
+    assert (found.case, found.confirmed, found.launch) == (first, False, None)
+    assert runner.alone == [(plainest,), (first,)]
+    assert runner.ran == []
+
+
+def test_a_small_case_that_needs_what_ran_before_it_is_not_reported() -> None:
+    class Forgetful(AtOnce):
+        """Shows the failure of few rows only in a process that has run cases before."""
+
+        def run_alone(self, case: Case, before: Sequence[Case] = ()) -> Run:
+            run = super().run_alone(case, before)
+            return run if case.dims["T"] > 100 else replace(run, memory=())
+
+    first = with_dims(T=450, D=64)
+    runner = Forgetful(lambda case: facts(case, many_rows))
+    found = triage(runner).finding(sighting(first, first, many_rows), LIMITS)
+    assert (found.case, found.confirmed) == (first, True)
