@@ -1,7 +1,7 @@
 """What a suite file imports: `op`, `Tensor`, and ranges for the usual sizes; and the loader of suite files.
 
 A suite file imports the library under test inside its ops' functions, never at its top: the parent process reads the
-file too, and stays free of Triton and of the library.
+file too, and stays free of Triton and of the library.  Kernels of a suite's own lie in a file beside it (`beside`).
 """
 
 import importlib.util
@@ -15,7 +15,7 @@ from harness.errors import SuiteError
 from harness.model.case import DType
 from harness.model.op import Dim, Op, Tensor
 
-__all__ = ["DType", "Dim", "Tensor", "groups", "load_suite", "op", "tensor", "tokens", "width"]
+__all__ = ["DType", "Dim", "Tensor", "beside", "groups", "load_suite", "op", "tensor", "tokens", "width"]
 
 FORBIDDEN_AT_TOP = ("triton", "torch")
 
@@ -43,6 +43,23 @@ def tensor(*shape: str | int, optional: bool = False, grad: bool = True, dtype: 
     return Tensor(shape=shape, optional=optional, grad=grad, dtype=dtype)
 
 
+def beside(suite: str, module: str) -> ModuleType:
+    """A Python file that lies beside the suite file, loaded once: `beside(__file__, "kernels/sum.py")`.
+
+    To be called inside an op, for kernels of a suite's own: their file imports Triton at its top, a suite's must not.
+
+    Raises:
+        SuiteError: there is no such file, or it fails on import.
+    """
+    path = Path(suite).resolve().parent / module
+    name = _module_name(path)
+    if name not in sys.modules:
+        if not path.is_file():
+            raise SuiteError(f"{suite} asks for {module!r}, which does not lie beside it")
+        sys.modules[name] = _import_file(path)
+    return sys.modules[name]
+
+
 class Declaration:
     """An op as its suite file declares it; complete once it has a reference."""
 
@@ -66,14 +83,21 @@ class Declaration:
         if self._reference is None:
             raise SuiteError(f"{suite}: op {self.name!r} has no reference: add one with @{self.name}.reference")
         declared = Op(name=self.name, suite=suite, call=self._call, reference=self._reference, **self._options)
-        named = {part for given in declared.inputs.values() for extent in given.shape if isinstance(extent, str)
-                 for part in extent.replace("*", " ").split()}
+        named = {
+            part
+            for given in declared.inputs.values()
+            for extent in given.shape
+            if isinstance(extent, str)
+            for part in extent.replace("*", " ").split()
+        }
         if missing := sorted(named - set(declared.dims)):
             raise SuiteError(f"{suite}: op {self.name!r} has inputs of undeclared dims: {', '.join(missing)}")
         return declared
 
 
-def op(*, dims: Mapping[str, Dim], inputs: Mapping[str, Tensor], **options: Any) -> Callable[[Callable[..., Any]], Declaration]:
+def op(
+    *, dims: Mapping[str, Dim], inputs: Mapping[str, Tensor], **options: Any
+) -> Callable[[Callable[..., Any]], Declaration]:
     """Decorator: this function calls the library under test.  Options are the fields of `harness.model.op.Op`."""
 
     def declare(call: Callable[..., Any]) -> Declaration:
@@ -90,7 +114,9 @@ def load_suite(file: str) -> tuple[Op, ...]:
     """
     path = Path(file)
     if not path.is_file():
-        raise SuiteError(f"no suite file {file!r}: a suite is a Python file that declares ops, such as suites/fla/norm.py")
+        raise SuiteError(
+            f"no suite file {file!r}: a suite is a Python file that declares ops, such as suites/fla/norm.py"
+        )
     before = {name for name in FORBIDDEN_AT_TOP if name in sys.modules}
     module = _import_file(path)
     for name in FORBIDDEN_AT_TOP:
@@ -102,9 +128,12 @@ def load_suite(file: str) -> tuple[Op, ...]:
     return tuple(one.complete(file) for one in declared)
 
 
+def _module_name(path: Path) -> str:
+    return "harness_suite_" + "_".join(path.with_suffix("").parts[-3:]).replace("-", "_").replace(".", "_")
+
+
 def _import_file(path: Path) -> ModuleType:
-    name = "harness_suite_" + "_".join(path.with_suffix("").parts[-3:]).replace("-", "_").replace(".", "_")
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(_module_name(path), path)
     if spec is None or spec.loader is None:
         raise SuiteError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)

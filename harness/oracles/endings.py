@@ -6,6 +6,7 @@ counts only if it completed.  Owns that rule, and which of the oracles that judg
 
 from enum import Enum, auto
 
+from harness.errors import SuiteError
 from harness.model.run import Completed, Crashed, Ending, OutOfMemory, Raised, Refused, Run, TimedOut, Unsupported
 
 NO_ALLOCATOR = "Kernel requires a runtime memory allocation, but no allocator was set"
@@ -32,7 +33,7 @@ class Judge(Enum):
 
 def judge_of(raised: Raised) -> Judge:
     """The one judge of this exception."""
-    if raised.phase in SUITE_PHASES:
+    if raised.phase in SUITE_PHASES or raised.kind == SuiteError.__name__:
         return Judge.SUITE
     if raised.kind in REFUSED_BUILDS:
         return Judge.RESOURCES

@@ -35,7 +35,7 @@ class Lanes:
         if run.case.lane_fill is not LaneFill.ZERO:
             return (Abstain(oracle=self.name, reason="this case is itself the one with the other filling"),)
         if not evidence.companions:
-            return (Abstain(oracle=self.name, reason="the same case with another filling in the undefined lanes was not run"),)
+            return (Abstain(oracle=self.name, reason="the same case with another filling of those lanes was not run"),)
         (other,) = evidence.companions
         if reason := unfinished(other):
             return (Abstain(oracle=self.name, reason=f"with another filling in the undefined lanes, {reason}"),)

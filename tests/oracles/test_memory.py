@@ -181,7 +181,7 @@ class TestUndefinedLanes:
         evidence = Evidence(run=run(memory=(LANES,)))
         assert [verdict.oracle for verdict in Lanes().judge(evidence)] == ["undefined-lanes"]
         assert judge(Lanes(), run(memory=(LANES,))) == [
-            "abstain: the same case with another filling in the undefined lanes was not run"
+            "abstain: the same case with another filling of those lanes was not run"
         ]
 
     def test_abstains_where_the_companion_did_not_complete(self) -> None:

@@ -1,0 +1,71 @@
+"""The norms of flash-linear-attention: layer, RMS and group norm, with and without weight, bias and residual."""
+
+from harness.suite import groups, op, tensor, tokens, width
+
+LIBRARY = ("fla-core",)
+EPS = 1e-5
+
+ROWS = {
+    "x": tensor("T", "D"),
+    "weight": tensor("D", optional=True),
+    "bias": tensor("D", optional=True),
+    "residual": tensor("T", "D", optional=True),
+}
+GROUPED_ROWS = {
+    "x": tensor("T", "G*D"),
+    "weight": tensor("G*D", optional=True),
+    "bias": tensor("G*D", optional=True),
+    "residual": tensor("T", "G*D", optional=True),
+}
+
+
+@op(requires=LIBRARY, dims={"T": tokens(2048), "D": width(1024)}, inputs=ROWS)
+def layer_norm(x, weight, bias, residual):
+    from fla.modules import layernorm
+
+    return layernorm.layer_norm(x, weight, bias, residual, eps=EPS)
+
+
+@layer_norm.reference
+def layer_norm_reference(x, weight, bias, residual, D):
+    from torch.nn import functional
+
+    return functional.layer_norm(plus(x, residual), (D,), weight, bias, EPS)
+
+
+@op(requires=LIBRARY, dims={"T": tokens(2048), "D": width(1024)}, inputs=ROWS)
+def rms_norm(x, weight, bias, residual):
+    from fla.modules import layernorm
+
+    return layernorm.rms_norm(x, weight, bias, residual, eps=EPS)
+
+
+@rms_norm.reference
+def rms_norm_reference(x, weight, bias, residual, D):
+    from torch.nn import functional
+
+    return plus(functional.rms_norm(plus(x, residual), (D,), weight, EPS), bias)
+
+
+@op(
+    requires=LIBRARY,
+    dims={"T": tokens(2048), "G": groups(1, 2, 3, 4, 8, 16), "D": width(1024)},
+    inputs=GROUPED_ROWS,
+)
+def group_norm(x, weight, bias, residual, G):
+    from fla.modules import layernorm
+
+    return layernorm.group_norm(x, weight, bias, residual, eps=EPS, num_groups=G)
+
+
+@group_norm.reference
+def group_norm_reference(x, weight, bias, residual, G, D):
+    from torch.nn import functional
+
+    normed = functional.layer_norm(plus(x, residual).unflatten(-1, (G, D)), (D,), eps=EPS).flatten(-2)
+    return plus(normed if weight is None else normed * weight, bias)
+
+
+def plus(value, other):
+    """The sum, where the other is given."""
+    return value if other is None else value + other
