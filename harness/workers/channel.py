@@ -25,6 +25,8 @@ class Exited:
     """The process ended.  `code` is its exit status, or minus the signal that killed it."""
 
     code: int
+    unread: bool
+    """It had not read all that it was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class Channel:
         self._tail = b""
         self._status = b""
         self._ended: Exited | Orphaned | None = None
+        self._unread = False
         self._poll = select.poll()
         for fd in (stream.fileno(), log_fd, status_fd):
             self._poll.register(fd, select.POLLIN)
@@ -136,7 +139,8 @@ class Channel:
     def _read_stream(self) -> None:
         try:
             piece = self._stream.recv(PIECE_BYTES)
-        except ConnectionResetError:  # the child ended without having read all that it was sent
+        except ConnectionResetError:  # what Linux answers when the other end was closed with something left to read
+            self._unread = True
             piece = b""
         if piece:
             self._inbox.add(piece)
@@ -155,12 +159,12 @@ class Channel:
         self._status += piece
         if piece and len(self._status) < 2 * SIGNED.size:
             return
-        if piece:
-            self._ended = Exited(SIGNED.unpack_from(self._status, SIGNED.size)[0])
-        else:
-            self._ended = Orphaned()
         self._forget(self._status_fd)
         self._read_what_is_left()
+        if piece:
+            self._ended = Exited(SIGNED.unpack_from(self._status, SIGNED.size)[0], self._unread)
+        else:
+            self._ended = Orphaned()
 
     def _read_what_is_left(self) -> None:
         """A child's last words came before its end, but may be read after it."""

@@ -109,7 +109,7 @@ def _import_for(op: Op) -> str:
         for module, names in _imports(getattr(function, "__code__", None)):
             try:
                 __import__(module, fromlist=names)
-            except Exception as error:  # noqa: BLE001 — a library is somebody's code; its own words are told
+            except (Exception, SystemExit) as error:  # noqa: BLE001 — a library is somebody's code; its words are told
                 lines = "".join(traceback.format_exception(error)).splitlines()[-LAST_LINES:]
                 return f"{type(error).__name__}: {error}\n" + "\n".join(lines)
     return ""

@@ -116,7 +116,9 @@ class Pool:
                 try:
                     return self._attempt(spec, (*before, case), reuse=reuse)
                 except WorkerGone:
-                    if attempt == ATTEMPTS or self._closed:
+                    if self._closed:
+                        raise WorkerError("the pool was closed while the case ran") from None
+                    if attempt == ATTEMPTS:
                         raise
             raise AssertionError("the last attempt returns or raises")
 

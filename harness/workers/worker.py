@@ -64,6 +64,8 @@ class Worker:
                     raise wire.from_json(payload, Fault).error()
                 case Frame(kind=kind):
                     raise WorkerError(f"a worker broke the protocol: it answered a case with {kind.name}")
+                case Exited(unread=True):
+                    raise WorkerGone("the worker was gone before it took the case")
                 case Exited(code=code):
                     return self._failed(case, self._crash(code))
                 case Orphaned():

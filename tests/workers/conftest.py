@@ -1,0 +1,42 @@
+"""Every test of the workers leaves no process and no file behind; that is checked here, after each."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.workers.setting import MARK, Fifo, survivors
+
+
+@pytest.fixture(autouse=True)
+def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A mark in the environment of every process that the test starts; none may be alive when it ends."""
+    mark = uuid4().hex
+    monkeypatch.setenv(MARK, mark)
+    before = open_files()
+    yield mark
+    assert survivors(mark) == []
+    assert open_files() <= before + 2  # multiprocessing keeps a pipe to its resource tracker
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Iterator[Path]:
+    """A campaign's folder, empty when all its pools are closed."""
+    folder = tmp_path / "scratch"
+    yield folder
+    assert list(folder.rglob("*")) == []
+
+
+@pytest.fixture
+def fifo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fifo]:
+    """A pipe that cases find in their environment."""
+    path = tmp_path / "fifo"
+    monkeypatch.setenv("MISCHIEF_FIFO", str(path))
+    fifo = Fifo(path)
+    yield fifo
+    fifo.close()

@@ -1,0 +1,45 @@
+"""Real engines for tests of the workers: they call the op's function with the case's dims, and compare nothing."""
+
+from harness.model.case import Case
+from harness.model.device import DeviceProfile
+from harness.model.op import Op
+from harness.model.run import Completed, Raised, Refused, Run
+
+
+class Calling:
+    """Lets escape what the op raises; what the op returns stands in `seconds`."""
+
+    name = "calling"
+
+    def __init__(self) -> None:
+        self.device: DeviceProfile | None = None
+
+    def wear(self, device: DeviceProfile) -> None:
+        self.device = device
+
+    def run(self, op: Op, case: Case) -> Run:
+        assert self.device == case.device
+        result = op.call(**case.dims)
+        if op.name == "answers_at_length":
+            return Run(case=case, engine=self.name, ending=Refused(message="x" * (result << 20)))
+        return Run(case=case, engine=self.name, ending=Completed(), seconds={"result": float(result)})
+
+
+class Catching(Calling):
+    """Makes an ending of what the op raises, as the engines of the harness do."""
+
+    def run(self, op: Op, case: Case) -> Run:
+        try:
+            return super().run(op, case)
+        except Exception as error:  # noqa: BLE001 — as an engine must
+            ending = Raised(kind=type(error).__name__, message=str(error), source=None, phase="forward", traceback="")
+            return Run(case=case, engine=self.name, ending=ending)
+
+
+class WithTorch(Calling):
+    """Has torch and Triton loaded, as the virtual GPU has."""
+
+    def wear(self, device: DeviceProfile) -> None:
+        super().wear(device)
+        __import__("torch")
+        __import__("triton")

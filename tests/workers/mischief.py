@@ -1,0 +1,167 @@
+"""A suite whose ops do to their process what kernels and libraries do."""
+
+import ctypes
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from harness.suite import Declaration, op, tokens
+
+
+def mischief(function: Callable[[int], int]) -> Declaration:
+    declared = op(dims={"rows": tokens()}, inputs={})(function)
+    declared.reference(lambda: None)
+    return declared
+
+
+@mischief
+def good(rows: int) -> int:
+    return rows * rows
+
+
+@mischief
+def pid(rows: int) -> int:
+    return os.getpid() + 0 * rows
+
+
+@mischief
+def works(rows: int) -> int:
+    """About so many hundreds of microseconds of work."""
+    return sum(value % 7 for value in range(rows * 1000))
+
+
+@mischief
+def hang(rows: int) -> int:
+    while rows:
+        pass
+    return rows
+
+
+@mischief
+def hang_in_futex(rows: int) -> int:
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+    return rows
+
+
+@mischief
+def hang_with_grandchild(rows: int) -> int:
+    """Tells the grandchild's process id through the pipe that MISCHIEF_FIFO names."""
+    grandchild = subprocess.Popen(["/bin/sleep", "1000"])
+    Path(os.environ["MISCHIEF_FIFO"]).write_text(f"{grandchild.pid}\n", encoding="ascii")
+    return hang._call(rows)
+
+
+@mischief
+def crash_with_grandchild(rows: int) -> int:
+    grandchild = subprocess.Popen(["/bin/sleep", "1000"])
+    Path(os.environ["MISCHIEF_FIFO"]).write_text(f"{grandchild.pid}\n", encoding="ascii")
+    os._exit(rows)
+
+
+@mischief
+def segfault(rows: int) -> int:
+    ctypes.string_at(0)
+    return rows
+
+
+@mischief
+def killed(rows: int) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return rows
+
+
+@mischief
+def leaves(rows: int) -> int:
+    os._exit(rows)
+
+
+@mischief
+def exits(rows: int) -> int:
+    sys.exit(rows)
+
+
+@mischief
+def allocates_at_once(rows: int) -> int:
+    return len(bytearray(rows << 33))
+
+
+@mischief
+def allocates_by_and_by(rows: int) -> int:
+    hoard: list[bytes] = []
+    while rows:
+        hoard.append(bytes(1 << 24))
+    return len(hoard)
+
+
+@mischief
+def grows(rows: int) -> int:
+    """Holds so many MiB for ever."""
+    HOARD.append(bytes(rows << 20))
+    return rows
+
+
+@mischief
+def prints(rows: int) -> int:
+    sys.stdout.write("hello from a kernel\n" * 100_000)
+    sys.stderr.write("x" * 1_000_000)
+    os.write(1, b"\x00\x00\x00\x02 not a frame")
+    return rows
+
+
+@mischief
+def prints_and_leaves(rows: int) -> int:
+    sys.stdout.write("the last words\n")
+    os._exit(rows)
+
+
+@mischief
+def answers_at_length(rows: int) -> int:
+    """An engine of the tests puts so many megabytes into its answer."""
+    return rows
+
+
+@mischief
+def forgets_a_file(rows: int) -> int:
+    descriptor, _ = tempfile.mkstemp()
+    os.write(descriptor, bytes(rows))
+    os._exit(1)
+
+
+@mischief
+def counts_company(rows: int) -> int:
+    """How many cases run at this moment."""
+    folder = Path(os.environ["MISCHIEF_FOLDER"])
+    mine = folder / str(os.getpid())
+    mine.touch()
+    works._call(rows)
+    company = len(list(folder.iterdir()))
+    mine.unlink()
+    return company
+
+
+@mischief
+def torch_allocates(rows: int) -> int:
+    torch = importlib.import_module("torch")  # not by a statement, which every fork server would obey on loading
+    return torch.ones(rows << 33, dtype=torch.uint8).numel()
+
+
+@mischief
+def threads(rows: int) -> int:
+    """How many threads this process has."""
+    return len(list(Path("/proc/self/task").iterdir())) + 0 * rows
+
+
+@mischief
+def raises(rows: int) -> int:
+    raise ZeroDivisionError(f"a bug of the engine at {rows}")
+
+
+HOARD: list[bytes] = []

@@ -1,0 +1,90 @@
+"""What tests of the workers share: a device, cases of the mischievous suite, and the processes that a test started."""
+
+import os
+import select
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+
+from harness.model.case import Case, DType
+from harness.model.device import Architecture, DeviceProfile
+from harness.workers.spec import WorkerSpec
+
+ROOT = Path(__file__).resolve().parents[2]
+MISCHIEF = str(Path(__file__).with_name("mischief.py"))
+MARK = "MISCHIEF_MARK"
+DEADLINE_S = 30.0
+
+DEVICE = DeviceProfile(
+    slug="b200",
+    name="NVIDIA B200",
+    architecture=Architecture.BLACKWELL,
+    capability=(10, 0),
+    sm_count=148,
+    shared_bytes_per_block=232448,
+    shared_bytes_per_sm=233472,
+    l2_bytes=132644864,
+    registers_per_sm=65536,
+    max_threads_per_sm=2048,
+    memory_bytes=191_000_000_000,
+    sm_clock_khz=1965000,
+    memory_clock_khz=3996000,
+    memory_bus_bits=8192,
+    source="a literal for tests",
+)
+
+
+def case(op: str, rows: int = 3, *, device: DeviceProfile = DEVICE, suite: str = MISCHIEF) -> Case:
+    return Case(op=f"{suite}:{op}", dims={"rows": rows}, dtype=DType.FP32, device=device)
+
+
+def specs(scratch: Path, **changes: object) -> Callable[[DeviceProfile], WorkerSpec]:
+    plain = WorkerSpec(
+        device=DEVICE,
+        suites=(MISCHIEF,),
+        scratch=str(scratch),
+        engine="tests.workers.engines:Calling",
+        memory_limit_bytes=1 << 28,
+    )
+    return lambda device: replace(plain, device=device, **changes)
+
+
+def processes_marked(mark: str) -> list[psutil.Process]:
+    """Every process begun with this mark in its environment, save multiprocessing's own resource tracker."""
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == mark and "resource_tracker" not in " ".join(process.cmdline()):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            continue
+    return found
+
+
+def survivors(mark: str) -> list[str]:
+    """The processes with this mark that are still there when all had time to end."""
+    _, alive = psutil.wait_procs(processes_marked(mark), timeout=DEADLINE_S)
+    return [str(process) for process in alive]
+
+
+class Fifo:
+    """A named pipe on which a case tells what it is doing."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self._fd = os.open(path, os.O_RDWR)
+
+    def read(self) -> str:
+        deadline = time.monotonic() + DEADLINE_S
+        text = b""
+        while not text.endswith(b"\n"):
+            ready, _, _ = select.select([self._fd], [], [], deadline - time.monotonic())
+            assert ready, "no case told anything"
+            text += os.read(self._fd, 4096)
+        return text.decode()
+
+    def close(self) -> None:
+        os.close(self._fd)

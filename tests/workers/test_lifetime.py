@@ -1,0 +1,102 @@
+"""No child outlives its parent, however the parent ends, and what was running then can be read from the disk."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.workers.folder import left_behind
+from tests.workers.setting import DEADLINE_S, ROOT, Fifo, case, processes_marked, survivors
+
+PARENT = Path(__file__).with_name("parent.py")
+
+
+def start_parent(scratch: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(PARENT), str(scratch)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_after_ctrl_c_no_process_and_no_file_is_left(scratch: Path, fifo: Fifo, mark: str) -> None:
+    with start_parent(scratch) as parent:
+        fifo.read()
+        os.killpg(parent.pid, signal.SIGINT)  # as a terminal does: the whole group
+        output, _ = parent.communicate(timeout=DEADLINE_S)
+    assert output.splitlines()[-1] == "KeyboardInterrupt"
+    assert parent.returncode == -signal.SIGINT
+    assert survivors(mark) == []
+
+
+def test_after_sigkill_of_the_parent_no_process_is_left(tmp_path: Path, fifo: Fifo, mark: str) -> None:
+    with start_parent(tmp_path) as parent:
+        fifo.read()
+        assert len(processes_marked(mark)) >= 4  # parent, fork server, worker, what the case started
+        parent.kill()
+        parent.communicate(timeout=DEADLINE_S)
+    assert survivors(mark) == []
+
+
+def test_after_sigkill_of_the_parent_the_running_case_is_on_disk(tmp_path: Path, fifo: Fifo) -> None:
+    with start_parent(tmp_path) as parent:
+        fifo.read()
+        assert left_behind(str(tmp_path)) == ()  # it is alive
+        parent.kill()
+        parent.communicate(timeout=DEADLINE_S)
+    assert left_behind(str(tmp_path)) == (case("hang_with_grandchild"),)
+
+
+def test_a_parent_killed_while_a_library_loads_leaves_nothing(tmp_path: Path, fifo: Fifo, mark: str) -> None:
+    suite = tmp_path / "hanging.py"
+    suite.write_text(
+        "import os\nopen(os.environ['MISCHIEF_FIFO'], 'w').write('loading\\n')\nwhile True: pass\n", encoding="utf-8"
+    )
+    program = (
+        "from dataclasses import replace; from pathlib import Path; from harness.workers.pool import Pool\n"
+        "from tests.workers.setting import DEVICE, specs\n"
+        f"Pool(specs(Path({str(tmp_path)!r}), suites=({str(suite)!r},)), 1, 1.0).prepare(DEVICE)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT) as parent:
+        assert fifo.read() == "loading\n"
+        parent.kill()
+    assert survivors(mark) == []
+
+
+@pytest.mark.once
+def test_the_parent_never_imports_torch_or_triton_though_its_children_do(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from harness.workers.pool import Pool\n"
+        "from tests.workers.setting import case, specs\n"
+        f"spec = specs(Path({str(tmp_path)!r}), engine='tests.workers.engines:WithTorch')\n"
+        "with Pool(spec, processes=1, time_limit_s=60) as pool:\n"
+        "    print(pool.run(case('threads')).seconds['result'])\n"
+        "print(sorted({'torch', 'triton', 'numpy'} & set(sys.modules)))\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (ended.stdout, ended.stderr) == ("1.0\n[]\n", "")
+
+
+@pytest.mark.once
+def test_what_torch_cannot_allocate_is_out_of_memory(tmp_path: Path) -> None:
+    program = (
+        "from pathlib import Path; from harness.workers.pool import Pool\n"
+        "from tests.workers.setting import case, specs\n"
+        "for engine in ('Calling', 'Catching'):\n"
+        f"    spec = specs(Path({str(tmp_path)!r}), engine=f'tests.workers.engines:{{engine}}')\n"
+        "    with Pool(spec, processes=1, time_limit_s=60) as pool:\n"
+        "        print(type(pool.run(case('torch_allocates')).ending).__name__)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (ended.stdout, ended.stderr) == ("OutOfMemory\nOutOfMemory\n", "")

@@ -1,0 +1,123 @@
+"""What a fork server cannot load is told in the words of what failed; nothing hangs, nothing is tried for ever."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from harness.errors import HarnessError, LibraryError, SuiteError, WorkerError
+from harness.model.run import Completed
+from harness.workers.pool import Pool
+from tests.workers.setting import DEADLINE_S, DEVICE, MARK, case, processes_marked, specs
+
+DECLARES = """
+from harness.suite import op, tokens
+
+@op(dims={"rows": tokens()}, inputs={}, requires=REQUIRES)
+def one(rows):
+    STATEMENT
+    return rows
+
+@one.reference
+def one_reference():
+    pass
+"""
+
+
+def suite(folder: Path, statement: str, *, name: str = "suite", requires: tuple[str, ...] = ()) -> str:
+    path = folder / f"{name}.py"
+    path.write_text(DECLARES.replace("STATEMENT", statement).replace("REQUIRES", repr(requires)), encoding="utf-8")
+    return str(path)
+
+
+def library(folder: Path, text: str) -> str:
+    (folder / "library").mkdir()
+    (folder / "library" / "kernels_under_test.py").write_text(text, encoding="utf-8")
+    return str(folder / "library")
+
+
+def test_the_library_is_imported_once_from_its_folder_after_the_device_is_worn(scratch: Path, tmp_path: Path) -> None:
+    text = "import os; server = os.getpid()"
+    paths = (library(tmp_path, text),)
+    file = suite(tmp_path, "import kernels_under_test, os; rows = os.getpid() - kernels_under_test.server")
+    with Pool(specs(scratch, suites=(file,), library_paths=paths), processes=1, time_limit_s=DEADLINE_S) as pool:
+        assert pool.run(case("one", suite=file)).seconds["result"] != 0  # another process than that which imported it
+
+
+def test_names_imported_from_a_package_are_imported_too(scratch: Path, tmp_path: Path) -> None:
+    folder = Path(library(tmp_path, "raise ImportError('no such kernel here')"))
+    (folder / "family").mkdir()
+    (folder / "kernels_under_test.py").rename(folder / "family" / "norm.py")
+    file = suite(tmp_path, "from family import norm")
+    spec = specs(scratch, suites=(file,), library_paths=(str(folder),))
+    with Pool(spec, processes=1, time_limit_s=DEADLINE_S) as pool, pytest.raises(LibraryError, match="no such kernel"):
+        pool.prepare(DEVICE)
+
+
+def test_a_suite_that_does_not_exist_is_named(scratch: Path) -> None:
+    assert_refuses(scratch, "no/such/suite.py", SuiteError, "no suite file 'no/such/suite.py'")
+
+
+def test_a_suite_that_fails_on_import_is_told_with_its_error(scratch: Path, tmp_path: Path) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text("1 / 0", encoding="utf-8")
+    assert_refuses(scratch, str(file), SuiteError, "broken.py fails on import: ZeroDivisionError: division by zero")
+
+
+def test_a_library_that_is_not_installed_is_named_with_the_option_that_adds_it(scratch: Path, tmp_path: Path) -> None:
+    file = suite(tmp_path, "pass", requires=("no-such-kernels",))
+    assert_refuses(scratch, file, LibraryError, r"tests no-such-kernels, .* not installed: add --with no-such-kernels")
+
+
+def test_a_library_that_cannot_be_imported_is_told_with_its_own_error(scratch: Path, tmp_path: Path) -> None:
+    paths = (library(tmp_path, "raise ValueError('autotune key names no argument')"),)
+    file = suite(tmp_path, "import kernels_under_test")
+    expected = r"(?s)cannot be imported: ValueError: autotune key names no argument\n.*kernels_under_test.py"
+    assert_refuses(scratch, file, LibraryError, expected, library_paths=paths)
+
+
+def test_a_library_that_ends_the_process_is_told_with_what_it_printed(scratch: Path, tmp_path: Path) -> None:
+    paths = (library(tmp_path, "import os; os.write(2, b'no driver found'); os._exit(1)"),)
+    file = suite(tmp_path, "import kernels_under_test")
+    expected = r"(?s)a process died while it loaded .*suite.py and its libraries\n.*no driver found"
+    assert_refuses(scratch, file, LibraryError, expected, library_paths=paths)
+
+
+def test_a_library_that_exits_on_import_is_told(scratch: Path, tmp_path: Path) -> None:
+    paths = (library(tmp_path, "raise SystemExit('no GPU, no library')"),)
+    file = suite(tmp_path, "import kernels_under_test")
+    assert_refuses(scratch, file, LibraryError, "SystemExit: no GPU, no library", library_paths=paths)
+
+
+def test_a_library_that_hangs_on_import_is_given_up(scratch: Path, tmp_path: Path) -> None:
+    paths = (library(tmp_path, "while True: pass"),)
+    file = suite(tmp_path, "import kernels_under_test")
+    expected = r"no worker within 1 s: loading .*suite.py and its libraries hangs"
+    assert_refuses(scratch, file, LibraryError, expected, library_paths=paths, load_limit_s=1.0)
+
+
+def test_one_op_that_cannot_be_imported_does_not_stop_its_suite(scratch: Path, tmp_path: Path) -> None:
+    file = suite(tmp_path, "import no_such_kernels")
+    text = Path(file).read_text(encoding="utf-8")
+    second = DECLARES.replace("one", "two").replace("STATEMENT", "pass").replace("REQUIRES", "()")
+    Path(file).write_text(text + second, encoding="utf-8")
+    with Pool(specs(scratch, suites=(file,)), processes=1, time_limit_s=DEADLINE_S) as pool:
+        assert pool.run(case("two", suite=file)).ending == Completed()
+
+
+def test_an_engine_that_does_not_exist_is_told(scratch: Path) -> None:
+    spec = specs(scratch, engine="tests.workers.engines:Absent")
+    with Pool(spec, processes=1, time_limit_s=DEADLINE_S) as pool, pytest.raises(WorkerError, match="Absent"):
+        pool.prepare(DEVICE)
+
+
+def assert_refuses(scratch: Path, file: str, error: type[HarnessError], message: str, **changes: object) -> None:
+    """Preparing fails with this error, again and at once when a case is run, and no process stays for it."""
+    with Pool(specs(scratch, suites=(file,), **changes), processes=1, time_limit_s=DEADLINE_S) as pool:
+        with pytest.raises(error, match=message):
+            pool.prepare(DEVICE)
+        assert processes_marked(os.environ[MARK]) == []
+        with pytest.raises(error, match=message):
+            pool.run(case("one", suite=file))
+        assert isinstance(pool.submit(case("one", suite=file)).exception(), error)
+        assert processes_marked(os.environ[MARK]) == []

@@ -1,0 +1,174 @@
+"""The pool: many cases at once, none lost, none blamed for another, and no more processes than were asked for."""
+
+import os
+import random
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle, islice
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.errors import WorkerError
+from harness.model.case import Case
+from harness.model.run import Completed, Crashed, Ending, OutOfMemory, TimedOut
+from harness.workers.pool import CHILDREN_PER_PROCESS, LEAST_SERVERS, Pool
+from harness.workers.spec import Isolation
+from tests.workers.setting import DEADLINE_S, DEVICE, Fifo, case, processes_marked, specs
+
+HANG_LIMIT_S = 1.0
+
+
+def kind_of(ending: Ending) -> str:
+    match ending:
+        case Completed():
+            return "good"
+        case TimedOut():
+            return "hang"
+        case Crashed(signal=str(name)):
+            return name
+        case Crashed(status=status):
+            return f"status {status}"
+        case OutOfMemory():
+            return "memory"
+        case _:
+            return str(ending)
+
+
+def planted() -> list[tuple[str, Case]]:
+    """500 good cases with 50 hangs, 50 crashes and 50 cases out of memory among them, each with what it is."""
+    crashes = (("SIGSEGV", case("segfault")), ("SIGKILL", case("killed")), ("status 3", case("leaves", 3)))
+    hangs = (("hang", case("hang")), ("hang", case("hang_in_futex")))
+    hoards = (("memory", case("allocates_at_once")), ("memory", case("allocates_by_and_by")))
+    bad = [one for kind in (crashes, hangs, hoards) for one in islice(cycle(kind), 50)]
+    cases = [*bad, *(("good", case("good", rows)) for rows in range(1, 501))]
+    random.Random(0).shuffle(cases)  # noqa: S311 — the same order every time
+    return cases
+
+
+@pytest.mark.slow
+def test_every_one_of_650_cases_is_classified_rightly(scratch: Path) -> None:
+    cases = planted()
+    with Pool(specs(scratch), processes=2, time_limit_s=HANG_LIMIT_S) as pool:
+        waiting = [pool.submit(case) for _, case in cases]
+        runs = [future.result() for future in waiting]
+    assert [run.case for run in runs] == [case for _, case in cases]
+    assert [kind_of(run.ending) for run in runs] == [kind for kind, _ in cases]
+    good = [run for run in runs if isinstance(run.ending, Completed)]
+    assert [run.seconds["result"] for run in good] == [run.case.dims["rows"] ** 2 for run in good]
+
+
+def test_no_more_cases_run_at_once_than_there_are_processes(
+    scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    company = tmp_path / "company"
+    company.mkdir()
+    monkeypatch.setenv("MISCHIEF_FOLDER", str(company))
+    with Pool(specs(scratch), processes=2, time_limit_s=DEADLINE_S) as pool, ThreadPoolExecutor(8) as threads:
+        direct = [threads.submit(pool.run, case("counts_company", 100)) for _ in range(20)]
+        queued = [pool.submit(case("counts_company", 100)) for _ in range(20)]
+        counted = {future.result().seconds["result"] for future in (*direct, *queued)}
+    assert counted == {1, 2}
+
+
+def test_with_a_process_for_each_case_no_two_share_one(scratch: Path) -> None:
+    with Pool(specs(scratch), processes=1, time_limit_s=DEADLINE_S, isolation=Isolation.CASE) as pool:
+        assert len({pool.run(case("pid", rows)).seconds["result"] for rows in range(1, 6)}) == 5
+
+
+def test_a_case_alone_runs_in_a_fresh_process(scratch: Path) -> None:
+    with Pool(specs(scratch), processes=1, time_limit_s=DEADLINE_S) as pool:
+        usual = pool.run(case("pid")).seconds["result"]
+        alone = pool.run_alone(case("pid")).seconds["result"]
+        assert (alone != usual, pool.run(case("pid")).seconds["result"]) == (True, usual)
+
+
+def test_cases_before_it_run_in_the_same_fresh_process(scratch: Path) -> None:
+    spec = specs(scratch, memory_limit_bytes=1 << 29)
+    with Pool(spec, processes=1, time_limit_s=DEADLINE_S) as pool:
+        run = pool.run_alone(case("grows", 100), before=[case("grows", 20), case("good")])
+        assert (run.case, run.ending) == (case("grows", 100), Completed())
+
+
+def test_a_case_before_it_that_kills_the_process_is_not_held_against_it(scratch: Path) -> None:
+    with Pool(specs(scratch), processes=1, time_limit_s=DEADLINE_S) as pool:
+        run = pool.run_alone(case("good", 4), before=[case("killed")])
+        assert (run.case, run.seconds["result"]) == (case("good", 4), 16)
+
+
+def test_a_worker_that_dies_while_it_is_idle_costs_no_case(scratch: Path) -> None:
+    with Pool(specs(scratch), processes=1, time_limit_s=DEADLINE_S) as pool:
+        for _ in range(10):
+            os.kill(int(pool.run(case("pid")).seconds["result"]), signal.SIGKILL)
+            assert pool.run(case("good", 2)).ending == Completed()
+
+
+def test_a_fork_server_that_dies_costs_no_case(scratch: Path) -> None:
+    with Pool(specs(scratch), processes=1, time_limit_s=DEADLINE_S) as pool:
+        for _ in range(3):
+            worker = psutil.Process(int(pool.run(case("pid")).seconds["result"]))
+            server = worker.parent()
+            assert server is not None
+            server.kill()
+            assert pool.run(case("good", 2)).ending == Completed()
+            assert psutil.wait_procs([worker], timeout=DEADLINE_S)[1] == []
+
+
+def test_a_case_whose_fork_server_dies_is_run_again(scratch: Path, fifo: Fifo) -> None:
+    with Pool(specs(scratch), processes=1, time_limit_s=HANG_LIMIT_S * 5) as pool:
+        waiting = pool.submit(case("hang_with_grandchild"))
+        server = psutil.Process(int(fifo.read())).parent()
+        assert server is not None
+        server = server.parent()
+        assert server is not None
+        server.kill()
+        fifo.read()
+        assert isinstance(waiting.result().ending, TimedOut)
+
+
+def test_workers_wear_the_device_of_their_case_and_the_least_used_are_retired(scratch: Path, mark: str) -> None:
+    devices = [DEVICE.with_sm_count(count) for count in range(1, 9)]
+    with Pool(specs(scratch), processes=1, time_limit_s=DEADLINE_S) as pool:
+        runs = [pool.run(case("pid", device=device)) for device in devices]
+        assert len({run.seconds["result"] for run in runs}) == len(devices)
+        assert len(processes_marked(mark)) <= CHILDREN_PER_PROCESS + LEAST_SERVERS + 1
+        latest = runs[-1]
+        assert pool.run(case("pid", device=devices[-1])).seconds["result"] == latest.seconds["result"]
+
+
+def test_closing_the_pool_ends_what_runs_and_cancels_what_waits(scratch: Path, fifo: Fifo) -> None:
+    with Pool(specs(scratch), processes=1, time_limit_s=600) as pool:
+        running = pool.submit(case("hang_with_grandchild"))
+        waiting = pool.submit(case("good"))
+        fifo.read()
+    assert isinstance(running.exception(), WorkerError)
+    assert waiting.cancelled()
+
+
+def test_closing_the_pool_from_another_thread_frees_who_waits_in_run(scratch: Path, fifo: Fifo) -> None:
+    pool = Pool(specs(scratch), processes=1, time_limit_s=600)
+
+    def close() -> None:
+        fifo.read()
+        pool.close()
+
+    closing = threading.Thread(target=close)
+    closing.start()
+    with pytest.raises(WorkerError, match="the pool was closed while the case ran"):
+        pool.run(case("hang_with_grandchild"))
+    closing.join()
+
+
+def test_a_closed_pool_takes_no_case(scratch: Path) -> None:
+    with Pool(specs(scratch), processes=1, time_limit_s=600) as pool:
+        pass
+    with pytest.raises(WorkerError, match="the pool is closed"):
+        pool.run(case("good"))
+
+
+def test_the_time_for_transport_stands_beside_the_engines_own(scratch: Path) -> None:
+    with Pool(specs(scratch), processes=1, time_limit_s=600) as pool:
+        pool.prepare(DEVICE)
+        assert 0 < pool.run(case("works", 100)).seconds["transport"] < 1
