@@ -4,7 +4,8 @@ Owns the answers of `torch.cuda` and `torch.accelerator`.  Tensors are `cpu_tens
 driver's, in `harness.virtual`.  The process wears the answers for life: nothing is put back.
 
 Not pretended: CUDA graphs, generators on the GPU (`torch.Generator("cuda")` raises), `torch.autocast("cuda")` (it is
-entered, but operations on what are CPU tensors keep their element types), and whatever asks the CUDA driver natively.
+entered, but operations on what are CPU tensors keep their element types), activation checkpointing with
+`use_reentrant=False` (it compares devices between forward and backward), and whatever asks the CUDA driver natively.
 
 Private names of torch are touched in this file and in `cpu_tensors` alone; `tests/devices/test_torch_answers.py` fails
 when a release of torch moves one.

@@ -1,0 +1,25 @@
+"""Child processes that wear a device and report what they see, as JSON."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {"TORCHDYNAMO_DISABLE": "1", "FLA_DISABLE_TENSOR_CACHE": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+
+def report_of(program: str, *arguments: str, paths: tuple[str, ...] = ()) -> Any:
+    """What a program beside this file prints last."""
+    child = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name(program)), *arguments],
+        env=os.environ | ENVIRONMENT | {"PYTHONPATH": os.pathsep.join([str(ROOT), *paths])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert child.returncode == 0, child.stderr
+    return json.loads(child.stdout.splitlines()[-1])

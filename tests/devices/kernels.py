@@ -1,0 +1,12 @@
+"""A kernel for compiling.  Triton reads annotations as its own, so parameters have none."""
+# pyright: basic
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def doubled(x, y, n, size: tl.constexpr):
+    offsets = tl.program_id(0) * size + tl.arange(0, size)
+    inside = offsets < n
+    tl.store(y + offsets, 2 * tl.load(x + offsets, mask=inside, other=0.0), mask=inside)

@@ -1,0 +1,168 @@
+"""Installing libraries under test, from wheels and folders made here: no test needs the network."""
+
+import subprocess
+import sys
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from harness.errors import LibraryError, UsageError
+from harness.libraries import PYTHON_TAG, cache_folder, resolve
+
+pytestmark = pytest.mark.once
+
+
+def wheel(folder: Path, version: str = "1.0", *, marker: str = "first") -> Path:
+    """A wheel of the library `tiny`, which needs a distribution that does not exist."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"tiny_kernels-{version}-py3-none-any.whl"
+    info = f"tiny_kernels-{version}.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("tiny/__init__.py", f"MARKER = {marker!r}\n")
+        archive.writestr(
+            f"{info}/METADATA",
+            f"Metadata-Version: 2.1\nName: tiny-kernels\nVersion: {version}\nRequires-Dist: no-such-thing-at-all\n",
+        )
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{info}/RECORD", "")
+    return path
+
+
+def marker_in(path: str) -> str:
+    program = "import sys; sys.path.insert(0, sys.argv[1]); import tiny; print(tiny.MARKER)"
+    return subprocess.run(
+        [sys.executable, "-c", program, path], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that pip takes for its only index."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+def test_a_wheel_is_installed_without_its_dependencies(tmp_path: Path) -> None:
+    (path,) = resolve([str(wheel(tmp_path))], cache=tmp_path / "cache")
+    assert marker_in(path) == "first"
+
+
+def test_two_wheels_of_one_name_and_version_are_told_apart_by_content(tmp_path: Path) -> None:
+    files = [wheel(tmp_path / marker, marker=marker) for marker in ("first", "second")]
+    paths = [resolve([str(file)], cache=tmp_path / "cache")[0] for file in files]
+    assert [marker_in(path) for path in paths] == ["first", "second"]
+
+
+def test_a_pinned_release_is_installed_once(tmp_path: Path, index: Path) -> None:
+    file = wheel(index)
+    first = resolve(["tiny-kernels==1.0"], cache=tmp_path / "cache")
+    file.unlink()
+    assert resolve(["tiny_Kernels == 1.0"], cache=tmp_path / "cache") == first
+    assert first == (str(tmp_path / "cache" / "libraries" / f"tiny-kernels-1.0-{PYTHON_TAG}"),)
+
+
+def test_a_release_without_a_pin_is_looked_up_afresh(tmp_path: Path, index: Path) -> None:
+    told: list[str] = []
+    wheel(index, "1.0")
+    resolve(["tiny-kernels"], cache=tmp_path / "cache", tell=told.append)
+    wheel(index, "1.1", marker="newer")
+    (path,) = resolve(["tiny-kernels"], cache=tmp_path / "cache", tell=told.append)
+    assert marker_in(path) == "newer"
+    assert told == ["--with tiny-kernels is tiny-kernels 1.0", "--with tiny-kernels is tiny-kernels 1.1"]
+
+
+def test_processes_that_want_one_release_at_once_share_it(tmp_path: Path, index: Path) -> None:
+    wheel(index)
+    with ThreadPoolExecutor(4) as pool:
+        paths = set(pool.map(lambda _: resolve(["tiny-kernels==1.0"], cache=tmp_path / "cache"), range(4)))
+    assert [marker_in(path) for (path,) in paths] == ["first"]
+
+
+def test_what_a_killed_installation_left_is_swept_away(tmp_path: Path, index: Path) -> None:
+    wheel(index)
+    unfinished = tmp_path / "cache" / "libraries" / f".tiny-kernels-1.0-{PYTHON_TAG}.unfinished"
+    unfinished.joinpath("tiny").mkdir(parents=True)
+    (path,) = resolve(["tiny-kernels==1.0"], cache=tmp_path / "cache")
+    assert (marker_in(path), unfinished.exists()) == ("first", False)
+
+
+def test_an_importable_folder_is_used_as_it_is(tmp_path: Path) -> None:
+    for root in ("flat", "nested/src"):
+        (tmp_path / root / "tiny").mkdir(parents=True)
+        (tmp_path / root / "tiny" / "__init__.py").touch()
+    assert resolve([str(tmp_path / "flat"), str(tmp_path / "nested")], cache=tmp_path / "cache") == (
+        str(tmp_path / "flat"),
+        str(tmp_path / "nested" / "src"),
+    )
+
+
+def test_a_release_that_does_not_exist_gives_pips_error_and_its_command(tmp_path: Path, index: Path) -> None:
+    assert index.is_dir()
+    with pytest.raises(LibraryError) as caught:
+        resolve(["tiny-kernels==9.9"], cache=tmp_path / "cache")
+    said = str(caught.value)
+    assert said.startswith(
+        "cannot install tiny-kernels==9.9: No matching distribution found for tiny-kernels==9.9. "
+        f"To see more: {sys.executable} -m pip install "
+    )
+    assert said.endswith(" tiny-kernels==9.9")
+    assert "\n" not in said
+
+
+def test_a_broken_wheel_is_the_librarys_fault(tmp_path: Path) -> None:
+    file = tmp_path / "tiny_kernels-1.0-py3-none-any.whl"
+    file.write_bytes(b"no archive")
+    with pytest.raises(LibraryError, match=r"cannot install .*tiny_kernels"):
+        resolve([str(file)], cache=tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("./nowhere", "no such file or folder"),
+        ("absent-1.0-py3-none-any.whl", "no such file or folder"),
+        ("fla core == 1", "neither a requirement such as fla-core==0.5.2, nor a wheel, nor a folder"),
+    ],
+)
+def test_what_is_no_library_is_named(spec: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        resolve([spec], cache=tmp_path)
+
+
+def test_a_package_folder_is_pointed_to_its_parent(tmp_path: Path) -> None:
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "__init__.py").touch()
+    with pytest.raises(UsageError, match=f"name the folder that it is in, {tmp_path}"):
+        resolve([str(tmp_path / "tiny")], cache=tmp_path / "cache")
+
+
+def test_an_empty_folder_is_no_library(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="neither a package nor a project"):
+        resolve([str(tmp_path)], cache=tmp_path / "cache")
+
+
+def test_two_releases_of_one_library_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="names fla-core twice"):
+        resolve(["fla-core==0.5.2", "fla_core==0.6.0"], cache=tmp_path)
+
+
+def test_a_cache_that_cannot_be_written_names_the_way_out(tmp_path: Path, index: Path) -> None:
+    wheel(index)
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(LibraryError, match="export HARNESS_CACHE"):
+        resolve(["tiny-kernels==1.0"], cache=tmp_path / "cache")
+
+
+def test_the_cache_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.delenv("HARNESS_CACHE", raising=False)
+    places = [cache_folder()]
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "own"))
+    assert [*places, cache_folder()] == [tmp_path / "xdg" / "kernel-harness", tmp_path / "own"]
