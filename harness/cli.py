@@ -99,7 +99,7 @@ def _search(session: Session) -> Report:
     findings = list[Finding]()
     cases = options.budget.cases if isinstance(options.budget, CaseBudget) else None
     with Progress(Console(stderr=True, highlight=False), cases=cases) as progress:
-        campaign = session.campaign(progress)
+        campaign = session.campaign(options.plan, progress)
         try:
             campaign.run()
             session.triage(campaign.tally, progress, findings.append)

@@ -8,7 +8,8 @@ from harness.model.finding import Finding
 from harness.model.op import Op
 from harness.model.verdict import Outcome
 from harness.oracles import registry
-from harness.search.options import Options
+from harness.oracles.base import Alone
+from harness.search.options import TIME_LIMIT_S, Options
 from harness.search.plan import CaseBudget
 from harness.search.session import Session
 from harness.suite import load_suite
@@ -58,7 +59,9 @@ def op_of(recorded: Recorded) -> Op:
     return ops[name]
 
 
-def options_for(recorded: Recorded, *, libraries: tuple[str, ...], time_limit_s: float, engine: str) -> Options:
+def options_for(
+    recorded: Recorded, *, libraries: tuple[str, ...], engine: str, time_limit_s: float = TIME_LIMIT_S
+) -> Options:
     """What it takes to run one recorded case; `libraries` instead of those on record, if there are any."""
     op = op_of(recorded)
     return Options(
@@ -76,10 +79,16 @@ def options_for(recorded: Recorded, *, libraries: tuple[str, ...], time_limit_s:
 
 
 def replay(recorded: Recorded, session: Session) -> Replayed:
-    """Run the case in the session, alone in a fresh process, and judge it by every oracle."""
+    """Run the case in the session, alone in a fresh process, and judge it.
+
+    A case of a finding is judged by the finding's oracle and by all that need no further run; a bare case by every one.
+    """
     (op,) = session.options.ops
     before = (recorded.needs,) if recorded.needs else ()
-    examined = session.examine_alone(op, recorded.case, before)
+    signature = recorded.signature
+    asked = [one.name for one in registry.ALL if signature is None or isinstance(one, Alone)]
+    judge = session.judge.only(*asked, *([signature.oracle] if signature else []))
+    examined = judge.examine(op, recorded.case, lambda wanted: session.pool.run_alone(wanted, before))
     return Replayed(
         recorded=recorded,
         findings=tuple(

@@ -3,6 +3,7 @@
 Eighty columns, complete without colour.
 """
 
+import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,13 @@ class Sources:
             except (OSError, UnicodeDecodeError):
                 continue
         return ()
+
+    def short(self, file: str) -> str:
+        """The path as a reader knows it: `fla/modules/layernorm.py` of a library, from here for what lies here."""
+        for root in (*self.roots, *(Path(entry) for entry in sys.path if "-packages" in entry), Path.cwd()):
+            if Path(file).is_relative_to(root):
+                return str(Path(file).relative_to(root))
+        return file
 
 
 def render(finding: Finding, sources: Sources) -> Text:
@@ -77,34 +85,30 @@ def _excerpt(source: Source, sources: Sources) -> Iterator[tuple[str, bool]]:
     """The line at fault with its neighbours, and which it is."""
     lines = sources.lines(source)
     if not 0 < source.line <= len(lines):
-        yield f"{INDENT}{source.file}:{source.line}", True
+        yield f"{INDENT}{sources.short(source.file)}:{source.line}", True
         return
     numbers = range(max(source.line - CONTEXT, 1), min(source.line + CONTEXT, len(lines)) + 1)
     shown = textwrap.dedent("\n".join(lines[number - 1] for number in numbers)).split("\n")
-    yield f"{INDENT}{_short(source.file)}", False
+    yield f"{INDENT}{sources.short(source.file)}", False
     for number, line in zip(numbers, shown, strict=True):
         at_fault = number == source.line
         yield f"{'>' if at_fault else ' ':>4} {number:>5} │ {line}".rstrip(), at_fault
-
-
-def _short(file: str) -> str:
-    """The path within its package folder, which is what a reader knows: `fla/modules/layernorm.py`."""
-    _, found, inside = file.rpartition("/site-packages/")
-    return inside if found else file[-(WIDTH - len(INDENT)) :]
 
 
 def _facts(finding: Finding) -> Iterator[tuple[str, str]]:
     case = finding.case
     yield "smallest case" if finding.confirmed else "case", describe(case)
     device = case.device
-    yield "device", f"{device.slug}: {device.name}, {device.sm_count} SMs, sm_{device.arch}"
+    yield "device", f"{device.slug}: {device.sm_count} SMs, sm_{device.arch} ({device.name})"
     if finding.launch:
         yield "launch", _launch(finding.launch)
     if finding.first_case.digest != case.digest:
         first = finding.first_case
         elsewhere = "" if first.device == device else f" on {first.device}"
         yield "first seen", f"{describe(first)}{elsewhere}"
-    yield "seen", f"in {_times(finding.sightings, 'case')} of this search; {_confirmation(finding)}"
+    yield "confirmed", _confirmation(finding)
+    if finding.sightings > 1:
+        yield "seen", f"in {finding.sightings:,} cases of the search"
     if finding.needs is not None:
         yield "needs before", describe(finding.needs)
     if finding.libraries:
@@ -133,25 +137,26 @@ def _launch(launch: Launch) -> str:
     parts = [f"grid {grid}"]
     if launch.config:
         which = f" (config {launch.config_index + 1} of {launch.config_count})" if launch.config_count > 1 else ""
-        parts.append(f"{launch.config}{which}")
+        parts.append(f"{_told(launch.config)}{which}")
     return "; ".join(parts)
+
+
+def _told(config: str) -> str:
+    """A config without the options that nobody set: Triton prints those too (`maxnreg: None`)."""
+    return ", ".join(part for part in config.split(", ") if not part.endswith(": None"))
 
 
 def _confirmation(finding: Finding) -> str:
     if not finding.confirmed:
-        return "NOT CONFIRMED: it did not repeat alone in a fresh process"
+        return "NO: it did not repeat alone in a fresh process, or was not tried there"
     if finding.needs is not None:
-        return "repeats in a fresh process after the case named below"
-    return "repeats alone in a fresh process"
+        return "in a fresh process, after the case named below"
+    return "alone, in a fresh process"
 
 
 def _wrapped(value: str) -> list[str]:
     width = WIDTH - len(INDENT) - LABEL
     return textwrap.wrap(value, width, break_long_words=False, break_on_hyphens=False, drop_whitespace=True) or [""]
-
-
-def _times(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _listed(names: Iterable[str]) -> str:

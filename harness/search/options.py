@@ -8,7 +8,7 @@ from harness.devices import catalogue
 from harness.errors import SuiteError, UsageError, unknown
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
-from harness.search.plan import Budget
+from harness.search.plan import Budget, Plan
 from harness.search.shrinking import Limits
 from harness.suite import load_suite
 from harness.workers.spec import Isolation
@@ -42,6 +42,17 @@ class Options:
     """Module and name of what makes the engine."""
     limits: Limits = field(default_factory=Limits)
     """For making one finding small."""
+
+    @property
+    def plan(self) -> Plan:
+        """The campaign that is asked for."""
+        return Plan(
+            ops=self.ops,
+            devices=self.devices,
+            budget=self.budget,
+            seed=self.seed,
+            fixed_sm_count=self.fixed_sm_count,
+        )
 
 
 def suite_files(given: str) -> tuple[str, ...]:

@@ -3,7 +3,9 @@
 Both faces, the command line and pytest, work through it.
 """
 
+import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -12,11 +14,10 @@ from harness import libraries
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
-from harness.model.op import Op
 from harness.model.verdict import Fail
 from harness.oracles import registry
 from harness.search.campaign import Campaign, Observer
-from harness.search.judging import Examination, Judge
+from harness.search.judging import Judge
 from harness.search.options import Options
 from harness.search.plan import Plan
 from harness.search.tally import Tally
@@ -24,6 +25,8 @@ from harness.search.triage import Triage
 from harness.workers.pool import Pool
 from harness.workers.spec import WorkerSpec
 
+SHRINKING_S = 600.0
+"""For making the findings of one search small, all together."""
 FOLDER = Path(".harness")
 """Where everything lies that is kept between searches: Triton's cache, findings."""
 
@@ -65,35 +68,26 @@ class Session:
         """Where the source files of kernels may lie."""
         return tuple(map(Path, self.library_paths))
 
-    def campaign(self, watcher: Watcher) -> Campaign:
-        """The search that the options ask for, not begun."""
-        options = self.options
-        plan = Plan(
-            ops=options.ops,
-            devices=options.devices,
-            budget=options.budget,
-            seed=options.seed,
-            fixed_sm_count=options.fixed_sm_count,
-        )
-        return Campaign(plan, self.pool, self.judge, watcher, processes=options.processes)
+    def campaign(self, plan: Plan, watcher: Watcher) -> Campaign:
+        """A search for what the plan asks for, not begun."""
+        return Campaign(plan, self.pool, self.judge, watcher, processes=self.options.processes)
 
     def triage(self, tally: Tally, watcher: Watcher, keep: Callable[[Finding], None]) -> None:
-        """Make findings of all sightings, and hand over each as soon as it is one."""
+        """Make findings of all sightings, and hand over each as soon as it is one; past a limit they stay large."""
+        deadline = time.monotonic() + SHRINKING_S
         triage = Triage(runner=self.pool, judge=self.judge, libraries=self.options.libraries, trying=watcher.trying)
         sightings = tally.in_order()
         for number, sighting in enumerate(sightings, 1):
             watcher.shrinking(sighting.fail, number, len(sightings))
-            keep(triage.finding(sighting, self.options.limits))
+            limits = self.options.limits
+            left = max(0.0, min(limits.seconds, deadline - time.monotonic()))
+            keep(triage.finding(sighting, replace(limits, seconds=left)))
 
     def unconfirmed(self, tally: Tally, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         """What was seen but is no finding yet, as it was seen: for a search that was interrupted."""
         done = {finding.fail.signature for finding in findings}
         triage = Triage(runner=self.pool, judge=self.judge, libraries=self.options.libraries, trying=lambda _: None)
         return tuple(triage.unconfirmed(one) for one in tally.in_order() if one.fail.signature not in done)
-
-    def examine_alone(self, op: Op, case: Case, before: tuple[Case, ...] = ()) -> Examination:
-        """Run a case, and what oracles want beside it, each in a fresh process."""
-        return self.judge.examine(op, case, lambda wanted: self.pool.run_alone(wanted, before))
 
     def _spec_of(self, device: DeviceProfile) -> WorkerSpec:
         return WorkerSpec(

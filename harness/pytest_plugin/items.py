@@ -1,0 +1,215 @@
+"""The tests that suites become: one for each op and device, and one for each case of a regression file."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.devices import catalogue
+from harness.errors import HarnessError
+from harness.findings import store
+from harness.findings.again import options_for, replay
+from harness.findings.replay import Recorded, read
+from harness.findings.report import Report, counts, report_of
+from harness.model.case import Case
+from harness.model.device import DeviceProfile
+from harness.model.finding import Finding
+from harness.model.op import Op
+from harness.model.verdict import Fail, Outcome, Severity
+from harness.pytest_plugin import devices_for
+from harness.reports.finding import Sources, render
+from harness.reports.summary import summary
+from harness.search.options import VIRTUAL, Options, is_suite
+from harness.search.plan import CaseBudget
+from harness.search.session import FOLDER, Session, prepared
+from harness.search.tally import Tally, Trial
+from harness.suite import load_suite
+
+__all__ = ["RegressionFile", "SuiteFile", "is_suite"]
+
+
+class FindingWarning(pytest.PytestWarning):
+    """A finding below the severity that fails a test."""
+
+
+class Failed(Exception):
+    """A test's failure, told in the harness's own words."""
+
+
+class SuiteFile(pytest.File):
+    """One suite."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """A test for each op and device."""
+        suite = _as_given(self.path)
+        try:
+            ops = load_suite(suite)
+        except HarnessError as error:
+            raise self.CollectError(str(error)) from None
+        for op in ops:
+            for device in devices_for(self.config):
+                name = f"{op.name}[{device.slug}]"
+                yield SearchItem.from_parent(self, name=name, op=op, ops=ops, device=device)
+
+
+class RegressionFile(pytest.File):
+    """One replay file."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """A test for each case in it."""
+        try:
+            cases = read(self.path)
+        except HarnessError as error:
+            raise self.CollectError(str(error)) from None
+        for recorded in cases:
+            yield RegressionItem.from_parent(self, name=f"{recorded.case.op_name}[{recorded.id}]", recorded=recorded)
+
+
+class HarnessItem(pytest.Item):
+    """What both kinds of test share: a session of the harness, marks, and how a failure is told."""
+
+    def __init__(self, *, device: DeviceProfile, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.device = device
+        for mark in catalogue.marks(device):
+            self.add_marker(mark)
+
+    def judge(self, findings: tuple[Finding, ...], session: Session) -> None:
+        """Fail for findings that count, warn for the others."""
+        sources = Sources(roots=session.sources)
+        fail_on = Severity(self.config.option.harness_fail_on)
+        bad = [finding for finding in findings if counts(finding, fail_on)]
+        for finding in findings:
+            if finding not in bad:
+                self.warn(FindingWarning(f"{finding.fail.signature}: {finding.fail.message}"))
+        if bad:
+            raise Failed("\n".join(render(finding, sources).plain for finding in bad))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The failure as the harness prints it; a traceback only for what nobody foresaw."""
+        match excinfo.value:
+            case Failed() | HarnessError():
+                return str(excinfo.value)
+            case _:
+                return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """File, line and heading of the failure."""
+        return self.path, None, self.name
+
+
+class SearchItem(HarnessItem):
+    """New cases of one op on one device."""
+
+    def __init__(self, *, op: Op, ops: tuple[Op, ...], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.op = op
+        self.ops = ops
+
+    def runtest(self) -> None:
+        """Search, triage, and fail if anything was found or nothing could be judged."""
+        session = _session(self.config, self._options())
+        plan = replace(session.options.plan, ops=(self.op,), devices=(self.device,))
+        campaign = session.campaign(plan, QUIET)
+        findings: list[Finding] = []
+        campaign.run()
+        session.triage(campaign.tally, QUIET, findings.append)
+        store.save(findings, prepared(FOLDER) / "findings")
+        report = report_of(session.options, campaign.tally, findings, interrupted=False)
+        report = replace(report, devices=(str(self.device),))
+        self.add_report_section("call", "kernel-harness", "\n".join(summary(report)))
+        self.judge(report.findings, session)
+        _refuse_silence(report)
+
+    def _options(self) -> Options:
+        option = self.config.option
+        return Options(
+            suites=(self.op.suite,),
+            ops=self.ops,
+            devices=devices_for(self.config),
+            budget=CaseBudget(cases=option.harness_cases),
+            seed=option.harness_seed,
+            processes=_processes(),
+            fixed_sm_count=option.harness_sm is not None,
+            libraries=tuple(option.harness_with),
+            engine=option.harness_engine or VIRTUAL,
+        )
+
+
+class RegressionItem(HarnessItem):
+    """One case that failed once."""
+
+    def __init__(self, *, recorded: Recorded, **kwargs: Any) -> None:
+        super().__init__(device=recorded.case.device, **kwargs)
+        self.recorded = recorded
+
+    def runtest(self) -> None:
+        """Run it in a fresh process, and fail if it fails or cannot be judged."""
+        option = self.config.option
+        options = options_for(
+            self.recorded,
+            libraries=tuple(option.harness_with),
+            engine=option.harness_engine or VIRTUAL,
+        )
+        session = _session(self.config, options)
+        replayed = replay(self.recorded, session)
+        self.judge(replayed.findings, session)
+        if replayed.outcome is Outcome.ABSTAIN:
+            raise Failed(str(replayed))
+
+
+class Quiet:
+    """Watches without a word: pytest has its own progress."""
+
+    def tick(self, tally: Tally, trying: Case | None) -> None:
+        """Nothing."""
+
+    def sighted(self, fail: Fail, trial: Trial) -> None:
+        """Nothing."""
+
+    def shrinking(self, fail: Fail, number: int, total: int) -> None:
+        """Nothing."""
+
+    def trying(self, case: Case) -> None:
+        """Nothing."""
+
+
+QUIET = Quiet()
+OPEN = pytest.StashKey[Session]()
+
+
+def _session(config: pytest.Config, options: Options) -> Session:
+    """The open session if it is for the same options, or a new one in its place: tests of one suite follow another."""
+    open_one = config.stash.get(OPEN, None)
+    if open_one is not None and open_one.options == options:
+        return open_one
+    if open_one is None:
+        config.add_cleanup(lambda: _close(config))
+    _close(config)
+    config.stash[OPEN] = Session(options)
+    return config.stash[OPEN]
+
+
+def _close(config: pytest.Config) -> None:
+    if OPEN in config.stash:
+        config.stash[OPEN].pool.close()
+        del config.stash[OPEN]
+
+
+def _refuse_silence(report: Report) -> None:
+    if not report.judged:
+        raise Failed("\n".join(summary(report)))
+
+
+def _processes() -> int:
+    """This process's share of the cores, under pytest-xdist."""
+    cores = len(os.sched_getaffinity(0))
+    return max(1, cores // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def _as_given(path: Path) -> str:
+    """The file as a person would type it, so that cases of pytest and of the command line name the same op."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
