@@ -23,7 +23,7 @@ if [ ! -x "$venv/bin/python" ]; then
     python=$(find_python)
     "$python" -m venv "$venv"
 fi
-pip=("$venv/bin/python" -m pip --quiet --disable-pip-version-check)
+pip=("$venv/bin/python" -m pip -qq --disable-pip-version-check)
 
 # torch first, with what it needs itself: a CUDA build brings libraries of its own, and a Triton that the next line replaces.
 grep -v '^triton==' "$pins" >"$venv/pins-of-torch.txt"
