@@ -43,6 +43,11 @@ LIGHT = (
     "harness.libraries",
     "harness.devices",
     "harness.oracles",
+    "harness.search",
+    "harness.findings",
+    "harness.reports",
+    "harness.workers",
+    "harness.pytest_plugin",
     "harness.cli",
 )
 """What the parent process imports: none of it may load torch or Triton, which cost seconds and can start CUDA."""
