@@ -95,7 +95,7 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "oracle": signature.oracle,
         "severity": str(signature.severity),
         "kernel": signature.kernel,
-        "op": signature.op,
+        "op": finding.case.op,
         "place": signature.place,
         "signature": str(signature),
         "message": finding.fail.message,

@@ -274,6 +274,8 @@ class Result:
     """NaN or infinite elements where the reference is finite."""
     digest: str
     """Of the bytes: equal for results that are equal bit for bit."""
+    writer: tuple[str, str] | None = None
+    """The kernel and its argument through which a launch stored the result last; None where torch made it afterwards."""
     sketch: tuple[float, ...] = ()
     """Seeded random projections, one a block of elements, to compare runs without moving tensors."""
     sketch_tolerance: tuple[float, ...] = ()

@@ -33,10 +33,15 @@ class Signature:
     oracle: str
     severity: Severity
     op: str
+    """Empty where a kernel is at fault: it is the same bug from whichever op the kernel is reached."""
     kernel: str
     """Empty where no single kernel is at fault."""
     place: str
     """Source line (`layernorm.py:431`), result name (`d:x`) or message class, whichever the oracle knows best."""
+
+    def __post_init__(self) -> None:
+        if self.kernel:
+            object.__setattr__(self, "op", "")
 
     def __str__(self) -> str:
         where = " ".join(part for part in (self.kernel or self.op.rpartition(":")[2], self.place) if part)

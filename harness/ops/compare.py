@@ -52,7 +52,11 @@ def rms(values: torch.Tensor) -> torch.Tensor:
     return tiles(values).square().mean(-1).sqrt()
 
 
-def compare(name: str, got: torch.Tensor, expected: Expected, slack: float, seed: int) -> Result:
+Writer = tuple[str, str] | None
+"""A kernel and its argument."""
+
+
+def compare(name: str, got: torch.Tensor, expected: Expected, slack: float, seed: int, writer: Writer = None) -> Result:
     """One output or gradient as facts; `slack` is the op's factor on the baseline's error."""
     truth = expected.truth
     unwritten, first_unwritten = count_poison(got)
@@ -77,13 +81,12 @@ def compare(name: str, got: torch.Tensor, expected: Expected, slack: float, seed
         role=expected.role,
         shape=tuple(truth.shape),
         whole=_measure(_whole(error) / whole_tolerance, _worst_element(error, None), wide, truth),
-        worst_tile=_measure(
-            float(ratios[worst]) if ratios.numel() else 0.0, _worst_element(error, worst), wide, truth
-        ),
+        worst_tile=_measure(float(ratios[worst]) if ratios.numel() else 0.0, _worst_element(error, worst), wide, truth),
         unwritten=unwritten,
         first_unwritten=first_unwritten,
         nonfinite=int(broken.sum()),
         digest=_digest(got),
+        writer=writer,
         sketch=sketch,
         sketch_tolerance=sketch_tolerance,
     )
@@ -141,7 +144,9 @@ def _sketch(values: torch.Tensor, tolerance: float, seed: int) -> tuple[tuple[fl
     return sums, tuple(4 * tolerance * math.sqrt(max(1, block.numel())) for block in blocks)
 
 
-def baseline_errors(pairs: Mapping[str, list[tuple[torch.Tensor, torch.Tensor]]]) -> dict[str, tuple[torch.Tensor, float]]:
+def baseline_errors(
+    pairs: Mapping[str, list[tuple[torch.Tensor, torch.Tensor]]],
+) -> dict[str, tuple[torch.Tensor, float]]:
     """By result name, the largest error of the baseline runs: per tile, and over the whole tensor.
 
     Each pair is (float64 truth, baseline result).

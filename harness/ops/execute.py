@@ -16,7 +16,7 @@ from harness.errors import SuiteError
 from harness.model.case import Case
 from harness.model.op import Op
 from harness.model.run import Completed, Ending, OutOfMemory, Raised, Refused, Result, Role, Source
-from harness.ops.compare import Expected, baseline_errors, compare
+from harness.ops.compare import Expected, Writer, baseline_errors, compare
 from harness.ops.inputs import TORCH_DTYPES, detached, make_cotangents, make_inputs
 from harness.ops.parameters import wanted
 
@@ -36,8 +36,13 @@ class Execution:
     allocator among them.  So it does here.
     """
 
-    def __init__(self, surroundings: Callable[[], AbstractContextManager[Any]]) -> None:
+    def __init__(
+        self,
+        surroundings: Callable[[], AbstractContextManager[Any]],
+        writer_of: Callable[[torch.Tensor], Writer] = lambda _: None,
+    ) -> None:
         self._surroundings = surroundings
+        self._writer_of = writer_of
         self._backward_thread = ThreadPoolExecutor(1, thread_name_prefix="autograd-device")
         self.seconds: dict[str, float] = {}
 
@@ -62,7 +67,7 @@ class Execution:
                 expected = self._expect(op, case, inputs, cotangents)
             phase = "compare"
             with self._timed(phase):
-                results = _compare({**outputs, **gradients}, expected, op, case)
+                results = self._compare({**outputs, **gradients}, expected, op, case)
         except MemoryError as error:
             return OutOfMemory(limit_bytes=0, message=str(error) or "MemoryError"), ()
         except Exception as error:  # the library's, Triton's or the suite's: becomes the run's ending
@@ -102,6 +107,19 @@ class Execution:
             for name, value in truth.items()
         }
 
+    def _compare(self, results: Tensors, expected: Mapping[str, Expected], op: Op, case: Case) -> tuple[Result, ...]:
+        if set(results) != set(expected):
+            raise ValueError(
+                f"the op returned {sorted(results)} and its reference {sorted(expected)}: they must return the same"
+            )
+        facts: list[Result] = []
+        for name, value in results.items():
+            want = expected[name]
+            if tuple(value.shape) != tuple(want.truth.shape):
+                raise ValueError(f"{name} has shape {tuple(value.shape)}, its reference {tuple(want.truth.shape)}")
+            facts.append(compare(name, value, want, op.slack, case.seed, self._writer_of(value)))
+        return tuple(facts)
+
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
         began = time.perf_counter()
@@ -119,9 +137,7 @@ def reference(
         name: None if value is None else detached(value, dtype if value.is_floating_point() else value.dtype)
         for name, value in inputs.items()
     }
-    leaves = {
-        name: copy.requires_grad_() for name, copy in copies.items() if copy is not None and op.inputs[name].grad
-    }
+    leaves = {name: copy.requires_grad_() for name, copy in copies.items() if copy is not None and op.inputs[name].grad}
     outputs = _named(op.reference(**wanted(op.reference, copies, case.dims)))
     differentiable = {name: output for name, output in outputs.items() if output.requires_grad}
     results = dict(outputs)
@@ -159,20 +175,6 @@ def _moved(
     )
 
 
-def _compare(results: Tensors, expected: Mapping[str, Expected], op: Op, case: Case) -> tuple[Result, ...]:
-    if set(results) != set(expected):
-        raise ValueError(
-            f"the op returned {sorted(results)} and its reference {sorted(expected)}: they must return the same"
-        )
-    facts: list[Result] = []
-    for name, value in results.items():
-        want = expected[name]
-        if tuple(value.shape) != tuple(want.truth.shape):
-            raise ValueError(f"{name} has shape {tuple(value.shape)}, its reference {tuple(want.truth.shape)}")
-        facts.append(compare(name, value, want, op.slack, case.seed))
-    return tuple(facts)
-
-
 def _named(outputs: Any) -> Tensors:
     """`y` for a single output; `y0`, `y1`, … for several, None among them left out."""
     if isinstance(outputs, torch.Tensor):
@@ -192,5 +194,3 @@ def _ending(op: Op, error: Exception, phase: str) -> Ending:
     source = Source(file=outside[-1].filename, line=outside[-1].lineno or 0) if outside else None
     text = "".join(traceback.format_exception(error)).splitlines()[-TRACEBACK_LINES:]
     return Raised(kind=kind, message=message, source=source, phase=phase, traceback="\n".join(text))
-
-

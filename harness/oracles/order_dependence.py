@@ -21,6 +21,7 @@ class OrderDependent(Alone):
         def fail(group: Sequence[OrderDependence]) -> Fail:
             first = group[0]
             reader, writer = first.programs
+            by = f"program {reader}" if reader != writer else "another program"  # several read it: any but the writer
             return Fail(
                 signature=Signature(
                     oracle=self.name,
@@ -30,8 +31,8 @@ class OrderDependent(Alone):
                     place=place_of(first.site),
                 ),
                 message=(
-                    f"{cells(first.site.argument, first.first_cells, first.cells)} {were(first.cells)} read by program "
-                    f"{reader} of the launch in which program {writer} stores there{where(group)}"
+                    f"{cells(first.site.argument, first.first_cells, first.cells)} {were(first.cells)} read by "
+                    f"{by} of the launch in which program {writer} stores there{where(group)}"
                 ),
                 meaning=(
                     "Programs of a launch run in no order, so the reader sees the value from before or after the "

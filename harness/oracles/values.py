@@ -22,11 +22,14 @@ class Values(Alone):
     promise = "Every output and gradient agrees with the float64 reference within the tolerance of its type."
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
-        """One failure for each result that is wrong."""
+        """One failure for each result that is wrong; results that are one tensor of one kernel count once."""
         run = evidence.run
-        failures = tuple(self._fail(run.case.op, result) for result in run.results if is_wrong(result))
-        if failures:
-            return failures
+        worst: dict[tuple[str, str], Result] = {}
+        for result in filter(is_wrong, run.results):
+            tensor = result.writer or ("", result.name)
+            worst[tensor] = max(worst.get(tensor, result), result, key=how_wrong)
+        if worst:
+            return tuple(self._fail(run.case.op, result) for result in worst.values())
         if reason := unfinished(run):
             return (Abstain(oracle=self.name, reason=reason),)
         if not run.results:
@@ -35,6 +38,7 @@ class Values(Alone):
 
     def _fail(self, op: str, result: Result) -> Fail:
         worst = max(result.worst_tile, result.whole, key=badness)
+        kernel, place = result.writer or ("", result.name)
         message = (
             f"{cell(result.name, worst.index)} is {worst.got:.6g} where the float64 reference gives "
             f"{worst.expected:.6g}: {size(worst)} the tolerance"
@@ -43,7 +47,7 @@ class Values(Alone):
             one = result.nonfinite == 1
             message += f"; {result.nonfinite} {'cell is' if one else 'cells are'} NaN or infinite"
         return Fail(
-            signature=Signature(oracle=self.name, severity=Severity.ERROR, op=op, kernel="", place=result.name),
+            signature=Signature(oracle=self.name, severity=Severity.ERROR, op=op, kernel=kernel, place=place),
             message=message,
             meaning=NOT_FINITE if result.nonfinite else WRONG,
         )
@@ -52,6 +56,11 @@ class Values(Alone):
 def is_wrong(result: Result) -> bool:
     """Whether an error is above its tolerance; NaN is."""
     return bool(result.nonfinite) or not (result.whole.ratio <= 1 and result.worst_tile.ratio <= 1)
+
+
+def how_wrong(result: Result) -> float:
+    """The larger of a result's two errors, in tolerances."""
+    return max(badness(result.whole), badness(result.worst_tile))
 
 
 def badness(measure: Measure) -> float:

@@ -75,7 +75,7 @@ def render(finding: Finding, sources: Sources) -> Text:
 def _heading(finding: Finding) -> str:
     """`WARNING  write-overlap  layer_norm_bwd_kernel  (layer_norm)      7f3a09c1`."""
     signature = finding.fail.signature
-    op = signature.op.rpartition(":")[2]
+    op = finding.case.op_name
     where = f"{signature.kernel}  in {op}" if signature.kernel else op
     left = f"{signature.severity.upper()}  {signature.oracle}  {where}"
     return f"{left}{finding.id:>{max(WIDTH - len(left), len(finding.id) + 2)}}"

@@ -22,7 +22,9 @@ PoisonOf = Callable[[int], Poison | None]
 class Binding:
     """The arguments of one launch, bound to a kernel's parameters."""
 
-    def __init__(self, kernel: Function, signature: Mapping[str, Any], given: Mapping[str, Any], poison_of: PoisonOf) -> None:
+    def __init__(
+        self, kernel: Function, signature: Mapping[str, Any], given: Mapping[str, Any], poison_of: PoisonOf
+    ) -> None:
         self.arguments: list[Argument] = []
         self.values: list[Value] = []
         self._buffers: dict[int, Buffer] = {}
@@ -33,10 +35,14 @@ class Binding:
         for name, parameter in zip(names, kernel.parameters, strict=True):
             self.values.append(self._bind(name, parameter.type, given[name]))
         written = written_parameters(kernel)
+        self.written: list[Argument] = []
+        """The arguments that the kernel may store through."""
         for argument, parameter in self._pointer_parameters(kernel):
             if argument.buffer is not None:
                 argument.buffer.granule = granule_of(argument.buffer, self.arguments)
-                argument.buffer.track_readers |= written is None or parameter in written
+                if written is None or parameter in written:
+                    argument.buffer.track_readers = True
+                    self.written.append(argument)
 
     def _pointer_parameters(self, kernel: Function) -> Iterator[tuple[Argument, int]]:
         for value, parameter in zip(self.values, kernel.parameters, strict=True):

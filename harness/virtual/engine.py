@@ -4,6 +4,8 @@ import os
 from contextlib import ExitStack
 from pathlib import Path
 
+import torch
+
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
@@ -27,7 +29,7 @@ class VirtualEngine:
     def __init__(self) -> None:
         self._fresh = FreshMemory()
         self._chooser = triton_seam.ConfigChooser()
-        self._execution = Execution(self._surroundings)
+        self._execution = Execution(self._surroundings, self._writer_of)
         self._launches: Launches | None = None
 
     def wear(self, device: DeviceProfile) -> None:
@@ -67,6 +69,9 @@ class VirtualEngine:
             seconds=_split(self._execution.seconds, session.seconds),
         )
 
+    def _writer_of(self, result: torch.Tensor) -> tuple[str, str] | None:
+        return self._session.writers.get(result.untyped_storage().data_ptr())
+
     @property
     def _session(self) -> Session:
         assert self._launches is not None
@@ -84,5 +89,3 @@ def _split(phases: dict[str, float], session: dict[str, float]) -> dict[str, flo
     calls = phases.get("forward", 0.0) + phases.get("backward", 0.0)
     parts = {name: phases.get(name, 0.0) for name in ("inputs", "reference", "compare")}
     return {**parts, **session, "host": max(0.0, calls - sum(session.values()))}
-
-

@@ -40,6 +40,8 @@ class Session:
     memory: list[MemoryEvent] = field(default_factory=list[MemoryEvent])
     unsupported: Unsupported | None = None
     seconds: dict[str, float] = field(default_factory=dict[str, float])
+    writers: dict[int, tuple[str, str]] = field(default_factory=dict[int, "tuple[str, str]"])
+    """By address of a storage, the kernel and argument that stored to it last."""
 
     def add_seconds(self, part: str, seconds: float) -> None:
         """Account for time spent."""
@@ -146,10 +148,13 @@ class Launches:
         binding = Binding(module.kernel, request.source.signature, given, self._poison_of)
         events = Events()
         machine = Machine(module, Memory(binding.arguments, events), grid, session.lane_fill, HANDLERS)
+        name = request.source.fn.__name__
+        for argument in binding.written:
+            if argument.buffer is not None:
+                session.writers[argument.buffer.address] = (name, argument.name)
         try:
             machine.run(binding.values)
         finally:
-            name = request.source.fn.__name__
             session.memory += events.finish(name, len(session.launches) - 1, binding.arguments, module.source)
             session.add_seconds("execution", time.perf_counter() - began)
 
