@@ -30,25 +30,25 @@ def main(fds: tuple[int, ...]) -> int:
     os.setsid()  # the leader of a group, so that all it starts can be killed with it
     os.set_inheritable(stream_fd, False)  # noqa: FBT003 — takes no keyword
     _print_to(log_fd)
-    stream = socket.socket(fileno=stream_fd)
-    match preload.outcome:
-        case None:
-            _complain(stream, Fault(kind=FaultKind.WORKER, message="the fork server has no orders"))
-        case Fault() as fault:
-            _complain(stream, fault)
-        case Loaded() as loaded:
-            linux.die_with(loaded.server)
-            linux.offer_to_oom_killer()
-            held = memory.limit_growth(loaded.spec.memory_limit_bytes)
-            send(stream, Kind.HELLO, loaded.engine.name.encode())
-            try:
-                _serve(stream, loaded, held)
-            except SystemExit as leaving:  # the library called sys.exit()
-                return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    with socket.socket(fileno=stream_fd) as stream:
+        match preload.outcome:
+            case None:
+                _complain(stream, Fault(kind=FaultKind.WORKER, message="the fork server has no orders"))
+            case Fault() as fault:
+                _complain(stream, fault)
+            case Loaded() as loaded:
+                try:
+                    _serve(stream, loaded)
+                except SystemExit as leaving:  # the library called sys.exit()
+                    return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
     return 0
 
 
-def _serve(stream: socket.socket, loaded: Loaded, held: int) -> None:
+def _serve(stream: socket.socket, loaded: Loaded) -> None:
+    linux.die_with(loaded.server)
+    linux.offer_to_oom_killer()
+    held = memory.limit_growth(loaded.spec.memory_limit_bytes)
+    send(stream, Kind.HELLO, loaded.engine.name.encode())
     inbox = Inbox()
     while piece := stream.recv(PIECE_BYTES):
         inbox.add(piece)

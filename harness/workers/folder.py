@@ -49,14 +49,11 @@ def left_behind(scratch: str) -> tuple[Case, ...]:
     """The cases that were running under this folder when their parent died without closing its pool."""
     found: list[Case] = []
     for path in sorted(Path(scratch).glob(f"{PREFIX}*/{RUNNING}/*.json")):
-        if _is_alive(int(path.parts[-3].split("-")[1])):
+        pid = path.parts[-3].split("-")[1]
+        if Path(f"/proc/{pid}").exists():
             continue
         try:
             found.append(wire.from_json(path.read_text(encoding="ascii"), Case))
         except ReplayError:  # of another version of the harness
             continue
     return tuple(found)
-
-
-def _is_alive(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()

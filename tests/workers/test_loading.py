@@ -8,7 +8,7 @@ import pytest
 from harness.errors import HarnessError, LibraryError, SuiteError, WorkerError
 from harness.model.run import Completed
 from harness.workers.pool import Pool
-from tests.workers.setting import DEADLINE_S, DEVICE, MARK, case, processes_marked, specs
+from tests.workers.setting import DEADLINE_S, DEVICE, MARK, case, specs, survivors
 
 DECLARES = """
 from harness.suite import op, tokens
@@ -116,8 +116,8 @@ def assert_refuses(scratch: Path, file: str, error: type[HarnessError], message:
     with Pool(specs(scratch, suites=(file,), **changes), processes=1, time_limit_s=DEADLINE_S) as pool:
         with pytest.raises(error, match=message):
             pool.prepare(DEVICE)
-        assert processes_marked(os.environ[MARK]) == []
+        assert survivors(os.environ[MARK]) == []
         with pytest.raises(error, match=message):
             pool.run(case("one", suite=file))
         assert isinstance(pool.submit(case("one", suite=file)).exception(), error)
-        assert processes_marked(os.environ[MARK]) == []
+        assert survivors(os.environ[MARK]) == []

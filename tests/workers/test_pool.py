@@ -113,11 +113,10 @@ def test_a_fork_server_that_dies_costs_no_case(scratch: Path) -> None:
             assert server is not None
             server.kill()
             assert pool.run(case("good", 2)).ending == Completed()
-            assert psutil.wait_procs([worker], timeout=DEADLINE_S)[1] == []
 
 
 def test_a_case_whose_fork_server_dies_is_run_again(scratch: Path, fifo: Fifo) -> None:
-    with Pool(specs(scratch), processes=1, time_limit_s=HANG_LIMIT_S * 5) as pool:
+    with Pool(specs(scratch), processes=1, time_limit_s=HANG_LIMIT_S * 2) as pool:
         waiting = pool.submit(case("hang_with_grandchild"))
         server = psutil.Process(int(fifo.read())).parent()
         assert server is not None
@@ -134,8 +133,7 @@ def test_workers_wear_the_device_of_their_case_and_the_least_used_are_retired(sc
         runs = [pool.run(case("pid", device=device)) for device in devices]
         assert len({run.seconds["result"] for run in runs}) == len(devices)
         assert len(processes_marked(mark)) <= CHILDREN_PER_PROCESS + LEAST_SERVERS + 1
-        latest = runs[-1]
-        assert pool.run(case("pid", device=devices[-1])).seconds["result"] == latest.seconds["result"]
+        assert pool.run(case("pid", device=devices[-1])).seconds["result"] == runs[-1].seconds["result"]
 
 
 def test_closing_the_pool_ends_what_runs_and_cancels_what_waits(scratch: Path, fifo: Fifo) -> None:
