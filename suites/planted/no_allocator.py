@@ -4,7 +4,6 @@ from harness.suite import Dim, DType, beside, op, tensor, tokens
 
 ORACLE = "scratch-memory"
 SMALLEST = {"T": 1, "D": 16}
-DEVICE = "rtx-pro-6000"
 
 DIMS = {"T": tokens(128), "D": Dim(low=16, high=32, choices=(16, 32))}
 X = {"x": tensor("T", "D", grad=False)}

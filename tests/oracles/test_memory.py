@@ -99,6 +99,13 @@ def test_a_read_of_what_another_program_stores_is_an_error() -> None:
     )
 
 
+def test_a_read_by_several_programs_names_the_writer_alone() -> None:
+    event = OrderDependence(site=site("x"), cells=1, first_cells=((16,),), programs=(1, 1))
+    assert judge(OrderDependent(), run(memory=(event,))) == [
+        "error: x[16] was read by another program of the launch in which program 1 stores there (layernorm.py:431)"
+    ]
+
+
 def test_a_read_of_what_nothing_has_stored_is_an_error() -> None:
     event = UninitialisedRead(site=site("mean"), cells=1, first_cells=((128,),), program=4)
     fail = only_failure(UninitialisedReads(), run(memory=(event,)))

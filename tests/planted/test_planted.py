@@ -1,0 +1,138 @@
+"""Every oracle catches its planted kernel, is silent on the repaired twin, and shrinks to the stated smallest case."""
+
+import runpy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from harness.devices import catalogue
+from harness.model.case import Case
+from harness.model.finding import Finding
+from harness.model.op import Op
+from harness.model.verdict import Fail
+from harness.oracles import registry
+from harness.search.campaign import Campaign
+from harness.search.options import Options
+from harness.search.plan import CaseBudget, Plan
+from harness.search.session import Session
+from harness.search.shrinking import Limits
+from harness.search.tally import Tally, Trial
+from harness.search.triage import Triage
+from harness.suite import load_suite
+
+FOLDER = Path(__file__).parents[2] / "suites" / "planted"
+FILES = sorted(FOLDER.glob("*.py"))
+DEVICE = catalogue.find("rtx-pro-6000")
+CASES = 24
+PROCESSES = 2
+HANG_LIMIT_S = 3.0
+
+NO_DESCRIPTORS = "the parser does not read the types of tt.make_tensor_descriptor"
+NO_DOT = "the parser does not read `inputPrecision = tf32 :` in tt.dot"
+NO_RESOURCES = "a session's judge is given no resources"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planted:
+    """One class of bug, as its suite file states it."""
+
+    op: Op
+    repaired: Op
+    oracle: str
+    smallest: dict[str, int]
+
+
+def planted(file: Path) -> Planted:
+    stated = runpy.run_path(str(file))
+    op, repaired = load_suite(str(file))
+    return Planted(op=op, repaired=repaired, oracle=stated["ORACLE"], smallest=stated["SMALLEST"])
+
+
+class Unwatched:
+    def tick(self, tally: Tally, trying: Case | None) -> None:
+        pass
+
+    def sighted(self, fail: Fail, trial: Trial) -> None:
+        pass
+
+
+def session_of(files: list[Path], time_limit_s: float) -> Session:
+    return Session(
+        Options(
+            suites=tuple(map(str, files)),
+            ops=(),
+            devices=(DEVICE,),
+            budget=CaseBudget(cases=CASES),
+            seed=1,
+            processes=PROCESSES,
+            time_limit_s=time_limit_s,
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    """One for all files but the one that hangs, so that Triton is loaded once."""
+    with session_of([file for file in FILES if file.stem != "hang"], time_limit_s=60.0) as opened:
+        yield opened
+
+
+def search(session: Session, op: Op, cases: int = CASES) -> Tally:
+    plan = Plan(ops=(op,), devices=(DEVICE,), budget=CaseBudget(cases=cases), seed=1, fixed_sm_count=True)
+    return Campaign(plan, session.pool, session.judge, Unwatched(), processes=PROCESSES).run()
+
+
+def finding_of(session: Session, tally: Tally, oracle: str) -> Finding:
+    sightings = {sighting.fail.oracle: sighting for sighting in tally.in_order()}
+    assert oracle in sightings, f"seen: {sorted(sightings)}; {tally.abstained} abstained: {dict(tally.reasons)}"
+    triage = Triage(runner=session.pool, judge=session.judge, trying=lambda _: None)
+    return triage.finding(sightings[oracle], Limits())
+
+
+def test_every_oracle_has_its_planted_bug() -> None:
+    assert {planted(file).oracle for file in FILES} == {oracle.name for oracle in registry.ALL}
+
+
+def each_file(**awaited: str) -> list[ParameterSet]:
+    """A parameter for each file that does not hang; where the virtual GPU lacks something yet, with what it is."""
+    return [
+        pytest.param(
+            file, id=file.stem, marks=[pytest.mark.xfail(reason=awaited[file.stem])] if file.stem in awaited else []
+        )
+        for file in FILES
+        if file.stem != "hang"
+    ]
+
+
+@pytest.mark.slow
+class TestEachPlantedBug:
+    @pytest.mark.parametrize(
+        "file", each_file(no_allocator=NO_DESCRIPTORS, too_much_shared_memory=f"{NO_DOT}; {NO_RESOURCES}")
+    )
+    def test_is_found_and_shrinks_to_the_smallest_case(self, session: Session, file: Path) -> None:
+        bug = planted(file)
+        finding = finding_of(session, search(session, bug.op), bug.oracle)
+        assert finding.confirmed
+        assert finding.fail.signature.oracle == bug.oracle
+        assert finding.case.dims == bug.smallest
+
+    @pytest.mark.parametrize("file", each_file(no_allocator=NO_DESCRIPTORS, too_much_shared_memory=NO_DOT))
+    def test_is_gone_from_the_repaired_twin(self, session: Session, file: Path) -> None:
+        tally = search(session, planted(file).repaired)
+        assert [str(signature) for signature in tally.sightings] == []
+        assert tally.passed == tally.cases > 0
+
+
+@pytest.mark.slow
+def test_a_kernel_that_hangs_is_found_and_its_repaired_twin_is_silent() -> None:
+    bug = planted(FOLDER / "hang.py")
+    with session_of([FOLDER / "hang.py"], time_limit_s=HANG_LIMIT_S) as session:
+        finding = finding_of(session, search(session, bug.op, cases=1), bug.oracle)
+        assert finding.fail.signature.place == "no answer"
+        assert finding.case.dims == bug.smallest
+        tally = search(session, bug.repaired)
+        assert [str(signature) for signature in tally.sightings] == []
+        assert tally.passed == tally.cases > 0
