@@ -32,6 +32,10 @@ class Report:
     devices: tuple[str, ...]
     versions: Mapping[str, str]
     """Of Python and of the distributions that decide results."""
+    builds: int = 0
+    """Distinct kernels that were launched: constants, config and architecture included."""
+    compiled: int = 0
+    """Those of them whose resources are known."""
     libraries: tuple[str, ...] = ()
     interrupted: bool = False
 
@@ -63,6 +67,8 @@ def report_of(options: Options, tally: Tally, findings: Iterable[Finding], *, in
         seed=options.seed,
         devices=tuple(map(str, options.devices)),
         versions=versions(),
+        builds=tally.builds,
+        compiled=tally.compiled,
         libraries=options.libraries,
         interrupted=interrupted,
     )
@@ -82,6 +88,8 @@ def report_document(report: Report) -> dict[str, Any]:
         "seed": report.seed,
         "devices": list(report.devices),
         "versions": dict(report.versions),
+        "builds": report.builds,
+        "compiled": report.compiled,
         "with": list(report.libraries),
         "interrupted": report.interrupted,
     }

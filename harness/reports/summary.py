@@ -16,6 +16,11 @@ def summary(report: Report) -> Iterator[str]:
         yield from (f"  {count:>5}  {reason}" for reason, count in reasons[:REASONS])
         if len(reasons) > REASONS:
             yield f"         and {len(reasons) - REASONS} more reasons"
+    if report.compiled < report.builds:
+        yield (
+            f"resources judged for {report.compiled} of {report.builds} compiled kernels: "
+            "the whole compiler pipeline runs beside the search, and was not done with the others"
+        )
     rate = report.cases / report.seconds if report.seconds else 0.0
     on = ", ".join(report.devices)
     stopped = "interrupted after" if report.interrupted else "ran"

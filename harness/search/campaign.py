@@ -139,6 +139,9 @@ class Campaign:
     def _judge_late_resources(self) -> None:
         """Judge one run of each build again, now that the compiler is done: its figures often come after the run."""
         resources_only = self._judge.only(Fits.name)
+        launches = {launch.build: launch for _, run in self._builds.values() for launch in run.launches}
+        self.tally.builds = len(self._builds)
+        self.tally.compiled = sum(self._judge.resources.of(launches[build]) is not None for build in self._builds)
         sighted = set(self.tally.sightings)
         runs = {trial.number: (trial, run) for trial, run in self._builds.values()}
         for _, (trial, run) in sorted(runs.items(), key=itemgetter(0)):

@@ -22,8 +22,9 @@ from harness.search.options import Options
 from harness.search.plan import Plan
 from harness.search.tally import Tally
 from harness.search.triage import Triage
+from harness.workers.compiler import BackgroundCompiler
 from harness.workers.pool import Pool
-from harness.workers.spec import WorkerSpec
+from harness.workers.spec import BUILDS, WorkerSpec
 
 SHRINKING_S = 600.0
 """For making the findings of one search small, all together."""
@@ -54,13 +55,16 @@ class Session:
         """
         self.options = options
         self.library_paths = tuple(str(path) for path in libraries.resolve(options.libraries))
-        self.judge = Judge(oracles=tuple(map(registry.find, options.oracles)) or registry.ALL)
+        oracles = tuple(map(registry.find, options.oracles)) or registry.ALL
+        self.compiler = BackgroundCompiler(Path(_scratch(), BUILDS))
+        self.judge = Judge(oracles=oracles, resources=self.compiler)
         self.pool = Pool(self._spec_of, options.processes, options.time_limit_s, options.isolation)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.compiler.close()
         self.pool.close()
 
     @property
@@ -93,10 +97,14 @@ class Session:
         return WorkerSpec(
             device=device,
             suites=self.options.suites,
-            scratch=str(prepared(FOLDER) / "scratch"),
+            scratch=_scratch(),
             library_paths=self.library_paths,
             engine=self.options.engine,
         )
+
+
+def _scratch() -> str:
+    return str(prepared(FOLDER) / "scratch")
 
 
 def prepared(folder: Path) -> Path:

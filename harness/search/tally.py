@@ -57,6 +57,10 @@ class Tally:
     """Why cases abstained, and how many."""
     sightings: dict[Signature, Sighting] = field(default_factory=dict[Signature, Sighting])
     seconds: float = 0.0
+    builds: int = 0
+    """Distinct kernels that were launched: constants, config and architecture included."""
+    compiled: int = 0
+    """Those of them that the whole compiler pipeline has seen."""
 
     @property
     def judged(self) -> int:

@@ -77,7 +77,9 @@ class BackgroundCompiler:
     def __enter__(self) -> "BackgroundCompiler":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def _ask(self, build: str) -> None:

@@ -6,6 +6,8 @@ from enum import StrEnum
 from harness.model.device import DeviceProfile
 
 GIB = 1024**3
+BUILDS = "builds"
+"""The folder under `WorkerSpec.scratch` in which engines leave TTIR for the compiler beside the search."""
 
 
 class Isolation(StrEnum):
