@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import LibraryError, UsageError
+from harness import libraries
+from harness.errors import LibraryError, MissingPart, UsageError
 from harness.libraries import PYTHON_TAG, cache_folder, resolve
 
 pytestmark = pytest.mark.once
@@ -158,6 +159,13 @@ def test_a_cache_that_cannot_be_written_names_the_way_out(tmp_path: Path, index:
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(LibraryError, match="export HARNESS_CACHE"):
         resolve(["tiny-kernels==1.0"], cache=tmp_path / "cache")
+
+
+def test_without_pip_the_command_that_provides_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libraries, "find_spec", lambda name: None)  # noqa: ARG005 - as the original calls it
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(MissingPart, match=r"--with needs pip: .* -m ensurepip$"):
+        resolve(["tiny-kernels==1.0"], cache=tmp_path)
 
 
 def test_the_cache_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
