@@ -30,6 +30,7 @@ from harness.model.verdict import Outcome, Severity
 from harness.oracles import registry
 from harness.reports.doctor import examine
 from harness.reports.finding import Sources, render
+from harness.reports.interrupts import Interrupts
 from harness.reports.progress import Progress
 from harness.reports.summary import summary
 from harness.search.options import TIME_LIMIT_S, USUAL_DEVICES, VIRTUAL, Options, load_devices, load_ops, suite_files
@@ -98,15 +99,19 @@ def _search(session: Session) -> Report:
     options = session.options
     findings = list[Finding]()
     cases = options.budget.cases if isinstance(options.budget, CaseBudget) else None
-    with Progress(Console(stderr=True, highlight=False), cases=cases) as progress:
+    interrupted = False
+    with (
+        Interrupts() as interrupts,
+        Progress(Console(stderr=True, highlight=False), interrupts, cases=cases) as progress,
+    ):
         campaign = session.campaign(options.plan, progress)
         try:
             campaign.run()
             session.triage(campaign.tally, progress, findings.append)
         except KeyboardInterrupt:
-            findings += session.unconfirmed(campaign.tally, findings)
-            return report_of(options, campaign.tally, findings, interrupted=True)
-    return report_of(options, campaign.tally, findings, interrupted=False)
+            interrupted = True
+    findings += session.unconfirmed(campaign.tally, findings)
+    return report_of(options, campaign.tally, findings, interrupted=interrupted)
 
 
 def _options(given: argparse.Namespace) -> Options:

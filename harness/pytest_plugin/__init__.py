@@ -54,6 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register a mark for each device, and settle on one seed for all processes of pytest-xdist."""
     for mark in sorted({mark for device in catalogue.devices() for mark in catalogue.marks(device)}):
         config.addinivalue_line("markers", f"{mark}: kernel-harness: tests on such a GPU, virtual or real")
+    devices_for(config)  # what is misspelt is said before anything is collected
     if config.option.harness_seed is None:
         config.option.harness_seed = secrets.randbelow(2**32)
 

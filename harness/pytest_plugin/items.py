@@ -96,9 +96,9 @@ class HarnessItem(pytest.Item):
             case _:
                 return super().repr_failure(excinfo, style)
 
-    def reportinfo(self) -> tuple[Path, None, str]:
-        """File, line and heading of the failure."""
-        return self.path, None, self.name
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """File, line counted from 0, and heading of the failure."""
+        return self.path, 0, self.name
 
 
 class SearchItem(HarnessItem):
@@ -108,6 +108,10 @@ class SearchItem(HarnessItem):
         super().__init__(**kwargs)
         self.op = op
         self.ops = ops
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Where the op is declared."""
+        return self.path, self.op.call.__code__.co_firstlineno - 1, self.name
 
     def runtest(self) -> None:
         """Search, triage, and fail if anything was found or nothing could be judged."""

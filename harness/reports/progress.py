@@ -12,6 +12,7 @@ from rich.text import Text
 
 from harness.model.case import Case
 from harness.model.verdict import Fail
+from harness.reports.interrupts import Interrupts
 from harness.search.tally import Tally, Trial
 
 PLAIN_EVERY_S = 5.0
@@ -20,8 +21,9 @@ PLAIN_EVERY_S = 5.0
 class Progress:
     """Watches a campaign and its triage; a context manager, since a terminal must be left as it was found."""
 
-    def __init__(self, console: Console, *, cases: int | None) -> None:
+    def __init__(self, console: Console, interrupts: Interrupts, *, cases: int | None) -> None:
         self._console = console
+        self._interrupts = interrupts
         self._cases = cases
         self._begun = time.monotonic()
         self._told = self._begun
@@ -73,6 +75,7 @@ class Progress:
         self._show()
 
     def _show(self) -> None:
+        self._interrupts.check()
         now = time.monotonic()
         if self._live:
             minutes, seconds = divmod(int(now - self._begun), 60)

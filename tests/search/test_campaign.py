@@ -17,6 +17,8 @@ from harness.search.runner import Runner
 from harness.search.tally import Tally
 from tests.search.pretence import DEVICE, KERNEL, OP, AtOnce, Silent, facts, never, out_of_order, unsupported
 
+pytestmark = pytest.mark.once
+
 PLAN = Plan(ops=(OP,), devices=(DEVICE,), budget=CaseBudget(cases=120), seed=5)
 ALONE = Judge(oracles=(registry.find("write-overlap"),))
 """A judge who asks for no companions."""

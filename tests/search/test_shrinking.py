@@ -14,6 +14,8 @@ from harness.search.strategies import Batch
 from harness.search.tally import Trial
 from tests.search.pretence import DEVICE, KERNEL, OP, PLAINEST, Shows, with_dims
 
+pytestmark = pytest.mark.once
+
 SIGNATURE = Signature(
     oracle="write-overlap", severity=Severity.WARNING, op=OP.id, kernel=KERNEL, place="layernorm.py:431"
 )

@@ -12,6 +12,8 @@ from harness.search.hints import Hints
 from harness.search.strategies import RARE_ELEMENTS, USUAL_ELEMENTS, Batch, scouts
 from tests.search.pretence import DEVICE, KERNEL, OP, PLAINEST
 
+pytestmark = pytest.mark.once
+
 HINTS = Hints(tile_sizes=frozenset({32, 64}), configs={KERNEL: 6})
 BATCH = Batch(op=OP, device=DEVICE, hints=HINTS, seed=7, size=400)
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
 from harness.model.case import Case
 from harness.model.finding import Finding
 from harness.model.run import Run
@@ -12,6 +14,8 @@ from harness.search.shrinking import Limits
 from harness.search.tally import Sighting, Trial
 from harness.search.triage import Triage
 from tests.search.pretence import DEVICE, OP, AtOnce, Shows, facts, never, with_dims
+
+pytestmark = pytest.mark.once
 
 JUDGE = Judge(oracles=(registry.find("write-overlap"),))
 LIMITS = Limits(runs=300, seconds=60.0)

@@ -1,0 +1,37 @@
+"""Ctrl-C that is never lost.
+
+Python drops a KeyboardInterrupt that happens to be raised inside a callback of the garbage collector, with
+"Exception ignored in", and Hypothesis installs such a callback while it draws.  So the wish is also written down, and
+looked at whenever the search tells how it goes.
+"""
+
+import signal
+from types import FrameType, TracebackType
+from typing import Self
+
+
+class Interrupts:
+    """A context manager, for the main thread alone."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._before = signal.getsignal(signal.SIGINT)
+
+    def __enter__(self) -> Self:
+        signal.signal(signal.SIGINT, self._ask)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def check(self) -> None:
+        """Raise the KeyboardInterrupt that was asked for, if it was."""
+        if self._asked:
+            raise KeyboardInterrupt
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self._asked = True
+        raise KeyboardInterrupt

@@ -1,0 +1,50 @@
+"""An engine for tests of the faces: it runs nothing, and what a case shows depends on its op's name alone."""
+
+import time
+
+from harness.model.case import Case
+from harness.model.device import DeviceProfile
+from harness.model.op import Op
+from harness.model.run import Run
+from tests.search.pretence import facts, never, unsupported
+
+SUITE = """
+from harness.suite import op, tensor, tokens, width
+
+{ops}
+"""
+DECLARED = """
+@op(dims={{"T": tokens(), "D": width(64), "G": width(1)}}, inputs={{"x": tensor("T", "D")}}{options})
+def {name}(x):
+    raise AssertionError("no test runs this")
+
+@{name}.reference
+def _(x):
+    raise AssertionError("no test runs this")
+"""
+
+
+def suite_of(*names: str, options: str = "") -> str:
+    """The text of a suite with these ops."""
+    return SUITE.format(ops="".join(DECLARED.format(name=name, options=options) for name in names))
+
+
+class Pretending:
+    """`overlapping` stores cells twice from three rows on; `unknown` cannot be judged; `slow` takes its time."""
+
+    name = "virtual"
+
+    def wear(self, device: DeviceProfile) -> None:
+        del device
+
+    def run(self, op: Op, case: Case) -> Run:
+        match op.name:
+            case "overlapping":
+                return facts(case, lambda case: case.dims["T"] >= 3)
+            case "unknown":
+                return unsupported(case)
+            case "slow":
+                time.sleep(0.05)  # not to wait for anything: it stands for a kernel that takes as long
+                return facts(case, lambda case: case.dims["T"] >= 3)
+            case _:
+                return facts(case, never)
