@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from harness.model.case import Case
-from harness.model.run import Run
+from harness.model.run import Result, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence
 from harness.oracles.endings import unfinished
@@ -38,16 +38,15 @@ class ConfigInvariance:
         kernel, _ = choice
         if reason := unfinished(other):
             return (Abstain(oracle=self.name, reason=f"with config {config_of(other, kernel)} of {kernel}, {reason}"),)
-        differing = disagreements(run, other)
-        return tuple(self._fail(run, other, kernel, result.name, block) for result, block in differing) or (
-            Pass(oracle=self.name),
-        )
+        failures = (self._fail(run, other, kernel, result, block) for result, block in disagreements(run, other))
+        return tuple({fail.signature: fail for fail in failures}.values()) or (Pass(oracle=self.name),)
 
-    def _fail(self, run: Run, other: Run, kernel: str, result: str, block: int) -> Fail:
+    def _fail(self, run: Run, other: Run, kernel: str, result: Result, block: int) -> Fail:
+        place = result.writer[1] if result.writer else result.name
         return Fail(
-            signature=Signature(oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=kernel, place=result),
+            signature=Signature(oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=kernel, place=place),
             message=(
-                f"{result} differs beyond rounding between configs {config_of(run, kernel)} and "
+                f"{result.name} differs beyond rounding between configs {config_of(run, kernel)} and "
                 f"{config_of(other, kernel)} of {kernel}, first in block {block} of its projections"
             ),
             meaning=(

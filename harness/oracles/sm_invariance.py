@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from harness.model.case import Case
-from harness.model.run import Run
+from harness.model.run import Result, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence
 from harness.oracles.endings import unfinished
@@ -39,16 +39,15 @@ class SmInvariance:
         count = other.case.device.sm_count
         if reason := unfinished(other):
             return (Abstain(oracle=self.name, reason=f"with {count} SMs, {reason}"),)
-        differing = disagreements(run, other)
-        return tuple(self._fail(run, count, result.name, block) for result, block in differing) or (
-            Pass(oracle=self.name),
-        )
+        failures = (self._fail(run, count, result, block) for result, block in disagreements(run, other))
+        return tuple({fail.signature: fail for fail in failures}.values()) or (Pass(oracle=self.name),)
 
-    def _fail(self, run: Run, count: int, result: str, block: int) -> Fail:
+    def _fail(self, run: Run, count: int, result: Result, block: int) -> Fail:
+        kernel, place = result.writer or ("", result.name)
         return Fail(
-            signature=Signature(oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel="", place=result),
+            signature=Signature(oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=kernel, place=place),
             message=(
-                f"{result} differs beyond rounding between {run.case.device.sm_count} and {count} SMs, "
+                f"{result.name} differs beyond rounding between {run.case.device.sm_count} and {count} SMs, "
                 f"first in block {block} of its projections"
             ),
             meaning=(

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from harness.model.case import Case, LaneFill
-from harness.model.run import Run, UndefinedLanes
+from harness.model.run import Result, Run, UndefinedLanes
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence
 from harness.oracles.endings import unfinished, unwatched
@@ -13,7 +13,8 @@ from harness.oracles.memory import place_of
 class Lanes:
     """A masked load without `other` leaves lanes undefined; filling them with 101 instead of zero must change no bit.
 
-    The failure's place is the first result that changes, since nothing tells which of several such loads is at fault.
+    The failure's place is what stored the first result that changes: nothing tells which of several such loads is at
+    fault.
     """
 
     name = "undefined-lanes"
@@ -42,15 +43,17 @@ class Lanes:
         changed = changes(run, other)
         return (self._fail(run, changed),) if changed else (Pass(oracle=self.name),)
 
-    def _fail(self, run: Run, changed: tuple[str, ...]) -> Fail:
-        events = undefined(run)
+    def _fail(self, run: Run, changed: tuple[Result, ...]) -> Fail:
+        kernel, place = changed[0].writer or ("", changed[0].name)
+        events = before(undefined(run), run, kernel)
+        names = ", ".join(result.name for result in changed)
         suspects = dict.fromkeys(f"{event.site.argument} ({place_of(event.site)})" for event in events)
         return Fail(
             signature=Signature(
-                oracle=self.name, severity=Severity.WARNING, op=run.case.op, kernel="", place=changed[0]
+                oracle=self.name, severity=Severity.WARNING, op=run.case.op, kernel=kernel, place=place
             ),
             message=(
-                f"{', '.join(changed)} {'changes' if len(changed) == 1 else 'change'} with what the lanes hold that "
+                f"{names} {'changes' if len(changed) == 1 else 'change'} with what the lanes hold that "
                 f"are masked off without `other` in the load of {', '.join(suspects)}"
             ),
             meaning=(
@@ -67,7 +70,15 @@ def undefined(run: Run) -> tuple[UndefinedLanes, ...]:
     return tuple(sorted(events, key=lambda event: (event.site.launch, place_of(event.site), event.site.argument)))
 
 
-def changes(run: Run, other: Run) -> tuple[str, ...]:
-    """Names of the results that are not equal bit for bit."""
+def before(events: tuple[UndefinedLanes, ...], run: Run, kernel: str) -> tuple[UndefinedLanes, ...]:
+    """The events that can have reached what this kernel stored: those up to its last launch; all where none is named."""
+    last = max(
+        (index for index, launch in enumerate(run.launches) if launch.kernel == kernel), default=len(run.launches)
+    )
+    return tuple(event for event in events if event.site.launch <= last) or events
+
+
+def changes(run: Run, other: Run) -> tuple[Result, ...]:
+    """The results that are not equal bit for bit."""
     digests = {result.name: result.digest for result in other.results}
-    return tuple(result.name for result in run.results if digests.get(result.name) != result.digest)
+    return tuple(result for result in run.results if digests.get(result.name) != result.digest)

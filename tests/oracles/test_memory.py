@@ -23,7 +23,7 @@ from harness.oracles.undefined_lanes import Lanes
 from harness.oracles.uninitialised_read import UninitialisedReads
 from harness.oracles.unwritten import Unwritten
 from harness.oracles.write_overlap import WriteOverlap
-from tests.oracles.facts import LINE_207, case, judge, only_failure, raised, result, run, signature, site
+from tests.oracles.facts import LINE_207, case, judge, launch, only_failure, raised, result, run, signature, site
 
 OVERLAP = Overlap(site=site(), same_bytes=True, cells=32, first_cells=((2, 0), (2, 1)), programs=(0, 1))
 STRAY = Stray(site=site(), access=Access.STORE, region=Region.OUTSIDE_STORAGE, lanes=31, program=3, element=8256)
@@ -183,6 +183,24 @@ class TestUndefinedLanes:
             "y changes with what the lanes hold that are masked off without `other` in the load of w (layernorm.py:207)"
         )
         assert fail.source == LINE_207
+
+    def test_is_counted_once_for_what_stored_the_first_result_that_changes(self) -> None:
+        launches = (launch(kernel="forward"), launch(kernel="backward"))
+        later = replace(LANES, site=site("dy", launch=1))
+        written = replace(result(), writer=("forward", "y"))
+        before = run(results=(written, result("d:x")), memory=(later, LANES), launches=launches)
+        after = run(
+            of=case(lane_fill=LaneFill.ODD),
+            results=(replace(written, digest="bb"), result("d:x", digest="bb")),
+            memory=(later, LANES),
+            launches=launches,
+        )
+        fail = only_failure(Lanes(), before, after)
+        assert fail.signature == signature("undefined-lanes", "y", kernel="forward", severity=Severity.WARNING)
+        assert fail.message == (
+            "y, d:x change with what the lanes hold that are masked off without `other` in the load of w "
+            "(layernorm.py:207)"
+        )
 
     def test_abstains_without_its_companion(self) -> None:
         evidence = Evidence(run=run(memory=(LANES,)))

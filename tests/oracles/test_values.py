@@ -1,8 +1,10 @@
 """The oracles that judge numbers: against the reference, at another SM count, with another config."""
 
+from dataclasses import replace
+
 import pytest
 
-from harness.model.run import TimedOut
+from harness.model.run import Result, TimedOut
 from harness.model.verdict import Severity
 from harness.oracles.config_invariance import ConfigInvariance
 from harness.oracles.sm_invariance import SM_COUNTS, SmInvariance
@@ -67,6 +69,15 @@ class TestSmInvariance:
         fail = only_failure(SmInvariance(), run(of=case(seed=0)), other)
         assert fail.signature == signature("sm-invariance", "y", kernel="")
         assert fail.message == ("y differs beyond rounding between 188 and 1 SMs, first in block 1 of its projections")
+
+    def test_results_that_are_one_tensor_of_one_kernel_fail_once(self) -> None:
+        def results(sketch: float) -> tuple[Result, ...]:
+            pair = (result("d:x", sketch=(sketch,)), result("d:residual", sketch=(sketch,)))
+            return tuple(replace(one, writer=(KERNEL, "dx")) for one in pair)
+
+        other = run(of=case(seed=0, sm_count=1), results=results(1.0))
+        fail = only_failure(SmInvariance(), run(of=case(seed=0), results=results(2.0)), other)
+        assert fail.signature == signature("sm-invariance", "dx")
 
     def test_nan_agrees_with_nan_and_with_nothing_else(self) -> None:
         nan = run(of=case(seed=0), results=(result(sketch=(NAN, 2.0)),))
