@@ -22,8 +22,8 @@ from harness.search.hints import Hints
 from harness.search.plainness import DTYPES, dim_order
 from harness.search.sizes import Surroundings, families
 
-USUAL_ELEMENTS = 2**18
-RARE_ELEMENTS = 2**20
+USUAL_ELEMENTS = 2**16
+RARE_ELEMENTS = 2**18
 ELEMENT_LIMITS = st.sampled_from((USUAL_ELEMENTS,) * 15 + (RARE_ELEMENTS,))
 """The largest input of a case stays below one of these, so that most cases are quick."""
 

@@ -29,7 +29,7 @@ class VirtualEngine:
     def __init__(self) -> None:
         self._fresh = FreshMemory()
         self._chooser = triton_seam.ConfigChooser()
-        self._execution = Execution(self._surroundings, self._writer_of)
+        self._execution = Execution(self._surroundings, self._writer_of, _pretend_on_this_thread)
         self._launches: Launches | None = None
 
     def wear(self, device: DeviceProfile) -> None:
@@ -82,6 +82,13 @@ class VirtualEngine:
         stack = ExitStack()
         stack.enter_context(self._fresh)
         return stack
+
+
+def _pretend_on_this_thread() -> None:
+    """Torch's modes belong to a thread: the one that runs backward passes needs its own."""
+    from harness.devices.cpu_tensors import CpuTensors
+
+    CpuTensors().__enter__()
 
 
 def _split(phases: dict[str, float], session: dict[str, float]) -> dict[str, float]:

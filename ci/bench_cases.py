@@ -1,0 +1,149 @@
+"""How many whole cases of the norm suite run in a second, where the time goes, and what isolation costs of it.
+
+`bench_cases.py FOLDER`: caches lie under the folder, which is empty at first, so that the first search compiles
+everything and the second, of the same cases, nothing.
+"""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from statistics import median
+
+from harness import libraries
+from harness.devices.catalogue import find
+from harness.model.case import Case
+from harness.model.device import DeviceProfile
+from harness.model.op import Op
+from harness.model.run import Run
+from harness.search.campaign import Campaign
+from harness.search.hints import Hints
+from harness.search.judging import Judge
+from harness.search.plan import CaseBudget, Plan
+from harness.search.strategies import Batch
+from harness.search.tally import Tally
+from harness.suite import load_suite
+from harness.workers.pool import Pool
+from harness.workers.spec import WorkerSpec
+
+SUITE = "suites/fla/norm.py"
+LIBRARY = "fla-core==0.6.0"
+DEVICE = "rtx-pro-6000"
+CASES = 200
+PROCESSES = 2
+ISOLATED_CASES = 40
+ROUNDS = 5
+
+
+class Timed:
+    """A runner that adds up where the time of every run went."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self.seconds: Counter[str] = Counter()
+        self.runs = 0
+
+    def submit(self, case: Case) -> Future[Run]:
+        """As the pool does."""
+        future = self._pool.submit(case)
+        future.add_done_callback(self._note)
+        return future
+
+    def run(self, case: Case) -> Run:
+        """As the pool does."""
+        return self._pool.run(case)
+
+    def run_alone(self, case: Case, before: Sequence[Case] = ()) -> Run:
+        """As the pool does."""
+        return self._pool.run_alone(case, before)
+
+    def _note(self, future: Future[Run]) -> None:
+        if not future.cancelled() and not future.exception():
+            self.seconds.update(future.result().seconds)
+            self.runs += 1
+
+
+class Silent:
+    """Watches a campaign and says nothing."""
+
+    def tick(self, tally: Tally, trying: Case | None) -> None:
+        """Some time has passed."""
+
+    def sighted(self, *_: object) -> None:
+        """A failure was seen."""
+
+
+def main() -> None:
+    """Print the figures."""
+    folder = Path(sys.argv[1])
+    paths = tuple(map(str, libraries.resolve([LIBRARY])))
+    ops = load_suite(SUITE)
+    device = find(DEVICE)
+
+    def spec(worn: DeviceProfile) -> WorkerSpec:
+        return WorkerSpec(device=worn, suites=(SUITE,), scratch=str(folder), library_paths=paths)
+
+    print(f"\nWhole cases of {SUITE} ({LIBRARY}) as on {device}, {PROCESSES} processes, all oracles, {CASES} cases:")
+    for state in ("cold", "warm"):
+        with Pool(spec, PROCESSES, time_limit_s=60) as pool:
+            _search(state, pool, ops, device)
+    _draw(ops, device)
+    with Pool(spec, 1, time_limit_s=60) as pool:
+        _isolation(pool, spec(device), ops)
+
+
+def _search(state: str, pool: Pool, ops: tuple[Op, ...], device: DeviceProfile) -> None:
+    pool.prepare(device)
+    runner = Timed(pool)
+    plan = Plan(ops=ops, devices=(device,), budget=CaseBudget(cases=CASES), seed=0)
+    tally = Campaign(plan, runner, Judge(), Silent(), processes=PROCESSES).run()
+    parts = ", ".join(f"{part} {1e3 * spent / runner.runs:.1f}" for part, spent in runner.seconds.most_common())
+    print(f"  {state}: {tally.cases / tally.seconds:6.1f} cases/s, {runner.runs} runs with companions")
+    print(f"        ms a run: {parts}")
+
+
+def _draw(ops: tuple[Op, ...], device: DeviceProfile) -> None:
+    began = time.perf_counter()
+    drawn = sum(len(Batch(op=op, device=device, hints=Hints(), seed=1, size=CASES).draw()) for op in ops)
+    print(f"        draw {1e3 * (time.perf_counter() - began) / drawn:.1f} ms a case, in the parent")
+
+
+def _isolation(pool: Pool, spec: WorkerSpec, ops: tuple[Op, ...]) -> None:
+    """The same warm cases in this process and in one worker, in turns."""
+    from harness.workers.loading import Loaded, load
+
+    loaded = load(spec)
+    assert isinstance(loaded, Loaded), loaded
+    drawn = [case for op in ops for case in Batch(op=op, device=spec.device, hints=Hints(), seed=2, size=60).draw()]
+    cases = list({case.digest: case for case in drawn}.values())[:ISOLATED_CASES]
+
+    def here() -> None:
+        for case in cases:
+            loaded.engine.run(loaded.ops[case.op], case)
+
+    def there() -> None:
+        for case in cases:
+            pool.run(case)
+
+    here(), there()  # warm both
+    pairs = [(_seconds(here), _seconds(there)) for _ in range(ROUNDS)]
+    inside, isolated = (1e3 * _median(times) / len(cases) for times in zip(*pairs, strict=True))
+    print(f"\nIsolation: {len(cases)} warm cases, {inside:.1f} ms each in one process, {isolated:.1f} ms in a worker")
+    print(f"  ratio {isolated / inside:.2f}")
+
+
+def _seconds(work: "object") -> float:
+    assert callable(work)
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def _median(times: Iterable[float]) -> float:
+    return median(times)
+
+
+if __name__ == "__main__":
+    main()
