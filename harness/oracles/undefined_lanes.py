@@ -71,7 +71,7 @@ def undefined(run: Run) -> tuple[UndefinedLanes, ...]:
 
 
 def before(events: tuple[UndefinedLanes, ...], run: Run, kernel: str) -> tuple[UndefinedLanes, ...]:
-    """The events that can have reached what this kernel stored: those up to its last launch; all where none is named."""
+    """The events that can have reached what this kernel stored: those up to its last launch; all if none is named."""
     last = max(
         (index for index, launch in enumerate(run.launches) if launch.kernel == kernel), default=len(run.launches)
     )
