@@ -61,22 +61,35 @@ class Argument:
     @cached_property
     def covered(self) -> Array | None:
         """Which elements below `extent` belong to the view; None where all do."""
-        if self.extent == prod(self.shape) or not self.extent:
-            return None
-        distinct = prod(size for size, stride in zip(self.shape, self.strides, strict=True) if stride)
-        if distinct == self.extent:
+        if not self.extent or self._is_dense:
             return None
         cover = np.zeros(self.extent, np.bool_)
         view = np.lib.stride_tricks.as_strided(cover, self.shape, self.strides)
         view[...] = True
-        return cover
+        return None if cover.all() else cover
+
+    @property
+    def _is_dense(self) -> bool:
+        """Whether, along its axes from the narrowest stride up, each begins where the ones below it end."""
+        reached = 1
+        for stride, size in self._axes:
+            if stride != reached:
+                return False
+            reached *= size
+        return True
+
+    @property
+    def _axes(self) -> list[tuple[int, int]]:
+        """(stride, size) of the axes along which elements differ, narrowest first."""
+        pairs = zip(self.strides, self.shape, strict=True)
+        return sorted((stride, size) for stride, size in pairs if size > 1 and stride)
 
     def index_of(self, element: int) -> tuple[int, ...]:
         """The tensor index of an element, counted in the argument's own elements; the flat index where there is none."""
         index = [0] * len(self.shape)
         rest = element
         for axis in sorted(range(len(self.shape)), key=lambda axis: -self.strides[axis]):
-            if self.strides[axis]:
+            if self.strides[axis] and self.shape[axis] > 1:
                 index[axis], rest = divmod(rest, self.strides[axis])
         inside = all(0 <= at < size for at, size in zip(index, self.shape, strict=True))
         return tuple(index) if inside and not rest else (element,)

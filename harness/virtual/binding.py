@@ -69,7 +69,7 @@ class Binding:
         return Argument(
             name,
             self._buffers[address],
-            tensor.data_ptr() - address,
+            tensor.storage_offset() * tensor.element_size(),  # of an empty tensor, data_ptr() is 0
             tensor.element_size(),
             tuple(tensor.shape),
             tuple(tensor.stride()),
@@ -95,19 +95,21 @@ _PASSES_POINTERS_ON = frozenset(
 
 
 def written_parameters(kernel: Function) -> frozenset[int] | None:
-    """Slots of the parameters that some store goes through; None where a store's pointer cannot be traced."""
-    origin: dict[int, int] = {parameter.slot: parameter.slot for parameter in kernel.parameters}
-    written: set[int] = set()
+    """Slots of the parameters that some store may go through; None where a store's pointer cannot be traced."""
+    origins: dict[int, frozenset[int]] = {parameter.slot: frozenset({parameter.slot}) for parameter in kernel.parameters}
+    written: frozenset[int] = frozenset()
     for operation in _all(kernel.body):
-        if operation.name in _PASSES_POINTERS_ON:
-            source = next((slot for slot in operation.operands if slot in origin), None)
-            if source is not None and operation.results:
-                origin[operation.results[0]] = origin[source]
+        known = [origins[slot] for slot in operation.operands if slot in origins]
+        if operation.name in _PASSES_POINTERS_ON and operation.results and known:
+            if len(known) == sum(kind.is_pointer for kind in operation.operand_types):
+                origins[operation.results[0]] = frozenset[int]().union(*known)
         elif operation.name == "tt.store":
-            if operation.operands[0] not in origin:
+            if operation.operands[0] not in origins:
                 return None
-            written.add(origin[operation.operands[0]])
-    return frozenset(written)
+            written |= origins[operation.operands[0]]
+        elif operation.name == "tt.call" and any(kind.is_pointer for kind in operation.operand_types):
+            return None
+    return written
 
 
 def _all(region: Region) -> Iterator[Operation]:

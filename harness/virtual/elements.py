@@ -73,6 +73,16 @@ def rounded(values: Array, element: str) -> Array:
     return values
 
 
+def to_odd(values: Array) -> Array:
+    """float64 to float32 toward zero, with the last bit set where that was inexact: rounding it again is then exact."""
+    nearest = values.astype(np.float32)
+    bits = nearest.view(np.int32)
+    beyond = np.abs(nearest.astype(np.float64)) > np.abs(values)
+    cut = np.where(beyond, bits - 1, bits)
+    inexact = (nearest != values) & np.isfinite(values)
+    return np.where(inexact, cut | 1, bits).astype(np.int32).view(np.float32)
+
+
 def decode(raw: Array, element: str) -> Array:
     """Memory contents to carried values."""
     if element == "bf16":

@@ -46,10 +46,12 @@ class _Cells:
             self.kept += len(elements)
 
     def unique(self) -> tuple[Array, int, int]:
-        """Distinct elements in ascending order, and the two programs at the first."""
+        """Distinct elements in ascending order, and the two programs at the first: of several pairs the lowest."""
         elements = np.concatenate(self.elements)
-        distinct, first = np.unique(elements, return_index=True)
-        return distinct, int(np.concatenate(self.ours)[first[0]]), int(np.concatenate(self.others)[first[0]])
+        distinct = np.unique(elements)
+        here = elements == distinct[0]
+        pairs = zip(np.concatenate(self.ours)[here].tolist(), np.concatenate(self.others)[here].tolist(), strict=True)
+        return distinct, *min(pairs)
 
 
 @dataclass(slots=True)
@@ -87,19 +89,25 @@ class Events:
         """Elements read before anything wrote them."""
         self._uninitialised.setdefault(place, _Cells()).add(elements, programs, programs)
 
-    def stray(self, place: Place, access: Access, region: Region, elements: Array, programs: Array) -> None:
-        """Lanes that left what their argument covers."""
-        key = (*place, access, region)
-        if key in self._strays:
-            self._strays[key].lanes += len(elements)
-        else:
-            self._strays[key] = _StrayLanes(len(elements), int(programs[0]), int(elements[0]))
+    def stray(
+        self, place: Place, access: Access, region: Region, elements: Array, programs: Array, lanes_each: int
+    ) -> None:
+        """Lanes that left what their argument covers, each standing for `lanes_each`; the lowest program is kept."""
+        first = int(programs.argmin())
+        known = self._strays.setdefault(
+            (*place, access, region), _StrayLanes(0, int(programs[first]), int(elements[first]))
+        )
+        known.lanes += len(elements) * lanes_each
+        if programs[first] < known.program:
+            known.program, known.element = int(programs[first]), int(elements[first])
 
     def undefined(self, place: Place, lanes: int) -> None:
         """Lanes that a masked load without `other` left undefined."""
         self._undefined[place] = self._undefined.get(place, 0) + lanes
 
-    def finish(self, kernel: str, launch: int, arguments: list[Argument], sources: Callable[[str], Source | None]) -> Iterator[MemoryEvent]:
+    def finish(
+        self, kernel: str, launch: int, arguments: list[Argument], sources: Callable[[str], Source | None]
+    ) -> Iterator[MemoryEvent]:
         """The events as values, in a stable order."""
 
         def site(place: Place) -> Site:
@@ -139,4 +147,3 @@ class Events:
             )
         for place, lanes in self._undefined.items():
             yield UndefinedLanes(site=site(place), lanes=lanes)
-

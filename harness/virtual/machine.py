@@ -224,11 +224,24 @@ class Machine:
         if left is right:
             return left
         if isinstance(left, Pointers) or isinstance(right, Pointers):
-            if not (isinstance(left, Pointers) and isinstance(right, Pointers)) or left.argument != right.argument:
-                raise CannotExecute("pointers into different arguments, chosen by program")
+            if not (isinstance(left, Pointers) and isinstance(right, Pointers)):
+                raise CannotExecute("a choice between a pointer and a number")
+            if left.argument != right.argument:
+                return self._one_of(chosen, left, right)
             index = _where(chosen, left.index(), right.in_units_of(left.element_bytes).index())
             return Pointers(left.argument, left.element_bytes, (index,))
         return _where(chosen, left, right)
+
+
+    def _one_of(self, chosen: Array, left: Pointers, right: Pointers) -> Pointers:
+        """One of two pointers into different arguments, where all programs that take part choose the same."""
+        if self.active is not None and chosen.shape[0] == self.width:
+            chosen = chosen[self.active]
+        if chosen.all():
+            return left
+        if not chosen.any():
+            return right
+        raise CannotExecute("pointers into different arguments, chosen by program")
 
 
 _EMPTY: Array = np.zeros(0, np.int8)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from harness.errors import CannotExecute
-from harness.virtual.elements import NARROW_FLOATS, Array, carrier, rounded, unsigned
+from harness.virtual.elements import NARROW_FLOATS, Array, carrier, rounded, to_odd, unsigned
 from harness.virtual.ir import Operation, Type
 from harness.virtual.machine import Handler, Machine, Value
 from harness.virtual.pointers import Pointers
@@ -78,6 +78,11 @@ def divide(left: Array, right: Array) -> Array:
     return np.where(right == 0, np.array(-1, left.dtype), quotient + inexact.astype(left.dtype))
 
 
+def divide_unsigned(left: Array, right: Array) -> Array:
+    """Quotient; a zero divisor gives all ones, as on NVIDIA GPUs.  The operands are unsigned already."""
+    return np.where(right == 0, ~np.zeros_like(left), left // np.where(right == 0, 1, right).astype(right.dtype))
+
+
 def remainder(left: Array, right: Array) -> Array:
     """Remainder with the dividend's sign; by zero it is the dividend."""
     safe = np.where(right == 0, 1, right).astype(right.dtype)
@@ -103,6 +108,16 @@ def shift_right_unsigned(left: Array, right: Array) -> Array:
     return np.where(right < bits, left >> np.where(right < bits, right, 0).astype(right.dtype), np.zeros(1, left.dtype))
 
 
+def _or_bits(function: Elementwise, of_bits: Elementwise) -> Elementwise:
+    """A function of integers, and what it is for an i1, whose true is minus one when it has a sign."""
+    return lambda left, right: (of_bits if left.dtype == np.bool_ else function)(left, right)
+
+
+def _signed(function: Elementwise) -> Elementwise:
+    """Comparisons by sign: a true i1 is minus one."""
+    return lambda left, right: function(right, left) if left.dtype == np.bool_ else function(left, right)
+
+
 def multiply_high(left: Array, right: Array) -> Array:
     """The upper half of the full product of 32-bit integers."""
     if left.dtype.itemsize != 4:  # noqa: PLR2004 - bytes of an i32
@@ -114,10 +129,10 @@ def multiply_high(left: Array, right: Array) -> Array:
 _COMPARISONS: dict[str, Elementwise] = {
     "eq": np.equal,
     "ne": np.not_equal,
-    "slt": np.less,
-    "sle": np.less_equal,
-    "sgt": np.greater,
-    "sge": np.greater_equal,
+    "slt": _signed(np.less),
+    "sle": _signed(np.less_equal),
+    "sgt": _signed(np.greater),
+    "sge": _signed(np.greater_equal),
     "ult": as_unsigned(np.less),
     "ule": as_unsigned(np.less_equal),
     "ugt": as_unsigned(np.greater),
@@ -218,15 +233,12 @@ def to_integer(*, signed: bool) -> Handler:
     def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
         del machine
         value = np.trunc(array(frame[operation.operands[0]]).astype(np.float64))
-        bits = operation.result_types[0].bits
-        low = -(2.0 ** (bits - 1)) if signed else 0.0
-        high = 2.0 ** (bits - 1 if signed else bits) - 1
-        clipped = np.clip(np.nan_to_num(value, nan=0.0, posinf=high, neginf=low), low, high)
-        wanted = carrier(operation.result_types[0].element)
-        if signed:
-            top = np.iinfo(wanted).max
-            return np.where(clipped >= top, top, clipped).astype(wanted)
-        return clipped.astype(np.uint64).astype(wanted)
+        wanted = np.dtype(carrier(operation.result_types[0].element))
+        range_of = np.iinfo(wanted if signed else f"u{wanted.itemsize}")
+        beyond = value >= float(range_of.max)  # the largest i64 is no float64: compare before converting
+        low = np.maximum(np.where(np.isnan(value) | beyond, 0.0, value), float(range_of.min))
+        made = np.where(beyond, np.array(range_of.max, range_of.dtype), low.astype(range_of.dtype))
+        return made.view(wanted)
 
     return handle
 
@@ -269,6 +281,8 @@ def convert(machine: Machine, operation: Operation, frame: list[Value]) -> Array
     value = array(frame[operation.operands[0]])
     if element == "i1":
         return (value & 1).astype(np.bool_)
+    if element in NARROW_FLOATS and value.dtype == np.float64:
+        value = to_odd(value)
     return rounded(value.astype(carrier(element)), element)
 
 
@@ -313,13 +327,13 @@ HANDLERS: Mapping[str, Handler] = {
     "arith.select": select,
     "arith.cmpi": compare_integers,
     "arith.cmpf": compare_floats,
-    "arith.addi": integral(np.add),
-    "arith.subi": integral(np.subtract),
+    "arith.addi": integral(_or_bits(np.add, np.bitwise_xor)),
+    "arith.subi": integral(_or_bits(np.subtract, np.bitwise_xor)),
     "arith.muli": integral(np.multiply),
     "arith.divsi": integral(divide),
     "arith.remsi": integral(remainder),
-    "arith.divui": integral(as_unsigned(lambda left, right: left // np.where(right == 0, 1, right))),
-    "arith.remui": integral(as_unsigned(lambda left, right: left % np.where(right == 0, 1, right))),
+    "arith.divui": integral(as_unsigned(divide_unsigned)),
+    "arith.remui": integral(as_unsigned(remainder)),
     "arith.ceildivsi": integral(lambda left, right: -((-left) // right)),
     "arith.floordivsi": integral(np.floor_divide),
     "arith.andi": integral(np.bitwise_and),
@@ -328,8 +342,8 @@ HANDLERS: Mapping[str, Handler] = {
     "arith.shli": integral(shift_left),
     "arith.shrsi": integral(shift_right_signed),
     "arith.shrui": integral(as_unsigned(shift_right_unsigned)),
-    "arith.minsi": integral(np.minimum),
-    "arith.maxsi": integral(np.maximum),
+    "arith.minsi": integral(_or_bits(np.minimum, np.bitwise_or)),
+    "arith.maxsi": integral(_or_bits(np.maximum, np.bitwise_and)),
     "arith.minui": integral(as_unsigned(np.minimum)),
     "arith.maxui": integral(as_unsigned(np.maximum)),
     "tt.mulhiui": integral(as_unsigned(multiply_high)),

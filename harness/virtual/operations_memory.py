@@ -1,15 +1,17 @@
 """Loads, stores, atomics and pointer arithmetic: what they hand to `memory`."""
 
 from collections.abc import Callable, Mapping
+from math import prod
 
 import numpy as np
 
 from harness.errors import CannotExecute
 from harness.model.case import LaneFill
 from harness.virtual.elements import Array, carrier, decode, encode, rounded, unsigned
+from harness.virtual.events import Place
 from harness.virtual.ir import Operation, Type
 from harness.virtual.machine import Handler, Machine, Value
-from harness.virtual.memory import Rows
+from harness.virtual.rows import Rows
 from harness.virtual.operations_arith import array
 from harness.virtual.pointers import Pointers
 
@@ -43,10 +45,18 @@ def load(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
     else:
         other = _undefined(machine, kind) if mask is not None else np.zeros((1,) * rank, carrier(kind.element))
         if mask is not None and not mask.all():
-            lanes = int(np.count_nonzero(~mask)) * max(1, machine.width // mask.shape[0])
-            machine.memory.events.undefined((operation.location, where.argument), lanes)
+            _note_undefined(machine, (operation.location, where.argument), kind, mask)
     mask = machine.with_active(mask, rank)
-    return machine.memory.load(operation.location, where, kind.element, mask, other, machine.numbers)
+    return machine.memory.load(operation.location, where, kind, mask, other, machine.numbers)
+
+
+def _note_undefined(machine: Machine, place: Place, kind: Type, mask: Array) -> None:
+    """Count the lanes that the programs taking part leave undefined."""
+    off = machine.with_active(~mask, mask.ndim)
+    assert off is not None
+    lanes = int(np.count_nonzero(off)) * (machine.width * prod(kind.shape) // off.size)
+    if lanes:
+        machine.memory.events.undefined(place, lanes)
 
 
 def _undefined(machine: Machine, kind: Type) -> Array:
@@ -59,10 +69,10 @@ def store(machine: Machine, operation: Operation, frame: list[Value]) -> None:
     """`tt.store`, with an optional mask."""
     where = pointers(frame[operation.operands[0]])
     value = array(frame[operation.operands[1]])
-    element = operation.operand_types[1].element
+    kind = operation.operand_types[1]
     mask = array(frame[operation.operands[2]]) if len(operation.operands) > 2 else None  # noqa: PLR2004
     mask = machine.with_active(mask, value.ndim)
-    machine.memory.store(operation.location, where, value, element, mask, machine.numbers)
+    machine.memory.store(operation.location, where, value, kind, mask, machine.numbers)
 
 
 # --- atomics: lanes one after the other, in the order of programs and lanes ---
@@ -98,7 +108,7 @@ def atomic(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
     shape = (machine.width, *kind.shape)
     mask = array(frame[operation.operands[2]]) if len(operation.operands) > 2 else None  # noqa: PLR2004
     mask = machine.with_active(mask, value.ndim)
-    rows, flat = machine.memory.atomic(operation.location, where, kind.element, mask, shape, machine.numbers)
+    rows, flat = machine.memory.atomic(operation.location, where, kind, mask, machine.numbers)
     seen = np.zeros(shape, carrier(kind.element))
     if flat is None:
         return seen

@@ -126,7 +126,8 @@ def _along(operation: Operation, frame: list[Value], axis: int) -> tuple[Array, 
 def _direct(region: Region, operation: Operation) -> np.ufunc | None:
     """NumPy's reduction for a region that is a single combine of its two arguments, where no rounding lies between."""
     body = region.entry.operations
-    if len(operation.operands) != 1 or len(body) != 2 or operation.operand_types[0].element in NARROW_FLOATS:  # noqa: PLR2004
+    element = operation.operand_types[0].element
+    if len(operation.operands) != 1 or len(body) != 2 or element in NARROW_FLOATS or element == "i1":
         return None
     combine, last = body
     if set(combine.operands) != set(region.entry.arguments) or last.operands != combine.results:

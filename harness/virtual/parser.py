@@ -14,7 +14,7 @@ from harness.virtual.ir import Attribute, Block, Function, Module, Operation, Pa
 
 _NESTED = r"<(?:[^<>]|<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>)*>"
 _TOKEN = re.compile(
-    rf"""\s*(?:
+    rf"""\s*(?://[^\n]*\s*)*(?:
     (?P<loc>loc\((?:[^()"]|"[^"]*"|\((?:[^()"]|"[^"]*"|\((?:[^()"]|"[^"]*"|\([^()]*\))*\))*\))*\))
   | (?P<value>%[\w$.-]+(?:[:\#]\d+)?)
   | (?P<type>(?:tensor|!tt\.ptr|!tt\.tensordesc|!ttg\.[\w.]+){_NESTED}|!tt\.\w+)
@@ -44,8 +44,12 @@ def parse(text: str) -> Module:
         CannotExecute: the text is not TTIR as this parser knows it; names the line.
     """
     locations = {name: body for name, body in _LOCATION_LINE.findall(text)}
-    lines = [line for line in text.splitlines() if not line.startswith("#")]
-    functions = _Parser("\n".join(lines)).module()
+    lines = ["" if line.startswith("#") else line for line in text.splitlines()]
+    parser = _Parser("\n".join(lines))
+    try:
+        functions = parser.module()
+    except (ValueError, LookupError, StopIteration, RecursionError) as error:  # how int, zip and next meet foreign text
+        raise parser.cannot_read("something else") from error
     return Module(functions={function.name: function for function in functions}, locations=locations)
 
 
@@ -71,6 +75,8 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._text = text
+        self._ends: list[int] = []
+        """Where each token ends in the text."""
         self._tokens: list[Token] = list(self._tokenize(text))
         self._at = 0
         self._names: dict[str, int] = {}
@@ -87,8 +93,17 @@ class _Parser:
                 raise CannotExecute(f"TTIR that cannot be read at its line {line}: {text[position : position + 60]!r}")
             position = found.end()
             kind = found.lastgroup or ""
+            self._ends.append(position)
             yield kind, found[kind]
+        self._ends.append(end)
         yield END
+
+    def cannot_read(self, expected: str) -> CannotExecute:
+        """What was expected where the parser stands."""
+        at = min(self._at, len(self._tokens) - 1)
+        seen = " ".join(token[1] for token in self._tokens[at : at + 8]) or "the end"
+        line = self._text.count("\n", 0, self._ends[at]) + 1
+        return CannotExecute(f"TTIR that cannot be read at its line {line}: expected {expected} before {seen!r}")
 
     # --- tokens ---
 
@@ -98,6 +113,8 @@ class _Parser:
 
     def _next(self) -> Token:
         token = self._tokens[self._at]
+        if token == END:
+            raise self.cannot_read("more")
         self._at += 1
         return token
 
@@ -109,8 +126,7 @@ class _Parser:
 
     def _expect(self, text: str) -> None:
         if not self._accept(text):
-            seen = " ".join(token[1] for token in self._tokens[self._at : self._at + 8])
-            raise CannotExecute(f"TTIR that cannot be read: expected {text!r} before {seen!r}")
+            raise self.cannot_read(repr(text))
 
     # --- module and functions ---
 
@@ -169,7 +185,7 @@ class _Parser:
 
     def _define(self, name: str, kind: Type) -> int:
         if name in self._ahead:
-            slot = self._ahead.pop(name)
+            slot = self._names[name] = self._ahead.pop(name)
             self._types[slot] = kind
             return slot
         slot = len(self._types)
@@ -189,9 +205,10 @@ class _Parser:
         return tuple(slots)
 
     def _use(self, name: str) -> int:
+        if name in self._ahead:
+            return self._ahead[name]
         if name not in self._names:  # blocks are not printed in topological order: it may be defined further down
-            slot = self._define(name, Type("?"))
-            self._ahead[name] = slot
+            self._ahead[name] = self._define(name, Type("?"))
         return self._names[name]
 
     # --- regions, blocks, operations ---
@@ -237,7 +254,8 @@ class _Parser:
             self._expect("=")
         kind, name = self._next()
         if kind not in {"word", "string"}:
-            raise CannotExecute(f"TTIR that cannot be read: an operation begins with {name!r}")
+            self._at -= 1
+            raise self.cannot_read("an operation")
         name = name.strip('"')
         reader = _READERS.get(name)
         made = reader(self, name) if reader else self._quoted(name) if kind == "string" else self._generic(name)
@@ -269,12 +287,14 @@ class _Parser:
             elif kind in {"word", "string", "dense", "number", "symbol"}:
                 self._next()
                 if self._accept("="):
-                    attributes[text] = self._attribute_value()
+                    attributes[text] = self._attribute_value(typed=False)  # a colon begins the operation's types
                 else:
                     words.append(text)
             else:
                 self._next()  # commas, brackets and parentheses only separate
         result_types = tuple(after) if after is not None else _implied_results(name, before)
+        if name == "tt.split":  # names the type of both its results once
+            result_types *= 2
         return Operation(name, tuple(operands), (), (), result_types, attributes, tuple(words), (), (), "")
 
     def _quoted(self, name: str) -> Operation:
@@ -346,7 +366,7 @@ class _Parser:
             self._accept(",")
         return found
 
-    def _attribute_value(self) -> Attribute:
+    def _attribute_value(self, *, typed: bool = True) -> Attribute:
         kind, text = self._next()
         value: Attribute
         if kind == "number":
@@ -369,7 +389,7 @@ class _Parser:
             value = "{}"
         else:
             value = text.strip('"')
-        if self._accept(":"):
+        if typed and self._accept(":"):
             self._type()
         return value
 

@@ -1,7 +1,8 @@
-"""Shadow memory: for every cell of a buffer, which program of the launch stored it and which read it.
+"""Shadow memory: for every cell of a buffer, which program of the launch stored it last and which two first read it.
 
 A cell is a granule: the smallest element that the launch uses on the buffer, so that differently typed views of one
 buffer meet.  Accesses come as rows: a start cell and a common width, which lets neighbours be handled by one copy.
+Two readers are all it takes to know, whoever stores, of one other program that read the cell.
 """
 
 from dataclasses import dataclass
@@ -10,8 +11,8 @@ import numpy as np
 
 from harness.virtual.elements import Array
 
-MANY = -1
-"""In the reader shadow: more than one program read the cell.  Elsewhere 0 is nobody, and p + 1 is program p."""
+LOAD_BITS = 20
+"""A reader is kept as its program's number with, in this many low bits, the number of its load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,16 @@ class Clash:
     columns: Array
     """Cell within the row."""
     others: Array
-    """The other program's number, or `MANY`."""
+    """The other program's number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """Cells of a store that another program read before."""
+
+    clash: Clash
+    loads: Array
+    """For each, the number of that program's load."""
 
 
 def rows_of(cells: Array, width: int) -> Array:
@@ -35,39 +45,43 @@ def rows_of(cells: Array, width: int) -> Array:
 
 
 class Shadow:
-    """Who touched what in one launch."""
+    """Who touched what in one launch.  Programs are numbered from 1; 0 is nobody."""
 
     def __init__(self, size_bytes: int, granule: int, *, track_readers: bool) -> None:
         self.granule = granule
+        self.track_readers = track_readers
         self._writers = np.zeros(-(-size_bytes // granule), np.int32)
-        self._readers = np.zeros(len(self._writers), np.int32) if track_readers else None
+        readers = np.zeros((2, len(self._writers) if track_readers else 0), np.int64)
+        self._first_readers, self._second_readers = readers[0], readers[1]
 
     def refine(self, granule: int) -> None:
         """Go over to smaller cells, because an access is narrower or lies askew."""
         factor = self.granule // granule
         self._writers = np.repeat(self._writers, factor)
-        if self._readers is not None:
-            self._readers = np.repeat(self._readers, factor)
+        self._first_readers = np.repeat(self._first_readers, factor)
+        self._second_readers = np.repeat(self._second_readers, factor)
         self.granule = granule
 
-    def load(self, starts: Array, width: int, programs: Array) -> Clash | None:
-        """Note that `programs` (numbers, one a row) read these rows; what other programs stored there, if anything."""
-        if self._readers is None:
-            return None
+    def load(self, starts: Array, width: int, programs: Array, load: int) -> Clash | None:
+        """Note that `programs` (one a row) read these rows by load number `load`; what others stored there, if anything."""
         numbers = programs[:, None]
         writers = rows_of(self._writers, width)[starts]
-        clash = (writers != 0) & (writers != numbers)
-        readers = rows_of(self._readers, width)
-        seen = readers[starts]
-        wanted = np.where((seen == 0) | (seen == numbers), numbers, MANY).astype(np.int32)
-        readers[starts] = wanted
-        lost = readers[starts] != wanted
-        if lost.any():
-            row, column = np.nonzero(lost)
-            self._readers[starts[row] + column] = MANY
-        return _clash(clash, writers)
+        clash = _clash((writers != 0) & (writers != numbers), writers)
+        readers = (numbers.astype(np.int64) << LOAD_BITS) | load
+        first = rows_of(self._first_readers, width)
+        seen = first[starts]
+        if not seen.all():
+            first[starts] = np.where(seen, seen, readers)
+            seen = first[starts]
+        beside = seen >> LOAD_BITS != numbers
+        if beside.any():
+            rows, columns = np.nonzero(beside)
+            cells = starts[rows] + columns
+            held = self._second_readers[cells]
+            self._second_readers[cells] = np.where(held, held, readers[rows, 0])
+        return clash
 
-    def store(self, starts: Array, width: int, programs: Array) -> tuple[Clash | None, Clash | None, Clash | None]:
+    def store(self, starts: Array, width: int, programs: Array) -> tuple[Clash | None, Clash | None, Reads | None]:
         """Note that `programs` stored these rows.
 
         Returns what clashed with stores of earlier steps, with stores of the same step, and with other programs' loads.
@@ -79,11 +93,18 @@ class Shadow:
         after = rows[starts]
         earlier = _clash((before != 0) & (before != numbers), before)
         together = _clash(after != numbers, after)
-        reads = None
-        if self._readers is not None:
-            readers = rows_of(self._readers, width)[starts]
-            reads = _clash((readers != 0) & (readers != numbers), readers)
-        return earlier, together, reads
+        return earlier, together, self._reads(starts, width, numbers) if self.track_readers else None
+
+    def _reads(self, starts: Array, width: int, numbers: Array) -> Reads | None:
+        readers = rows_of(self._first_readers, width)[starts]
+        own = readers >> LOAD_BITS == numbers
+        if own.any():
+            readers = np.where(own, rows_of(self._second_readers, width)[starts], readers)
+        clash = _clash(readers != 0, readers)
+        if clash is None:
+            return None
+        loads = clash.others & ((1 << LOAD_BITS) - 1)
+        return Reads(Clash(clash.rows, clash.columns, clash.others >> LOAD_BITS), loads)
 
 
 def _clash(where: Array, others: Array) -> Clash | None:

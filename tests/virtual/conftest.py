@@ -1,0 +1,142 @@
+"""A virtual GPU in the test process: Triton launches onto it, and the test looks at what it saw."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+from triton import knobs
+from triton.runtime.autotuner import Autotuner
+
+from harness.errors import CannotExecute
+from harness.model.case import LaneFill
+from harness.model.device import Architecture, DeviceProfile
+from harness.model.run import Launch, MemoryEvent, Resources, Unsupported
+from harness.ops.poison import FreshMemory
+from harness.virtual import machine, triton_seam
+from harness.virtual.driver import LaunchHandler, LaunchRequest, VirtualDriver
+from harness.virtual.launches import Launches, Session
+from harness.virtual.resources import compile_resources
+
+
+def profile(capability: tuple[int, int], sm_count: int = 4) -> DeviceProfile:
+    return DeviceProfile(
+        slug="test-gpu",
+        name="Test GPU",
+        architecture=Architecture.BLACKWELL,
+        capability=capability,
+        sm_count=sm_count,
+        shared_bytes_per_block=101_376,
+        shared_bytes_per_sm=102_400,
+        l2_bytes=1 << 20,
+        registers_per_sm=65_536,
+        max_threads_per_sm=1536,
+        memory_bytes=1 << 30,
+        sm_clock_khz=2_000_000,
+        memory_clock_khz=10_000_000,
+        memory_bus_bits=512,
+        source="made up",
+    )
+
+
+@dataclass
+class Gpu:
+    """The virtual GPU of one test."""
+
+    launches: Launches
+    chooser: triton_seam.ConfigChooser
+    fresh: FreshMemory
+    monkeypatch: pytest.MonkeyPatch
+
+    @property
+    def session(self) -> Session:
+        return self.launches.session
+
+    @property
+    def memory(self) -> list[MemoryEvent]:
+        return self.session.memory
+
+    @property
+    def seen(self) -> list[Launch]:
+        return self.session.launches
+
+    def begin(self, lane_fill: LaneFill = LaneFill.ZERO) -> None:
+        """Forget what was seen, as for a new case."""
+        self.launches.session = Session(lane_fill=lane_fill)
+
+    def in_chunks_of(self, elements: int) -> None:
+        """Let only so many elements of a block be executed side by side: 1 runs one program after the other."""
+        self.monkeypatch.setattr(machine, "CHUNK_ELEMENTS", elements)
+
+    def unsupported(self, launch: Callable[[], object]) -> Unsupported:
+        """What a launch that must not be executable was reported as."""
+        with pytest.raises(CannotExecute):
+            launch()
+        assert self.session.unsupported is not None
+        return self.session.unsupported
+
+
+@pytest.fixture(scope="session")
+def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("triton")
+
+
+class Drivers:
+    """One driver for each capability and session: a kernel that was compiled once refers to its driver for good."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[int, int], VirtualDriver] = {}
+        self.listener: LaunchHandler | None = None
+
+    def get(self, capability: tuple[int, int]) -> VirtualDriver:
+        if capability not in self._made:
+            self._made[capability] = VirtualDriver(profile(capability), self._heard)
+        return self._made[capability]
+
+    def _heard(self, request: LaunchRequest) -> None:
+        assert self.listener is not None
+        self.listener(request)
+
+
+@pytest.fixture(scope="session")
+def drivers() -> Drivers:
+    return Drivers()
+
+
+MakeGpu = Callable[[tuple[int, int]], Gpu]
+
+
+@pytest.fixture
+def make_gpu(kernel_cache: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch) -> MakeGpu:
+    """Puts a virtual GPU of a capability in place; a kernel must not be launched on two of them."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(kernel_cache))
+    monkeypatch.setattr(Autotuner, "run", Autotuner.run)
+    monkeypatch.setattr(triton.runtime.driver, "_active", None)
+    monkeypatch.setattr(knobs.runtime, "add_stages_inspection_hook", None)
+    torch.manual_seed(0)
+
+    def make(capability: tuple[int, int]) -> Gpu:
+        chooser, fresh = triton_seam.ConfigChooser(), FreshMemory()
+        driver = drivers.get(capability)
+        arch = driver.profile.arch
+
+        def compile_now(ttir: str, options: Mapping[str, Any]) -> Resources:
+            return compile_resources(ttir, arch, options)
+
+        launches = Launches(arch, lambda: chooser.chosen, fresh.poison_of, compile_now, builds=None)
+        drivers.listener = launches
+        triton_seam.set_driver(driver)
+        triton_seam.compile_to_ttir_only()
+        chooser.install()
+        return Gpu(launches, chooser, fresh, monkeypatch)
+
+    return make
+
+
+@pytest.fixture
+def gpu(make_gpu: MakeGpu) -> Gpu:
+    """One of capability 12.0."""
+    return make_gpu((12, 0))
