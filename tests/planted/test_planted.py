@@ -31,8 +31,6 @@ PROCESSES = 2
 HANG_LIMIT_S = 3.0
 
 NO_DESCRIPTORS = "the parser does not read the types of tt.make_tensor_descriptor"
-NO_DOT = "the parser does not read `inputPrecision = tf32 :` in tt.dot"
-NO_RESOURCES = "a session's judge is given no resources"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,9 +107,7 @@ def each_file(**awaited: str) -> list[ParameterSet]:
 
 @pytest.mark.slow
 class TestEachPlantedBug:
-    @pytest.mark.parametrize(
-        "file", each_file(no_allocator=NO_DESCRIPTORS, too_much_shared_memory=f"{NO_DOT}; {NO_RESOURCES}")
-    )
+    @pytest.mark.parametrize("file", each_file(no_allocator=NO_DESCRIPTORS))
     def test_is_found_and_shrinks_to_the_smallest_case(self, session: Session, file: Path) -> None:
         bug = planted(file)
         finding = finding_of(session, search(session, bug.op), bug.oracle)
@@ -119,7 +115,7 @@ class TestEachPlantedBug:
         assert finding.fail.signature.oracle == bug.oracle
         assert finding.case.dims == bug.smallest
 
-    @pytest.mark.parametrize("file", each_file(no_allocator=NO_DESCRIPTORS, too_much_shared_memory=NO_DOT))
+    @pytest.mark.parametrize("file", each_file(no_allocator=NO_DESCRIPTORS))
     def test_is_gone_from_the_repaired_twin(self, session: Session, file: Path) -> None:
         tally = search(session, planted(file).repaired)
         assert [str(signature) for signature in tally.sightings] == []
