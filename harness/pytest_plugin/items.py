@@ -199,7 +199,7 @@ def _session(config: pytest.Config, options: Options) -> Session:
 
 def _close(config: pytest.Config) -> None:
     if OPEN in config.stash:
-        config.stash[OPEN].pool.close()
+        config.stash[OPEN].close()
         del config.stash[OPEN]
 
 

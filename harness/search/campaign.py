@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import Protocol
 
 from harness.model.case import Case
+from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Run
 from harness.model.verdict import Fail
@@ -29,6 +30,8 @@ from harness.search.tally import Tally, Trial
 
 BARREN = 3
 """An op that gives no new case in so many batches has none left."""
+REMEMBERED = 16
+"""So many earlier cases are tried before a failure that does not repeat alone."""
 TICK_S = 0.5
 
 
@@ -68,6 +71,7 @@ class Campaign:
         self._queue = _Queue(plan)
         self._flights: dict[Future[Run], _Flight] = {}
         self._trying: Case | None = None
+        self._recent = dict[DeviceProfile, deque[Case]]()
         self._builds: dict[str, tuple[Trial, Run]] = {}
         self._begun = time.monotonic()
 
@@ -94,8 +98,11 @@ class Campaign:
         while len(self._flights) < self._width and not self._is_over() and (drawn := self._queue.take()):
             number, trial = drawn
             self._trying = trial.case
+            recent = self._recent.setdefault(trial.case.device, deque(maxlen=REMEMBERED))
             future = self._runner.submit(trial.case)
-            self._flights[future] = _Flight(trial=trial, batch=number, waiting={future})
+            flight = _Flight(trial=replace(trial, before=tuple(recent)), batch=number, waiting={future})
+            self._flights[future] = flight
+            recent.append(trial.case)
             filled = True
         return filled
 

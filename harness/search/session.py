@@ -64,6 +64,10 @@ class Session:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every process of the session."""
         self.compiler.close()
         self.pool.close()
 

@@ -24,6 +24,8 @@ class Trial:
     """What it was drawn from; None for a scouting case."""
     home_sm_count: int
     """The SM count that counts as the device's own."""
+    before: tuple[Case, ...] = ()
+    """The last cases that began on the same device before it: its process may have run any of them."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """From a sighting to a finding: confirmed alone in a fresh process, made small, confirmed again as it is reported."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from harness.model.case import Case
 from harness.model.finding import Finding
@@ -26,7 +26,7 @@ class Triage:
         """The finding; its failure is the one that the reported case showed last."""
         confirmed = self._confirm(sighting)
         if confirmed is None:
-            return self.unconfirmed(sighting)
+            return self._confirm_after_others(sighting) or self.unconfirmed(sighting)
         trial, examined = confirmed
         small = self._shrink(sighting, trial, limits)
         if small.digest != trial.case.digest:
@@ -49,16 +49,32 @@ class Triage:
 
     def _confirm(self, sighting: Sighting) -> tuple[Trial, Examination] | None:
         """The plainest sighting, or else the first, that shows the failure in a fresh process."""
-        for trial in {trial.number: trial for trial in (sighting.plainest, sighting.first)}.values():
+        for trial in {trial.case.digest: trial for trial in (sighting.plainest, sighting.first)}.values():
             examined = self._alone(sighting, trial, trial.case)
             if examined.fail_with(sighting.fail.signature) is not None:
                 return trial, examined
         return None
 
-    def _alone(self, sighting: Sighting, trial: Trial, case: Case) -> Examination:
+    def _confirm_after_others(self, sighting: Sighting) -> Finding | None:
+        """The finding, if it repeats in a fresh process after one earlier case of its device."""
+        trial = sighting.first
+        before = trial.before
+        while before and (examined := self._shown_after(sighting, trial, before)):
+            if len(before) == 1:
+                return replace(self._finding(sighting, examined), needs=before[0])
+            middle = len(before) // 2
+            later = before[middle:]
+            before = later if self._shown_after(sighting, trial, later) else before[:middle]
+        return None
+
+    def _shown_after(self, sighting: Sighting, trial: Trial, before: Sequence[Case]) -> Examination | None:
+        examined = self._alone(sighting, trial, trial.case, before)
+        return examined if examined.fail_with(sighting.fail.signature) is not None else None
+
+    def _alone(self, sighting: Sighting, trial: Trial, case: Case, before: Sequence[Case] = ()) -> Examination:
         def execute(wanted: Case) -> Run:
             self.trying(wanted)
-            return self.runner.run_alone(wanted)
+            return self.runner.run_alone(wanted, before)
 
         return self.judge.only(sighting.fail.oracle).examine(trial.op, case, execute)
 

@@ -77,3 +77,30 @@ def test_a_small_case_that_needs_what_ran_before_it_is_not_reported() -> None:
     runner = Forgetful(lambda case: facts(case, many_rows))
     found = triage(runner).finding(sighting(first, first, many_rows), LIMITS)
     assert (found.case, found.confirmed) == (first, True)
+
+
+class Stateful(AtOnce):
+    """Shows the failure only in a process that has run a case with 77 rows."""
+
+    def run_alone(self, case: Case, before: Sequence[Case] = ()) -> Run:
+        self.alone.append((*before, case))
+        return facts(case, many_rows if any(one.dims["T"] == 77 for one in before) else never)
+
+
+def test_a_failure_that_needs_an_earlier_case_names_it() -> None:
+    first, culprit = with_dims(T=450, D=64), with_dims(T=77)
+    earlier = [with_dims(T=rows) for rows in range(1, 17)]
+    earlier[5] = culprit
+    seen = sighting(first, first, many_rows)
+    seen.first = replace(seen.first, before=tuple(earlier))
+    found = triage(Stateful(make=lambda case: facts(case, never))).finding(seen, LIMITS)
+    assert (found.case, found.needs, found.confirmed) == (first, culprit, True)
+
+
+def test_a_failure_that_no_earlier_case_brings_back_is_not_confirmed() -> None:
+    first = with_dims(T=450, D=64)
+    seen = sighting(first, first, many_rows)
+    seen.first = replace(seen.first, before=tuple(with_dims(T=rows) for rows in range(1, 17)))
+    runner = Stateful(make=lambda case: facts(case, never))
+    found = triage(runner).finding(seen, LIMITS)
+    assert (found.needs, found.confirmed, len(runner.alone)) == (None, False, 2)
