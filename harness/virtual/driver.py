@@ -109,12 +109,15 @@ class VirtualDriver:
         self._on_launch(request)
 
 
+_HANDLES = itertools.count(1)
+"""Of all drivers: Triton 3.9 unloads a forgotten kernel through whichever driver is active then."""
+
+
 class _Utilities:
     """`driver.active.utils`."""
 
     def __init__(self, profile: DeviceProfile) -> None:
         self._profile = profile
-        self._handles = itertools.count(1)
         self.texts: dict[int, str] = {}
 
     def get_device_properties(self, device: int | None = None) -> dict[str, int]:
@@ -134,7 +137,7 @@ class _Utilities:
     def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
         """(module, function, registers, spills, most threads); the function is the handle of the TTIR text."""
         del name, shared, device
-        handle = next(self._handles)
+        handle = next(_HANDLES)
         self.texts[handle] = binary.decode()
         return handle, handle, 0, 0, self._profile.max_threads_per_block
 

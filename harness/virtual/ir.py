@@ -3,6 +3,7 @@
 Values are numbered slots of one function; the machine keeps their contents in a list.  Nothing here depends on Triton.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -153,7 +154,7 @@ class Module:
         if text.startswith("#"):
             return self._frames(self.locations[text], depth + 1) if text in self.locations else []
         if text.startswith("callsite("):
-            callee, _, caller = text[len("callsite(") : -1].partition(" at ")
+            callee, caller = _split_callsite(text[len("callsite(") : -1])
             return [*self._frames(callee, depth + 1), *self._frames(caller, depth + 1)]
         if text.startswith('"'):
             name, _, rest = text[1:].partition('"')
@@ -164,3 +165,16 @@ class Module:
             inner = text[text.index("[") + 1 : text.rindex("]")]
             return self._frames(inner.split(",")[0], depth + 1)
         return []
+
+
+_ASIDE = re.compile(r'"[^"]*"|[([<]|[])>]| at ')
+
+
+def _split_callsite(text: str) -> tuple[str, str]:
+    """`A at B` where neither A nor B is looked into: both may be locations with an `at`, brackets or quotes of their own."""
+    depth = 0
+    for found in _ASIDE.finditer(text):
+        depth += {"(": 1, "[": 1, "<": 1, ")": -1, "]": -1, ">": -1}.get(found[0], 0)
+        if found[0] == " at " and not depth:
+            return text[: found.start()], text[found.end() :]
+    return text, ""

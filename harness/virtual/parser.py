@@ -14,7 +14,7 @@ from harness.virtual.ir import Attribute, Block, Function, Module, Operation, Pa
 
 _NESTED = r"<(?:[^<>]|<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>)*>"
 _TOKEN = re.compile(
-    rf"""\s*(?://[^\n]*\s*)*(?:
+    rf"""(?>\s*(?://[^\n]*\s*)*)(?:
     (?P<loc>loc\((?:[^()"]|"[^"]*"|\((?:[^()"]|"[^"]*"|\((?:[^()"]|"[^"]*"|\([^()]*\))*\))*\))*\))
   | (?P<value>%[\w$.-]+(?:[:\#]\d+)?)
   | (?P<type>(?:tensor|!tt\.ptr|!tt\.tensordesc|!ttg\.[\w.]+){_NESTED}|!tt\.\w+)
@@ -30,6 +30,7 @@ _TOKEN = re.compile(
   )""",
     re.VERBOSE,
 )
+_BLANK = re.compile(r"\s*(?://[^\n]*\s*)*")
 _SCALAR = re.compile(r"(?:i\d+|f\d+\w*|bf16|tf32|index|none)$")
 _LOCATION_LINE = re.compile(r"^(#loc\d*) = (loc\(.*\))$", re.MULTILINE)
 
@@ -89,6 +90,8 @@ class _Parser:
         while position < end:
             found = match(text, position)
             if found is None:
+                if _BLANK.fullmatch(text, position):
+                    break
                 line = text.count("\n", 0, position) + 1
                 raise CannotExecute(f"TTIR that cannot be read at its line {line}: {text[position : position + 60]!r}")
             position = found.end()
@@ -138,7 +141,7 @@ class _Parser:
             else:
                 self._next()  # `module {`, its attributes and closing brace carry nothing that is executed
         if not functions:
-            raise CannotExecute("TTIR that cannot be read: it holds no tt.func")
+            raise self.cannot_read("a tt.func")
         return functions
 
     def _function(self) -> Function:
@@ -158,7 +161,7 @@ class _Parser:
         body = self._region()
         location = self._next()[1] if self._peek()[0] == "loc" else ""
         if self._ahead:
-            raise CannotExecute(f"TTIR that cannot be read: {', '.join(self._ahead)} used but never defined")
+            raise self.cannot_read(f"a definition of {', '.join(self._ahead)}")
         _mark_last_uses(body)
         self._settle_operand_types(body)
         return Function(name, parameters, results, body, len(self._types), location, public)
@@ -273,7 +276,7 @@ class _Parser:
         after: list[Type] | None = None
         while True:
             kind, text = self._peek()
-            if kind == "value":
+            if kind == "value" and self._peek(1)[1] != "=":
                 self._next()
                 operands.append(self._use(text))
             elif text == ":":
@@ -282,7 +285,7 @@ class _Parser:
                 break
             elif text == "{":
                 attributes |= self._attributes()
-            elif kind == "loc" or text == "}" or kind == "end":
+            elif kind in {"loc", "label", "value", "end"} or text == "}":
                 break
             elif kind in {"word", "string", "dense", "number", "symbol"}:
                 self._next()
@@ -352,9 +355,16 @@ class _Parser:
 
     def _at_type(self) -> bool:
         kind, text = self._peek()
-        return kind == "type" or (kind == "word" and bool(_SCALAR.match(text) or text.startswith("tensordesc<")))
+        if kind == "word":
+            return bool(_SCALAR.match(text) or text.startswith("tensordesc<"))
+        return kind == "type" or text == "<"
 
     def _type(self) -> Type:
+        if self._accept("<"):  # the dialect's name is left out: `<f32>` for `!tt.ptr<f32>`
+            inner = ""
+            while not self._accept(">"):
+                inner += self._next()[1]
+            return Type(f"<{inner}>")
         return parse_type(self._next()[1])
 
     def _attributes(self) -> dict[str, Attribute]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-import triton
 from triton import knobs
 from triton.runtime.autotuner import Autotuner
 
@@ -114,7 +113,6 @@ def make_gpu(kernel_cache: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPat
     """Puts a virtual GPU of a capability in place; a kernel must not be launched on two of them."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(kernel_cache))
     monkeypatch.setattr(Autotuner, "run", Autotuner.run)
-    monkeypatch.setattr(triton.runtime.driver, "_active", None)
     monkeypatch.setattr(knobs.runtime, "add_stages_inspection_hook", None)
     torch.manual_seed(0)
 

@@ -109,7 +109,7 @@ def float_kernel(x, y, out, N: tl.constexpr):
     tl.store(out + 1 * N + at, a - b)
     tl.store(out + 2 * N + at, a * b)
     tl.store(out + 3 * N + at, (a / b).to(out.dtype.element_ty))
-    tl.store(out + 4 * N + at, -a)
+    tl.store(out + 4 * N + at, 0 - a)
     tl.store(out + 5 * N + at, a.to(tl.float32).to(out.dtype.element_ty))
     tl.store(out + 6 * N + at, (a.to(tl.float32) * 1.001).to(out.dtype.element_ty))
     tl.store(out + 7 * N + at, a * b + a)

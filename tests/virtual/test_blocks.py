@@ -168,6 +168,10 @@ def test_products_of_integers_are_exact(gpu: Gpu) -> None:
     assert gpu.memory == []
 
 
+MAY_REORDER = tl.constexpr(triton.__version__ < "3.9")
+"""Before Triton 3.9 `tl.cat` demands it."""
+
+
 @triton.jit
 def shape_kernel(x, y, out, M: tl.constexpr, N: tl.constexpr):
     m, n = tl.arange(0, M), tl.arange(0, N)
@@ -183,7 +187,7 @@ def shape_kernel(x, y, out, M: tl.constexpr, N: tl.constexpr):
     half = m[:, None] * (N // 2) + tl.arange(0, N // 2)[None, :]
     tl.store(out + 4 * size + half, even)
     tl.store(out + 5 * size + half, odd)
-    tl.store(out + 6 * size + tl.arange(0, 2 * N), tl.cat(tl.load(x + n), tl.load(y + n), can_reorder=True))
+    tl.store(out + 6 * size + tl.arange(0, 2 * N), tl.cat(tl.load(x + n), tl.load(y + n), can_reorder=MAY_REORDER))
     tl.store(out + 7 * size + at, tl.where(a > b, a, b))
     tl.store(out + 8 * size + at, tl.broadcast_to(tl.load(x + n)[None, :], (M, N)))
     tl.store(out + 9 * size + at, tl.permute(tl.reshape(tl.trans(a), (N, M)), (1, 0)))
