@@ -81,7 +81,7 @@ def fuzz(given: argparse.Namespace) -> int:
         raise UsageError(f"--json {report_path}: there is no folder {report_path.parent}")
     set_hypothesis_home_dir(prepared(FOLDER) / "hypothesis")
     with Session(options) as session:
-        report = _search(session)
+        report, broken = _search(session)
         sources = Sources(roots=session.sources)
     store.save(report.findings, STORE)
     if report_path:
@@ -91,15 +91,21 @@ def fuzz(given: argparse.Namespace) -> int:
         console.print(render(finding, sources), soft_wrap=True)
     for line in summary(report):
         console.print(Text(line), soft_wrap=True)
+    if broken:
+        raise broken
     return _status(report, Severity(given.fail_on))
 
 
-def _search(session: Session) -> Report:
-    """The whole search; an interrupt ends it early, with what was found so far."""
+def _search(session: Session) -> tuple[Report, HarnessError | None]:
+    """The whole search; an interrupt or an error of the harness ends it early, with what was found so far.
+
+    Raises:
+        HarnessError: nothing was found so far.
+    """
     options = session.options
     findings = list[Finding]()
     cases = options.budget.cases if isinstance(options.budget, CaseBudget) else None
-    interrupted = False
+    interrupted, broken = False, None
     with (
         Interrupts() as interrupts,
         Progress(Console(stderr=True, highlight=False), interrupts, cases=cases) as progress,
@@ -110,8 +116,12 @@ def _search(session: Session) -> Report:
             session.triage(campaign.tally, progress, findings.append)
         except KeyboardInterrupt:
             interrupted = True
+        except HarnessError as error:
+            if not campaign.tally.sightings:
+                raise
+            interrupted, broken = True, error
     findings += session.unconfirmed(campaign.tally, findings)
-    return report_of(options, campaign.tally, findings, interrupted=interrupted)
+    return report_of(options, campaign.tally, findings, interrupted=interrupted), broken
 
 
 def _options(given: argparse.Namespace) -> Options:

@@ -87,7 +87,10 @@ def _excerpt(source: Source, sources: Sources) -> Iterator[tuple[str, bool]]:
     if not 0 < source.line <= len(lines):
         yield f"{INDENT}{sources.short(source.file)}:{source.line}", True
         return
-    numbers = range(max(source.line - CONTEXT, 1), min(source.line + CONTEXT, len(lines)) + 1)
+    first, last = max(source.line - CONTEXT, 1), min(source.line + CONTEXT, len(lines))
+    while last > source.line and not lines[last - 1].strip():
+        last -= 1
+    numbers = range(first, last + 1)
     shown = textwrap.dedent("\n".join(lines[number - 1] for number in numbers)).split("\n")
     yield f"{INDENT}{sources.short(source.file)}", False
     for number, line in zip(numbers, shown, strict=True):

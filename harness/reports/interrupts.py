@@ -1,13 +1,16 @@
 """Ctrl-C that is never lost.
 
 Python drops a KeyboardInterrupt that happens to be raised inside a callback of the garbage collector, with
-"Exception ignored in", and Hypothesis installs such a callback while it draws.  So the wish is also written down, and
-looked at whenever the search tells how it goes.
+"Exception ignored in", and Hypothesis installs such a callback while it draws (`gc_callback` in its
+`internal/conjecture/junkdrawer.py`, 6.170).  So the wish is written down, and looked at whenever the search tells how
+it goes; inside such a callback nothing is raised, since it would only be printed.
 """
 
 import signal
 from types import FrameType, TracebackType
 from typing import Self
+
+COLLECTOR_CALLBACK = "gc_callback"
 
 
 class Interrupts:
@@ -32,6 +35,15 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
+        del number
         self._asked = True
-        raise KeyboardInterrupt
+        if not _is_in_callback(frame):
+            raise KeyboardInterrupt
+
+
+def _is_in_callback(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_name == COLLECTOR_CALLBACK:
+            return True
+        frame = frame.f_back
+    return False

@@ -1,7 +1,6 @@
 """Ctrl-C counts, also where Python drops its exception."""
 
 import signal
-from contextlib import suppress
 
 import pytest
 
@@ -11,9 +10,19 @@ pytestmark = pytest.mark.once
 
 
 def test_an_interrupt_that_python_dropped_is_raised_at_the_next_look() -> None:
+    def gc_callback() -> None:  # by the name of Hypothesis's
+        signal.raise_signal(signal.SIGINT)
+
     with Interrupts() as interrupts:
         interrupts.check()
-        with suppress(KeyboardInterrupt):  # as a callback of the garbage collector does
+        gc_callback()
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.check()
+
+
+def test_an_interrupt_is_raised_where_it_comes() -> None:
+    with Interrupts() as interrupts:
+        with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             interrupts.check()
