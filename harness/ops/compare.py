@@ -1,19 +1,20 @@
 """Results against their float64 reference, as facts.
 
-Two references are run from the same rounded inputs: the definition in float64 is the truth, and the same definition in
-the case's own type, executed eagerly, says what error is usual.  A right result may be `slack` times as far from the
-truth as that baseline, plus a floor: two units in the last place of its own type and 64 of float32's, relative to the
-tensor's size.  Errors are root-mean-square, over the whole tensor and over the worst tile, so that one wrong row shows.
+The definition is run from the same rounded inputs: in float64 for the truth; in the case's own type, eagerly, for what
+error is usual; and in float64 with every intermediate moved by up to a unit in the last place of the case's type, for
+what error rounding can explain at all (`harness.ops.jitter`).  A right result may be `slack` times as far from the
+truth as the eager baseline, plus what rounding explains, plus a floor: two units in the last place of its own type and
+64 of float32's, relative to the tensor's size.  Errors are root-mean-square, over the whole tensor and over the worst
+tile, so that one wrong row shows.
 
-The baseline is run on a few redraws of the cotangents and slightly moved inputs, and the largest of its errors counts:
-on a handful of elements a single one is zero by luck.
+Random rounding is sampled: from one sample of one element nothing follows about the next.  So its error counts
+`2 + 180 / n` times, n being samples times elements: above the ratio of two such errors that chance exceeds once in ten
+million tiles (the F distribution's quantile is 20 for eight samples of one element, 2.1 for one sample of 64).
 """
 
 import hashlib
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 
@@ -24,22 +25,54 @@ TILE = 64
 SKETCHES = 8
 OWN_ULPS = 2.0
 FLOAT32_ULPS = 64.0
+SAMPLES = ((256, 8), (4096, 4))
+"""Results of up to so many elements get so many runs with random rounding; larger ones one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errors:
+    """Root-mean-square errors of one tensor."""
+
+    per_tile: torch.Tensor
+    whole: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """What one result should be."""
 
     role: Role
     truth: torch.Tensor
     """float64."""
-    baseline_error: torch.Tensor
-    """Per tile: root-mean-square error of the eager baseline."""
-    baseline_whole: float
+    baseline: Errors
+    """Of the eager run in the case's own type."""
+    rounding: Errors
+    """Of the runs with random rounding, over all of them together."""
+    samples: int
+    """How many runs those were."""
+
+
+def samples(elements: int) -> int:
+    """How many runs with random rounding a result of so many elements needs."""
+    return next((count for limit, count in SAMPLES if elements <= limit), 1)
+
+
+def error_of(results: list[torch.Tensor], truth: torch.Tensor) -> Errors:
+    """The error of several results together."""
+    errors = [_finite(result.to(torch.float64) - truth) for result in results]
+    squares = torch.stack([rms(error).square() for error in errors]).mean(0)
+    return Errors(per_tile=squares.sqrt(), whole=math.sqrt(sum(_whole(error) ** 2 for error in errors) / len(errors)))
+
+
+def chance(count: int) -> float:
+    """How many times a sampled error counts that was measured on `count` numbers."""
+    return 2 + 180 / max(1, count)
 
 
 def tiles(values: torch.Tensor) -> torch.Tensor:
-    """A tensor as rows to judge one by one: its own rows, or stretches of 64 of a vector (the last padded with zeros)."""
+    """A tensor as rows to judge one by one: its own, or stretches of 64 of a vector, the last padded with zeros."""
+    if not values.numel():
+        return values.new_zeros(0, 1)
     if values.dim() > 1:
         return values.reshape(-1, values.shape[-1])
     flat = values.reshape(-1)
@@ -52,11 +85,7 @@ def rms(values: torch.Tensor) -> torch.Tensor:
     return tiles(values).square().mean(-1).sqrt()
 
 
-Writer = tuple[str, str] | None
-"""A kernel and its argument."""
-
-
-def compare(name: str, got: torch.Tensor, expected: Expected, slack: float, seed: int, writer: Writer = None) -> Result:
+def compare(name: str, got: torch.Tensor, expected: Expected, *, slack: float, seed: int) -> Result:
     """One output or gradient as facts; `slack` is the op's factor on the baseline's error."""
     truth = expected.truth
     unwritten, first_unwritten = count_poison(got)
@@ -67,9 +96,16 @@ def compare(name: str, got: torch.Tensor, expected: Expected, slack: float, seed
     floor = OWN_ULPS * torch.finfo(got.dtype).eps + FLOAT32_ULPS * torch.finfo(torch.float32).eps
     size = _finite(truth)
     whole_size = _whole(size)
-    whole_tolerance = slack * expected.baseline_whole + floor * whole_size + _smallest(got.dtype)
+    columns = tiles(truth).shape[-1]
+    whole_tolerance = (
+        slack * expected.baseline.whole
+        + chance(expected.samples * truth.numel()) * expected.rounding.whole
+        + floor * whole_size
+        + _smallest(got.dtype)
+    )
     tile_tolerance = (
-        slack * torch.clamp(expected.baseline_error, min=expected.baseline_whole)
+        slack * torch.clamp(expected.baseline.per_tile, min=expected.baseline.whole)
+        + chance(expected.samples * columns) * expected.rounding.per_tile
         + floor * torch.clamp(rms(size), min=whole_size)
         + _smallest(got.dtype)
     )
@@ -86,7 +122,6 @@ def compare(name: str, got: torch.Tensor, expected: Expected, slack: float, seed
         first_unwritten=first_unwritten,
         nonfinite=int(broken.sum()),
         digest=_digest(got),
-        writer=writer,
         sketch=sketch,
         sketch_tolerance=sketch_tolerance,
     )
@@ -130,30 +165,14 @@ def _worst_element(error: torch.Tensor, tile: int | None) -> tuple[int, ...]:
 def _measure(ratio: float, index: tuple[int, ...], got: torch.Tensor, truth: torch.Tensor) -> Measure:
     if not truth.numel():
         return Measure(ratio=0.0, index=(), got=0.0, expected=0.0)
-    at = cast("tuple[int, ...]", index)
-    return Measure(ratio=float(ratio), index=at, got=float(got[at]), expected=float(truth[at]))
+    return Measure(ratio=float(ratio), index=index, got=float(got[index]), expected=float(truth[index]))
 
 
 def _sketch(values: torch.Tensor, tolerance: float, seed: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Projections of a few blocks of the flat tensor on random signs, and how far those of two right runs may differ."""
+    """Projections of a few blocks of the flat tensor on random signs, and how far two right runs' may differ."""
     flat = values.reshape(-1)
     generator = torch.Generator().manual_seed(seed)
     signs = torch.randint(0, 2, flat.shape, generator=generator).to(torch.float64) * 2 - 1
     blocks = torch.tensor_split(flat * signs, min(SKETCHES, max(1, flat.numel())))
     sums = tuple(float(block.sum()) for block in blocks)
     return sums, tuple(4 * tolerance * math.sqrt(max(1, block.numel())) for block in blocks)
-
-
-def baseline_errors(
-    pairs: Mapping[str, list[tuple[torch.Tensor, torch.Tensor]]],
-) -> dict[str, tuple[torch.Tensor, float]]:
-    """By result name, the largest error of the baseline runs: per tile, and over the whole tensor.
-
-    Each pair is (float64 truth, baseline result).
-    """
-    errors: dict[str, tuple[torch.Tensor, float]] = {}
-    for name, runs in pairs.items():
-        per_run = [_finite(result.to(torch.float64) - truth) for truth, result in runs]
-        stacked = torch.stack([rms(error) for error in per_run])
-        errors[name] = (stacked.amax(0), max(_whole(error) for error in per_run))
-    return errors

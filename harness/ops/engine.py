@@ -21,5 +21,5 @@ class Engine(Protocol):
         ...
 
     def run(self, op: Op, case: Case) -> Run:
-        """Run one case.  What the library raises becomes the run's ending; an exception here means the harness is broken."""
+        """Run one case.  What the library raises becomes the run's ending; an exception means a broken harness."""
         ...

@@ -5,10 +5,11 @@ The same for every engine; what an engine adds (who answers for the GPU, what me
 
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, cast
 
 import torch
 
@@ -16,18 +17,17 @@ from harness.errors import SuiteError
 from harness.model.case import Case
 from harness.model.op import Op
 from harness.model.run import Completed, Ending, OutOfMemory, Raised, Refused, Result, Role, Source
-from harness.ops.compare import Expected, Writer, baseline_errors, compare
+from harness.ops.compare import Expected, compare, error_of, samples
 from harness.ops.inputs import TORCH_DTYPES, detached, make_cotangents, make_inputs
+from harness.ops.jitter import Jitter
 from harness.ops.parameters import wanted
 
 Tensors = dict[str, torch.Tensor]
-T = TypeVar("T")
 
-BASELINES = 3
-REPEATED_BELOW = 4096
-"""Elements from which on one baseline run is enough: its errors are no matter of luck any more."""
-MOVE_ULPS = 4.0
+JITTER_SEEDS = 1009
 TRACEBACK_LINES = 30
+Writer = tuple[str, str] | None
+"""The kernel and the argument through which a tensor was stored; None where no launch did."""
 NOT_THE_LIBRARY = ("/torch/", "/triton/", "/harness/", "<", "/concurrent/", "/threading.py", "/contextlib.py")
 
 
@@ -74,7 +74,7 @@ class Execution:
                 results = self._compare({**outputs, **gradients}, expected, op, case)
         except MemoryError as error:
             return OutOfMemory(limit_bytes=0, message=str(error) or "MemoryError"), ()
-        except Exception as error:  # the library's, Triton's or the suite's: becomes the run's ending
+        except Exception as error:  # noqa: BLE001 - the library's, Triton's or the suite's: becomes the run's ending
             return _ending(op, error, "inputs" if isinstance(error, SuiteError) else phase), ()
         return Completed(), results
 
@@ -83,50 +83,41 @@ class Execution:
         if not leaves or not differentiable:
             return {}
         with self._surroundings():
-            made = torch.autograd.grad(
-                tuple(differentiable.values()),
-                tuple(leaves.values()),
-                tuple(cotangents[name] for name in differentiable),
-                allow_unused=True,
-            )
-        return {
-            f"d:{name}": gradient if gradient is not None else torch.zeros_like(leaves[name])
-            for name, gradient in zip(leaves, made, strict=True)
-        }
+            return _gradients(differentiable, leaves, cotangents)
 
     def _expect(
         self, op: Op, case: Case, inputs: Mapping[str, torch.Tensor | None], cotangents: Tensors
     ) -> dict[str, Expected]:
+        """The truth, the error of the eager baseline, and the error that random rounding of the truth shows."""
         truth = reference(op, case, inputs, cotangents, torch.float64)
-        pairs: dict[str, list[tuple[torch.Tensor, torch.Tensor]]] = {name: [] for name in truth}
-        small = max((value.numel() for value in truth.values()), default=0) < REPEATED_BELOW
-        for index in range(BASELINES if small else 1):
-            moved, moved_cotangents = (inputs, cotangents) if not index else _moved(case, index, inputs, cotangents)
-            exact = truth if not index else reference(op, case, moved, moved_cotangents, torch.float64)
-            eager = reference(op, case, moved, moved_cotangents, TORCH_DTYPES[case.dtype])
-            for name, runs in pairs.items():
-                runs.append((exact[name], eager[name]))
-        errors = baseline_errors(pairs)
+        eager = reference(op, case, inputs, cotangents, TORCH_DTYPES[case.dtype])
+        epsilon = torch.finfo(TORCH_DTYPES[case.dtype]).eps
+        rounded: list[Tensors] = []
+        largest = max((value.numel() for value in truth.values()), default=0)
+        for sample in range(samples(largest)):
+            with Jitter(epsilon, seed=JITTER_SEEDS * case.seed + sample):
+                rounded.append(reference(op, case, inputs, cotangents, torch.float64))
         return {
-            name: Expected(Role.GRADIENT if name.startswith("d:") else Role.OUTPUT, value, *errors[name])
+            name: Expected(
+                role=Role.GRADIENT if name.startswith("d:") else Role.OUTPUT,
+                truth=value,
+                baseline=error_of([eager[name]], value),
+                rounding=error_of([one[name] for one in rounded], value),
+                samples=len(rounded),
+            )
             for name, value in truth.items()
         }
 
     def _compare(self, results: Tensors, expected: Mapping[str, Expected], op: Op, case: Case) -> tuple[Result, ...]:
-        if set(results) != set(expected):
-            raise ValueError(
-                f"the op returned {sorted(results)} and its reference {sorted(expected)}: they must return the same"
-            )
         facts: list[Result] = []
         for name, value in results.items():
             want = expected[name]
-            if tuple(value.shape) != tuple(want.truth.shape):
-                raise ValueError(f"{name} has shape {tuple(value.shape)}, its reference {tuple(want.truth.shape)}")
-            facts.append(compare(name, value, want, op.slack, case.seed, self._writer_of(value)))
+            fact = compare(name, value, want, slack=op.slack, seed=case.seed)
+            facts.append(replace(fact, writer=self._writer_of(value)))
         return tuple(facts)
 
     @contextmanager
-    def _timed(self, part: str) -> Iterator[None]:
+    def _timed(self, part: str) -> Generator[None]:
         began = time.perf_counter()
         try:
             yield
@@ -135,8 +126,8 @@ class Execution:
 
 
 def plain_torch() -> AbstractContextManager[None]:
-    """Torch without the modes that stand between it and the library under test: what follows is the harness's own work."""
-    return torch._C.DisableTorchFunction()  # noqa: SLF001 - torch 2.0 to 2.13 have no public name for it
+    """Torch without the modes that stand between it and the library: what follows is the harness's own work."""
+    return torch._C.DisableTorchFunction()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - no public name in torch 2.13
 
 
 def reference(
@@ -149,40 +140,40 @@ def reference(
     }
     leaves = {name: copy.requires_grad_() for name, copy in copies.items() if copy is not None and op.inputs[name].grad}
     outputs = _named(op.reference(**wanted(op.reference, copies, case.dims)))
+    _check_alike(cotangents, outputs)
     differentiable = {name: output for name, output in outputs.items() if output.requires_grad}
     results = dict(outputs)
     if leaves and differentiable:
-        made = torch.autograd.grad(
-            tuple(differentiable.values()),
-            tuple(leaves.values()),
-            tuple(detached(cotangents[name], output.dtype) for name, output in differentiable.items()),
-            allow_unused=True,
+        made = _gradients(
+            differentiable,
+            leaves,
+            {name: detached(cotangents[name], output.dtype) for name, output in differentiable.items()},
         )
-        for name, gradient in zip(leaves, made, strict=True):
-            results[f"d:{name}"] = torch.zeros_like(leaves[name]) if gradient is None else gradient
+        results |= made
     return {name: value.detach() for name, value in results.items()}
 
 
-def _moved(
-    case: Case, index: int, inputs: Mapping[str, torch.Tensor | None], cotangents: Tensors
-) -> tuple[dict[str, torch.Tensor | None], Tensors]:
-    """Inputs moved by a few units in the last place, cotangents redrawn: as likely a case as the case itself."""
-    generator = torch.Generator().manual_seed(1_000_003 * index + case.seed)
+def _check_alike(returned: Tensors, references: Tensors) -> None:
+    """The op and its reference must return the same, in names and shapes; cotangents stand for what the op returned."""
+    if set(returned) != set(references):
+        raise ValueError(
+            f"the op returned {sorted(returned)} and its reference {sorted(references)}: they must return the same"
+        )
+    for name, value in returned.items():
+        if value.shape != references[name].shape:
+            raise ValueError(f"{name} has shape {tuple(value.shape)}, its reference {tuple(references[name].shape)}")
 
-    def move(value: torch.Tensor) -> torch.Tensor:
-        if not value.is_floating_point():
-            return value
-        noise = torch.rand(value.shape, generator=generator) * 2 - 1
-        wide = value.detach().to(torch.float64)
-        return (wide * (1 + MOVE_ULPS * torch.finfo(value.dtype).eps * noise)).to(value.dtype)
 
-    def redraw(value: torch.Tensor) -> torch.Tensor:
-        return value.reshape(-1)[torch.randperm(value.numel(), generator=generator)].reshape(value.shape)
-
-    return (
-        {name: None if value is None else move(value) for name, value in inputs.items()},
-        {name: redraw(value) for name, value in cotangents.items()},
+def _gradients(outputs: Tensors, leaves: Tensors, cotangents: Tensors) -> Tensors:
+    """`d:x` for each leaf x; zeros where no output depends on it."""
+    made = torch.autograd.grad(
+        tuple(outputs.values()), tuple(leaves.values()), tuple(cotangents[name] for name in outputs), allow_unused=True
     )
+    found = cast("tuple[torch.Tensor | None, ...]", made)  # torch's stubs do not know allow_unused
+    return {
+        f"d:{name}": torch.zeros_like(leaves[name]) if gradient is None else gradient
+        for name, gradient in zip(leaves, found, strict=True)
+    }
 
 
 def _named(outputs: Any) -> Tensors:

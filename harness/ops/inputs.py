@@ -1,7 +1,7 @@
 """A case's tensors, made on the CPU from its seed: values, then layout.
 
-Every tensor has a generator of its own, seeded by the case's seed and the tensor's name, so that leaving one out changes
-no other.  What lies around an offset or strided tensor is NaN: a lane that lands there shows in the values.
+Every tensor has a generator of its own, seeded by the case's seed and the tensor's name, so that leaving one out
+changes no other.  What lies around an offset or strided tensor is NaN: a lane that lands there shows in the values.
 """
 
 import hashlib

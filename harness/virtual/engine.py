@@ -2,6 +2,7 @@
 
 import os
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -9,7 +10,7 @@ import torch
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
-from harness.model.run import Run
+from harness.model.run import Ending, Raised, Run
 from harness.ops.execute import Execution
 from harness.ops.poison import FreshMemory
 from harness.virtual import triton_seam
@@ -54,7 +55,7 @@ class VirtualEngine:
         """Run one case on the virtual GPU."""
         assert self._launches is not None, "wear a device first"
         session = self._launches.session = Session(lane_fill=case.lane_fill)
-        self._chooser.wanted = case.configs
+        self._chooser.wanted, self._chooser.failed = case.configs, None
         try:
             ending, results = self._execution.run(op, case)
         finally:
@@ -62,12 +63,19 @@ class VirtualEngine:
         return Run(
             case=case,
             engine=self.name,
-            ending=session.unsupported or ending,
+            ending=session.unsupported or self._blame_kernel(ending),
             launches=tuple(session.launches),
             results=() if session.unsupported else results,
             memory=tuple(session.memory),
             seconds=_split(self._execution.seconds, session.seconds),
         )
+
+    def _blame_kernel(self, ending: Ending) -> Ending:
+        """What was raised, with the kernel that was being built or launched."""
+        if not isinstance(ending, Raised) or self._chooser.failed is None:
+            return ending
+        kernel, configs = self._chooser.failed
+        return replace(ending, launch=kernel, config_count=configs)
 
     def _writer_of(self, result: torch.Tensor) -> tuple[str, str] | None:
         return self._session.writers.get(result.untyped_storage().data_ptr())

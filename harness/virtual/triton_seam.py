@@ -16,6 +16,7 @@ from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.runtime import _allocation
 from triton.runtime.autotuner import Autotuner
+from triton.runtime.jit import JITFunction
 
 VERSIONS = ("3.6", "3.7", "3.8", "3.9")
 """The releases whose private names were read; others may work."""
@@ -43,9 +44,28 @@ class ConfigChooser:
     def __init__(self) -> None:
         self.wanted: Mapping[str, int] = {}
         self.current: list[Chosen] = []
+        self.failed: tuple[str, int] | None = None
+        """The kernel whose build or launch raised first, and how many configs it has; set to None before a case."""
 
     def install(self) -> None:
-        """Stand in for `Autotuner.run` in this process, for good."""
+        """Stand in for `Autotuner.run` and `JITFunction.run` in this process, for good."""
+        self._choose_configs()
+        self._note_failures()
+
+    def _note_failures(self) -> None:
+        original = JITFunction.run
+        chooser = self
+
+        def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(self, *args, **kwargs)
+            except Exception:
+                chooser.failed = chooser.failed or (self.fn.__name__, chooser.chosen.count)
+                raise
+
+        JITFunction.run = run
+
+    def _choose_configs(self) -> None:
         original = Autotuner.run
         chooser = self
 

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from harness import wire
 from harness.model.run import Launch, Resources
@@ -73,8 +74,13 @@ class BackgroundCompiler:
         if process is not None:
             process.kill()
         self._thread.join()
+        if process is not None:
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
 
-    def __enter__(self) -> "BackgroundCompiler":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -108,9 +114,11 @@ class BackgroundCompiler:
                 if line:
                     answer = json.loads(line)
                     self._known[answer["build"]] = wire.from_json(json.dumps(answer["resources"]), Resources)
-                else:  # the compiler itself died on this kernel: the next one gets a new process
+                elif not self._closed:  # the compiler itself died on this kernel: the next one gets a new process
                     self._process = None
                     process.wait()
+                    process.stdin.close()
+                    process.stdout.close()
                     self._known[path.stem] = _crashed(process.returncode)
                 self._changed.notify_all()
 

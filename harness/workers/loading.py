@@ -31,6 +31,7 @@ ENVIRONMENT = {
     "TOKENIZERS_PARALLELISM": "false",
     "TORCHDYNAMO_DISABLE": "1",  # a kernel library on a machine without its GPU has nothing to compile
     "FLA_DISABLE_TENSOR_CACHE": "1",  # FLA's cache would hand one case's tensors to the next
+    "TRITON_DEFAULT_FP_FUSION": "1",  # the default; Triton 3.9 warns at every compile unless it is said
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # torch.cuda.is_available() must not start CUDA before the fork
 }
 LAST_LINES = 12
