@@ -33,7 +33,8 @@ from harness.reports.finding import Sources, render
 from harness.reports.interrupts import Interrupts
 from harness.reports.progress import Progress
 from harness.reports.summary import summary
-from harness.search.options import TIME_LIMIT_S, USUAL_DEVICES, VIRTUAL, Options, load_devices, load_ops, suite_files
+from harness.search import USUAL_DEVICES
+from harness.search.options import TIME_LIMIT_S, VIRTUAL, Options, load_devices, load_ops, suite_files
 from harness.search.plan import CaseBudget, TimeBudget
 from harness.search.session import FOLDER, Session, prepared
 from harness.workers.spec import Isolation

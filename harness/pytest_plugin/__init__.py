@@ -16,11 +16,10 @@ from harness.devices import catalogue
 from harness.errors import UsageError
 from harness.model.device import DeviceProfile
 from harness.model.verdict import Severity
+from harness.search import USUAL_DEVICES
 
 CASES = 30
 SUITES, REGRESSIONS = "suites", "regressions"
-USUAL_DEVICES = "a100,h200,b200,rtx-pro-6000"
-"""Where nothing is said: one GPU for each set of limits that kernels are written for."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,13 +8,12 @@ from harness.devices import catalogue
 from harness.errors import SuiteError, UsageError, unknown
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
+from harness.search import USUAL_DEVICES
 from harness.search.plan import Budget, Plan
 from harness.search.shrinking import Limits
 from harness.suite import load_suite
 from harness.workers.spec import Isolation
 
-USUAL_DEVICES = "a100,h200,b200,rtx-pro-6000"
-"""Where nothing is said: one GPU for each set of limits that kernels are written for."""
 TIME_LIMIT_S = 60.0
 VIRTUAL = "harness.virtual.engine:VirtualEngine"
 
