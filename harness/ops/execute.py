@@ -109,6 +109,10 @@ class Execution:
         }
 
     def _compare(self, results: Tensors, expected: Mapping[str, Expected], op: Op, case: Case) -> tuple[Result, ...]:
+        if set(results) != set(expected):
+            raise ValueError(
+                f"the op has {sorted(results)} and its reference {sorted(expected)}: they must have the same gradients"
+            )
         facts: list[Result] = []
         for name, value in results.items():
             want = expected[name]

@@ -19,7 +19,8 @@ class Buffer:
         self.address = address
         self.size_bytes = size_bytes
         self.poison = poison
-        self.bytes: Array = np.frombuffer((ctypes.c_uint8 * size_bytes).from_address(address), np.uint8)
+        memory = (ctypes.c_uint8 * size_bytes).from_address(address)
+        self.bytes: Array = np.ctypeslib.as_array(memory)
         self.granule = 8
         self.track_readers = False
         self._typed: dict[type[np.generic], Array] = {}
@@ -85,7 +86,7 @@ class Argument:
         return sorted((stride, size) for stride, size in pairs if size > 1 and stride)
 
     def index_of(self, element: int) -> tuple[int, ...]:
-        """The tensor index of an element, counted in the argument's own elements; the flat index where there is none."""
+        """The tensor index of an element, counted in its own elements; the flat index where there is none."""
         index = [0] * len(self.shape)
         rest = element
         for axis in sorted(range(len(self.shape)), key=lambda axis: -self.strides[axis]):

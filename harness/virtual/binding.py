@@ -13,8 +13,8 @@ from harness.virtual.arguments import Argument, Buffer
 from harness.virtual.elements import Array, carrier, rounded
 from harness.virtual.ir import Function, Operation, Region, Type
 from harness.virtual.machine import Value
-from harness.virtual.memory import granule_of
 from harness.virtual.pointers import Pointers
+from harness.virtual.views import granule_of
 
 PoisonOf = Callable[[int], Poison | None]
 
@@ -69,7 +69,7 @@ class Binding:
         return Argument(
             name,
             self._buffers[address],
-            tensor.storage_offset() * tensor.element_size(),  # of an empty tensor, data_ptr() is 0
+            int(tensor.storage_offset()) * tensor.element_size(),  # of an empty tensor, data_ptr() is 0
             tensor.element_size(),
             tuple(tensor.shape),
             tuple(tensor.stride()),
@@ -96,7 +96,9 @@ _PASSES_POINTERS_ON = frozenset(
 
 def written_parameters(kernel: Function) -> frozenset[int] | None:
     """Slots of the parameters that some store may go through; None where a store's pointer cannot be traced."""
-    origins: dict[int, frozenset[int]] = {parameter.slot: frozenset({parameter.slot}) for parameter in kernel.parameters}
+    origins: dict[int, frozenset[int]] = {
+        parameter.slot: frozenset({parameter.slot}) for parameter in kernel.parameters
+    }
     written: frozenset[int] = frozenset()
     for operation in _all(kernel.body):
         known = [origins[slot] for slot in operation.operands if slot in origins]

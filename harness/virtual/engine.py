@@ -35,7 +35,7 @@ class VirtualEngine:
 
     def wear(self, device: DeviceProfile) -> None:
         """Answer for the device to Triton and torch, and cut the compiler's pipeline after TTIR."""
-        from harness.devices.torch_answers import wear_torch
+        from harness.devices.torch_answers import wear_torch  # noqa: PLC0415 - it changes torch for good
 
         builds = os.environ.get(BUILDS_VARIABLE)
         self._launches = Launches(
@@ -94,7 +94,7 @@ class VirtualEngine:
 
 def _pretend_on_this_thread() -> None:
     """Torch's modes belong to a thread: the one that runs backward passes needs its own."""
-    from harness.devices.cpu_tensors import CpuTensors
+    from harness.devices.cpu_tensors import CpuTensors  # noqa: PLC0415 - as in `wear`
 
     CpuTensors().__enter__()
 

@@ -63,6 +63,8 @@ class _StrayLanes:
 
 Place = tuple[str, int]
 """An operation's location text and an argument's number."""
+StrayPlace = tuple[str, int, Access, Region]
+"""The same, with what was done and where it landed."""
 
 
 class Events:
@@ -72,7 +74,7 @@ class Events:
         self._overlaps: dict[Place, _Cells] = {}
         self._dependences: dict[Place, _Cells] = {}
         self._uninitialised: dict[Place, _Cells] = {}
-        self._strays: dict[tuple[str, int, Access, Region], _StrayLanes] = {}
+        self._strays: dict[StrayPlace, _StrayLanes] = {}
         self._undefined: dict[Place, int] = {}
 
     def overlap(self, place: Place, elements: Array, ours: Array, others: Array, *, same_bytes: bool) -> None:
@@ -89,14 +91,10 @@ class Events:
         """Elements read before anything wrote them."""
         self._uninitialised.setdefault(place, _Cells()).add(elements, programs, programs)
 
-    def stray(
-        self, place: Place, access: Access, region: Region, elements: Array, programs: Array, lanes_each: int
-    ) -> None:
+    def stray(self, place: StrayPlace, elements: Array, programs: Array, lanes_each: int) -> None:
         """Lanes that left what their argument covers, each standing for `lanes_each`; the lowest program is kept."""
         first = int(programs.argmin())
-        known = self._strays.setdefault(
-            (*place, access, region), _StrayLanes(0, int(programs[first]), int(elements[first]))
-        )
+        known = self._strays.setdefault(place, _StrayLanes(0, int(programs[first]), int(elements[first])))
         known.lanes += len(elements) * lanes_each
         if programs[first] < known.program:
             known.program, known.element = int(programs[first]), int(elements[first])

@@ -146,7 +146,7 @@ class Module:
         return self._sources[location]
 
     def _frames(self, text: str, depth: int) -> list[Source]:
-        if depth > 64:  # noqa: PLR2004 - locations nest a few deep; a cycle would be a printer's bug
+        if depth > 64:
             return []
         text = text.strip()
         if text.startswith("loc(") and text.endswith(")"):
@@ -171,7 +171,7 @@ _ASIDE = re.compile(r'"[^"]*"|[([<]|[])>]| at ')
 
 
 def _split_callsite(text: str) -> tuple[str, str]:
-    """`A at B` where neither A nor B is looked into: both may be locations with an `at`, brackets or quotes of their own."""
+    """`A at B` as A and B, which may be locations with an `at`, brackets or quotes of their own."""
     depth = 0
     for found in _ASIDE.finditer(text):
         depth += {"(": 1, "[": 1, "<": 1, ")": -1, "]": -1, ">": -1}.get(found[0], 0)

@@ -1,4 +1,4 @@
-"""Executes the launches of one case and keeps their facts: the part of the virtual GPU that Triton's driver talks to."""
+"""Executes the launches of one case and keeps their facts: what Triton's driver talks to."""
 
 import hashlib
 import json
@@ -51,8 +51,8 @@ class Session:
 class Launches:
     """The launch handler of a worker process.
 
-    `chosen` tells the autotune config under which Triton launches; `poison_of` which storages are fresh; `builds` is the
-    folder in which TTIR texts are left for whoever compiles them whole.
+    `chosen` tells the autotune config under which Triton launches; `poison_of` which storages are fresh; `builds` is
+    the folder in which TTIR texts are left for whoever compiles them whole.
     """
 
     def __init__(

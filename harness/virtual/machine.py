@@ -1,11 +1,12 @@
 """Executes one launch: control flow over all programs of the grid at once.
 
-Every value carries a leading axis of programs, of length 1 where it is the same for all.  Where programs part ways, both
-ways run under a mask of programs and the results are selected: TTIR is SSA, so that is all it takes.  What a single
-operation does is in the `operations_*` tables; an operation in none of them ends the case as unsupported, by name.
+Every value carries a leading axis of programs, of length 1 where it is the same for all.  Where programs part ways,
+both ways run under a mask of programs and the results are selected: TTIR is SSA, so that is all it takes.  What a
+single operation does is in the `operations_*` tables; an operation in none of them ends the case as unsupported, by
+name.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +25,7 @@ Values = tuple[Value, ...]
 Handler = Callable[["Machine", Operation, list[Value]], "Value | Values | None"]
 
 CHUNK_ELEMENTS = 1 << 19
-"""Programs are run side by side as long as their largest block stays below this many elements: a few megabytes a block."""
+"""Programs run side by side as long as their largest block stays below this many elements: a few megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,9 @@ class Stopped(CannotExecute):
 class Machine:
     """One launch of one module."""
 
-    def __init__(self, module: Module, memory: Memory, grid: Grid, lane_fill: LaneFill, handlers: Mapping[str, Handler]) -> None:
+    def __init__(
+        self, module: Module, memory: Memory, grid: Grid, lane_fill: LaneFill, handlers: Mapping[str, Handler]
+    ) -> None:
         self.module = module
         self.memory = memory
         self.grid = grid
@@ -109,7 +112,7 @@ class Machine:
         return active if mask is None else mask & active
 
     @contextmanager
-    def only(self, programs: Array) -> Iterator[None]:
+    def only(self, programs: Array) -> Generator[None]:
         """Run a part under a mask of programs."""
         outer = self.active
         self.active = programs
@@ -120,7 +123,9 @@ class Machine:
 
     def votes(self, condition: Array) -> tuple[Array, bool, bool]:
         """A scalar condition as one vote a program, whether any active program says yes, and whether any says no."""
-        votes = np.broadcast_to(condition, (self.width,)) if self.active is not None or len(condition) > 1 else condition
+        votes = (
+            np.broadcast_to(condition, (self.width,)) if self.active is not None or len(condition) > 1 else condition
+        )
         if self.active is None:
             return votes, bool(votes.any()), not votes.all()
         return votes & self.active, bool((votes & self.active).any()), bool((~votes & self.active).any())
@@ -143,9 +148,8 @@ class Machine:
     def _straight(self, block: Block, frame: list[Value], arguments: Sequence[Value]) -> Values:
         for slot, argument in zip(block.arguments, arguments, strict=True):
             frame[slot] = argument
-        handlers = self._handlers
         for operation in block.operations:
-            handler = handlers.get(operation.name)
+            handler = self._handlers.get(operation.name)
             if handler is None:
                 if operation.name in TERMINATORS:
                     return tuple(frame[slot] for slot in operation.operands)
@@ -157,12 +161,10 @@ class Machine:
             except CannotExecute as error:
                 raise Stopped(f"{operation.name}: {error.what}", operation.location) from error
             if operation.results:
-                if len(operation.results) == 1:
-                    frame[operation.results[0]] = made if not isinstance(made, tuple) else made[0]
-                else:
-                    assert isinstance(made, tuple)
-                    for slot, value in zip(operation.results, made, strict=True):
-                        frame[slot] = value
+                assert made is not None
+                values = made if isinstance(made, tuple) else (made,)
+                for slot, value in zip(operation.results, values, strict=True):
+                    frame[slot] = value
             for slot in operation.frees:
                 frame[slot] = _EMPTY
         return ()
@@ -196,7 +198,7 @@ class Machine:
         return returned[1] if returned else ()
 
     @contextmanager
-    def only_all(self) -> Iterator[None]:
+    def only_all(self) -> Generator[None]:
         """Run a part with every program."""
         outer = self.active
         self.active = None
@@ -231,7 +233,6 @@ class Machine:
             index = _where(chosen, left.index(), right.in_units_of(left.element_bytes).index())
             return Pointers(left.argument, left.element_bytes, (index,))
         return _where(chosen, left, right)
-
 
     def _one_of(self, chosen: Array, left: Pointers, right: Pointers) -> Pointers:
         """One of two pointers into different arguments, where all programs that take part choose the same."""

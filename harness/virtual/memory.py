@@ -5,19 +5,43 @@ each, anything else rows of width one.  Rows that stay inside what their argumen
 are taken apart lane by lane, recorded, and dropped, so that a stray access can never harm the process.
 """
 
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from harness.errors import CannotExecute
 from harness.model.run import Access, Region
-from harness.virtual.arguments import Argument, Buffer
+from harness.virtual.arguments import Argument
 from harness.virtual.elements import Array, bits_of, carrier, decode, encode, storage
 from harness.virtual.events import Events, Place
 from harness.virtual.ir import Type
 from harness.virtual.pointers import Pointers
 from harness.virtual.rows import Rows, as_lanes, as_rows, block_shape
-from harness.virtual.shadow import Clash, Reads, rows_of
+from harness.virtual.shadow import Clash, Reads
+from harness.virtual.views import View, elements_at
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One access of all programs that run side by side."""
+
+    location: str
+    pointers: Pointers
+    kind: Type
+    """What is loaded or stored, as one program sees it."""
+    mask: Array | None
+    numbers: Array
+    """The programs' numbers (id + 1), by the leading axis."""
+
+    @property
+    def place(self) -> Place:
+        """Under what the step's events are gathered."""
+        return self.location, self.pointers.argument
+
+    def lanes_each(self, shape: tuple[int, ...]) -> int:
+        """How many lanes of all programs' whole blocks each lane of an un-broadcast block stands for."""
+        return len(self.numbers) * prod(self.kind.shape) // max(1, prod(shape))
 
 
 class Memory:
@@ -32,252 +56,156 @@ class Memory:
 
     # --- the three accesses ---
 
-    def load(
-        self, place: str, pointers: Pointers, kind: Type, mask: Array | None, other: Array, numbers: Array
-    ) -> Array:
-        """The loaded block of type `kind`, as un-broadcast as its pointers, mask and `other` are.
+    def load(self, step: Step, other: Array) -> Array:
+        """The loaded block, as un-broadcast as its pointers, its mask and `other` are.
 
-        Lanes that are masked off hold `other`, those that leave the storage hold zero.  `numbers` are the programs'
-        numbers (id + 1), by the leading axis.
+        Lanes that are masked off hold `other`, those that leave the storage hold zero.
         """
-        argument = self.arguments[pointers.argument]
-        shape = block_shape(pointers, mask, *(() if mask is None else (other.shape,)))
-        where = (place, pointers.argument)
-        element = kind.element
-        asked = self._rows(argument, pointers, mask, shape, numbers)
-        rows = self._without_strays(where, argument, asked, pointers, Access.LOAD, _lanes_each(kind, numbers, shape))
-        if argument.buffer is None or not len(rows.starts):
+        element = step.kind.element
+        if step.mask is None:
+            other = np.zeros(1, carrier(element))
+            shape = block_shape(step.pointers, None)
+        else:
+            shape = block_shape(step.pointers, step.mask, other.shape)
+        view = self._view(step)
+        asked = _rows(step, view, shape)
+        rows = self._without_strays(step, view, asked, shape, Access.LOAD)
+        if view is None or not len(rows.starts):
             loaded = np.zeros((0, 1), carrier(element))
         else:
-            raw = self._read(argument, rows, pointers.element_bytes, storage(element))
-            self._check_initialised(where, argument, argument.buffer, rows, raw)
-            self._note_load(where, argument, argument.buffer, rows, pointers.element_bytes)
+            raw = view.read(rows, storage(element))
+            self._check_initialised(step, view, rows, raw)
+            self._note_load(step, view, rows)
             loaded = decode(raw, element)
         if rows.whole:
             return loaded.reshape(shape)
-        fill = np.zeros(1, carrier(element)) if mask is None else other
-        result = np.broadcast_to(fill, shape).astype(carrier(element), order="C").reshape(asked.block)
+        result = np.broadcast_to(other, shape).astype(carrier(element), order="C").reshape(asked.block)
         if rows is not asked:
             asked.put(result, 0)
         rows.put(result, loaded)
         return result.reshape(shape)
 
-    def store(
-        self, place: str, pointers: Pointers, values: Array, kind: Type, mask: Array | None, numbers: Array
-    ) -> None:
-        """Store a block, for every program of `numbers`, even where pointers, values and mask are the same for all."""
-        argument = self.arguments[pointers.argument]
-        shape = block_shape(pointers, mask, (len(numbers),) + (1,) * (values.ndim - 1), values.shape)
-        where = (place, pointers.argument)
-        rows = self._rows(argument, pointers, mask, shape, numbers)
-        rows = self._without_strays(where, argument, rows, pointers, Access.STORE, _lanes_each(kind, numbers, shape))
-        buffer = argument.buffer
-        if buffer is None or not len(rows.starts):
+    def store(self, step: Step, values: Array) -> None:
+        """Store a block, for every program, even where pointers, values and mask are the same for all."""
+        shape = block_shape(step.pointers, step.mask, (len(step.numbers),) + (1,) * (values.ndim - 1), values.shape)
+        view = self._view(step)
+        rows = self._without_strays(step, view, _rows(step, view, shape), shape, Access.STORE)
+        if view is None or not len(rows.starts):
             return
-        raw = np.ascontiguousarray(encode(np.ascontiguousarray(rows.take(values, shape)), kind.element))
-        starts, width = _granules(argument, buffer, rows, pointers.element_bytes)
-        earlier, together, reads = buffer.shadow.store(starts, width, rows.programs)
-        same_before = earlier is None or self._holds(argument, rows, pointers.element_bytes, raw, earlier, width)
-        self._write(argument, rows, pointers.element_bytes, raw)
+        raw = np.ascontiguousarray(encode(np.ascontiguousarray(rows.take(values, shape)), step.kind.element))
+        starts, width = view.cells(rows)
+        earlier, together, reads = view.buffer.shadow.store(starts, width, rows.programs)
+        same_before = earlier is None or view.holds(rows, raw, earlier)
+        view.write(rows, raw)
+        granule = view.buffer.shadow.granule
         if earlier is not None:
-            self._note_overlap(where, argument, rows, starts, earlier, same_bytes=same_before)
+            elements = elements_at(view.argument, granule, starts, earlier)
+            self.events.overlap(step.place, elements, *_pairs(rows, earlier), same_bytes=same_before)
         if together is not None:
-            same = self._holds(argument, rows, pointers.element_bytes, raw, together, width)
-            self._note_overlap(where, argument, rows, starts, together, same_bytes=same)
+            elements = elements_at(view.argument, granule, starts, together)
+            same = view.holds(rows, raw, together)
+            self.events.overlap(step.place, elements, *_pairs(rows, together), same_bytes=same)
         if reads is not None:
-            self._note_reads(buffer, rows, starts, reads)
+            self._note_reads(granule, rows, starts, reads)
 
-    def atomic(
-        self, place: str, pointers: Pointers, kind: Type, mask: Array | None, numbers: Array
-    ) -> tuple[Rows, Array | None]:
+    def atomic(self, step: Step) -> tuple[Rows, Array | None]:
         """The lanes of an atomic and a flat view of the argument's elements to work on; None where nothing is left.
 
         `Rows.starts` then index that view.
         """
-        argument = self.arguments[pointers.argument]
-        size = pointers.element_bytes
-        if argument.first_byte % size:
-            raise CannotExecute("an atomic at an address that is no multiple of its size")
-        where = (place, pointers.argument)
-        rows = as_lanes(pointers, mask, (len(numbers), *kind.shape), numbers)
-        rows = self._without_strays(where, argument, rows, pointers, Access.ATOMIC, 1)
-        buffer = argument.buffer
-        if buffer is None or not len(rows.starts):
+        shape = (len(step.numbers), *step.kind.shape)
+        view = self._view(step)
+        rows = as_lanes(step.pointers, step.mask, shape, step.numbers)
+        rows = self._without_strays(step, view, rows, shape, Access.ATOMIC)
+        if view is None or not len(rows.starts):
             return rows, None
-        self._check_initialised(where, argument, buffer, rows, self._read(argument, rows, size, storage(kind.element)))
-        starts = rows.starts + argument.first_byte // size
-        lanes = Rows(starts, 1, rows.programs, rows.picked, rows.block, rows.alike)
-        return lanes, buffer.as_type(storage(kind.element))
+        first = view.argument.first_byte
+        if first % view.size:
+            raise CannotExecute("an atomic at an address that is no multiple of its size")
+        dtype = storage(step.kind.element)
+        self._check_initialised(step, view, rows, view.read(rows, dtype))
+        lanes = Rows(rows.starts + first // view.size, 1, rows.programs, rows.picked, rows.block, rows.alike)
+        return lanes, view.buffer.as_type(dtype)
 
     # --- bounds ---
 
-    def _rows(
-        self, argument: Argument, pointers: Pointers, mask: Array | None, shape: tuple[int, ...], numbers: Array
-    ) -> Rows:
-        """Rows where all lie inside, else lanes, so that strays can be told one by one."""
-        rows = as_rows(pointers, mask, shape, numbers)
-        if rows.width > 1 and not _inside(argument, rows, pointers.element_bytes):
-            return as_lanes(pointers, mask, shape, numbers)
-        return rows
+    def _view(self, step: Step) -> View | None:
+        """The argument in the access's elements; None for a null pointer."""
+        argument = self.arguments[step.pointers.argument]
+        return argument.buffer and View(argument, argument.buffer, step.pointers.element_bytes)
 
     def _without_strays(
-        self, place: Place, argument: Argument, rows: Rows, pointers: Pointers, access: Access, lanes_each: int
+        self, step: Step, view: View | None, rows: Rows, shape: tuple[int, ...], access: Access
     ) -> Rows:
-        """Record the lanes that stray, and return those that may go on; the rows themselves where none strays.
-
-        Each of these lanes stands for `lanes_each` of the whole block.
-        """
-        size = pointers.element_bytes
-        if _inside(argument, rows, size):
+        """Record the lanes that stray, and return those that may go on; the rows themselves where none strays."""
+        lanes_each = step.lanes_each(shape)
+        elements = rows.starts
+        if view is None:
+            if len(elements):
+                argument = self.arguments[step.pointers.argument]
+                own = elements * step.pointers.element_bytes // argument.element_bytes
+                self.events.stray((*step.place, access, Region.NULL), own, rows.ids, lanes_each)
+            return rows.subset(np.zeros(len(elements), np.bool_))
+        if view.inside(rows):
             return rows
-        own = rows.starts * size // argument.element_bytes
-        if argument.buffer is None:
-            self.events.stray(place, access, Region.NULL, own, rows.ids, lanes_each)
-            return rows.subset(np.zeros(len(own), np.bool_))
-        first = argument.first_byte + rows.starts * size
-        in_storage = (first >= 0) & (first + size <= argument.buffer.size_bytes)
-        in_view = (rows.starts >= 0) & (rows.starts < _extent(argument, size))
-        covered = in_view & _covered(argument, rows.starts, size)
+        in_storage = view.in_storage(elements)
+        in_view = (elements >= 0) & (elements < view.extent)
+        covered = in_view & view.covers(elements)
         for region, stray in (
             (Region.OUTSIDE_STORAGE, ~in_storage),
             (Region.OUTSIDE_VIEW, in_storage & ~in_view),
             (Region.IN_GAP, in_view & ~covered),
         ):
             if stray.any():
-                self.events.stray(place, access, region, own[stray], rows.ids[stray], lanes_each)
+                own = view.in_own(elements[stray])
+                self.events.stray((*step.place, access, region), own, rows.ids[stray], lanes_each)
         return rows.subset(in_storage if access is Access.LOAD else covered)
-
-    # --- bytes ---
-
-    def _read(self, argument: Argument, rows: Rows, element_bytes: int, dtype: type[np.generic]) -> Array:
-        assert argument.buffer is not None
-        if argument.first_byte % element_bytes == 0:
-            starts = rows.starts + argument.first_byte // element_bytes
-            flat = argument.buffer.as_type(dtype)
-            return flat[starts][:, None] if rows.width == 1 else rows_of(flat, rows.width)[starts]
-        starts = rows.starts * element_bytes + argument.first_byte
-        return rows_of(argument.buffer.bytes, rows.width * element_bytes)[starts].view(dtype)
-
-    def _write(self, argument: Argument, rows: Rows, element_bytes: int, raw: Array) -> None:
-        assert argument.buffer is not None
-        if argument.first_byte % element_bytes == 0:
-            starts = rows.starts + argument.first_byte // element_bytes
-            flat = argument.buffer.as_type(raw.dtype.type)
-            if rows.width == 1:
-                flat[starts] = raw[:, 0]
-            else:
-                rows_of(flat, rows.width)[starts] = raw
-        else:
-            starts = rows.starts * element_bytes + argument.first_byte
-            rows_of(argument.buffer.bytes, rows.width * element_bytes)[starts] = raw.view(np.uint8)
-
-    def _holds(self, argument: Argument, rows: Rows, element_bytes: int, raw: Array, clash: Clash, width: int) -> bool:
-        """Whether memory holds the bytes of `raw` in all clashing cells."""
-        held = np.ascontiguousarray(self._read(argument, rows, element_bytes, raw.dtype.type))
-        cells = (len(raw), width, -1)
-        there = held.view(np.uint8).reshape(cells)[clash.rows, clash.columns]
-        return bool((there == raw.view(np.uint8).reshape(cells)[clash.rows, clash.columns]).all())
 
     # --- what is noted ---
 
-    def _note_load(self, place: Place, argument: Argument, buffer: Buffer, rows: Rows, element_bytes: int) -> None:
+    def _note_load(self, step: Step, view: View, rows: Rows) -> None:
+        buffer = view.buffer
         if not buffer.track_readers:
             return
-        if place not in self._loads:
-            self._loads[place] = len(self._load_places)
-            self._load_places.append(place)
-        starts, width = _granules(argument, buffer, rows, element_bytes)
+        if step.place not in self._loads:
+            self._loads[step.place] = len(self._load_places)
+            self._load_places.append(step.place)
+        starts, width = view.cells(rows)
         readers = [np.full_like(rows.programs, number) for number in rows.alike[:-3:-1]] or [rows.programs]
         for programs in readers:
-            clash = buffer.shadow.load(starts, width, programs, self._loads[place])
+            clash = buffer.shadow.load(starts, width, programs, self._loads[step.place])
             if clash is not None:
-                elements = _elements(argument, buffer, starts, clash)
-                self.events.dependence(place, elements, programs[clash.rows] - 1, clash.others - 1)
+                elements = elements_at(view.argument, buffer.shadow.granule, starts, clash)
+                self.events.dependence(step.place, elements, programs[clash.rows] - 1, clash.others - 1)
 
-    def _note_reads(self, buffer: Buffer, rows: Rows, starts: Array, reads: Reads) -> None:
+    def _note_reads(self, granule: int, rows: Rows, starts: Array, reads: Reads) -> None:
         """Stores into cells that others read: each is reported at the other's load."""
         clash = reads.clash
         for load in np.unique(reads.loads):
             here = reads.loads == load
             place = self._load_places[load]
             cells = Clash(clash.rows[here], clash.columns[here], clash.others[here])
-            elements = _elements(self.arguments[place[1]], buffer, starts, cells)
+            elements = elements_at(self.arguments[place[1]], granule, starts, cells)
             self.events.dependence(place, elements, cells.others - 1, rows.ids[cells.rows])
 
-    def _note_overlap(
-        self, place: Place, argument: Argument, rows: Rows, starts: Array, clash: Clash, *, same_bytes: bool
-    ) -> None:
-        assert argument.buffer is not None
-        elements = _elements(argument, argument.buffer, starts, clash)
-        self.events.overlap(place, elements, rows.ids[clash.rows], clash.others - 1, same_bytes=same_bytes)
-
-    def _check_initialised(self, place: Place, argument: Argument, buffer: Buffer, rows: Rows, raw: Array) -> None:
-        size = raw.dtype.itemsize
-        if buffer.poison is None or buffer.poison.size != size:
+    def _check_initialised(self, step: Step, view: View, rows: Rows, raw: Array) -> None:
+        poison = view.buffer.poison
+        if poison is None or poison.size != raw.dtype.itemsize:
             return
-        fresh = bits_of(np.ascontiguousarray(raw)) == buffer.poison.pattern
+        fresh = bits_of(np.ascontiguousarray(raw)) == poison.pattern
         if fresh.any():
             row, column = np.nonzero(fresh)
-            elements = (rows.starts[row] + column) * size // argument.element_bytes
-            self.events.uninitialised(place, elements, rows.ids[row])
+            self.events.uninitialised(step.place, view.in_own(rows.starts[row] + column), rows.ids[row])
 
 
-def _lanes_each(kind: Type, numbers: Array, shape: tuple[int, ...]) -> int:
-    """How many lanes of all programs' whole blocks each lane of an un-broadcast access stands for."""
-    return len(numbers) * prod(kind.shape) // max(1, prod(shape))
+def _rows(step: Step, view: View | None, shape: tuple[int, ...]) -> Rows:
+    """Rows where all lie inside, else lanes, so that strays can be told one by one."""
+    rows = as_rows(step.pointers, step.mask, shape, step.numbers)
+    if rows.width > 1 and (view is None or not view.inside(rows)):
+        return as_lanes(step.pointers, step.mask, shape, step.numbers)
+    return rows
 
 
-def granule_of(buffer: Buffer, arguments: list[Argument]) -> int:
-    """The cell size that fits every argument that lies in the buffer."""
-    sizes = [argument.element_bytes for argument in arguments if argument.buffer is buffer]
-    askew = any(argument.first_byte % min(sizes) for argument in arguments if argument.buffer is buffer)
-    return 1 if askew else min(sizes)
-
-
-def _granules(argument: Argument, buffer: Buffer, rows: Rows, element_bytes: int) -> tuple[Array, int]:
-    """The rows in cells of the buffer's shadow, which is refined where they do not fit."""
-    granule = min(buffer.shadow.granule, element_bytes)
-    if argument.first_byte % granule:
-        granule = 1
-    if granule < buffer.shadow.granule:
-        buffer.shadow.refine(granule)
-    per_element = element_bytes // granule
-    return rows.starts * per_element + argument.first_byte // granule, rows.width * per_element
-
-
-def _elements(argument: Argument, buffer: Buffer, starts: Array, clash: Clash) -> Array:
-    """Clashing cells as element indices of the argument."""
-    first_byte = (starts[clash.rows] + clash.columns) * buffer.shadow.granule
-    return (first_byte - argument.first_byte) // argument.element_bytes
-
-
-def _extent(argument: Argument, element_bytes: int) -> int:
-    """One more than the largest whole element of a size that the view's ends enclose."""
-    return argument.extent * argument.element_bytes // element_bytes
-
-
-def _inside(argument: Argument, rows: Rows, element_bytes: int) -> bool:
-    """Whether every row lies in what its argument covers."""
-    if not len(rows.starts):
-        return True
-    if argument.buffer is None:
-        return False
-    if int(rows.starts.min()) < 0 or int(rows.starts.max()) + rows.width > _extent(argument, element_bytes):
-        return False
-    if argument.covered is None:
-        return True
-    if argument.element_bytes != element_bytes:
-        return rows.width == 1 and bool(_covered(argument, rows.starts, element_bytes).all())
-    return bool(rows_of(argument.covered, rows.width)[rows.starts].all())
-
-
-def _covered(argument: Argument, elements: Array, element_bytes: int) -> Array:
-    """Which elements of a size lie wholly in elements of the view; only said of those between the view's ends."""
-    if argument.covered is None:
-        return np.ones(len(elements), np.bool_)
-    first = elements * element_bytes // argument.element_bytes
-    last = (elements * element_bytes + element_bytes - 1) // argument.element_bytes
-    whole = np.ones(len(elements), np.bool_)
-    for step in range(max(1, element_bytes // argument.element_bytes)):
-        whole &= argument.covered[np.clip(np.minimum(first + step, last), 0, argument.extent - 1)]
-    return whole
+def _pairs(rows: Rows, clash: Clash) -> tuple[Array, Array]:
+    """The ids of the programs that met."""
+    return rows.ids[clash.rows], clash.others - 1

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import torch
 
 from harness.errors import CannotExecute
 from harness.virtual.elements import NARROW_FLOATS, Array, carrier, rounded, to_odd, unsigned
@@ -120,7 +121,7 @@ def _signed(function: Elementwise) -> Elementwise:
 
 def multiply_high(left: Array, right: Array) -> Array:
     """The upper half of the full product of 32-bit integers."""
-    if left.dtype.itemsize != 4:  # noqa: PLR2004 - bytes of an i32
+    if left.dtype.itemsize != 4:
         return np.vectorize(lambda a, b: (int(a) * int(b)) >> 64, otypes=[left.dtype])(left, right)
     wide = np.uint64 if left.dtype.kind == "u" else np.int64
     return (left.astype(wide) * right.astype(wide) >> 32).astype(left.dtype)
@@ -234,7 +235,7 @@ def to_integer(*, signed: bool) -> Handler:
         del machine
         value = np.trunc(array(frame[operation.operands[0]]).astype(np.float64))
         wanted = np.dtype(carrier(operation.result_types[0].element))
-        range_of = np.iinfo(wanted if signed else f"u{wanted.itemsize}")
+        range_of = np.iinfo(f"{'i' if signed else 'u'}{wanted.itemsize}")
         beyond = value >= float(range_of.max)  # the largest i64 is no float64: compare before converting
         low = np.maximum(np.where(np.isnan(value) | beyond, 0.0, value), float(range_of.min))
         made = np.where(beyond, np.array(range_of.max, range_of.dtype), low.astype(range_of.dtype))
@@ -308,8 +309,6 @@ def _round_half_even(value: Array) -> Array:
 
 
 def _erf(value: Array) -> Array:
-    import torch
-
     return torch.erf(torch.from_numpy(np.ascontiguousarray(value).astype(np.float64))).numpy()
 
 

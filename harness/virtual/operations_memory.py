@@ -11,10 +11,10 @@ from harness.virtual.elements import Array, carrier, decode, encode, rounded, un
 from harness.virtual.events import Place
 from harness.virtual.ir import Operation, Type
 from harness.virtual.machine import Handler, Machine, Value
-from harness.virtual.rows import Rows
+from harness.virtual.memory import Step
 from harness.virtual.operations_arith import array
 from harness.virtual.pointers import Pointers
-
+from harness.virtual.rows import Rows
 
 ODD_FILL = 101
 
@@ -40,14 +40,14 @@ def load(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
     rank = 1 + len(kind.shape)
     mask = array(frame[operation.operands[1]]) if len(operation.operands) > 1 else None
     other: Array
-    if len(operation.operands) > 2:  # noqa: PLR2004 - pointer, mask, other
+    if len(operation.operands) > 2:
         other = array(frame[operation.operands[2]])
     else:
         other = _undefined(machine, kind) if mask is not None else np.zeros((1,) * rank, carrier(kind.element))
         if mask is not None and not mask.all():
             _note_undefined(machine, (operation.location, where.argument), kind, mask)
     mask = machine.with_active(mask, rank)
-    return machine.memory.load(operation.location, where, kind, mask, other, machine.numbers)
+    return machine.memory.load(Step(operation.location, where, kind, mask, machine.numbers), other)
 
 
 def _note_undefined(machine: Machine, place: Place, kind: Type, mask: Array) -> None:
@@ -70,9 +70,9 @@ def store(machine: Machine, operation: Operation, frame: list[Value]) -> None:
     where = pointers(frame[operation.operands[0]])
     value = array(frame[operation.operands[1]])
     kind = operation.operand_types[1]
-    mask = array(frame[operation.operands[2]]) if len(operation.operands) > 2 else None  # noqa: PLR2004
+    mask = array(frame[operation.operands[2]]) if len(operation.operands) > 2 else None
     mask = machine.with_active(mask, value.ndim)
-    machine.memory.store(operation.location, where, value, kind, mask, machine.numbers)
+    machine.memory.store(Step(operation.location, where, kind, mask, machine.numbers), value)
 
 
 # --- atomics: lanes one after the other, in the order of programs and lanes ---
@@ -106,9 +106,9 @@ def atomic(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
     where = pointers(frame[operation.operands[0]])
     value = array(frame[operation.operands[1]])
     shape = (machine.width, *kind.shape)
-    mask = array(frame[operation.operands[2]]) if len(operation.operands) > 2 else None  # noqa: PLR2004
+    mask = array(frame[operation.operands[2]]) if len(operation.operands) > 2 else None
     mask = machine.with_active(mask, value.ndim)
-    rows, flat = machine.memory.atomic(operation.location, where, kind, mask, machine.numbers)
+    rows, flat = machine.memory.atomic(Step(operation.location, where, kind, mask, machine.numbers))
     seen = np.zeros(shape, carrier(kind.element))
     if flat is None:
         return seen
@@ -121,9 +121,7 @@ def _lanes_of(rows: Rows) -> Array:
     return np.arange(rows.block[0]) if rows.picked is None else rows.picked
 
 
-def _apply(
-    flat: Array, cells: Array, given: Array, update: Callable[[Array, Array], Array], element: str
-) -> Array:
+def _apply(flat: Array, cells: Array, given: Array, update: Callable[[Array, Array], Array], element: str) -> Array:
     """Wave after wave: in each, every cell takes the next of its lanes, so that equal cells are served in order."""
     seen = np.empty(len(cells), carrier(element))
     order = np.argsort(cells, kind="stable")

@@ -4,7 +4,7 @@ Blocks stay un-broadcast: a splat or broadcast changes only what a block's shape
 element (reductions over a broadcast axis, reshapes, products) spreads it out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -33,9 +33,8 @@ _DIRECT_REDUCTIONS = {
 """Combine operations that NumPy can reduce with at once; any other region is folded pair by pair."""
 
 
-def each(change: "object") -> Handler:
+def each(change: Callable[[Array, Operation], Array]) -> Handler:
     """A change of shape, the same for numbers and for the parts of pointers."""
-    assert callable(change)
 
     def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Value:
         del machine
@@ -197,7 +196,8 @@ def dot(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
 def _tf32(values: Array) -> Array:
     """Ten mantissa bits, to nearest with ties away from zero, as `cvt.rna.tf32.f32` does."""
     bits = np.ascontiguousarray(values).view(np.uint32)
-    return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+    nearest = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+    return np.where(np.isnan(values), values, nearest)
 
 
 # --- pairs and bits ---
@@ -226,7 +226,7 @@ def concatenate(machine: Machine, operation: Operation, frame: list[Value]) -> A
 
 
 def bitcast(machine: Machine, operation: Operation, frame: list[Value]) -> Value:
-    """`tt.bitcast` and `arith.bitcast`: of pointers, the same addresses in other elements; of numbers, the same bits."""
+    """`tt.bitcast` and `arith.bitcast`: the same addresses in other elements, or the same bits as another number."""
     del machine
     value = frame[operation.operands[0]]
     wanted, had = operation.result_types[0], operation.operand_types[0]

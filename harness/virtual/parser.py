@@ -44,7 +44,7 @@ def parse(text: str) -> Module:
     Raises:
         CannotExecute: the text is not TTIR as this parser knows it; names the line.
     """
-    locations = {name: body for name, body in _LOCATION_LINE.findall(text)}
+    locations = dict(_LOCATION_LINE.findall(text))
     lines = ["" if line.startswith("#") else line for line in text.splitlines()]
     parser = _Parser("\n".join(lines))
     try:
@@ -410,10 +410,7 @@ class _Parser:
         if self._peek()[1] == "{":
             attributes |= self._attributes()
         text = self._next()[1]
-        if self._accept(":"):
-            kind = self._type()
-        else:  # `true` and `false` stand alone
-            kind = Type("i1")
+        kind = self._type() if self._accept(":") else Type("i1")  # `true` and `false` stand alone
         return Operation(name, (), (), (), (kind,), {**attributes, "value": text}, (), (), (), "")
 
     def for_loop(self, name: str) -> Operation:

@@ -1,7 +1,8 @@
 """Pointers with provenance: which argument, which element.
 
-A block of pointers is kept as a sum of un-broadcast index parts, so that `base + rows[:, None] * stride + columns[None, :]`
-stays three small arrays until an access needs it, and an access sees by itself that a row's columns are neighbours.
+A block of pointers is kept as a sum of un-broadcast index parts, so that `base + rows[:, None] * stride +
+columns[None, :]` stays three small arrays until an access needs it, and an access sees by itself that a row's columns
+are neighbours.
 """
 
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.errors import CannotExecute
 from harness.virtual.elements import Array
 
 
@@ -52,4 +54,7 @@ class Pointers:
         """The same addresses counted in elements of another size."""
         if element_bytes == self.element_bytes:
             return self
-        return Pointers(self.argument, element_bytes, (self.index() * self.element_bytes // element_bytes,))
+        offset = self.index() * self.element_bytes
+        if (offset % element_bytes).any():
+            raise CannotExecute("pointers cast to a type at addresses that are no multiple of its size")
+        return Pointers(self.argument, element_bytes, (offset // element_bytes,))

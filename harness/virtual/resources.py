@@ -1,7 +1,7 @@
-"""What a kernel takes on its GPU: the whole compiler pipeline, run beside the search on TTIR that the search left behind.
+"""What a kernel takes on its GPU: the whole compiler pipeline, run beside the search on TTIR that it left behind.
 
 `python -m harness.virtual.resources` is the compiler's process: it reads the paths of build files from its standard
-input, one a line, and answers each with one line of JSON.  It runs at the lowest priority, so that the search goes first.
+input, one a line, and answers each with one line of JSON.  It runs at the lowest priority: the search goes first.
 """
 
 import json
@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import triton
 
 from harness.model.run import Resources
 from harness.virtual.triton_seam import compile_whole
@@ -55,8 +57,6 @@ def _nothing(failure: str) -> Resources:
 
 def _usage(cubin: bytes) -> tuple[int, int]:
     """Registers and local memory a thread, as the cuobjdump of Triton's own wheel reads them off a cubin."""
-    import triton
-
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
@@ -76,7 +76,7 @@ def main() -> None:
         path = Path(line.strip())
         build = json.loads(path.read_text())
         resources = compile_resources(build["ttir"], build["arch"], build["options"])
-        print(json.dumps({"build": path.stem, "resources": asdict(resources)}), flush=True)
+        print(json.dumps({"build": path.stem, "resources": asdict(resources)}), flush=True)  # noqa: T201 - the process's product
 
 
 if __name__ == "__main__":

@@ -76,27 +76,35 @@ def as_rows(pointers: Pointers, mask: Array | None, shape: tuple[int, ...], numb
         if split is None:
             return as_lanes(pointers, mask, shape, numbers)
         width, row_mask = split
-    return _rows(starts, width, row_mask, shape[:-1], columns, numbers)
+    return _rows(_Lead(shape[:-1], columns, numbers), starts, width, row_mask)
 
 
 def as_lanes(pointers: Pointers, mask: Array | None, shape: tuple[int, ...], numbers: Array) -> Rows:
     """The access as rows of width one."""
     every = None if mask is None or mask.all() else mask
-    return _rows(pointers.index(), 1, every, shape, 1, numbers)
+    return _rows(_Lead(shape, 1, numbers), pointers.index(), 1, every)
 
 
-def _rows(
-    starts: Array, width: int, mask: Array | None, lead: tuple[int, ...], columns: int, numbers: Array
-) -> Rows:
-    alike = lead[0] != len(numbers)
-    column = (numbers[:1] if alike else numbers).reshape(-1, *(1,) * (len(lead) - 1))
-    flat = np.broadcast_to(starts, lead).reshape(-1)
-    programs = np.broadcast_to(column, lead).reshape(-1)
-    block = (len(flat), columns)
+@dataclass(frozen=True, slots=True)
+class _Lead:
+    """The axes along which rows are told apart, the program axis first."""
+
+    shape: tuple[int, ...]
+    columns: int
+    numbers: Array
+
+
+def _rows(lead: _Lead, starts: Array, width: int, mask: Array | None) -> Rows:
+    numbers, shape = lead.numbers, lead.shape
+    alike = shape[0] != len(numbers)
+    column = (numbers[:1] if alike else numbers).reshape(-1, *(1,) * (len(shape) - 1))
+    flat = np.broadcast_to(starts, shape).reshape(-1)
+    programs = np.broadcast_to(column, shape).reshape(-1)
+    block = (len(flat), lead.columns)
     everybody = numbers if alike else numbers[:0]
     if mask is None:
         return Rows(flat, width, programs, None, block, everybody)
-    picked = np.flatnonzero(np.broadcast_to(mask, lead))
+    picked = np.flatnonzero(np.broadcast_to(mask, shape))
     return Rows(flat[picked], width, programs[picked], picked, block, everybody)
 
 
@@ -116,7 +124,7 @@ def _row_starts(pointers: Pointers, columns: int) -> Array | None:
 
 def _split_mask(mask: Array) -> tuple[int, Array] | None:
     """A mask that is (rows) x (the first columns) as that width and those rows; None where it is not."""
-    used = mask.any(axis=tuple(range(mask.ndim - 1)))
+    used: Array = np.logical_or.reduce(mask.reshape(-1, mask.shape[-1]), axis=0)
     width = int(used.sum())
     if not used[:width].all():
         return None

@@ -63,7 +63,7 @@ class Shadow:
         self.granule = granule
 
     def load(self, starts: Array, width: int, programs: Array, load: int) -> Clash | None:
-        """Note that `programs` (one a row) read these rows by load number `load`; what others stored there, if anything."""
+        """Note that `programs`, one a row, read these rows by load number `load`; tells what others stored there."""
         numbers = programs[:, None]
         writers = rows_of(self._writers, width)[starts]
         clash = _clash((writers != 0) & (writers != numbers), writers)

@@ -1,15 +1,15 @@
-"""Every private name of Triton that the harness touches, in one file; tests/virtual/test_triton_seam.py says for which versions.
+"""Every private name of Triton that the harness touches; tests/virtual/test_triton_seam.py says for which versions.
 
 Owns: putting our driver in place, cutting the compiler's pipeline after TTIR, choosing autotune configs, asking for
 scratch memory as Triton's own launcher does, and compiling a TTIR text to the end.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Generator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import triton
 from triton import knobs
@@ -92,7 +92,7 @@ class ConfigChooser:
 
 def set_driver(driver: object) -> None:
     """Make `driver` the one that Triton asks about the device."""
-    triton.runtime.driver.set_active(driver)
+    triton.runtime.driver.set_active(cast("Any", driver))
 
 
 def target(arch: int, warp_size: int) -> GPUTarget:
@@ -105,7 +105,7 @@ def compile_to_ttir_only() -> None:
 
     In Triton 3.6 to 3.8 the cut does not enter the cache's key: the process needs a TRITON_CACHE_DIR of its own.
     """
-    knobs.runtime.add_stages_inspection_hook = _cut_after_ttir
+    knobs.runtime.add_stages_inspection_hook = cast("Any", _cut_after_ttir)  # its signature changed in 3.9
 
 
 def _cut_after_ttir(
@@ -123,15 +123,17 @@ def _cut_after_ttir(
 def _text_as_binary(module: Any, metadata: MutableMapping[str, Any]) -> bytes:
     text = str(module)
     name = text.partition("tt.func public @")[2].partition("(")[0].strip('"')
-    metadata |= {
-        "name": name,
-        "shared": 0,
-        "tmem_size": 0,
-        "global_scratch_size": 0,
-        "global_scratch_align": 1,
-        "profile_scratch_size": 0,
-        "profile_scratch_align": 1,
-    }
+    metadata.update(
+        {
+            "name": name,
+            "shared": 0,
+            "tmem_size": 0,
+            "global_scratch_size": 0,
+            "global_scratch_align": 1,
+            "profile_scratch_size": 0,
+            "profile_scratch_align": 1,
+        }
+    )
     return text.encode()
 
 
@@ -146,7 +148,7 @@ def on_compile(listener: Callable[[float], None]) -> None:
 
 def ask_for_scratch(size_bytes: int, align: int, stream: int) -> None:
     """Ask the allocator that this thread sees, as Triton's launcher does; without one, Triton's own error is raised."""
-    _allocation._allocator.get()(size_bytes, align, stream)  # noqa: SLF001 - this file is the seam
+    _allocation._allocator.get()(size_bytes, align, stream)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - this file is the seam
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,7 @@ def compile_whole(ttir: str, arch: int, options: Mapping[str, Any]) -> Built:
 
 
 @contextmanager
-def _whole_pipeline() -> Iterator[None]:
+def _whole_pipeline() -> Generator[None]:
     hook = knobs.runtime.add_stages_inspection_hook
     knobs.runtime.add_stages_inspection_hook = None
     try:

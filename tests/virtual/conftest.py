@@ -41,6 +41,13 @@ def profile(capability: tuple[int, int], sm_count: int = 4) -> DeviceProfile:
     )
 
 
+def line_of(file: str, comment: str) -> int:
+    """The only line of a file that ends with a comment."""
+    lines = Path(file).read_text(encoding="utf-8").splitlines()
+    (found,) = (number for number, line in enumerate(lines, 1) if line.rstrip().endswith(f"# {comment}"))
+    return found
+
+
 @dataclass
 class Gpu:
     """The virtual GPU of one test."""

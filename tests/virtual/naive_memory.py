@@ -1,4 +1,4 @@
-"""What one launch does to memory, byte by byte and lane by lane in plain Python: the definition that `Memory` must equal.
+"""What one launch does to memory, byte by byte in plain Python: the definition that `Memory` must equal.
 
 Steps come in the order in which the machine makes them.  Within a step, lanes come in the order of programs and lanes;
 where several store to a byte, or are the first to read it, the last one counts.
@@ -91,12 +91,16 @@ class NaiveMemory:
         for readers in (held.first_readers, held.second_readers):
             known = set(readers)
             for lane in lanes:
-                for byte in range(argument.first_byte + lane.element * size, argument.first_byte + (lane.element + 1) * size):
+                for byte in range(
+                    argument.first_byte + lane.element * size, argument.first_byte + (lane.element + 1) * size
+                ):
                     is_first = readers is held.first_readers
                     if byte not in known and (is_first or held.first_readers[byte][0] != lane.program):
                         readers[byte] = (lane.program, place, number)
 
-    def store(self, place: str, number: int, lanes: list[Lane], values: dict[tuple[int, ...], bytes], size: int) -> None:
+    def store(
+        self, place: str, number: int, lanes: list[Lane], values: dict[tuple[int, ...], bytes], size: int
+    ) -> None:
         """Store, and note whose stores meet."""
         argument = self.arguments[number]
         going = list(self._classified(place, number, Access.STORE, lanes, size))
@@ -109,27 +113,38 @@ class NaiveMemory:
         for lane in going:
             for at, byte in self._bytes(argument, lane, size):
                 last[byte] = (lane.program, values[lane.position][at])
-                reader = held.first_readers.get(byte)
-                if reader is not None and reader[0] == lane.program:
-                    reader = held.second_readers.get(byte)
-                if reader is not None and argument.buffer is not None and argument.buffer.track_readers:
-                    program, load_place, load_number = reader
-                    other = self.arguments[load_number]
-                    element = (byte - other.first_byte) // other.element_bytes
-                    self.seen.dependences[load_place, load_number][element].add((program, lane.program))
+                if argument.buffer is not None and argument.buffer.track_readers:
+                    self._note_reader(held, byte, lane.program)
         for lane in going:
             for at, byte in self._bytes(argument, lane, size):
-                ours = values[lane.position][at]
-                for other_program, other_byte in ((before.get(byte, 0), contents[byte]), last[byte]):
-                    if other_program not in {0, lane.program}:
-                        element = (byte - argument.first_byte) // argument.element_bytes
-                        pair = (min(lane.program, other_program), max(lane.program, other_program))
-                        self.seen.overlaps[place, number][element].add(pair)
-                        if ours != other_byte:
-                            self.seen.differing.add((place, number))
-        for byte, (program, value) in last.items():
-            held.writers[byte] = program
+                met = ((before.get(byte, 0), contents[byte]), last[byte])
+                self._note_overlap((place, number), byte, (lane.program, values[lane.position][at]), met)
+        held.writers.update({byte: program for byte, (program, _) in last.items()})
+        for byte, (_, value) in last.items():
             held.contents[byte] = value
+
+    def _note_overlap(
+        self, place: tuple[str, int], byte: int, ours: tuple[int, int], met: tuple[tuple[int, int], ...]
+    ) -> None:
+        """Others stored the byte too; each is a program and what it stored."""
+        argument = self.arguments[place[1]]
+        for program, value in met:
+            if program not in {0, ours[0]}:
+                element = (byte - argument.first_byte) // argument.element_bytes
+                self.seen.overlaps[place][element].add((min(ours[0], program), max(ours[0], program)))
+                if ours[1] != value:
+                    self.seen.differing.add(place)
+
+    def _note_reader(self, held: Bytes, byte: int, writer: int) -> None:
+        """Another program read the byte that is stored."""
+        reader = held.first_readers.get(byte)
+        if reader is not None and reader[0] == writer:
+            reader = held.second_readers.get(byte)
+        if reader is not None:
+            program, place, number = reader
+            argument = self.arguments[number]
+            element = (byte - argument.first_byte) // argument.element_bytes
+            self.seen.dependences[place, number][element].add((program, writer))
 
     @staticmethod
     def _bytes(argument: Argument, lane: Lane, size: int) -> Iterator[tuple[int, int]]:
@@ -170,6 +185,4 @@ class NaiveMemory:
 
 def lanes_of(index: Array, mask: Array, programs: Array) -> list[Lane]:
     """The active lanes of a whole block of element indices; the leading axis counts programs."""
-    return [
-        Lane(at, int(programs[at[0]]), int(index[at])) for at in np.ndindex(*index.shape) if bool(mask[at])
-    ]
+    return [Lane(at, int(programs[at[0]]), int(index[at])) for at in np.ndindex(*index.shape) if bool(mask[at])]

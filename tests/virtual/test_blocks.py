@@ -1,5 +1,10 @@
 """Blocks: reductions, scans, products and changes of shape, against the same in torch."""
 
+# Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
+# ruff: noqa: ANN001, ANN201, N803, PLR0917
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportArgumentType=false
+# pyright: reportCallIssue=false, reportIndexIssue=false, reportOperatorIssue=false
+
 import pytest
 import torch
 import triton

@@ -1,4 +1,9 @@
-"""What memory sees of whole launches: overlaps, dependences, strays, undefined lanes, atomics; and what a launch tells."""
+"""What memory sees of whole launches: overlaps, dependences, strays, undefined lanes, atomics."""
+
+# Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
+# ruff: noqa: ANN001, ANN201, N803, PLR0917
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportArgumentType=false
+# pyright: reportCallIssue=false, reportIndexIssue=false, reportOperatorIssue=false
 
 import pytest
 import torch
@@ -18,20 +23,13 @@ from harness.model.run import (
     UndefinedLanes,
     UninitialisedRead,
 )
-from tests.virtual.conftest import Gpu
+from tests.virtual.conftest import Gpu, line_of
 
 HERE = __file__
 
 
-def line_of(text: str) -> int:
-    """The only line of this file that ends with a comment."""
-    with open(HERE, encoding="utf-8") as file:
-        (line,) = (number for number, line in enumerate(file, 1) if line.rstrip().endswith(f"# {text}"))
-    return line
-
-
 def site(kernel: str, argument: str, comment: str) -> Site:
-    return Site(kernel=kernel, launch=0, argument=argument, source=Source(file=HERE, line=line_of(comment)))
+    return Site(kernel=kernel, launch=0, argument=argument, source=Source(file=HERE, line=line_of(HERE, comment)))
 
 
 @triton.jit
@@ -74,9 +72,7 @@ def shift_kernel(x):
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 1 << 19])
-def test_what_one_program_reads_and_another_stores_depends_on_the_order(
-    gpu: Gpu, chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_one_program_reads_and_another_stores_depends_on_the_order(gpu: Gpu, chunk: int) -> None:
     gpu.in_chunks_of(chunk)
     x = torch.zeros(5)
     shift_kernel[(4,)](x)
@@ -396,7 +392,7 @@ def test_the_size_of_chunks_changes_neither_results_nor_events(gpu: Gpu) -> None
 
 
 @triton.jit
-def described_kernel(x, y, SCALE: tl.constexpr, N: tl.constexpr, name: tl.constexpr):
+def described_kernel(x, y, SCALE: tl.constexpr, N: tl.constexpr, name: tl.constexpr):  # noqa: ARG001 - a constant that only selects the kernel
     at = tl.arange(0, N)
     tl.store(y + at, tl.load(x + at) * SCALE)
 
@@ -439,7 +435,7 @@ def lock_kernel(x):
 def test_an_unknown_operation_is_named_with_the_users_line(gpu: Gpu, kernel: object, operation: str) -> None:
     x, out = torch.zeros(16, dtype=torch.int32), torch.zeros(16, dtype=torch.int32)
     arguments = (x,) if operation == "lock" else (x, out, 16)
-    unsupported = gpu.unsupported(lambda: kernel[(1,)](*arguments))  # type: ignore[index]  # a kernel
+    unsupported = gpu.unsupported(lambda: kernel[(1,)](*arguments))
     assert unsupported.what == {"lock": "tt.atomic_cas"}.get(operation, f"tt.{operation}")
-    assert unsupported.source == Source(file=HERE, line=line_of(operation))
+    assert unsupported.source == Source(file=HERE, line=line_of(HERE, operation))
     assert unsupported.kernel == f"{operation}_kernel"

@@ -1,4 +1,4 @@
-"""`Memory` against its definition: whatever is loaded and stored, contents and events equal the lane-by-lane model's."""
+"""`Memory` against its definition: contents and events of any launch equal the lane-by-lane model's."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +13,10 @@ from harness.virtual.arguments import Argument, Buffer
 from harness.virtual.elements import Array
 from harness.virtual.events import FIRST_CELLS, Events
 from harness.virtual.ir import Type
-from harness.virtual.memory import Memory, granule_of
+from harness.virtual.memory import Memory
+from harness.virtual.memory import Step as Access
 from harness.virtual.pointers import Pointers
+from harness.virtual.views import granule_of
 from tests.virtual.naive_memory import Bytes, Cells, NaiveMemory, Seen, lanes_of
 
 PATTERN = 0x5AA5
@@ -97,9 +99,7 @@ def masks(draw: st.DrawFn, extents: tuple[int, ...]) -> Array | None:
 @st.composite
 def launches(draw: st.DrawFn) -> Launch:
     storages = [
-        np.frombuffer(
-            bytes(draw(st.lists(st.integers(0, 255), min_size=size, max_size=size))), np.uint8
-        ).copy()
+        np.frombuffer(bytes(draw(st.lists(st.integers(0, 255), min_size=size, max_size=size))), np.uint8).copy()
         for size in draw(st.lists(st.integers(1, 40), min_size=1, max_size=2))
     ]
     for storage in storages:
@@ -154,7 +154,9 @@ def one_step(
     low, high = draw(st.sampled_from(((7, 7), (0, 3), (-128, 127))))
     kind = np.dtype(f"i{size}").type
     values = draw(blocks(extents, low, high, kind)) if draw(st.booleans()) else None
-    return Step(place, number, Type(f"i{8 * size}", extents[1:]), tuple(parts), mask, values, draw(blocks(extents, -5, 5, kind)))
+    return Step(
+        place, number, Type(f"i{8 * size}", extents[1:]), tuple(parts), mask, values, draw(blocks(extents, -5, 5, kind))
+    )
 
 
 def in_chunk(values: Array, first: int, last: int) -> Array:
@@ -203,12 +205,13 @@ def run_batched(launch: Launch, arguments: list[Argument]) -> tuple[list[Array],
         for step in launch.steps:
             pointers = pointers_of(step, first, last)
             mask = None if step.mask is None else in_chunk(step.mask, first, last)
+            access = Access(step.place, pointers, step.kind, mask, numbers)
             if step.values is None:
                 other = in_chunk(step.other, first, last)
-                loaded.append(memory.load(step.place, pointers, step.kind, mask, other, numbers))
+                loaded.append(memory.load(access, other))
             else:
                 values = in_chunk(step.values, first, last)
-                memory.store(step.place, pointers, values, step.kind, mask, numbers)
+                memory.store(access, values)
     return loaded, list(events.finish("kernel", 0, arguments, lambda place: Source(file=place, line=1)))
 
 

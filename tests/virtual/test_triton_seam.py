@@ -1,5 +1,10 @@
 """The private names of Triton: which releases they were read in, and that each does what the harness thinks it does."""
 
+# Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
+# ruff: noqa: ANN001, ANN201, ANN202, N803
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportArgumentType=false
+# pyright: reportCallIssue=false, reportIndexIssue=false, reportOperatorIssue=false
+
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -59,7 +64,13 @@ def test_the_case_chooses_the_config_not_the_clock(gpu: Gpu) -> None:
         tuned_kernel[(1,)](out, 7)
         stored.append(int(out))
     assert stored == [0, 2, 1, 2, 0]
-    assert [(launch.config_index, launch.config_count) for launch in gpu.seen] == [(0, 3), (2, 3), (1, 3), (2, 3), (0, 3)]
+    assert [(launch.config_index, launch.config_count) for launch in gpu.seen] == [
+        (0, 3),
+        (2, 3),
+        (1, 3),
+        (2, 3),
+        (0, 3),
+    ]
     assert gpu.seen[2].config.startswith("WAY: 1, num_warps: 4")
     assert gpu.seen[2].num_warps == 4
     assert tuned_kernel.configs[0].kwargs == {"WAY": 0}
@@ -69,7 +80,7 @@ def test_the_case_chooses_the_config_not_the_clock(gpu: Gpu) -> None:
 @triton.autotune(
     configs=[triton.Config({"WAY": way}) for way in range(4)],
     key=["n"],
-    prune_configs_by={"early_config_prune": lambda configs, nargs, **_: [c for c in configs if c.kwargs["WAY"] % 2]},
+    prune_configs_by={"early_config_prune": lambda configs, *_, **__: [c for c in configs if c.kwargs["WAY"] % 2]},
 )
 @triton.jit
 def pruned_kernel(out, n, WAY: tl.constexpr):
@@ -87,7 +98,7 @@ def test_indices_count_the_configs_that_survive_pruning(gpu: Gpu) -> None:
 @triton.autotune(
     configs=[triton.Config({"WAY": way}) for way in range(2)],
     key=["n"],
-    prune_configs_by={"early_config_prune": lambda configs, nargs, **_: []},
+    prune_configs_by={"early_config_prune": lambda *_, **__: []},
 )
 @triton.jit
 def barren_kernel(out, n, WAY: tl.constexpr):
@@ -208,7 +219,8 @@ def test_a_kernel_too_large_for_the_gpu_shows_its_shared_memory(gpu: Gpu) -> Non
 
 def gpu_limit(gpu: Gpu) -> int:
     del gpu
-    limit: int = triton.runtime.driver.active.utils.get_device_properties(0)["max_shared_mem"]
+    driver: Any = triton.runtime.driver.active
+    limit: int = driver.utils.get_device_properties(0)["max_shared_mem"]
     return limit
 
 

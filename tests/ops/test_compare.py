@@ -1,0 +1,130 @@
+"""Results against their reference: what is right is never blamed, what is wrong shows where it is."""
+
+import math
+from contextlib import nullcontext
+
+import pytest
+import torch
+
+from harness.model.case import DType, Values
+from harness.model.run import Completed, Result, Role
+from harness.ops.compare import Errors, Expected, compare, tiles
+from harness.ops.execute import Execution
+from harness.ops.inputs import TORCH_DTYPES
+from tests.ops.ops_for_tests import LAYER_NORM, RMS_NORM, case
+
+SIZES = [(1, 1), (1, 2), (2, 1), (3, 3), (1, 100), (100, 1), (7, 5), (33, 64), (100, 100)]
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+@pytest.mark.parametrize("values", list(Values))
+@pytest.mark.parametrize("dtype", list(DType))
+def test_right_results_are_never_blamed(dtype: DType, values: Values, name: str) -> None:
+    op = {"layer_norm": LAYER_NORM, "rms_norm": RMS_NORM}[name]
+    execution = Execution(nullcontext)
+    worst: list[tuple[float, str, tuple[int, int], int]] = []
+    for rows, columns in SIZES:
+        for seed in range(3):
+            absent = ((), ("w",), tuple(sorted(set(op.inputs) - {"x"})))[seed]
+            ending, results = execution.run(
+                op, case(rows=rows, columns=columns, dtype=dtype, values=values, absent=absent, seed=seed)
+            )
+            assert ending == Completed()
+            worst += [
+                (max(result.whole.ratio, result.worst_tile.ratio), result.name, (rows, columns), seed)
+                for result in results
+            ]
+    assert max(worst)[0] < 0.8, sorted(worst)[-4:]
+
+
+def expected(truth: torch.Tensor, error: float) -> Expected:
+    """A reference whose baseline and rounding err by so much everywhere."""
+    wide = truth.double()
+    errors = Errors(per_tile=torch.full((tiles(wide).shape[0],), error, dtype=torch.float64), whole=error)
+    return Expected(role=Role.OUTPUT, truth=wide, baseline=errors, rounding=errors, samples=8)
+
+
+def judged(got: torch.Tensor, truth: torch.Tensor, error: float = 1e-7) -> Result:
+    return compare("y", got, expected(truth, error), slack=2.0, seed=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_one_wrong_row_among_many_shows_in_its_tile(dtype: torch.dtype) -> None:
+    truth = torch.randn(10_000, 8).double()
+    got = truth.to(dtype)
+    assert judged(got, truth).worst_tile.ratio < 1
+    got[4321] *= 1.05
+    result = judged(got, truth)
+    assert result.worst_tile.ratio > 1.5
+    assert result.worst_tile.index[0] == 4321
+    column = result.worst_tile.index[1]
+    assert result.worst_tile.got == float(got[4321, column])
+    assert result.worst_tile.expected == float(truth[4321, column])
+
+
+def test_a_wrong_stretch_of_a_vector_shows_too() -> None:
+    truth = torch.randn(1000).double()
+    got = truth.float()
+    got[900] += 1
+    result = judged(got, truth)
+    assert result.worst_tile.ratio > 1
+    assert result.worst_tile.index == (900,)
+    assert result.whole.index == (900,)
+
+
+def test_what_is_not_finite_is_counted_and_blamed() -> None:
+    truth = torch.randn(6, 5).double()
+    got = truth.float()
+    got[2, 3], got[4, 1] = math.nan, math.inf
+    result = judged(got, truth)
+    assert result.nonfinite == 2
+    assert result.whole.ratio == math.inf
+    assert result.worst_tile.ratio == math.inf
+    assert result.worst_tile.index == (2, 3)
+    assert math.isnan(result.worst_tile.got)
+
+
+def test_what_the_reference_has_as_infinite_is_not_blamed() -> None:
+    truth = torch.tensor([[1.0, math.inf, math.nan, 1e6, -1e6]]).double()
+    got = truth.to(torch.float16)
+    assert bool(got[0, 3].isinf())
+    result = judged(got, truth)
+    assert result.nonfinite == 0
+    assert result.whole.ratio < 1
+    assert result.worst_tile.ratio < 1
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 4), (4, 0), (2, 0, 3)], ids=str)
+def test_empty_results_are_right(shape: tuple[int, ...]) -> None:
+    result = judged(torch.zeros(shape), torch.zeros(shape))
+    assert (result.whole.ratio, result.worst_tile.ratio, result.nonfinite, result.unwritten) == (0.0, 0.0, 0, 0)
+    assert result.shape == shape
+
+
+def test_a_scalar_is_compared() -> None:
+    assert judged(torch.tensor(1.0), torch.tensor(1.0)).whole.ratio < 1
+    assert judged(torch.tensor(1.1), torch.tensor(1.0)).whole.ratio > 1
+
+
+def test_equal_bits_have_equal_digests_whatever_the_strides() -> None:
+    truth = torch.randn(4, 6)
+    same, other = truth.T.contiguous().T, truth.clone()
+    other[3, 5] += 1e-3
+    digests = [judged(got, truth).digest for got in (truth, same, other)]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_sketches_of_right_results_lie_within_their_tolerance_and_wrong_ones_do_not() -> None:
+    truth = torch.randn(40, 50).double()
+    first, second = (truth * (1 + 1e-7 * torch.randn(40, 50)) for _ in range(2))
+    wrong = first.clone()
+    wrong[10] *= 1.1
+    one, two, three = (judged(got.float(), truth) for got in (first, second, wrong))
+    gaps = [abs(a - b) / limit for a, b, limit in zip(one.sketch, two.sketch, one.sketch_tolerance, strict=True)]
+    assert max(gaps) < 1
+    gaps = [abs(a - b) / limit for a, b, limit in zip(one.sketch, three.sketch, one.sketch_tolerance, strict=True)]
+    assert max(gaps) > 1
+
+
+def test_every_dtype_of_a_case_is_known() -> None:
+    assert set(TORCH_DTYPES) == set(DType)

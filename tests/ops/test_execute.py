@@ -1,0 +1,216 @@
+"""One case from inputs to facts, and how it ends when something goes wrong on the way."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness.model.run import Completed, Ending, OutOfMemory, Raised, Refused, Role, Source
+from harness.ops.execute import Execution
+from harness.ops.poison import FreshMemory
+from tests.ops.ops_for_tests import COLUMNS, LAYER_NORM, RMS_NORM, ROWS, case, op
+
+VARIABLE: ContextVar[str] = ContextVar("VARIABLE", default="not set")
+
+
+def line_of(text: str) -> int:
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    (found,) = (at for at, line in enumerate(lines, 1) if line.rstrip().endswith(f"# {text}"))
+    return found
+
+
+class Doubled(torch.autograd.Function):
+    """Tells in backward what its thread sees."""
+
+    seen: str = ""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        del ctx
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        del ctx
+        Doubled.seen = VARIABLE.get()
+        return grads[0] * 2
+
+
+class Broken(torch.autograd.Function):
+    """Fails in backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        del ctx
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        del ctx, grads
+        raise KeyError("no gradient")  # in backward
+
+
+def ended(call: Callable[..., Any], reference: Callable[..., Any] = lambda x: x * 2) -> Ending:
+    ending, results = Execution(nullcontext).run(op(call, reference, {"x": ROWS}), case())
+    assert (results == ()) == (ending != Completed())
+    return ending
+
+
+def test_a_case_ends_with_every_output_and_gradient_compared() -> None:
+    ending, results = Execution(nullcontext).run(LAYER_NORM, case(absent=("b",)))
+    assert ending == Completed()
+    assert [(result.name, result.role, result.shape) for result in results] == [
+        ("y", Role.OUTPUT, (5, 7)),
+        ("d:x", Role.GRADIENT, (5, 7)),
+        ("d:w", Role.GRADIENT, (7,)),
+    ]
+
+
+def test_equal_cases_give_equal_facts() -> None:
+    first, second = (Execution(nullcontext).run(RMS_NORM, case(seed=7)) for _ in range(2))
+    assert first == second
+
+
+def test_backward_runs_where_the_callers_context_is_not_seen() -> None:
+    def call(x: torch.Tensor) -> torch.Tensor:
+        VARIABLE.set("set in forward")
+        return Doubled.apply(x)
+
+    assert ended(call) == Completed()
+    assert Doubled.seen == "not set"
+
+
+def test_the_surroundings_hold_in_forward_and_in_backward() -> None:
+    entered: list[str] = []
+
+    @contextmanager
+    def surroundings() -> Generator[None]:
+        entered.append("in")
+        yield
+        entered.append("out")
+
+    Execution(surroundings).run(LAYER_NORM, case())
+    assert entered == ["in", "out", "in", "out"]
+
+
+def fails_in_forward(x: torch.Tensor) -> torch.Tensor:
+    if x.numel():
+        raise ValueError("wrong shape")  # in forward
+    return x
+
+
+def fails_in_torch(x: torch.Tensor) -> torch.Tensor:
+    return x @ torch.zeros(3, 3)  # in torch
+
+
+def fails_in_backward(x: torch.Tensor) -> torch.Tensor:
+    made: torch.Tensor = Broken.apply(x)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "phase", "where"),
+    [
+        (fails_in_forward, "ValueError", "forward", "in forward"),
+        (fails_in_torch, "RuntimeError", "forward", "in torch"),
+        (fails_in_backward, "KeyError", "backward", "in backward"),
+    ],
+    ids=["forward", "torch", "backward"],
+)
+def test_what_the_library_raises_is_told_with_phase_and_line(
+    call: Callable[..., Any], kind: str, phase: str, where: str
+) -> None:
+    ending = ended(call)
+    assert isinstance(ending, Raised)
+    assert (ending.kind, ending.phase) == (kind, phase)
+    assert ending.source == Source(file=__file__, line=line_of(where))
+    assert ending.message in ending.traceback
+
+
+def fails_as_reference(x: torch.Tensor) -> torch.Tensor:
+    return x * (1 // 0)
+
+
+def test_a_reference_that_fails_is_the_suites_fault() -> None:
+    ending = ended(lambda x: x * 2, fails_as_reference)
+    assert isinstance(ending, Raised)
+    assert (ending.kind, ending.phase) == ("ZeroDivisionError", "reference")
+
+
+def test_a_call_that_asks_for_what_is_not_there_is_the_suites_fault() -> None:
+    ending = ended(lambda x, nowhere: x + nowhere)
+    assert isinstance(ending, Raised)
+    assert (ending.kind, ending.phase) == ("SuiteError", "inputs")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: (x * 2, x), "the op returned"),
+        (lambda x: x.detach() * 2, "the op has ['y'] and its reference ['d:x', 'y']"),
+        (lambda x: (x * 2)[:3], "y has shape (3, 7), its reference (5, 7)"),
+    ],
+    ids=["one too many", "no gradient", "another shape"],
+)
+def test_results_unlike_the_references_are_told(call: Callable[..., Any], message: str) -> None:
+    ending = ended(call)
+    assert isinstance(ending, Raised)
+    assert message in ending.message
+
+
+def declines(x: torch.Tensor) -> torch.Tensor:
+    raise NotImplementedError(f"no kernel for {tuple(x.shape)}")
+
+
+def test_a_case_that_the_library_declines_is_refused() -> None:
+    assert ended(declines) == Refused(message="NotImplementedError: no kernel for (5, 7)")
+
+
+def asks_too_much(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.empty(1 << 60, dtype=torch.float32)[0]
+
+
+def test_too_much_memory_is_an_ending_of_its_own() -> None:
+    assert isinstance(ended(asks_too_much), OutOfMemory)
+
+
+def test_what_the_op_leaves_unwritten_is_counted() -> None:
+    fresh = FreshMemory()
+
+    @contextmanager
+    def surroundings() -> Generator[None]:
+        with fresh:
+            yield
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        y = torch.empty_like(x)
+        y[:4] = (x.detach() * 2)[:4]
+        return y
+
+    ending, results = Execution(surroundings).run(op(call, lambda x: x.detach() * 2, {"x": ROWS}), case())
+    assert ending == Completed()
+    assert [(result.name, result.unwritten, result.first_unwritten) for result in results] == [("y", 7, (4, 0))]
+
+
+def test_an_input_that_the_op_ignores_has_a_zero_gradient() -> None:
+    ignoring = op(lambda x: x * 2, lambda x: x * 2, {"x": ROWS, "w": COLUMNS})
+    ending, results = Execution(nullcontext).run(ignoring, case())
+    assert ending == Completed()
+    assert [(result.name, result.whole.ratio < 1, result.worst_tile.ratio < 1) for result in results] == [
+        ("y", True, True),
+        ("d:x", True, True),
+        ("d:w", True, True),
+    ]
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(0, 7), (5, 0), (0, 0)])
+def test_empty_inputs_end_as_the_library_ends(rows: int, columns: int) -> None:
+    ending, results = Execution(nullcontext).run(
+        op(lambda x: x * 2, lambda x: x * 2, {"x": ROWS}), case(rows=rows, columns=columns)
+    )
+    assert ending == Completed()
+    assert [(result.name, result.shape) for result in results] == [("y", (rows, columns)), ("d:x", (rows, columns))]

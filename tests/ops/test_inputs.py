@@ -1,0 +1,106 @@
+"""Inputs follow from the seed alone, and each layout holds the same values in another place."""
+
+import pytest
+import torch
+
+from harness.errors import SuiteError
+from harness.model.case import DType, Layout, Values
+from harness.ops.inputs import GAP_ELEMENTS, OFFSET_ELEMENTS, draw, lay_out, make_cotangents, make_inputs
+from harness.ops.parameters import wanted
+from tests.ops.ops_for_tests import LAYER_NORM, case
+
+
+@pytest.mark.parametrize("values", list(Values))
+def test_inputs_are_the_same_whatever_else_is_absent(values: Values) -> None:
+    whole = make_inputs(LAYER_NORM, case(values=values, seed=3))
+    again = make_inputs(LAYER_NORM, case(values=values, seed=3, absent=("w",)))
+    assert again["w"] is None
+    for name in ("x", "b"):
+        one, other = whole[name], again[name]
+        assert one is not None
+        assert other is not None
+        assert torch.equal(one, other)
+        assert one.is_leaf
+        assert one.requires_grad
+
+
+def test_another_seed_or_name_draws_other_values() -> None:
+    first, second = (make_inputs(LAYER_NORM, case(seed=seed)) for seed in (0, 1))
+    assert not torch.equal(present(first["x"]), present(second["x"]))
+    assert not torch.equal(present(first["w"]), present(first["b"]))
+
+
+def present(value: torch.Tensor | None) -> torch.Tensor:
+    assert value is not None
+    return value
+
+
+def test_a_narrow_type_holds_the_same_draw_rounded() -> None:
+    wide = present(make_inputs(LAYER_NORM, case())["x"])
+    narrow = present(make_inputs(LAYER_NORM, case(dtype=DType.BF16))["x"])
+    assert torch.equal(wide.to(torch.bfloat16), narrow)
+
+
+def test_values_come_from_the_distribution_they_name() -> None:
+    def drawn(values: Values) -> torch.Tensor:
+        return draw(case(values=values), "x", (64, 64), torch.float32)
+
+    normal = drawn(Values.NORMAL)
+    assert torch.equal(drawn(Values.SHIFTED), normal + 3)
+    assert torch.equal(drawn(Values.LARGE), normal * 100)
+    assert torch.equal(drawn(Values.TINY), normal * 1e-4)
+    zeros = drawn(Values.ZEROS)
+    assert bool(((zeros == 0) | (zeros == normal)).all())
+    assert 0.3 < float((zeros == 0).float().mean()) < 0.6
+    assert int((zeros == 0).all(-1).sum()) > 0
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (5,), (3, 4), (2, 3, 4), (0,), (3, 0), (0, 3)], ids=str)
+@pytest.mark.parametrize("layout", list(Layout))
+def test_every_layout_holds_the_values_and_nan_around_them(layout: Layout, shape: tuple[int, ...]) -> None:
+    values = torch.randn(shape)
+    made = lay_out(values, layout)
+    assert made.shape == values.shape
+    inner = list(values.stride())
+    count = values.numel()
+    match layout:
+        case Layout.CONTIGUOUS:
+            expected, strides, around, offset = values, inner, 0, 0
+        case Layout.OFFSET:
+            expected, strides, around, offset = values, inner, 2 * OFFSET_ELEMENTS, OFFSET_ELEMENTS
+        case Layout.STRIDED:
+            expected, offset = values, 0
+            wide = torch.empty(*shape[:-1], shape[-1] + GAP_ELEMENTS) if len(shape) > 1 else torch.empty(2 * count)
+            strides = [2] if len(shape) == 1 else list(wide.stride()) if shape else []
+            around = (wide.numel() - count) if shape else 0
+        case Layout.EXPANDED:
+            expected = values.reshape(-1)[:1].reshape(()).expand(shape) if count else values
+            strides, around, offset = [0] * len(shape) if count else inner, None, 0
+    assert torch.equal(made, expected)
+    assert made.storage_offset() == offset
+    if count:
+        assert list(made.stride()) == strides
+    if around is not None:
+        storage = torch.empty(0).set_(made.untyped_storage())
+        assert int(storage.isnan().sum()) == around
+        assert storage.numel() == count + around
+
+
+def test_cotangents_are_random_and_laid_out_as_the_case_says() -> None:
+    outputs = {"y0": torch.zeros(3, 4, dtype=torch.bfloat16), "y1": torch.zeros(3, 4)}
+    plain = make_cotangents(case(values=Values.LARGE), outputs)
+    strided = make_cotangents(case(values=Values.LARGE, layouts={"grad": Layout.STRIDED}), outputs)
+    for name, output in outputs.items():
+        assert plain[name].dtype is output.dtype
+        assert torch.equal(plain[name], strided[name])
+        assert strided[name].stride() == (4 + GAP_ELEMENTS, 1)
+        assert float(plain[name].abs().max()) < 10
+    assert not torch.equal(plain["y0"].float(), plain["y1"])
+
+
+def test_functions_get_what_they_name_and_nothing_else() -> None:
+    inputs, dims = {"x": 1, "w": None}, {"T": 4}
+    assert wanted(lambda x, T: (x, T), inputs, dims) == {"x": 1, "T": 4}  # noqa: N803 - a dim
+    assert wanted(lambda **rest: rest, inputs, dims) == {"x": 1, "w": None, "T": 4}
+    with pytest.raises(SuiteError, match="asks for z: neither an input nor a dim"):
+        wanted(lambda x, z: (x, z), inputs, dims)
