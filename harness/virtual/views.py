@@ -94,8 +94,6 @@ class View:
         """The rows' first cells and their width in cells; the shadow is refined where the rows do not fit."""
         shadow = self.buffer.shadow
         granule = min(shadow.granule, self.size)
-        if self.argument.first_byte % granule:
-            granule = 1
         if granule < shadow.granule:
             shadow.refine(granule)
         per_element = self.size // granule

@@ -75,7 +75,12 @@ def ramps(draw: st.DrawFn, extents: tuple[int, ...]) -> Array:
     stride = draw(st.sampled_from((1, 1, 1, 2, 3, 5, 0, -1)))
     shape = [1] * len(extents)
     shape[axis] = extents[axis]
-    return (np.arange(extents[axis], dtype=np.int64) * stride + draw(st.integers(-2, 4))).reshape(shape)
+    if draw(st.booleans()):  # each program's or row's own ramp
+        begins = draw(blocks((*extents[:axis], 1, *extents[axis + 1 :]), 0, 4, np.int64))
+        return begins + np.arange(extents[axis], dtype=np.int64).reshape(shape)
+    return (
+        np.arange(extents[axis], dtype=np.int64) * stride + draw(st.sampled_from((0, 0, 0, 1, 2, 3, 5, -1, -2)))
+    ).reshape(shape)
 
 
 @st.composite
@@ -100,25 +105,29 @@ def masks(draw: st.DrawFn, extents: tuple[int, ...]) -> Array | None:
 def launches(draw: st.DrawFn) -> Launch:
     storages = [
         np.frombuffer(bytes(draw(st.lists(st.integers(0, 255), min_size=size, max_size=size))), np.uint8).copy()
-        for size in draw(st.lists(st.integers(1, 40), min_size=1, max_size=2))
+        for size in draw(st.lists(st.sampled_from((48, 64, 32, 100, 9, 1)), min_size=1, max_size=2))
     ]
     for storage in storages:
         if draw(st.booleans()):
             storage[: len(storage) // 2 * 2].view(np.uint16)[...] = PATTERN
     arguments = [draw(views(storages)) for _ in range(draw(sized(3)))]
-    programs = draw(sized(4))
-    steps = [draw(one_step(f"line {line}", arguments, programs)) for line in range(draw(sized(4)))]
+    programs = draw(st.sampled_from((2, 3, 4, 1)))
+    steps: list[Step] = []
+    for line in range(draw(st.sampled_from((2, 3, 4, 1)))):
+        steps.append(draw(one_step(f"line {line}", arguments, programs, steps)))
     return Launch(storages, arguments, programs, draw(sized(4)), steps, draw(st.sampled_from((True, True, False))))
 
 
 @st.composite
 def views(draw: st.DrawFn, storages: list[Array]) -> tuple[int | None, int, int, tuple[int, ...], tuple[int, ...]]:
-    size = draw(st.sampled_from((1, 2, 4, 8)))
+    size = draw(st.sampled_from((2, 4, 1, 8)))
     if draw(st.integers(0, 15)) == 0:
         return None, 0, size, (), ()
     buffer = draw(st.integers(0, len(storages) - 1))
+    if draw(st.booleans()):
+        return buffer, 0, size, (len(storages[buffer]) // size,), (1,)
     rank = draw(st.integers(1, 3))
-    shape = [draw(st.sampled_from((3, 2, 5, 1, 8, 0))) for _ in range(rank)]
+    shape = [draw(st.sampled_from((8, 4, 3, 2, 5, 1, 0))) for _ in range(rank)]
     strides: list[int] = []
     dense = 1
     for extent in reversed(shape):
@@ -128,7 +137,7 @@ def views(draw: st.DrawFn, storages: list[Array]) -> tuple[int | None, int, int,
         order = draw(st.permutations(range(rank)))
         shape, strides = [shape[axis] for axis in order], [strides[axis] for axis in order]
     total = len(storages[buffer]) // size
-    first = draw(st.integers(0, max(0, total - 1)))
+    first = draw(st.one_of(st.just(0), st.integers(0, max(0, total - 1))))
     for axis in range(rank):  # shrink until the view lies in its storage, as torch promises
         while shape[axis] > 1 and first + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) >= total:
             shape[axis] -= 1
@@ -143,13 +152,21 @@ def one_step(
     place: str,
     arguments: list[tuple[int | None, int, int, tuple[int, ...], tuple[int, ...]]],
     programs: int,
+    before: list[Step],
 ) -> Step:
+    if before and draw(st.booleans()):  # where an earlier step went: steps that meet are what matters
+        model = draw(st.sampled_from(before))
+        extents = (programs, *model.kind.shape)
+        kind = np.dtype(f"i{model.size}").type
+        values = draw(blocks(extents, 0, 3, kind)) if draw(st.booleans()) else None
+        mask = draw(masks(extents))
+        return Step(place, model.argument, model.kind, model.parts, mask, values, draw(blocks(extents, -5, 5, kind)))
     number = draw(st.integers(0, len(arguments) - 1))
     size = draw(st.sampled_from((arguments[number][2], arguments[number][2], arguments[number][2], 1, 2, 4, 8)))
     extents = (programs, *draw(st.lists(st.sampled_from((4, 2, 1, 5, 8)), min_size=0, max_size=2)))
     parts = [draw(ramps(extents)) for _ in range(draw(sized(3)))]
     if draw(st.booleans()):
-        parts.append(draw(blocks(extents, -3, 12, np.int64)))
+        parts.append(draw(blocks(extents, -1, 9, np.int64)))
     mask = draw(masks(extents))
     low, high = draw(st.sampled_from(((7, 7), (0, 3), (-128, 127))))
     kind = np.dtype(f"i{size}").type
@@ -285,3 +302,13 @@ def test_whatever_is_loaded_and_stored_memory_equals_the_lane_by_lane_model(laun
         check_event(event, arguments, seen, place_of(event.site))
     left = (seen.overlaps, seen.dependences, seen.uninitialised, seen.strays)
     assert [dict(kind) for kind in left] == [{}, {}, {}, {}]
+
+
+def test_two_ramps_along_one_axis_are_no_row_of_neighbours() -> None:
+    storage = np.arange(64, dtype=np.int8)
+    buffer = Buffer(storage.ctypes.data, 64, None)
+    memory = Memory([Argument("x", buffer, 0, 1, (64,), (1,))], Events())
+    columns = np.arange(8, dtype=np.int64)
+    parts = ((np.arange(2) * 16)[:, None, None] + columns, (np.arange(3) * 2)[None, :, None] + columns)
+    step = Access("here", Pointers(0, 1, parts), Type("i8", (3, 8)), None, np.array([1, 2], np.int32))
+    np.testing.assert_array_equal(memory.load(step, np.zeros(1, np.int8)), parts[0] + parts[1])
