@@ -18,9 +18,9 @@ from harness.model.case import LaneFill
 from harness.virtual.elements import Array, carrier
 from harness.virtual.ir import Block, Function, Module, Operation, Region, Type
 from harness.virtual.memory import Memory
-from harness.virtual.pointers import Pointers
+from harness.virtual.pointers import Descriptor, Pointers
 
-Value = Array | Pointers
+Value = Array | Pointers | Descriptor
 Values = tuple[Value, ...]
 Handler = Callable[["Machine", Operation, list[Value]], "Value | Values | None"]
 
@@ -211,7 +211,7 @@ class Machine:
         if branch.name == "cf.br":
             return ((branch.successors[0], programs),)
         condition = frame[branch.operands[0]]
-        assert not isinstance(condition, Pointers)
+        assert not isinstance(condition, Pointers | Descriptor)
         taken = np.broadcast_to(condition, (self.width,))
         return ((branch.successors[0], programs & taken), (branch.successors[1], programs & ~taken))
 
@@ -225,6 +225,8 @@ class Machine:
         """`left` where chosen, else `right`; chosen has one vote a program, or is a block's mask."""
         if left is right:
             return left
+        if isinstance(left, Descriptor) or isinstance(right, Descriptor):
+            raise CannotExecute("a choice between tensor descriptors")
         if isinstance(left, Pointers) or isinstance(right, Pointers):
             if not (isinstance(left, Pointers) and isinstance(right, Pointers)):
                 raise CannotExecute("a choice between a pointer and a number")

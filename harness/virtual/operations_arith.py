@@ -16,14 +16,14 @@ from harness.errors import CannotExecute
 from harness.virtual.elements import NARROW_FLOATS, Array, carrier, rounded, to_odd, unsigned
 from harness.virtual.ir import Operation, Type
 from harness.virtual.machine import Handler, Machine, Value
-from harness.virtual.pointers import Pointers
+from harness.virtual.pointers import Descriptor, Pointers
 
 Elementwise = Callable[..., Array]
 
 
 def array(value: Value) -> Array:
-    """A value that must not be a pointer."""
-    if isinstance(value, Pointers):
+    """A value that must be a number or a block of numbers."""
+    if isinstance(value, Pointers | Descriptor):
         raise CannotExecute("a pointer where a number is expected")
     return value
 

@@ -8,7 +8,7 @@ from harness.errors import CannotExecute
 from harness.virtual.elements import Array, carrier, unsigned
 from harness.virtual.ir import Operation
 from harness.virtual.machine import Handler, Machine, Value, Values
-from harness.virtual.pointers import Pointers
+from harness.virtual.pointers import Descriptor, Pointers
 
 
 def for_loop(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
@@ -88,7 +88,7 @@ def call(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
 
 
 def _scalar(value: Value) -> Array:
-    if isinstance(value, Pointers):
+    if isinstance(value, Pointers | Descriptor):
         raise CannotExecute("a pointer as a loop bound or condition")
     return value
 

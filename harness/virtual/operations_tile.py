@@ -41,7 +41,7 @@ def each(change: Callable[[Array, Operation], Array]) -> Handler:
         value = frame[operation.operands[0]]
         if isinstance(value, Pointers):
             return value.mapped(lambda part: change(part, operation))
-        return change(value, operation)
+        return change(array(value), operation)
 
     return handle
 

@@ -65,7 +65,7 @@ def parse_type(text: str) -> Type:
         return Type(element.element, shape, element.pointee)
     if text.startswith("!tt.ptr<"):
         return Type("ptr", (), parse_type(text[len("!tt.ptr<") : -1].partition(",")[0]))
-    if text.startswith(("!tt.tensordesc<", "tensordesc<")):
+    if text.startswith(("!tt.tensordesc<", "tensordesc<", "<tensor<")) or re.match(r"<\d+x", text):
         inner = text[text.index("<") + 1 : -1]
         return Type("tensordesc", (), parse_type(inner if inner.startswith("tensor<") else f"tensor<{inner}>"))
     return Type(text)
@@ -364,7 +364,7 @@ class _Parser:
             inner = ""
             while not self._accept(">"):
                 inner += self._next()[1]
-            return Type(f"<{inner}>")
+            return parse_type(f"<{inner}>")
         return parse_type(self._next()[1])
 
     def _attributes(self) -> dict[str, Attribute]:

@@ -58,3 +58,16 @@ class Pointers:
         if (offset % element_bytes).any():
             raise CannotExecute("pointers cast to a type at addresses that are no multiple of its size")
         return Pointers(self.argument, element_bytes, (offset // element_bytes,))
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """A tensor descriptor made in the kernel: where the tensor begins, its extents and its strides in elements.
+
+    Extents and strides hold one number a program, or one for all.
+    """
+
+    base: Pointers
+    extents: tuple[Array, ...]
+    strides: tuple[Array, ...]
+    pads_with_nan: bool

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from harness.devices import catalogue
 from harness.model.case import Case
@@ -29,8 +28,6 @@ DEVICE = catalogue.find("rtx-pro-6000")
 CASES = 24
 PROCESSES = 2
 HANG_LIMIT_S = 3.0
-
-NO_DESCRIPTORS = "the parser does not read the types of tt.make_tensor_descriptor"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,20 +91,12 @@ def test_every_oracle_has_its_planted_bug() -> None:
     assert {planted(file).oracle for file in FILES} == {oracle.name for oracle in registry.ALL}
 
 
-def each_file(**awaited: str) -> list[ParameterSet]:
-    """A parameter for each file that does not hang; where the virtual GPU lacks something yet, with what it is."""
-    return [
-        pytest.param(
-            file, id=file.stem, marks=[pytest.mark.xfail(reason=awaited[file.stem])] if file.stem in awaited else []
-        )
-        for file in FILES
-        if file.stem != "hang"
-    ]
+FILES_THAT_END = [pytest.param(file, id=file.stem) for file in FILES if file.stem != "hang"]
 
 
 @pytest.mark.slow
 class TestEachPlantedBug:
-    @pytest.mark.parametrize("file", each_file(no_allocator=NO_DESCRIPTORS))
+    @pytest.mark.parametrize("file", FILES_THAT_END)
     def test_is_found_and_shrinks_to_the_smallest_case(self, session: Session, file: Path) -> None:
         bug = planted(file)
         finding = finding_of(session, search(session, bug.op), bug.oracle)
@@ -115,7 +104,7 @@ class TestEachPlantedBug:
         assert finding.fail.signature.oracle == bug.oracle
         assert finding.case.dims == bug.smallest
 
-    @pytest.mark.parametrize("file", each_file(no_allocator=NO_DESCRIPTORS))
+    @pytest.mark.parametrize("file", FILES_THAT_END)
     def test_is_gone_from_the_repaired_twin(self, session: Session, file: Path) -> None:
         tally = search(session, planted(file).repaired)
         assert [str(signature) for signature in tally.sightings] == []

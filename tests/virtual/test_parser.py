@@ -142,7 +142,7 @@ def test_every_spelling_is_read() -> None:
         "tt.clampf": (floats,),
         "tt.some_op": (Type("f32", (2, 2)),),
         "tt.split": (Type("f32", (2,)), Type("f32", (2,))),
-        "tt.make_tensor_descriptor": (Type("<tensor<16x16xf32>>"),),
+        "tt.make_tensor_descriptor": (Type("tensordesc", (), Type("f32", (16, 16))),),
         "tt.elementwise_inline_asm": (integers,),
         "tt.return": (),
     }

@@ -165,11 +165,11 @@ def test_a_thread_without_an_allocator_gets_tritons_own_error(make_gpu: MakeGpu,
     assert not isinstance(error, CannotExecute)
     assert "triton.set_allocator" in str(error)
     assert gpu.session.unsupported is None
-    assert isinstance(in_a_fresh_thread(with_an_allocator), CannotExecute)  # descriptors are not executed
+    assert in_a_fresh_thread(with_an_allocator) is None
+    assert torch.equal(out, x)
     assert [launch.scratch_bytes for launch in gpu.seen] == [3 * 128, 3 * 128]
     assert asked == [(3 * 128, 128)]
-    assert gpu.session.unsupported is not None
-    assert gpu.session.unsupported.what == "tt.make_tensor_descriptor"
+    assert gpu.session.unsupported is None
     assert threading.active_count() >= 1
 
 
