@@ -1,4 +1,4 @@
-"""TTIR text to `ir`: a tokenizer and a recursive-descent parser.
+"""TTIR text to `ir`: a recursive-descent parser of modules, functions, regions and operations.
 
 MLIR's Python bindings do not serve (in Triton 3.6 they show no integer attributes, successors or predicates), so the
 text is read.  Most operations share one shape (keywords, operands, attributes, types), which `_generic` reads, unknown
@@ -7,35 +7,13 @@ operations included; those with regions or successors have readers of their own 
 
 import re
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 
-from harness.errors import CannotExecute
 from harness.virtual.ir import Attribute, Block, Function, Module, Operation, Parameter, Region, Successor, Type
+from harness.virtual.liveness import mark_last_uses
+from harness.virtual.notation import Notation
+from harness.virtual.tokens import END
 
-_NESTED = r"<(?:[^<>]|<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>)*>"
-_TOKEN = re.compile(
-    rf"""(?>\s*(?://[^\n]*\s*)*)(?:
-    (?P<loc>loc\((?:[^()"]|"[^"]*"|\((?:[^()"]|"[^"]*"|\((?:[^()"]|"[^"]*"|\([^()]*\))*\))*\))*\))
-  | (?P<value>%[\w$.-]+(?:[:\#]\d+)?)
-  | (?P<type>(?:tensor|!tt\.ptr|!tt\.tensordesc|!ttg\.[\w.]+){_NESTED}|!tt\.\w+)
-  | (?P<dense>dense{_NESTED})
-  | (?P<string>"(?:[^"\\]|\\.)*")
-  | (?P<arrow>->)
-  | (?P<number>-?(?:0x[0-9A-Fa-f]+|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?))
-  | (?P<word>[A-Za-z_][\w.$]*(?:{_NESTED})?)
-  | (?P<label>\^\w+)
-  | (?P<symbol>@(?:[\w.$]+|"[^"]*"))
-  | (?P<alias>\#[\w.]+)
-  | (?P<punctuation>[()\[\]{{}},:=<>*?+-])
-  )""",
-    re.VERBOSE,
-)
-_BLANK = re.compile(r"\s*(?://[^\n]*\s*)*")
-_SCALAR = re.compile(r"(?:i\d+|f\d+\w*|bf16|tf32|index|none)$")
 _LOCATION_LINE = re.compile(r"^(#loc\d*) = (loc\(.*\))$", re.MULTILINE)
-
-Token = tuple[str, str]
-END: Token = ("end", "")
 
 
 def parse(text: str) -> Module:
@@ -54,82 +32,14 @@ def parse(text: str) -> Module:
     return Module(functions={function.name: function for function in functions}, locations=locations)
 
 
-@lru_cache(maxsize=4096)
-def parse_type(text: str) -> Type:
-    """`tensor<32x64x!tt.ptr<f32>>` and its like."""
-    if text.startswith("tensor<"):
-        inner = text[len("tensor<") : -1].partition(",")[0]
-        extents = re.match(r"(?:\d+x)*", inner)
-        shape = tuple(int(extent) for extent in extents[0].split("x") if extent) if extents else ()
-        element = parse_type(inner[extents.end() if extents else 0 :])
-        return Type(element.element, shape, element.pointee)
-    if text.startswith("!tt.ptr<"):
-        return Type("ptr", (), parse_type(text[len("!tt.ptr<") : -1].partition(",")[0]))
-    if text.startswith(("!tt.tensordesc<", "tensordesc<", "<tensor<")) or re.match(r"<\d+x", text):
-        inner = text[text.index("<") + 1 : -1]
-        return Type("tensordesc", (), parse_type(inner if inner.startswith("tensor<") else f"tensor<{inner}>"))
-    return Type(text)
-
-
-class _Parser:
+class _Parser(Notation):
     """One pass over the tokens of one module."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
-        self._ends: list[int] = []
-        """Where each token ends in the text."""
-        self._tokens: list[Token] = list(self._tokenize(text))
-        self._at = 0
+        super().__init__(text)
         self._names: dict[str, int] = {}
         self._types: list[Type] = []
         self._ahead: dict[str, int] = {}
-
-    def _tokenize(self, text: str) -> Iterator[Token]:
-        position, end = 0, len(text.rstrip())
-        match = _TOKEN.match
-        while position < end:
-            found = match(text, position)
-            if found is None:
-                if _BLANK.fullmatch(text, position):
-                    break
-                line = text.count("\n", 0, position) + 1
-                raise CannotExecute(f"TTIR that cannot be read at its line {line}: {text[position : position + 60]!r}")
-            position = found.end()
-            kind = found.lastgroup or ""
-            self._ends.append(position)
-            yield kind, found[kind]
-        self._ends.append(end)
-        yield END
-
-    def cannot_read(self, expected: str) -> CannotExecute:
-        """What was expected where the parser stands."""
-        at = min(self._at, len(self._tokens) - 1)
-        seen = " ".join(token[1] for token in self._tokens[at : at + 8]) or "the end"
-        line = self._text.count("\n", 0, self._ends[at]) + 1
-        return CannotExecute(f"TTIR that cannot be read at its line {line}: expected {expected} before {seen!r}")
-
-    # --- tokens ---
-
-    def _peek(self, ahead: int = 0) -> Token:
-        index = self._at + ahead
-        return self._tokens[index] if index < len(self._tokens) else END
-
-    def _next(self) -> Token:
-        token = self._tokens[self._at]
-        if token == END:
-            raise self.cannot_read("more")
-        self._at += 1
-        return token
-
-    def _accept(self, text: str) -> bool:
-        if self._tokens[self._at][1] == text:
-            self._at += 1
-            return True
-        return False
-
-    def _expect(self, text: str) -> None:
-        if not self._accept(text):
-            raise self.cannot_read(repr(text))
 
     # --- module and functions ---
 
@@ -162,7 +72,7 @@ class _Parser:
         location = self._next()[1] if self._peek()[0] == "loc" else ""
         if self._ahead:
             raise self.cannot_read(f"a definition of {', '.join(self._ahead)}")
-        _mark_last_uses(body)
+        mark_last_uses(body)
         self._settle_operand_types(body)
         return Function(name, parameters, results, body, len(self._types), location, public)
 
@@ -322,87 +232,6 @@ class _Parser:
         _, after = self._signature()
         return Operation(name, tuple(operands), (), (), tuple(after or ()), attributes, (), tuple(regions), (), "")
 
-    def _signature(self) -> tuple[list[Type], list[Type] | None]:
-        before = self._types_until_arrow()
-        if self._peek()[0] == "arrow" or self._peek()[1] == "to":
-            self._next()
-            return before, self._type_list()
-        return before, None
-
-    def _types_until_arrow(self) -> list[Type]:
-        kinds: list[Type] = []
-        parenthesised = self._accept("(")
-        while self._at_type():
-            kinds.append(self._type())
-            if not (self._accept(",") or self._accept("*") or self._accept("x")):
-                break
-        if parenthesised:
-            self._expect(")")
-        return kinds
-
-    def _type_list(self) -> list[Type]:
-        if self._accept("("):
-            kinds: list[Type] = []
-            while not self._accept(")"):
-                kinds.append(self._type())
-                self._accept(",")
-            return kinds
-        kinds = [self._type()]
-        while self._peek()[1] == "," and self._peek(1)[0] == "type":
-            self._next()
-            kinds.append(self._type())
-        return kinds
-
-    def _at_type(self) -> bool:
-        kind, text = self._peek()
-        if kind == "word":
-            return bool(_SCALAR.match(text) or text.startswith("tensordesc<"))
-        return kind == "type" or text == "<"
-
-    def _type(self) -> Type:
-        if self._accept("<"):  # the dialect's name is left out: `<f32>` for `!tt.ptr<f32>`
-            inner = ""
-            while not self._accept(">"):
-                inner += self._next()[1]
-            return parse_type(f"<{inner}>")
-        return parse_type(self._next()[1])
-
-    def _attributes(self) -> dict[str, Attribute]:
-        self._expect("{")
-        found: dict[str, Attribute] = {}
-        while not self._accept("}"):
-            name = self._next()[1].strip('"')
-            found[name] = self._attribute_value() if self._accept("=") else True
-            self._accept(",")
-        return found
-
-    def _attribute_value(self, *, typed: bool = True) -> Attribute:
-        kind, text = self._next()
-        value: Attribute
-        if kind == "number":
-            value = number(text)
-        elif text in {"true", "false"}:
-            value = text == "true"
-        elif text == "[":
-            parts: list[int] = []
-            while not self._accept("]"):
-                part_kind, part = self._next()
-                if part_kind == "number":
-                    parts.append(int(number(part)))
-            value = tuple(parts)
-        elif text.startswith("array<"):
-            value = tuple(int(part) for part in text[len("array<") : -1].partition(":")[2].split(",") if part.strip())
-        elif text == "{":  # a nested dictionary: nothing executed is in there
-            depth = 1
-            while depth:
-                depth += {"{": 1, "}": -1}.get(self._next()[1], 0)
-            value = "{}"
-        else:
-            value = text.strip('"')
-        if typed and self._accept(":"):
-            self._type()
-        return value
-
     # --- operations with regions or successors ---
 
     def constant(self, name: str) -> Operation:
@@ -515,13 +344,6 @@ _READERS: dict[str, Callable[[_Parser, str], Operation]] = {
 }
 
 
-def number(text: str) -> int | float:
-    """A numeric attribute: hexadecimal, decimal or floating."""
-    if "0x" in text:
-        return int(text, 16)
-    return float(text) if any(character in text for character in ".eE") else int(text)
-
-
 def _implied_results(name: str, kinds: list[Type]) -> tuple[Type, ...]:
     """The result types of an operation whose text names only its operands' types."""
     if not kinds:
@@ -534,30 +356,3 @@ def _implied_results(name: str, kinds: list[Type]) -> tuple[Type, ...]:
     if name == "tt.load" and first.pointee is not None:
         return (Type(first.pointee.element, first.shape, first.pointee.pointee),)
     return (first,) if name == "tt.addptr" else (last,)
-
-
-def _mark_last_uses(region: Region) -> None:
-    """Let each operation free the values that nothing after it in their own block uses."""
-    for block in region.blocks:
-        own = set(block.arguments)
-        for operation in block.operations:
-            own.update(operation.results)
-            for inner in operation.regions:
-                _mark_last_uses(inner)
-        if len(region.blocks) > 1:
-            continue  # another block may use what this one defines
-        seen: set[int] = set()
-        for operation in reversed(block.operations):
-            uses = set(_uses(operation))
-            operation.frees = tuple((uses & own) - seen)
-            seen |= uses
-
-
-def _uses(operation: Operation) -> Iterator[int]:
-    yield from operation.operands
-    for successor in operation.successors:
-        yield from successor.arguments
-    for region in operation.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                yield from _uses(inner)

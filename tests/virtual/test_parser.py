@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from harness.errors import CannotExecute
 from harness.model.run import Source
 from harness.virtual.ir import Module, Operation, Type
+from harness.virtual.notation import number, parse_type
 from harness.virtual.operations_arith import literal
-from harness.virtual.parser import number, parse, parse_type
+from harness.virtual.parser import parse
 from tests.virtual.conftest import Gpu, line_of
 
 BRANCHES = """
