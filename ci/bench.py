@@ -45,7 +45,11 @@ def _cases(folder: str) -> None:
 
 def _program(name: str, *arguments: str) -> dict[str, float]:
     ran = subprocess.run(
-        [sys.executable, str(ROOT / "ci" / name), *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+        [sys.executable, "-W", "ignore", str(ROOT / "ci" / name), *arguments],  # libraries warn in the interpreter
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
     answer: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
     return answer

@@ -1,7 +1,10 @@
-"""Times one launch of a released kernel, on the virtual GPU or in Triton's interpreter: `bench_launch.py ENGINE LIBRARY FOLDER`.
+"""Times one launch of a released kernel, on the virtual GPU or in Triton's interpreter.
 
-A process for each, because Triton reads TRITON_INTERPRET when it is imported.
+`bench_launch.py ENGINE LIBRARY FOLDER`: a process for each engine, because Triton reads TRITON_INTERPRET when it is
+imported.
 """
+
+# ruff: noqa: PLC0415 - what is imported, and when, is what this program is about
 
 import json
 import os
@@ -31,7 +34,7 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
-    from fla.modules.layernorm import layer_norm_bwd_kernel
+    from fla.modules.layernorm import layer_norm_bwd_kernel  # pyright: ignore[reportMissingImports] - LIBRARY has it
 
     launch = _without_tuning(layer_norm_bwd_kernel)[(PROGRAMS,)]
     arguments = _arguments(torch)

@@ -6,7 +6,9 @@ Monte Carlo arithmetic: D. S. Parker, UCLA CSD-970002, 1997).  It sees inside a 
 elementary operations, and only the outside of a fused one.
 """
 
+import random
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import torch
@@ -20,18 +22,16 @@ class Jitter(TorchDispatchMode):
 
     def __init__(self, epsilon: float, seed: int) -> None:
         super().__init__()
-        generator = torch.Generator().manual_seed(seed)
-        self._noise = 1 + epsilon * (2 * torch.rand(NOISE_ELEMENTS, generator=generator, dtype=torch.float64) - 1)
-        self._starts = torch.randint(0, NOISE_ELEMENTS, (1 << 12,), generator=generator).tolist()
-        self._calls = 0
+        self._factors = 1 + epsilon * _noise()
+        self._choice = random.Random(seed)  # noqa: S311 - reproducible, not secret
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Let the operation run, and move what it made."""
         made = func(*args, **(kwargs or {}))
-        if func.overloadpacket in _EXACT or any(result.alias_info is not None for result in func._schema.returns):  # noqa: SLF001 - the schema has no public name
-            return made  # a copy, a view, or a tensor that was changed in place
+        if _is_exact(func):
+            return made
         if isinstance(made, torch.Tensor):
             return self._moved(made)
         return type(made)(map(self._moved, made)) if isinstance(made, tuple | list) else made
@@ -42,13 +42,26 @@ class Jitter(TorchDispatchMode):
         return value * self._draw(value.numel()).reshape(value.shape)
 
     def _draw(self, count: int) -> torch.Tensor:
-        """Noise from a stretch of the buffer that begins somewhere else each time."""
-        start = self._starts[self._calls % len(self._starts)]
-        self._calls += 1
+        """Factors from a stretch of the buffer that begins somewhere else each time."""
+        start = self._choice.randrange(NOISE_ELEMENTS)
         if start + count <= NOISE_ELEMENTS:
-            return self._noise[start : start + count]
+            return self._factors[start : start + count]
         repeats = -(-(start + count) // NOISE_ELEMENTS)
-        return self._noise.repeat(repeats)[start : start + count]
+        return self._factors.repeat(repeats)[start : start + count]
+
+
+@cache
+def _noise() -> torch.Tensor:
+    """Uniform in [-1, 1]; made once, since drawing it costs more than a small case's whole reference."""
+    generator = torch.Generator().manual_seed(0)
+    return 2 * torch.rand(NOISE_ELEMENTS, generator=generator, dtype=torch.float64) - 1
+
+
+@cache
+def _is_exact(func: Any) -> bool:
+    """Whether an operation rounds nothing, or makes nothing new: a copy, a view, a tensor that was changed in place."""
+    returns = func._schema.returns  # noqa: SLF001 - the schema has no public name
+    return func.overloadpacket in _EXACT or any(result.alias_info is not None for result in returns)
 
 
 _ATEN = torch.ops.aten
