@@ -9,7 +9,8 @@
     ├── MissingPart         something optional is not installed: install it
     └── CannotExecute       the virtual GPU cannot execute a construct: becomes the run's ending, never shown raw
 
-A kernel that misbehaves is no error: it is a value (`harness.model.run.Ending`).  All but `CannotExecute` end the command with exit status 2.
+A kernel that misbehaves is no error: it is a value (`harness.model.run.Ending`).  All but
+`CannotExecute` end the command with exit status 2.
 """
 
 import difflib
@@ -45,7 +46,7 @@ class MissingPart(HarnessError):
 
 
 class CannotExecute(HarnessError):
-    """The virtual GPU met a construct that it cannot execute.  `what` names it; the machine adds kernel and source line."""
+    """The virtual GPU met a construct that it cannot execute: `what` names it, the machine adds kernel and line."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -53,7 +54,7 @@ class CannotExecute(HarnessError):
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """The error for a name that does not exist, with the nearest that do: `unknown device 'h20': did you mean h200?`."""
+    """The error for a name that does not exist, with the nearest that do: `unknown device 'h20': did you mean h200`."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}"

@@ -50,7 +50,7 @@ class LaneFill(StrEnum):
     """What lanes hold that a masked load without `other` leaves undefined."""
 
     ZERO = "zero"
-    """What the code that Triton 3.6 to 3.9 generates for NVIDIA GPUs leaves there, though its language does not promise it."""
+    """What the code that Triton 3.6 generates for NVIDIA GPUs leaves there, though its language does not promise it."""
     ODD = "odd"
     """101 in every type: finite, so that `undefined * 0` stays harmless, and exact in all of them."""
 
@@ -71,7 +71,7 @@ class Case:
     """By input name, and `grad` for the cotangents of all outputs; contiguous where not named."""
     values: Values = Values.NORMAL
     configs: Mapping[str, int] = field(default_factory=dict[str, int])
-    """By kernel name, the index among the autotune configs that survive pruning (modulo their number); 0 where not named."""
+    """By kernel name, the index among the autotune configs that survive pruning, modulo their number; else 0."""
     lane_fill: LaneFill = LaneFill.ZERO
     seed: int = 0
 

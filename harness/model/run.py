@@ -40,7 +40,7 @@ class Raised:
     source: Source | None
     """The innermost frame outside torch, Triton and the harness, when there is one."""
     phase: str
-    """`inputs`, `forward`, `backward`, `reference` or `compare`.  In `inputs`, `reference` and `compare` the suite is at fault."""
+    """`forward`, `backward`, or one in which the suite is at fault: `inputs`, `reference`, `compare`."""
     traceback: str
     launch: str | None = None
     """The kernel that was being built or launched, where one was."""
@@ -202,7 +202,10 @@ class OrderDependence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stray:
-    """Accesses outside what the argument covers.  Loads read zero and stores are dropped, so the process lives on."""
+    """Accesses outside what the argument covers.
+
+    Stores are dropped.  Loads outside the storage read zero; inside it they read what lies there, as on the GPU.
+    """
 
     site: Site
     access: Access
@@ -275,7 +278,7 @@ class Result:
     digest: str
     """Of the bytes: equal for results that are equal bit for bit."""
     writer: tuple[str, str] | None = None
-    """The kernel and its argument through which a launch stored the result last; None where torch made it afterwards."""
+    """The kernel and its argument through which a launch stored it last; None where torch made it afterwards."""
     sketch: tuple[float, ...] = ()
     """Seeded random projections, one a block of elements, to compare runs without moving tensors."""
     sketch_tolerance: tuple[float, ...] = ()

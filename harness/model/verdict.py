@@ -11,7 +11,7 @@ from harness.model.run import Source
 
 
 class Severity(StrEnum):
-    """How bad a finding is: a warning is benign as it stands, or depends on what the hardware happens to leave behind."""
+    """How bad a finding is: a warning is benign as it stands, or depends on what hardware happens to leave behind."""
 
     WARNING = "warning"
     ERROR = "error"
@@ -20,7 +20,7 @@ class Severity(StrEnum):
 class Outcome(StrEnum):
     """What all verdicts on one case come to."""
 
-    PASS = "pass"
+    PASS = "pass"  # noqa: S105 - not a password
     FAIL = "fail"
     ABSTAIN = "abstain"
     """The run shows too little to judge; never counted as a pass."""

@@ -9,10 +9,12 @@ from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import torch
 
+import harness
 from harness.errors import SuiteError
 from harness.model.case import Case
 from harness.model.op import Op
@@ -28,7 +30,8 @@ JITTER_SEEDS = 1009
 TRACEBACK_LINES = 30
 Writer = tuple[str, str] | None
 """The kernel and the argument through which a tensor was stored; None where no launch did."""
-NOT_THE_LIBRARY = ("/torch/", "/triton/", "/harness/", "<", "/concurrent/", "/threading.py", "/contextlib.py")
+HARNESS = str(Path(harness.__file__).parent)
+NOT_THE_LIBRARY = ("/torch/", "/triton/", HARNESS, "<", "/concurrent/", "/threading.py", "/contextlib.py")
 
 
 class Execution:
