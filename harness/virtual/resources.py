@@ -1,7 +1,7 @@
 """What a kernel takes on its GPU: the whole compiler pipeline, run beside the search on TTIR that it left behind.
 
-`python -m harness.virtual.resources` is the compiler's process: it reads the paths of build files from its standard
-input, one a line, and answers each with one line of JSON.  It runs at the lowest priority: the search goes first.
+`python -m harness.virtual.resources` is the compiler's process: it reads builds from its standard input, a line of JSON
+each, and answers each with a line of JSON, its resources.  It runs at the lowest priority: the search goes first.
 """
 
 import json
@@ -73,10 +73,9 @@ def main() -> None:
     """Serve build files until standard input ends."""
     os.nice(19)
     for line in sys.stdin:
-        path = Path(line.strip())
-        build = json.loads(path.read_text())
+        build = json.loads(line)
         resources = compile_resources(build["ttir"], build["arch"], build["options"])
-        print(json.dumps({"build": path.stem, "resources": asdict(resources)}), flush=True)  # noqa: T201 - the process's product
+        print(json.dumps(asdict(resources)), flush=True)  # noqa: T201 - the process's product
 
 
 if __name__ == "__main__":
