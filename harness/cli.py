@@ -331,14 +331,20 @@ def _common_options(parser: _Parser) -> None:
 
 
 def _positive(text: str) -> int:
-    value = int(text)
+    try:
+        value = int(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from error
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is less than 1")
     return value
 
 
 def _duration(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes") from error
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is no time")
     return value
