@@ -6,6 +6,7 @@ from harness.virtual import (
     operations_arith,
     operations_control,
     operations_descriptor,
+    operations_libdevice,
     operations_memory,
     operations_tile,
 )
@@ -16,5 +17,6 @@ HANDLERS: Mapping[str, Handler] = {
     **operations_control.HANDLERS,
     **operations_memory.HANDLERS,
     **operations_descriptor.HANDLERS,
+    **operations_libdevice.HANDLERS,
     **operations_tile.HANDLERS,
 }

@@ -1,6 +1,7 @@
 """Control flow: `scf.for`, `scf.if`, `scf.while`, calls.  Divergent programs run under masks and are merged."""
 
 from collections.abc import Mapping
+from itertools import count
 
 import numpy as np
 
@@ -9,6 +10,9 @@ from harness.virtual.elements import Array, carrier, unsigned
 from harness.virtual.ir import Operation
 from harness.virtual.machine import Handler, Machine, Value, Values
 from harness.virtual.pointers import Descriptor, Pointers
+
+PATIENCE = 10_000
+"""Trips after which a loop that polls memory counts as waiting for a program that lock-step keeps from going on."""
 
 
 def for_loop(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
@@ -66,7 +70,9 @@ def while_loop(machine: Machine, operation: Operation, frame: list[Value]) -> Va
     carried: Values = tuple(frame[slot] for slot in operation.operands)
     alive = np.ones(machine.width, np.bool_) if machine.active is None else machine.active.copy()
     results: Values | None = None
-    while True:
+    for trip in count():
+        if trip == PATIENCE and _polls(operation):
+            raise CannotExecute(f"a loop that polls memory for more than {PATIENCE} trips; programs run in lock-step")
         with machine.only(alive):
             condition, *handed = machine.region(before, frame, carried)
             votes = np.broadcast_to(_scalar(condition), (machine.width,)) & alive
@@ -77,6 +83,17 @@ def while_loop(machine: Machine, operation: Operation, frame: list[Value]) -> Va
         alive = votes
         with machine.only(alive):
             carried = machine.region(body, frame, tuple(handed))
+    raise AssertionError("count() does not end")
+
+
+def _polls(operation: Operation) -> bool:
+    """Whether a loop looks at what other programs may change: by an atomic or a volatile load."""
+    return any(
+        inner.name.startswith("tt.atomic_") or bool(inner.attributes.get("isVolatile")) or _polls(inner)
+        for region in operation.regions
+        for block in region.blocks
+        for inner in block.operations
+    )
 
 
 def call(machine: Machine, operation: Operation, frame: list[Value]) -> Values:

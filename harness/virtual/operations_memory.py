@@ -113,7 +113,31 @@ def atomic(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
     if flat is None:
         return seen
     given = rows.take(value, shape)[:, 0]
-    seen.reshape(-1)[_lanes_of(rows)] = _apply(flat, rows.starts, given, update, kind.element)
+
+    def replace(old: Array, lanes: Array) -> Array:
+        return update(old, given[lanes])
+
+    seen.reshape(-1)[_lanes_of(rows)] = _apply(flat, rows.starts, replace, kind.element)
+    return seen
+
+
+def compare_and_swap(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+    """`tt.atomic_cas`: the new value goes in where the old one is as expected; returns what each lane saw."""
+    kind = operation.operand_types[1]
+    where = pointers(frame[operation.operands[0]])
+    expected, new = (array(frame[slot]) for slot in operation.operands[1:3])
+    shape = (machine.width, *kind.shape)
+    mask = machine.with_active(None, expected.ndim)
+    rows, flat = machine.memory.atomic(Step(operation.location, where, kind, mask, machine.numbers))
+    seen = np.zeros(shape, carrier(kind.element))
+    if flat is None:
+        return seen
+    wanted, given = (rows.take(value, shape)[:, 0] for value in (expected, new))
+
+    def swap(old: Array, lanes: Array) -> Array:
+        return np.where(old == wanted[lanes], given[lanes], old)
+
+    seen.reshape(-1)[_lanes_of(rows)] = _apply(flat, rows.starts, swap, kind.element)
     return seen
 
 
@@ -121,8 +145,11 @@ def _lanes_of(rows: Rows) -> Array:
     return np.arange(rows.block[0]) if rows.picked is None else rows.picked
 
 
-def _apply(flat: Array, cells: Array, given: Array, update: Callable[[Array, Array], Array], element: str) -> Array:
-    """Wave after wave: in each, every cell takes the next of its lanes, so that equal cells are served in order."""
+def _apply(flat: Array, cells: Array, update: Callable[[Array, Array], Array], element: str) -> Array:
+    """Wave after wave: in each, every cell takes the next of its lanes, so that equal cells are served in order.
+
+    `update` makes the new contents of the old ones and the lanes' indices.
+    """
     seen = np.empty(len(cells), carrier(element))
     order = np.argsort(cells, kind="stable")
     ordered = cells[order]
@@ -132,7 +159,7 @@ def _apply(flat: Array, cells: Array, given: Array, update: Callable[[Array, Arr
         lanes = order[turn == wave]
         old = decode(flat[cells[lanes]], element)
         seen[lanes] = old
-        flat[cells[lanes]] = encode(rounded(update(old, given[lanes]), element), element)
+        flat[cells[lanes]] = encode(rounded(update(old, lanes), element), element)
     return seen
 
 
@@ -141,4 +168,5 @@ HANDLERS: Mapping[str, Handler] = {
     "tt.load": load,
     "tt.store": store,
     "tt.atomic_rmw": atomic,
+    "tt.atomic_cas": compare_and_swap,
 }

@@ -46,6 +46,11 @@ def each(change: Callable[[Array, Operation], Array]) -> Handler:
     return handle
 
 
+def _axis(operation: Operation) -> int:
+    """The axis that an operation names, in arrays with a leading program axis."""
+    return int(operation.attributes["axis"]) + 1  # type: ignore[arg-type]
+
+
 def spread(values: Array, kind: Type) -> Array:
     """A block with all its elements; the program axis stays as it is."""
     return np.broadcast_to(values, (values.shape[0], *kind.shape))
@@ -100,7 +105,7 @@ def _reshape(value: Array, operation: Operation) -> Array:
 
 def reduce(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
     """`tt.reduce` along one axis of one or several blocks."""
-    axis = int(operation.attributes["axis"]) + 1  # type: ignore[arg-type]
+    axis = _axis(operation)
     blocks = _along(operation, frame, axis)
     direct = _direct(operation.regions[0], operation)
     if direct is not None:
@@ -150,7 +155,7 @@ def _fold(
 
 def scan(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
     """`tt.scan`: inclusive, by doubling distances; `reverse` scans from the end."""
-    axis = int(operation.attributes["axis"]) + 1  # type: ignore[arg-type]
+    axis = _axis(operation)
     backwards = bool(operation.attributes.get("reverse", False))
     blocks = tuple(np.flip(block, axis) if backwards else block for block in _along(operation, frame, axis))
     length, distance = blocks[0].shape[axis], 1
@@ -225,6 +230,35 @@ def concatenate(machine: Machine, operation: Operation, frame: list[Value]) -> A
     return np.concatenate((np.broadcast_to(left, shape), np.broadcast_to(right, shape)), axis=1)
 
 
+def gather(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+    """`tt.gather`: elements of the first operand by their index along one axis; an index outside is undefined."""
+    del machine
+    axis = _axis(operation)
+    source, index = (
+        spread(array(frame[slot]), kind) for slot, kind in zip(operation.operands, operation.operand_types, strict=True)
+    )
+    programs = max(len(source), len(index))
+    source = np.broadcast_to(source, (programs, *source.shape[1:]))
+    index = np.broadcast_to(index, (programs, *index.shape[1:]))
+    return np.take_along_axis(source, np.clip(index, 0, source.shape[axis] - 1), axis)
+
+
+def histogram(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+    """`tt.histogram`: how often each number below the result's length occurs, where the mask lets it count."""
+    del machine
+    kind = operation.operand_types[0]
+    values = spread(array(frame[operation.operands[0]]), kind)
+    (bins,) = operation.result_types[0].shape
+    counted = (values >= 0) & (values < bins)
+    if len(operation.operands) > 1:
+        counted = counted & spread(array(frame[operation.operands[1]]), kind)
+    program, lane = np.nonzero(counted)
+    values = np.broadcast_to(values, counted.shape)
+    made = np.zeros((len(counted), bins), carrier(operation.result_types[0].element))
+    np.add.at(made, (program, values[program, lane]), 1)
+    return made
+
+
 def bitcast(machine: Machine, operation: Operation, frame: list[Value]) -> Value:
     """`tt.bitcast` and `arith.bitcast`: the same addresses in other elements, or the same bits as another number."""
     del machine
@@ -263,6 +297,8 @@ HANDLERS: Mapping[str, Handler] = {
     "tt.join": join,
     "tt.split": split,
     "tt.cat": concatenate,
+    "tt.gather": gather,
+    "tt.histogram": histogram,
     "tt.bitcast": bitcast,
     "arith.bitcast": bitcast,
     "gpu.barrier": nothing,

@@ -3,12 +3,13 @@
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, N803, PLR0917
 # pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportArgumentType=false
-# pyright: reportCallIssue=false, reportIndexIssue=false, reportOperatorIssue=false
+# pyright: reportAttributeAccessIssue=false, reportCallIssue=false, reportIndexIssue=false, reportOperatorIssue=false
 
 import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 from tests.virtual.conftest import Gpu
 
@@ -232,3 +233,69 @@ def test_bits_and_pointers_can_be_read_as_another_type(gpu: Gpu) -> None:
     bits = x.view(torch.int32)
     assert torch.equal(out, torch.stack((bits, bits >> 24 & 0xFF)))
     assert gpu.memory == []
+
+
+@triton.jit
+def gather_kernel(x, index, out, M: tl.constexpr, N: tl.constexpr):
+    at = tl.program_id(0) * M * N + tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    value, where = tl.load(x + at), tl.load(index + at)
+    tl.store(out + at, tl.gather(value, where, 1))
+
+
+def test_a_gather_takes_elements_by_their_index(gpu: Gpu) -> None:
+    del gpu
+    x, index = torch.randn(3, 4, 8), torch.randint(0, 8, (3, 4, 8), dtype=torch.int32)
+    out = torch.empty_like(x)
+    gather_kernel[(3,)](x, index, out, 4, 8)
+    assert torch.equal(out, torch.gather(x, 2, index.long()))
+
+
+@triton.jit
+def histogram_kernel(x, out, low, N: tl.constexpr, BINS: tl.constexpr):
+    value = tl.load(x + tl.program_id(0) * N + tl.arange(0, N))
+    to = out + tl.program_id(0) * 2 * BINS + tl.arange(0, BINS)
+    tl.store(to, tl.histogram(value, BINS))
+    tl.store(to + BINS, tl.histogram(value, BINS, mask=value >= low))
+
+
+def test_a_histogram_counts_each_programs_own_numbers(gpu: Gpu) -> None:
+    del gpu
+    x = torch.randint(0, 8, (3, 64), dtype=torch.int32)
+    out = torch.empty(3, 2, 8, dtype=torch.int32)
+    histogram_kernel[(3,)](x, out, 3, 64, 8)
+    for program in range(3):
+        counts = torch.bincount(x[program], minlength=8)
+        assert out[program, 0].tolist() == counts.tolist()
+        assert out[program, 1].tolist() == [0, 0, 0, *counts[3:].tolist()]
+
+
+@triton.jit
+def libdevice_kernel(x, y, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    left, right = tl.load(x + at), tl.load(y + at)
+    tl.store(out + at, libdevice.pow(left, right))
+    tl.store(out + N + at, libdevice.tanh(right))
+    tl.store(out + 2 * N + at, libdevice.round(right))
+    tl.store(out + 3 * N + at, libdevice.isnan(right).to(tl.float32))
+    tl.store(out + 4 * N + at, libdevice.erfc(right))
+    tl.store(out + 5 * N + at, libdevice.fast_expf(right))
+
+
+def test_libdevice_functions_are_those_of_the_cuda_math_api(gpu: Gpu) -> None:
+    del gpu
+    x, y = torch.rand(32) + 0.5, torch.randn(32) * 3
+    y[:6] = torch.tensor([0.5, -0.5, 1.5, 2.5, float("nan"), float("inf")])
+    out = torch.empty(6, 32)
+    libdevice_kernel[(1,)](x, y, out, 32)
+    wide = y.double()
+    expected = torch.stack(
+        [
+            torch.pow(x.double(), wide),
+            torch.tanh(wide),
+            torch.copysign(torch.floor(wide.abs() + 0.5), wide),
+            torch.isnan(wide).double(),
+            torch.erfc(wide),
+            torch.exp(wide),
+        ]
+    )
+    torch.testing.assert_close(out, expected.float(), rtol=0, atol=0, equal_nan=True)

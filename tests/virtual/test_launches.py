@@ -24,6 +24,7 @@ from harness.model.run import (
 from tests.virtual.conftest import Gpu, line_of
 
 HERE = __file__
+PLUS_ONE = tl.constexpr("add.s32 $0, $1, 1;")
 
 
 def site(kernel: str, argument: str, comment: str) -> Site:
@@ -253,33 +254,51 @@ def test_a_launch_is_described(gpu: Gpu) -> None:
 
 
 @triton.jit
-def gather_kernel(x, out, N: tl.constexpr):
-    at = tl.arange(0, N)
-    value = tl.load(x + at)
-    tl.store(out + at, tl.gather(value, at, 0))  # gather
-
-
-@triton.jit
-def histogram_kernel(x, out, N: tl.constexpr):
+def assembly_kernel(x, out, N: tl.constexpr):
     at = tl.arange(0, N)
     if tl.load(x) == 0:
-        tl.store(out + at, tl.histogram(tl.load(x + at), N))  # histogram
+        value = tl.load(x + at)
+        value = tl.inline_asm_elementwise(PLUS_ONE, "=r,r", [value], tl.int32, is_pure=True, pack=1)  # assembly
+        tl.store(out + at, value)
 
 
 @triton.jit
-def lock_kernel(x):
-    tl.atomic_cas(x, 0, 1)  # lock
+def waiting_kernel(x, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    while tl.atomic_add(x, 0) == 0:  # waiting
+        pass
+    tl.store(out + at, at)
 
 
 @pytest.mark.parametrize(
-    ("kernel", "operation"),
-    [(gather_kernel, "gather"), (histogram_kernel, "histogram"), (lock_kernel, "lock")],
-    ids=["gather", "histogram", "compare and swap"],
+    ("kernel", "comment", "what"),
+    [
+        (assembly_kernel, "assembly", "tt.elementwise_inline_asm"),
+        (waiting_kernel, "waiting", "scf.while: a loop that polls memory for more than 10000 trips"),
+    ],
+    ids=["an operation", "waiting for another program"],
 )
-def test_an_unknown_operation_is_named_with_the_users_line(gpu: Gpu, kernel: object, operation: str) -> None:
+def test_what_cannot_be_executed_is_named_with_the_users_line(
+    gpu: Gpu, kernel: object, comment: str, what: str
+) -> None:
     x, out = torch.zeros(16, dtype=torch.int32), torch.zeros(16, dtype=torch.int32)
-    arguments = (x,) if operation == "lock" else (x, out, 16)
-    unsupported = gpu.unsupported(lambda: kernel[(1,)](*arguments))
-    assert unsupported.what == {"lock": "tt.atomic_cas"}.get(operation, f"tt.{operation}")
-    assert unsupported.source == Source(file=HERE, line=line_of(HERE, operation))
-    assert unsupported.kernel == f"{operation}_kernel"
+    unsupported = gpu.unsupported(lambda: kernel[(1,)](x, out, 16))
+    assert unsupported.what.partition(";")[0] == what
+    assert unsupported.source == Source(file=HERE, line=line_of(HERE, comment))
+    assert unsupported.kernel == f"{comment}_kernel"
+
+
+@triton.jit
+def swap_kernel(owner, seen):
+    mine = tl.program_id(0) + 1
+    tl.store(seen + tl.program_id(0), tl.atomic_cas(owner, 0, mine))
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 100])
+def test_of_many_programs_that_compare_and_swap_one_wins(gpu: Gpu, chunk: int) -> None:
+    gpu.in_chunks_of(chunk)
+    owner, seen = torch.zeros(1, dtype=torch.int32), torch.full((7,), -1, dtype=torch.int32)
+    swap_kernel[(7,)](owner, seen)
+    assert owner.tolist() == [1]
+    assert seen.tolist() == [0, 1, 1, 1, 1, 1, 1]
+    assert gpu.session.memory == []
