@@ -31,7 +31,7 @@ def main() -> int:
             return status or 1
         findings = json.loads(report.read_text(encoding="utf-8"))["findings"]
     if any(finding["oracle"] == ORACLE and finding["kernel"] == KERNEL for finding in findings):
-        print(f"\nThat is the bug which {LIBRARY} was released with; it is gone in fla-core 0.6.0.")
+        print(f"\nThe {ORACLE} above is a bug which {LIBRARY} was released with; it is gone in fla-core 0.6.0.")
         return 0
     seen = ", ".join(str(finding["signature"]) for finding in findings)
     print(f"no {ORACLE} of {KERNEL} among the findings: {seen}", file=sys.stderr)
