@@ -116,6 +116,19 @@ class Resources:
     failure: str = ""
     """What the compiler said, where it gave up; the figures are 0 then."""
 
+    @classmethod
+    def failed(cls, failure: str) -> "Resources":
+        """Where the compiler gave up."""
+        return cls(
+            registers_per_thread=0,
+            spill_bytes=0,
+            shared_bytes=0,
+            tensor_memory_columns=0,
+            scratch_bytes_per_program=0,
+            threads=0,
+            failure=failure,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:

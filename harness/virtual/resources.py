@@ -30,7 +30,7 @@ def compile_resources(ttir: str, arch: int, options: Mapping[str, Any]) -> Resou
         built = compile_whole(ttir, arch, given)
     except Exception as error:  # noqa: BLE001 - whatever the compiler says is a fact about the kernel
         said = (str(error).strip().splitlines() or [""])[0]
-        return _nothing(f"{type(error).__name__}: {said}")
+        return Resources.failed(f"{type(error).__name__}: {said}")
     registers, local_bytes = _usage(built.cubin)
     metadata = built.metadata
     return Resources(
@@ -40,18 +40,6 @@ def compile_resources(ttir: str, arch: int, options: Mapping[str, Any]) -> Resou
         tensor_memory_columns=int(metadata.get("tmem_size") or 0),
         scratch_bytes_per_program=int(metadata.get("global_scratch_size") or 0),
         threads=32 * int(metadata["num_warps"]),
-    )
-
-
-def _nothing(failure: str) -> Resources:
-    return Resources(
-        registers_per_thread=0,
-        spill_bytes=0,
-        shared_bytes=0,
-        tensor_memory_columns=0,
-        scratch_bytes_per_program=0,
-        threads=0,
-        failure=failure,
     )
 
 

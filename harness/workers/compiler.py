@@ -119,7 +119,7 @@ class BackgroundCompiler:
             with self._changed:
                 self._process = None
             status = _reap(process)
-        return _crashed(status)
+        return Resources.failed(f"the compiler's process ended with status {status}")
 
     def _keep(self, path: Path, resources: Resources) -> None:
         """Know a build's resources, now and in later searches, and drop the build."""
@@ -179,15 +179,3 @@ def _reap(process: subprocess.Popen[str]) -> int:
             with suppress(BrokenPipeError):  # what it did not read any more
                 pipe.close()
     return process.wait()
-
-
-def _crashed(status: int) -> Resources:
-    return Resources(
-        registers_per_thread=0,
-        spill_bytes=0,
-        shared_bytes=0,
-        tensor_memory_columns=0,
-        scratch_bytes_per_program=0,
-        threads=0,
-        failure=f"the compiler's process ended with status {status}",
-    )
