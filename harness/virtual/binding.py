@@ -11,7 +11,7 @@ from harness.errors import CannotExecute
 from harness.ops.poison import Poison
 from harness.virtual.arguments import Argument, Buffer
 from harness.virtual.elements import Array, carrier, rounded
-from harness.virtual.ir import Function, Operation, Region, Type
+from harness.virtual.ir import Function, Type
 from harness.virtual.machine import Value
 from harness.virtual.pointers import Pointers
 from harness.virtual.views import granule_of
@@ -90,8 +90,21 @@ def scalar(kind: Type, given: Any) -> Array:
 
 
 _PASSES_POINTERS_ON = frozenset(
-    {"tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.bitcast", "arith.select"}
+    {
+        "tt.addptr",
+        "tt.splat",
+        "tt.broadcast",
+        "tt.expand_dims",
+        "tt.reshape",
+        "tt.trans",
+        "tt.bitcast",
+        "tt.make_tensor_descriptor",
+        "arith.select",
+    }
 )
+
+
+_STORES = frozenset({"tt.store", "tt.descriptor_store"})
 
 
 def written_parameters(kernel: Function) -> frozenset[int] | None:
@@ -100,23 +113,15 @@ def written_parameters(kernel: Function) -> frozenset[int] | None:
         parameter.slot: frozenset({parameter.slot}) for parameter in kernel.parameters
     }
     written: frozenset[int] = frozenset()
-    for operation in _all(kernel.body):
+    for operation in kernel.body.all_operations():
         known = [origins[slot] for slot in operation.operands if slot in origins]
         if operation.name in _PASSES_POINTERS_ON and operation.results and known:
             if len(known) == sum(kind.is_pointer for kind in operation.operand_types):
                 origins[operation.results[0]] = frozenset[int]().union(*known)
-        elif operation.name == "tt.store":
+        elif operation.name in _STORES:
             if operation.operands[0] not in origins:
                 return None
             written |= origins[operation.operands[0]]
         elif operation.name == "tt.call" and any(kind.is_pointer for kind in operation.operand_types):
             return None
     return written
-
-
-def _all(region: Region) -> Iterator[Operation]:
-    for block in region.blocks:
-        for operation in block.operations:
-            yield operation
-            for inner in operation.regions:
-                yield from _all(inner)

@@ -4,7 +4,7 @@ Values are numbered slots of one function; the machine keeps their contents in a
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from harness.model.run import Source
@@ -99,6 +99,14 @@ class Region:
     def entry(self) -> Block:
         """Where control enters."""
         return self.blocks[0]
+
+    def all_operations(self) -> Iterator[Operation]:
+        """The operations of all blocks, those of inner regions included."""
+        for block in self.blocks:
+            for operation in block.operations:
+                yield operation
+                for inner in operation.regions:
+                    yield from inner.all_operations()
 
 
 @dataclass(frozen=True, slots=True)

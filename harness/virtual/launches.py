@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from harness.ops.poison import Poison
 from harness.virtual.binding import Binding
 from harness.virtual.driver import LaunchRequest
 from harness.virtual.events import Events
-from harness.virtual.ir import Module, Operation, Region
+from harness.virtual.ir import Module
 from harness.virtual.machine import Grid, Machine, Stopped
 from harness.virtual.memory import Memory
 from harness.virtual.operations import HANDLERS
@@ -98,7 +98,7 @@ class Launches:
             module = parse(request.ttir)
             compiled = _Compiled(module, build_digest(request.ttir, self._arch, options), options, _tile_sizes(module))
             self.session.add_seconds("parse", time.perf_counter() - began)
-            if any(operation.name in WANTS_SCRATCH for operation in _operations(module.kernel.body)):
+            if any(operation.name in WANTS_SCRATCH for operation in module.kernel.body.all_operations()):
                 resources = self._compile_now(request.ttir, options)
                 compiled.scratch_bytes_per_program = resources.scratch_bytes_per_program
             self._leave_build(request.ttir, compiled)
@@ -202,15 +202,7 @@ def _constants(source: Any) -> dict[str, int | float | bool | str | None]:
 
 def _tile_sizes(module: Module) -> tuple[int, ...]:
     sizes: set[int] = set()
-    for operation in _operations(module.kernel.body):
+    for operation in module.kernel.body.all_operations():
         if operation.name in {"tt.load", "tt.store"}:
             sizes.update(extent for extent in operation.operand_types[0].shape if extent > 1)
     return tuple(sorted(sizes))
-
-
-def _operations(region: Region) -> Iterator[Operation]:
-    for block in region.blocks:
-        for operation in block.operations:
-            yield operation
-            for inner in operation.regions:
-                yield from _operations(inner)

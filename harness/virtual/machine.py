@@ -60,6 +60,8 @@ class Machine:
         self.memory = memory
         self.grid = grid
         self.lane_fill = lane_fill
+        self.polled: set[int] = set()
+        """Numbers of the arguments that volatile loads read."""
         self.active: Array | None = None
         """Programs that take part in what is being executed; None means all."""
         self._handlers = handlers

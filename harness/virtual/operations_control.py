@@ -11,6 +11,7 @@ from harness.virtual.ir import Operation
 from harness.virtual.machine import Handler, Machine, Value, Values
 from harness.virtual.pointers import Descriptor, Pointers
 
+ATOMIC = "tt.atomic_"
 PATIENCE = 10_000
 """Trips after which a loop that polls memory counts as waiting for a program that lock-step keeps from going on."""
 
@@ -71,7 +72,7 @@ def while_loop(machine: Machine, operation: Operation, frame: list[Value]) -> Va
     alive = np.ones(machine.width, np.bool_) if machine.active is None else machine.active.copy()
     results: Values | None = None
     for trip in count():
-        if trip == PATIENCE and _polls(operation):
+        if trip == PATIENCE and _waits(machine, operation):
             raise CannotExecute(f"a loop that polls memory for more than {PATIENCE} trips; programs run in lock-step")
         with machine.only(alive):
             condition, *handed = machine.region(before, frame, carried)
@@ -86,14 +87,20 @@ def while_loop(machine: Machine, operation: Operation, frame: list[Value]) -> Va
     raise AssertionError("count() does not end")
 
 
-def _polls(operation: Operation) -> bool:
-    """Whether a loop looks at what other programs may change: by an atomic or a volatile load."""
-    return any(
-        inner.name.startswith("tt.atomic_") or bool(inner.attributes.get("isVolatile")) or _polls(inner)
-        for region in operation.regions
-        for block in region.blocks
-        for inner in block.operations
+def _waits(machine: Machine, operation: Operation) -> bool:
+    """Whether a loop may wait for a program of its own launch: it polls what the kernel itself changes.
+
+    A loop that polls what nobody in the launch changes hangs on every GPU, and is left to hang.
+    """
+    if any(inner.name.startswith(ATOMIC) for region in operation.regions for inner in region.all_operations()):
+        return True
+    polled = [machine.memory.arguments[number].buffer for number in machine.polled]
+    changed_atomically = any(
+        inner.name.startswith(ATOMIC)
+        for function in machine.module.functions.values()
+        for inner in function.body.all_operations()
     )
+    return bool(polled) and (changed_atomically or any(buffer and buffer.track_readers for buffer in polled))
 
 
 def call(machine: Machine, operation: Operation, frame: list[Value]) -> Values:

@@ -46,6 +46,8 @@ def load(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
         other = _undefined(machine, kind) if mask is not None else np.zeros((1,) * rank, carrier(kind.element))
         if mask is not None and not mask.all():
             _note_undefined(machine, (operation.location, where.argument), kind, mask)
+    if operation.attributes.get("isVolatile"):
+        machine.polled.add(where.argument)
     mask = machine.with_active(mask, rank)
     return machine.memory.load(Step(operation.location, where, kind, mask, machine.numbers), other)
 

@@ -15,6 +15,8 @@ import torch
 import triton
 import triton.language as tl
 
+from harness.model.run import OrderDependence
+
 ROWS, COLUMNS, BLOCK = 5, 12, 8
 
 
@@ -77,3 +79,22 @@ def test_what_lies_outside_the_tensor_is_not_stored(make_gpu: Any) -> None:
     expected[:ROWS, BLOCK:] = 2.0
     assert torch.equal(storage, expected)
     assert gpu.session.memory == []
+
+
+def rolling_kernel() -> Any:
+    @triton.jit
+    def kernel(x, N: tl.constexpr, B: tl.constexpr):
+        block = tl.make_tensor_descriptor(x, [N, B], [B, 1], [1, B])
+        row = tl.program_id(0)
+        block.store([(row + 1) % N, 0], block.load([row, 0]))
+
+    return lambda x: kernel[(ROWS,)](x, ROWS, BLOCK)
+
+
+def test_what_one_program_reads_and_another_stores_is_seen_through_descriptors(make_gpu: Any) -> None:
+    gpu = make_gpu((9, 0))
+    launch = rolling_kernel()
+    with_scratch(lambda: launch(torch.randn(ROWS, BLOCK)))
+    (event,) = gpu.session.memory
+    assert isinstance(event, OrderDependence)
+    assert (event.site.argument, event.cells) == ("x", ROWS * BLOCK)

@@ -270,13 +270,22 @@ def waiting_kernel(x, out, N: tl.constexpr):
     tl.store(out + at, at)
 
 
+@triton.jit
+def barrier_kernel(x, out, N: tl.constexpr):
+    tl.atomic_add(x, 1)
+    while tl.load(x, volatile=True) < 2:  # barrier
+        pass
+    tl.store(out + tl.arange(0, N), tl.arange(0, N))
+
+
 @pytest.mark.parametrize(
     ("kernel", "comment", "what"),
     [
         (assembly_kernel, "assembly", "tt.elementwise_inline_asm"),
         (waiting_kernel, "waiting", "scf.while: a loop that polls memory for more than 10000 trips"),
+        (barrier_kernel, "barrier", "scf.while: a loop that polls memory for more than 10000 trips"),
     ],
-    ids=["an operation", "waiting for another program"],
+    ids=["an operation", "waiting by an atomic", "waiting by a volatile load"],
 )
 def test_what_cannot_be_executed_is_named_with_the_users_line(
     gpu: Gpu, kernel: object, comment: str, what: str
