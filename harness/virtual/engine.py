@@ -1,7 +1,6 @@
 """The virtual engine: cases run in this process as on the GPU that it wears."""
 
 import os
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +13,10 @@ from harness.model.run import Ending, Raised, Run
 from harness.ops.execute import Execution
 from harness.ops.poison import FreshMemory
 from harness.virtual import triton_seam
+from harness.virtual.builds import FOLDER_VARIABLE
 from harness.virtual.driver import VirtualDriver
 from harness.virtual.launches import Launches, Session
 from harness.virtual.resources import compile_resources
-
-BUILDS_VARIABLE = "HARNESS_BUILDS"
-"""The folder in which workers leave TTIR for the background compiler; nothing is left where it is not set."""
 
 
 class VirtualEngine:
@@ -30,14 +27,14 @@ class VirtualEngine:
     def __init__(self) -> None:
         self._fresh = FreshMemory()
         self._chooser = triton_seam.ConfigChooser()
-        self._execution = Execution(self._surroundings, self._writer_of, _pretend_on_this_thread)
+        self._execution = Execution(lambda: self._fresh, self._writer_of, _pretend_on_this_thread)
         self._launches: Launches | None = None
 
     def wear(self, device: DeviceProfile) -> None:
         """Answer for the device to Triton and torch, and cut the compiler's pipeline after TTIR."""
         from harness.devices.torch_answers import wear_torch  # noqa: PLC0415 - it changes torch for good
 
-        builds = os.environ.get(BUILDS_VARIABLE)
+        builds = os.environ.get(FOLDER_VARIABLE)
         self._launches = Launches(
             arch=device.arch,
             chosen=lambda: self._chooser.chosen,
@@ -84,12 +81,6 @@ class VirtualEngine:
     def _session(self) -> Session:
         assert self._launches is not None
         return self._launches.session
-
-    def _surroundings(self) -> ExitStack:
-        """What holds while the library runs, in whichever thread: fresh memory is poisoned."""
-        stack = ExitStack()
-        stack.enter_context(self._fresh)
-        return stack
 
 
 def _pretend_on_this_thread() -> None:

@@ -15,6 +15,7 @@ from harness.model.case import LaneFill
 from harness.model.run import Launch, MemoryEvent, Resources, Unsupported
 from harness.ops.poison import Poison
 from harness.virtual.binding import Binding
+from harness.virtual.builds import BUILD_SUFFIX, RESOURCES_SUFFIX
 from harness.virtual.driver import LaunchRequest
 from harness.virtual.events import Events
 from harness.virtual.ir import Module
@@ -108,8 +109,8 @@ class Launches:
     def _leave_build(self, ttir: str, compiled: "_Compiled") -> None:
         if self._builds is None:
             return
-        path = self._builds / f"{compiled.build}.json"
-        if not path.exists():
+        path = self._builds / f"{compiled.build}{BUILD_SUFFIX}"
+        if not path.exists() and not path.with_suffix(RESOURCES_SUFFIX).exists():
             self._builds.mkdir(parents=True, exist_ok=True)
             content = {"arch": self._arch, "options": compiled.options, "shape": _shape_digest(ttir), "ttir": ttir}
             draft = path.with_suffix(f".{time.monotonic_ns()}")

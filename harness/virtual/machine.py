@@ -114,8 +114,8 @@ class Machine:
         return active if mask is None else mask & active
 
     @contextmanager
-    def only(self, programs: Array) -> Generator[None]:
-        """Run a part under a mask of programs."""
+    def only(self, programs: Array | None) -> Generator[None]:
+        """Run a part under a mask of programs; with all of them where it is None."""
         outer = self.active
         self.active = programs
         try:
@@ -183,7 +183,7 @@ class Machine:
             programs, values = waiting.pop(label)
             block = blocks[label]
             last = block.operations[-1]
-            with self.only(programs) if not programs.all() else self.only_all():
+            with self.only(None if programs.all() else programs):
                 handed = self._straight(block, frame, values)
             if last.name not in {"cf.br", "cf.cond_br"}:
                 returned = (programs, handed if returned is None else self.merge(programs, handed, returned[1]))
@@ -198,16 +198,6 @@ class Machine:
                 else:
                     waiting[successor.block] = (going, given)
         return returned[1] if returned else ()
-
-    @contextmanager
-    def only_all(self) -> Generator[None]:
-        """Run a part with every program."""
-        outer = self.active
-        self.active = None
-        try:
-            yield
-        finally:
-            self.active = outer
 
     def _targets(self, branch: Operation, frame: list[Value], programs: Array):  # noqa: ANN202 - private pairs
         if branch.name == "cf.br":

@@ -21,11 +21,10 @@ from typing import Self
 
 from harness import wire
 from harness.model.run import Launch, Resources
+from harness.virtual.builds import BUILD_SUFFIX, RESOURCES_SUFFIX
 
 SETTLE_S = 20.0
 ATTEMPTS = 2
-BUILD_SUFFIX = ".json"
-RESOURCES_SUFFIX = ".resources"
 
 
 class BackgroundCompiler:

@@ -20,6 +20,7 @@ from harness.errors import SuiteError
 from harness.model.op import Op
 from harness.ops.engine import Engine
 from harness.suite import load_suite
+from harness.virtual.builds import FOLDER_VARIABLE
 from harness.workers.frames import Fault, FaultKind
 from harness.workers.spec import BUILDS, WorkerSpec
 
@@ -53,7 +54,7 @@ def load(spec: WorkerSpec) -> Loaded | Fault:
     """Make this process ready to fork workers; a suite or library that stands in the way is a value."""
     os.environ.update(ENVIRONMENT)
     os.environ["TRITON_CACHE_DIR"] = str(Path(spec.scratch, "triton").resolve())
-    os.environ["HARNESS_BUILDS"] = str(Path(spec.scratch, BUILDS).resolve())
+    os.environ[FOLDER_VARIABLE] = str(Path(spec.scratch, BUILDS).resolve())
     engine = _engine(spec.engine)
     engine.wear(spec.device)
     sys.path[:0] = spec.library_paths

@@ -56,6 +56,7 @@ class Gpu:
     chooser: triton_seam.ConfigChooser
     fresh: FreshMemory
     monkeypatch: pytest.MonkeyPatch
+    builds: Path
 
     @property
     def session(self) -> Session:
@@ -116,7 +117,7 @@ MakeGpu = Callable[[tuple[int, int]], Gpu]
 
 
 @pytest.fixture
-def make_gpu(kernel_cache: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch) -> MakeGpu:
+def make_gpu(kernel_cache: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> MakeGpu:
     """Puts a virtual GPU of a capability in place; a kernel must not be launched on two of them."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(kernel_cache))
     monkeypatch.setattr(Autotuner, "run", Autotuner.run)
@@ -131,12 +132,12 @@ def make_gpu(kernel_cache: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPat
         def compile_now(ttir: str, options: Mapping[str, Any]) -> Resources:
             return compile_resources(ttir, arch, options)
 
-        launches = Launches(arch, lambda: chooser.chosen, fresh.poison_of, compile_now, builds=None)
+        launches = Launches(arch, lambda: chooser.chosen, fresh.poison_of, compile_now, builds=tmp_path / "builds")
         drivers.listener = launches
         triton_seam.set_driver(driver)
         triton_seam.compile_to_ttir_only()
         chooser.install()
-        return Gpu(launches, chooser, fresh, monkeypatch)
+        return Gpu(launches, chooser, fresh, monkeypatch, tmp_path / "builds")
 
     return make
 

@@ -21,7 +21,8 @@ from harness.model.run import (
     Stray,
     UninitialisedRead,
 )
-from tests.virtual.conftest import Gpu, line_of
+from harness.virtual.builds import BUILD_SUFFIX, RESOURCES_SUFFIX
+from tests.virtual.conftest import Gpu, MakeGpu, line_of
 
 HERE = __file__
 PLUS_ONE = tl.constexpr("add.s32 $0, $1, 1;")
@@ -251,6 +252,23 @@ def test_a_launch_is_described(gpu: Gpu) -> None:
     assert (launch.config_index, launch.config_count, launch.scratch_bytes) == (0, 1, 0)
     assert launch.source is not None
     assert launch.source.file == HERE
+
+
+@triton.jit
+def left_kernel(x):
+    tl.store(x, 1)
+
+
+def test_a_build_is_left_for_the_compiler_until_its_resources_are_known(make_gpu: MakeGpu) -> None:
+    first = make_gpu((9, 0))
+    left_kernel[(1,)](torch.zeros(1))
+    (build,) = first.builds.iterdir()
+    assert build.name == f"{first.seen[0].build}{BUILD_SUFFIX}"
+    answer = build.rename(build.with_suffix(RESOURCES_SUFFIX))
+    second = make_gpu((9, 0))
+    left_kernel[(1,)](torch.zeros(1))
+    assert [launch.build for launch in second.seen] == [build.stem]
+    assert list(second.builds.iterdir()) == [answer]
 
 
 @triton.jit
