@@ -1,4 +1,6 @@
-"""How many whole cases of the norm suite run in a second, where the time goes, and what isolation costs of it.
+"""How many whole cases of some suites run in a second, where the time goes, and what isolation costs of it.
+
+Beside cases a second stands CPU time, of all processes together: it says on a busy machine what a quiet one could do.
 
 `bench_cases.py FOLDER`: caches lie under the folder, which is empty at first, so that the first search compiles
 everything and the second, of the same cases, nothing.
@@ -12,6 +14,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from statistics import median
+
+import psutil
 
 from harness import libraries
 from harness.devices.catalogue import find
@@ -34,6 +38,9 @@ SUITE = "suites/fla/norm.py"
 LIBRARY = "fla-core==0.6.0"
 DEVICE = "rtx-pro-6000"
 CASES = 500
+ATTENTION = {"suites/fla/gla.py": "chunk_gla", "suites/fla/gated_delta_rule.py": "chunk_gated_delta_rule"}
+"""By suite, the op that stands for chunked attention; each launches about a dozen kernels, forward and backward."""
+ATTENTION_CASES = 60
 PROCESSES = 2
 ISOLATED_CASES = 40
 ROUNDS = 5
@@ -80,30 +87,57 @@ class Silent:
 def main() -> None:
     """Print the figures."""
     folder = Path(sys.argv[1])
-    paths = tuple(map(str, libraries.resolve([LIBRARY])))
-    ops = load_suite(SUITE)
     device = find(DEVICE)
+    ops = load_suite(SUITE)
+    _suite(_specs(SUITE, folder), ops, device, CASES)
+    for suite, op in ATTENTION.items():
+        chosen = tuple(one for one in load_suite(suite) if one.name == op)
+        _suite(_specs(suite, folder), chosen, device, ATTENTION_CASES)
+    _draw(ops, device)
+    with Pool(_specs(SUITE, folder), 1, time_limit_s=60) as pool:
+        _isolation(pool, _specs(SUITE, folder)(device), ops)
+
+
+def _specs(suite: str, folder: Path) -> Callable[[DeviceProfile], WorkerSpec]:
+    paths = tuple(map(str, libraries.resolve([LIBRARY])))
 
     def spec(worn: DeviceProfile) -> WorkerSpec:
-        return WorkerSpec(device=worn, suites=(SUITE,), scratch=str(folder), library_paths=paths)
+        return WorkerSpec(device=worn, suites=(suite,), scratch=str(folder), library_paths=paths)
 
-    print(f"\nWhole cases of {SUITE} ({LIBRARY}) as on {device}, {PROCESSES} processes, all oracles, {CASES} cases:")
+    return spec
+
+
+def _suite(
+    specs: Callable[[DeviceProfile], WorkerSpec], ops: tuple[Op, ...], device: DeviceProfile, cases: int
+) -> None:
+    what = ", ".join(op.name for op in ops)
+    print(f"\nWhole cases of {what} ({LIBRARY}) as on {device}, {PROCESSES} processes, all oracles, {cases} cases:")
     for state in ("cold", "warm"):
-        with Pool(spec, PROCESSES, time_limit_s=60) as pool:
-            _search(state, pool, ops, device)
-    _draw(ops, device)
-    with Pool(spec, 1, time_limit_s=60) as pool:
-        _isolation(pool, spec(device), ops)
+        with Pool(specs, PROCESSES, time_limit_s=60) as pool:
+            _search(state, pool, ops, device, cases)
 
 
-def _search(state: str, pool: Pool, ops: tuple[Op, ...], device: DeviceProfile) -> None:
+def _search(state: str, pool: Pool, ops: tuple[Op, ...], device: DeviceProfile, cases: int) -> None:
     pool.prepare(device)
     runner = Timed(pool)
-    plan = Plan(ops=ops, devices=(device,), budget=CaseBudget(cases=CASES), seed=0)
+    began = _cpu_seconds()
+    plan = Plan(ops=ops, devices=(device,), budget=CaseBudget(cases=cases), seed=0)
     tally = Campaign(plan, runner, Judge(), Silent(), processes=PROCESSES).run()
+    taken = _cpu_seconds() - began
     parts = ", ".join(f"{part} {1e3 * spent / runner.runs:.1f}" for part, spent in runner.seconds.most_common())
     print(f"  {state}: {tally.cases / tally.seconds:6.1f} cases/s, {runner.runs} runs with companions")
+    print(f"        ms of CPU a case: {1e3 * taken / tally.cases:.1f}, of {PROCESSES} cores {_used(taken, tally)} used")
     print(f"        ms a run: {parts}")
+
+
+def _used(taken: float, tally: Tally) -> str:
+    return f"{100 * taken / (PROCESSES * tally.seconds):.0f} %"
+
+
+def _cpu_seconds() -> float:
+    """Of this process, of those below it, and of those that they have waited for."""
+    own = psutil.Process()
+    return sum(sum(process.cpu_times()[:4]) for process in (own, *own.children(recursive=True)))
 
 
 def _draw(ops: tuple[Op, ...], device: DeviceProfile) -> None:
@@ -114,9 +148,9 @@ def _draw(ops: tuple[Op, ...], device: DeviceProfile) -> None:
 
 def _isolation(pool: Pool, spec: WorkerSpec, ops: tuple[Op, ...]) -> None:
     """The same warm cases in this process and in one worker, in turns."""
-    from harness.workers.loading import Loaded, load  # noqa: PLC0415 - only now does this process wear a GPU
+    from harness.workers.loading import Loaded, load, prepare  # noqa: PLC0415 - only now does this process wear a GPU
 
-    loaded = load(spec)
+    loaded = load(spec, prepare(spec.ground))
     assert isinstance(loaded, Loaded), loaded
     drawn = [case for op in ops for case in Batch(op=op, device=spec.device, hints=Hints(), seed=2, size=60).draw()]
     cases = list({case.digest: case for case in drawn}.values())[:ISOLATED_CASES]

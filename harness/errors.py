@@ -7,10 +7,11 @@
     ├── ReplayError         a replay file is broken or foreign: make a new one
     ├── WorkerError         a child process cannot be started or does not speak the protocol
     ├── MissingPart         something optional is not installed: install it
-    └── CannotExecute       the virtual GPU cannot execute a construct: becomes the run's ending, never shown raw
+    ├── CannotExecute       the virtual GPU cannot execute a construct: becomes the run's ending, never shown raw
+    └── LaunchStuck         the virtual GPU ended a launch that would never end: becomes the run's ending
 
 A kernel that misbehaves is no error: it is a value (`harness.model.run.Ending`).  All but
-`CannotExecute` end the command with exit status 2.
+`CannotExecute` and `LaunchStuck`, which unwind the library that launched, end the command with exit status 2.
 """
 
 import difflib
@@ -51,6 +52,10 @@ class CannotExecute(HarnessError):
     def __init__(self, what: str) -> None:
         super().__init__(what)
         self.what = what
+
+
+class LaunchStuck(HarnessError):
+    """The programs of a launch wait for each other forever; the session keeps which and where."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:

@@ -1,4 +1,4 @@
-"""What a suite file imports: `op`, `Tensor`, and ranges for the usual sizes; and the loader of suite files.
+"""What a suite file imports: `op`, its inputs, and ranges for the usual sizes; and the loader of suite files.
 
 A suite file imports the library under test inside its ops' functions, never at its top: the parent process reads the
 file too, and stays free of Triton and of the library.  Kernels of a suite's own lie in a file beside it (`beside`).
@@ -13,18 +13,32 @@ from typing import Any, TypeVar
 
 from harness.errors import SuiteError
 from harness.model.case import DType
-from harness.model.op import Dim, Op, Tensor
+from harness.model.inputs import Draw, Extent, Input, Integer, Integers, Segments, Tensor
+from harness.model.op import Dim, Op
 
-__all__ = ["DType", "Dim", "Tensor", "beside", "groups", "load_suite", "op", "tensor", "tokens", "width"]
+__all__ = [
+    "DType",
+    "Dim",
+    "Draw",
+    "beside",
+    "groups",
+    "integers",
+    "load_suite",
+    "op",
+    "segments",
+    "tensor",
+    "tokens",
+    "width",
+]
 
 FORBIDDEN_AT_TOP = ("triton", "torch")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def tokens(high: int = 2048) -> Dim:
-    """Rows of the input, usually batch times sequence length: 1 to `high`."""
-    return Dim(low=1, high=high)
+def tokens(high: int = 2048, *, grows: bool = True) -> Dim:
+    """Rows of the input, usually batch times sequence length: 1 to `high`, and where it `grows`, any in giant cases."""
+    return Dim(low=1, high=high, grows=grows)
 
 
 def width(high: int = 1024) -> Dim:
@@ -38,9 +52,28 @@ def groups(*choices: int) -> Dim:
     return Dim(low=min(choices), high=max(choices), choices=choices)
 
 
-def tensor(*shape: str | int, optional: bool = False, grad: bool = True, dtype: DType | None = None) -> Tensor:
-    """A tensor input: `tensor("T", "G*D")`; `optional` where the library accepts None."""
-    return Tensor(shape=shape, optional=optional, grad=grad, dtype=dtype)
+def tensor(
+    *shape: Extent, optional: bool = False, grad: bool = True, dtype: DType | None = None, draw: Draw = Draw.VALUES
+) -> Tensor:
+    """A tensor input: `tensor("T", "G*D")`; `optional` where the library accepts None, `draw` where not any number."""
+    return Tensor(shape=shape, optional=optional, grad=grad, dtype=dtype, draw=draw)
+
+
+def integers(
+    *shape: Extent,
+    low: Extent = 0,
+    high: Extent,
+    ignore: int | None = None,
+    optional: bool = False,
+    dtype: Integer = "int64",
+) -> Integers:
+    """An input of integers, `low <= x < high`: `integers("T", high="V", ignore=-100)` for the labels of a loss."""
+    return Integers(shape=shape, low=low, high=high, ignore=ignore, optional=optional, dtype=dtype)
+
+
+def segments(total: Extent, count: Extent, *, optional: bool = False, dtype: Integer = "int64") -> Segments:
+    """Cumulative lengths of packed sequences: `segments("T", "N")` for the `cu_seqlens` of N sequences of T tokens."""
+    return Segments(total=total, count=count, optional=optional, dtype=dtype)
 
 
 def beside(suite: str, module: str) -> ModuleType:
@@ -83,25 +116,24 @@ class Declaration:
         if self._reference is None:
             raise SuiteError(f"{suite}: op {self.name!r} has no reference: add one with @{self.name}.reference")
         declared = Op(name=self.name, suite=suite, call=self._call, reference=self._reference, **self._options)
-        named = {
-            part
-            for given in declared.inputs.values()
-            for extent in given.shape
-            if isinstance(extent, str)
-            for part in extent.replace("*", " ").split()
-        }
-        if missing := sorted(named - set(declared.dims)):
-            raise SuiteError(f"{suite}: op {self.name!r} has inputs of undeclared dims: {', '.join(missing)}")
+        least = {name: dim.low for name, dim in declared.dims.items()}
+        try:
+            if missing := sorted({name for given in declared.inputs.values() for name in given.named} - set(least)):
+                raise SuiteError(f"{suite}: op {self.name!r} has inputs of undeclared dims: {', '.join(missing)}")
+            for given in declared.inputs.values():
+                given.extents(least)
+        except (SyntaxError, ValueError) as error:
+            raise SuiteError(f"{suite}: op {self.name!r} has an extent that is no arithmetic: {error}") from error
         return declared
 
 
 def op(
-    *, dims: Mapping[str, Dim], inputs: Mapping[str, Tensor], **options: Any
+    *, dims: Mapping[str, Dim], inputs: Mapping[str, Input], **more: Any
 ) -> Callable[[Callable[..., Any]], Declaration]:
-    """Decorator: this function calls the library under test.  Options are the fields of `harness.model.op.Op`."""
+    """Decorator: this function calls the library under test.  `more` are fields of `harness.model.op.Op`."""
 
     def declare(call: Callable[..., Any]) -> Declaration:
-        return Declaration(call.__name__, call, {"dims": dims, "inputs": inputs, **options})
+        return Declaration(call.__name__, call, {"dims": dims, "inputs": inputs, **more})
 
     return declare
 

@@ -23,6 +23,7 @@ ROOMS = (
     "search",
     "findings",
     "reports",
+    "corpus",
     "pytest_plugin",
     "cli",
 )
@@ -46,6 +47,7 @@ LIGHT = (
     "harness.search",
     "harness.findings",
     "harness.reports",
+    "harness.corpus",
     "harness.workers",
     "harness.pytest_plugin",
     "harness.cli",

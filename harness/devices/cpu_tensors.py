@@ -2,6 +2,7 @@
 
 * `device="cuda"`, `.cuda()`, `.to("cuda")` and `pin_memory` give CPU tensors;
 * every tensor says `x.is_cuda`, and its `x.device` is `cuda:0`, also one that was made with `device="cpu"`;
+* products with an `out_dtype`, which torch has for CUDA alone, work;
 * `.cpu()` and `.to("cpu")` copy, as they do from a GPU.
 
 A mode belongs to a thread: cases run on the thread that put it on, or in a child forked from that thread.  Inside a
@@ -15,6 +16,8 @@ import torch
 import torch.autograd
 import torch.utils._device
 from torch.overrides import TorchFunctionMode
+
+from harness.devices.wide_products import widen
 
 CPU = torch.device("cpu")
 GPU = torch.device("cuda", 0)
@@ -51,6 +54,7 @@ class CpuTensors(TorchFunctionMode):
             kwargs = {**kwargs, "device": CPU}
         if kwargs.get("pin_memory"):
             kwargs = {**kwargs, "pin_memory": False}
+        args, kwargs = widen(func, args, kwargs)
         return func(*args, **kwargs)
 
 

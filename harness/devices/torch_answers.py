@@ -3,6 +3,9 @@
 Owns the answers of `torch.cuda` and `torch.accelerator`.  Tensors are `cpu_tensors`' business; Triton's answers are the
 driver's, in `harness.virtual`.  The process wears the answers for life: nothing is put back.
 
+They come in two steps.  `pretend` puts them in place before any device is known, so that what is common to all devices
+can be imported once and then be forked; `wear_torch` says which device it is.  A question about it before that raises.
+
 Not pretended: CUDA graphs, generators on the GPU (`torch.Generator("cuda")` raises), `torch.autocast("cuda")` (it is
 entered, but operations on what are CPU tensors keep their element types), activation checkpointing with
 `use_reentrant=False` (it compares devices between forward and backward), and whatever asks the CUDA driver natively.
@@ -29,18 +32,59 @@ from harness.devices.streams import (
     Stream,
     check_device,
 )
+from harness.errors import WorkerError
 from harness.model.device import DeviceProfile
 
 CUDA_VERSION = "13.0"
 """What `torch.version.cuda` says where torch was built without CUDA: new enough for every GPU of the catalogue."""
 
 
+class NotWorn(WorkerError):
+    """The device was asked about before it was known: what asks must be imported after `wear_torch`."""
+
+
+class _Worn:
+    """The device that this process wears, once it does."""
+
+    def __init__(self) -> None:
+        self.is_pretending = False
+        self._profile: DeviceProfile | None = None
+        self._properties: GpuProperties | None = None
+
+    @property
+    def profile(self) -> DeviceProfile:
+        if self._profile is None:
+            raise NotWorn("a module asked which GPU this is before the harness knew")
+        return self._profile
+
+    @property
+    def properties(self) -> "GpuProperties":
+        """One object for ever, as torch hands out."""
+        self._properties = self._properties or _properties(self.profile)
+        return self._properties
+
+    def put_on(self, profile: DeviceProfile) -> None:
+        self._profile, self._properties = profile, None
+
+
+_worn = _Worn()
+
+
 def wear_torch(profile: DeviceProfile) -> None:
     """Make torch answer, in this process and on this thread, as if it ran on `profile`; before the library's import."""
+    if not _worn.is_pretending:
+        pretend()
+    _worn.put_on(profile)
+    CpuTensors().__enter__()
+
+
+def pretend() -> None:
+    """Put the answers in place, in this process and in those forked from it; which device it is comes later."""
+    _worn.is_pretending = True
     torch.version.cuda = torch.version.cuda or CUDA_VERSION
-    _replace(torch.cuda, _device_answers(profile) | _stream_answers() | _memory_answers(profile) | _random_answers())
+    _replace(torch.cuda, _device_answers() | _stream_answers() | _memory_answers() | _random_answers())
     _replace(torch.cuda.random, _random_answers(), only_existing=True)
-    _replace(torch.cuda.memory, _memory_answers(profile), only_existing=True)
+    _replace(torch.cuda.memory, _memory_answers(), only_existing=True)
     _replace(torch.cuda.nvtx, _each(_nothing, "range_push", "range_pop", "mark"))
     _replace(torch.accelerator, _accelerator_answers(), only_existing=True)
     _replace(torch.backends.cuda, {"is_built": lambda: True})
@@ -50,16 +94,13 @@ def wear_torch(profile: DeviceProfile) -> None:
     _replace(torch, {"get_device_module": lambda device=None: _module_of(device)})
     keep_answering_in_backward()
     let_default_device_be_cuda()
-    CpuTensors().__enter__()
 
 
-def _device_answers(profile: DeviceProfile) -> dict[str, Any]:
-    properties = _properties(profile)
-
-    def answering(answer: Any) -> Callable[..., Any]:
+def _device_answers() -> dict[str, Any]:
+    def answering(answer: Callable[[], Any]) -> Callable[..., Any]:
         def of_device(device: Any = None) -> Any:
             check_device(device)
-            return answer
+            return answer()
 
         return of_device
 
@@ -78,10 +119,10 @@ def _device_answers(profile: DeviceProfile) -> dict[str, Any]:
         "device": InDevice,
         "device_of": InDeviceOf,
         "_DeviceGuard": DeviceGuard,
-        "get_device_name": answering(profile.name),
-        "get_device_capability": answering(profile.capability),
-        "get_device_properties": answering(properties),
-        "get_arch_list": lambda: [f"sm_{profile.arch}"],
+        "get_device_name": answering(lambda: _worn.profile.name),
+        "get_device_capability": answering(lambda: _worn.profile.capability),
+        "get_device_properties": answering(lambda: _worn.properties),
+        "get_arch_list": lambda: [f"sm_{_worn.profile.arch}"],
         "can_device_access_peer": lambda device, peer_device: False,  # noqa: ARG005 - torch's own names for them
         "synchronize": _checking(),
     }
@@ -100,13 +141,13 @@ def _stream_answers() -> dict[str, Any]:
     }
 
 
-def _memory_answers(profile: DeviceProfile) -> dict[str, Any]:
+def _memory_answers() -> dict[str, Any]:
     silent = ("empty_cache", "ipc_collect", "reset_peak_memory_stats", "reset_accumulated_memory_stats")
     settings = ("reset_max_memory_allocated", "reset_max_memory_cached", "set_per_process_memory_fraction")
     return {
         **_each(_nothing, *silent, *settings),
         **_each(_zero, "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"),
-        "mem_get_info": lambda device=None: (profile.memory_bytes, profile.memory_bytes),  # noqa: ARG005 - torch's name
+        "mem_get_info": lambda device=None: (_worn.profile.memory_bytes,) * 2,  # noqa: ARG005 - torch's name
         "memory_stats": lambda device=None: {},  # noqa: ARG005 - torch's name
     }
 

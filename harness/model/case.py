@@ -11,6 +11,9 @@ from enum import StrEnum
 
 from harness.model.device import DeviceProfile
 
+Scalar = int | float | bool | str | None
+"""What JSON holds in one piece."""
+
 
 class DType(StrEnum):
     """Element type of an op's floating-point tensors."""
@@ -55,6 +58,29 @@ class LaneFill(StrEnum):
     """101 in every type: finite, so that `undefined * 0` stays harmless, and exact in all of them."""
 
 
+class Scale(StrEnum):
+    """How large the tensors are, and with that, how much of a case is run and judged; the plainest comes first."""
+
+    USUAL = "usual"
+    """Every program runs, forward and backward, and the results are compared with the reference."""
+    GIANT = "giant"
+    """More than 2^31 elements, where index arithmetic in 32 bits overflows.
+
+    Large tensors hold zeros and take no memory; of each launch a few programs run, the first and the last among them;
+    nothing is compared.
+    """
+
+
+class Order(StrEnum):
+    """In which order the programs of each launch begin; a GPU promises none.  The plainest comes first."""
+
+    FORWARD = "forward"
+    """By ascending program id, as GPUs usually start them."""
+    REVERSED = "reversed"
+    SHUFFLED = "shuffled"
+    """At random, by the case's seed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """Everything that decides one run of one op on one device."""
@@ -67,12 +93,16 @@ class Case:
     """What the kernel's host code believes it runs on, SM count included."""
     absent: tuple[str, ...] = ()
     """Optional inputs that are None in this case, sorted."""
+    options: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar])
+    """By name, the setting of each option of the op; at its plainest where not named."""
     layouts: Mapping[str, Layout] = field(default_factory=dict[str, Layout])
     """By input name, and `grad` for the cotangents of all outputs; contiguous where not named."""
     values: Values = Values.NORMAL
     configs: Mapping[str, int] = field(default_factory=dict[str, int])
     """By kernel name, the index among the autotune configs that survive pruning, modulo their number; else 0."""
     lane_fill: LaneFill = LaneFill.ZERO
+    order: Order = Order.FORWARD
+    scale: Scale = Scale.USUAL
     seed: int = 0
 
     @property
@@ -92,6 +122,7 @@ class Case:
     def __str__(self) -> str:
         dims = " ".join(f"{name}={size}" for name, size in self.dims.items())
         parts = [f"{self.op_name} {dims} {self.dtype}"]
+        parts += [f"{name}={setting}" for name, setting in self.options.items()]
         parts += [f"{name}=None" for name in self.absent]
         parts += [f"{name}:{layout}" for name, layout in self.layouts.items() if layout is not Layout.CONTIGUOUS]
         if self.values is not Values.NORMAL:
@@ -99,4 +130,8 @@ class Case:
         parts += [f"{kernel}[{index}]" for kernel, index in self.configs.items() if index]
         if self.lane_fill is not LaneFill.ZERO:
             parts.append(f"undefined-lanes:{self.lane_fill}")
+        if self.order is not Order.FORWARD:
+            parts.append(f"order:{self.order}")
+        if self.scale is not Scale.USUAL:
+            parts.append(self.scale)
         return f"{' '.join(parts)} seed={self.seed} on {self.device}"

@@ -1,15 +1,15 @@
 """The op: what a suite guards.
 
-Owns the declaration of dims, inputs, call, reference and promises.  Making tensors of it is `harness.ops`' business,
-choosing sizes `harness.search`'s.
+Owns the declaration of dims, options, call, reference and promises; `harness.model.inputs` that of inputs.  Making
+tensors of it is `harness.ops`' business, choosing sizes `harness.search`'s.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
-from harness.model.case import DType
+from harness.model.case import Case, DType, Scalar, Scale
+from harness.model.inputs import Input
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +20,8 @@ class Dim:
     high: int
     choices: tuple[int, ...] = ()
     """Only these, where given."""
+    grows: bool = False
+    """A giant case may have any number of these, however many."""
 
     @property
     def plainest(self) -> int:
@@ -28,32 +30,12 @@ class Dim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tensor:
-    """One tensor input.  Each extent is a dim's name, a product such as `G*D`, or a number."""
-
-    shape: tuple[str | int, ...]
-    optional: bool = False
-    """The library accepts None for it."""
-    grad: bool = True
-    """Its gradient is compared with the reference's."""
-    dtype: DType | None = None
-    """A fixed element type; None means the case's."""
-
-    def extents(self, dims: Mapping[str, int]) -> tuple[int, ...]:
-        """The shape for these dims."""
-        return tuple(
-            extent if isinstance(extent, int) else prod(dims[name.strip()] for name in extent.split("*"))
-            for extent in self.shape
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
     """One operation of a library under test.
 
-    `call` and `reference` take the inputs and, where they name them, the dims as keyword arguments and return one
-    tensor or a tuple of tensors.  `reference` is written from the operation's definition in differentiable torch; it
-    runs in float64 for the truth and in the case's dtype for the baseline.
+    `call` and `reference` take the inputs and, where they name them, dims and options as keyword arguments and return
+    one tensor or a tuple of tensors.  `reference` is written from the operation's definition in differentiable torch;
+    it runs in float64 for the truth and in the case's dtype for the baseline.
     """
 
     name: str
@@ -62,12 +44,14 @@ class Op:
     call: Callable[..., Any]
     reference: Callable[..., Any]
     dims: Mapping[str, Dim]
-    inputs: Mapping[str, Tensor]
+    inputs: Mapping[str, Input]
+    options: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict[str, tuple[Scalar, ...]])
+    """Flags and settings of the call with the values worth trying; the first is the plainest."""
     dtypes: tuple[DType, ...] = (DType.FP32, DType.BF16, DType.FP16)
     requires: tuple[str, ...] = ()
     """Distributions that the op needs, for the message when one is missing: `fla-core`."""
-    where: Callable[[Mapping[str, int]], bool] | None = None
-    """Which combinations of dims are legal; all where None."""
+    where: Callable[[Mapping[str, Any]], bool] | None = None
+    """Which combinations are legal; all where None.  Given dims, options, and for each optional input whether it is."""
     refuses: tuple[str, ...] = ("NotImplementedError",)
     """Class names of exceptions by which the library declines a case legitimately."""
     waives: frozenset[str] = field(default_factory=frozenset[str])
@@ -80,10 +64,31 @@ class Op:
         """How a case names the op: `suites/fla/norm.py:rms_norm`."""
         return f"{self.suite}:{self.name}"
 
-    def allows(self, dims: Mapping[str, int]) -> bool:
-        """Whether these dims are in range and legal together."""
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """The inputs that may be None, sorted."""
+        return tuple(sorted(name for name, declared in self.inputs.items() if declared.optional))
+
+    @property
+    def plainest_options(self) -> Mapping[str, Scalar]:
+        """The first value of each option."""
+        return {name: choices[0] for name, choices in self.options.items()}
+
+    def settings(self, case: Case) -> dict[str, Scalar]:
+        """The case's dims and options by name, options that it does not mention at their plainest."""
+        return {**self.plainest_options, **case.dims, **case.options}
+
+    def allows(self, case: Case) -> bool:
+        """Whether the case's dims are in range and legal together with its options and absent inputs."""
+        giant = case.scale is Scale.GIANT
         in_range = all(
-            name in dims and dim.low <= dims[name] <= dim.high and (not dim.choices or dims[name] in dim.choices)
+            name in case.dims
+            and dim.low <= case.dims[name]
+            and (case.dims[name] <= dim.high or (giant and dim.grows))
+            and (not dim.choices or case.dims[name] in dim.choices)
             for name, dim in self.dims.items()
         )
-        return in_range and (self.where is None or self.where(dims))
+        if not in_range or self.where is None:
+            return in_range
+        given = {name: name not in case.absent for name in self.optional}
+        return self.where({**self.settings(case), **given})

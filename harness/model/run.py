@@ -64,6 +64,8 @@ class Unsupported:
     kernel: str
     source: Source | None
     triton_version: str
+    ttir_file: str = ""
+    """Where the kernel's TTIR was kept; empty where no folder was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +98,57 @@ class OutOfMemory:
     message: str
 
 
-Ending = Completed | Raised | Refused | Unsupported | Crashed | TimedOut | OutOfMemory
+class Residency(StrEnum):
+    """With how many programs resident at a time a launch that got stuck would come to its end."""
+
+    AT_LEAST = "at least"
+    AT_MOST = "at most"
+    NONE = "none"
+    """With one, with all and with as many as the GPU holds it gets stuck."""
+    UNKNOWN = "unknown"
+    """Too many programs to try, or a try ended otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """Programs of a launch that wait until a cell changes."""
+
+    argument: str
+    index: tuple[int, ...]
+    """The first cell that they read over and over, as an index into the argument's tensor."""
+    cells: int
+    """How many cells each of them reads over and over."""
+    source: Source | None
+    """The line that reads it."""
+    programs: int
+    first_programs: tuple[int, ...]
+    """Up to four linear program ids, ascending."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlocked:
+    """A launch got stuck: every program that the GPU could hold waits for memory that no other will change."""
+
+    kernel: str
+    waits: tuple[Wait, ...]
+    """Up to four, what most programs wait for first; empty where they run in circles without reading anything."""
+    programs: int
+    """Of the launch."""
+    resident: int
+    """Programs that wait."""
+    not_started: int
+    """Programs that would begin when one of those ended."""
+    sm_count: int
+    programs_per_sm: int
+    """The occupancy: how many programs of this kernel an SM holds."""
+    limited_by: str
+    """What keeps an SM from holding more: `registers`, `shared memory`, `threads`, `blocks`."""
+    ends_with: Residency
+    limit: int
+    """The number of programs that `ends_with` speaks of; 0 where it names none."""
+
+
+Ending = Completed | Raised | Refused | Unsupported | Crashed | TimedOut | OutOfMemory | Deadlocked
 
 
 # --- what was launched -----------------------------------------------------------------------------------------------
@@ -152,6 +204,14 @@ class Launch:
     """Digest of TTIR, options and architecture: equal builds have equal resources."""
     scratch_bytes: int = 0
     """Bytes asked of the allocator for the launch."""
+    atomics: bool = False
+    """Whether the kernel has atomics: the order of its programs may show in what it computes."""
+    dot_precisions: tuple[str, ...] = ()
+    """Distinct input precisions of the kernel's float32 `tt.dot`s, ascending: `("ieee", "tf32")`."""
+    executor: str = field(default="numpy", compare=False)
+    """What executed it on the virtual GPU, `numpy` or `native`: it changes how fast, never what."""
+    cut: bool = False
+    """In a giant case: the programs that were run were stopped in the middle of long loops."""
 
 
 # --- what memory saw -------------------------------------------------------------------------------------------------
@@ -248,7 +308,19 @@ class UndefinedLanes:
     lanes: int
 
 
-MemoryEvent = Overlap | OrderDependence | Stray | UninitialisedRead | UndefinedLanes
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssertFailed:
+    """A device assertion did not hold; the GPU would have ended the launch, the virtual one goes on."""
+
+    site: Site
+    """The assertion; its argument is empty."""
+    message: str
+    lanes: int
+    program: int
+    """The first program in which it failed."""
+
+
+MemoryEvent = Overlap | OrderDependence | Stray | UninitialisedRead | UndefinedLanes | AssertFailed
 
 
 # --- how right the results are ---------------------------------------------------------------------------------------
@@ -288,6 +360,8 @@ class Result:
     first_unwritten: tuple[int, ...] | None
     nonfinite: int
     """NaN or infinite elements where the reference is finite."""
+    unjudged: int = 0
+    """Elements whose definition leaves the range of the case's type, or has no finite value: any result is right."""
     digest: str
     """Of the bytes: equal for results that are equal bit for bit."""
     writer: tuple[str, str] | None = None
@@ -296,6 +370,15 @@ class Result:
     """Seeded random projections, one a block of elements, to compare runs without moving tensors."""
     sketch_tolerance: tuple[float, ...] = ()
     """How far two right runs' projections may lie apart, one each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refilled:
+    """The same case computed a second time, with something else in the lanes that masked loads leave undefined."""
+
+    ending: Ending
+    digests: Mapping[str, str]
+    """Of each result's bytes, by its name."""
 
 
 # --- all of it -------------------------------------------------------------------------------------------------------
@@ -311,5 +394,7 @@ class Run:
     launches: tuple[Launch, ...] = ()
     results: tuple[Result, ...] = ()
     memory: tuple[MemoryEvent, ...] = ()
+    refilled: Refilled | None = None
+    """None where no lane was undefined, or the case did not complete."""
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     """By part of the work: `inputs`, `front_end`, `parse`, `execution`, `reference`, `compare`, `host`."""

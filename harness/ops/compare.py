@@ -2,18 +2,22 @@
 
 The definition is run from the same rounded inputs: in float64 for the truth; in the case's own type, eagerly, for what
 error is usual; and in float64 with every intermediate moved by up to a unit in the last place of the case's type, for
-what error rounding can explain at all (`harness.ops.jitter`).  A right result may be `slack` times as far from the
-truth as the eager baseline, plus what rounding explains, plus a floor: two units in the last place of its own type and
-64 of float32's, relative to the tensor's size.  Errors are root-mean-square, over the whole tensor and over the worst
-tile, so that one wrong row shows.
+what error rounding can explain at all (`harness.ops.jitter`); products as far as the kernels' dots round their factors.
+A right result may be `slack` times as far from the truth as the eager baseline, plus what rounding explains, plus a
+floor: two units in the last place of its own type and 64 of float32's, relative to the tensor's size.  Errors are
+root-mean-square, over the whole tensor and over the worst tile, so that one wrong row shows.  Where the eager run
+leaves the range of its type, the definition itself does, and the element is not judged.
 
 Random rounding is sampled: from one sample of one element nothing follows about the next.  So its error counts
 `2 + 180 / n` times, n being samples times elements: above the ratio of two such errors that chance exceeds once in ten
-million tiles (the F distribution's quantile is 20 for eight samples of one element, 2.1 for one sample of 64).
+million tiles (the F distribution's quantile is 20 for eight samples of one element, 2.1 for one sample of 64).  A row
+may be one random number times a vector, as in the gradient of attention; so no row is held to less than the whole
+tensor's rounding.
 """
 
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -44,6 +48,10 @@ class Expected:
     role: Role
     truth: torch.Tensor
     """float64."""
+    in_range: torch.Tensor
+    """Elements that the eager run in the case's own type does not take out of that type's range."""
+    may_overflow: bool = False
+    """Whether intermediates of the definition come near the end of the type's range: infinity and NaN are no error."""
     baseline: Errors
     """Of the eager run in the case's own type."""
     rounding: Errors
@@ -90,9 +98,6 @@ def compare(name: str, got: torch.Tensor, expected: Expected, *, slack: float, s
     truth = expected.truth
     unwritten, first_unwritten = count_poison(got)
     wide = got.detach().to(torch.float64).reshape(truth.shape)
-    representable = truth.abs() <= torch.finfo(got.dtype).max
-    broken = ~torch.isfinite(wide) & torch.isfinite(truth) & representable
-    error = torch.where(representable & torch.isfinite(truth), wide - truth, 0.0)
     floor = OWN_ULPS * torch.finfo(got.dtype).eps + FLOAT32_ULPS * torch.finfo(torch.float32).eps
     size = _finite(truth)
     whole_size = _whole(size)
@@ -105,10 +110,16 @@ def compare(name: str, got: torch.Tensor, expected: Expected, *, slack: float, s
     )
     tile_tolerance = (
         slack * torch.clamp(expected.baseline.per_tile, min=expected.baseline.whole)
-        + chance(expected.samples * columns) * expected.rounding.per_tile
+        + chance(expected.samples * columns) * torch.clamp(expected.rounding.per_tile, min=expected.rounding.whole)
         + floor * torch.clamp(rms(size), min=whole_size)
         + _smallest(got.dtype)
     )
+    largest = torch.finfo(got.dtype).max - whole_tolerance  # beyond it, rounding alone may lead to infinity
+    judged = torch.isfinite(truth) & (truth.abs() <= largest) & expected.in_range
+    if expected.may_overflow:
+        judged &= torch.isfinite(wide)
+    broken = ~torch.isfinite(wide) & judged
+    error = torch.where(judged, wide - truth, 0.0)
     ratios = torch.nan_to_num(rms(error) / tile_tolerance, nan=math.inf)
     worst = int(ratios.argmax()) if ratios.numel() else 0
     sketch, sketch_tolerance = _sketch(wide, whole_tolerance, seed)
@@ -121,6 +132,7 @@ def compare(name: str, got: torch.Tensor, expected: Expected, *, slack: float, s
         unwritten=unwritten,
         first_unwritten=first_unwritten,
         nonfinite=int(broken.sum()),
+        unjudged=truth.numel() - int(judged.sum()),
         digest=_digest(got),
         sketch=sketch,
         sketch_tolerance=sketch_tolerance,
@@ -128,8 +140,13 @@ def compare(name: str, got: torch.Tensor, expected: Expected, *, slack: float, s
 
 
 def _digest(values: torch.Tensor) -> str:
-    raw = values.detach().contiguous().reshape(-1).view(torch.uint8)
+    raw = values.detach().clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)
     return hashlib.sha256(raw.numpy().tobytes()).hexdigest()[:16]
+
+
+def digests(results: Mapping[str, torch.Tensor]) -> dict[str, str]:
+    """Of each result's bytes, by its name: equal for results that are equal bit for bit."""
+    return {name: _digest(values) for name, values in results.items()}
 
 
 def _finite(values: torch.Tensor) -> torch.Tensor:

@@ -16,6 +16,13 @@ class Engine(Protocol):
         """`virtual` or `cuda`; stands in every run."""
         ...
 
+    def prepare(self) -> None:
+        """Load what all devices have in common; called once, before `wear`, in a process that others are forked from.
+
+        Nothing may read the device yet.
+        """
+        ...
+
     def wear(self, device: DeviceProfile) -> None:
         """Make this process answer as if it ran on `device`; called once, before the library under test is imported."""
         ...

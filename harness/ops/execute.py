@@ -3,31 +3,39 @@
 The same for every engine; what an engine adds (who answers for the GPU, what memory saw) it wraps around `Execution`.
 """
 
+import re
 import time
 import traceback
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 
 import harness
-from harness.errors import SuiteError
-from harness.model.case import Case
+from harness.errors import CannotExecute, SuiteError
+from harness.model.case import Case, DType, Scale, Values
 from harness.model.op import Op
-from harness.model.run import Completed, Ending, OutOfMemory, Raised, Refused, Result, Role, Source
-from harness.ops.compare import Expected, compare, error_of, samples
+from harness.model.run import Completed, Ending, OutOfMemory, Raised, Refused, Result, Role, Source, Unsupported
+from harness.ops.compare import Expected, compare, digests, error_of, samples
 from harness.ops.inputs import TORCH_DTYPES, detached, make_cotangents, make_inputs
-from harness.ops.jitter import Jitter
+from harness.ops.jitter import Jitter, product_epsilon
 from harness.ops.parameters import wanted
+from harness.ops.sparse import SparseMemory
 
 Tensors = dict[str, torch.Tensor]
+T = TypeVar("T")
 
 JITTER_SEEDS = 1009
+HEADROOM = 16.0
+"""An intermediate this close to the end of the type's range may leave it in another order of the same operations."""
 TRACEBACK_LINES = 30
+MISSING_OPERATOR = re.compile(r"Could not run '([\w:.]+)' with arguments from the")
+"""What torch 2.13 says of an operator that it has for CUDA alone: nobody's refusal, a gap of the virtual GPU."""
 Writer = tuple[str, str] | None
 """The kernel and the argument through which a tensor was stored; None where no launch did."""
 HARNESS = str(Path(harness.__file__).parent)
@@ -46,46 +54,81 @@ class Execution:
         surroundings: Callable[[], AbstractContextManager[Any]],
         writer_of: Callable[[torch.Tensor], Writer] = lambda _: None,
         on_backward_thread: Callable[[], object] = lambda: None,
+        dot_precisions: Callable[[], Iterable[str]] = lambda: (),
     ) -> None:
         self._surroundings = surroundings
         self._writer_of = writer_of
+        self._dot_precisions = dot_precisions
         self._backward_thread = ThreadPoolExecutor(1, "autograd-device", on_backward_thread)
+        self._phase = "inputs"
         self.seconds: dict[str, float] = {}
 
     def run(self, op: Op, case: Case) -> tuple[Ending, tuple[Result, ...]]:
         """How the case ended, and its results where it came so far."""
         self.seconds = {}
-        phase = "inputs"
-        try:
-            with self._timed(phase), plain_torch():
-                inputs = make_inputs(op, case)
-            phase = "forward"
-            with self._timed(phase), self._surroundings():
-                outputs = _named(op.call(**wanted(op.call, inputs, case.dims)))
-            phase = "inputs"
-            with self._timed(phase), plain_torch():
-                cotangents = make_cotangents(case, outputs)
-            phase = "backward"
-            leaves = {name: value for name, value in inputs.items() if value is not None and value.requires_grad}
-            with self._timed(phase):
-                gradients = self._backward_thread.submit(self._backward, outputs, leaves, cotangents).result()
-            phase = "reference"
-            with self._timed(phase), plain_torch():
-                expected = self._expect(op, case, inputs, cotangents)
-            phase = "compare"
-            with self._timed(phase), plain_torch():
-                results = self._compare({**outputs, **gradients}, expected, op, case)
-        except MemoryError as error:
-            return OutOfMemory(limit_bytes=0, message=str(error) or "MemoryError"), ()
-        except Exception as error:  # noqa: BLE001 - the library's, Triton's or the suite's: becomes the run's ending
-            return _ending(op, error, "inputs" if isinstance(error, SuiteError) else phase), ()
-        return Completed(), results
+        return self._to_an_end(op, lambda: self._judged(op, case), ())
 
-    def _backward(self, outputs: Tensors, leaves: Tensors, cotangents: Tensors) -> Tensors:
+    def run_again(self, op: Op, case: Case) -> tuple[Ending, Mapping[str, str]]:
+        """How the case ends when it is computed once more, compared with nothing: digests of results by name.
+
+        Its seconds are added to those of the run before.
+        """
+        return self._to_an_end(op, lambda: self._digested(op, case), {})
+
+    def _to_an_end(self, op: Op, work: Callable[[], T], otherwise: T) -> tuple[Ending, T]:
+        try:
+            return Completed(), work()
+        except CannotExecute as error:
+            return _unsupported(error, error), otherwise
+        except MemoryError as error:
+            return OutOfMemory(limit_bytes=0, message=str(error) or "MemoryError"), otherwise
+        except Exception as error:  # noqa: BLE001 - the library's, Triton's or the suite's: becomes the run's ending
+            return _ending(op, error, "inputs" if isinstance(error, SuiteError) else self._phase), otherwise
+
+    def _judged(self, op: Op, case: Case) -> tuple[Result, ...]:
+        computed = self._compute(op, case)
+        if case.scale is Scale.GIANT:
+            return ()
+        with self._timed("reference"), plain_torch():
+            expected = self._expect(op, case, computed.inputs, computed.cotangents)
+        with self._timed("compare"), plain_torch():
+            return self._compare(computed.results, expected, op, case)
+
+    def _digested(self, op: Op, case: Case) -> dict[str, str]:
+        computed = self._compute(op, case)
+        with self._timed("compare"), plain_torch():
+            return digests(computed.results)
+
+    def _compute(self, op: Op, case: Case) -> "_Computed":
+        """Forward and backward through the library."""
+        is_giant = case.scale is Scale.GIANT
+        surroundings = SparseMemory if is_giant else self._surroundings
+        kept = _itself if is_giant else _kept
+        with self._timed("inputs"), plain_torch():
+            inputs = make_inputs(op, case)
+            kept_inputs = {name: None if value is None else kept(value) for name, value in inputs.items()}
+        with self._timed("forward"), surroundings():
+            outputs = _named(op.call(**wanted(op.call, inputs, op.settings(case))))
+        with self._timed("inputs"), plain_torch():
+            cotangents = make_cotangents(case, outputs)
+            kept_cotangents = {name: kept(value) for name, value in cotangents.items()}
+        leaves = {name: value for name, value in inputs.items() if value is not None and value.requires_grad}
+        with self._timed("backward"):
+            backward = self._backward_thread.submit(self._backward, surroundings, outputs, leaves, cotangents)
+            gradients = backward.result()
+        return _Computed(inputs=kept_inputs, cotangents=kept_cotangents, results={**outputs, **gradients})
+
+    def _backward(
+        self,
+        surroundings: Callable[[], AbstractContextManager[Any]],
+        outputs: Tensors,
+        leaves: Tensors,
+        cotangents: Tensors,
+    ) -> Tensors:
         differentiable = {name: output for name, output in outputs.items() if output.requires_grad}
         if not leaves or not differentiable:
             return {}
-        with self._surroundings():
+        with surroundings():
             return _gradients(differentiable, leaves, cotangents)
 
     def _expect(
@@ -94,16 +137,26 @@ class Execution:
         """The truth, the error of the eager baseline, and the error that random rounding of the truth shows."""
         truth = reference(op, case, inputs, cotangents, torch.float64)
         eager = reference(op, case, inputs, cotangents, TORCH_DTYPES[case.dtype])
-        epsilon = torch.finfo(TORCH_DTYPES[case.dtype]).eps
+        limits = torch.finfo(TORCH_DTYPES[case.dtype])
+        spacing = (
+            limits.smallest_normal * limits.eps if case.dtype is DType.FP16 else 0.0
+        )  # elsewhere far below anything
+        products = product_epsilon(self._dot_precisions())
         rounded: list[Tensors] = []
         largest = max((value.numel() for value in truth.values()), default=0)
+        may_overflow = False
         for sample in range(samples(largest)):
-            with Jitter(epsilon, seed=JITTER_SEEDS * case.seed + sample):
+            seed = JITTER_SEEDS * case.seed + sample
+            with Jitter(limits.eps, seed, products=products, spacing=spacing) as jitter:
+                jitter.watches_size = not sample and (case.dtype is DType.FP16 or case.values is Values.LARGE)
                 rounded.append(reference(op, case, inputs, cotangents, torch.float64))
+            may_overflow |= jitter.largest * HEADROOM > limits.max
         return {
             name: Expected(
                 role=Role.GRADIENT if name.startswith("d:") else Role.OUTPUT,
                 truth=value,
+                in_range=torch.isfinite(eager[name]),
+                may_overflow=may_overflow,
                 baseline=error_of([eager[name]], value),
                 rounding=error_of([one[name] for one in rounded], value),
                 samples=len(rounded),
@@ -125,11 +178,22 @@ class Execution:
 
     @contextmanager
     def _timed(self, part: str) -> Generator[None]:
+        """Account for the time, and remember what the case was at if it ends there."""
+        self._phase = part
         began = time.perf_counter()
         try:
             yield
         finally:
             self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - began
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Computed:
+    """What the library was given, as it was before, and what it made of it."""
+
+    inputs: Mapping[str, torch.Tensor | None]
+    cotangents: Tensors
+    results: Tensors
 
 
 def plain_torch() -> AbstractContextManager[None]:
@@ -146,7 +210,7 @@ def reference(
         for name, value in inputs.items()
     }
     leaves = {name: copy.requires_grad_() for name, copy in copies.items() if copy is not None and op.inputs[name].grad}
-    outputs = _named(op.reference(**wanted(op.reference, copies, case.dims)))
+    outputs = _named(op.reference(**wanted(op.reference, copies, op.settings(case))))
     _check_alike(cotangents, outputs)
     differentiable = {name: output for name, output in outputs.items() if output.requires_grad}
     results = dict(outputs)
@@ -158,6 +222,16 @@ def reference(
         )
         results |= made
     return {name: value.detach() for name, value in results.items()}
+
+
+def _kept(value: torch.Tensor) -> torch.Tensor:
+    """A copy for the reference: libraries overwrite inputs and incoming gradients, to save memory."""
+    return value.detach().clone()
+
+
+def _itself(value: torch.Tensor) -> torch.Tensor:
+    """In the place of `_kept` where nothing is compared."""
+    return value
 
 
 def _check_alike(returned: Tensors, references: Tensors) -> None:
@@ -193,12 +267,23 @@ def _named(outputs: Any) -> Tensors:
 def _ending(op: Op, error: Exception, phase: str) -> Ending:
     kind = type(error).__name__
     message = str(error)
+    if missing := MISSING_OPERATOR.match(message):
+        return _unsupported(CannotExecute(f"{missing[1]} on the CPU"), error)
     if kind in op.refuses and phase in {"forward", "backward"}:
         return Refused(message=f"{kind}: {message}")
     if isinstance(error, RuntimeError) and ("can't allocate memory" in message or "not enough memory" in message):
         return OutOfMemory(limit_bytes=0, message=message.splitlines()[0])
+    text = "".join(traceback.format_exception(error)).splitlines()[-TRACEBACK_LINES:]
+    return Raised(kind=kind, message=message, source=_source(error), phase=phase, traceback="\n".join(text))
+
+
+def _unsupported(missing: CannotExecute, error: Exception) -> Unsupported:
+    """What torch cannot do in the place of a kernel; what a kernel contains, the engine knows better."""
+    return Unsupported(what=missing.what, kernel="", source=_source(error), triton_version=version("triton"))
+
+
+def _source(error: Exception) -> Source | None:
+    """The innermost frame outside torch, Triton and the harness."""
     frames = traceback.extract_tb(error.__traceback__)
     outside = [frame for frame in frames if not any(part in frame.filename for part in NOT_THE_LIBRARY)]
-    source = Source(file=outside[-1].filename, line=outside[-1].lineno or 0) if outside else None
-    text = "".join(traceback.format_exception(error)).splitlines()[-TRACEBACK_LINES:]
-    return Raised(kind=kind, message=message, source=source, phase=phase, traceback="\n".join(text))
+    return Source(file=outside[-1].filename, line=outside[-1].lineno or 0) if outside else None

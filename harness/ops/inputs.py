@@ -10,8 +10,11 @@ from math import prod
 
 import torch
 
-from harness.model.case import Case, DType, Layout, Values
+from harness.model.case import Case, DType, Layout, Scale, Values
+from harness.model.inputs import Draw, Integer, Integers, Segments, Tensor, extent_of
 from harness.model.op import Op
+from harness.ops.sparse import LARGE as LARGE_ELEMENTS
+from harness.ops.sparse import sparse
 
 TORCH_DTYPES: Mapping[DType, torch.dtype] = {
     DType.FP32: torch.float32,
@@ -19,12 +22,17 @@ TORCH_DTYPES: Mapping[DType, torch.dtype] = {
     DType.FP16: torch.float16,
 }
 
+INTEGER_DTYPES: Mapping[Integer, torch.dtype] = {"int32": torch.int32, "int64": torch.int64}
+
 SHIFT = 3.0
 LARGE = 100.0
 TINY = 1e-4
 OFFSET_ELEMENTS = 67
 """Odd, so that an offset tensor's address is not a multiple of 16 bytes and Triton specialises for that."""
 GAP_ELEMENTS = 5
+IGNORED_SHARES = (0.0, 1 / 8, 1 / 8, 1.0)
+SHORT = 8
+"""Sequences near one end are this long on average."""
 
 
 def make_inputs(op: Op, case: Case) -> dict[str, torch.Tensor | None]:
@@ -34,25 +42,62 @@ def make_inputs(op: Op, case: Case) -> dict[str, torch.Tensor | None]:
         if name in case.absent:
             made[name] = None
             continue
-        dtype = TORCH_DTYPES[declared.dtype or case.dtype]
-        values = draw(case, name, declared.extents(case.dims), dtype)
-        made[name] = lay_out(values, case.layout_of(name)).requires_grad_(declared.grad)
+        match declared:
+            case Tensor():
+                dtype = TORCH_DTYPES[declared.dtype or case.dtype]
+                values = draw(case, name, declared.extents(case.dims), dtype, declared.draw)
+                made[name] = lay_out(values, case.layout_of(name)).requires_grad_(declared.grad)
+            case Integers():
+                made[name] = draw_integers(case, name, declared)
+            case Segments():
+                made[name] = draw_segments(case, name, declared)
     return made
 
 
 def make_cotangents(case: Case, outputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """A random gradient for each output, laid out as the case says for `grad`."""
-    return {
-        name: lay_out(draw(case, f"grad:{name}", tuple(output.shape), output.dtype, plain=True), case.layout_of("grad"))
-        for name, output in outputs.items()
-    }
+
+    def cotangent(name: str, output: torch.Tensor) -> torch.Tensor:
+        shape = tuple(output.shape)
+        if _is_sparse(case, shape):
+            return sparse(shape, output.dtype)
+        return lay_out(_normal(case, f"grad:{name}", shape).to(output.dtype), case.layout_of("grad"))
+
+    return {name: cotangent(name, output) for name, output in outputs.items()}
 
 
-def draw(case: Case, name: str, shape: tuple[int, ...], dtype: torch.dtype, *, plain: bool = False) -> torch.Tensor:
-    """Contiguous values; `plain` ones are normal whatever the case's distribution."""
-    generator = torch.Generator().manual_seed(_seed(case.seed, name))
+def draw(case: Case, name: str, shape: tuple[int, ...], dtype: torch.dtype, how: Draw = Draw.VALUES) -> torch.Tensor:
+    """Contiguous elements: numbers of the case's distribution, turned into what the input asks for."""
+    if _is_sparse(case, shape):
+        return sparse(shape, dtype)
+    values = _numbers(case, name, shape)
+    match how:
+        case Draw.VALUES:
+            pass
+        case Draw.UNIT:
+            values = torch.sigmoid(values)
+        case Draw.LOG_UNIT:
+            values = torch.nn.functional.logsigmoid(values)
+        case Draw.POSITIVE:
+            values = torch.nn.functional.softplus(values)
+        case Draw.SHARES:
+            weights = torch.softmax(values, -1) * (values != 0)
+            values = weights / weights.sum(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
+        case Draw.LOG_SHARES:
+            values = torch.log_softmax(values, -1)
+        case Draw.NORMALISED:
+            values = torch.nn.functional.normalize(values, dim=-1)
+    return values.to(dtype)
+
+
+def _is_sparse(case: Case, shape: tuple[int, ...]) -> bool:
+    return case.scale is Scale.GIANT and prod(shape) > LARGE_ELEMENTS
+
+
+def _numbers(case: Case, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+    generator = _generator(case, name)
     values = torch.randn(shape, generator=generator, dtype=torch.float32)
-    match Values.NORMAL if plain else case.values:
+    match case.values:
         case Values.NORMAL:
             pass
         case Values.SHIFTED:
@@ -66,7 +111,40 @@ def draw(case: Case, name: str, shape: tuple[int, ...], dtype: torch.dtype, *, p
             if values.dim() > 1:
                 rows = torch.rand(values.shape[:-1], generator=generator) > 1 / 8
                 values = values * rows[..., None]
-    return values.to(dtype)
+    return values
+
+
+def _normal(case: Case, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+    return torch.randn(shape, generator=_generator(case, name), dtype=torch.float32)
+
+
+def draw_integers(case: Case, name: str, declared: Integers) -> torch.Tensor:
+    """Uniform integers; where one value is to be ignored, it stands in none, an eighth, or all places, by the seed."""
+    generator = _generator(case, name)
+    low, high = extent_of(declared.low, case.dims), extent_of(declared.high, case.dims)
+    shape, dtype = declared.extents(case.dims), INTEGER_DTYPES[declared.dtype]
+    made = torch.randint(low, max(high, low + 1), shape, generator=generator, dtype=dtype)
+    if declared.ignore is not None:
+        share = IGNORED_SHARES[int(torch.randint(len(IGNORED_SHARES), (), generator=generator))]
+        made[torch.rand(shape, generator=generator) < share] = declared.ignore
+    return made
+
+
+def draw_segments(case: Case, name: str, declared: Segments) -> torch.Tensor:
+    """Boundaries at random: by the seed anywhere, or all near one end, so that a long one has short neighbours."""
+    generator = _generator(case, name)
+    total = extent_of(declared.total, case.dims)
+    cuts = declared.extents(case.dims)[0] - 2
+    near = min(total - 1, max(cuts, SHORT * cuts))
+    start, room = ((0, total - 1), (0, near), (total - 1 - near, near))[int(torch.randint(3, (), generator=generator))]
+    chosen = 1 + start + torch.randperm(room, generator=generator)[:cuts]
+    ends = torch.tensor([total], dtype=torch.int64)
+    bounds = torch.cat([torch.zeros(1, dtype=torch.int64), chosen.sort().values, ends])
+    return bounds.to(INTEGER_DTYPES[declared.dtype])
+
+
+def _generator(case: Case, name: str) -> torch.Generator:
+    return torch.Generator().manual_seed(_seed(case.seed, name))
 
 
 def _seed(seed: int, name: str) -> int:

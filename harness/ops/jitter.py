@@ -7,8 +7,8 @@ elementary operations, and only the outside of a fused one.
 """
 
 import random
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -16,38 +16,82 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 NOISE_ELEMENTS = 1 << 16
 
+FACTOR_EPSILONS: Mapping[str, float] = {"tf32": 2.0**-9, "bf16x3": 2.0**-14, "bf16x6": 2.0**-21, "tf32x3": 2.0**-20}
+"""How far matrix units move a product of float32s, by `tl.dot`'s input precision: tf32 keeps ten bits of a factor."""
+
+
+def product_epsilon(precisions: Iterable[str]) -> float:
+    """The coarsest of some input precisions; 0 where none rounds."""
+    return max((FACTOR_EPSILONS.get(precision, 0.0) for precision in precisions), default=0.0)
+
 
 class Jitter(TorchDispatchMode):
-    """While active, every new floating-point tensor is multiplied by `1 + epsilon * u`, u uniform in [-1, 1]."""
+    """While active, every new floating-point tensor is multiplied by `1 + epsilon * u`, u uniform in [-1, 1].
 
-    def __init__(self, epsilon: float, seed: int) -> None:
+    For products, of elements or of matrices, the larger of `epsilon` and `products` counts, for matrices in every
+    factor.  A sum of n numbers may
+    move by n / 16 units in the last place of float32: so far a program gets that adds up many equal numbers in a row
+    (measured: 0.06 n), which no sum by halves shows.
+    """
+
+    def __init__(self, epsilon: float, seed: int, *, products: float = 0.0, spacing: float = 0.0) -> None:
+        """`spacing` is that of the type's subnormal numbers, where it matters: below them, rounding is absolute."""
         super().__init__()
-        self._factors = 1 + epsilon * _noise()
+        self._epsilon = epsilon
+        self._spacing = spacing
+        self._products = max(epsilon, products)
         self._choice = random.Random(seed)  # noqa: S311 - reproducible, not secret
+        self.watches_size = False
+        self.largest = 0.0
+        """The largest finite magnitude of any intermediate so far, where that is watched."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Let the operation run, and move what it made."""
+        if self._products > self._epsilon and func.overloadpacket in _MATRIX_PRODUCTS:
+            args = tuple(self._moved(one, self._products) for one in args)  # before terms cancel
         made = func(*args, **(kwargs or {}))
         if _is_exact(func):
             return made
+        scale = self._products if func.overloadpacket in _PRODUCTS else self._epsilon
+        if func.overloadpacket in _SUMS:
+            scale = max(scale, _in_a_row(args[0], made))
         if isinstance(made, torch.Tensor):
-            return self._moved(made)
-        return type(made)(map(self._moved, made)) if isinstance(made, tuple | list) else made
+            return self._moved(made, scale)
+        return type(made)(self._moved(one, scale) for one in made) if isinstance(made, tuple | list) else made
 
-    def _moved(self, value: Any) -> Any:
+    def _moved(self, value: Any, scale: float) -> Any:
         if not isinstance(value, torch.Tensor) or value.dtype is not torch.float64 or not value.numel():
             return value
-        return value * self._draw(value.numel()).reshape(value.shape)
+        if self.watches_size:
+            self.largest = max(
+                self.largest, float(torch.nan_to_num(value, nan=0.0, posinf=0.0, neginf=0.0).abs().max())
+            )
+        moved = value * self._draw(value.numel(), _factors(scale)).reshape(value.shape)
+        if self._spacing:
+            noise = self._draw(value.numel(), _noise()).reshape(value.shape)
+            moved = moved + self._spacing * noise * (value != 0)  # a zero is exact
+        return moved
 
-    def _draw(self, count: int) -> torch.Tensor:
+    def _draw(self, count: int, factors: torch.Tensor) -> torch.Tensor:
         """Factors from a stretch of the buffer that begins somewhere else each time."""
         start = self._choice.randrange(NOISE_ELEMENTS)
         if start + count <= NOISE_ELEMENTS:
-            return self._factors[start : start + count]
+            return factors[start : start + count]
         repeats = -(-(start + count) // NOISE_ELEMENTS)
-        return self._factors.repeat(repeats)[start : start + count]
+        return factors.repeat(repeats)[start : start + count]
+
+
+def _in_a_row(summed: torch.Tensor, sums: torch.Tensor) -> float:
+    """How far sums may be off that were taken one number after the other, rounded down to a power of two."""
+    terms = summed.numel() // max(1, sums.numel())
+    return float(torch.finfo(torch.float32).eps) * 2.0 ** (max(1, terms // 16).bit_length() - 1)
+
+
+@lru_cache(maxsize=32)
+def _factors(scale: float) -> torch.Tensor:
+    return 1 + scale * _noise()
 
 
 @cache
@@ -65,6 +109,12 @@ def _is_exact(func: Any) -> bool:
 
 
 _ATEN = torch.ops.aten
+_MATRIX_PRODUCTS: frozenset[Callable[..., Any]] = frozenset(
+    {_ATEN.mm, _ATEN.bmm, _ATEN.addmm, _ATEN.baddbmm, _ATEN.mv, _ATEN.dot}
+)
+_PRODUCTS: frozenset[Callable[..., Any]] = _MATRIX_PRODUCTS | {_ATEN.mul}
+"""Where a definition multiplies, a kernel may use matrix units."""
+_SUMS: frozenset[Callable[..., Any]] = frozenset({_ATEN.sum, _ATEN.mean})
 _EXACT: frozenset[Callable[..., Any]] = frozenset(
     {
         _ATEN.clone,

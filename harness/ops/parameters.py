@@ -1,4 +1,4 @@
-"""Which of a case's inputs and dims a suite's function asks for, by the names of its parameters."""
+"""Which of a case's inputs, dims and options a suite's function asks for, by the names of its parameters."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -15,16 +15,16 @@ def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], bool]:
     return named, any(parameter.kind is parameter.VAR_KEYWORD for parameter in found)
 
 
-def wanted(function: Callable[..., Any], inputs: Mapping[str, Any], dims: Mapping[str, int]) -> dict[str, Any]:
+def wanted(function: Callable[..., Any], inputs: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """The keyword arguments for a call or reference; one with `**rest` gets everything.
 
     Raises:
-        SuiteError: the function asks for a name that is neither an input nor a dim.
+        SuiteError: the function asks for a name that is no input, dim or option.
     """
-    known = {**dims, **inputs}
+    known = {**settings, **inputs}
     names, takes_all = _parameters(function)
     if takes_all:
         return known
     if missing := [name for name in names if name not in known]:
-        raise SuiteError(f"{function.__qualname__} asks for {', '.join(missing)}: neither an input nor a dim of its op")
+        raise SuiteError(f"{function.__qualname__} asks for {', '.join(missing)}: no input, dim or option of its op")
     return {name: known[name] for name in names}

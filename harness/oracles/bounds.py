@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from harness.model.case import Scale
 from harness.model.run import Access, Region, Stray
-from harness.model.verdict import Fail, Severity, Signature, Verdict
+from harness.model.verdict import Abstain, Fail, Severity, Signature, Verdict
 from harness.oracles.base import Alone, Evidence
 from harness.oracles.memory import judge_lines, place_of, where
 
@@ -19,6 +20,10 @@ GAP_LOAD = (
     "The kernel reads what lies between the rows, as if the tensor were contiguous or a tile narrower than it is; the "
     "result is right only as long as nothing depends on those values."
 )
+
+
+OVERFLOW = "an offset beyond 2^31 elements"
+"""Where a kernel strays in a giant case: one offset that overflows shows at every line that uses it."""
 
 
 class Bounds(Alone):
@@ -39,14 +44,23 @@ class Bounds(Alone):
                     severity=Severity.WARNING if harmless(worst) else Severity.ERROR,
                     op=run.case.op,
                     kernel=worst.site.kernel,
-                    place=place_of(worst.site),
+                    place=OVERFLOW if run.case.scale is Scale.GIANT else place_of(worst.site),
                 ),
                 message=f"{sentence(worst)}{where(group)}",
                 meaning=meaning(worst),
                 source=worst.site.source,
             )
 
-        return judge_lines(self.name, run, (event for event in run.memory if isinstance(event, Stray)), fail)
+        strays = [event for event in run.memory if isinstance(event, Stray)]
+        if cut := sorted({launch.kernel for launch in run.launches if launch.cut} if not strays else ()):
+            reason = f"of a giant case only the beginning of long loops was run, in {', '.join(cut)}"
+            return (Abstain(oracle=self.name, reason=reason),)
+        verdicts = judge_lines(self.name, run, strays, fail)
+        return tuple({_identity(verdict): verdict for verdict in reversed(verdicts)}.values())[::-1]
+
+
+def _identity(verdict: Verdict) -> object:
+    return verdict.signature if isinstance(verdict, Fail) else verdict
 
 
 def harmless(stray: Stray) -> bool:

@@ -2,8 +2,19 @@
 
 import re
 
-from harness.model.run import Completed, Crashed, OutOfMemory, Raised, Refused, Run, Source, TimedOut, Unsupported
+from harness.model.run import (
+    Completed,
+    Crashed,
+    Deadlocked,
+    OutOfMemory,
+    Raised,
+    Refused,
+    Run,
+    TimedOut,
+    Unsupported,
+)
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.oracles import deadlocks
 from harness.oracles.base import Alone, Evidence
 from harness.oracles.endings import Judge, describe, judge_of
 
@@ -37,6 +48,8 @@ class Completes(Alone):
                 return (self._fail(run, kernel=crashed.launch or "", place=how, meaning=CRASHED),)
             case TimedOut() as silent:
                 return (self._fail(run, kernel=silent.launch or "", place="no answer", meaning=TIMED_OUT),)
+            case Deadlocked() as deadlocked:
+                return (self._judge_deadlocked(run, deadlocked),)
             case Refused() | Unsupported() | OutOfMemory():
                 return (Abstain(oracle=self.name, reason=describe(run.ending)),)
 
@@ -64,13 +77,27 @@ class Completes(Alone):
                     source=raised.source,
                 )
 
-    def _fail(self, run: Run, *, kernel: str, place: str, meaning: str, source: Source | None = None) -> Fail:
+    def _judge_deadlocked(self, run: Run, deadlocked: Deadlocked) -> Fail:
+        source = deadlocked.waits[0].source if deadlocked.waits else None
+        return Fail(
+            signature=Signature(
+                oracle=self.name,
+                severity=Severity.ERROR,
+                op=run.case.op,
+                kernel=deadlocked.kernel,
+                place=f"deadlock ({source})" if source else "deadlock",
+            ),
+            message=deadlocks.sentence(deadlocked),
+            meaning=deadlocks.meaning(deadlocked),
+            source=source,
+        )
+
+    def _fail(self, run: Run, *, kernel: str, place: str, meaning: str) -> Fail:
         launched = f" while {kernel} was launched" if kernel else ""
         return Fail(
             signature=Signature(oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=kernel, place=place),
             message=f"{describe(run.ending)}{launched}",
             meaning=meaning,
-            source=source,
         )
 
 

@@ -7,7 +7,18 @@ counts only if it completed.  Owns that rule, and which of the oracles that judg
 from enum import Enum, auto
 
 from harness.errors import SuiteError
-from harness.model.run import Completed, Crashed, Ending, OutOfMemory, Raised, Refused, Run, TimedOut, Unsupported
+from harness.model.run import (
+    Completed,
+    Crashed,
+    Deadlocked,
+    Ending,
+    OutOfMemory,
+    Raised,
+    Refused,
+    Run,
+    TimedOut,
+    Unsupported,
+)
 
 NO_ALLOCATOR = "Kernel requires a runtime memory allocation, but no allocator was set"
 """What Triton's `NullAllocator` says (3.6 to 3.9); it raises a plain RuntimeError, so only the text tells it apart."""
@@ -52,8 +63,9 @@ def describe(ending: Ending) -> str:
         case Refused():
             return f"the library declined the case: {ending.message}"
         case Unsupported():
-            place = f"{ending.kernel}, {ending.source}" if ending.source else ending.kernel
-            return f"the engine cannot execute {ending.what} ({place}; Triton {ending.triton_version})"
+            place = "".join(f"{part}, " for part in (ending.kernel, ending.source) if part).removesuffix(", ")
+            kept = f"; its TTIR: {ending.ttir_file}" if ending.ttir_file else ""
+            return f"the engine cannot execute {ending.what} ({place}; Triton {ending.triton_version}{kept})"
         case Crashed():
             return (
                 f"the process died of {ending.signal}"
@@ -62,6 +74,8 @@ def describe(ending: Ending) -> str:
             )
         case TimedOut():
             return f"no answer came within {ending.limit_s:g} s"
+        case Deadlocked():
+            return f"the programs of {ending.kernel} wait forever"
         case OutOfMemory():
             return f"the case needs more than the {ending.limit_bytes} bytes that its worker may have"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from harness.model.device import DeviceProfile
+from harness.model.case import Case, Scale
 from harness.model.run import Launch
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Alone, Evidence
@@ -26,7 +26,7 @@ class LaunchLimits(Alone):
         run = evidence.run
         failures: dict[tuple[str, str], Fail] = {}
         for launch in run.launches:
-            for place, severity, seen, meaning in broken(launch, run.case.device):
+            for place, severity, seen, meaning in broken(launch, run.case):
                 signature = Signature(
                     oracle=self.name, severity=severity, op=run.case.op, kernel=launch.kernel, place=place
                 )
@@ -43,13 +43,14 @@ class LaunchLimits(Alone):
         return (Pass(oracle=self.name),)
 
 
-def broken(launch: Launch, device: DeviceProfile) -> Iterator[Broken]:
-    """The limits that a launch does not keep."""
+def broken(launch: Launch, case: Case) -> Iterator[Broken]:
+    """The limits that a launch does not keep; an error where inputs of less than 2^31 elements already break them."""
+    device = case.device
     for (axis, limit), extent in zip(GRID_LIMITS.items(), launch.grid, strict=True):
         if extent > limit:
             yield (
                 f"grid {axis}",
-                Severity.ERROR,
+                Severity.WARNING if case.scale is Scale.GIANT else Severity.ERROR,
                 f"was launched with {extent} programs along {axis}, where CUDA allows {limit} (grid {launch.grid})",
                 "The driver refuses such a launch with `invalid argument`; an input this long cannot be run at all.",
             )

@@ -6,15 +6,17 @@ Owns their order: causes before consequences, so that the first failure of a cas
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from harness.errors import unknown
-from harness.model.case import Case
+from harness.model.case import Case, Scale
 from harness.model.run import Completed, Resources, Run
 from harness.model.verdict import Abstain, Fail, Outcome, Pass, Verdict
 from harness.oracles.base import Evidence, Oracle
 from harness.oracles.bounds import Bounds
 from harness.oracles.completes import Completes
 from harness.oracles.config_invariance import ConfigInvariance
+from harness.oracles.device_asserts import DeviceAsserts
 from harness.oracles.launch_limits import LaunchLimits
 from harness.oracles.order_dependence import OrderDependent
+from harness.oracles.order_invariance import OrderInvariance
 from harness.oracles.resources import Fits
 from harness.oracles.scratch_memory import ScratchMemory
 from harness.oracles.sm_invariance import SmInvariance
@@ -25,22 +27,31 @@ from harness.oracles.values import Values
 from harness.oracles.write_overlap import WriteOverlap
 
 COMPLETES = Completes()
+BOUNDS = Bounds()
+LIMITS, FITS, SCRATCH = LaunchLimits(), Fits(), ScratchMemory()
 
 ALL: tuple[Oracle, ...] = (
     COMPLETES,
-    LaunchLimits(),
-    Fits(),
-    ScratchMemory(),
-    Bounds(),
+    LIMITS,
+    FITS,
+    SCRATCH,
+    BOUNDS,
+    DeviceAsserts(),
     WriteOverlap(),
     OrderDependent(),
     UninitialisedReads(),
     Unwritten(),
     Lanes(),
     Values(),
+    OrderInvariance(),
     SmInvariance(),
     ConfigInvariance(),
 )
+
+
+JUDGE_GIANTS = frozenset({COMPLETES.name, LIMITS.name, FITS.name, SCRATCH.name, BOUNDS.name})
+"""The oracles that need neither values, nor every program of a launch."""
+GIANT = "of a giant case a few programs run and nothing is compared"
 
 
 def find(name: str) -> Oracle:
@@ -62,6 +73,8 @@ def promised(waives: Collection[str], oracles: Iterable[Oracle] = ALL) -> tuple[
 
 def companions(run: Run, oracles: Iterable[Oracle] = ALL) -> tuple[Case, ...]:
     """The further cases that these oracles want run to judge this one, each once, and not the case itself."""
+    if run.case.scale is Scale.GIANT:
+        return ()
     wanted = {case.digest: case for oracle in oracles for case in oracle.companions(run)}
     wanted.pop(run.case.digest, None)
     return tuple(wanted.values())
@@ -85,6 +98,9 @@ def judge_all(
     """
     verdicts: list[Verdict] = []
     for oracle in promised(waives, oracles):
+        if run.case.scale is Scale.GIANT and oracle.name not in JUDGE_GIANTS:
+            verdicts.append(Abstain(oracle=oracle.name, reason=GIANT))
+            continue
         digests = [case.digest for case in oracle.companions(run)]
         known = tuple(companion_runs[digest] for digest in digests if digest in companion_runs)
         complete = known if len(known) == len(digests) else ()

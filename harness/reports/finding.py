@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.text import Text
 
 from harness.findings.report import replay_command
-from harness.model.case import Case, LaneFill, Layout, Values
+from harness.model.case import Case, LaneFill, Layout, Order, Scale, Values
 from harness.model.finding import Finding
 from harness.model.run import Launch, Source
 from harness.model.verdict import Severity
@@ -122,6 +122,7 @@ def describe(case: Case) -> str:
     """The case without its device, in words: what is plain goes unsaid, but for the dims."""
     dims = " ".join(f"{name}={size}" for name, size in case.dims.items())
     parts = [f"{case.op_name}  {dims}  {case.dtype}"]
+    parts += [f"{name}={setting}" for name, setting in case.options.items()]
     if case.absent:
         parts.append(f"no {_listed(case.absent)}")
     parts += [f"{name} {layout}" for name, layout in case.layouts.items() if layout is not Layout.CONTIGUOUS]
@@ -130,6 +131,10 @@ def describe(case: Case) -> str:
     parts += [f"{kernel} config {index}" for kernel, index in case.configs.items() if index]
     if case.lane_fill is not LaneFill.ZERO:
         parts.append(f"undefined lanes {case.lane_fill}")
+    if case.order is not Order.FORWARD:
+        parts.append(f"programs {case.order}")
+    if case.scale is Scale.GIANT:
+        parts.append("giant (a few programs of each launch)")
     if case.seed:
         parts.append(f"seed {case.seed}")
     return ", ".join(parts)

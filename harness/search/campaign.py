@@ -74,18 +74,25 @@ class Campaign:
         self._recent = dict[DeviceProfile, deque[Case]]()
         self._builds: dict[str, tuple[Trial, Run]] = {}
         self._begun = time.monotonic()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Let `run` return now: for a watcher who has seen enough.  Cases on their way are dropped."""
+        self._stopped = True
 
     def run(self) -> Tally:
         """Use up the budget.  Leaves at a KeyboardInterrupt with whatever was counted until then."""
         try:
-            while self._fill() or self._flights:
+            while not self._stopped and (self._fill() or self._flights):
                 done, _ = wait(self._flights, timeout=TICK_S, return_when=FIRST_COMPLETED)
                 for future in done:
-                    self._land(future)
+                    if not self._stopped:
+                        self._land(future)
                 self.tally.seconds = time.monotonic() - self._begun
                 self._observer.tick(self.tally, self._trying)
-            self._judge.resources.settle()
-            self._judge_late_resources()
+            if not self._stopped:
+                self._judge.resources.settle()
+                self._judge_late_resources()
         finally:
             self.tally.seconds = time.monotonic() - self._begun
             for future in self._flights:

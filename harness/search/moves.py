@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 
-from harness.model.case import Case, LaneFill, Layout, Values
+from harness.model.case import Case, LaneFill, Layout, Order, Scale, Values
 from harness.model.op import Op
-from harness.search.plainness import DTYPES, LAYOUTS, VALUES, dim_order
-from harness.search.strategies import optional_inputs
+from harness.search.plainness import DTYPES, LAYOUTS, ORDERS, VALUES, dim_order
 
 FIRST_STEPS = 4
 
@@ -31,17 +30,27 @@ def leaps(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
     plain = replace(
         case,
         dtype=min(op.dtypes, key=DTYPES.index),
-        absent=optional_inputs(op),
+        absent=op.optional,
+        options=op.plainest_options,
         layouts={},
         values=Values.NORMAL,
         configs={},
         lane_fill=LaneFill.ZERO,
+        order=Order.FORWARD,
         seed=0,
     )
     least = {name: dim.plainest for name, dim in op.dims.items()}
-    for bold in (replace(plain, dims=least), plain, replace(case, dims=least)):
-        if op.allows(bold.dims):
+    for bold in (replace(plain, dims=least, scale=Scale.USUAL), plain, replace(case, dims=least)):
+        if op.allows(bold):
             yield bold
+
+
+def scale(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
+    """Tensors of the usual size: the same dims where they are in range."""
+    del home_sm_count
+    usual = replace(case, scale=Scale.USUAL)
+    if case.scale is not Scale.USUAL and op.allows(usual):
+        yield usual
 
 
 def each_dim(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
@@ -83,12 +92,26 @@ def dtype(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
 def absent(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
     """Without the optional inputs: none, then one less."""
     del home_sm_count
-    optional = optional_inputs(op)
-    present = [name for name in optional if name not in case.absent]
-    if present:
-        yield replace(case, absent=optional, layouts=_without(case.layouts, *optional))
-    for name in present:
-        yield replace(case, absent=tuple(sorted((*case.absent, name))), layouts=_without(case.layouts, name))
+    present = [name for name in op.optional if name not in case.absent]
+    fewer = [op.optional] if present else []
+    fewer += [tuple(sorted((*case.absent, name))) for name in present]
+    for names in fewer:
+        without = replace(case, absent=names, layouts=_without(case.layouts, *names))
+        if op.allows(without):
+            yield without
+
+
+def options(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
+    """Plainer settings of each option."""
+    del home_sm_count
+    settings = op.settings(case)
+    for name, choices in op.options.items():
+        if settings[name] not in choices:
+            continue
+        for plainer in choices[: choices.index(settings[name])]:
+            simpler = replace(case, options={**case.options, name: plainer})
+            if op.allows(simpler):
+                yield simpler
 
 
 def layouts(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
@@ -111,13 +134,34 @@ def values(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
         yield replace(case, lane_fill=LaneFill.ZERO)
 
 
+def order(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
+    """Plainer orders of the programs."""
+    del op, home_sm_count
+    for plainer in ORDERS[: ORDERS.index(case.order)]:
+        yield replace(case, order=plainer)
+
+
 def seed(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
     """The seeds 0 and 1."""
     del op, home_sm_count
     yield from (replace(case, seed=small) for small in (0, 1) if small < case.seed)
 
 
-AXES: tuple[Axis, ...] = (home, leaps, each_dim, dims_together, configs, dtype, absent, layouts, values, seed)
+AXES: tuple[Axis, ...] = (
+    home,
+    leaps,
+    scale,
+    each_dim,
+    dims_together,
+    options,
+    configs,
+    dtype,
+    absent,
+    layouts,
+    values,
+    order,
+    seed,
+)
 """In the order tried: what makes the following runs quicker comes first."""
 
 
@@ -138,9 +182,9 @@ def _steps(room: int) -> Iterator[int]:
 
 
 def _legal(op: Op, case: Case, changed: Mapping[str, int]) -> Iterator[Case]:
-    dims = {**case.dims, **changed}
-    if op.allows(dims):
-        yield replace(case, dims=dims)
+    smaller = replace(case, dims={**case.dims, **changed})
+    if op.allows(smaller):
+        yield smaller
 
 
 def _without(named: Mapping[str, Layout], *names: str) -> Mapping[str, Layout]:

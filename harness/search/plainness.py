@@ -1,14 +1,18 @@
 """The one order that decides every reduction: which of two cases is the plainer one to read and to debug.
 
-A plainer case runs on the device's own SM count, has fewer elements, then smaller dims in the order drawn, then the
-first autotune configs, fp32, no optional inputs (what the bug does not need is not in the reproducer), contiguous
-tensors, normal values, and seed 0.
+A plainer case runs on the device's own SM count, is not giant, has fewer elements, then smaller dims in the order
+drawn, then the first autotune configs, fp32, no optional inputs (what the bug does not need is not in the reproducer),
+contiguous tensors, normal values, programs in their own order, and seed 0.
 """
 
-from harness.model.case import Case, DType, LaneFill, Layout, Values
+from collections.abc import Iterator
+from math import prod
+
+from harness.model.case import Case, DType, LaneFill, Layout, Order, Scalar, Scale, Values
 from harness.model.op import Op
 
-DTYPES, LAYOUTS, VALUES, FILLS = tuple(DType), tuple(Layout), tuple(Values), tuple(LaneFill)
+DTYPES, LAYOUTS, VALUES, FILLS, ORDERS = tuple(DType), tuple(Layout), tuple(Values), tuple(LaneFill), tuple(Order)
+SCALES = tuple(Scale)
 
 Plainness = tuple[int, ...]
 
@@ -26,14 +30,8 @@ def distance(op: Op, name: str, size: int) -> int:
 
 def elements(op: Op, case: Case) -> int:
     """How many elements the inputs that are present have together."""
-    total = 0
-    for name, tensor in op.inputs.items():
-        if name not in case.absent:
-            count = 1
-            for extent in tensor.extents(case.dims):
-                count *= extent
-            total += count
-    return total
+    present = (declared for name, declared in op.inputs.items() if name not in case.absent)
+    return sum(prod(declared.extents(case.dims)) for declared in present)
 
 
 def plainness(op: Op, case: Case, home_sm_count: int) -> Plainness:
@@ -41,14 +39,23 @@ def plainness(op: Op, case: Case, home_sm_count: int) -> Plainness:
     sm_count = case.device.sm_count
     return (
         int(sm_count != home_sm_count),
+        SCALES.index(case.scale),
         elements(op, case),
         *(distance(op, name, case.dims[name]) for name in dim_order(op)),
+        *(choices.index(setting) for choices, setting in _settings(op, case)),
         sum(case.configs.values()),
         DTYPES.index(case.dtype),
         -len(case.absent),
         sum(LAYOUTS.index(layout) for layout in case.layouts.values()),
         VALUES.index(case.values),
         FILLS.index(case.lane_fill),
+        ORDERS.index(case.order),
         sm_count if sm_count != home_sm_count else 0,
         case.seed,
     )
+
+
+def _settings(op: Op, case: Case) -> Iterator[tuple[tuple[Scalar, ...], Scalar]]:
+    """Each option's choices and the one of this case; a setting that is no choice of the op's any more is left out."""
+    settings = op.settings(case)
+    return ((choices, settings[name]) for name, choices in op.options.items() if settings[name] in choices)

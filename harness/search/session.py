@@ -114,6 +114,6 @@ def _scratch() -> str:
 def prepared(folder: Path) -> Path:
     """The folder, made where it is missing, and kept out of the repository that it lies in."""
     if not folder.exists():
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)  # another search may be making it
         (folder / ".gitignore").write_text("*\n", encoding="utf-8")
     return folder

@@ -63,6 +63,12 @@ def odd(around: Surroundings) -> Iterable[int]:
     yield from ((3 << k) + 1 for k in range(2, 16))
 
 
+def around_limits(around: Surroundings) -> Iterable[int]:
+    """The largest y and z of a grid, and where sixteen bits end: launches that fail, blocks that are cut."""
+    del around
+    return _beside((65_535, 65_536))
+
+
 FAMILIES: tuple[Callable[[Surroundings], Iterable[int]], ...] = (
     small,
     around_device,
@@ -71,6 +77,7 @@ FAMILIES: tuple[Callable[[Surroundings], Iterable[int]], ...] = (
     around_other_dims,
     powers_of_two,
     odd,
+    around_limits,
 )
 """The plainest family comes first, so that shrinking ends there."""
 

@@ -1,11 +1,11 @@
 """How cases are drawn: a Hypothesis strategy over an op's axes, and batches of it that can be drawn again exactly.
 
-Sizes come from `harness.search.sizes`.  The order of the draws is the order of shrinking: dims, configs, dtype, absent
-inputs, layouts, values, seed; each toward what `harness.search.plainness` calls plainest.
+Sizes come from `harness.search.sizes`.  The order of the draws is the order of shrinking: options and absent inputs,
+dims, configs, dtype, layouts, values, seed, scale; each toward what `harness.search.plainness` calls plainest.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import cast
@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 
 from harness.errors import SuiteError
-from harness.model.case import Case, DType, Layout, Values
+from harness.model.case import Case, DType, Layout, Scale, Values
 from harness.model.device import DeviceProfile
-from harness.model.op import Op, Tensor
+from harness.model.inputs import Tensor
+from harness.model.op import Op
+from harness.search.giants import SCALES, giants
 from harness.search.hints import Hints
 from harness.search.plainness import DTYPES, dim_order
 from harness.search.sizes import Surroundings, families
@@ -87,41 +89,48 @@ class Batch:
 def scouts(op: Op, device: DeviceProfile) -> tuple[Case, ...]:
     """Two plain cases of middling size, with every optional input and with none: their launches tell what to draw."""
     dims = {name: _middling(op, name) for name in op.dims}
-    if not op.allows(dims):
-        return ()
-    full = Case(op=op.id, dims=dims, dtype=_dtypes(op)[0], device=device)
-    bare = replace(full, absent=optional_inputs(op))
-    return (full,) if full == bare else (full, bare)
-
-
-def optional_inputs(op: Op) -> tuple[str, ...]:
-    """The inputs that may be None, sorted."""
-    return tuple(sorted(name for name, tensor in op.inputs.items() if tensor.optional))
+    full = Case(op=op.id, dims=dims, dtype=_dtypes(op)[0], device=device, options=op.plainest_options)
+    bare = replace(full, absent=op.optional)
+    both = (full,) if full == bare else (full, bare)
+    return tuple(case for case in both if op.allows(case))
 
 
 @st.composite
 def cases(draw: st.DrawFn, op: Op, device: DeviceProfile, hints: Hints) -> Case:
     """Cases of `op` on `device`."""
     limit = draw(ELEMENT_LIMITS)
-    dims = draw(_dims(op, device.sm_count, hints, limit).filter(op.allows))
+    plan = draw(_plans(op, device, hints, limit).filter(op.allows))
     configs = {kernel: draw(st.integers(0, count - 1)) for kernel, count in hints.configs.items()}
     dtype = draw(st.sampled_from(_dtypes(op)))
-    # `False` is Hypothesis's plainest boolean, and stands for an input that is absent
-    absent = tuple(name for name in optional_inputs(op) if not draw(st.booleans()))
-    layouts = {name: draw(_layouts(tensor)) for name, tensor in op.inputs.items() if name not in absent}
+    layouts = {name: draw(_layouts(tensor)) for name, tensor in _tensors(op) if name not in plan.absent}
     layouts["grad"] = draw(GRADIENT_LAYOUTS)
     values = draw(VALUES)
     seed = draw(SEEDS)
-    return Case(
-        op=op.id,
-        dims={name: dims[name] for name in op.dims},
+    usual = replace(
+        plan,
         dtype=dtype,
-        device=device,
-        absent=absent,
         layouts={name: layout for name, layout in layouts.items() if layout is not Layout.CONTIGUOUS},
         values=values,
         configs={kernel: index for kernel, index in configs.items() if index},
         seed=seed,
+    )
+    return draw(giants(op, usual)) if draw(SCALES) is Scale.GIANT else usual
+
+
+@st.composite
+def _plans(draw: st.DrawFn, op: Op, device: DeviceProfile, hints: Hints, limit: int) -> Case:
+    """Cases as far as `Op.where` looks: options, absent inputs, dims."""
+    options = {name: draw(st.sampled_from(choices)) for name, choices in op.options.items()}
+    # `False` is Hypothesis's plainest boolean, and stands for an input that is absent
+    absent = tuple(name for name in op.optional if not draw(st.booleans()))
+    dims = draw(_dims(op, device.sm_count, hints, limit))
+    return Case(
+        op=op.id,
+        dims={name: dims[name] for name in op.dims},
+        dtype=_dtypes(op)[0],
+        device=device,
+        absent=absent,
+        options=options,
     )
 
 
@@ -151,6 +160,10 @@ def _room(op: Op, name: str, drawn: Mapping[str, int], limit: int) -> int:
 
     sizes = range(dim.low, dim.high + 1)
     return sizes[max(bisect_right(sizes, limit, key=largest) - 1, 0)]
+
+
+def _tensors(op: Op) -> Iterator[tuple[str, Tensor]]:
+    return ((name, declared) for name, declared in op.inputs.items() if isinstance(declared, Tensor))
 
 
 def _dtypes(op: Op) -> tuple[DType, ...]:

@@ -3,13 +3,17 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from harness.model.case import Case
+from harness.model.case import Case, Scale
 from harness.model.finding import Finding
 from harness.model.run import Run
+from harness.model.verdict import Fail
 from harness.search.judging import Examination, Judge
 from harness.search.runner import Runner
 from harness.search.shrinking import Limits, shrink
 from harness.search.tally import Sighting, Trial
+
+OF_GIANTS = 0.5
+"""The share of the seconds for a giant case, which takes more of them and is seldom made much smaller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +34,14 @@ class Triage:
         trial, examined = confirmed
         small = self._shrink(sighting, trial, limits)
         if small.digest != trial.case.digest:
-            again = self._alone(sighting, trial, small)
+            again = self._alone(sighting.fail, trial, small)
             if again.fail_with(sighting.fail.signature) is not None:
                 examined = again
         return self._finding(sighting, examined)
+
+    def repeats(self, fail: Fail, trial: Trial) -> bool:
+        """Whether the case shows the failure alone in a fresh process, too."""
+        return self._alone(fail, trial, trial.case).fail_with(fail.signature) is not None
 
     def unconfirmed(self, sighting: Sighting) -> Finding:
         """The finding as it was seen in the search: it did not repeat, or there was no time to see whether it does."""
@@ -50,7 +58,7 @@ class Triage:
     def _confirm(self, sighting: Sighting) -> tuple[Trial, Examination] | None:
         """The plainest sighting, or else the first, that shows the failure in a fresh process."""
         for trial in {trial.case.digest: trial for trial in (sighting.plainest, sighting.first)}.values():
-            examined = self._alone(sighting, trial, trial.case)
+            examined = self._alone(sighting.fail, trial, trial.case)
             if examined.fail_with(sighting.fail.signature) is not None:
                 return trial, examined
         return None
@@ -68,15 +76,15 @@ class Triage:
         return None
 
     def _shown_after(self, sighting: Sighting, trial: Trial, before: Sequence[Case]) -> Examination | None:
-        examined = self._alone(sighting, trial, trial.case, before)
+        examined = self._alone(sighting.fail, trial, trial.case, before)
         return examined if examined.fail_with(sighting.fail.signature) is not None else None
 
-    def _alone(self, sighting: Sighting, trial: Trial, case: Case, before: Sequence[Case] = ()) -> Examination:
+    def _alone(self, fail: Fail, trial: Trial, case: Case, before: Sequence[Case] = ()) -> Examination:
         def execute(wanted: Case) -> Run:
             self.trying(wanted)
             return self.runner.run_alone(wanted, before)
 
-        return self.judge.only(sighting.fail.oracle).examine(trial.op, case, execute)
+        return self.judge.only(fail.oracle).examine(trial.op, case, execute)
 
     def _shrink(self, sighting: Sighting, trial: Trial, limits: Limits) -> Case:
         signature = sighting.fail.signature
@@ -86,7 +94,8 @@ class Triage:
             self.trying(case)
             return judge.examine(trial.op, case, self.runner.run).fail_with(signature) is not None
 
-        return shrink(trial, signature, shows, limits).case
+        hurried = replace(limits, seconds=OF_GIANTS * limits.seconds)
+        return shrink(trial, signature, shows, hurried if trial.case.scale is Scale.GIANT else limits).case
 
     def _finding(self, sighting: Sighting, examined: Examination) -> Finding:
         fail = examined.fail_with(sighting.fail.signature) or sighting.fail

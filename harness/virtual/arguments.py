@@ -51,6 +51,8 @@ class Argument:
     element_bytes: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    is_nobodys: bool = False
+    """Whether it stands for an address that no tensor holds."""
 
     @cached_property
     def extent(self) -> int:

@@ -8,12 +8,13 @@ import numpy as np
 import torch
 
 from harness.errors import CannotExecute
+from harness.ops.execute import plain_torch
 from harness.ops.poison import Poison
 from harness.virtual.arguments import Argument, Buffer
 from harness.virtual.elements import Array, carrier, rounded
-from harness.virtual.ir import Function, Type
+from harness.virtual.ir import Function, Parameter, Type
 from harness.virtual.machine import Value
-from harness.virtual.pointers import Pointers
+from harness.virtual.pointers import Descriptor, Pointers
 from harness.virtual.views import granule_of
 
 PoisonOf = Callable[[int], Poison | None]
@@ -29,12 +30,16 @@ class Binding:
         self.values: list[Value] = []
         self._buffers: dict[int, Buffer] = {}
         self._poison_of = poison_of
-        names = [name for name, kind in signature.items() if kind != "constexpr"]
-        if len(names) != len(kernel.parameters):
+        parameters = iter(kernel.parameters)
+        try:
+            with plain_torch():
+                for name, kind in signature.items():
+                    self._bind_all(name, kind, given.get(name), parameters)
+        except StopIteration:
+            raise CannotExecute(f"arguments of kinds {sorted(set(map(str, signature.values())))}") from None
+        if next(parameters, None) is not None:
             raise CannotExecute(f"arguments of kinds {sorted(set(map(str, signature.values())))}")
-        for name, parameter in zip(names, kernel.parameters, strict=True):
-            self.values.append(self._bind(name, parameter.type, given[name]))
-        written = written_parameters(kernel)
+        written = _written_parameters_of(kernel)
         self.written: list[Argument] = []
         """The arguments that the kernel may store through."""
         for argument, parameter in self._pointer_parameters(kernel):
@@ -44,17 +49,60 @@ class Binding:
                     argument.buffer.track_readers = True
                     self.written.append(argument)
 
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The storages that the arguments lie in, each once."""
+        return tuple(self._buffers.values())
+
     def _pointer_parameters(self, kernel: Function) -> Iterator[tuple[Argument, int]]:
         for value, parameter in zip(self.values, kernel.parameters, strict=True):
-            if isinstance(value, Pointers):
-                yield self.arguments[value.argument], parameter.slot
+            base = value.base if isinstance(value, Descriptor) else value
+            if isinstance(base, Pointers):
+                yield self.arguments[base.argument], parameter.slot
+
+    def _bind_all(self, name: str, kind: Any, given: Any, parameters: Iterator[Parameter]) -> None:
+        """One argument of the launcher: none, one or several parameters."""
+        if kind == "constexpr":
+            return
+        if isinstance(kind, tuple | list):
+            for number, (part, value) in enumerate(zip(kind, given, strict=True)):
+                self._bind_all(f"{name}.{number}", part, value, parameters)
+            return
+        parameter = next(parameters)
+        if str(kind).startswith("tensordesc"):
+            self._bind_descriptor(name, parameter, given, parameters)
+        else:
+            self.values.append(self._bind(name, parameter.type, given))
+
+    def _bind_descriptor(self, name: str, parameter: Parameter, given: Any, parameters: Iterator[Parameter]) -> None:
+        """A descriptor made by the host: itself or, before compute capability 9.0, its parts; then extents and strides.
+
+        Raises:
+            StopIteration: the kernel has fewer parameters than that.
+        """
+        rounds, pads = bool(getattr(given, "round_f32_to_tf32", False)), getattr(given, "padding", "zero") == "nan"
+        base = self._pointer(name, given.base.element_size(), given.base)
+        flags: list[bool] = []
+        if parameter.type.is_pointer:
+            self.values.append(base)
+            flags = [pads, rounds] if hasattr(given, "round_f32_to_tf32") else [pads]
+        else:
+            numbers = [tuple(np.array([int(part)]) for part in parts) for parts in (given.shape, given.strides)]
+            self.values.append(Descriptor(base, numbers[0], numbers[1], np.array([pads]), np.array([rounds])))
+        parts = [*given.shape, *given.strides]
+        if parameter.type.is_pointer:
+            parts = [*parts, *flags, *parts]
+        self.values += [self._bind(name, next(parameters).type, part) for part in parts]
 
     def _bind(self, name: str, kind: Type, given: Any) -> Value:
         if not kind.is_pointer:
             return scalar(kind, given)
         assert kind.pointee is not None
-        self.arguments.append(self._argument(name, kind.pointee.bytes, given))
-        return Pointers(len(self.arguments) - 1, kind.pointee.bytes, (np.zeros(1, np.int64),))
+        return self._pointer(name, kind.pointee.bytes, given)
+
+    def _pointer(self, name: str, element_bytes: int, given: Any) -> Pointers:
+        self.arguments.append(self._argument(name, element_bytes, given))
+        return Pointers(len(self.arguments) - 1, element_bytes, (np.zeros(1, np.int64),))
 
     def _argument(self, name: str, element_bytes: int, given: Any) -> Argument:
         tensor = getattr(given, "base", given) if not isinstance(given, torch.Tensor) else given
@@ -104,7 +152,17 @@ _PASSES_POINTERS_ON = frozenset(
 )
 
 
-_STORES = frozenset({"tt.store", "tt.descriptor_store"})
+_STORES = frozenset({"tt.store", "tt.descriptor_store", "tt.atomic_rmw", "tt.atomic_cas"})
+
+
+_known: dict[int, tuple[Function, frozenset[int] | None]] = {}
+"""By the id of a kernel, which is kept with it: walking all operations takes as long as a small launch."""
+
+
+def _written_parameters_of(kernel: Function) -> frozenset[int] | None:
+    if id(kernel) not in _known:
+        _known[id(kernel)] = (kernel, written_parameters(kernel))
+    return _known[id(kernel)][1]
 
 
 def written_parameters(kernel: Function) -> frozenset[int] | None:
@@ -116,7 +174,7 @@ def written_parameters(kernel: Function) -> frozenset[int] | None:
     for operation in kernel.body.all_operations():
         known = [origins[slot] for slot in operation.operands if slot in origins]
         if operation.name in _PASSES_POINTERS_ON and operation.results and known:
-            if len(known) == sum(kind.is_pointer for kind in operation.operand_types):
+            if len(known) == sum(kind.element in {"ptr", "tensordesc"} for kind in operation.operand_types):
                 origins[operation.results[0]] = frozenset[int]().union(*known)
         elif operation.name in _STORES:
             if operation.operands[0] not in origins:

@@ -2,7 +2,7 @@
 
 NumPy has no bfloat16 and computes float16 slowly, so both are carried as float32 and rounded after every operation that
 makes a new value; float32 has more than twice their precision plus two bits, so rounding twice changes nothing for
-`+ - * / sqrt`.
+`+ - * / sqrt`.  The 8-bit types are carried likewise; `float8` knows their bytes.
 """
 
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import CannotExecute
+from harness.virtual import float8
 
 Array = NDArray[Any]
 
@@ -25,10 +26,16 @@ _CARRIERS: dict[str, type[Any]] = {
     "bf16": np.float32,
     "f32": np.float32,
     "f64": np.float64,
+    **dict.fromkeys(float8.FORMATS, np.float32),
 }
-_STORAGE: dict[str, type[Any]] = {"f16": np.float16, "bf16": np.uint16, "i1": np.uint8}
+_STORAGE: dict[str, type[Any]] = {
+    "f16": np.float16,
+    "bf16": np.uint16,
+    "i1": np.uint8,
+    **dict.fromkeys(float8.FORMATS, np.uint8),
+}
 _UNSIGNED: dict[int, type[Any]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-NARROW_FLOATS = frozenset({"f16", "bf16"})
+NARROW_FLOATS = frozenset({"f16", "bf16", *float8.FORMATS})
 
 
 def carrier(element: str) -> type[Any]:
@@ -70,6 +77,8 @@ def rounded(values: Array, element: str) -> Array:
         return _to_bfloat16_bits(values).astype(np.uint32).__lshift__(16).view(np.float32)
     if element == "f16":
         return values.astype(np.float16).astype(np.float32)
+    if element in float8.FORMATS:
+        return float8.rounded(values, element)
     return values
 
 
@@ -83,10 +92,23 @@ def to_odd(values: Array) -> Array:
     return np.where(inexact, cut | 1, bits).astype(np.int32).view(np.float32)
 
 
+def toward_zero(values: Array, element: str) -> Array:
+    """float32 cut to float16 or bfloat16; what lies beyond their range becomes the largest number that they hold."""
+    if element == "bf16":
+        cut = (values.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+        return np.where(np.isnan(values), values, cut)
+    nearest = values.astype(np.float16)
+    bits = nearest.view(np.uint16)
+    beyond = np.abs(nearest.astype(np.float32)) > np.abs(values)
+    return np.where(beyond, bits - np.uint16(1), bits).astype(np.uint16).view(np.float16).astype(np.float32)
+
+
 def decode(raw: Array, element: str) -> Array:
     """Memory contents to carried values."""
     if element == "bf16":
         return raw.astype(np.uint32).__lshift__(16).view(np.float32)
+    if element in float8.FORMATS:
+        return float8.decode(raw, element)
     wanted = carrier(element)
     return raw if raw.dtype == wanted else raw.astype(wanted)
 
@@ -95,6 +117,8 @@ def encode(values: Array, element: str) -> Array:
     """Carried values to memory contents."""
     if element == "bf16":
         return _to_bfloat16_bits(values)
+    if element in float8.FORMATS:
+        return float8.encode(values, element)
     wanted = storage(element)
     return values if values.dtype == wanted else values.astype(wanted)
 

@@ -1,21 +1,25 @@
 """The virtual engine: cases run in this process as on the GPU that it wears."""
 
+import importlib
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from harness.model.case import Case
+from harness.model.case import Case, LaneFill, Scale
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
-from harness.model.run import Ending, Raised, Run
+from harness.model.run import Completed, Ending, Raised, Refilled, Run, UndefinedLanes
 from harness.ops.execute import Execution
 from harness.ops.poison import FreshMemory
 from harness.virtual import triton_seam
 from harness.virtual.builds import FOLDER_VARIABLE
-from harness.virtual.driver import VirtualDriver
+from harness.virtual.driver import LaunchHandler, VirtualDriver
 from harness.virtual.launches import Launches, Session
+from harness.virtual.native.choice import Executing, NativeCode, executor_of
 from harness.virtual.resources import compile_resources
 
 
@@ -24,11 +28,26 @@ class VirtualEngine:
 
     name = "virtual"
 
-    def __init__(self) -> None:
+    def __init__(self, around: Callable[[Launches], LaunchHandler] = lambda launches: launches) -> None:
+        """`around` may stand between the driver and the launches, to see both sides of each."""
+        self._around = around
         self._fresh = FreshMemory()
         self._chooser = triton_seam.ConfigChooser()
-        self._execution = Execution(lambda: self._fresh, self._writer_of, _pretend_on_this_thread)
+        self._execution = Execution(lambda: self._fresh, self._writer_of, _pretend_on_this_thread, self._dot_precisions)
         self._launches: Launches | None = None
+
+    def prepare(self) -> None:
+        """Put torch's answers in place, and load what every case needs on any device.
+
+        TorchDynamo, 0.8 s, is imported by torch's modes and by most libraries.  One that asks which GPU this is will be
+        imported later, by every process for itself.
+        """
+        from harness.devices.torch_answers import NotWorn, pretend  # noqa: PLC0415 - it changes torch for good
+
+        pretend()
+        triton_seam.hash_compiler()
+        with suppress(NotWorn):
+            importlib.import_module("torch._dynamo")
 
     def wear(self, device: DeviceProfile) -> None:
         """Answer for the device to Triton and torch, and cut the compiler's pipeline after TTIR."""
@@ -36,36 +55,60 @@ class VirtualEngine:
 
         builds = os.environ.get(FOLDER_VARIABLE)
         self._launches = Launches(
-            arch=device.arch,
+            device=device,
             chosen=lambda: self._chooser.chosen,
             poison_of=self._fresh.poison_of,
             compile_now=lambda ttir, options: compile_resources(ttir, device.arch, options),
             builds=Path(builds) if builds else None,
         )
+        self._launches.native = NativeCode(executor_of(os.environ), Path(builds) if builds else None)
         wear_torch(device)
-        triton_seam.set_driver(VirtualDriver(device, self._launches))
+        triton_seam.set_driver(VirtualDriver(device, self._around(self._launches)))
         triton_seam.compile_to_ttir_only()
+        triton_seam.ask_assembler(device.arch)
         triton_seam.on_compile(lambda seconds: self._session.add_seconds("front_end", seconds))
         self._chooser.install()
 
+    def execute_with(self, executing: Executing) -> None:
+        """Let something else than the native code of `wear` execute launches first."""
+        assert self._launches is not None, "wear a device first"
+        self._launches.native = executing
+
     def run(self, op: Op, case: Case) -> Run:
         """Run one case on the virtual GPU."""
-        assert self._launches is not None, "wear a device first"
-        session = self._launches.session = Session(lane_fill=case.lane_fill)
+        session = self._begin(case, case.lane_fill)
         self._chooser.wanted, self._chooser.failed = case.configs, None
+        refilled = None
         try:
             ending, results = self._execution.run(op, case)
+            if isinstance(ending, Completed) and _has_other_lanes(case, session):
+                refilled = self._refill(op, case, session)
         finally:
             self._fresh.forget()
         return Run(
             case=case,
             engine=self.name,
-            ending=session.unsupported or self._blame_kernel(ending),
+            ending=session.unsupported or session.deadlocked or self._blame_kernel(ending),
             launches=tuple(session.launches),
-            results=() if session.unsupported else results,
+            results=() if session.unsupported or session.deadlocked else results,
             memory=tuple(session.memory),
+            refilled=refilled,
             seconds=_split(self._execution.seconds, session.seconds),
         )
+
+    def _begin(self, case: Case, lane_fill: LaneFill) -> Session:
+        assert self._launches is not None, "wear a device first"
+        self._launches.session = Session(lane_fill=lane_fill, order=case.order, seed=case.seed, scale=case.scale)
+        return self._launches.session
+
+    def _refill(self, op: Op, case: Case, first: Session) -> Refilled:
+        """The case once more with other undefined lanes: nothing but them can make the results differ."""
+        self._fresh.forget()
+        again = self._begin(case, LaneFill.ODD)
+        ending, digests = self._execution.run_again(op, case)
+        for part, seconds in again.seconds.items():
+            first.add_seconds(part, seconds)
+        return Refilled(ending=again.unsupported or again.deadlocked or ending, digests=digests)
 
     def _blame_kernel(self, ending: Ending) -> Ending:
         """What was raised, with the kernel that was being built or launched."""
@@ -77,10 +120,19 @@ class VirtualEngine:
     def _writer_of(self, result: torch.Tensor) -> tuple[str, str] | None:
         return self._session.writers.get(result.untyped_storage().data_ptr())
 
+    def _dot_precisions(self) -> set[str]:
+        return {precision for launch in self._session.launches for precision in launch.dot_precisions}
+
     @property
     def _session(self) -> Session:
         assert self._launches is not None
         return self._launches.session
+
+
+def _has_other_lanes(case: Case, session: Session) -> bool:
+    """Whether the case met undefined lanes, filled with zero, and its results can be compared."""
+    met = any(isinstance(event, UndefinedLanes) for event in session.memory)
+    return met and case.lane_fill is LaneFill.ZERO and case.scale is Scale.USUAL
 
 
 def _pretend_on_this_thread() -> None:

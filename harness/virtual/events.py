@@ -11,6 +11,7 @@ import numpy as np
 
 from harness.model.run import (
     Access,
+    AssertFailed,
     MemoryEvent,
     OrderDependence,
     Overlap,
@@ -76,6 +77,8 @@ class Events:
         self._uninitialised: dict[Place, _Cells] = {}
         self._strays: dict[StrayPlace, _StrayLanes] = {}
         self._undefined: dict[Place, int] = {}
+        self._failed: dict[tuple[str, str], _StrayLanes] = {}
+        """By an assertion's location and message."""
 
     def overlap(self, place: Place, elements: Array, ours: Array, others: Array, *, same_bytes: bool) -> None:
         """Elements that two programs stored; programs counted from 0."""
@@ -103,10 +106,16 @@ class Events:
         """Lanes that a masked load without `other` left undefined."""
         self._undefined[place] = self._undefined.get(place, 0) + lanes
 
+    def assertion(self, location: str, message: str, programs: Array, lanes: int) -> None:
+        """An assertion that failed in these programs."""
+        known = self._failed.setdefault((location, message), _StrayLanes(0, int(programs.min()), 0))
+        known.lanes += lanes
+        known.program = min(known.program, int(programs.min()))
+
     def finish(
         self, kernel: str, launch: int, arguments: list[Argument], sources: Callable[[str], Source | None]
     ) -> Iterator[MemoryEvent]:
-        """The events as values, in a stable order."""
+        """The events as values, in a stable order; what native code tells too is sorted, as it meets it otherwise."""
 
         def site(place: Place) -> Site:
             location, argument = place
@@ -129,7 +138,7 @@ class Events:
             yield OrderDependence(
                 site=site(place), cells=len(distinct), first_cells=first(place, distinct), programs=(reader, writer)
             )
-        for place, cells in self._uninitialised.items():
+        for place, cells in sorted(self._uninitialised.items(), key=_by_place):
             distinct, program, _ = cells.unique()
             yield UninitialisedRead(
                 site=site(place), cells=len(distinct), first_cells=first(place, distinct), program=program
@@ -143,5 +152,16 @@ class Events:
                 program=stray.program,
                 element=stray.element,
             )
-        for place, lanes in self._undefined.items():
+        for place, lanes in sorted(self._undefined.items(), key=_by_place):
             yield UndefinedLanes(site=site(place), lanes=lanes)
+        for (location, message), failed in self._failed.items():
+            yield AssertFailed(
+                site=Site(kernel=kernel, launch=launch, argument="", source=sources(location)),
+                message=message,
+                lanes=failed.lanes,
+                program=failed.program,
+            )
+
+
+def _by_place(item: tuple[Place, object]) -> Place:
+    return item[0]

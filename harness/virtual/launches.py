@@ -2,28 +2,46 @@
 
 import hashlib
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from harness.errors import CannotExecute
-from harness.model.case import LaneFill
-from harness.model.run import Launch, MemoryEvent, Resources, Unsupported
+from harness.model.case import LaneFill, Order, Scale
+from harness.model.device import DeviceProfile
+from harness.model.run import Deadlocked, Launch, MemoryEvent, Resources, Unsupported
 from harness.ops.poison import Poison
 from harness.virtual.binding import Binding
-from harness.virtual.builds import BUILD_SUFFIX, RESOURCES_SUFFIX
+from harness.virtual.builds import BUILD_SUFFIX, KEPT_VARIABLE, RESOURCES_SUFFIX
 from harness.virtual.driver import LaunchRequest
+from harness.virtual.elements import Array
 from harness.virtual.events import Events
 from harness.virtual.ir import Module
-from harness.virtual.machine import Grid, Machine, Stopped
+from harness.virtual.machine import (
+    STEP_LIMIT,
+    STEP_LIMIT_VARIABLE,
+    Grid,
+    Machine,
+    Runaway,
+    RunawayKernel,
+    RunsAway,
+    Stopped,
+)
 from harness.virtual.memory import Memory
+from harness.virtual.native.choice import Executing, NativeCode, Work
+from harness.virtual.occupancy import Occupancy, occupancy
 from harness.virtual.operations import HANDLERS
+from harness.virtual.order import program_ids
 from harness.virtual.parser import parse
+from harness.virtual.residency import ResidentLaunch, stuck_error
+from harness.virtual.sampling import Enough, SampledMemory, sampled_ids
 from harness.virtual.triton_seam import Chosen, ask_for_scratch, version
+from harness.virtual.waiting import may_wait, uses_atomics
 
 WANTS_SCRATCH = frozenset({"tt.make_tensor_descriptor", "ttng.tensormap_create"})
 """Operations for which the compiler may ask scratch memory; only kernels with one are compiled whole at once."""
@@ -37,9 +55,14 @@ class Session:
     """What one case launched so far."""
 
     lane_fill: LaneFill = LaneFill.ZERO
+    order: Order = Order.FORWARD
+    seed: int = 0
+    """Decides a shuffled order."""
+    scale: Scale = Scale.USUAL
     launches: list[Launch] = field(default_factory=list[Launch])
     memory: list[MemoryEvent] = field(default_factory=list[MemoryEvent])
     unsupported: Unsupported | None = None
+    deadlocked: Deadlocked | None = None
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     writers: dict[int, tuple[str, str]] = field(default_factory=dict[int, "tuple[str, str]"])
     """By address of a storage, the kernel and argument that stored to it last."""
@@ -58,25 +81,32 @@ class Launches:
 
     def __init__(
         self,
-        arch: int,
+        device: DeviceProfile,
         chosen: Callable[[], Chosen],
         poison_of: Callable[[int], Poison | None],
         compile_now: Callable[[str, Mapping[str, Any]], Resources],
         builds: Path | None,
     ) -> None:
         self.session = Session()
-        self._arch = arch
+        self.native: Executing = NativeCode()
+        """Executes what it can prove clean; by default nothing."""
+        self._device = device
+        self._arch = device.arch
+        self._step_limit = int(os.environ.get(STEP_LIMIT_VARIABLE, STEP_LIMIT))
         self._chosen = chosen
         self._poison_of = poison_of
         self._compile_now = compile_now
         self._builds = builds
-        self._modules: dict[str, _Compiled] = {}
+        self._modules: dict[tuple[str, ...], _Compiled] = {}
 
     def __call__(self, request: LaunchRequest) -> None:
         """Execute one launch.
 
         Raises:
             CannotExecute: something in the kernel is not known; the session keeps what and where.
+            RunawayKernel: a loop goes on and on, and waits for nobody.
+            LaunchStuck: programs wait for each other forever; the session keeps which and where.
+            RuntimeError: more programs are launched cooperatively than the GPU holds.
         """
         session = self.session
         try:
@@ -86,6 +116,8 @@ class Launches:
             if scratch:
                 ask_for_scratch(scratch, compiled.scratch_align, request.stream)
             self._execute(compiled, request)
+        except (RunsAway, Runaway) as error:
+            raise RunawayKernel(self._runaway(request, error)) from None
         except CannotExecute as error:
             if session.unsupported is None:
                 session.unsupported = self._explain(request, error)
@@ -93,11 +125,20 @@ class Launches:
 
     def _compiled(self, request: LaunchRequest) -> "_Compiled":
         options = {name: getattr(request.metadata, name) for name in BUILD_OPTIONS if hasattr(request.metadata, name)}
-        key = request.ttir + json.dumps(options)
+        key = (request.ttir, *map(str, options.values()))  # the text's hash is kept with it: nothing long is copied
         if key not in self._modules:
             began = time.perf_counter()
             module = parse(request.ttir)
-            compiled = _Compiled(module, build_digest(request.ttir, self._arch, options), options, _tile_sizes(module))
+            build = build_digest(request.ttir, self._arch, options)
+            compiled = _Compiled(
+                module,
+                build,
+                options,
+                _tile_sizes(module),
+                _dot_precisions(module),
+                may_wait=may_wait(module),
+                atomics=uses_atomics(module),
+            )
             self.session.add_seconds("parse", time.perf_counter() - began)
             if any(operation.name in WANTS_SCRATCH for operation in module.kernel.body.all_operations()):
                 resources = self._compile_now(request.ttir, options)
@@ -136,6 +177,8 @@ class Launches:
             tile_sizes=compiled.tile_sizes,
             build=compiled.build,
             scratch_bytes=scratch,
+            atomics=compiled.atomics,
+            dot_precisions=compiled.dot_precisions,
         )
 
     def _execute(self, compiled: "_Compiled", request: LaunchRequest) -> None:
@@ -147,23 +190,83 @@ class Launches:
         module = compiled.module
         given = dict(zip(request.source.fn.arg_names, request.arguments, strict=False))
         binding = Binding(module.kernel, request.source.signature, given, self._poison_of)
+        work = Work(module=module, build=compiled.build, binding=binding, grid=grid, lane_fill=session.lane_fill)
         events = Events()
-        machine = Machine(module, Memory(binding.arguments, events), grid, session.lane_fill, HANDLERS)
+        is_giant = session.scale is Scale.GIANT
+        memory = (SampledMemory if is_giant else Memory)(binding.arguments, events)
+        machine = Machine(module, memory, grid, session.lane_fill, HANDLERS)
+        machine.arch, machine.poison_of, machine.step_limit = self._arch, self._poison_of, self._step_limit
         name = request.source.fn.__name__
         for argument in binding.written:
             if argument.buffer is not None:
                 session.writers[argument.buffer.address] = (name, argument.name)
+        launch = ResidentLaunch(
+            kernel=name,
+            machine=machine,
+            bind=lambda: Binding(module.kernel, request.source.signature, given, self._poison_of),
+            ids=sampled_ids(grid.programs) if is_giant else program_ids(session.order, grid.programs, session.seed),
+            device=self._device,
+            occupancy=lambda: self._occupancy(compiled, request),
+        )
         try:
-            machine.run(binding.values)
+            if getattr(request.metadata, "launch_cooperative_grid", False):
+                launch.check_cooperative()
+            if compiled.may_wait:
+                if is_giant:
+                    raise CannotExecute("programs that may wait for others of which only a sample runs")
+                session.deadlocked = launch.run(binding, events, module.source)
+            elif is_giant:
+                machine.run(binding.values, launch.ids)
+            else:
+                self._execute_independent(work, machine, launch.ids, events)
+        except Enough:
+            session.launches[-1] = replace(session.launches[-1], cut=True)
         finally:
             session.memory += events.finish(name, len(session.launches) - 1, binding.arguments, module.source)
             session.add_seconds("execution", time.perf_counter() - began)
+        if session.deadlocked is not None:
+            raise stuck_error(session.deadlocked)
+
+    def _execute_independent(self, work: Work, machine: Machine, ids: Array, events: Events) -> None:
+        """In native code what that can prove clean, all else by the machine."""
+        if self.native.execute(work, events):
+            self.session.launches[-1] = replace(self.session.launches[-1], executor="native")
+            return
+        began = time.perf_counter()
+        machine.run(work.binding.values, ids)
+        self.native.took(work, time.perf_counter() - began)
+
+    def _occupancy(self, compiled: "_Compiled", request: LaunchRequest) -> Occupancy:
+        if compiled.occupancy is None:
+            resources = self._compile_now(request.ttir, compiled.options)
+            threads = request.metadata.num_warps * self._device.warp_size
+            num_ctas = getattr(request.metadata, "num_ctas", 1)
+            compiled.occupancy = occupancy(replace(resources, threads=threads), self._device, num_ctas)
+        return compiled.occupancy
+
+    def _runaway(self, request: LaunchRequest, error: CannotExecute) -> str:
+        source = parse(request.ttir).source(error.location) if isinstance(error, Stopped) else None
+        place = f" ({source})" if source else ""
+        return f"{request.source.fn.__name__}: {error.what}{place}; {STEP_LIMIT_VARIABLE} sets another limit"
 
     def _explain(self, request: LaunchRequest, error: CannotExecute) -> Unsupported:
         source = None
         if isinstance(error, Stopped):
             source = parse(request.ttir).source(error.location)
-        return Unsupported(what=error.what, kernel=request.source.fn.__name__, source=source, triton_version=version)
+        name = request.source.fn.__name__
+        kept = _keep(name, request.ttir)
+        return Unsupported(what=error.what, kernel=name, source=source, triton_version=version, ttir_file=kept)
+
+
+def _keep(kernel: str, ttir: str) -> str:
+    """Write the text where whoever reads the report finds it; returns the file, or nothing where none is wanted."""
+    folder = os.environ.get(KEPT_VARIABLE)
+    if not folder:
+        return ""
+    file = Path(folder) / f"{kernel}-{hashlib.sha256(ttir.encode()).hexdigest()[:12]}.ttir"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(ttir, encoding="utf-8")
+    return str(file)
 
 
 @dataclass(slots=True)
@@ -172,8 +275,14 @@ class _Compiled:
     build: str
     options: Mapping[str, Any]
     tile_sizes: tuple[int, ...]
+    dot_precisions: tuple[str, ...]
+    may_wait: bool
+    """Whether its programs may wait for each other, and need turns."""
+    atomics: bool
     scratch_bytes_per_program: int = 0
     scratch_align: int = 128
+    occupancy: Occupancy | None = None
+    """None as long as nobody asked."""
 
 
 @lru_cache(maxsize=1024)
@@ -207,3 +316,16 @@ def _tile_sizes(module: Module) -> tuple[int, ...]:
         if operation.name in {"tt.load", "tt.store"}:
             sizes.update(extent for extent in operation.operand_types[0].shape if extent > 1)
     return tuple(sorted(sizes))
+
+
+def _dot_precisions(module: Module) -> tuple[str, ...]:
+    return tuple(
+        sorted(
+            {
+                str(operation.attributes.get("inputPrecision", "ieee"))
+                for function in module.functions.values()
+                for operation in function.body.all_operations()
+                if operation.name == "tt.dot" and operation.operand_types[0].element == "f32"
+            }
+        )
+    )

@@ -15,13 +15,16 @@ import numpy as np
 
 from harness.errors import CannotExecute
 from harness.model.case import LaneFill
+from harness.virtual.addresses import Addresses, PoisonOf
 from harness.virtual.elements import Array, carrier
 from harness.virtual.ir import Block, Function, Module, Operation, Region, Type
 from harness.virtual.memory import Memory
-from harness.virtual.pointers import Descriptor, Pointers
+from harness.virtual.pointers import Descriptor, Pointers, Several, ways_of
 
-Value = Array | Pointers | Descriptor
+Value = Array | Pointers | Several | Descriptor
 Values = tuple[Value, ...]
+Lap = object
+"""What a kind of machine remembers of a loop's last trip, None before the first."""
 Handler = Callable[["Machine", Operation, list[Value]], "Value | Values | None"]
 
 CHUNK_ELEMENTS = 1 << 19
@@ -50,6 +53,23 @@ class Stopped(CannotExecute):
         self.location = location
 
 
+STEP_LIMIT = 50_000
+STEP_LIMIT_VARIABLE = "HARNESS_STEP_LIMIT"
+"""Names another limit."""
+
+
+class RunsAway(CannotExecute):
+    """A loop that waits for nobody made more trips than it may."""
+
+
+class Runaway(Stopped):
+    """The same, with the loop's location."""
+
+
+class RunawayKernel(RuntimeError):
+    """What unwinds the library that launched a kernel that runs away."""
+
+
 class Machine:
     """One launch of one module."""
 
@@ -60,15 +80,21 @@ class Machine:
         self.memory = memory
         self.grid = grid
         self.lane_fill = lane_fill
-        self.polled: set[int] = set()
-        """Numbers of the arguments that volatile loads read."""
+        self.step_limit = STEP_LIMIT
+        """How many trips a loop without a bound may make, unless it waits for another program."""
+        self.arch = 90
+        """The compute capability times ten: some conversions of numbers depend on it."""
+        self.poison_of: PoisonOf = lambda _: None
+        """Which storages are fresh, by their address."""
         self.active: Array | None = None
         """Programs that take part in what is being executed; None means all."""
         self._handlers = handlers
         self._ids: Array = np.zeros(0, np.int64)
 
-    def run(self, arguments: Sequence[Value]) -> None:
-        """Execute every program of the grid.
+    def run(self, arguments: Sequence[Value], ids: Array) -> None:
+        """Execute the programs with these linear ids: as many side by side as memory allows, the next after them.
+
+        Where programs meet in memory, the order of the ids is the order in which each step of theirs is done.
 
         Raises:
             Stopped: an operation is not known, or cannot be executed as it stands.
@@ -76,11 +102,32 @@ class Machine:
         kernel = self.module.kernel
         chunk = max(1, CHUNK_ELEMENTS // max(1, largest_block(kernel.body)))
         with np.errstate(all="ignore"):
-            for first in range(0, self.grid.programs, chunk):
-                self._ids = np.arange(first, min(first + chunk, self.grid.programs), dtype=np.int64)
-                self.__dict__.pop("numbers", None)
-                self.active = None
-                self.call(kernel, arguments)
+            for first in range(0, len(ids), chunk):
+                self.side_by_side(ids[first : first + chunk], kernel, arguments)
+
+    def side_by_side(self, ids: Array, kernel: Function, arguments: Sequence[Value]) -> None:
+        """Execute these programs in lock-step."""
+        self._ids = ids
+        self.__dict__.pop("numbers", None)
+        self.active = None
+        self.call(kernel, arguments)
+
+    def back_edge(self, before: Lap, carried: Values) -> Lap:
+        """Called where a loop without a bound begins again; gets what it returned the last time, None at first.
+
+        Programs in lock-step cannot wait for each other: here it counts trips.
+
+        Raises:
+            RunsAway: it has made more of them than `step_limit`.
+        """
+        del carried
+        trips = before + 1 if isinstance(before, int) else 1
+        if trips > self.step_limit:
+            raise RunsAway(f"a loop made {self.step_limit:,} trips and waits for nobody")
+        return trips
+
+    def left_loop(self) -> None:
+        """Called where a loop without a bound ends."""
 
     # --- programs ---
 
@@ -123,6 +170,19 @@ class Machine:
         finally:
             self.active = outer
 
+    @contextmanager
+    def as_programs(self, each: int) -> Generator[None]:
+        """Run a part on `each` lanes of every program as if they were programs themselves."""
+        outer, active = self._ids, self.active
+        self._ids = np.repeat(outer, each)
+        self.active = None if active is None else np.repeat(active, each)
+        self.__dict__.pop("numbers", None)
+        try:
+            yield
+        finally:
+            self._ids, self.active = outer, active
+            self.__dict__.pop("numbers", None)
+
     def votes(self, condition: Array) -> tuple[Array, bool, bool]:
         """A scalar condition as one vote a program, whether any active program says yes, and whether any says no."""
         votes = (
@@ -131,6 +191,13 @@ class Machine:
         if self.active is None:
             return votes, bool(votes.any()), not votes.all()
         return votes & self.active, bool((votes & self.active).any()), bool((~votes & self.active).any())
+
+    def pointers_at(self, addresses: Array, element_bytes: int) -> Pointers | Several:
+        """Integers as pointers to elements of that size."""
+        if self.active is not None and len(addresses) == self.width:
+            addresses = addresses.copy()
+            addresses[~self.active] = addresses[self.active][:1]  # what the others hold may be anything
+        return Addresses(self.memory.arguments, self.poison_of).pointers(addresses, element_bytes)
 
     # --- functions, regions, blocks ---
 
@@ -161,7 +228,7 @@ class Machine:
             except Stopped:
                 raise
             except CannotExecute as error:
-                raise Stopped(f"{operation.name}: {error.what}", operation.location) from error
+                raise _located(error, operation) from error
             if operation.results:
                 assert made is not None
                 values = made if isinstance(made, tuple) else (made,)
@@ -178,6 +245,7 @@ class Machine:
         everybody = np.ones(self.width, np.bool_) if self.active is None else self.active
         waiting: dict[str, tuple[Array, Values]] = {region.entry.label: (everybody, tuple(arguments))}
         returned: tuple[Array, Values] | None = None
+        laps: dict[str, Lap] = {}
         while waiting:
             label = min(waiting, key=lambda name: order[name])
             programs, values = waiting.pop(label)
@@ -192,18 +260,22 @@ class Machine:
                 if not going.any():
                     continue
                 given = tuple(frame[slot] for slot in successor.arguments)
+                goes_back = order[successor.block] <= order[label]
+                laps[successor.block] = self.back_edge(laps.get(successor.block), given) if goes_back else None
                 if successor.block in waiting:
                     others, held = waiting[successor.block]
                     waiting[successor.block] = (others | going, self.merge(going, given, held))
                 else:
                     waiting[successor.block] = (going, given)
+        if any(laps.values()):
+            self.left_loop()
         return returned[1] if returned else ()
 
     def _targets(self, branch: Operation, frame: list[Value], programs: Array):  # noqa: ANN202 - private pairs
         if branch.name == "cf.br":
             return ((branch.successors[0], programs),)
         condition = frame[branch.operands[0]]
-        assert not isinstance(condition, Pointers | Descriptor)
+        assert isinstance(condition, np.ndarray)
         taken = np.broadcast_to(condition, (self.width,))
         return ((branch.successors[0], programs & taken), (branch.successors[1], programs & ~taken))
 
@@ -218,30 +290,62 @@ class Machine:
         if left is right:
             return left
         if isinstance(left, Descriptor) or isinstance(right, Descriptor):
-            raise CannotExecute("a choice between tensor descriptors")
-        if isinstance(left, Pointers) or isinstance(right, Pointers):
-            if not (isinstance(left, Pointers) and isinstance(right, Pointers)):
+            return self._one_descriptor(chosen, left, right)
+        if isinstance(left, Pointers | Several) or isinstance(right, Pointers | Several):
+            if not (isinstance(left, Pointers | Several) and isinstance(right, Pointers | Several)):
                 raise CannotExecute("a choice between a pointer and a number")
-            if left.argument != right.argument:
-                return self._one_of(chosen, left, right)
-            index = _where(chosen, left.index(), right.in_units_of(left.element_bytes).index())
-            return Pointers(left.argument, left.element_bytes, (index,))
+            return self._one_of(chosen, left, right)
         return _where(chosen, left, right)
 
-    def _one_of(self, chosen: Array, left: Pointers, right: Pointers) -> Pointers:
-        """One of two pointers into different arguments, where all programs that take part choose the same."""
-        if self.active is not None and chosen.shape[0] == self.width:
-            chosen = chosen[self.active]
+    @staticmethod
+    def _one_of(chosen: Array, left: Pointers | Several, right: Pointers | Several) -> Pointers | Several:
+        """Each lane's choice; where all choose the same, the pointers stay as they are."""
         if chosen.all():
             return left
         if not chosen.any():
             return right
-        raise CannotExecute("pointers into different arguments, chosen by program")
+        rank = ways_of(left)[0][0].ndim
+        chosen = chosen.reshape(*chosen.shape, *(1,) * (rank - chosen.ndim))
+        return Several.of(
+            [
+                *((chosen & mask, way) for mask, way in ways_of(left)),
+                *((~chosen & mask, way) for mask, way in ways_of(right)),
+            ]
+        )
+
+    def _one_descriptor(self, chosen: Array, left: Value, right: Value) -> Descriptor:
+        if not (isinstance(left, Descriptor) and isinstance(right, Descriptor)):
+            raise CannotExecute("a choice between a tensor descriptor and something else")
+
+        def pairs(ours: tuple[Array, ...], others: tuple[Array, ...]) -> tuple[Array, ...]:
+            return tuple(_where(chosen, one, other) for one, other in zip(ours, others, strict=True))
+
+        return Descriptor(
+            self._one_of(chosen, left.base, right.base),
+            pairs(left.extents, right.extents),
+            pairs(left.strides, right.strides),
+            *pairs((left.pads_with_nan, left.rounds_to_tf32), (right.pads_with_nan, right.rounds_to_tf32)),
+        )
+
+
+def _located(error: CannotExecute, operation: Operation) -> Stopped:
+    if isinstance(error, RunsAway):
+        return Runaway(error.what, operation.location)
+    return Stopped(f"{operation.name}: {error.what}", operation.location)
 
 
 _EMPTY: Array = np.zeros(0, np.int8)
 TERMINATORS = frozenset(
-    {"scf.yield", "scf.condition", "tt.return", "tt.reduce.return", "tt.scan.return", "cf.br", "cf.cond_br"}
+    {
+        "scf.yield",
+        "scf.condition",
+        "tt.return",
+        "tt.reduce.return",
+        "tt.scan.return",
+        "tt.map_elementwise.return",
+        "cf.br",
+        "cf.cond_br",
+    }
 )
 
 

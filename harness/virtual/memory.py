@@ -33,6 +33,10 @@ class Step:
     mask: Array | None
     numbers: Array
     """The programs' numbers (id + 1), by the leading axis."""
+    words: tuple[str, ...] = ()
+    """An atomic's kind, memory order and scope, as TTIR writes them: `add`, `acq_rel`, `gpu`."""
+    volatile: bool = False
+    """Whether it is a volatile load."""
 
     @property
     def place(self) -> Place:
@@ -75,7 +79,7 @@ class Memory:
         else:
             raw = view.read(rows, storage(element))
             self._check_initialised(step, view, rows, raw)
-            self._note_load(step, view, rows)
+            self.note_load(step, view, rows)
             loaded = decode(raw, element)
         if rows.whole:
             return loaded.reshape(shape)
@@ -96,7 +100,7 @@ class Memory:
         starts, width = view.cells(rows)
         earlier, together, reads = view.buffer.shadow.store(starts, width, rows.programs)
         same_before = earlier is None or view.holds(rows, raw, earlier)
-        view.write(rows, raw)
+        self.write(view, rows, raw)
         granule = view.buffer.shadow.granule
         if earlier is not None:
             elements = elements_at(view.argument, granule, starts, earlier)
@@ -106,7 +110,7 @@ class Memory:
             same = view.holds(rows, raw, together)
             self.events.overlap(step.place, elements, *_pairs(rows, together), same_bytes=same)
         if reads is not None:
-            self._note_reads(granule, rows, starts, reads)
+            self.note_reads(granule, rows, starts, reads)
 
     def atomic(self, step: Step) -> tuple[Rows, Array | None]:
         """The lanes of an atomic and a flat view of the argument's elements to work on; None where nothing is left.
@@ -144,7 +148,8 @@ class Memory:
             if len(elements):
                 argument = self.arguments[step.pointers.argument]
                 own = elements * step.pointers.element_bytes // argument.element_bytes
-                self.events.stray((*step.place, access, Region.NULL), own, rows.ids, lanes_each)
+                region = Region.UNKNOWN_POINTER if argument.is_nobodys else Region.NULL
+                self.events.stray((*step.place, access, region), own, rows.ids, lanes_each)
             return rows.subset(np.zeros(len(elements), np.bool_))
         if view.inside(rows):
             return rows
@@ -163,22 +168,31 @@ class Memory:
 
     # --- what is noted ---
 
-    def _note_load(self, step: Step, view: View, rows: Rows) -> None:
+    def write(self, view: View, rows: Rows, raw: Array) -> None:
+        """Overwrite the rows of a store."""
+        view.write(rows, raw)
+
+    def load_number(self, place: Place) -> int:
+        """The number under which the shadow keeps a load."""
+        if place not in self._loads:
+            self._loads[place] = len(self._load_places)
+            self._load_places.append(place)
+        return self._loads[place]
+
+    def note_load(self, step: Step, view: View, rows: Rows) -> None:
+        """Tell the shadow of a load, and record where it meets what another program stored."""
         buffer = view.buffer
         if not buffer.track_readers:
             return
-        if step.place not in self._loads:
-            self._loads[step.place] = len(self._load_places)
-            self._load_places.append(step.place)
         starts, width = view.cells(rows)
         readers = [np.full_like(rows.programs, number) for number in rows.alike[:-3:-1]] or [rows.programs]
         for programs in readers:
-            clash = buffer.shadow.load(starts, width, programs, self._loads[step.place])
+            clash = buffer.shadow.load(starts, width, programs, self.load_number(step.place))
             if clash is not None:
                 elements = elements_at(view.argument, buffer.shadow.granule, starts, clash)
                 self.events.dependence(step.place, elements, programs[clash.rows] - 1, clash.others - 1)
 
-    def _note_reads(self, granule: int, rows: Rows, starts: Array, reads: Reads) -> None:
+    def note_reads(self, granule: int, rows: Rows, starts: Array, reads: Reads) -> None:
         """Stores into cells that others read: each is reported at the other's load."""
         clash = reads.clash
         for load in np.unique(reads.loads):

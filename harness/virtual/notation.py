@@ -33,6 +33,15 @@ def number(text: str) -> int | float:
     return float(text) if any(character in text for character in ".eE") else int(text)
 
 
+_ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{2})|(.))")
+
+
+def string(text: str) -> str:
+    r"""What a quoted string says; MLIR writes `\0A` for a line's end and `\22` for a quote."""
+    plain = text.removeprefix('"').removesuffix('"')
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else found[2], plain)
+
+
 class Notation(Tokens):
     """Tokens read as types and attributes."""
 

@@ -1,23 +1,24 @@
 """Control flow: `scf.for`, `scf.if`, `scf.while`, calls.  Divergent programs run under masks and are merged."""
 
 from collections.abc import Mapping
-from itertools import count
 
 import numpy as np
 
 from harness.errors import CannotExecute
 from harness.virtual.elements import Array, carrier, unsigned
 from harness.virtual.ir import Operation
-from harness.virtual.machine import Handler, Machine, Value, Values
-from harness.virtual.pointers import Descriptor, Pointers
+from harness.virtual.machine import Handler, Lap, Machine, RunsAway, Value, Values
 
-ATOMIC = "tt.atomic_"
-PATIENCE = 10_000
-"""Trips after which a loop that polls memory counts as waiting for a program that lock-step keeps from going on."""
+MOST_TRIPS = 1 << 24
+"""What a loop with a bound may make; one that is to make more would take hours here, and seconds on any GPU."""
 
 
 def for_loop(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
-    """Counts trips first: programs with equal counts run together without a mask, whatever their bounds are."""
+    """Counts trips first: programs with equal counts run together without a mask, whatever their bounds are.
+
+    Raises:
+        RunsAway: they are more than `MOST_TRIPS`, and more than the machine's step limit.
+    """
     lower, upper, step = (_scalar(frame[slot]) for slot in operation.operands[:3])
     carried: Values = tuple(frame[slot] for slot in operation.operands[3:])
     trips = _trips(lower, upper, step, is_unsigned=bool(operation.attributes.get("unsigned")))
@@ -26,6 +27,8 @@ def for_loop(machine: Machine, operation: Operation, frame: list[Value]) -> Valu
     kind = carrier(operation.operand_types[0].element)
     body = operation.regions[0]
     most = int(trips.max()) if len(trips) else 0
+    if most > max(MOST_TRIPS, machine.step_limit):
+        raise RunsAway(f"a loop makes {most:,} trips and waits for nobody")
     alike = int(trips.min()) == most or (machine.active is not None and bool((trips[machine.active] == most).all()))
     for trip in range(most):
         index = (lower + (step * trip).astype(kind)).astype(kind)
@@ -71,36 +74,20 @@ def while_loop(machine: Machine, operation: Operation, frame: list[Value]) -> Va
     carried: Values = tuple(frame[slot] for slot in operation.operands)
     alive = np.ones(machine.width, np.bool_) if machine.active is None else machine.active.copy()
     results: Values | None = None
-    for trip in count():
-        if trip == PATIENCE and _waits(machine, operation):
-            raise CannotExecute(f"a loop that polls memory for more than {PATIENCE} trips; programs run in lock-step")
+    lap: Lap = None
+    while True:
         with machine.only(alive):
             condition, *handed = machine.region(before, frame, carried)
             votes = np.broadcast_to(_scalar(condition), (machine.width,)) & alive
         leaving = alive & ~votes
         results = tuple(handed) if results is None else machine.merge(leaving, tuple(handed), results)
         if not votes.any():
+            machine.left_loop()
             return results
         alive = votes
         with machine.only(alive):
             carried = machine.region(body, frame, tuple(handed))
-    raise AssertionError("count() does not end")
-
-
-def _waits(machine: Machine, operation: Operation) -> bool:
-    """Whether a loop may wait for a program of its own launch: it polls what the kernel itself changes.
-
-    A loop that polls what nobody in the launch changes hangs on every GPU, and is left to hang.
-    """
-    if any(inner.name.startswith(ATOMIC) for region in operation.regions for inner in region.all_operations()):
-        return True
-    polled = [machine.memory.arguments[number].buffer for number in machine.polled]
-    changed_atomically = any(
-        inner.name.startswith(ATOMIC)
-        for function in machine.module.functions.values()
-        for inner in function.body.all_operations()
-    )
-    return bool(polled) and (changed_atomically or any(buffer and buffer.track_readers for buffer in polled))
+        lap = machine.back_edge(lap, carried)
 
 
 def call(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
@@ -112,7 +99,7 @@ def call(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
 
 
 def _scalar(value: Value) -> Array:
-    if isinstance(value, Pointers | Descriptor):
+    if not isinstance(value, np.ndarray):
         raise CannotExecute("a pointer as a loop bound or condition")
     return value
 

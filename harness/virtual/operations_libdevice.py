@@ -1,7 +1,9 @@
 """`tt.extern_elementwise`: functions of NVIDIA's libdevice, by their symbol.
 
-Computed in float64 and rounded once: libdevice's own results lie within a few units in the last place of that.  The
-symbols' meaning is that of the CUDA Math API; `f` at the end marks the float32 form, and `fast_` the less exact one.
+What has one right answer gives that: integers, bits, arithmetic that names its rounding.  All else is computed in
+float64 and rounded once: libdevice's own results lie within a few units in the last place of it.  The symbols' meaning
+is that of the CUDA Math API; `f` at the end marks the float32 form, and `fast_` the less exact one.  Subnormal float32
+numbers are kept, where Triton's builds flush some to zero.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,26 +12,17 @@ import numpy as np
 import torch
 
 from harness.errors import CannotExecute
+from harness.virtual import libdevice_bessel, libdevice_bits, libdevice_rounding, libdevice_special
 from harness.virtual.elements import Array, carrier, rounded
 from harness.virtual.ir import Operation
+from harness.virtual.libdevice_special import through_torch
 from harness.virtual.machine import Handler, Machine, Value
 from harness.virtual.operations_arith import array
 
 PREFIX = "__nv_"
-_INTEGER_RESULTS = frozenset({"isnan", "isinf", "isfinited", "finite", "signbit"})
-
-
-def _through_torch(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Array], Array]:
-    return lambda value: function(torch.from_numpy(np.ascontiguousarray(value))).numpy()
-
-
-def _away_from_zero(value: Array) -> Array:
-    """To the nearest integer, halves away from zero."""
-    return np.trunc(value + np.copysign(0.5, value))
-
+_EXACT: Mapping[str, Callable[..., Array]] = {**libdevice_bits.FUNCTIONS, **libdevice_rounding.FUNCTIONS}
 
 FUNCTIONS: Mapping[str, Callable[..., Array]] = {
-    "abs": np.abs,
     "acos": np.arccos,
     "acosh": np.arccosh,
     "asin": np.arcsin,
@@ -42,50 +35,79 @@ FUNCTIONS: Mapping[str, Callable[..., Array]] = {
     "copysign": np.copysign,
     "cos": np.cos,
     "cosh": np.cosh,
-    "div_rn": np.divide,
-    "erf": _through_torch(torch.erf),
-    "erfc": _through_torch(torch.erfc),
-    "erfinv": _through_torch(torch.erfinv),
+    "cospi": libdevice_special.cosine_of_pi,
+    "cyl_bessel_i0": through_torch(torch.special.i0),
+    "cyl_bessel_i1": through_torch(torch.special.i1),
+    "erf": through_torch(torch.erf),
+    "erfc": through_torch(torch.erfc),
+    "erfcinv": libdevice_special.erfcinv,
+    "erfcx": through_torch(torch.special.erfcx),
+    "erfinv": through_torch(torch.erfinv),
     "exp": np.exp,
     "exp10": lambda value: np.power(10.0, value),
     "exp2": np.exp2,
     "expm1": np.expm1,
     "fabs": np.abs,
+    "fdim": libdevice_special.positive_difference,
+    "fdividef": libdevice_special.fast_quotient,
     "finite": np.isfinite,
     "floor": np.floor,
     "fma": lambda left, right, addend: left * right + addend,
     "fmax": np.fmax,
     "fmin": np.fmin,
     "fmod": np.fmod,
+    "frsqrt_rn": lambda value: 1 / np.sqrt(value),
     "hypot": np.hypot,
     "isfinited": np.isfinite,
     "isinf": np.isinf,
+    "isinfd": np.isinf,
     "isnan": np.isnan,
-    "lgamma": _through_torch(torch.lgamma),
+    "isnand": np.isnan,
+    "j0": libdevice_bessel.j0,
+    "j1": libdevice_bessel.j1,
+    "jn": libdevice_bessel.jn,
+    "ldexp": libdevice_special.scaled,
+    "lgamma": through_torch(torch.lgamma),
     "log": np.log,
     "log10": np.log10,
     "log1p": np.log1p,
     "log2": np.log2,
+    "logb": libdevice_special.exponent,
     "nearbyint": np.rint,
+    "norm3d": libdevice_special.length,
+    "norm4d": libdevice_special.length,
+    "normcdf": through_torch(torch.special.ndtr),
+    "normcdfinv": libdevice_special.quantile,
     "pow": np.power,
     "powi": np.power,
-    "rcp_rn": np.reciprocal,
+    "rcbrt": lambda value: 1 / np.cbrt(value),
+    "remainder": libdevice_special.remainder,
+    "rhypot": lambda left, right: 1 / np.hypot(left, right),
     "rint": np.rint,
-    "round": _away_from_zero,
+    "rnorm3d": lambda *parts: 1 / libdevice_special.length(*parts),
+    "rnorm4d": lambda *parts: 1 / libdevice_special.length(*parts),
+    "round": libdevice_bits.away_from_zero,
     "rsqrt": lambda value: 1 / np.sqrt(value),
+    "saturate": libdevice_special.saturated,
+    "scalbn": libdevice_special.scaled,
     "signbit": np.signbit,
+    "signbitd": np.signbit,
     "sin": np.sin,
     "sinh": np.sinh,
+    "sinpi": libdevice_special.sine_of_pi,
     "sqrt": np.sqrt,
-    "sqrt_rn": np.sqrt,
     "tan": np.tan,
     "tanh": np.tanh,
+    "tgamma": libdevice_special.gamma,
     "trunc": np.trunc,
+    "y0": libdevice_bessel.y0,
+    "y1": libdevice_bessel.y1,
+    "yn": libdevice_bessel.yn,
 }
 
 
-def named(symbol: str) -> tuple[str, Callable[..., Array]]:
-    """A symbol's function, under the name of its float64 form.
+def named(symbol: str) -> Callable[..., Array]:
+    """A symbol's function of float64 numbers.
 
     Raises:
         CannotExecute: the symbol is not known.
@@ -93,18 +115,20 @@ def named(symbol: str) -> tuple[str, Callable[..., Array]]:
     name = symbol.removeprefix(PREFIX).removeprefix("fast_")
     for form in (name, name.removesuffix("f")):
         if form in FUNCTIONS:
-            return form, FUNCTIONS[form]
+            return FUNCTIONS[form]
     raise CannotExecute(f"the external function {symbol}")
 
 
 def call(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
     """`tt.extern_elementwise`."""
     del machine
-    name, function = named(str(operation.attributes["symbol"]))
-    made = function(*[array(frame[slot]).astype(np.float64) for slot in operation.operands])
+    symbol = str(operation.attributes["symbol"])
+    operands = [array(frame[slot]) for slot in operation.operands]
+    exact = _EXACT.get(symbol.removeprefix(PREFIX))
+    if exact is not None:
+        return exact(*operands)
     element = operation.result_types[0].element
-    if name in _INTEGER_RESULTS:
-        return made.astype(carrier(element))
+    made = named(symbol)(*(operand.astype(np.float64) for operand in operands))
     return rounded(made.astype(carrier(element)), element)
 
 

@@ -1,4 +1,4 @@
-"""Blocks: ranges, shapes, reductions, scans, products.
+"""Blocks: ranges, shapes, reductions, scans.
 
 Blocks stay un-broadcast: a splat or broadcast changes only what a block's shape allows to be 1.  Only what needs every
 element (reductions over a broadcast axis, reshapes, products) spreads it out.
@@ -8,17 +8,14 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from harness.errors import CannotExecute
-from harness.virtual.elements import NARROW_FLOATS, Array, bits_of, carrier, decode, encode, rounded
+from harness.virtual.elements import NARROW_FLOATS, Array, carrier
 from harness.virtual.ir import Operation, Region, Type
-from harness.virtual.machine import Handler, Machine, Value, Values
+from harness.virtual.machine import Handler, Machine, Value, Values, zeros
 from harness.virtual.operations_arith import array
-from harness.virtual.pointers import Pointers
+from harness.virtual.pointers import Pointers, Several
 
 _DIRECT_REDUCTIONS = {
-    "arith.addf": np.add,
     "arith.addi": np.add,
-    "arith.mulf": np.multiply,
     "arith.muli": np.multiply,
     "arith.maxnumf": np.fmax,
     "arith.minnumf": np.fmin,
@@ -30,7 +27,7 @@ _DIRECT_REDUCTIONS = {
     "arith.ori": np.bitwise_or,
     "arith.xori": np.bitwise_xor,
 }
-"""Combine operations that NumPy can reduce with at once; any other region is folded pair by pair."""
+"""Combine operations whose result no order changes; any other region is folded pair by pair."""
 
 
 def each(change: Callable[[Array, Operation], Array]) -> Handler:
@@ -39,7 +36,7 @@ def each(change: Callable[[Array, Operation], Array]) -> Handler:
     def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Value:
         del machine
         value = frame[operation.operands[0]]
-        if isinstance(value, Pointers):
+        if isinstance(value, Pointers | Several):
             return value.mapped(lambda part: change(part, operation))
         return change(array(value), operation)
 
@@ -128,7 +125,7 @@ def _along(operation: Operation, frame: list[Value], axis: int) -> tuple[Array, 
 
 
 def _direct(region: Region, operation: Operation) -> np.ufunc | None:
-    """NumPy's reduction for a region that is a single combine of its two arguments, where no rounding lies between."""
+    """NumPy's reduction for a region that is a single combine of its two arguments, where nothing is rounded."""
     body = region.entry.operations
     element = operation.operand_types[0].element
     if len(operation.operands) != 1 or len(body) != 2 or element in NARROW_FLOATS or element == "i1":
@@ -176,36 +173,7 @@ def _slice(block: Array, axis: int, part: slice) -> Array:
     return block[(slice(None),) * axis + (part,)]
 
 
-# --- products ---
-
-
-def dot(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
-    """`tt.dot`: float32 products are rounded to the input precision that the operation names."""
-    del machine
-    left, right, addend = (array(frame[slot]) for slot in operation.operands)
-    kinds = operation.operand_types
-    left, right = spread(left, kinds[0]), spread(right, kinds[1])
-    if not kinds[0].element.startswith(("f", "bf")):
-        return (left.astype(np.int64) @ right.astype(np.int64) + addend).astype(np.int32)
-    precision = str(operation.attributes.get("inputPrecision", "ieee"))
-    if kinds[0].element == "f32" and precision == "tf32":
-        left, right = _tf32(left), _tf32(right)
-    elif kinds[0].element == "f32" and precision not in {"ieee", "tf32x3", "0", "2"}:
-        raise CannotExecute(f"input precision {precision}")
-    element = operation.result_types[0].element
-    wide = np.float64 if kinds[0].element == "f64" else np.float32
-    made = np.matmul(left.astype(wide, copy=False), right.astype(wide, copy=False)) + addend
-    return rounded(made.astype(carrier(element), copy=False), element)
-
-
-def _tf32(values: Array) -> Array:
-    """Ten mantissa bits, to nearest with ties away from zero, as `cvt.rna.tf32.f32` does."""
-    bits = np.ascontiguousarray(values).view(np.uint32)
-    nearest = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
-    return np.where(np.isnan(values), values, nearest)
-
-
-# --- pairs and bits ---
+# --- pairs ---
 
 
 def join(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
@@ -259,27 +227,34 @@ def histogram(machine: Machine, operation: Operation, frame: list[Value]) -> Arr
     return made
 
 
-def bitcast(machine: Machine, operation: Operation, frame: list[Value]) -> Value:
-    """`tt.bitcast` and `arith.bitcast`: the same addresses in other elements, or the same bits as another number."""
+def unsplat(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+    """`tt.unsplat`: the only element of a block."""
     del machine
-    value = frame[operation.operands[0]]
-    wanted, had = operation.result_types[0], operation.operand_types[0]
-    if isinstance(value, Pointers):
-        assert wanted.pointee is not None
-        return value.in_units_of(wanted.pointee.bytes)
-    raw = encode(np.ascontiguousarray(value), had.element)
-    if wanted.element == "bf16":
-        return decode(bits_of(raw), "bf16")
-    if wanted.element == "f16":
-        return decode(bits_of(raw).view(np.float16), "f16")
-    if wanted.element == "i1":
-        return raw.astype(np.bool_)
-    return bits_of(raw).view(carrier(wanted.element))
+    value = array(frame[operation.operands[0]])
+    return value.reshape(value.shape[0])
 
 
-def nothing(machine: Machine, operation: Operation, frame: list[Value]) -> None:
-    """Barriers and assumptions: programs already run in lock-step, and a block is one value."""
-    del machine, operation, frame
+def poison(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
+    """`ub.poison`: a value that nobody may depend on."""
+    del machine, frame
+    return tuple(zeros(kind) for kind in operation.result_types)
+
+
+def map_elementwise(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
+    """`tt.map_elementwise`: a function of scalars, run on every `pack` neighbours as if they were programs."""
+    pack = int(operation.attributes.get("pack", 1))  # type: ignore[arg-type]
+    shape = (machine.width, *operation.operand_types[0].shape)
+    given: list[Array] = []
+    for slot, kind in zip(operation.operands, operation.operand_types, strict=True):
+        lanes = np.broadcast_to(spread(array(frame[slot]), kind), shape).reshape(-1, pack)
+        given += [lanes[:, at] for at in range(pack)]
+    with machine.as_programs(len(given[0]) // machine.width):
+        runs = machine.width
+        made = machine.region(operation.regions[0], frame, given)
+    columns = [np.broadcast_to(array(value), (runs,)) for value in made]
+    return tuple(
+        np.stack(columns[first : first + pack], axis=-1).reshape(shape) for first in range(0, len(columns), pack)
+    )
 
 
 HANDLERS: Mapping[str, Handler] = {
@@ -293,15 +268,12 @@ HANDLERS: Mapping[str, Handler] = {
     "tt.trans": each(_transpose),
     "tt.reduce": reduce,
     "tt.scan": scan,
-    "tt.dot": dot,
     "tt.join": join,
     "tt.split": split,
     "tt.cat": concatenate,
     "tt.gather": gather,
     "tt.histogram": histogram,
-    "tt.bitcast": bitcast,
-    "arith.bitcast": bitcast,
-    "gpu.barrier": nothing,
-    "ttg.barrier": nothing,
-    "llvm.intr.assume": nothing,
+    "tt.unsplat": unsplat,
+    "tt.map_elementwise": map_elementwise,
+    "ub.poison": poison,
 }

@@ -8,6 +8,7 @@ operations included; those with regions or successors have readers of their own 
 import re
 from collections.abc import Callable, Iterator
 
+from harness.virtual.implied import implied_results
 from harness.virtual.ir import Attribute, Block, Function, Module, Operation, Parameter, Region, Successor, Type
 from harness.virtual.liveness import mark_last_uses
 from harness.virtual.notation import Notation
@@ -193,6 +194,10 @@ class _Parser(Notation):
                 self._next()
                 before, after = self._signature()
                 break
+            elif kind == "arrow":  # without operands, their types and the colon are left out
+                self._next()
+                after = self._type_list()
+                break
             elif text == "{":
                 attributes |= self._attributes()
             elif kind in {"loc", "label", "value", "end"} or text == "}":
@@ -205,7 +210,7 @@ class _Parser(Notation):
                     words.append(text)
             else:
                 self._next()  # commas, brackets and parentheses only separate
-        result_types = tuple(after) if after is not None else _implied_results(name, before)
+        result_types = tuple(after) if after is not None else implied_results(name, before)
         if name == "tt.split":  # names the type of both its results once
             result_types *= 2
         return Operation(name, tuple(operands), (), (), result_types, attributes, tuple(words), (), (), "")
@@ -326,6 +331,34 @@ class _Parser(Notation):
             self._expect(")")
         return Successor(label, tuple(arguments))
 
+    def print_out(self, name: str) -> Operation:
+        """`tt.print "text" {…} : %values : types`."""
+        words = (self._next()[1],)
+        attributes = self._attributes()
+        operands: list[int] = []
+        if self._accept(":"):
+            while self._peek()[0] == "value":
+                operands.append(self._use(self._next()[1]))
+                self._accept(",")
+            self._expect(":")
+            self._types_until_arrow()
+        return Operation(name, tuple(operands), (), (), (), attributes, words, (), (), "")
+
+    def dot_scaled(self, name: str) -> Operation:
+        """`%lhs scale %s, %rhs scale %t, %acc …`: the attribute `scales` says which operands are scales."""
+        operands: list[int] = []
+        scales: list[int] = []
+        for _ in ("lhs", "rhs"):
+            operands.append(self._use(self._next()[1]))
+            if self._accept("scale"):
+                scales.append(len(operands))
+                operands.append(self._use(self._next()[1]))
+            self._expect(",")
+        made = self._generic(name)
+        made.operands = (*operands, *made.operands)
+        made.attributes = {**made.attributes, "scales": tuple(scales)}
+        return made
+
     def call(self, name: str) -> Operation:
         callee = self._next()[1].lstrip("@").strip('"')
         made = self._generic(name)
@@ -341,18 +374,6 @@ _READERS: dict[str, Callable[[_Parser, str], Operation]] = {
     "cf.br": _Parser.branch,
     "cf.cond_br": _Parser.branch,
     "tt.call": _Parser.call,
+    "tt.dot_scaled": _Parser.dot_scaled,
+    "tt.print": _Parser.print_out,
 }
-
-
-def _implied_results(name: str, kinds: list[Type]) -> tuple[Type, ...]:
-    """The result types of an operation whose text names only its operands' types."""
-    if not kinds:
-        return ()
-    first, last = kinds[0], kinds[-1]
-    if name in {"tt.store", "tt.return", "scf.yield", "scf.condition", "tt.reduce.return", "tt.scan.return"}:
-        return ()
-    if name in {"arith.cmpi", "arith.cmpf"}:
-        return (first.of("i1"),)
-    if name == "tt.load" and first.pointee is not None:
-        return (Type(first.pointee.element, first.shape, first.pointee.pointee),)
-    return (first,) if name == "tt.addptr" else (last,)

@@ -5,7 +5,7 @@ columns[None, :]` stays three small arrays until an access needs it, and an acce
 are neighbours.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,13 +61,60 @@ class Pointers:
 
 
 @dataclass(frozen=True, slots=True)
-class Descriptor:
-    """A tensor descriptor made in the kernel: where the tensor begins, its extents and its strides in elements.
+class Several:
+    """A block of pointers into several arguments.
 
-    Extents and strides hold one number a program, or one for all.
+    Each way is a mask and the pointers that hold where it is set; of the masks exactly one is set in each lane.
     """
 
-    base: Pointers
+    ways: tuple[tuple[Array, Pointers], ...]
+
+    @classmethod
+    def of(cls, ways: Sequence[tuple[Array, Pointers]]) -> "Pointers | Several":
+        """These ways, those that nobody takes left out, those into one argument taken together."""
+        kept: list[tuple[Array, Pointers]] = []
+        for mask, way in ways:
+            if not mask.any():
+                continue
+            for at, (known, other) in enumerate(kept):
+                if (other.argument, other.element_bytes) == (way.argument, way.element_bytes):
+                    both = Pointers(way.argument, way.element_bytes, (np.where(mask, way.index(), other.index()),))
+                    kept[at] = (known | mask, both)
+                    break
+            else:
+                kept.append((mask, way))
+        return kept[0][1] if len(kept) == 1 else cls(tuple(kept or ways[:1]))
+
+    def plus(self, offset: Array) -> "Several":
+        """All of them moved."""
+        return Several(tuple((mask, way.plus(offset)) for mask, way in self.ways))
+
+    def mapped(self, change: Callable[[Array], Array]) -> "Several":
+        """The same pointers with masks and parts reshaped by `change`."""
+        return Several(tuple((change(mask), way.mapped(change)) for mask, way in self.ways))
+
+    def in_units_of(self, element_bytes: int) -> "Several":
+        """The same addresses counted in elements of another size."""
+        return Several(tuple((mask, way.in_units_of(element_bytes)) for mask, way in self.ways))
+
+
+def ways_of(pointers: Pointers | Several) -> tuple[tuple[Array, Pointers], ...]:
+    """The arguments that pointers may lead into, each with the lanes that take it."""
+    if isinstance(pointers, Several):
+        return pointers.ways
+    return ((np.ones((1,) * pointers.parts[0].ndim, np.bool_), pointers),)
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """A tensor descriptor: where the tensor begins, its extents and its strides in elements.
+
+    Extents, strides and flags hold one number a program, or one for all.
+    """
+
+    base: Pointers | Several
     extents: tuple[Array, ...]
     strides: tuple[Array, ...]
-    pads_with_nan: bool
+    pads_with_nan: Array
+    rounds_to_tf32: Array
+    """Whether loads round to tf32, ties to even; only the host can ask for it."""

@@ -66,7 +66,7 @@ class Shadow:
         """Note that `programs`, one a row, read these rows by load number `load`; tells what others stored there."""
         numbers = programs[:, None]
         writers = rows_of(self._writers, width)[starts]
-        clash = _clash((writers != 0) & (writers != numbers), writers)
+        clash = clash_where((writers != 0) & (writers != numbers), writers)
         readers = (numbers.astype(np.int64) << LOAD_BITS) | load
         first = rows_of(self._first_readers, width)
         seen = first[starts]
@@ -91,8 +91,8 @@ class Shadow:
         before = rows[starts]
         rows[starts] = np.broadcast_to(numbers, before.shape)
         after = rows[starts]
-        earlier = _clash((before != 0) & (before != numbers), before)
-        together = _clash(after != numbers, after)
+        earlier = clash_where((before != 0) & (before != numbers), before)
+        together = clash_where(after != numbers, after)
         return earlier, together, self._reads(starts, width, numbers) if self.track_readers else None
 
     def _reads(self, starts: Array, width: int, numbers: Array) -> Reads | None:
@@ -100,14 +100,15 @@ class Shadow:
         own = readers >> LOAD_BITS == numbers
         if own.any():
             readers = np.where(own, rows_of(self._second_readers, width)[starts], readers)
-        clash = _clash(readers != 0, readers)
+        clash = clash_where(readers != 0, readers)
         if clash is None:
             return None
         loads = clash.others & ((1 << LOAD_BITS) - 1)
         return Reads(Clash(clash.rows, clash.columns, clash.others >> LOAD_BITS), loads)
 
 
-def _clash(where: Array, others: Array) -> Clash | None:
+def clash_where(where: Array, others: Array) -> Clash | None:
+    """The cells of rows that are marked, with the others there; None where none is."""
     if not where.any():
         return None
     rows, columns = np.nonzero(where)

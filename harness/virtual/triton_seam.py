@@ -5,7 +5,7 @@ scratch memory as Triton's own launcher does, and compiling a TTIR text to the e
 """
 
 import tempfile
-from collections.abc import Callable, Generator, Mapping, MutableMapping
+from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +14,10 @@ from typing import Any, cast
 import triton
 from triton import knobs
 from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import get_ptxas_version
 from triton.runtime import _allocation
 from triton.runtime.autotuner import Autotuner
+from triton.runtime.cache import triton_key
 from triton.runtime.jit import JITFunction
 
 VERSIONS = ("3.6", "3.7", "3.8", "3.9")
@@ -100,6 +102,16 @@ def target(arch: int, warp_size: int) -> GPUTarget:
     return GPUTarget("cuda", arch, warp_size)
 
 
+def hash_compiler() -> None:
+    """Have Triton hash its own 200 MB, which enter every cache key, for all processes forked from this one."""
+    triton_key()
+
+
+def ask_assembler(arch: int) -> None:
+    """Have Triton ask ptxas for its version, as every compile for this architecture would in its own process."""
+    get_ptxas_version(arch)
+
+
 def compile_to_ttir_only() -> None:
     """Cut the pipeline after TTIR, in this process, for good; the "cubin" that Triton then loads is the TTIR's text.
 
@@ -176,3 +188,31 @@ def _whole_pipeline() -> Generator[None]:
         yield
     finally:
         knobs.runtime.add_stages_inspection_hook = hook
+
+
+class RealLauncher:
+    """Compiles launches to the end and makes them on the real GPU, whatever GPU this process wears otherwise."""
+
+    def __init__(self, arch: int, cache: Path) -> None:
+        from triton.backends.nvidia.driver import CudaDriver  # noqa: PLC0415 - it needs NVIDIA's driver
+
+        self._driver = CudaDriver()
+        self._target = target(arch, 32)
+        self._cache = cache
+        self._compiled: dict[str, Any] = {}
+
+    def launch(
+        self, source: Any, options: Mapping[str, Any], grid: tuple[int, int, int], arguments: Sequence[Any]
+    ) -> None:
+        """One launch of Triton's `ASTSource`; returns before the GPU is done."""
+        worn = triton.runtime.driver.active
+        set_driver(self._driver)
+        try:
+            with _whole_pipeline(), knobs.cache.scope():
+                knobs.cache.dir = str(self._cache)
+                key = f"{source.hash()} {sorted(options.items())}"
+                if key not in self._compiled:
+                    self._compiled[key] = triton.compile(source, target=self._target, options=dict(options))
+                self._compiled[key][grid](*arguments, stream=0)
+        finally:
+            set_driver(worn)

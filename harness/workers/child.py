@@ -31,7 +31,7 @@ def main(fds: tuple[int, ...]) -> int:
     os.set_inheritable(stream_fd, False)  # noqa: FBT003 — takes no keyword
     _print_to(log_fd)
     with socket.socket(fileno=stream_fd) as stream:
-        match preload.outcome:
+        match preload.state.outcome:
             case None:
                 _complain(stream, Fault(kind=FaultKind.WORKER, message="the fork server has no orders"))
             case Fault() as fault:

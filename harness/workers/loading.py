@@ -1,4 +1,4 @@
-"""What a fork server does once: wear the device, add the library paths, load the suites, import the libraries.
+"""What fork servers do once: load what all devices share, then wear one, load the suites, import the libraries.
 
 The order matters: libraries read the device when they are imported, and keep what they read.
 """
@@ -20,9 +20,10 @@ from harness.errors import SuiteError
 from harness.model.op import Op
 from harness.ops.engine import Engine
 from harness.suite import load_suite
-from harness.virtual.builds import FOLDER_VARIABLE
+from harness.virtual.builds import FOLDER_VARIABLE, KEPT_VARIABLE
 from harness.workers.frames import Fault, FaultKind
-from harness.workers.spec import BUILDS, WorkerSpec
+from harness.workers.spec import BUILDS, Ground, WorkerSpec
+from harness.workers.stand_ins import import_past_frameworks, lend_submodules
 
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",  # threads do not survive a fork, and their locks stay as they were
@@ -39,6 +40,15 @@ LAST_LINES = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What the fork servers of all devices inherit from the one that they are forked from."""
+
+    engine: Engine
+    server: int
+    """That fork server's process id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """What a child inherits from its fork server."""
 
@@ -50,15 +60,25 @@ class Loaded:
     """The fork server's process id."""
 
 
-def load(spec: WorkerSpec) -> Loaded | Fault:
-    """Make this process ready to fork workers; a suite or library that stands in the way is a value."""
+def prepare(ground: Ground) -> Prepared:
+    """Load what does not depend on the device: the engine, torch and Triton among it, but no library under test."""
     os.environ.update(ENVIRONMENT)
-    os.environ["TRITON_CACHE_DIR"] = str(Path(spec.scratch, "triton").resolve())
-    os.environ[FOLDER_VARIABLE] = str(Path(spec.scratch, BUILDS).resolve())
-    engine = _engine(spec.engine)
-    engine.wear(spec.device)
-    sys.path[:0] = spec.library_paths
+    os.environ["TRITON_CACHE_DIR"] = str(Path(ground.scratch, "triton").resolve())
+    os.environ[FOLDER_VARIABLE] = str(Path(ground.scratch, BUILDS).resolve())
+    os.environ[KEPT_VARIABLE] = str(Path(ground.scratch, "unsupported").resolve())
+    engine = _engine(ground.engine)
+    sys.path[:0] = ground.library_paths
     importlib.invalidate_caches()
+    engine.prepare()
+    _share_with_children()
+    return Prepared(engine=engine, server=os.getpid())
+
+
+def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | Fault:
+    """Make this process ready to fork workers; a suite or library that stands in the way is a value."""
+    engine = prepared.engine
+    engine.wear(spec.device)
+    lend_submodules()
     try:
         suites = {suite: load_suite(suite) for suite in spec.suites}
     except SuiteError as error:
@@ -68,11 +88,15 @@ def load(spec: WorkerSpec) -> Loaded | Fault:
             return Fault(kind=FaultKind.LIBRARY, message=obstacle)
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
-    gc.collect()
-    gc.freeze()  # what is here now is shared with the children as long as nobody writes to it
+    _share_with_children()
     return Loaded(
         spec=spec, engine=engine, ops={op.id: op for ops in suites.values() for op in ops}, server=os.getpid()
     )
+
+
+def _share_with_children() -> None:
+    gc.collect()
+    gc.freeze()  # what is here now is shared with the children as long as nobody writes to it
 
 
 def _engine(factory: str) -> Engine:
@@ -110,7 +134,7 @@ def _import_for(op: Op) -> str:
     for function in (op.call, op.reference):
         for module, names in _imports(getattr(function, "__code__", None)):
             try:
-                __import__(module, fromlist=names)
+                import_past_frameworks(module, names)
             except (Exception, SystemExit) as error:  # noqa: BLE001 — a library is somebody's code; its words are told
                 lines = "".join(traceback.format_exception(error)).splitlines()[-LAST_LINES:]
                 return f"{type(error).__name__}: {error}\n" + "\n".join(lines)

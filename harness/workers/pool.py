@@ -16,15 +16,15 @@ from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.run import Run
 from harness.workers.folder import Folder
-from harness.workers.server import Server
-from harness.workers.spec import Isolation, WorkerSpec
+from harness.workers.server import GroundServer, Server
+from harness.workers.spec import Ground, Isolation, WorkerSpec
 from harness.workers.worker import Worker, WorkerGone
 
 CHILDREN_PER_PROCESS = 4
 """Workers kept alive for each one that may run, so that going back and forth between devices costs no fork."""
 
 LEAST_SERVERS = 4
-"""Fork servers kept alive at least; each holds torch, Triton and the libraries, some hundreds of megabytes."""
+"""Fork servers kept alive at least; each holds the libraries as its device's, some tens of megabytes of its own."""
 
 ATTEMPTS = 2
 """A case whose worker was gone through no fault of the case's gets another."""
@@ -53,6 +53,7 @@ class Pool:
         self._closed = False
         self._numbers = count()
         self._folders: dict[str, Folder] = {}
+        self._grounds: dict[Ground, GroundServer] = {}
         self._servers: OrderedDict[WorkerSpec, Server] = OrderedDict()
         """Least recently used first, and so are the workers below."""
         self._idle: list[Worker] = []
@@ -93,11 +94,11 @@ class Pool:
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
-            busy, servers = tuple(self._busy), tuple(self._servers.values())
+            busy, servers, grounds = tuple(self._busy), tuple(self._servers.values()), tuple(self._grounds.values())
         self._threads.shutdown(wait=False, cancel_futures=True)
         for worker in (*busy, *idle):
             worker.kill()
-        for server in servers:
+        for server in (*servers, *grounds):
             server.close()
         for worker in idle:
             worker.close()
@@ -192,7 +193,10 @@ class Pool:
             if spec not in self._servers:
                 if spec.scratch not in self._folders:
                     self._folders[spec.scratch] = Folder(spec.scratch)
-                self._servers[spec] = Server(spec, self._folders[spec.scratch], next(self._numbers))
+                folder = self._folders[spec.scratch]
+                if spec.ground not in self._grounds:
+                    self._grounds[spec.ground] = GroundServer(spec.ground, folder, next(self._numbers))
+                self._servers[spec] = Server(spec, self._grounds[spec.ground], folder, next(self._numbers))
             return self._servers[spec], self._retire_servers()
 
     def _retire_servers(self) -> list[Worker | Server]:

@@ -1,41 +1,55 @@
-"""What a fork server imports before it forks: with orders in the environment, importing this module obeys them.
+"""What fork servers do before they fork: two kinds of them, one forked from the other.
 
-The standard library's fork server can be told the name of a module and nothing else, and swallows its ImportError:
-so the orders come in one variable, and what came of them stays here as a value for the children to report.
+The first is common to all devices: a fresh Python that imports this module with orders in its environment, and obeys
+them.  The standard library's fork server can be told the name of a module and nothing else, and swallows its
+ImportError: so the orders come in one variable, and what came of them stays here as a value.  The second is forked from
+it for each device, wears that, and imports the libraries under test; what came of it stays here for its children.
 """
 
-import atexit
 import faulthandler
 import os
 import sys
 import traceback
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from harness import wire
 from harness.workers import linux
 from harness.workers.frames import Fault, FaultKind
-from harness.workers.loading import Loaded, load
-from harness.workers.spec import WorkerSpec
-from harness.workers.standard_forkserver import put_python_path_back
+from harness.workers.loading import Loaded, Prepared, load, prepare
+from harness.workers.spec import Ground, WorkerSpec
+from harness.workers.standard_forkserver import has_owner, put_python_path_back, serve_forks
 
 ORDERS = "KERNEL_HARNESS_WORKER"
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Orders:
-    """What the parent tells a fork server."""
+class GroundOrders:
+    """What the parent tells the fork server that all devices share."""
 
-    spec: WorkerSpec
+    ground: Ground
     parent: int
     """The parent's process id."""
     log: str
-    """The file that stdout and stderr go to while engine, suites and libraries load."""
+    """The file that stdout and stderr go to while the engine loads."""
     temporary: str
     """The folder for temporary files, which the parent removes."""
 
 
-def obey(orders: Orders) -> Loaded | Fault:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceOrders:
+    """What the parent tells the fork server of one device."""
+
+    spec: WorkerSpec
+    log: str
+    """The file that stdout and stderr go to while suites and libraries load."""
+
+
+def obey(orders: GroundOrders) -> Prepared | Fault:
     """Leave the parent's terminal, load, and see to it that nothing outlives parent or server."""
     os.setsid()
     linux.die_with(orders.parent)
@@ -45,16 +59,49 @@ def obey(orders: Orders) -> Loaded | Fault:
     os.environ["TMPDIR"] = orders.temporary
     # Libraries may start threads on import; forking then is deprecated (3.12), and an error where warnings are errors.
     warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
-    try:
-        outcome = load(orders.spec)
-    except (Exception, SystemExit):  # noqa: BLE001 — the process's own boundary: it lives on to say what happened
-        outcome = Fault(kind=FaultKind.WORKER, message=f"a worker cannot be prepared:\n{traceback.format_exc()}")
+    outcome = _unless_it_fails(lambda: prepare(orders.ground))
     wire.warm_up()
-    # From here on the fork server ends by itself when its parent is gone.  The kernel must not be quicker: the server
-    # would leave behind what its children started.
-    atexit.register(_kill_children, os.getpid())
+    # From here on this fork server ends by itself when its parent is gone.  So do those forked from it, which have
+    # children to clear away: nobody must be quicker and kill them.
     linux.outlive_parent()
     return outcome
+
+
+def serve_device(fds: tuple[int, ...]) -> int:
+    """The life of a device's fork server, forked from the common one; the result is its exit status."""
+    listener_fd, alive_fd, orders_fd = fds
+    with os.fdopen(orders_fd, "rb") as file:
+        orders = wire.from_json(file.read(), DeviceOrders)
+    os.setsid()
+    match prepared:
+        case Prepared() as ready:
+            linux.die_with(ready.server)
+            _print_to(orders.log)
+            state.outcome = _unless_it_fails(lambda: load(orders.spec, ready)) if has_owner(alive_fd) else None
+            linux.outlive_parent()
+        case Fault() | None:
+            state.outcome = prepared
+    try:
+        serve_forks(listener_fd, alive_fd)
+    finally:
+        _kill_children()
+    return 0
+
+
+class State:
+    """What a device's fork server, and so every child of it, has."""
+
+    outcome: Loaded | Fault | None = None
+
+
+state = State()
+
+
+def _unless_it_fails(work: Callable[[], T]) -> T | Fault:
+    try:
+        return work()
+    except (Exception, SystemExit):  # noqa: BLE001 — the process's own boundary: it lives on to say what happened
+        return Fault(kind=FaultKind.WORKER, message=f"a worker cannot be prepared:\n{traceback.format_exc()}")
 
 
 def _print_to(log: str) -> None:
@@ -65,10 +112,9 @@ def _print_to(log: str) -> None:
     os.close(file)
 
 
-def _kill_children(server: int) -> None:
-    if os.getpid() == server:
-        for child in linux.children():
-            linux.kill_group(child)
+def _kill_children() -> None:
+    for child in linux.children():
+        linux.kill_group(child)
 
 
-outcome = obey(wire.from_json(os.environ.pop(ORDERS), Orders)) if ORDERS in os.environ else None
+prepared = obey(wire.from_json(os.environ.pop(ORDERS), GroundOrders)) if ORDERS in os.environ else None

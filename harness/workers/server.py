@@ -1,30 +1,53 @@
-"""A fork server as the parent sees it: it loads once, then gives a fresh child in milliseconds."""
+"""Fork servers as the parent sees them: each loads once, then gives a fresh child in milliseconds.
+
+`GroundServer` has loaded what all devices share, seconds of imports, and is what the `Server` of each device is forked
+from.
+"""
 
 import os
 import socket
 import threading
+from pathlib import Path
 
 from harness import wire
 from harness.errors import WorkerError
-from harness.workers import child
+from harness.workers import child, preload
 from harness.workers.channel import TAIL_BYTES, Channel, Exited, Orphaned, Silent
 from harness.workers.folder import Folder
 from harness.workers.frames import Fault, FaultKind, Frame, Kind
-from harness.workers.preload import ORDERS, Orders
-from harness.workers.spec import WorkerSpec
-from harness.workers.standard_forkserver import ForkServer
+from harness.workers.preload import ORDERS, DeviceOrders, GroundOrders
+from harness.workers.spec import Ground, WorkerSpec
+from harness.workers.standard_forkserver import ForkedServer, ForkServer
 from harness.workers.worker import Worker, WorkerGone
+
+
+class GroundServer:
+    """Torch, Triton and the engine, with no device worn: the origin of the servers of all devices."""
+
+    def __init__(self, ground: Ground, folder: Folder, number: int) -> None:
+        self._log = folder.path / f"ground-{number}.log"
+        orders = GroundOrders(ground=ground, parent=os.getpid(), log=str(self._log), temporary=str(folder.temporary))
+        self.forks = ForkServer("harness.workers.preload", {ORDERS: wire.to_json(orders)})
+
+    def log_tail(self) -> str:
+        """The last of what it printed while it loaded."""
+        return _tail(self._log)
+
+    def close(self) -> None:
+        """End it; servers forked from it are ended by whoever has them."""
+        self.forks.stop()
 
 
 class Server:
     """Gives workers of one spec.  What stops it from loading is raised at every attempt, but tried once."""
 
-    def __init__(self, spec: WorkerSpec, folder: Folder, number: int) -> None:
+    def __init__(self, spec: WorkerSpec, ground: GroundServer, folder: Folder, number: int) -> None:
         self.spec = spec
         self._folder = folder
+        self._ground = ground
         self._log = folder.path / f"server-{number}.log"
-        orders = Orders(spec=spec, parent=os.getpid(), log=str(self._log), temporary=str(folder.temporary))
-        self._forks = ForkServer("harness.workers.preload", {ORDERS: wire.to_json(orders)})
+        orders = DeviceOrders(spec=spec, log=str(self._log))
+        self._forks = ForkedServer(ground.forks, preload.serve_device, wire.to_json(orders).encode())
         self._lock = threading.Lock()
         self._loaded = False
         self._fault: Fault | None = None
@@ -72,14 +95,10 @@ class Server:
                 raise self._fault.error()
             if self._closed:
                 raise WorkerError("the pool is closed")
-            try:
-                return self._forks.fork(child.main, fds)
-            except ConnectionError:  # it is just dying, and cannot be waited for yet
-                self._forks.stop()
-                return self._forks.fork(child.main, fds)
+            return self._forks.fork(child.main, fds)
 
     def _await_hello(self, channel: Channel) -> str:
-        server = self._forks.pid
+        server = self._forks.incarnation
         match channel.wait(self.spec.load_limit_s):
             case Frame(kind=Kind.HELLO, payload=engine):
                 self._loaded = True
@@ -88,7 +107,7 @@ class Server:
                 fault = wire.from_json(payload, Fault)
             case Frame(kind=kind):
                 fault = self._fault_of(FaultKind.WORKER, f"a worker's first message was {kind.name}")
-            case Exited() | Orphaned() if self._loaded:
+            case Exited() | Orphaned() if self._loaded or self._forks.pid is None:  # or what it is forked from is gone
                 raise WorkerGone("a worker ended before it was ready")
             case Exited(code=code):
                 what = f"a worker ended before it was ready (exit code {code}): {channel.log_tail}"
@@ -105,13 +124,16 @@ class Server:
         return f"{self.spec.engine}, {', '.join(self.spec.suites)} and its libraries"
 
     def _fault_of(self, kind: FaultKind, what: str) -> Fault:
-        log = self._log.read_text(errors="replace")[-TAIL_BYTES:] if self._log.exists() else ""
-        return Fault(kind=kind, message=f"{what}\n{log}".rstrip())
+        return Fault(kind=kind, message=f"{what}\n{_tail(self._log) or self._ground.log_tail()}".rstrip())
 
-    def _give_up(self, fault: Fault, server: int | None) -> None:
+    def _give_up(self, fault: Fault, server: object) -> None:
         """What failed to load would fail again; a server that died later, perhaps for memory, is started anew."""
         with self._lock:
             if not self._loaded:
                 self._fault = self._fault or fault
-            if self._forks.pid == server:
+            if self._forks.incarnation == server:
                 self._forks.stop()
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-TAIL_BYTES:] if log.exists() else ""

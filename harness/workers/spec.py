@@ -20,6 +20,15 @@ class Isolation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What workers of all devices have in common; equal grounds share what is loaded before a device is worn."""
+
+    engine: str
+    scratch: str
+    library_paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSpec:
     """Everything that workers of one kind share; equal specs share a fork server."""
 
@@ -36,3 +45,8 @@ class WorkerSpec:
     """What a worker may allocate beyond what its fork server holds when it is loaded."""
     load_limit_s: float = 180.0
     """How long engine, suites and libraries may take to load."""
+
+    @property
+    def ground(self) -> Ground:
+        """Its part that does not depend on the device."""
+        return Ground(engine=self.engine, scratch=self.scratch, library_paths=self.library_paths)

@@ -1,8 +1,9 @@
 """The seam to the standard library's fork server: the only place that touches private names of `multiprocessing`.
 
 `multiprocessing` has one fork server a process; workers need one for each device profile, hence instances of its
-class.  Read with Python 3.11.7, 3.12.1 and 3.13.0; `tests/workers/test_standard_forkserver.py` says when one differs.
-The pickles here hold constants of this file; cases and runs never travel this way.
+class.  It starts one as a fresh Python; ours may also be forked from another, whose modules they inherit.  Read with
+Python 3.11.7, 3.12.1 and 3.13.0; `tests/workers/test_standard_forkserver.py` says when one differs.  The pickles here
+hold constants of this file; cases and runs never travel this way.
 """
 
 # ruff: noqa: SLF001 — private names are what this file is for
@@ -10,13 +11,16 @@ The pickles here hold constants of this file; cases and runs never travel this w
 import io
 import os
 import pickle
+import select
 import signal
+import socket
 import struct
 import sys
 import threading
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
-from multiprocessing import forkserver, resource_tracker
+from contextlib import contextmanager, suppress
+from multiprocessing import connection, forkserver, resource_tracker, util
+from pathlib import Path
 from typing import Any, cast
 
 SIGNED: struct.Struct = forkserver.SIGNED_STRUCT
@@ -33,6 +37,7 @@ class ForkServer(forkserver.ForkServer):
     def __init__(self, module: str, environment: Mapping[str, str]) -> None:
         """`environment` is added to this process's own, for the server; the module is found as it would be here."""
         super().__init__()
+        self._forking = threading.Lock()
         self.set_forkserver_preload([module])
         self._added = {
             **environment,
@@ -51,7 +56,12 @@ class ForkServer(forkserver.ForkServer):
         What it returns is the child's exit status.
         Returns the read end of the status pipe.  Nothing here waits for the server.
         """
-        status_r, data_w = self.connect_to_new_process(fds)
+        with self._forking:
+            try:
+                status_r, data_w = self.connect_to_new_process(fds)
+            except ConnectionError:  # it is just dying, and cannot be waited for yet
+                self.stop()
+                status_r, data_w = self.connect_to_new_process(fds)
         preparation, entry = io.BytesIO(), io.BytesIO()
         pickle.dump({}, preparation)
         pickle.dump(_Entry(main), entry)
@@ -67,12 +77,140 @@ class ForkServer(forkserver.ForkServer):
         """The server's process id, once it was started."""
         return cast("int | None", vars(self)["_forkserver_pid"])
 
+    @property
+    def incarnation(self) -> object:
+        """Equal as long as it is the same process that serves; None while there is none."""
+        return self.pid
+
     def stop(self) -> None:
         """Kill the server and reap it."""
         with cast("threading.Lock", vars(self)["_lock"]):
             if self.pid is not None:
                 os.kill(self.pid, signal.SIGKILL)
             cast("Any", self)._stop_unlocked()
+
+
+class ForkedServer(ForkServer):
+    """A fork server that is forked from another one, and serves once `main` there has called `serve_forks`."""
+
+    def __init__(self, origin: ForkServer, main: Callable[[tuple[int, ...]], int], orders: bytes) -> None:
+        """`main` is given open files: the two that `serve_forks` takes, and one to read `orders` from."""
+        super().__init__("", {})
+        self._origin = origin
+        self._server_main = main
+        self._orders = orders
+        self._status: _Status | None = None
+
+    def ensure_running(self) -> None:
+        """Have the server forked unless it runs; it may still be loading when this returns."""
+        with cast("threading.Lock", vars(self)["_lock"]):
+            cast("Any", resource_tracker).ensure_running()
+            if self._status is not None:
+                if not self._status.ended():
+                    return
+                self._let_go(self._status)
+            with socket.socket(socket.AF_UNIX) as listener:
+                address = cast("Any", connection).arbitrary_address("AF_UNIX")
+                listener.bind(address)
+                listener.listen()
+                alive_r, alive_w = os.pipe()
+                orders_fd = _file_of(self._orders)
+                try:
+                    status_fd = self._origin.fork(self._server_main, [listener.fileno(), alive_r, orders_fd])
+                except BaseException:
+                    os.close(alive_w)
+                    raise
+                finally:
+                    os.close(alive_r)
+                    os.close(orders_fd)
+            self._status = _Status(status_fd)
+            vars(self).update(_forkserver_address=address, _forkserver_alive_fd=alive_w)
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process id, once the origin has told it."""
+        return self._status.pid if self._status is not None else None
+
+    @property
+    def incarnation(self) -> object:
+        """As above; known before the process id is."""
+        return self._status
+
+    def stop(self) -> None:
+        """Kill the server; the origin reaps it.  One that is not forked yet ends as soon as it is."""
+        with cast("threading.Lock", vars(self)["_lock"]):
+            if self._status is None:
+                return
+            if self._status.pid is not None and not self._status.ended():
+                with suppress(ProcessLookupError):  # the origin has just reaped it, and not said so yet
+                    os.kill(self._status.pid, signal.SIGKILL)
+                self._status.wait()
+            self._let_go(self._status)
+
+    def _let_go(self, status: "_Status") -> None:
+        os.close(cast("int", vars(self)["_forkserver_alive_fd"]))
+        address = cast("str", vars(self)["_forkserver_address"])
+        if not cast("Any", util).is_abstract_socket_namespace(address):
+            Path(address).unlink()
+        status.close()
+        self._status = None
+        vars(self).update(_forkserver_address=None, _forkserver_alive_fd=None)
+
+
+class _Status:
+    """What a fork server tells of one child: its process id, later its exit code, and nothing if it dies before."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._told = b""
+        self._is_over = False
+
+    @property
+    def pid(self) -> int | None:
+        self._read(0)
+        return SIGNED.unpack_from(self._told)[0] if len(self._told) >= SIGNED.size else None
+
+    def ended(self) -> bool:
+        """Whether the child has ended, or its fork server has, in which case nobody knows."""
+        self._read(0)
+        return self._is_over
+
+    def wait(self) -> None:
+        """Until it has ended."""
+        while not self._is_over:
+            self._read(None)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def _read(self, limit_s: float | None) -> None:
+        while not self._is_over and select.select([self._fd], [], [], limit_s)[0]:
+            piece = os.read(self._fd, 2 * SIGNED.size)
+            self._told += piece
+            self._is_over = not piece or len(self._told) == 2 * SIGNED.size
+
+
+def serve_forks(listener_fd: int, alive_fd: int) -> None:
+    """In a process that a `ForkedServer` asked for: fork whenever it asks, until its owner is gone."""
+    for fd in (listener_fd, alive_fd):
+        os.set_inheritable(fd, False)  # noqa: FBT003 — takes no keyword
+    try:
+        cast("Any", forkserver).main(listener_fd, alive_fd, [])
+    except SystemExit:  # how it ends
+        return
+
+
+def has_owner(alive_fd: int) -> bool:
+    """Whether whoever asked for this fork server is still there, and still wants it."""
+    return not select.select([alive_fd], [], [], 0)[0]
+
+
+def _file_of(content: bytes) -> int:
+    """An open file that holds the content, to be read from its start."""
+    fd = os.memfd_create("orders")
+    os.write(fd, content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
 
 
 def put_python_path_back() -> None:

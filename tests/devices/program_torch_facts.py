@@ -10,7 +10,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from harness.devices.catalogue import find
-from harness.devices.torch_answers import wear_torch
+from harness.devices.torch_answers import NotWorn, pretend, wear_torch
 
 SEEN_IN_BACKWARD: list[str] = []
 
@@ -123,10 +123,13 @@ def microseconds_a_call() -> float:
 
 
 if __name__ == "__main__":
-    wear_torch(find(sys.argv[1]))
+    pretend()
     import_module("torch._dynamo")  # it looks through torch.cuda, and refuses what it does not recognise
+    untold = all(refuses(ask, NotWorn) for ask in (torch.cuda.get_device_name, torch.cuda.get_device_properties))
+    wear_torch(find(sys.argv[1]))
 
     facts = {
+        "untold_before": untold,
         "device": device_facts(),
         "tensor": tensor_facts(),
         "stream": stream_facts(),

@@ -36,6 +36,10 @@ def test_torch_describes_the_worn_device(slug: str) -> None:
     }
 
 
+def test_before_a_device_is_worn_torchs_compiler_can_be_imported_and_nobody_can_ask_which_device_it_is() -> None:
+    assert facts("h200")["untold_before"]
+
+
 def test_cpu_tensors_pass_for_cuda_tensors_forward_and_backward() -> None:
     assert facts("h200")["tensor"] == {
         "device": "cuda:0",

@@ -37,6 +37,9 @@ class Pretending:
 
     name = "virtual"
 
+    def prepare(self) -> None:
+        """There is nothing to load."""
+
     def wear(self, device: DeviceProfile) -> None:
         del device
 

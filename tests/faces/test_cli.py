@@ -236,6 +236,22 @@ def test_a_library_that_is_not_installed_is_named_with_the_option_that_brings_it
     )
 
 
+@pytest.mark.parametrize(
+    ("op", "status", "row"),
+    [
+        ("faultless", 0, "launches of 1 kernel in 4 cases: 4 executed, 0 abstained"),
+        ("unknown", 3, "0/2  abstains: tt.h"),
+    ],
+)
+def test_coverage_says_what_runs_and_fails_where_something_does_not(
+    place: Place, op: str, status: int, row: str
+) -> None:
+    place.write("suites/one.py", suite_of(op))
+    said = place.harness("coverage", "suites/one.py", "--cases", "2", "--device", "a100", "--device", "h200", *ENGINE)
+    assert said.status == status
+    assert row in said.out
+
+
 def test_an_interrupt_reports_what_was_found_so_far_and_leaves_no_process(place: Place) -> None:
     place.write("suites/norm.py", suite_of("slow"))
     process = place.begin("fuzz", "suites", "--minutes", "5", "--oracle", "write-overlap", *ON)

@@ -7,7 +7,8 @@ import torch
 
 from harness.model.case import Case, DType
 from harness.model.device import Architecture, DeviceProfile
-from harness.model.op import Dim, Op, Tensor
+from harness.model.inputs import Tensor
+from harness.model.op import Dim, Op
 
 DEVICE = DeviceProfile(
     slug="test-gpu",

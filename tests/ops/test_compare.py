@@ -2,6 +2,7 @@
 
 import math
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 import torch
@@ -41,7 +42,9 @@ def expected(truth: torch.Tensor, error: float) -> Expected:
     """A reference whose baseline and rounding err by so much everywhere."""
     wide = truth.double()
     errors = Errors(per_tile=torch.full((tiles(wide).shape[0],), error, dtype=torch.float64), whole=error)
-    return Expected(role=Role.OUTPUT, truth=wide, baseline=errors, rounding=errors, samples=8)
+    return Expected(
+        role=Role.OUTPUT, truth=wide, in_range=torch.isfinite(wide), baseline=errors, rounding=errors, samples=8
+    )
 
 
 def judged(got: torch.Tensor, truth: torch.Tensor, error: float = 1e-7) -> Result:
@@ -114,6 +117,11 @@ def test_equal_bits_have_equal_digests_whatever_the_strides() -> None:
     assert digests[0] == digests[1] != digests[2]
 
 
+def test_a_single_element_has_a_digest_whatever_its_stride() -> None:
+    one = torch.tensor([2.5], dtype=torch.bfloat16)
+    assert judged(one.as_strided((1, 1), (1, 0)), one[None].double()).digest == judged(one, one.double()).digest
+
+
 def test_sketches_of_right_results_lie_within_their_tolerance_and_wrong_ones_do_not() -> None:
     truth = torch.randn(40, 50).double()
     first, second = (truth * (1 + 1e-7 * torch.randn(40, 50)) for _ in range(2))
@@ -128,3 +136,25 @@ def test_sketches_of_right_results_lie_within_their_tolerance_and_wrong_ones_do_
 
 def test_every_dtype_of_a_case_is_known() -> None:
     assert set(TORCH_DTYPES) == set(DType)
+
+
+def test_what_the_definition_itself_takes_out_of_range_is_counted_and_not_judged() -> None:
+    truth = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    sound = expected(truth, 1e-7)
+    narrow = replace(sound, in_range=torch.tensor([[True, False], [True, True]]))
+    got = truth.clone()
+    got[0, 1] = math.nan
+    assert compare("y", got, sound, slack=2, seed=0).nonfinite == 1
+    found = compare("y", got, narrow, slack=2, seed=0)
+    assert (found.nonfinite, found.unjudged, found.whole.ratio, found.worst_tile.ratio) == (0, 1, 0.0, 0.0)
+    got[1, 1] = math.nan
+    assert compare("y", got, narrow, slack=2, seed=0).nonfinite == 1
+
+
+def test_a_truth_so_near_the_end_of_the_range_that_rounding_leads_to_infinity_is_not_judged() -> None:
+    truth = torch.tensor([65501.4, 60000.0, 1.0], dtype=torch.float64)
+    got = torch.tensor([math.inf, 60000.0, 1.0], dtype=torch.float16)
+    close = compare("y", got, expected(truth, 10.0), slack=2, seed=0)
+    assert (close.nonfinite, close.unjudged, close.whole.ratio < 1) == (0, 1, True)
+    got[1] = math.inf
+    assert compare("y", got, expected(truth, 10.0), slack=2, seed=0).nonfinite == 1

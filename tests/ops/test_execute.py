@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from harness.model.run import Completed, Ending, OutOfMemory, Raised, Refused, Role, Source
+from harness.model.case import DType, Values
+from harness.model.run import Completed, Ending, OutOfMemory, Raised, Refused, Role, Source, Unsupported
 from harness.ops.execute import Execution
 from harness.ops.poison import FreshMemory
 from tests.ops.ops_for_tests import COLUMNS, LAYER_NORM, RMS_NORM, ROWS, case, op
@@ -38,6 +39,21 @@ class Doubled(torch.autograd.Function):
         del ctx
         Doubled.seen = VARIABLE.get()
         return grads[0] * 2
+
+
+class Frugal(torch.autograd.Function):
+    """Right, and saves memory: the square overwrites its input, the gradient what came in."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x.clone())
+        x.data.square_()
+        return x.data.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        (x,) = ctx.saved_tensors
+        return grads[0].data.mul_(2 * x)
 
 
 class Broken(torch.autograd.Function):
@@ -207,6 +223,15 @@ def test_an_input_that_the_op_ignores_has_a_zero_gradient() -> None:
     ]
 
 
+def test_a_library_may_overwrite_its_inputs_and_incoming_gradients() -> None:
+    def call(x: torch.Tensor) -> Any:
+        return Frugal.apply(x)
+
+    ending, results = Execution(nullcontext).run(op(call, lambda x: x * x, {"x": ROWS}), case())
+    assert ending == Completed()
+    assert [(result.name, result.whole.ratio < 1) for result in results] == [("y", True), ("d:x", True)]
+
+
 @pytest.mark.parametrize(("rows", "columns"), [(0, 7), (5, 0), (0, 0)])
 def test_empty_inputs_end_as_the_library_ends(rows: int, columns: int) -> None:
     ending, results = Execution(nullcontext).run(
@@ -214,3 +239,72 @@ def test_empty_inputs_end_as_the_library_ends(rows: int, columns: int) -> None:
     )
     assert ending == Completed()
     assert [(result.name, result.shape) for result in results] == [("y", (rows, columns)), ("d:x", (rows, columns))]
+
+
+def test_factors_rounded_by_matrix_units_are_explained_only_where_the_kernels_use_those() -> None:
+    def in_tf32(values: torch.Tensor) -> torch.Tensor:
+        return (values.view(torch.int32) & -(1 << 13)).view(torch.float32) if values.numel() else values
+
+    def multiply(x: torch.Tensor) -> torch.Tensor:
+        return (in_tf32(x.detach())[:, None] * in_tf32(x.detach())).sum(-1)
+
+    def add_up(x: torch.Tensor) -> torch.Tensor:
+        return in_tf32((x.detach() + x.detach().flip(0)).contiguous())
+
+    def worst(call: Callable[..., Any], reference: Callable[..., Any], *precisions: str) -> float:
+        execution = Execution(nullcontext, dot_precisions=lambda: precisions)
+        _, (result,) = execution.run(op(call, reference, {"x": ROWS}), case(rows=16, columns=32))
+        return max(result.whole.ratio, result.worst_tile.ratio)
+
+    products = (multiply, lambda x: (x.detach()[:, None] * x.detach()).sum(-1))
+    sums = (add_up, lambda x: x.detach() + x.detach().flip(0))
+    assert worst(*products) > 1 > worst(*products, "tf32")
+    assert worst(*sums) > 1
+    assert worst(*sums, "tf32") > 1
+
+
+def test_an_operator_that_torch_has_for_cuda_alone_is_unsupported_and_not_refused() -> None:
+    def call(x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten._cslt_compress(x.detach())
+
+    ending, _ = Execution(nullcontext).run(op(call, lambda x: x, {"x": ROWS}), case())
+    assert isinstance(ending, Unsupported)
+    assert ending.what == "aten::_cslt_compress on the CPU"
+
+
+def test_a_sum_of_many_equal_numbers_may_be_taken_one_after_the_other() -> None:
+    def one_after_the_other(x: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(x.shape[-1])
+        for row in x.detach().expand(4096, -1):
+            total = total + row
+        return total
+
+    def ratio(call: Callable[..., Any], share: float = 1.0) -> float:
+        definition = op(call, lambda x: share * x.detach().expand(4096, -1).sum(0), {"x": ROWS})
+        _, (result,) = Execution(nullcontext).run(definition, case(rows=1, columns=64))
+        return max(result.whole.ratio, result.worst_tile.ratio)
+
+    assert ratio(one_after_the_other) < 1
+    assert ratio(one_after_the_other, share=4095 / 4096) > 1
+
+
+@pytest.mark.parametrize(("dtype", "explained"), [(DType.FP16, True), (DType.BF16, False)])
+def test_infinity_is_no_error_where_a_step_of_the_definition_comes_near_the_end_of_float16(
+    dtype: DType, *, explained: bool
+) -> None:
+    def multiply_first(x: torch.Tensor) -> torch.Tensor:
+        y = x.detach() * 300.0 / 300.0
+        return torch.where(torch.arange(y.numel()).reshape(y.shape) == 3, torch.inf, y)
+
+    definition = op(multiply_first, lambda x: x.detach() / 300.0 * 300.0 * 300.0 / 300.0, {"x": ROWS})
+    _, (result,) = Execution(nullcontext).run(definition, case(dtype=dtype, values=Values.LARGE))
+    assert (result.nonfinite, result.unjudged) == ((0, 1) if explained else (1, 0))
+
+
+def test_what_rounds_among_float16s_subnormal_numbers_is_explained() -> None:
+    def each_term_in_halves(x: torch.Tensor) -> torch.Tensor:
+        return (x.detach() * 1e-7).float().sum(-1).mul(1e3).half()
+
+    definition = op(each_term_in_halves, lambda x: x.detach().sum(-1) * 1e-7 * 1e3, {"x": ROWS})
+    _, (result,) = Execution(nullcontext).run(definition, case(columns=64, dtype=DType.FP16, values=Values.SHIFTED))
+    assert max(result.whole.ratio, result.worst_tile.ratio) < 1

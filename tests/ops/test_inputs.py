@@ -5,7 +5,17 @@ import torch
 
 from harness.errors import SuiteError
 from harness.model.case import DType, Layout, Values
-from harness.ops.inputs import GAP_ELEMENTS, OFFSET_ELEMENTS, draw, lay_out, make_cotangents, make_inputs
+from harness.model.inputs import Draw, Integers, Segments, Tensor
+from harness.ops.inputs import (
+    GAP_ELEMENTS,
+    OFFSET_ELEMENTS,
+    draw,
+    draw_integers,
+    draw_segments,
+    lay_out,
+    make_cotangents,
+    make_inputs,
+)
 from harness.ops.parameters import wanted
 from tests.ops.ops_for_tests import LAYER_NORM, case
 
@@ -28,6 +38,57 @@ def test_another_seed_or_name_draws_other_values() -> None:
     first, second = (make_inputs(LAYER_NORM, case(seed=seed)) for seed in (0, 1))
     assert not torch.equal(present(first["x"]), present(second["x"]))
     assert not torch.equal(present(first["w"]), present(first["b"]))
+
+
+def test_what_an_input_asks_for_is_made_of_the_values_of_the_case() -> None:
+    def drawn(how: Draw, values: Values = Values.NORMAL) -> torch.Tensor:
+        return draw(case(values=values), "x", (64, 32), torch.float32, how)
+
+    numbers = drawn(Draw.VALUES)
+    assert torch.equal(drawn(Draw.UNIT), torch.sigmoid(numbers))
+    assert torch.equal(drawn(Draw.LOG_UNIT), torch.nn.functional.logsigmoid(numbers))
+    assert float(drawn(Draw.LOG_UNIT, Values.LARGE).min()) < -200
+    assert float(drawn(Draw.POSITIVE).min()) > 0
+    torch.testing.assert_close(drawn(Draw.SHARES).sum(-1), torch.ones(64))
+    torch.testing.assert_close(drawn(Draw.LOG_SHARES).exp().sum(-1), torch.ones(64))
+    torch.testing.assert_close(drawn(Draw.NORMALISED).norm(dim=-1), torch.ones(64))
+    shares = drawn(Draw.SHARES, Values.ZEROS)
+    assert int((shares == 0).sum()) > 64
+    assert torch.isfinite(shares).all()
+
+
+def test_integers_keep_to_their_range_and_ignored_ones_stand_in_none_some_or_all_places() -> None:
+    labels = Integers(shape=("T",), high="D", ignore=-100)
+    shares: set[float] = set()
+    for seed in range(20):
+        made = draw_integers(case(rows=64, columns=7, seed=seed), "labels", labels)
+        kept = made[made != -100]
+        assert ((kept >= 0) & (kept < 7)).all()
+        shares.add(len(kept) / 64)
+    assert {0.0, 1.0} < shares
+    offsets = draw_integers(case(rows=64), "offsets", Integers(shape=("T",), low="-T", high="T+1", dtype="int32"))
+    assert offsets.dtype is torch.int32
+    assert int(offsets.min()) < 0 < int(offsets.max())
+
+
+def test_segments_rise_from_nothing_to_the_total_and_are_sometimes_very_uneven() -> None:
+    longest: list[int] = []
+    for seed in range(20):
+        bounds = draw_segments(case(rows=200, columns=5, seed=seed), "cu", Segments(total="T", count="D"))
+        assert (bounds[0], bounds[-1], len(bounds)) == (0, 200, 6)
+        assert int(bounds.diff().min()) >= 1
+        longest.append(int(bounds.diff().max()))
+    assert max(longest) > 150
+    assert min(longest) < 120
+    assert draw_segments(case(rows=3, columns=8), "cu", Segments(total="T", count="D")).tolist() == [0, 1, 2, 3]
+
+
+def test_extents_are_integer_arithmetic_over_dims() -> None:
+    declared = Tensor(shape=("T*D", "D//2", "T-1", 3))
+    assert declared.extents({"T": 4, "D": 6}) == (24, 3, 3, 3)
+    assert declared.named == {"T", "D"}
+    with pytest.raises(ValueError, match=r"'T\*\*2' is not integer arithmetic"):
+        Tensor(shape=("T**2",)).extents({"T": 4})
 
 
 def present(value: torch.Tensor | None) -> torch.Tensor:
@@ -102,5 +163,5 @@ def test_functions_get_what_they_name_and_nothing_else() -> None:
     inputs, dims = {"x": 1, "w": None}, {"T": 4}
     assert wanted(lambda x, T: (x, T), inputs, dims) == {"x": 1, "T": 4}  # noqa: N803 - a dim
     assert wanted(lambda **rest: rest, inputs, dims) == {"x": 1, "w": None, "T": 4}
-    with pytest.raises(SuiteError, match="asks for z: neither an input nor a dim"):
+    with pytest.raises(SuiteError, match="asks for z: no input, dim or option"):
         wanted(lambda x, z: (x, z), inputs, dims)

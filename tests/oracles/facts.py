@@ -7,17 +7,21 @@ from harness.model.case import Case, DType, LaneFill
 from harness.model.device import Architecture, DeviceProfile
 from harness.model.run import (
     Completed,
+    Deadlocked,
     Ending,
     Launch,
     Measure,
     MemoryEvent,
     Raised,
+    Refilled,
+    Residency,
     Resources,
     Result,
     Role,
     Run,
     Site,
     Source,
+    Wait,
 )
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, Oracle
@@ -82,6 +86,27 @@ def case(
     )
 
 
+def deadlocked(
+    ends_with: Residency = Residency.AT_LEAST, limit: int = 600, *, programs: int = 600, programs_per_sm: int = 1
+) -> Deadlocked:
+    resident = min(programs, 188 * programs_per_sm)
+    wait = Wait(
+        argument="counter", index=(0,), cells=1, source=LINE_431, programs=resident, first_programs=(0, 1, 2, 3)
+    )
+    return Deadlocked(
+        kernel=KERNEL,
+        waits=(wait,),
+        programs=programs,
+        resident=resident,
+        not_started=programs - resident,
+        sm_count=188,
+        programs_per_sm=programs_per_sm,
+        limited_by="threads",
+        ends_with=ends_with,
+        limit=limit,
+    )
+
+
 def measure(ratio: float) -> Measure:
     return Measure(ratio=ratio, index=(3, 0), got=0.5, expected=0.25)
 
@@ -119,6 +144,7 @@ def run(
     results: tuple[Result, ...] | None = None,
     memory: tuple[MemoryEvent, ...] = (),
     engine: str = "virtual",
+    refilled: Refilled | None = None,
 ) -> Run:
     return Run(
         case=of or case(),
@@ -127,6 +153,7 @@ def run(
         launches=launches,
         results=(result(),) if results is None else results,
         memory=memory,
+        refilled=refilled,
     )
 
 

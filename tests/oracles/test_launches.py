@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from harness.model.case import Scale
 from harness.model.run import Launch, Resources
 from harness.model.verdict import Severity
 from harness.oracles.launch_limits import LaunchLimits
 from harness.oracles.resources import Fits
 from harness.oracles.scratch_memory import ScratchMemory
-from tests.oracles.facts import KERNEL, SMALL, judge, launch, only_failure, raised, run, signature
+from tests.oracles.facts import KERNEL, SMALL, case, judge, launch, only_failure, raised, run, signature
 
 NO_ALLOCATOR = (
     "Kernel requires a runtime memory allocation, but no allocator was set. "
@@ -34,6 +35,11 @@ class TestLaunchLimits:
     def test_each_limit_is_a_failure_of_its_own(self, broken: Launch, place: str, severity: Severity) -> None:
         fail = only_failure(LaunchLimits(), run(launches=(broken,)))
         assert fail.signature == signature("launch-limits", place, severity=severity)
+
+    def test_a_grid_that_only_giant_inputs_need_is_no_more_than_a_warning(self) -> None:
+        giant = replace(case(), scale=Scale.GIANT)
+        fail = only_failure(LaunchLimits(), run(of=giant, launches=(launch(grid=(1, 65536, 1)),)))
+        assert fail.signature == signature("launch-limits", "grid y", severity=Severity.WARNING)
 
     def test_says_what_was_asked_for_and_what_there_is(self) -> None:
         assert judge(LaunchLimits(), run(launches=(launch(grid=(1, 65536, 1)),))) == [

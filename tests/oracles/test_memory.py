@@ -1,22 +1,25 @@
 """The oracles that judge what memory saw."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from harness.model.case import LaneFill
 from harness.model.run import (
     Access,
+    Completed,
     Crashed,
     OrderDependence,
     Overlap,
+    Refilled,
     Region,
     Stray,
     UndefinedLanes,
     UninitialisedRead,
 )
 from harness.model.verdict import Severity
-from harness.oracles.base import Evidence, Oracle
+from harness.oracles.base import Oracle
 from harness.oracles.bounds import Bounds
 from harness.oracles.order_dependence import OrderDependent
 from harness.oracles.undefined_lanes import Lanes
@@ -106,11 +109,19 @@ def test_a_read_by_several_programs_names_the_writer_alone() -> None:
     ]
 
 
-def test_a_read_of_what_nothing_has_stored_is_an_error() -> None:
+@pytest.mark.parametrize("broken", [{"results": ()}, {"results": (result(nonfinite=1),)}])
+def test_a_read_of_what_nothing_has_stored_is_an_error(broken: dict[str, Any]) -> None:
     event = UninitialisedRead(site=site("mean"), cells=1, first_cells=((128,),), program=4)
-    fail = only_failure(UninitialisedReads(), run(memory=(event,)))
+    fail = only_failure(UninitialisedReads(), run(memory=(event,), **broken))
     assert fail.signature == signature("uninitialised-read", "layernorm.py:431")
     assert fail.message == "mean[128] was read by program 4 before anything was stored there (layernorm.py:431)"
+
+
+@pytest.mark.parametrize("sound", [{"results": (result(whole=7.0),)}, {"results": (), "ending": raised()}])
+def test_a_read_of_what_nothing_has_stored_is_a_warning_where_no_nan_reaches_a_result(sound: dict[str, Any]) -> None:
+    event = UninitialisedRead(site=site("mean"), cells=1, first_cells=((128,),), program=4)
+    fail = only_failure(UninitialisedReads(), run(memory=(event,), **sound))
+    assert fail.signature == signature("uninitialised-read", "layernorm.py:431", severity=Severity.WARNING)
 
 
 class TestBounds:
@@ -160,24 +171,21 @@ def test_each_result_with_cells_that_nothing_stored_is_an_error() -> None:
 
 
 class TestUndefinedLanes:
-    def test_asks_for_the_same_case_with_nan_in_such_lanes(self) -> None:
-        assert Lanes().companions(run(memory=(LANES,))) == (case(lane_fill=LaneFill.ODD),)
+    def test_asks_for_no_companion_since_the_engine_computes_such_a_case_twice(self) -> None:
+        assert Lanes().companions(run(memory=(LANES,))) == ()
 
-    def test_asks_for_nothing_where_there_are_none(self) -> None:
-        assert Lanes().companions(run()) == ()
-
-    def test_asks_for_nothing_where_the_case_is_that_one_already(self) -> None:
+    def test_abstains_where_the_case_is_itself_the_one_with_the_other_filling(self) -> None:
         filled = run(of=case(lane_fill=LaneFill.ODD), memory=(LANES,))
-        assert Lanes().companions(filled) == ()
         assert judge(Lanes(), filled) == ["abstain: this case is itself the one with the other filling"]
 
+    def test_passes_where_there_are_no_such_lanes(self) -> None:
+        assert judge(Lanes(), run()) == ["pass"]
+
     def test_passes_where_no_bit_changes(self) -> None:
-        other = run(of=case(lane_fill=LaneFill.ODD), memory=(LANES,))
-        assert judge(Lanes(), run(memory=(LANES,)), other) == ["pass"]
+        assert judge(Lanes(), run(memory=(LANES,), refilled=refilled(y="aa"))) == ["pass"]
 
     def test_warns_where_a_result_changes(self) -> None:
-        changed = run(of=case(lane_fill=LaneFill.ODD), results=(result(digest="bb"),), memory=(LANES,))
-        fail = only_failure(Lanes(), run(memory=(LANES,)), changed)
+        fail = only_failure(Lanes(), run(memory=(LANES,), refilled=refilled(y="bb")))
         assert fail.signature == signature("undefined-lanes", "y", kernel="", severity=Severity.WARNING)
         assert fail.message == (
             "y changes with what the lanes hold that are masked off without `other` in the load of w (layernorm.py:207)"
@@ -188,29 +196,30 @@ class TestUndefinedLanes:
         launches = (launch(kernel="forward"), launch(kernel="backward"))
         later = replace(LANES, site=site("dy", launch=1))
         written = replace(result(), writer=("forward", "y"))
-        before = run(results=(written, result("d:x")), memory=(later, LANES), launches=launches)
-        after = run(
-            of=case(lane_fill=LaneFill.ODD),
-            results=(replace(written, digest="bb"), result("d:x", digest="bb")),
+        changing = run(
+            results=(written, result("d:x")),
             memory=(later, LANES),
             launches=launches,
+            refilled=Refilled(ending=Completed(), digests={"y": "bb", "d:x": "bb"}),
         )
-        fail = only_failure(Lanes(), before, after)
+        fail = only_failure(Lanes(), changing)
         assert fail.signature == signature("undefined-lanes", "y", kernel="forward", severity=Severity.WARNING)
         assert fail.message == (
             "y, d:x change with what the lanes hold that are masked off without `other` in the load of w "
             "(layernorm.py:207)"
         )
 
-    def test_abstains_without_its_companion(self) -> None:
-        evidence = Evidence(run=run(memory=(LANES,)))
-        assert [verdict.oracle for verdict in Lanes().judge(evidence)] == ["undefined-lanes"]
+    def test_abstains_where_the_case_was_computed_once(self) -> None:
         assert judge(Lanes(), run(memory=(LANES,))) == [
-            "abstain: the same case with another filling of those lanes was not run"
+            "abstain: the case was not computed with another filling of those lanes"
         ]
 
-    def test_abstains_where_the_companion_did_not_complete(self) -> None:
-        other = run(of=case(lane_fill=LaneFill.ODD), ending=raised())
-        assert judge(Lanes(), run(memory=(LANES,)), other) == [
+    def test_abstains_where_the_second_computation_did_not_complete(self) -> None:
+        failed = run(memory=(LANES,), refilled=Refilled(ending=raised(), digests={}))
+        assert judge(Lanes(), failed) == [
             "abstain: with another filling in the undefined lanes, RuntimeError was raised in phase backward"
         ]
+
+
+def refilled(y: str) -> Refilled:
+    return Refilled(ending=Completed(), digests={"y": y})

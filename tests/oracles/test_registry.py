@@ -5,7 +5,6 @@ from typing import get_args
 import pytest
 
 from harness.errors import UsageError
-from harness.model.case import LaneFill
 from harness.model.run import (
     Completed,
     Crashed,
@@ -13,7 +12,6 @@ from harness.model.run import (
     OutOfMemory,
     Refused,
     TimedOut,
-    UndefinedLanes,
     Unsupported,
 )
 from harness.model.verdict import Fail, Outcome, Pass
@@ -25,6 +23,7 @@ from tests.oracles.facts import (
     LINE_431,
     SMALL,
     case,
+    deadlocked,
     judge,
     launch,
     only_failure,
@@ -32,7 +31,6 @@ from tests.oracles.facts import (
     result,
     run,
     signature,
-    site,
 )
 
 UNSUPPORTED = Unsupported(what="tt.histogram", kernel=KERNEL, source=LINE_431, triton_version="3.6.0")
@@ -52,6 +50,7 @@ ENDINGS: tuple[tuple[Ending, str | None], ...] = (
     (Crashed(signal="SIGSEGV", status=None, log_tail=""), "completes"),
     (TimedOut(limit_s=30.0, log_tail=""), "completes"),
     (OutOfMemory(limit_bytes=2**30, message=""), None),
+    (deadlocked(), "completes"),
 )
 
 
@@ -93,21 +92,12 @@ def test_a_promise_that_the_op_waives_is_not_judged() -> None:
 
 
 def test_each_oracle_is_handed_the_companions_that_it_asked_for() -> None:
-    wants_three = run(
-        of=case(seed=0),
-        launches=(launch(config_count=6),),
-        memory=(UndefinedLanes(site=site("w"), lanes=4),),
-    )
-    asked = registry.companions(wants_three)
-    assert asked == (
-        case(seed=0, lane_fill=LaneFill.ODD),
-        case(seed=0, sm_count=1),
-        case(seed=0, configs={KERNEL: 1}),
-    )
+    wants_two = run(of=case(seed=0), launches=(launch(config_count=6),))
+    asked = registry.companions(wants_two)
+    assert asked == (case(seed=0, sm_count=1), case(seed=0, configs={KERNEL: 1}))
     others = {one.digest: run(of=one, results=(result(digest=one.digest, sketch=(9.0, 9.0)),)) for one in asked}
-    verdicts = registry.judge_all(wants_three, others, {"b1": SMALL})
+    verdicts = registry.judge_all(wants_two, others, {"b1": SMALL})
     assert [verdict.oracle for verdict in verdicts if isinstance(verdict, Fail)] == [
-        "undefined-lanes",
         "sm-invariance",
         "config-invariance",
     ]

@@ -36,6 +36,12 @@ class TestValues:
     def test_a_non_finite_cell_fails_even_where_the_ratio_is_small(self) -> None:
         assert len(judge(Values(), run(results=(result(nonfinite=1),)))) == 1
 
+    def test_results_of_which_no_element_can_be_judged_do_not_pass(self) -> None:
+        nothing, something = replace(result(), unjudged=129 * 64), replace(result("d:x"), unjudged=129 * 64 - 1)
+        (verdict,) = judge(Values(), run(results=(nothing,)))
+        assert verdict == "abstain: every result leaves the range of the case's type"
+        assert judge(Values(), run(results=(nothing, something))) == ["pass"]
+
     def test_abstains_without_results(self) -> None:
         assert judge(Values(), run(results=())) == ["abstain: the op has no floating-point result to compare"]
 

@@ -8,7 +8,8 @@ from random import Random
 
 from harness.devices import catalogue
 from harness.model.case import Case, DType
-from harness.model.op import Dim, Op, Tensor
+from harness.model.inputs import Tensor
+from harness.model.op import Dim, Op
 from harness.model.run import Completed, Launch, MemoryEvent, Overlap, Run, Site, Source, Unsupported
 from harness.model.verdict import Fail
 from harness.search.tally import Tally, Trial

@@ -10,15 +10,19 @@ import torch
 from triton import knobs
 from triton.runtime.autotuner import Autotuner
 
-from harness.errors import CannotExecute
-from harness.model.case import LaneFill
+from harness.errors import CannotExecute, LaunchStuck
+from harness.model.case import LaneFill, Order
 from harness.model.device import Architecture, DeviceProfile
-from harness.model.run import Launch, MemoryEvent, Resources, Unsupported
+from harness.model.run import Deadlocked, Launch, MemoryEvent, Resources, Unsupported
 from harness.ops.poison import FreshMemory
 from harness.virtual import machine, triton_seam
 from harness.virtual.driver import LaunchHandler, LaunchRequest, VirtualDriver
 from harness.virtual.launches import Launches, Session
 from harness.virtual.resources import compile_resources
+
+ORDERS = list(Order)
+ONE_PER_SM = 32
+"""Warps of which an SM of the test GPU holds one program's; it has four SMs."""
 
 
 def profile(capability: tuple[int, int], sm_count: int = 4) -> DeviceProfile:
@@ -48,6 +52,10 @@ def line_of(file: str, comment: str) -> int:
     return found
 
 
+def counters(count: int = 1) -> torch.Tensor:
+    return torch.zeros(count, dtype=torch.int32)
+
+
 @dataclass
 class Gpu:
     """The virtual GPU of one test."""
@@ -70,13 +78,20 @@ class Gpu:
     def seen(self) -> list[Launch]:
         return self.session.launches
 
-    def begin(self, lane_fill: LaneFill = LaneFill.ZERO) -> None:
+    def begin(self, lane_fill: LaneFill = LaneFill.ZERO, order: Order = Order.FORWARD) -> None:
         """Forget what was seen, as for a new case."""
-        self.launches.session = Session(lane_fill=lane_fill)
+        self.launches.session = Session(lane_fill=lane_fill, order=order)
 
     def in_chunks_of(self, elements: int) -> None:
         """Let only so many elements of a block be executed side by side: 1 runs one program after the other."""
         self.monkeypatch.setattr(machine, "CHUNK_ELEMENTS", elements)
+
+    def deadlock(self, launch: Callable[[], object]) -> Deadlocked:
+        """How a launch that must not end got stuck."""
+        with pytest.raises(LaunchStuck):
+            launch()
+        assert self.session.deadlocked is not None
+        return self.session.deadlocked
 
     def unsupported(self, launch: Callable[[], object]) -> Unsupported:
         """What a launch that must not be executable was reported as."""
@@ -84,6 +99,12 @@ class Gpu:
             launch()
         assert self.session.unsupported is not None
         return self.session.unsupported
+
+
+def dependences(gpu: Gpu) -> set[tuple[str, int | None]]:
+    """Argument and line of each event, which must all be order dependences."""
+    assert {type(event).__name__ for event in gpu.memory} == {"OrderDependence"}
+    return {(event.site.argument, event.site.source and event.site.source.line) for event in gpu.memory}
 
 
 @pytest.fixture(scope="session")
@@ -132,7 +153,9 @@ def make_gpu(kernel_cache: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPat
         def compile_now(ttir: str, options: Mapping[str, Any]) -> Resources:
             return compile_resources(ttir, arch, options)
 
-        launches = Launches(arch, lambda: chooser.chosen, fresh.poison_of, compile_now, builds=tmp_path / "builds")
+        launches = Launches(
+            driver.profile, lambda: chooser.chosen, fresh.poison_of, compile_now, builds=tmp_path / "builds"
+        )
         drivers.listener = launches
         triton_seam.set_driver(driver)
         triton_seam.compile_to_ttir_only()
@@ -146,3 +169,10 @@ def make_gpu(kernel_cache: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPat
 def gpu(make_gpu: MakeGpu) -> Gpu:
     """One of capability 12.0."""
     return make_gpu((12, 0))
+
+
+@pytest.fixture(params=ORDERS)
+def any_order(gpu: Gpu, request: pytest.FixtureRequest) -> Gpu:
+    """Whichever program begins first, nothing may change."""
+    gpu.begin(order=request.param)
+    return gpu

@@ -161,6 +161,7 @@ def test_products_of_floats_have_the_precision_they_name(
     worst = float((out.double() - expected).abs().max() / expected.abs().max())
     assert worst < error
     assert (worst > 1e-5) == (precision == "tf32")
+    assert gpu.seen[0].dot_precisions == ((precision,) if dtype == torch.float32 else ())
     assert gpu.memory == []
 
 

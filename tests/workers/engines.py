@@ -14,6 +14,9 @@ class Calling:
     def __init__(self) -> None:
         self.device: DeviceProfile | None = None
 
+    def prepare(self) -> None:
+        assert self.device is None
+
     def wear(self, device: DeviceProfile) -> None:
         self.device = device
 

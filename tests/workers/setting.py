@@ -66,7 +66,16 @@ def processes_marked(mark: str) -> list[psutil.Process]:
 
 def survivors(mark: str) -> list[str]:
     """The processes with this mark that are still there when all had time to end."""
-    _, alive = psutil.wait_procs(processes_marked(mark), timeout=DEADLINE_S)
+    return _alive_after_waiting(processes_marked(mark))
+
+
+def survivors_beside_the_ground(mark: str) -> list[str]:
+    """The same, less the fork server that all devices share: the only child that a parent starts itself."""
+    return _alive_after_waiting([process for process in processes_marked(mark) if process.ppid() != os.getpid()])
+
+
+def _alive_after_waiting(processes: list[psutil.Process]) -> list[str]:
+    _, alive = psutil.wait_procs(processes, timeout=DEADLINE_S)
     return [str(process) for process in alive]
 
 

@@ -8,7 +8,7 @@ import pytest
 from harness.errors import HarnessError, LibraryError, SuiteError, WorkerError
 from harness.model.run import Completed
 from harness.workers.pool import Pool
-from tests.workers.setting import DEADLINE_S, DEVICE, MARK, case, specs, survivors
+from tests.workers.setting import DEADLINE_S, DEVICE, MARK, case, specs, survivors_beside_the_ground
 
 DECLARES = """
 from harness.suite import op, tokens
@@ -112,12 +112,12 @@ def test_an_engine_that_does_not_exist_is_told(scratch: Path) -> None:
 
 
 def assert_refuses(scratch: Path, file: str, error: type[HarnessError], message: str, **changes: object) -> None:
-    """Preparing fails with this error, again and at once when a case is run, and no process stays for it."""
+    """Preparing fails with this error, again and at once when a case is run, and none of its processes stays."""
     with Pool(specs(scratch, suites=(file,), **changes), processes=1, time_limit_s=DEADLINE_S) as pool:
         with pytest.raises(error, match=message):
             pool.prepare(DEVICE)
-        assert survivors(os.environ[MARK]) == []
+        assert survivors_beside_the_ground(os.environ[MARK]) == []
         with pytest.raises(error, match=message):
             pool.run(case("one", suite=file))
         assert isinstance(pool.submit(case("one", suite=file)).exception(), error)
-        assert survivors(os.environ[MARK]) == []
+        assert survivors_beside_the_ground(os.environ[MARK]) == []

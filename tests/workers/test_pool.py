@@ -115,6 +115,21 @@ def test_a_fork_server_that_dies_costs_no_case(scratch: Path) -> None:
             assert pool.run(case("good", 2)).ending == Completed()
 
 
+def test_the_fork_servers_of_all_devices_are_forked_from_one_that_may_die_too(scratch: Path) -> None:
+    with Pool(specs(scratch), processes=1, time_limit_s=DEADLINE_S) as pool:
+        grounds: list[int] = []
+        for sm_count in (1, 2, 3, 4):
+            worker = psutil.Process(int(pool.run(case("pid", device=DEVICE.with_sm_count(sm_count))).seconds["result"]))
+            server = worker.parent()
+            assert server is not None
+            ground = server.parent()
+            assert ground is not None
+            grounds.append(ground.pid)
+            if sm_count == 2:
+                ground.kill()
+        assert grounds[0] == grounds[1] != grounds[2] == grounds[3]
+
+
 def test_a_case_whose_fork_server_dies_is_run_again(scratch: Path, fifo: Fifo) -> None:
     with Pool(specs(scratch), processes=1, time_limit_s=HANG_LIMIT_S * 2) as pool:
         waiting = pool.submit(case("hang_with_grandchild"))

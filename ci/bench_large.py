@@ -1,0 +1,49 @@
+"""Layer norm, forward and backward, on many rows: `bench_large.py EXECUTOR LIBRARY FOLDER ROWS`.
+
+Prints JSON: the wall and CPU seconds of one call after compilation, and the largest resident set in bytes.
+"""
+
+# ruff: noqa: PLC0415 - what is imported, and when, is what this program is about
+
+import json
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+
+EXECUTOR, LIBRARY, FOLDER, ROWS = sys.argv[1:]
+WIDTH = 256
+
+os.environ |= {"TORCHDYNAMO_DISABLE": "1", "FLA_DISABLE_TENSOR_CACHE": "1", "OMP_NUM_THREADS": "1"}
+os.environ |= {"OPENBLAS_NUM_THREADS": "1", "TRITON_CACHE_DIR": str(Path(FOLDER, "triton-bench-large"))}
+os.environ |= {"HARNESS_EXECUTOR": EXECUTOR, "HARNESS_BUILDS": str(Path(FOLDER, "builds-bench-large"))}
+
+
+def main() -> None:
+    """Compile, then measure."""
+    from harness.devices.catalogue import find
+    from harness.devices.cpu_tensors import CpuTensors
+    from harness.virtual.engine import VirtualEngine
+
+    VirtualEngine().wear(find("rtx-pro-6000"))
+    sys.path.insert(0, LIBRARY)
+    import torch
+    from fla.modules import layernorm  # pyright: ignore[reportMissingImports] - LIBRARY has it
+
+    torch.set_num_threads(1)
+    x, weight, bias = (torch.randn(*shape).requires_grad_() for shape in ((int(ROWS), WIDTH), (WIDTH,), (WIDTH,)))
+    cotangent = torch.randn(int(ROWS), WIDTH)
+    wall = cpu = 0.0
+    for _ in range(2):
+        wall, cpu = time.perf_counter(), time.process_time()
+        with CpuTensors():
+            layernorm.layer_norm(x, weight, bias, eps=1e-5).backward(cotangent)
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"wall_s": wall, "cpu_s": cpu, "peak_bytes": peak}), flush=True)
+    os._exit(0)  # torch's modes on the thread of backward passes cannot be ended
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""The command line: `harness fuzz`, `replay`, `coverage`, `corpus`, `devices`, `doctor`.
+
+Exit status: 0 clean, 1 findings, 2 usage or harness error, 3 nothing could be judged, 130 interrupted without findings.
+"""
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Sequence
+
+from harness import __version__
+from harness.cli import covering, fuzzing, hunting, replaying, surroundings
+from harness.cli.command import BROKEN, INTERRUPTED, Command, Parser
+from harness.errors import HarnessError, UsageError, unknown
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the result is the exit status."""
+    try:
+        given = _parse(arguments)
+        command: Command = given.command
+        return command(given)
+    except HarnessError as error:
+        print(f"harness: {error}", file=sys.stderr)
+        return BROKEN
+    except KeyboardInterrupt:
+        print("harness: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # `harness fuzz … | head`: nobody reads on, and Python would say so at its exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    given, rest = _parser().parse_known_args(arguments)
+    if rest:
+        chosen: Parser = given.parser
+        name = rest[0].partition("=")[0]
+        if not name.startswith("-"):
+            raise UsageError(f"unexpected argument {name!r} (see {chosen.prog} --help)")
+        raise unknown("option", name, set(re.findall(r"--[a-z][a-z-]*", chosen.format_help())))
+    return given
+
+
+def _parser() -> Parser:
+    top = Parser(
+        prog="harness", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    top.add_argument("--version", action="version", version=f"kernel-harness {__version__}")
+    commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+
+    def add(name: str, command: Command, text: str) -> Parser:
+        parser = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        parser.set_defaults(command=command, parser=parser)
+        return parser
+
+    fuzzing.add_options(add("fuzz", fuzzing.fuzz, "search for failures of the ops that suite files declare"))
+    replaying.add_options(add("replay", replaying.replay, "run the case of a finding again, in a fresh process"))
+    covering.add_options(add("coverage", covering.coverage, "print which kernels of a library run here, on which GPUs"))
+    hunting.add_options(add("corpus", hunting.corpus, "find historical bugs again, and none in the mended releases"))
+    add("devices", surroundings.devices, "list the GPUs that a case can pretend to run on")
+    add("doctor", surroundings.doctor, "say what is installed, and how to get what is missing")
+    return top

@@ -1,0 +1,104 @@
+"""What the subcommands share: exit statuses, a parser that says what is wrong in one line, usual options."""
+
+import argparse
+from typing import NoReturn, Protocol
+
+from rich.console import Console
+
+from harness.errors import UsageError
+from harness.model.verdict import Severity
+from harness.search.options import TIME_LIMIT_S, VIRTUAL
+from harness.search.session import FOLDER
+
+CLEAN, FINDINGS, BROKEN, NOTHING_JUDGED, INTERRUPTED = 0, 1, 2, 3, 130
+ENGINES = {"virtual": VIRTUAL}
+"""Short names; any other is `module:factory`."""
+STORE = FOLDER / "findings"
+
+
+class Command(Protocol):
+    """What a subcommand does."""
+
+    def __call__(self, given: argparse.Namespace, /) -> int:
+        """Do it; the result is the exit status."""
+        ...
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, with the nearest option that exists."""
+
+    def error(self, message: str) -> NoReturn:
+        """Leave it to `main` to print.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def add_libraries(parser: Parser) -> None:
+    """`--with`."""
+    parser.add_argument(
+        "--with",
+        dest="libraries",
+        action="append",
+        default=[],
+        metavar="SPEC",
+        help="library under test: a PyPI release, a wheel or a folder; repeatable",
+    )
+
+
+def add_engine(parser: Parser) -> None:
+    """Where cases run, and for how long."""
+    parser.add_argument(
+        "--engine", default="virtual", metavar="NAME", help="where cases run: virtual, or module:factory of another"
+    )
+    parser.add_argument(
+        "--time-limit",
+        type=duration,
+        default=TIME_LIMIT_S,
+        metavar="SECONDS",
+        help="for one case (usually %(default)g)",
+    )
+
+
+def add_fail_on(parser: Parser) -> None:
+    """`--fail-on`."""
+    parser.add_argument(
+        "--fail-on",
+        choices=tuple(Severity),
+        default=Severity.WARNING,
+        help="the least severity that makes the exit status 1",
+    )
+
+
+def engine_of(name: str) -> str:
+    """The engine's factory, for its short name."""
+    return ENGINES.get(name, name)
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on."""
+    try:
+        value = int(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from error
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return value
+
+
+def duration(text: str) -> float:
+    """A number above zero, of minutes or seconds."""
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes") from error
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no time")
+    return value
+
+
+def console() -> Console:
+    """Standard output, in colour on a terminal."""
+    return Console(highlight=False)

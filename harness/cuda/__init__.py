@@ -1,0 +1,1 @@
+"""The real GPU, beside the virtual one."""

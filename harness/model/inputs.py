@@ -1,0 +1,149 @@
+"""What an op takes: tensors, blocks of integers, sequence boundaries.
+
+Owns how an input is declared; drawing its elements from a case's seed is `harness.ops.inputs`' business.
+"""
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import Literal
+
+from harness.model.case import DType
+
+Extent = str | int
+"""A number, or integer arithmetic over dims: `T`, `G*D`, `K//2`, `W-1`."""
+
+Integer = Literal["int32", "int64"]
+
+
+class Draw(StrEnum):
+    """How a tensor's elements follow from the case's values."""
+
+    VALUES = "values"
+    """As they are."""
+    UNIT = "unit"
+    """Their sigmoid, in [0, 1]: the betas of delta rules."""
+    LOG_UNIT = "log-unit"
+    """The logarithm of their sigmoid, at most 0: log forget gates."""
+    POSITIVE = "positive"
+    """Their softplus."""
+    SHARES = "shares"
+    """Rows along the last axis that sum to one; zero where a value is exactly zero."""
+    LOG_SHARES = "log-shares"
+    """The logarithm of their softmax along the last axis."""
+    NORMALISED = "normalised"
+    """Rows along the last axis of length one: the keys of delta rules."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """A block of floating-point numbers."""
+
+    shape: tuple[Extent, ...]
+    optional: bool = False
+    """The library accepts None for it."""
+    grad: bool = True
+    """Its gradient is compared with the reference's."""
+    dtype: DType | None = None
+    """A fixed element type; None means the case's."""
+    draw: Draw = Draw.VALUES
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The dims that it is declared with."""
+        return _named(*self.shape)
+
+    def extents(self, dims: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape for these dims."""
+        return tuple(extent_of(extent, dims) for extent in self.shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Integers:
+    """A block of integers from `low` up to, but not including, `high`: labels, offsets, indices."""
+
+    shape: tuple[Extent, ...]
+    low: Extent = 0
+    high: Extent
+    ignore: int | None = None
+    """A value that stands in none, some or all places: the `ignore_index` of losses."""
+    optional: bool = False
+    dtype: Integer = "int64"
+
+    grad = False
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The dims that it is declared with."""
+        return _named(*self.shape, self.low, self.high)
+
+    def extents(self, dims: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape for these dims."""
+        return tuple(extent_of(extent, dims) for extent in self.shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segments:
+    """Cumulative lengths of sequences packed one after the other: `[0, ..., total]`, each sequence at least 1 long."""
+
+    total: Extent
+    count: Extent
+    """How many sequences; fewer where the total is less."""
+    optional: bool = False
+    dtype: Integer = "int64"
+
+    grad = False
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The dims that it is declared with."""
+        return _named(self.total, self.count)
+
+    def extents(self, dims: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape for these dims: one boundary more than there are sequences."""
+        return (min(extent_of(self.total, dims), extent_of(self.count, dims)) + 1,)
+
+
+Input = Tensor | Integers | Segments
+
+
+def extent_of(extent: Extent, dims: Mapping[str, int]) -> int:
+    """The number that an extent is for these dims."""
+    return extent if isinstance(extent, int) else _compiled(extent)(dims)
+
+
+def _named(*extents: Extent) -> frozenset[str]:
+    parsed = (ast.walk(ast.parse(extent, mode="eval")) for extent in extents if isinstance(extent, str))
+    return frozenset(node.id for nodes in parsed for node in nodes if isinstance(node, ast.Name))
+
+
+_OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+
+
+@lru_cache(maxsize=1024)
+def _compiled(text: str) -> Callable[[Mapping[str, int]], int]:
+    return _arithmetic(ast.parse(text, mode="eval").body, text)
+
+
+def _arithmetic(node: ast.expr, text: str) -> Callable[[Mapping[str, int]], int]:
+    match node:
+        case ast.Name(id=name):
+            return lambda dims: dims[name]
+        case ast.Constant(value=int(number)):
+            return lambda _: number
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            negated = _arithmetic(operand, text)
+            return lambda dims: -negated(dims)
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
+            first, second, apply = _arithmetic(left, text), _arithmetic(right, text), _OPERATORS[type(sign)]
+            return lambda dims: apply(first(dims), second(dims))
+        case _:
+            raise ValueError(f"{text!r} is not integer arithmetic with +, -, * and // over dims")

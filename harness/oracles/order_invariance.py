@@ -1,0 +1,84 @@
+"""The result does not depend on the order in which programs begin."""
+
+from dataclasses import replace
+
+from harness.model.case import Case, Order
+from harness.model.run import Deadlocked, OrderDependence, Overlap, Result, Run
+from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.oracles.base import Evidence
+from harness.oracles.deadlocks import sentence
+from harness.oracles.endings import unfinished, unwatched
+from harness.oracles.sketches import disagreements
+
+ORDER = Order.REVERSED
+"""With what the case is compared: the first come last."""
+
+
+class OrderInvariance:
+    """Compares by random projections: float atomics add in another order then, which rounding explains."""
+
+    name = "order-invariance"
+    promise = "The results are the same, up to rounding, in whatever order the programs of a launch begin."
+
+    def companions(self, run: Run) -> tuple[Case, ...]:
+        """The same case with the programs of each launch in reversed order, where that can matter."""
+        if unwatched(run) or run.case.order is ORDER or not can_matter(run):
+            return ()
+        return (replace(run.case, order=ORDER),)
+
+    def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
+        """One failure for each result that differs, or one where the other order gets stuck."""
+        run = evidence.run
+        if reason := unwatched(run):
+            return (Abstain(oracle=self.name, reason=reason),)
+        if not can_matter(run):
+            return (Pass(oracle=self.name),)
+        if run.case.order is ORDER:
+            return (Abstain(oracle=self.name, reason="this case is itself the one in reversed order"),)
+        if not evidence.companions:
+            return (Abstain(oracle=self.name, reason="this case was not run in reversed order"),)
+        (other,) = evidence.companions
+        if isinstance(other.ending, Deadlocked):
+            return (self._fail_stuck(run, other.ending),)
+        if reason := unfinished(other):
+            return (Abstain(oracle=self.name, reason=f"in reversed order, {reason}"),)
+        failures = (self._fail(run, result, block) for result, block in disagreements(run, other))
+        return tuple({fail.signature: fail for fail in failures}.values()) or (Pass(oracle=self.name),)
+
+    def _fail(self, run: Run, result: Result, block: int) -> Fail:
+        kernel, place = result.writer or ("", result.name)
+        return Fail(
+            signature=Signature(oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=kernel, place=place),
+            message=(
+                f"{result.name} differs beyond rounding when the programs of each launch begin in {ORDER} order, "
+                f"first in block {block} of its projections"
+            ),
+            meaning=("A GPU promises no order of programs, so the same call gives different results from run to run."),
+            source=next((launch.source for launch in run.launches if launch.kernel == kernel), None),
+        )
+
+    def _fail_stuck(self, run: Run, stuck: Deadlocked) -> Fail:
+        source = stuck.waits[0].source if stuck.waits else None
+        return Fail(
+            signature=Signature(
+                oracle=self.name,
+                severity=Severity.WARNING,
+                op=run.case.op,
+                kernel=stuck.kernel,
+                place=f"deadlock ({source})" if source else "deadlock",
+            ),
+            message=f"when programs begin in {ORDER} order, {sentence(stuck)}",
+            meaning=(
+                "The kernel relies on programs beginning by ascending id, which GPUs usually do and CUDA does not "
+                "promise: a ticket from an atomic would make it safe."
+            ),
+            source=source,
+        )
+
+
+def can_matter(run: Run) -> bool:
+    """Whether the order of programs can show: through atomics, or where programs meet in memory."""
+    return any(launch.atomics for launch in run.launches) or any(
+        isinstance(event, OrderDependence) or (isinstance(event, Overlap) and not event.same_bytes)
+        for event in run.memory
+    )

@@ -1,0 +1,306 @@
+"""`arith`, `math` and their like, element by element: what `harness.virtual.operations_arith` computes, as LLVM IR.
+
+One entry in a table adds an operation.  Nothing is fused or reordered: every operation rounds.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from harness.errors import CannotExecute
+from harness.virtual.ir import Operation
+from harness.virtual.native import mathematics
+from harness.virtual.native.assembly import Assembly
+from harness.virtual.native.lanes import BITS, Emit, Lanes, as_vector, of, register, spread, suffix
+from harness.virtual.native.rounding import FLOATS, converted, from_integer, resized, rounded, to_integer
+from harness.virtual.operations_arith import literal as number
+
+Rule = Callable[["Assembly", Operation, list[Lanes]], Lanes]
+
+
+def literal(value: float, kind: str) -> str:
+    """A number as LLVM writes it in a type; floats as the bits of the double that equals them.
+
+    MLIR prints the shortest decimal that a float32 comes back from, `0.1`: as a double that is none of LLVM's floats.
+    """
+    if kind in FLOATS:
+        exact = float(np.float32(value)) if kind == "float" else float(value)
+        return f"0x{struct.unpack('>Q', struct.pack('>d', exact))[0]:016X}"
+    return str(int(value))
+
+
+# --- integers ---
+
+
+def _simple(instruction: str) -> Rule:
+    def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
+        return code.value(f"{instruction} {of(kind, width)} {', '.join(names)}")
+
+    def rule(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+        return rounded(code, spread(code, operands, emit, operands[0].kind), operation.result_types[0].element)
+
+    return rule
+
+
+def _sum(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+    del operation
+    left, right = operands
+    steps = [0 if lanes.uniform else lanes.step for lanes in operands]
+    ramps = steps[0] is not None and steps[1] is not None
+    if ramps and left.kind != "i1" and not (left.uniform and right.uniform):
+        first = code.value(f"add {left.kind} {left.name}, {right.name}")
+        return Lanes(left.kind, first, max(left.width, right.width), (steps[0] or 0) + (steps[1] or 0))
+    return spread(code, operands, _emit("add"), left.kind)
+
+
+def _difference(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+    del operation
+    left, right = operands
+    if left.step is not None and right.uniform and left.kind != "i1":
+        return Lanes(left.kind, code.value(f"sub {left.kind} {left.name}, {right.name}"), left.width, left.step)
+    return spread(code, operands, _emit("sub"), left.kind)
+
+
+def _product(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+    del operation
+    for ramp, factor in (operands, operands[::-1]):
+        if ramp.step is not None and factor.uniform and factor.name.lstrip("-").isdigit():
+            first = code.value(f"mul {ramp.kind} {ramp.name}, {factor.name}")
+            return Lanes(ramp.kind, first, ramp.width, ramp.step * int(factor.name))
+    return spread(code, operands, _emit("mul"), operands[0].kind)
+
+
+def _emit(instruction: str) -> Emit:
+    return lambda code, kind, width, names: code.value(f"{instruction} {of(kind, width)} {', '.join(names)}")
+
+
+def _number(number: int, kind: str, width: int) -> str:
+    return f"splat ({kind} {number})" if width else str(number)
+
+
+def _division(instruction: str, *, quotient: bool) -> Rule:
+    """Toward zero; by zero the quotient is all ones and the remainder the dividend, as on NVIDIA GPUs."""
+    signed = instruction.startswith("s")
+
+    def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
+        left, right = names
+        whole, flag = of(kind, width), of("i1", width)
+        zero = code.value(f"icmp eq {whole} {right}, {_number(0, kind, width)}")
+        minus = code.value(f"icmp eq {whole} {right}, {_number(-1, kind, width)}") if signed else "false"
+        if width and not signed:
+            minus = "zeroinitializer"
+        special = code.value(f"or {flag} {zero}, {minus}")  # the least number by -1 would trap
+        safe = code.value(f"select {flag} {special}, {whole} {_number(1, kind, width)}, {whole} {right}")
+        made = code.value(f"{instruction} {whole} {left}, {safe}")
+        zeros = _number(0, kind, width)
+        turned = code.value(f"sub {whole} {zeros}, {left}") if quotient else zeros
+        made = code.value(f"select {flag} {minus}, {whole} {turned}, {whole} {made}")
+        by_zero = _number(-1, kind, width) if quotient else left
+        return code.value(f"select {flag} {zero}, {whole} {by_zero}, {whole} {made}")
+
+    return _plain(emit)
+
+
+def _plain(emit: Emit) -> Rule:
+    """A rule whose result has its operands' type and needs no rounding."""
+
+    def rule(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+        del operation
+        return spread(code, operands, emit, operands[0].kind)
+
+    return rule
+
+
+def _shift(instruction: str) -> Rule:
+    def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
+        left, right = names
+        whole, flag = of(kind, width), of("i1", width)
+        small = code.value(f"icmp ult {whole} {right}, {_number(BITS[kind], kind, width)}")
+        most = _number(BITS[kind] - 1 if instruction == "ashr" else 0, kind, width)
+        safe = code.value(f"select {flag} {small}, {whole} {right}, {whole} {most}")
+        made = code.value(f"{instruction} {whole} {left}, {safe}")
+        if instruction == "ashr":
+            return made
+        return code.value(f"select {flag} {small}, {whole} {made}, {whole} {_number(0, kind, width)}")
+
+    return _plain(emit)
+
+
+def _compare(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+    predicate = operation.words[0]
+    instruction = "fcmp" if operands[0].kind in FLOATS else "icmp"
+    return spread(code, operands, _emit(f"{instruction} {predicate}"), "i1")
+
+
+def _intrinsic(name: str) -> Rule:
+    def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
+        whole = of(kind, width)
+        return code.call(whole, f"llvm.{name}.{suffix(kind, width)}", *((whole, each) for each in names))
+
+    def rule(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+        return rounded(code, spread(code, operands, emit, operands[0].kind), operation.result_types[0].element)
+
+    return rule
+
+
+def _absolute(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+    del operation
+
+    def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
+        whole = of(kind, width)
+        return code.call(whole, f"llvm.abs.{suffix(kind, width)}", (whole, names[0]), ("i1", "false"))
+
+    return spread(code, operands, emit, operands[0].kind)
+
+
+# --- selection and conversion ---
+
+
+def select(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+    """`arith.select`, on lanes that are all numbers."""
+    del operation
+    condition, left, right = operands
+    if condition.uniform and left.uniform and right.uniform:
+        chosen = code.value(f"select i1 {condition.name}, {left.kind} {left.name}, {left.kind} {right.name}")
+        return Lanes(left.kind, chosen)
+    width = max(lanes.width for lanes in operands)
+    whole = of(left.kind, width)
+    flag = ("i1", condition.name) if condition.uniform else (of("i1", width), as_vector(code, condition, width))
+    ways = [as_vector(code, lanes, width) for lanes in (left, right)]
+    chosen = code.value(f"select {flag[0]} {flag[1]}, {whole} {ways[0]}, {whole} {ways[1]}")
+    return Lanes(left.kind, chosen, width)
+
+
+def _extend(*, signed: bool) -> Rule:
+    return lambda code, operation, operands: resized(
+        code, operands[0], register(operation.result_types[0].element), signed=signed
+    )
+
+
+def _clamp(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+    value, low, high = operands
+    at_least = _intrinsic("maxnum")(code, operation, [value, low])
+    made = _intrinsic("minnum")(code, operation, [at_least, high])
+    if str(operation.attributes.get("propagateNan", "none")) not in {"all", "65535"}:
+        return made
+    nan = spread(code, [value, value], _emit("fcmp uno"), "i1")
+    return select(code, operation, [nan, value, made])
+
+
+def constant(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+    """`arith.constant`, where all elements are the same."""
+    del code, operands
+    kind = operation.result_types[0]
+    text = str(operation.attributes["value"])
+    if text.startswith("dense<"):
+        text = text[len("dense<") : -1].strip()
+        if text.startswith("["):
+            raise CannotExecute("a dense constant in native code")
+    wanted = register(kind.element)
+    return Lanes(wanted, literal(number(text, kind), wanted))
+
+
+def negative(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+    """`arith.negf`."""
+    del operation
+    return spread(code, operands, _emit("fneg"), operands[0].kind)
+
+
+def bits_as(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+    """`arith.bitcast` and `tt.bitcast` of numbers that are computed in the width that they are stored in."""
+    had, wanted = operation.operand_types[0].element, operation.result_types[0].element
+    if {had, wanted} & {"bf16", "f16", "i1"}:
+        raise CannotExecute("a bitcast of narrow elements in native code")
+    kind = register(wanted)
+
+    def emit(code: Assembly, own: str, width: int, names: list[str]) -> str:
+        return code.value(f"bitcast {of(own, width)} {names[0]} to {of(kind, width)}")
+
+    return operands[0] if kind == operands[0].kind else spread(code, operands, emit, kind)
+
+
+RULES: Mapping[str, Rule] = {
+    "arith.constant": constant,
+    "arith.select": select,
+    "arith.cmpi": _compare,
+    "arith.cmpf": _compare,
+    "arith.addi": _sum,
+    "arith.subi": _difference,
+    "arith.muli": _product,
+    "arith.divsi": _division("sdiv", quotient=True),
+    "arith.remsi": _division("srem", quotient=False),
+    "arith.divui": _division("udiv", quotient=True),
+    "arith.remui": _division("urem", quotient=False),
+    "arith.andi": _simple("and"),
+    "arith.ori": _simple("or"),
+    "arith.xori": _simple("xor"),
+    "arith.shli": _shift("shl"),
+    "arith.shrsi": _shift("ashr"),
+    "arith.shrui": _shift("lshr"),
+    "arith.minsi": _intrinsic("smin"),
+    "arith.maxsi": _intrinsic("smax"),
+    "arith.minui": _intrinsic("umin"),
+    "arith.maxui": _intrinsic("umax"),
+    "arith.extsi": _extend(signed=True),
+    "arith.extui": _extend(signed=False),
+    "arith.trunci": lambda code, operation, operands: converted(code, operation, operands[0]),
+    "arith.index_cast": lambda code, operation, operands: converted(code, operation, operands[0]),
+    "arith.extf": lambda code, operation, operands: converted(code, operation, operands[0]),
+    "arith.truncf": lambda code, operation, operands: converted(code, operation, operands[0]),
+    "tt.fp_to_fp": lambda code, operation, operands: converted(code, operation, operands[0]),
+    "arith.sitofp": lambda code, operation, operands: from_integer(
+        code, operands[0], operation.result_types[0].element, signed=True
+    ),
+    "arith.uitofp": lambda code, operation, operands: from_integer(
+        code, operands[0], operation.result_types[0].element, signed=False
+    ),
+    "arith.fptosi": lambda code, operation, operands: to_integer(
+        code, operands[0], register(operation.result_types[0].element), signed=True
+    ),
+    "arith.fptoui": lambda code, operation, operands: to_integer(
+        code, operands[0], register(operation.result_types[0].element), signed=False
+    ),
+    "arith.bitcast": bits_as,
+    "tt.bitcast": bits_as,
+    "arith.addf": _simple("fadd"),
+    "arith.subf": _simple("fsub"),
+    "arith.mulf": _simple("fmul"),
+    "arith.divf": _simple("fdiv"),
+    "tt.precise_divf": _simple("fdiv"),
+    "arith.remf": mathematics.through("fmod"),
+    "arith.negf": negative,
+    "arith.maxnumf": _intrinsic("maxnum"),
+    "arith.minnumf": _intrinsic("minnum"),
+    "arith.maximumf": _intrinsic("maximum"),
+    "arith.minimumf": _intrinsic("minimum"),
+    "tt.clampf": _clamp,
+    "math.absf": _intrinsic("fabs"),
+    "math.absi": _absolute,
+    "math.sqrt": _intrinsic("sqrt"),
+    "tt.precise_sqrt": _intrinsic("sqrt"),
+    "math.floor": _intrinsic("floor"),
+    "math.ceil": _intrinsic("ceil"),
+    "math.roundeven": _intrinsic("roundeven"),
+    **{
+        f"math.{name}": mathematics.through(name)
+        for name in ("exp", "exp2", "log", "log2", "sin", "cos", "tanh", "erf")
+    },
+    "math.rsqrt": mathematics.rsqrt,
+    "math.fma": mathematics.multiply_add,
+    "tt.extern_elementwise": mathematics.external,
+}
+
+COSTS: Mapping[str, int] = {
+    **dict.fromkeys((name for name in RULES if name.startswith("math.")), 40),
+    **dict.fromkeys(("arith.divsi", "arith.remsi", "arith.divui", "arith.remui", "arith.divf", "math.sqrt"), 12),
+    "math.absf": 1,
+    "math.absi": 1,
+    "math.floor": 1,
+    "math.ceil": 1,
+    "math.roundeven": 1,
+    "arith.remf": 40,
+    "tt.extern_elementwise": 40,
+    "arith.constant": 0,
+}
+"""What computing one lane again costs, in simple instructions; 1 where not named."""

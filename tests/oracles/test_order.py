@@ -1,0 +1,71 @@
+"""The oracle of the order of programs: when it asks for another order, and what it says of the difference."""
+
+from dataclasses import replace
+
+import pytest
+
+from harness.model.case import Order
+from harness.model.run import MemoryEvent, OrderDependence, Overlap, Residency, Run
+from harness.model.verdict import Severity
+from harness.oracles.deadlocks import sentence
+from harness.oracles.order_invariance import OrderInvariance
+from tests.oracles.facts import KERNEL, case, deadlocked, judge, launch, line, only_failure, raised, result, run, site
+
+REVERSED = replace(case(), order=Order.REVERSED)
+ATOMIC = run(launches=(launch(atomics=True),))
+
+
+def other(**facts: object) -> Run:
+    return replace(run(of=REVERSED, launches=ATOMIC.launches), **facts)
+
+
+def overlap(*, same_bytes: bool) -> Overlap:
+    return Overlap(site=site(), same_bytes=same_bytes, cells=1, first_cells=((0,),), programs=(0, 1))
+
+
+READ = OrderDependence(site=site(), cells=1, first_cells=((0,),), programs=(0, 1))
+
+
+@pytest.mark.parametrize("memory", [(READ,), (overlap(same_bytes=False),)])
+def test_programs_that_meet_in_memory_are_run_in_reversed_order(memory: tuple[MemoryEvent, ...]) -> None:
+    assert OrderInvariance().companions(run(memory=memory)) == (REVERSED,)
+
+
+def test_kernels_with_atomics_are_run_in_reversed_order() -> None:
+    assert OrderInvariance().companions(ATOMIC) == (REVERSED,)
+
+
+@pytest.mark.parametrize("plain", [run(), run(memory=(overlap(same_bytes=True),))])
+def test_where_programs_do_not_meet_every_order_is_the_same(plain: Run) -> None:
+    assert OrderInvariance().companions(plain) == ()
+    assert judge(OrderInvariance(), plain) == ["pass"]
+
+
+def test_a_case_in_reversed_order_asks_for_nothing() -> None:
+    assert OrderInvariance().companions(other()) == ()
+    assert judge(OrderInvariance(), other()) == ["abstain: this case is itself the one in reversed order"]
+
+
+def test_without_the_other_run_nothing_is_said() -> None:
+    assert judge(OrderInvariance(), ATOMIC) == ["abstain: this case was not run in reversed order"]
+    assert judge(OrderInvariance(), ATOMIC, other(ending=raised())) == [
+        "abstain: in reversed order, RuntimeError was raised in phase backward"
+    ]
+
+
+def test_equal_results_pass_and_others_fail() -> None:
+    assert judge(OrderInvariance(), ATOMIC, other()) == ["pass"]
+    within = other(results=(result(sketch=(1.015, 2.0)),))
+    assert judge(OrderInvariance(), ATOMIC, within) == ["pass"]
+    beyond = other(results=(result(sketch=(1.0, 2.5)),))
+    assert judge(OrderInvariance(), ATOMIC, beyond) == [
+        "error: y differs beyond rounding when the programs of each launch begin in reversed order, first in block 1 "
+        "of its projections"
+    ]
+
+
+def test_getting_stuck_in_reversed_order_is_a_warning() -> None:
+    stuck = deadlocked(Residency.AT_LEAST, 600)
+    fail = only_failure(OrderInvariance(), ATOMIC, other(ending=stuck))
+    assert line(fail) == f"warning: when programs begin in reversed order, {sentence(stuck)}"
+    assert (fail.signature.severity, fail.signature.kernel) == (Severity.WARNING, KERNEL)
