@@ -8,12 +8,12 @@ SMALLEST = {"T": 17}
 X = {"x": tensor("T", grad=False)}
 
 
-@op(dims={"T": tokens(256)}, inputs=X, dtypes=(DType.FP32,))
+@op(dims={"T": tokens(256, grows=False)}, inputs=X, dtypes=(DType.FP32,))
 def config_dependent(x):
     return beside(__file__, "kernels/config_dependent.py").total(x, strides_by_block=False)
 
 
-@op(dims={"T": tokens(256)}, inputs=X, dtypes=(DType.FP32,))
+@op(dims={"T": tokens(256, grows=False)}, inputs=X, dtypes=(DType.FP32,))
 def config_dependent_repaired(x):
     return beside(__file__, "kernels/config_dependent.py").total(x, strides_by_block=True)
 

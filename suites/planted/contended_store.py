@@ -8,12 +8,12 @@ SMALLEST = {"T": 17}
 X = {"x": tensor("T", grad=False)}
 
 
-@op(dims={"T": tokens(256)}, inputs=X, dtypes=(DType.FP32,))
+@op(dims={"T": tokens(256, grows=False)}, inputs=X, dtypes=(DType.FP32,))
 def contended_store(x):
     return beside(__file__, "kernels/contended_store.py").total(x, programs_per_cell=2)
 
 
-@op(dims={"T": tokens(256)}, inputs=X, dtypes=(DType.FP32,))
+@op(dims={"T": tokens(256, grows=False)}, inputs=X, dtypes=(DType.FP32,))
 def contended_store_repaired(x):
     return beside(__file__, "kernels/contended_store.py").total(x, programs_per_cell=1)
 

@@ -8,12 +8,12 @@ SMALLEST = {"T": 17}
 X = {"x": tensor("T", grad=False)}
 
 
-@op(dims={"T": tokens(256)}, inputs=X, dtypes=(DType.FP32,))
+@op(dims={"T": tokens(256, grows=False)}, inputs=X, dtypes=(DType.FP32,))
 def neighbours_store(x):
     return beside(__file__, "kernels/neighbours_store.py").add_next(x, in_place=True)
 
 
-@op(dims={"T": tokens(256)}, inputs=X, dtypes=(DType.FP32,))
+@op(dims={"T": tokens(256, grows=False)}, inputs=X, dtypes=(DType.FP32,))
 def neighbours_store_repaired(x):
     return beside(__file__, "kernels/neighbours_store.py").add_next(x, in_place=False)
 

@@ -5,7 +5,7 @@ from harness.suite import Dim, DType, beside, op, tensor, tokens
 ORACLE = "scratch-memory"
 SMALLEST = {"T": 1, "D": 16}
 
-DIMS = {"T": tokens(128), "D": Dim(low=16, high=32, choices=(16, 32))}
+DIMS = {"T": tokens(128, grows=False), "D": Dim(low=16, high=32, choices=(16, 32))}
 X = {"x": tensor("T", "D", grad=False)}
 
 

@@ -8,12 +8,12 @@ SMALLEST = {"T": 1}
 X = {"x": tensor("T", grad=False)}
 
 
-@op(dims={"T": tokens(256)}, inputs=X, dtypes=(DType.FP32,))
+@op(dims={"T": tokens(256, grows=False)}, inputs=X, dtypes=(DType.FP32,))
 def out_of_bounds_load(x):
     return beside(__file__, "kernels/out_of_bounds_load.py").following(x, lookahead=0)
 
 
-@op(dims={"T": tokens(256)}, inputs=X, dtypes=(DType.FP32,))
+@op(dims={"T": tokens(256, grows=False)}, inputs=X, dtypes=(DType.FP32,))
 def out_of_bounds_load_repaired(x):
     return beside(__file__, "kernels/out_of_bounds_load.py").following(x, lookahead=1)
 

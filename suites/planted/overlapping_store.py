@@ -8,12 +8,12 @@ SMALLEST = {"T": 9}
 X = {"x": tensor("T", grad=False)}
 
 
-@op(dims={"T": tokens(256)}, inputs=X, dtypes=(DType.FP32,))
+@op(dims={"T": tokens(256, grows=False)}, inputs=X, dtypes=(DType.FP32,))
 def overlapping_store(x):
     return beside(__file__, "kernels/overlapping_store.py").double(x, rows_per_program=8)
 
 
-@op(dims={"T": tokens(256)}, inputs=X, dtypes=(DType.FP32,))
+@op(dims={"T": tokens(256, grows=False)}, inputs=X, dtypes=(DType.FP32,))
 def overlapping_store_repaired(x):
     return beside(__file__, "kernels/overlapping_store.py").double(x, rows_per_program=16)
 

@@ -8,12 +8,12 @@ SMALLEST = {"T": 1}
 X = {"x": tensor("T", grad=False)}
 
 
-@op(dims={"T": tokens(256)}, inputs=X, dtypes=(DType.FP32,))
+@op(dims={"T": tokens(256, grows=False)}, inputs=X, dtypes=(DType.FP32,))
 def sm_dependent(x):
     return beside(__file__, "kernels/sm_dependent.py").mean(x, counts_padding=True)
 
 
-@op(dims={"T": tokens(256)}, inputs=X, dtypes=(DType.FP32,))
+@op(dims={"T": tokens(256, grows=False)}, inputs=X, dtypes=(DType.FP32,))
 def sm_dependent_repaired(x):
     return beside(__file__, "kernels/sm_dependent.py").mean(x, counts_padding=False)
 

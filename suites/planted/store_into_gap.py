@@ -8,12 +8,12 @@ SMALLEST = {"T": 2, "D": 1}
 X = {"x": tensor("T", "D", grad=False)}
 
 
-@op(dims={"T": tokens(64), "D": width(64)}, inputs=X, dtypes=(DType.FP32,))
+@op(dims={"T": tokens(64, grows=False), "D": width(64)}, inputs=X, dtypes=(DType.FP32,))
 def store_into_gap(x):
     return beside(__file__, "kernels/store_into_gap.py").double(x, minds_stride=False)
 
 
-@op(dims={"T": tokens(64), "D": width(64)}, inputs=X, dtypes=(DType.FP32,))
+@op(dims={"T": tokens(64, grows=False), "D": width(64)}, inputs=X, dtypes=(DType.FP32,))
 def store_into_gap_repaired(x):
     return beside(__file__, "kernels/store_into_gap.py").double(x, minds_stride=True)
 

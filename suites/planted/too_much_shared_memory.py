@@ -5,7 +5,7 @@ from harness.suite import Dim, DType, beside, op, tensor, tokens
 ORACLE = "resources"
 SMALLEST = {"T": 1, "D": 16}
 
-DIMS = {"T": tokens(128), "D": Dim(low=16, high=128, choices=(16, 32, 128))}
+DIMS = {"T": tokens(128, grows=False), "D": Dim(low=16, high=128, choices=(16, 32, 128))}
 XW = {"x": tensor("T", "D", grad=False), "w": tensor("D", "D", grad=False)}
 
 

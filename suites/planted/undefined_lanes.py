@@ -8,12 +8,12 @@ SMALLEST = {"T": 1}
 X = {"x": tensor("T", grad=False)}
 
 
-@op(dims={"T": tokens(256)}, inputs=X, dtypes=(DType.FP32,))
+@op(dims={"T": tokens(256, grows=False)}, inputs=X, dtypes=(DType.FP32,))
 def undefined_lanes(x):
     return beside(__file__, "kernels/undefined_lanes.py").total(x, filled=False)
 
 
-@op(dims={"T": tokens(256)}, inputs=X, dtypes=(DType.FP32,))
+@op(dims={"T": tokens(256, grows=False)}, inputs=X, dtypes=(DType.FP32,))
 def undefined_lanes_repaired(x):
     return beside(__file__, "kernels/undefined_lanes.py").total(x, filled=True)
 

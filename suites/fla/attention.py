@@ -1,0 +1,168 @@
+"""Softmax attention of flash-linear-attention: whole sequences, packed ones, and one step of decoding.
+
+Queries have G times as many heads as keys.  A gate g forgets: the score of key s at query t is lowered by
+`g_{s+1} + … + g_t`.  A sink is one more score a head, which takes its share of the softmax and gives no value.
+"""
+
+from itertools import pairwise
+
+from harness.suite import Dim, Draw, beside, op, segments, tensor, tokens, width
+
+LIBRARY = ("fla-core",)
+SIZES = {
+    "B": Dim(low=1, high=3),
+    "T": tokens(300, grows=False),
+    "H": Dim(low=1, high=3),
+    "G": Dim(low=1, high=4),
+    "K": width(256),
+    "V": width(256),
+}
+PACKED_SIZES = {
+    "T": tokens(400, grows=False),
+    "N": Dim(low=1, high=12),
+    "H": Dim(low=1, high=3),
+    "G": Dim(low=1, high=4),
+    "K": width(128),
+    "V": width(128),
+}
+DECODED_SIZES = {**PACKED_SIZES, "K": width(256), "V": width(300)}
+SETTINGS = {"scale": (None, 0.7), "window_size": (None, 1, 17, 100)}
+
+
+def sequences(batch, queries="T", *, grad=True):
+    """Queries, keys and values, gates and sinks."""
+    return {
+        "q": tensor(batch, queries, "H*G", "K", grad=grad),
+        "k": tensor(batch, "T", "H", "K", grad=grad),
+        "v": tensor(batch, "T", "H", "V", grad=grad),
+        "g": tensor(batch, "T", "H*G", draw=Draw.LOG_UNIT, optional=True, grad=grad),
+        "sink_bias": tensor("H*G", optional=True, grad=grad),
+    }
+
+
+def enough_tokens(at):
+    """Each of the N sequences has a token, so that each of the N queries has its own."""
+    return at["N"] <= at["T"]
+
+
+def attended(q, k, v, g, sink_bias, scale, window_size):
+    """The definition: queries are the last of the keys' places, all of them or fewer."""
+    import torch
+
+    known = beside(__file__, "definitions/recurrences.py")
+    heads, (queries, keys) = q.shape[2], (q.shape[1], k.shape[1])
+    k, v = known.shared(k, heads), known.shared(v, heads)
+    scores = known.scaled(q, scale).transpose(1, 2) @ k.permute(0, 2, 3, 1)
+    if g is not None:
+        scores = scores + known.between(g)[:, :, keys - queries :]
+    seen = known.causal(keys)
+    if window_size is not None:
+        seen = seen & ~known.causal(keys, -window_size)
+    scores = torch.where(seen[keys - queries :], scores, float("-inf"))
+    top = scores.detach().amax(-1, keepdim=True)
+    if sink_bias is not None:
+        sink = sink_bias[:, None, None]
+        top = torch.maximum(top, sink.detach())
+    weights = (scores - top).exp()
+    total = weights.sum(-1, keepdim=True)
+    if sink_bias is not None:
+        total = total + (sink - top).exp()
+    return (weights @ v.transpose(1, 2) / total).transpose(1, 2)
+
+
+def attended_packed(q, k, v, g, sink_bias, cu_seqlens, scale, window_size):
+    import torch
+
+    return torch.cat(
+        [
+            attended(*(None if x is None else x[:, begin:end] for x in (q, k, v, g)), sink_bias, scale, window_size)
+            for begin, end in pairwise(cu_seqlens.tolist())
+        ],
+        1,
+    )
+
+
+@op(requires=LIBRARY, dims=SIZES, inputs=sequences("B"), options=SETTINGS)
+def parallel_attn(q, k, v, g, sink_bias, scale, window_size):
+    from fla.ops.attn.parallel import parallel_attn as attend
+
+    return attend(q, k, v, g, scale, window_size, sink_bias=sink_bias)
+
+
+@parallel_attn.reference
+def parallel_attn_reference(q, k, v, g, sink_bias, scale, window_size):
+    return attended(q, k, v, g, sink_bias, scale, window_size)
+
+
+@op(
+    requires=LIBRARY,
+    dims=PACKED_SIZES,
+    inputs={**sequences(1), "cu_seqlens": segments("T", "N")},
+    options=SETTINGS,
+)
+def parallel_attn_varlen(q, k, v, g, sink_bias, cu_seqlens, scale, window_size):
+    from fla.ops.attn.parallel import parallel_attn as attend
+
+    return attend(q, k, v, g, scale, window_size, cu_seqlens, sink_bias=sink_bias)
+
+
+@parallel_attn_varlen.reference
+def parallel_attn_varlen_reference(q, k, v, g, sink_bias, cu_seqlens, scale, window_size):
+    return attended_packed(q, k, v, g, sink_bias, cu_seqlens, scale, window_size)
+
+
+def decoded(q, k, v, g, sink_bias, cu_seqlens, scale, do_gate_scale, window_size):
+    """One query at the end of each sequence."""
+    import torch
+
+    if g is not None and do_gate_scale:
+        g = g * (q.shape[-1] ** -0.5 if scale is None else scale)
+    return torch.cat(
+        [
+            attended(
+                q[:, n : n + 1],
+                *(None if x is None else x[:, begin:end] for x in (k, v, g)),
+                sink_bias,
+                scale,
+                window_size,
+            )
+            for n, (begin, end) in enumerate(pairwise(cu_seqlens.tolist()))
+        ],
+        1,
+    )
+
+
+@op(
+    requires=LIBRARY,
+    dims=DECODED_SIZES,
+    inputs={**sequences(1, "N", grad=False), "cu_seqlens": segments("T", "N")},
+    options={"scale": (None, 0.7), "do_gate_scale": (False, True)},
+    where=enough_tokens,
+)
+def attn_decoding_one_step(q, k, v, g, sink_bias, cu_seqlens, scale, do_gate_scale):
+    from fla.ops.attn.decoding import attn_decoding_one_step as decode
+
+    return decode(q, k, v, g, scale, cu_seqlens, do_gate_scale, sink_bias=sink_bias)
+
+
+@attn_decoding_one_step.reference
+def attn_decoding_one_step_reference(q, k, v, g, sink_bias, cu_seqlens, scale, do_gate_scale):
+    return decoded(q, k, v, g, sink_bias, cu_seqlens, scale, do_gate_scale, None)
+
+
+@op(
+    requires=LIBRARY,
+    dims=DECODED_SIZES,
+    inputs={**sequences(1, "N", grad=False), "cu_seqlens": segments("T", "N")},
+    options={"window_size": (1, 2, 17, 64, 100)},
+    where=enough_tokens,
+)
+def attn_decoding_one_step_in_a_window(q, k, v, g, sink_bias, cu_seqlens, window_size):
+    from fla.ops.attn.decoding import attn_decoding_one_step as decode
+
+    return decode(q, k, v, g, cu_seqlens=cu_seqlens, window_size=window_size, sink_bias=sink_bias)
+
+
+@attn_decoding_one_step_in_a_window.reference
+def attn_decoding_one_step_in_a_window_reference(q, k, v, g, sink_bias, cu_seqlens, window_size):
+    return decoded(q, k, v, g, sink_bias, cu_seqlens, None, False, window_size)  # noqa: FBT003 - no gate scale

@@ -1,0 +1,242 @@
+"""Linear recurrences with decay, in elementary torch, from their mathematics.  Shared by the suites beside this folder.
+
+Sequences are `[B, T, H, D]`, states `[B, H, K, V]`, and every function returns the outputs `[B, T, H, V]` with the last
+state.  A state is a matrix S that is read by queries, `o_t = q_t S_t`; the functions differ in how S_t follows from
+S_{t-1}.  Loops go over time alone: batch and heads are one axis of matrix products.
+
+A gate's gradient is a sum over all pairs of places around it.  Kernels take it as a difference, with the decay from s
+to t as `exp(G_t) exp(-G_s)` and G the sum of all gates so far: what reads depends on G_t, what writes on -G_s.  The two
+cancel, to nothing at a sequence's first gate, and leave rounding that the sum over pairs does not explain.  So the
+definitions take gradients that way too (`factored`), while values come from the gates themselves, which never overflow.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import torch
+
+Pair = tuple[torch.Tensor, torch.Tensor]
+
+
+def scale_of(q: torch.Tensor, scale: float | None) -> float:
+    """The scale of scores, `1/sqrt(K)` where None."""
+    return q.shape[-1] ** -0.5 if scale is None else scale
+
+
+def scaled(q: torch.Tensor, scale: float | None) -> torch.Tensor:
+    """Queries times the scale."""
+    return q * scale_of(q, scale)
+
+
+def normalised(x: torch.Tensor) -> torch.Tensor:
+    """Rows divided by their length."""
+    return x / (x.square().sum(-1, keepdim=True) + 1e-6).sqrt()
+
+
+def softplus(x: torch.Tensor) -> torch.Tensor:
+    """`log(1 + exp(x))`, without overflow."""
+    return torch.relu(x) + torch.log1p(torch.exp(-x.abs()))
+
+
+def shared(x: torch.Tensor, heads: int) -> torch.Tensor:
+    """Heads of queries and keys for `heads` heads of values, each shared by consecutive ones."""
+    return x if x.shape[2] == heads else x.repeat_interleave(heads // x.shape[2], 2)
+
+
+def packed(
+    one: Callable[..., Pair], sequences: tuple[torch.Tensor | None, ...], state: torch.Tensor | None, ends: torch.Tensor
+) -> Pair:
+    """A function of sequences and a state, over the sequences that are packed along time; a state for each."""
+    made = [
+        one(*(None if x is None else x[:, begin:end] for x in sequences), None if state is None else state[n : n + 1])
+        for n, (begin, end) in enumerate(pairwise(ends.tolist()))
+    ]
+    return torch.cat([o for o, _ in made], 1), torch.cat([last for _, last in made], 0)
+
+
+def additive(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    log_decay: torch.Tensor | None,
+    state: torch.Tensor | None,
+    *,
+    value_decay: torch.Tensor | None = None,
+    bonus: torch.Tensor | None = None,
+) -> Pair:
+    """`S_t = exp(g_t) * S_{t-1} + k_t v_t'`, g of keys' channels `[B, T, H, K]`, and of values' `value_decay`.
+
+    With a `bonus` u `[H, K]`, a query reads what was before it, and its own key u-fold.
+    """
+    current = first(q, v, state)
+    reads, writes, values, last_sum, last_value_sum = q, k, v, None, None
+    if log_decay is not None:
+        log_decay, sums = factored(log_decay)
+        reads, writes = q * (sums if bonus is None else earlier(sums)).exp(), k * (-sums).exp()
+        last_sum = sums[:, -1]
+    if value_decay is not None:
+        value_decay, value_sums = factored(value_decay)
+        values, last_value_sum = v * (-value_sums).exp(), value_sums[:, -1]
+    rows = zip(
+        over_time(reads, 1),
+        over_time(writes, 2),
+        over_time(values, 1),
+        over_time(None if log_decay is None else log_decay.exp(), 2, q.shape[1]),
+        over_time(None if value_decay is None else value_decay.exp(), 1, q.shape[1]),
+        strict=True,
+    )
+    outputs: list[torch.Tensor] = []
+    for query, key, value, decay, decay_of_values in rows:
+        if bonus is not None:
+            outputs.append(query @ current)
+        current = current if decay is None else current * decay
+        current = current if decay_of_values is None else current * decay_of_values
+        current = torch.baddbmm(current, key, value)
+        if bonus is None:
+            outputs.append(query @ current)
+    o, last = gathered(outputs, current, q, v)
+    if last_value_sum is not None:
+        o, last = o * value_sums.exp(), last * last_value_sum.exp().unsqueeze(2)
+    if last_sum is not None:
+        last = last * last_sum.exp().unsqueeze(3)
+    return (o if bonus is None else o + (q * bonus * k).sum(-1, keepdim=True) * v), last
+
+
+def delta(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    beta: torch.Tensor,
+    log_decay: torch.Tensor | None,
+    state: torch.Tensor | None,
+) -> Pair:
+    """`S = exp(g_t) * S_{t-1}`, then `S_t = S + k_t (beta_t (v_t - k_t S))'`: what was stored at a key is replaced.
+
+    `beta` is `[B, T, H, 1]` or `[B, T, H, V]`, g `[B, T, H, 1]` or `[B, T, H, K]`.
+    """
+    current = first(q, v, state)
+    queries, reads, writes, last_sum = q, k, k, None
+    if log_decay is not None:
+        log_decay, sums = factored(log_decay)
+        queries, reads, writes, last_sum = q * sums.exp(), k * sums.exp(), k * (-sums).exp(), sums[:, -1]
+    rows = zip(
+        over_time(queries, 1),
+        over_time(reads, 1),
+        over_time(writes, 2),
+        over_time(v, 1),
+        over_time(beta, 1),
+        over_time(None if log_decay is None else log_decay.exp(), 2, q.shape[1]),
+        strict=True,
+    )
+    outputs: list[torch.Tensor] = []
+    for query, key, key_column, value, strength, decay in rows:
+        current = current if decay is None else current * decay
+        change = torch.baddbmm(value, key, current, alpha=-1) * strength
+        current = torch.baddbmm(current, key_column, change)
+        outputs.append(query @ current)
+    o, last = gathered(outputs, current, q, v)
+    return o, last if last_sum is None else last * last_sum.exp().unsqueeze(3)
+
+
+def low_rank(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    log_decay: torch.Tensor,
+    state: torch.Tensor | None,
+) -> Pair:
+    """`S_t = (diag(exp(g_t)) + b_t a_t') S_{t-1} + k_t v_t'`: a diagonal and a matrix of rank one."""
+    current = first(q, v, state)
+    log_decay, sums = factored(log_decay)
+    rows = zip(
+        over_time(q * sums.exp(), 1),
+        over_time(k * (-sums).exp(), 2),
+        over_time(v, 1),
+        over_time(a * earlier(sums).exp(), 1),
+        over_time(b * (-sums).exp(), 2),
+        over_time(log_decay.exp(), 2),
+        strict=True,
+    )
+    outputs: list[torch.Tensor] = []
+    for query, key, value, read, written, decay in rows:
+        found = read @ current
+        current = torch.baddbmm(torch.baddbmm(current * decay, key, value), written, found)
+        outputs.append(query @ current)
+    o, last = gathered(outputs, current, q, v)
+    return o, last * sums[:, -1].exp().unsqueeze(3)
+
+
+def decayed_scores(q: torch.Tensor, k: torch.Tensor, log_decay: torch.Tensor | None) -> torch.Tensor:
+    """`q_t . k_s * exp(g_{s+1} + … + g_t)` for s <= t, else 0: `[B, H, T, T]`; g is `[B, T, H]`."""
+    scores = q.transpose(1, 2) @ k.permute(0, 2, 3, 1)
+    if log_decay is not None:
+        scores = scores * between(log_decay).exp()
+    return torch.where(causal(q.shape[1]), scores, 0.0)
+
+
+def factored(log_decay: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The gates as constants, and zeros that stand for the sums of all gates so far and carry their gradient."""
+    constant = log_decay.detach()
+    return constant, (log_decay - constant).cumsum(1)
+
+
+def earlier(sums: torch.Tensor) -> torch.Tensor:
+    """The sums of all gates before."""
+    return torch.cat([torch.zeros_like(sums[:, :1]), sums[:, :-1]], 1)
+
+
+def between(log_decay: torch.Tensor) -> torch.Tensor:
+    """`g_{s+1} + … + g_t` at [t, s] for s <= t: summed from s on, for differences of long sums would cancel."""
+    g = log_decay.transpose(1, 2).unsqueeze(-1)
+    return torch.where(causal(g.shape[2], -1), g, 0.0).cumsum(2)
+
+
+def causal(length: int, diagonal: int = 0) -> torch.Tensor:
+    """Whether place s is at most t (with -1: before t), at [t, s]."""
+    return torch.ones(length, length, dtype=torch.bool).tril(diagonal)
+
+
+def parallel(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, log_decay: torch.Tensor | None, state: torch.Tensor | None
+) -> Pair:
+    """`S_t = exp(g_t) S_{t-1} + k_t v_t'`, one g `[B, T, H]` a head: as a sum over all earlier keys."""
+    values, g = v.transpose(1, 2), k.new_zeros(k.shape[:3])
+    if log_decay is not None:
+        g, sums = factored(log_decay)
+        q, k = q * sums.exp().unsqueeze(-1), k * (-sums).exp().unsqueeze(-1)
+    o = decayed_scores(q, k, None if log_decay is None else g) @ values
+    remaining = between(g)[:, :, -1, :].exp()
+    last = (k.permute(0, 2, 3, 1) * remaining.unsqueeze(2)) @ values
+    if state is not None:
+        since = g.transpose(1, 2).cumsum(2).exp().unsqueeze(-1)
+        o = o + (q.transpose(1, 2) * since) @ state
+        last = last + since[:, :, -1:] * state
+    if log_decay is not None:
+        last = last * sums[:, -1].exp()[:, :, None, None]
+    return o.transpose(1, 2), last
+
+
+def first(q: torch.Tensor, v: torch.Tensor, state: torch.Tensor | None) -> torch.Tensor:
+    """The state that the recurrence starts from: `[B * H, K, V]`."""
+    batch, _, heads, keys = q.shape
+    return q.new_zeros(batch * heads, keys, v.shape[-1]) if state is None else state.flatten(0, 1)
+
+
+def over_time(x: torch.Tensor | None, axis: int, length: int = 0) -> Iterator[Any]:
+    """`[B * H, 1, D]` (axis 1) or `[B * H, D, 1]` (axis 2) at each time; None at each of `length` times where absent.
+
+    Taken apart in one operation, so that the gradient is put together in one, too.
+    """
+    if x is None:
+        return iter([None] * length)
+    return iter(x.transpose(1, 2).flatten(0, 1).unsqueeze(axis + 1).unbind(1))
+
+
+def gathered(outputs: list[torch.Tensor], last: torch.Tensor, q: torch.Tensor, v: torch.Tensor) -> Pair:
+    """Outputs of all times, and the last state, by batch and head."""
+    batch, _, heads, keys = q.shape
+    o = torch.cat(outputs, 1).unflatten(0, (batch, heads)).transpose(1, 2)
+    return o, last.reshape(batch, heads, keys, v.shape[-1])

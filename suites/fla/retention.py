@@ -1,0 +1,294 @@
+"""Linear attention of flash-linear-attention whose heads forget as a whole: simple GLA, and retention with fixed gates.
+
+The gate of retention's head i is `1 - 2**(-5 - i)`.
+"""
+
+from harness.suite import Dim, Draw, DType, beside, op, segments, tensor, tokens, width
+
+LIBRARY = ("fla-core",)
+SIZES = {
+    "B": Dim(low=1, high=4),
+    "T": tokens(200, grows=False),
+    "H": Dim(low=1, high=4),
+    "K": width(256),
+    "V": width(256),
+}
+PACKED_SIZES = {
+    "T": tokens(250, grows=False),
+    "N": Dim(low=1, high=8),
+    "H": Dim(low=1, high=3),
+    "K": width(128),
+    "V": width(128),
+}
+SETTINGS = {"scale": (None, 0.7), "output_final_state": (False, True)}
+OWN_REFUSAL = ("NotImplementedError", "RuntimeError")
+"""fla-core raises RuntimeError for gated backward passes on sm_90 with Triton 3.4 to 3.7.0, which miscompiles them."""
+
+
+def sequences(batch="B"):
+    """Queries, keys and values."""
+    return {"q": tensor(batch, "T", "H", "K"), "k": tensor(batch, "T", "H", "K"), "v": tensor(batch, "T", "H", "V")}
+
+
+def gates(batch="B"):
+    """Log forget gates, one a head."""
+    return tensor(batch, "T", "H", draw=Draw.LOG_UNIT, optional=True)
+
+
+def state(batch="B"):
+    """The state to start from."""
+    return tensor(batch, "H", "K", "V", optional=True)
+
+
+def enough_tokens(at):
+    """Each of the N sequences has a token, so that there are N states."""
+    return at["N"] <= at["T"]
+
+
+def even(at):
+    """The library's own assertion for 16-bit types, for which it names a bug of the compiler."""
+    return at["K"] % 2 == 0 and at["V"] % 2 == 0 and at.get("N", 1) <= at["T"]
+
+
+def definition(q, k, v, g, initial_state, cu_seqlens, scale, output_final_state):
+    known = beside(__file__, "definitions/recurrences.py")
+    if cu_seqlens is None:
+        o, last = known.parallel(known.scaled(q, scale), k, v, g, initial_state)
+    else:
+        o, last = known.packed(known.parallel, (known.scaled(q, scale), k, v, g), initial_state, cu_seqlens)
+    return o, last if output_final_state else None
+
+
+def fixed_gates(q):
+    import torch
+
+    heads = torch.arange(q.shape[2], dtype=torch.float64)
+    return torch.log1p(-(2.0 ** (-5 - heads))).to(q.dtype).expand(q.shape[:3])
+
+
+@op(
+    requires=LIBRARY,
+    dims=SIZES,
+    inputs={**sequences(), "g": gates(), "initial_state": state()},
+    options=SETTINGS,
+    where=even,
+    refuses=OWN_REFUSAL,
+)
+def chunk_simple_gla(q, k, v, g, initial_state, scale, output_final_state):
+    from fla.ops.simple_gla import chunk_simple_gla as attend
+
+    return attend(q, k, v, g, scale=scale, initial_state=initial_state, output_final_state=output_final_state)
+
+
+@chunk_simple_gla.reference
+def chunk_simple_gla_reference(q, k, v, g, initial_state, scale, output_final_state):
+    return definition(q, k, v, g, initial_state, None, scale, output_final_state)
+
+
+@op(
+    requires=LIBRARY,
+    dims=SIZES,
+    inputs={**sequences(), "g": gates(), "initial_state": state()},
+    options=SETTINGS,
+    dtypes=(DType.FP32,),
+    refuses=OWN_REFUSAL,
+)
+def chunk_simple_gla_of_any_width(q, k, v, g, initial_state, scale, output_final_state):
+    from fla.ops.simple_gla import chunk_simple_gla as attend
+
+    return attend(q, k, v, g, scale=scale, initial_state=initial_state, output_final_state=output_final_state)
+
+
+@chunk_simple_gla_of_any_width.reference
+def chunk_simple_gla_of_any_width_reference(q, k, v, g, initial_state, scale, output_final_state):
+    return definition(q, k, v, g, initial_state, None, scale, output_final_state)
+
+
+@op(
+    requires=LIBRARY,
+    dims=PACKED_SIZES,
+    inputs={**sequences(1), "g": gates(1), "initial_state": state("N"), "cu_seqlens": segments("T", "N")},
+    options=SETTINGS,
+    where=even,
+    refuses=OWN_REFUSAL,
+)
+def chunk_simple_gla_varlen(q, k, v, g, initial_state, cu_seqlens, scale, output_final_state):
+    from fla.ops.simple_gla import chunk_simple_gla as attend
+
+    return attend(
+        q,
+        k,
+        v,
+        g,
+        scale=scale,
+        initial_state=initial_state,
+        output_final_state=output_final_state,
+        cu_seqlens=cu_seqlens,
+    )
+
+
+@chunk_simple_gla_varlen.reference
+def chunk_simple_gla_varlen_reference(q, k, v, g, initial_state, cu_seqlens, scale, output_final_state):
+    return definition(q, k, v, g, initial_state, cu_seqlens, scale, output_final_state)
+
+
+@op(
+    requires=LIBRARY,
+    dims=SIZES,
+    inputs={**sequences(), "g": gates(), "initial_state": state()},
+    options={**SETTINGS, "reverse": (False, True)},
+)
+def fused_recurrent_simple_gla(q, k, v, g, initial_state, scale, output_final_state, reverse):
+    from fla.ops.simple_gla import fused_recurrent_simple_gla as attend
+
+    return attend(
+        q,
+        k,
+        v,
+        g,
+        scale=scale,
+        initial_state=initial_state,
+        output_final_state=output_final_state,
+        reverse=reverse,
+    )
+
+
+@fused_recurrent_simple_gla.reference
+def fused_recurrent_simple_gla_reference(q, k, v, g, initial_state, scale, output_final_state, reverse):
+    q, k, v, g = (x.flip(1) if reverse and x is not None else x for x in (q, k, v, g))
+    o, last = definition(q, k, v, g, initial_state, None, scale, output_final_state)
+    return o.flip(1) if reverse else o, last
+
+
+@op(
+    requires=LIBRARY,
+    dims=SIZES,
+    inputs={**sequences(), "g": gates(), "initial_state": state()},
+    options=SETTINGS,
+)
+def fused_chunk_simple_gla(q, k, v, g, initial_state, scale, output_final_state):
+    from fla.ops.simple_gla import fused_chunk_simple_gla as attend
+
+    return attend(q, k, v, g, scale=scale, initial_state=initial_state, output_final_state=output_final_state)
+
+
+@fused_chunk_simple_gla.reference
+def fused_chunk_simple_gla_reference(q, k, v, g, initial_state, scale, output_final_state):
+    return definition(q, k, v, g, initial_state, None, scale, output_final_state)
+
+
+@op(
+    requires=LIBRARY,
+    dims=SIZES,
+    inputs={**sequences(), "g": gates()},
+    options={"scale": (None, 0.7)},
+)
+def parallel_simple_gla(q, k, v, g, scale):
+    from fla.ops.simple_gla import parallel_simple_gla as attend
+
+    return attend(q, k, v, g, scale=scale)[0]
+
+
+@parallel_simple_gla.reference
+def parallel_simple_gla_reference(q, k, v, g, scale):
+    return definition(q, k, v, g, None, None, scale, False)[0]  # noqa: FBT003 - the state is not asked for
+
+
+@op(
+    requires=LIBRARY,
+    dims=PACKED_SIZES,
+    inputs={**sequences(1), "g": gates(1), "cu_seqlens": segments("T", "N")},
+    options={"scale": (None, 0.7)},
+)
+def parallel_simple_gla_varlen(q, k, v, g, cu_seqlens, scale):
+    from fla.ops.simple_gla import parallel_simple_gla as attend
+
+    return attend(q, k, v, g, scale=scale, cu_seqlens=cu_seqlens)[0]
+
+
+@parallel_simple_gla_varlen.reference
+def parallel_simple_gla_varlen_reference(q, k, v, g, cu_seqlens, scale):
+    return definition(q, k, v, g, None, cu_seqlens, scale, False)[0]  # noqa: FBT003 - the state is not asked for
+
+
+@op(requires=LIBRARY, dims=SIZES, inputs={**sequences(), "initial_state": state()}, options=SETTINGS, where=even)
+def chunk_retention(q, k, v, initial_state, scale, output_final_state):
+    from fla.ops.retention import chunk_retention as retain
+
+    return retain(q, k, v, scale=scale, initial_state=initial_state, output_final_state=output_final_state)
+
+
+@chunk_retention.reference
+def chunk_retention_reference(q, k, v, initial_state, scale, output_final_state):
+    return definition(q, k, v, fixed_gates(q), initial_state, None, scale, output_final_state)
+
+
+@op(
+    requires=LIBRARY,
+    dims=PACKED_SIZES,
+    inputs={**sequences(1), "initial_state": state("N"), "cu_seqlens": segments("T", "N")},
+    options=SETTINGS,
+    where=even,
+)
+def chunk_retention_varlen(q, k, v, initial_state, cu_seqlens, scale, output_final_state):
+    from fla.ops.retention import chunk_retention as retain
+
+    return retain(
+        q,
+        k,
+        v,
+        scale=scale,
+        initial_state=initial_state,
+        output_final_state=output_final_state,
+        cu_seqlens=cu_seqlens,
+    )
+
+
+@chunk_retention_varlen.reference
+def chunk_retention_varlen_reference(q, k, v, initial_state, cu_seqlens, scale, output_final_state):
+    return definition(q, k, v, fixed_gates(q), initial_state, cu_seqlens, scale, output_final_state)
+
+
+@op(requires=LIBRARY, dims=SIZES, inputs=sequences(), options={"scale": (None, 0.7)})
+def parallel_retention(q, k, v, scale):
+    from fla.ops.retention import parallel_retention as retain
+
+    return retain(q, k, v, scale=scale)[0]
+
+
+@parallel_retention.reference
+def parallel_retention_reference(q, k, v, scale):
+    return definition(q, k, v, fixed_gates(q), None, None, scale, False)[0]  # noqa: FBT003 - the state is not asked for
+
+
+@op(
+    requires=LIBRARY,
+    dims=SIZES,
+    inputs={**sequences(), "initial_state": state()},
+    options={**SETTINGS, "reverse": (False, True)},
+)
+def fused_recurrent_retention(q, k, v, initial_state, scale, output_final_state, reverse):
+    from fla.ops.retention import fused_recurrent_retention as retain
+
+    return retain(
+        q, k, v, scale=scale, initial_state=initial_state, output_final_state=output_final_state, reverse=reverse
+    )
+
+
+@fused_recurrent_retention.reference
+def fused_recurrent_retention_reference(q, k, v, initial_state, scale, output_final_state, reverse):
+    q, k, v = (x.flip(1) if reverse else x for x in (q, k, v))
+    o, last = definition(q, k, v, fixed_gates(q), initial_state, None, scale, output_final_state)
+    return o.flip(1) if reverse else o, last
+
+
+@op(requires=LIBRARY, dims=SIZES, inputs={**sequences(), "initial_state": state()}, options=SETTINGS)
+def fused_chunk_retention(q, k, v, initial_state, scale, output_final_state):
+    from fla.ops.retention import fused_chunk_retention as retain
+
+    return retain(q, k, v, scale=scale, initial_state=initial_state, output_final_state=output_final_state)
+
+
+@fused_chunk_retention.reference
+def fused_chunk_retention_reference(q, k, v, initial_state, scale, output_final_state):
+    return definition(q, k, v, fixed_gates(q), initial_state, None, scale, output_final_state)

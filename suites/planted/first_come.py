@@ -1,0 +1,24 @@
+"""Planted: programs take their places in the output in the order in which they happen to come."""
+
+from harness.suite import DType, beside, op, tensor, tokens
+
+ORACLE = "order-invariance"
+SMALLEST = {"T": 17}
+
+X = {"x": tensor("T", grad=False)}
+
+
+@op(dims={"T": tokens(256, grows=False)}, inputs=X, dtypes=(DType.FP32,))
+def first_come(x):
+    return beside(__file__, "kernels/first_come.py").double(x, by_ticket=False)
+
+
+@op(dims={"T": tokens(256, grows=False)}, inputs=X, dtypes=(DType.FP32,))
+def first_come_repaired(x):
+    return beside(__file__, "kernels/first_come.py").double(x, by_ticket=True)
+
+
+@first_come.reference
+@first_come_repaired.reference
+def double(x):
+    return x + x

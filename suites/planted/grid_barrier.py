@@ -1,0 +1,25 @@
+"""Planted: programs meet at a barrier of the grid, and there are more of them than the GPU holds at a time."""
+
+from harness.suite import DType, beside, op, tensor, tokens
+
+ORACLE = "completes"
+SMALLEST = {"T": 3009}
+CASES = 120
+
+X = {"x": tensor("T", grad=False)}
+
+
+@op(dims={"T": tokens(4000, grows=False)}, inputs=X, dtypes=(DType.FP32,))
+def grid_barrier(x):
+    return beside(__file__, "kernels/grid_barrier.py").centre(x, programs_resident=False)
+
+
+@op(dims={"T": tokens(4000, grows=False)}, inputs=X, dtypes=(DType.FP32,))
+def grid_barrier_repaired(x):
+    return beside(__file__, "kernels/grid_barrier.py").centre(x, programs_resident=True)
+
+
+@grid_barrier.reference
+@grid_barrier_repaired.reference
+def centre(x):
+    return x - x.mean(0, keepdim=True)
