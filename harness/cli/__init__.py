@@ -1,4 +1,4 @@
-"""The command line: `harness fuzz`, `replay`, `coverage`, `corpus`, `devices`, `doctor`.
+"""The command line: `harness --help` lists the commands.
 
 Exit status: 0 clean, 1 findings, 2 usage or harness error, 3 nothing could be judged, 130 interrupted without findings.
 """
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from harness import __version__
-from harness.cli import covering, fuzzing, hunting, replaying, surroundings
+from harness.cli import covering, fuzzing, hunting, keeping, replaying, surroundings
 from harness.cli.command import BROKEN, INTERRUPTED, Command, Parser
 from harness.errors import HarnessError, UsageError, unknown
 
@@ -57,6 +57,7 @@ def _parser() -> Parser:
 
     fuzzing.add_options(add("fuzz", fuzzing.fuzz, "search for failures of the ops that suite files declare"))
     replaying.add_options(add("replay", replaying.replay, "run the case of a finding again, in a fresh process"))
+    keeping.add_options(add("keep", keeping.keep, "keep a finding as a regression that pytest replays first"))
     covering.add_options(add("coverage", covering.coverage, "print which kernels of a library run here, on which GPUs"))
     hunting.add_options(add("corpus", hunting.corpus, "find historical bugs again, and none in the mended releases"))
     add("devices", surroundings.devices, "list the GPUs that a case can pretend to run on")

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import secrets
+from datetime import date
 from pathlib import Path
 
 from hypothesis.configuration import set_hypothesis_home_dir
@@ -27,6 +28,7 @@ from harness.cli.command import (
 )
 from harness.errors import HarnessError, UsageError
 from harness.findings import store
+from harness.findings.known import FILE, KnownIssues, read_known_issues
 from harness.findings.report import Report, report_document, report_of
 from harness.model.finding import Finding
 from harness.model.verdict import Severity
@@ -51,15 +53,16 @@ def fuzz(given: argparse.Namespace) -> int:
     if report_path and not report_path.absolute().parent.is_dir():
         raise UsageError(f"--json {report_path}: there is no folder {report_path.parent}")
     set_hypothesis_home_dir(prepared(FOLDER) / "hypothesis")
+    issues = read_known_issues(Path(given.known), date.today())  # noqa: DTZ011 - a date that people write has no zone
     with Session(options) as session:
-        report, broken = _search(session)
+        report, broken = _search(session, issues)
         sources = Sources(roots=session.sources)
-    store.save(report.findings, STORE)
+    store.save(report.findings, STORE, lambda finding: render(finding, sources).plain, report.versions)
     if report_path:
         report_path.write_text(json.dumps(report_document(report), indent=2) + "\n", encoding="utf-8")
     screen = console()
     for finding in report.findings:
-        screen.print(render(finding, sources), soft_wrap=True)
+        screen.print(render(finding, sources, report.known), soft_wrap=True)
     for line in summary(report):
         screen.print(Text(line), soft_wrap=True)
     if broken:
@@ -67,7 +70,7 @@ def fuzz(given: argparse.Namespace) -> int:
     return _status(report, Severity(given.fail_on))
 
 
-def _search(session: Session) -> tuple[Report, HarnessError | None]:
+def _search(session: Session, issues: KnownIssues) -> tuple[Report, HarnessError | None]:
     """The whole search; an interrupt or an error of the harness ends it early, with what was found so far.
 
     Raises:
@@ -92,7 +95,7 @@ def _search(session: Session) -> tuple[Report, HarnessError | None]:
                 raise
             interrupted, broken = True, error
     findings += session.unconfirmed(campaign.tally, findings)
-    return report_of(options, campaign.tally, findings, interrupted=interrupted), broken
+    return report_of(options, campaign.tally, findings, interrupted=interrupted, issues=issues), broken
 
 
 def _options(given: argparse.Namespace) -> Options:
@@ -138,6 +141,9 @@ def add_options(parser: Parser) -> None:
     budget.add_argument("--minutes", type=duration, metavar="M", help="begin new cases for so long")
     parser.add_argument("--seed", type=int, metavar="S", help="the same seed gives the same cases (else a random one)")
     parser.add_argument("--json", metavar="FILE", help="write the report there as JSON too")
+    parser.add_argument(
+        "--known", default=FILE, metavar="FILE", help="findings that are accepted for now (usually %(default)s)"
+    )
     parser.add_argument(
         "--isolation", choices=tuple(Isolation), default=Isolation.WORKER, help="how far cases are kept apart"
     )

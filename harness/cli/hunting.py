@@ -28,6 +28,7 @@ from harness.errors import UsageError
 from harness.findings import store
 from harness.findings.versions import versions
 from harness.model.finding import Finding
+from harness.reports.finding import Sources, render
 from harness.reports.interrupts import Interrupts
 from harness.search.session import FOLDER, prepared
 
@@ -103,7 +104,7 @@ def _status(records: list[Record]) -> int:
 
 
 def _keep(finding: Finding) -> None:
-    store.save((finding,), STORE)
+    store.save((finding,), STORE, lambda one: render(one, Sources()).plain, versions())
 
 
 class _Telling:

@@ -4,15 +4,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from harness.errors import ReplayError
 from harness.findings.report import FORMAT
 from harness.model.case import Case
-from harness.model.verdict import Severity, Signature
+from harness.model.finding import NEVER_REPEATED, Finding, Repeats, identity
+from harness.model.run import Launch, Source
+from harness.model.verdict import Fail, Severity, Signature
 from harness.wire import from_json
 
 Object = Mapping[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +30,8 @@ class Recorded:
 
     @property
     def id(self) -> str:
-        """That of the finding."""
-        return self.case.digest
+        """That of the finding; of a bare case, its digest."""
+        return self.case.digest if self.signature is None else identity(self.signature, self.case)
 
 
 def read(path: Path) -> tuple[Recorded, ...]:
@@ -68,6 +71,63 @@ def parse(text: str) -> tuple[Recorded, ...]:
             return (Recorded(case=_case(document, "case"), signature=None),)
         case _:
             raise ReplayError("neither a report (`findings`), nor a finding (`case`), nor a case (`op`, `dims`)")
+
+
+def read_case(text: str) -> Case:
+    """One case.
+
+    Raises:
+        ReplayError: the text holds none.
+    """
+    return from_json(text, Case)
+
+
+def read_finding(document: Any) -> Finding:
+    """A whole finding, from its document; the cases that showed it are kept elsewhere.
+
+    Raises:
+        ReplayError: it is none, is damaged, or was written by another version.
+    """
+    match document:
+        case {"format": str(given)} if given != FORMAT:
+            raise ReplayError(f"its format is {given!r}, and this release reads {FORMAT!r}")
+        case {"oracle": _, "case": _}:
+            found: Object = document
+        case _:
+            raise ReplayError("no finding: it has no `oracle` and `case`")
+    recorded = _finding(found, "finding")
+    assert recorded.signature is not None
+    fail = Fail(
+        signature=recorded.signature,
+        message=_string(found, "message", "finding"),
+        meaning=_string(found, "meaning", "finding"),
+        source=_part(found, "source", Source),
+    )
+    return Finding(
+        fail=fail,
+        case=recorded.case,
+        launch=_part(found, "launch", Launch),
+        first_case=_part(found, "first_case", Case) or recorded.case,
+        sightings=_whole(found, "sightings"),
+        confirmed=found.get("confirmed") is True,
+        repeats=_part(found, "repeats", Repeats) or NEVER_REPEATED,
+        needs=recorded.needs,
+        libraries=recorded.libraries,
+    )
+
+
+def _part(document: Object, key: str, into: type[T]) -> T | None:
+    if document.get(key) is None:
+        return None
+    try:
+        return from_json(json.dumps(document[key]), into)
+    except ReplayError as error:
+        raise ReplayError(f"finding.{key}: {error}") from None
+
+
+def _whole(document: Object, key: str) -> int:
+    value = document.get(key)
+    return value if isinstance(value, int) else _refuse(f"finding.{key}", "a whole number", value)
 
 
 def _finding(found: Any, place: str) -> Recorded:

@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from harness.findings.known import NO_ISSUES, Known, KnownIssues
 from harness.findings.versions import versions
 from harness.model.finding import Finding
 from harness.model.verdict import Severity
 from harness.search.options import Options
-from harness.search.tally import Tally
+from harness.search.tally import Cell, Spot, Tally
 from harness.wire import to_json
 
 FORMAT = "kernel-harness-findings/1"
@@ -38,6 +39,14 @@ class Report:
     """Those of them whose resources are known."""
     libraries: tuple[str, ...] = ()
     interrupted: bool = False
+    verdicts: Mapping[Cell, int] = field(default_factory=dict[Cell, int])
+    """How many cases of an op on a device each oracle passed, failed and abstained on."""
+    area: Mapping[Spot, int] = field(default_factory=dict[Spot, int])
+    """How many cases were tried where."""
+    known: tuple[Known, ...] = ()
+    """Findings that somebody has accepted for the time being."""
+    notices: tuple[str, ...] = ()
+    """What is wrong with the list of known issues."""
 
     @property
     def judged(self) -> int:
@@ -45,8 +54,9 @@ class Report:
         return self.passed + self.failed
 
     def bad(self, fail_on: Severity) -> tuple[Finding, ...]:
-        """The findings that count as a failure: all, or errors alone."""
-        return tuple(finding for finding in self.findings if counts(finding, fail_on))
+        """The findings that count as a failure: all that are not known, or the errors among them."""
+        known = {one.finding for one in self.known}
+        return tuple(finding for finding in self.findings if counts(finding, fail_on) and finding.id not in known)
 
 
 def counts(finding: Finding, fail_on: Severity) -> bool:
@@ -54,10 +64,19 @@ def counts(finding: Finding, fail_on: Severity) -> bool:
     return fail_on is Severity.WARNING or finding.fail.signature.severity is Severity.ERROR
 
 
-def report_of(options: Options, tally: Tally, findings: Iterable[Finding], *, interrupted: bool) -> Report:
+def report_of(
+    options: Options,
+    tally: Tally,
+    findings: Iterable[Finding],
+    *,
+    interrupted: bool,
+    issues: KnownIssues = NO_ISSUES,
+) -> Report:
     """The report of a search, as far as it came."""
+    found = tuple(findings)
+    ops = [op.id for op in options.plan.ops]
     return Report(
-        findings=tuple(findings),
+        findings=found,
         cases=tally.cases,
         passed=tally.passed,
         failed=tally.failed,
@@ -71,6 +90,10 @@ def report_of(options: Options, tally: Tally, findings: Iterable[Finding], *, in
         compiled=tally.compiled,
         libraries=options.libraries,
         interrupted=interrupted,
+        verdicts=dict(tally.verdicts),
+        area=dict(tally.area),
+        known=issues.among(found),
+        notices=issues.notices(found, tally.kernels, ops),
     )
 
 
@@ -92,6 +115,10 @@ def report_document(report: Report) -> dict[str, Any]:
         "compiled": report.compiled,
         "with": list(report.libraries),
         "interrupted": report.interrupted,
+        "verdicts": [[*cell, count] for cell, count in sorted(report.verdicts.items())],
+        "area": [[*spot, count] for spot, count in sorted(report.area.items())],
+        "known": [{"finding": one.finding, "link": one.issue.link} for one in report.known],
+        "notices": list(report.notices),
     }
 
 
@@ -110,7 +137,9 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "meaning": finding.fail.meaning,
         "source": json.loads(to_json(finding.fail.source)) if finding.fail.source else None,
         "config": finding.launch.config if finding.launch else None,
+        "launch": json.loads(to_json(finding.launch)) if finding.launch else None,
         "confirmed": finding.confirmed,
+        "repeats": json.loads(to_json(finding.repeats)),
         "sightings": finding.sightings,
         "case": json.loads(to_json(finding.case)),
         "first_case": json.loads(to_json(finding.first_case)),

@@ -1,10 +1,50 @@
 """The finding: a confirmed, minimised failure; the unit of reports."""
 
+import hashlib
 from dataclasses import dataclass
+from math import sqrt
 
 from harness.model.case import Case
 from harness.model.run import Launch
-from harness.model.verdict import Fail
+from harness.model.verdict import Fail, Signature
+
+Z = 1.96
+"""Standard normal deviate of a two-sided 95 % interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeats:
+    """How often the same case showed the failure when it ran alone, each time in a fresh process."""
+
+    shown: int
+    runs: int
+    otherwise: str = ""
+    """What the other runs came to: `passed`, or the failure that they showed instead."""
+
+    @property
+    def is_flaky(self) -> bool:
+        """Whether it was both seen and not seen."""
+        return 0 < self.shown < self.runs
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Between which rates the true one lies, with 95 % confidence.
+
+        E. B. Wilson, Probable inference, the law of succession, and statistical inference, JASA 22 (1927).
+        """
+        if not self.runs:
+            return 0.0, 1.0
+        rate, spread = self.shown / self.runs, Z * Z / self.runs
+        middle = rate + spread / 2
+        reach = Z * sqrt(rate * (1 - rate) / self.runs + spread / (4 * self.runs))
+        return max(0.0, (middle - reach) / (1 + spread)), min(1.0, (middle + reach) / (1 + spread))
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{self.shown} of {self.runs} times alone (rate {100 * low:.0f} to {100 * high:.0f} %)"
+
+
+NEVER_REPEATED = Repeats(shown=0, runs=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +63,10 @@ class Finding:
     """How many cases of the search showed it."""
     confirmed: bool
     """It repeated alone in a fresh process."""
+    repeats: Repeats = NEVER_REPEATED
+    """Of the reported case."""
+    cases: tuple[Case, ...] = ()
+    """Every case of the search that showed it, in the order of their sightings."""
     needs: Case | None = None
     """An earlier case that must run first in the same process, where it does not repeat alone."""
     libraries: tuple[str, ...] = ()
@@ -30,5 +74,11 @@ class Finding:
 
     @property
     def id(self) -> str:
-        """Eight hex digits: those of the smallest case."""
-        return self.case.digest
+        """Eight hex digits: equal for equal signatures and smallest cases."""
+        return identity(self.fail.signature, self.case)
+
+
+def identity(signature: Signature, case: Case) -> str:
+    """Eight hex digits that name a finding."""
+    parts = (signature.oracle, signature.severity, signature.op, signature.kernel, signature.place, case.digest)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from harness.devices import catalogue
 from harness.errors import HarnessError
 from harness.findings import store
 from harness.findings.again import options_for, replay
+from harness.findings.known import FILE, Known, read_known_issues
 from harness.findings.replay import Recorded, read
 from harness.findings.report import Report, counts, report_of
 from harness.model.case import Case
@@ -77,14 +79,16 @@ class HarnessItem(pytest.Item):
         for mark in catalogue.marks(device):
             self.add_marker(mark)
 
-    def judge(self, findings: tuple[Finding, ...], session: Session) -> None:
+    def judge(self, findings: tuple[Finding, ...], session: Session, known: tuple[Known, ...] = ()) -> None:
         """Fail for findings that count, warn for the others."""
         sources = Sources(roots=session.sources)
         fail_on = Severity(self.config.option.harness_fail_on)
-        bad = [finding for finding in findings if counts(finding, fail_on)]
+        links = {one.finding: f" (known: {one.issue.link})" for one in known}
+        bad = [finding for finding in findings if counts(finding, fail_on) and finding.id not in links]
         for finding in findings:
             if finding not in bad:
-                self.warn(FindingWarning(f"{finding.fail.signature}: {finding.fail.message}"))
+                link = links.get(finding.id, "")
+                self.warn(FindingWarning(f"{finding.fail.signature}: {finding.fail.message}{link}"))
         if bad:
             raise Failed("\n".join(render(finding, sources).plain for finding in bad))
 
@@ -121,11 +125,13 @@ class SearchItem(HarnessItem):
         findings: list[Finding] = []
         campaign.run()
         session.triage(campaign.tally, QUIET, findings.append)
-        store.save(findings, prepared(FOLDER) / "findings")
-        report = report_of(session.options, campaign.tally, findings, interrupted=False)
+        issues = read_known_issues(self.config.rootpath / FILE, date.today())  # noqa: DTZ011 - dates of people
+        report = report_of(session.options, campaign.tally, findings, interrupted=False, issues=issues)
+        sources = Sources(roots=session.sources)
+        store.save(findings, prepared(FOLDER) / "findings", lambda one: render(one, sources).plain, report.versions)
         report = replace(report, devices=(str(self.device),))
         self.add_report_section("call", "kernel-harness", "\n".join(summary(report)))
-        self.judge(report.findings, session)
+        self.judge(report.findings, session, report.known)
         _refuse_silence(report)
 
     def _options(self) -> Options:

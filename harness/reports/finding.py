@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rich.text import Text
 
+from harness.findings.known import Known
 from harness.findings.report import replay_command
 from harness.model.case import Case, LaneFill, Layout, Order, Scale, Values
 from harness.model.finding import Finding
@@ -47,8 +48,9 @@ class Sources:
         return file
 
 
-def render(finding: Finding, sources: Sources) -> Text:
+def render(finding: Finding, sources: Sources, known: Iterable[Known] = ()) -> Text:
     """The finding, with colours for terminals that have them; `.plain` is the same without."""
+    link = next((one.issue.link for one in known if one.finding == finding.id), None)
     severity = finding.fail.signature.severity
     text = Text()
     text.append(f"{_heading(finding)}\n", style=COLOURS[severity])
@@ -60,7 +62,7 @@ def render(finding: Finding, sources: Sources) -> Text:
         for line, at_fault in _excerpt(finding.fail.source, sources):
             text.append(f"{line}\n", style="bold" if at_fault else "dim")
     text.append("\n")
-    for label, value in _facts(finding):
+    for label, value in (*_facts(finding), *((("known", link),) if link else ())):
         for number, line in enumerate(_wrapped(value)):
             text.append(f"{INDENT}{label if number == 0 else '':<{LABEL}}", style="cyan")
             text.append(f"{line}\n")
@@ -155,11 +157,17 @@ def _told(config: str) -> str:
 
 
 def _confirmation(finding: Finding) -> str:
+    repeats = finding.repeats
+    if repeats.is_flaky:
+        return f"FLAKY: {repeats}; otherwise {repeats.otherwise}"
     if not finding.confirmed:
-        return "NO: it did not repeat alone in a fresh process, or was not tried there"
+        tried = f": {repeats}" if repeats.runs else ", or was not tried there"
+        return f"NO: it did not repeat alone in a fresh process{tried}"
     if finding.needs is not None:
         return "in a fresh process, after the case named below"
-    return "alone, in a fresh process"
+    return (
+        f"alone, in a fresh process: {repeats.shown} of {repeats.runs} times" if repeats.runs else "in a fresh process"
+    )
 
 
 def _wrapped(value: str) -> list[str]:

@@ -28,6 +28,7 @@ def summary(report: Report) -> Iterator[str]:
         f"{stopped} {report.cases} cases on {on} in {report.seconds:.0f} s ({rate:.1f}/s, seed {report.seed}): "
         f"{report.passed} passed, {report.failed} failed, {report.abstained} abstained"
     )
+    yield from (f"known issue: {notice}" for notice in report.notices)
     yield conclusion(report)
 
 
@@ -41,7 +42,8 @@ def conclusion(report: Report) -> str:
             for count, noun in ((errors, "error"), (warnings, "warning"))
             if count
         ]
-        return f"{len(report.findings)} finding{'' if len(report.findings) == 1 else 's'}: {', '.join(counts)}"
+        known = f"; {len(report.known)} of them known" if report.known else ""
+        return f"{len(report.findings)} finding{'' if len(report.findings) == 1 else 's'}: {', '.join(counts)}{known}"
     if not report.judged:
         return "nothing could be judged: this says nothing about the kernels"
     return "no findings"

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from harness.model.case import Case
 from harness.model.op import Op
-from harness.model.verdict import Fail, Outcome, Severity, Signature
+from harness.model.verdict import Abstain, Fail, Outcome, Pass, Severity, Signature, Verdict
 from harness.oracles import registry
 from harness.search.judging import Examination
 from harness.search.plainness import Plainness
@@ -28,6 +29,27 @@ class Trial:
     """The last cases that began on the same device before it: its process may have run any of them."""
 
 
+class Cell(NamedTuple):
+    """One op on one device as one oracle judged it."""
+
+    op: str
+    device: str
+    """The slug."""
+    oracle: str
+    outcome: Outcome
+
+
+class Spot(NamedTuple):
+    """Where in the plane of sizes and SM counts a case lies."""
+
+    op: str
+    dim: str
+    """`T`, or else the op's first."""
+    size: int
+    sm_count: int
+    outcome: Outcome
+
+
 @dataclass(slots=True, kw_only=True)
 class Sighting:
     """One signature: how often it was seen, first where, and in which case it is plainest."""
@@ -37,10 +59,16 @@ class Sighting:
     plainest: Trial
     place: Plainness
     count: int = 1
+    cases: dict[str, Case] = field(default_factory=dict[str, Case])
+    """Every case that showed it, by digest."""
+
+    def __post_init__(self) -> None:
+        self.cases.setdefault(self.first.case.digest, self.first.case)
 
     def add(self, fail: Fail, trial: Trial, place: Plainness) -> None:
         """Another case that shows it.  The order of calls makes no difference to what is kept."""
         self.count += 1
+        self.cases.setdefault(trial.case.digest, trial.case)
         if trial.number < self.first.number:
             self.first, self.fail = trial, fail
         if (place, trial.number) < (self.place, self.plainest.number):
@@ -63,6 +91,12 @@ class Tally:
     """Distinct kernels that were launched: constants, config and architecture included."""
     compiled: int = 0
     """Those of them that the whole compiler pipeline has seen."""
+    kernels: set[str] = field(default_factory=set[str])
+    """Names of all that were launched."""
+    verdicts: Counter[Cell] = field(default_factory=Counter[Cell])
+    """How many cases of an op on a device each oracle passed, failed and abstained on."""
+    area: Counter[Spot] = field(default_factory=Counter[Spot])
+    """How many cases were tried where."""
 
     @property
     def judged(self) -> int:
@@ -72,6 +106,7 @@ class Tally:
     def count(self, examined: Examination) -> None:
         """Count one case."""
         self.cases += 1
+        self._locate(examined)
         match examined.outcome:
             case Outcome.PASS:
                 self.passed += 1
@@ -80,6 +115,15 @@ class Tally:
             case Outcome.ABSTAIN:
                 self.abstained += 1
                 self.reasons.update(registry.reasons(examined.verdicts))
+
+    def _locate(self, examined: Examination) -> None:
+        case = examined.run.case
+        self.kernels.update(launch.kernel for launch in examined.run.launches)
+        self.verdicts.update(
+            {Cell(case.op, case.device.slug, verdict.oracle, outcome_of(verdict)) for verdict in examined.verdicts}
+        )
+        rows = next(iter(case.dims.items()), ("", 1)) if "T" not in case.dims else ("T", case.dims["T"])
+        self.area[Spot(case.op, *rows, case.device.sm_count, examined.outcome)] += 1
 
     def sight(self, fail: Fail, trial: Trial, place: Plainness) -> bool:
         """Record a failure; true if its signature is new."""
@@ -98,3 +142,14 @@ class Tally:
             return signature.severity is Severity.WARNING, sighting.first.number, str(signature)
 
         return sorted(self.sightings.values(), key=place)
+
+
+def outcome_of(verdict: Verdict) -> Outcome:
+    """The verdict without its reasons."""
+    match verdict:
+        case Pass():
+            return Outcome.PASS
+        case Fail():
+            return Outcome.FAIL
+        case Abstain():
+            return Outcome.ABSTAIN

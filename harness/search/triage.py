@@ -1,12 +1,13 @@
 """From a sighting to a finding: confirmed alone in a fresh process, made small, confirmed again as it is reported."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from harness.model.case import Case, Scale
-from harness.model.finding import Finding
+from harness.model.finding import Finding, Repeats
 from harness.model.run import Run
-from harness.model.verdict import Fail
+from harness.model.verdict import Fail, Outcome
 from harness.search.judging import Examination, Judge
 from harness.search.runner import Runner
 from harness.search.shrinking import Limits, shrink
@@ -14,6 +15,12 @@ from harness.search.tally import Sighting, Trial
 
 OF_GIANTS = 0.5
 """The share of the seconds for a giant case, which takes more of them and is seldom made much smaller."""
+REPEATS = 5
+"""How often a reported case runs alone, where its time allows."""
+REPEATS_OF_DOUBTFUL = 10
+"""How often a case does that did not show the failure the first time it ran alone."""
+REPEATING_S = 10.0
+"""No repeat begins later: a case that hangs takes its whole time limit each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +37,15 @@ class Triage:
         """The finding; its failure is the one that the reported case showed last."""
         confirmed = self._confirm(sighting)
         if confirmed is None:
-            return self._confirm_after_others(sighting) or self.unconfirmed(sighting)
+            return self._confirm_after_others(sighting) or self._doubtful(sighting)
         trial, examined = confirmed
         small = self._shrink(sighting, trial, limits)
         if small.digest != trial.case.digest:
             again = self._alone(sighting.fail, trial, small)
             if again.fail_with(sighting.fail.signature) is not None:
                 examined = again
-        return self._finding(sighting, examined)
+        case = examined.run.case
+        return replace(self._finding(sighting, examined), repeats=self._repeats(sighting, trial, case, REPEATS)[0])
 
     def repeats(self, fail: Fail, trial: Trial) -> bool:
         """Whether the case shows the failure alone in a fresh process, too."""
@@ -52,8 +60,28 @@ class Triage:
             first_case=sighting.first.case,
             sightings=sighting.count,
             confirmed=False,
+            cases=tuple(sighting.cases.values()),
             libraries=self.libraries,
         )
+
+    def _doubtful(self, sighting: Sighting) -> Finding:
+        """The finding of a failure that did not repeat at once: it may be a matter of luck, or of what ran before."""
+        trial = sighting.first
+        repeats, shown = self._repeats(sighting, trial, trial.case, REPEATS_OF_DOUBTFUL)
+        finding = self.unconfirmed(sighting) if shown is None else self._finding(sighting, shown)
+        return replace(finding, repeats=repeats)
+
+    def _repeats(self, sighting: Sighting, trial: Trial, case: Case, runs: int) -> tuple[Repeats, Examination | None]:
+        """How often the case shows the failure, and one run in which it did."""
+        deadline = time.monotonic() + REPEATING_S
+        done: list[Examination] = []
+        while len(done) < runs and (not done or time.monotonic() < deadline):
+            done.append(self._alone(sighting.fail, trial, case))
+        signature = sighting.fail.signature
+        shown = [examined for examined in done if examined.fail_with(signature) is not None]
+        others = [examined for examined in done if examined.fail_with(signature) is None]
+        otherwise = _instead(others[0]) if others else ""
+        return Repeats(shown=len(shown), runs=len(done), otherwise=otherwise), shown[0] if shown else None
 
     def _confirm(self, sighting: Sighting) -> tuple[Trial, Examination] | None:
         """The plainest sighting, or else the first, that shows the failure in a fresh process."""
@@ -106,5 +134,13 @@ class Triage:
             first_case=sighting.first.case,
             sightings=sighting.count,
             confirmed=True,
+            cases=tuple(sighting.cases.values()),
             libraries=self.libraries,
         )
+
+
+def _instead(examined: Examination) -> str:
+    """What a run came to that did not show the failure."""
+    if examined.fails:
+        return str(examined.fails[0].signature)
+    return {Outcome.PASS: "passed", Outcome.ABSTAIN: "could not be judged", Outcome.FAIL: "failed"}[examined.outcome]

@@ -13,8 +13,8 @@ from harness.virtual.memory import Memory, Step
 from harness.virtual.rows import Rows
 from harness.virtual.shadow import Clash, Reads, Shadow
 
-ACCESSES = 4_000
-"""Of one launch: half a second on one core."""
+ACCESSES = 1_000
+"""Of one launch: about 0.15 s on one core."""
 
 
 def sampled_ids(programs: int) -> Array:

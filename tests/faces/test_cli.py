@@ -77,7 +77,7 @@ dx[2, 0] and 31 more cells were stored by programs 0 and 1, with the same bytes
                  Workstation Edition)
   launch         grid 188 x 1 x 1; BT: 32, num_warps: 4 (config 1 of 6)
   first seen     overlapping  T=48 D=48 G=1  fp32
-  confirmed      alone, in a fresh process
+  confirmed      alone, in a fresh process: 5 of 5 times
   seen           in {seen} cases of the search
 
 Several programs do the same work and store the same result: harmless by itself,
@@ -107,11 +107,17 @@ def test_the_report_says_everything_that_a_tool_needs(place: Place) -> None:
     )
     report: dict[str, Any] = json.loads((place.folder / "r.json").read_text(encoding="utf-8"))
     (finding,) = report.pop("findings")
-    assert report.pop("seconds") > 0
-    assert set(report.pop("versions")) >= {"python", "torch", "triton", "hypothesis"}
-    assert report.pop("builds") >= report.pop("compiled") >= 0
     passed, failed = report.pop("passed"), report.pop("failed")
     assert (passed + failed, finding["sightings"]) == (20, failed)
+    assert report.pop("seconds") > 0
+    assert set(report.pop("versions")) >= {"python", "torch", "triton", "hypothesis"}
+    op, device = "suites/norm.py:overlapping", "rtx-pro-6000"
+    judged = [[op, device, "write-overlap", outcome, count] for outcome, count in (("fail", failed), ("pass", passed))]
+    assert report.pop("verdicts") == [row for row in judged if row[-1]]
+    area: list[Any] = report.pop("area")
+    assert sum(row[-1] for row in area) == 20
+    assert {(*row[:2], type(row[2]), type(row[3])) for row in area} == {(op, "T", int, int)}
+    assert report.pop("builds") >= report.pop("compiled") >= 0
     assert report == {
         "format": "kernel-harness-findings/1",
         "cases": 20,
@@ -121,12 +127,15 @@ def test_the_report_says_everything_that_a_tool_needs(place: Place) -> None:
         "devices": ["rtx-pro-6000 (188 SMs, sm_120)"],
         "with": [],
         "interrupted": False,
+        "known": [],
+        "notices": [],
     }
     case, first = (from_json(json.dumps(finding.pop(key)), Case) for key in ("case", "first_case"))
     assert (case.dims, first.dims) == ({"T": 3, "D": 1, "G": 1}, {"T": 48, "D": 48, "G": 1})
+    assert finding.pop("launch")["config"] == "BT: 32, num_warps: 4"
+    identity = finding.pop("id")
     assert finding.pop("meaning").startswith("Several programs do the same work")
     assert finding == {
-        "id": case.digest,
         "oracle": "write-overlap",
         "severity": "warning",
         "kernel": "layer_norm_bwd_kernel",
@@ -137,15 +146,44 @@ def test_the_report_says_everything_that_a_tool_needs(place: Place) -> None:
         "source": {"file": "fla/modules/layernorm.py", "line": 431},
         "config": "BT: 32, num_warps: 4",
         "confirmed": True,
+        "repeats": {"shown": 5, "runs": 5, "otherwise": ""},
         "sightings": failed,
         "with": [],
-        "replay": f"harness replay {case.digest}",
+        "replay": f"harness replay {identity}",
     }
 
 
 def test_warnings_pass_where_only_errors_count(place: Place) -> None:
     said = place.harness("fuzz", "suites", "--cases", "10", "--fail-on", "error", "--oracle", "write-overlap", *ON)
     assert (said.status, "1 finding: 1 warning" in said.out) == (0, True)
+
+
+KNOWN = """
+[[issue]]
+signature = "write-overlap: layer_norm_bwd_kernel layernorm.py:431"
+link = "https://example.org/1249"
+expires = {expires}
+"""
+
+
+@pytest.mark.parametrize(("expires", "status", "said"), [("9999-12-31", 0, "1 of them known"), ("2001-01-01", 1, "")])
+def test_a_known_finding_is_shown_and_fails_nothing_until_it_expires(
+    place: Place, expires: str, status: int, said: str
+) -> None:
+    place.write("known_issues.toml", KNOWN.format(expires=expires))
+    found = place.harness("fuzz", "suites", "--cases", "10", "--oracle", "write-overlap", *ON)
+    assert (found.status, "1 finding: 1 warning" in found.out) == (status, True)
+    assert ("https://example.org/1249" in found.out, "expired" in found.out) == (bool(said), not said)
+    assert said in found.out
+
+
+def test_a_finding_that_is_kept_becomes_a_regression_for_pytest(place: Place) -> None:
+    place.harness("fuzz", "suites", "--cases", "10", "--oracle", "write-overlap", *ON, "--json", "r.json")
+    (finding,) = json.loads((place.folder / "r.json").read_text(encoding="utf-8"))["findings"]
+    said = place.harness("keep", finding["id"], "--with", "fla-core==0.6.0")
+    kept = json.loads((place.folder / f"suites/regressions/{finding['id']}.json").read_text(encoding="utf-8"))
+    assert (said.status, said.out) == (0, f"suites/regressions/{finding['id']}.json\n")
+    assert (kept["case"], kept["with"]) == (finding["case"], ["fla-core==0.6.0"])
 
 
 def test_no_finding_is_clean(place: Place) -> None:

@@ -166,7 +166,7 @@ def test_regressions_come_first(repository: Repository) -> None:
 def test_a_finding_that_is_kept_as_a_regression_fails_until_it_is_repaired(repository: Repository) -> None:
     repository.pytest("suites", "-m", "sm_120")
     (stored,) = (repository.folder / ".harness" / "findings").iterdir()
-    (finding,) = json.loads(stored.read_text(encoding="utf-8"))["findings"]
+    finding = json.loads((stored / "finding.json").read_text(encoding="utf-8"))
     repository.write("suites/regressions/overlap.json", json.dumps(finding))
     assert repository.pytest("suites/regressions").counts == "1 failed"
     repaired = {**finding, "case": {**finding["case"], "op": "suites/norm.py:faultless"}}

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.errors import ReplayError, UsageError
+from harness.errors import ReplayError
 from harness.findings.replay import Recorded, parse, read
 from harness.findings.report import FORMAT, finding_document
-from harness.findings.store import locate, save
 from harness.model.finding import Finding
 from harness.oracles import registry
 from harness.search.judging import Judge
@@ -96,21 +95,3 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     for path in (binary, tmp_path / "none.json", tmp_path):
         with pytest.raises(ReplayError, match=str(path)):
             read(path)
-
-
-def test_a_stored_finding_is_found_by_its_id(tmp_path: Path) -> None:
-    (path,) = save([FINDING], tmp_path)
-    assert locate(FINDING.id, tmp_path) == path
-    assert read(path) == (RECORDED,)
-
-
-def test_findings_with_the_same_smallest_case_share_a_file(tmp_path: Path) -> None:
-    other = replace(FINDING, fail=replace(FAIL, signature=replace(FAIL.signature, oracle="bounds")))
-    (path,) = save([FINDING, other], tmp_path)
-    assert [one.signature and one.signature.oracle for one in read(path)] == ["write-overlap", "bounds"]
-
-
-def test_an_id_that_is_not_stored_gets_the_nearest(tmp_path: Path) -> None:
-    save([FINDING], tmp_path)
-    with pytest.raises(UsageError, match=f"unknown finding '{FINDING.id[:-1]}': did you mean {FINDING.id}"):
-        locate(FINDING.id[:-1], tmp_path)

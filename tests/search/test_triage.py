@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from harness.model.case import Case
-from harness.model.finding import Finding
+from harness.model.finding import Finding, Repeats
 from harness.model.run import Run
 from harness.oracles import registry
 from harness.search.judging import Judge
 from harness.search.shrinking import Limits
-from harness.search.tally import Sighting, Trial
+from harness.search.tally import Sighting, Tally, Trial
 from harness.search.triage import Triage
 from tests.search.pretence import DEVICE, OP, AtOnce, Shows, facts, never, with_dims
 
@@ -51,9 +51,11 @@ def test_a_finding_is_the_smallest_case_as_it_shows_the_failure_alone() -> None:
         first_case=first,
         sightings=9,
         confirmed=True,
+        repeats=Repeats(shown=5, runs=5),
+        cases=(first,),
         libraries=("fla-core==0.5.2",),
     )
-    assert runner.alone == [(plainest,), (with_dims(T=3),)]
+    assert runner.alone == [(plainest,), *[(with_dims(T=3),)] * 6]
 
 
 def test_what_does_not_repeat_alone_is_reported_as_not_confirmed() -> None:
@@ -61,8 +63,51 @@ def test_what_does_not_repeat_alone_is_reported_as_not_confirmed() -> None:
     runner = AtOnce(lambda case: facts(case, never))
     found = triage(runner).finding(sighting(first, plainest, many_rows), LIMITS)
     assert (found.case, found.confirmed, found.launch) == (first, False, None)
-    assert runner.alone == [(plainest,), (first,)]
+    assert found.repeats == Repeats(shown=0, runs=10, otherwise="passed")
+    assert runner.alone == [(plainest,), *[(first,)] * 11]
     assert runner.ran == []
+
+
+class Moody(AtOnce):
+    """Shows the failure alone every third time."""
+
+    def run_alone(self, case: Case, before: Sequence[Case] = ()) -> Run:
+        self.alone.append((*before, case))
+        return facts(case, many_rows if len(self.alone) % 3 == 0 else never)
+
+
+def test_what_repeats_now_and_then_is_flaky_and_says_how_often_and_what_came_otherwise() -> None:
+    first = with_dims(T=450, D=64)
+    found = triage(Moody(make=lambda case: facts(case, never))).finding(sighting(first, first, many_rows), LIMITS)
+    assert (found.case, found.confirmed) == (first, True)
+    assert found.repeats == Repeats(shown=3, runs=10, otherwise="passed")
+    assert found.repeats.is_flaky
+
+
+@pytest.mark.parametrize(
+    ("repeats", "low", "high"),
+    [
+        # Newcombe, Two-sided confidence intervals for the single proportion, Statistics in Medicine 17 (1998), table I
+        (Repeats(shown=81, runs=263), 0.2553, 0.3662),
+        (Repeats(shown=15, runs=148), 0.0624, 0.1605),
+        (Repeats(shown=0, runs=20), 0.0, 0.1611),
+        (Repeats(shown=29, runs=29), 0.8830, 1.0),
+    ],
+)
+def test_the_rate_of_a_flaky_failure_lies_in_wilsons_interval(repeats: Repeats, low: float, high: float) -> None:
+    assert repeats.interval == pytest.approx((low, high), abs=1e-4)
+
+
+def test_thirty_sightings_of_three_bugs_are_three_findings_with_all_their_cases() -> None:
+    tally = Tally()
+    kernels = [f"kernel_{number}" for number in range(3)]
+    for number in range(30):
+        case = with_dims(T=3 + number)
+        (fail,) = JUDGE.judge(OP, facts(case, many_rows), {}).fails
+        signature = replace(fail.signature, kernel=kernels[number % 3])
+        trial = Trial(number=number, op=OP, case=case, batch=None, home_sm_count=DEVICE.sm_count)
+        tally.sight(replace(fail, signature=signature), trial, (number,))
+    assert [(one.count, len(one.cases)) for one in tally.in_order()] == [(10, 10)] * 3
 
 
 def test_a_small_case_that_needs_what_ran_before_it_is_not_reported() -> None:
@@ -103,4 +148,4 @@ def test_a_failure_that_no_earlier_case_brings_back_is_not_confirmed() -> None:
     seen.first = replace(seen.first, before=tuple(with_dims(T=rows) for rows in range(1, 17)))
     runner = Stateful(make=lambda case: facts(case, never))
     found = triage(runner).finding(seen, LIMITS)
-    assert (found.needs, found.confirmed, len(runner.alone)) == (None, False, 2)
+    assert (found.needs, found.confirmed, len(runner.alone)) == (None, False, 2 + 10)

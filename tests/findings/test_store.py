@@ -1,0 +1,103 @@
+"""Findings are folders of text that merge by copying; what is damaged is named, and the rest still read."""
+
+import json
+import shutil
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UsageError
+from harness.findings.replay import read
+from harness.findings.store import load, locate, save
+from harness.model.finding import Finding, Repeats
+from tests.findings.test_replay import CASE, FAIL, FINDING, RECORDED
+from tests.search.pretence import with_dims
+
+pytestmark = pytest.mark.once
+
+VERSIONS = {"triton": "3.6.0"}
+REPEATED = replace(FINDING, repeats=Repeats(shown=2, runs=5, otherwise="passed"))
+
+
+def kept(findings: Iterable[Finding], folder: Path) -> tuple[Path, ...]:
+    return save(findings, folder, lambda finding: f"{finding.fail.message}\n", VERSIONS)
+
+
+def test_a_stored_finding_is_found_by_its_id(tmp_path: Path) -> None:
+    (place,) = kept([FINDING], tmp_path)
+    assert locate(FINDING.id, tmp_path) == locate(str(place), tmp_path) == place / "finding.json"
+    assert read(locate(FINDING.id, tmp_path)) == (RECORDED,)
+
+
+def test_findings_with_the_same_smallest_case_have_ids_of_their_own(tmp_path: Path) -> None:
+    other = replace(FINDING, fail=replace(FAIL, signature=replace(FAIL.signature, oracle="bounds")))
+    assert len({*kept([FINDING, other], tmp_path)}) == 2
+    assert FINDING.id == RECORDED.id != other.id
+
+
+def test_an_id_that_is_not_stored_gets_the_nearest(tmp_path: Path) -> None:
+    kept([FINDING], tmp_path)
+    with pytest.raises(UsageError, match=f"unknown finding '{FINDING.id[:-1]}': did you mean {FINDING.id}"):
+        locate(FINDING.id[:-1], tmp_path)
+
+
+def test_what_is_stored_is_read_back_whole(tmp_path: Path) -> None:
+    (place,) = kept([replace(REPEATED, cases=(CASE, with_dims(T=9)))], tmp_path)
+    (bug,) = load(tmp_path).bugs
+    assert bug.finding == replace(REPEATED, cases=(CASE, with_dims(T=9)))
+    assert (bug.folder, bug.versions, bug.others) == (place, VERSIONS, ())
+
+
+def test_a_folder_is_text_that_a_pager_shows(tmp_path: Path) -> None:
+    (place,) = kept([FINDING], tmp_path)
+    assert sorted(path.name for path in place.iterdir()) == ["cases.jsonl", "finding.json", "finding.txt"]
+    assert (place / "finding.txt").read_text(encoding="utf-8") == f"{FAIL.message}\n"
+    assert max(map(len, (place / "finding.json").read_text(encoding="utf-8").splitlines())) < 300
+
+
+def test_a_later_search_adds_its_cases_to_those_that_are_kept(tmp_path: Path) -> None:
+    kept([replace(FINDING, cases=(CASE, with_dims(T=9)))], tmp_path)
+    kept([replace(FINDING, cases=(CASE, with_dims(T=11)))], tmp_path)
+    (bug,) = load(tmp_path).bugs
+    assert bug.finding.cases == (CASE, with_dims(T=9), with_dims(T=11))
+
+
+def test_folders_of_two_machines_merge_by_copying(tmp_path: Path) -> None:
+    larger = replace(FINDING, case=with_dims(T=5), cases=(with_dims(T=5), with_dims(T=9)))
+    other = replace(FINDING, fail=replace(FAIL, signature=replace(FAIL.signature, oracle="bounds")), cases=(CASE,))
+    kept([replace(FINDING, cases=(CASE, with_dims(T=9)))], tmp_path / "here")
+    kept([larger, other], tmp_path / "there")
+    shutil.copytree(tmp_path / "there", tmp_path / "here", dirs_exist_ok=True)
+    merged = load(tmp_path / "here")
+    assert [(bug.finding.fail.oracle, bug.finding.case, len(bug.others)) for bug in merged.bugs] == [
+        ("bounds", CASE, 0),
+        ("write-overlap", CASE, 1),
+    ]
+    assert merged.bugs[1].finding.cases == (CASE, with_dims(T=9), with_dims(T=5))
+    assert (merged.bugs[1].finding.sightings, merged.damaged) == (3, ())
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("finding.json", "{", "finding.json: not readable as JSON"),
+        ("finding.json", '{"format": "kernel-harness-findings/9", "oracle": "x", "case": {}}', "its format is"),
+        ("finding.json", "[]", "no finding: it has no `oracle` and `case`"),
+        ("finding.json", None, "finding.json: No such file or directory"),
+        ("cases.jsonl", "{}\n", "cases.jsonl: "),
+        ("finding.json", json.dumps({"oracle": "x", "severity": "error", "case": {"op": 3}}), "finding.case: "),
+    ],
+)
+def test_a_damaged_folder_is_named_and_the_others_are_read(
+    tmp_path: Path, file: str, text: str | None, said: str
+) -> None:
+    other = replace(FINDING, fail=replace(FAIL, signature=replace(FAIL.signature, oracle="bounds")))
+    good, bad = kept([FINDING, other], tmp_path)
+    (bad / file).unlink() if text is None else (bad / file).write_text(text, encoding="utf-8")
+    found = load(tmp_path)
+    assert [bug.folder for bug in found.bugs] == [good]
+    (complaint,) = found.damaged
+    assert complaint.startswith(str(bad / file))
+    assert said in complaint
