@@ -95,8 +95,7 @@ def losses(scaled, target, label_smoothing, lse_square_scale, logit_softcapping,
     import torch
 
     z = scaled if logit_softcapping is None else logit_softcapping * (scaled / logit_softcapping).tanh()
-    largest = z.detach().amax(-1, keepdim=True)
-    lse = (z - largest).exp().sum(-1).log() + largest[:, 0]
+    lse = z.logsumexp(-1)  # whose gradient is exp(z - lse), with lse as it was rounded
     chosen = z.gather(-1, target.clamp(min=0)[:, None])[:, 0]
     square = lse_square_scale * lse.square()
     loss = lse - (1 - label_smoothing) * chosen - label_smoothing * z.mean(-1) + square

@@ -61,8 +61,7 @@ def linear_cross_entropy_reference(x, target, weight, bias, label_smoothing, log
     logits = x @ weight.T
     z = (logits if bias is None else logits + bias) * logit_scale
     z = z if logit_softcapping is None else logit_softcapping * (z / logit_softcapping).tanh()
-    largest = z.detach().amax(-1, keepdim=True)
-    lse = (z - largest).exp().sum(-1).log() + largest[:, 0]
+    lse = z.logsumexp(-1)  # whose gradient is exp(z - lse), with lse as it was rounded
     chosen = z.gather(-1, target.clamp(min=0)[:, None])[:, 0]
     loss = lse - (1 - label_smoothing) * chosen - label_smoothing * z.mean(-1)
     counts = target != IGNORED
