@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-3.9 fuzz test check format bench clean
+.PHONY: help setup setup-3.9 fuzz test test-browser check format bench clean
 
 VENV := .venv
 VENV_39 := .venv-triton39
@@ -34,6 +34,9 @@ fuzz: setup ## find a real bug of a released library, as on a Blackwell GPU, wit
 test: setup setup-3.9 ## every test, with Triton 3.6.0 and with 3.9.0
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 	$(VENV_39)/bin/python -m pytest -n $(JOBS) -m '$(SELECT_39)' $(ARGS)
+
+test-browser: setup ## the report's page in headless Chromium; skipped, with a reason, where there is none
+	$(BIN)/python -m pytest -m browser tests/reports $(ARGS)
 
 check: setup ## format, lint, types, sizes and the quick tests: under two minutes
 	$(BIN)/ruff format --check .

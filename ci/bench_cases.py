@@ -20,6 +20,7 @@ import psutil
 from harness import libraries
 from harness.devices.catalogue import find
 from harness.model.case import Case
+from harness.model.companion import Wanted
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Run
@@ -54,19 +55,19 @@ class Timed:
         self.seconds: Counter[str] = Counter()
         self.runs = 0
 
-    def submit(self, case: Case) -> Future[Run]:
+    def submit(self, wanted: Wanted) -> Future[Run]:
         """As the pool does."""
-        future = self._pool.submit(case)
+        future = self._pool.submit(wanted)
         future.add_done_callback(self._note)
         return future
 
-    def run(self, case: Case) -> Run:
+    def run(self, wanted: Wanted) -> Run:
         """As the pool does."""
-        return self._pool.run(case)
+        return self._pool.run(wanted)
 
-    def run_alone(self, case: Case, before: Sequence[Case] = ()) -> Run:
+    def run_alone(self, wanted: Wanted, before: Sequence[Case] = ()) -> Run:
         """As the pool does."""
-        return self._pool.run_alone(case, before)
+        return self._pool.run_alone(wanted, before)
 
     def _note(self, future: Future[Run]) -> None:
         if not future.cancelled() and not future.exception():

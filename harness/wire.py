@@ -20,6 +20,8 @@ from cattrs.gen import make_dict_structure_fn, make_hetero_tuple_structure_fn, m
 from cattrs.strategies import configure_tagged_union
 
 from harness.errors import ReplayError
+from harness.model.companion import Beside, Companion
+from harness.model.picture import Picture
 from harness.model.run import Ending, MemoryEvent, Run
 from harness.model.verdict import Verdict
 
@@ -30,7 +32,7 @@ Scalar = int | float | bool | str | None
 """What `Launch.constants` holds."""
 
 TAG = "type"
-UNIONS = (Ending, MemoryEvent, Verdict)
+UNIONS = (Ending, MemoryEvent, Picture, Verdict)
 NOT_FINITE = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 LONGEST_QUOTE = 60
 
@@ -63,8 +65,9 @@ def from_json(text: str | bytes, into: Any) -> Any:
 
 def warm_up() -> None:
     """Build the code that reads and writes runs now, so that a process forked from this one need not."""
-    _quick.get_structure_hook(Run)
-    _quick.get_unstructure_hook(Run)
+    for kind in (Run, Companion, Beside):
+        _quick.get_structure_hook(kind)
+        _quick.get_unstructure_hook(kind)
 
 
 # --- what goes wrong, in words ---------------------------------------------------------------------------------------

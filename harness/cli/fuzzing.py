@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import secrets
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -33,7 +34,7 @@ from harness.findings.report import Report, report_document, report_of
 from harness.model.finding import Finding
 from harness.model.verdict import Severity
 from harness.oracles import registry
-from harness.reports.finding import Sources, render
+from harness.reports.finding import Sources, quoted, render
 from harness.reports.interrupts import Interrupts
 from harness.reports.progress import Progress
 from harness.reports.summary import summary
@@ -57,6 +58,7 @@ def fuzz(given: argparse.Namespace) -> int:
     with Session(options) as session:
         report, broken = _search(session, issues)
         sources = Sources(roots=session.sources)
+    report = replace(report, findings=quoted(report.findings, sources))
     store.save(report.findings, STORE, lambda finding: render(finding, sources).plain, report.versions)
     if report_path:
         report_path.write_text(json.dumps(report_document(report), indent=2) + "\n", encoding="utf-8")

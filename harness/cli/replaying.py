@@ -32,7 +32,7 @@ def replay(given: argparse.Namespace) -> int:
     fail_on = Severity(given.fail_on)
     failed = judged = False
     screen = console()
-    for recorded in _chosen(read(store.locate(given.file, STORE)), given.finding):
+    for recorded in chosen(read(store.locate(given.file, STORE)), given.finding):
         options = options_for(
             recorded,
             libraries=tuple(given.libraries),
@@ -52,7 +52,7 @@ def replay(given: argparse.Namespace) -> int:
     return CLEAN if judged else NOTHING_JUDGED
 
 
-def _chosen(recorded: tuple[Recorded, ...], wanted: str | None) -> tuple[Recorded, ...]:
+def chosen(recorded: tuple[Recorded, ...], wanted: str | None) -> tuple[Recorded, ...]:
     """All cases of a file, each once, or the one that `--finding` names by its number or id."""
     if not recorded:
         raise UsageError("the file holds no findings: there is nothing to replay")

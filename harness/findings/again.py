@@ -6,9 +6,11 @@ from harness.errors import UsageError
 from harness.findings.replay import Recorded
 from harness.model.finding import Finding
 from harness.model.op import Op
-from harness.model.verdict import Outcome
+from harness.model.run import Completed
+from harness.model.verdict import Abstain, Outcome
 from harness.oracles import registry
 from harness.oracles.base import Alone
+from harness.search.judging import Examination
 from harness.search.options import TIME_LIMIT_S, Options
 from harness.search.plan import CaseBudget
 from harness.search.session import Session
@@ -22,9 +24,18 @@ class Replayed:
     recorded: Recorded
     findings: tuple[Finding, ...]
     """Every failure that the case shows now."""
-    outcome: Outcome
-    reasons: tuple[str, ...]
-    """Why it could not be judged, where it could not."""
+    examined: Examination
+    """The run and what each oracle that was asked says of it."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the verdicts come to."""
+        return self.examined.outcome
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why it could not be judged, where it could not."""
+        return registry.reasons(self.examined.verdicts)
 
     @property
     def shows_it_again(self) -> bool:
@@ -89,6 +100,9 @@ def replay(recorded: Recorded, session: Session) -> Replayed:
     asked = [one.name for one in registry.ALL if signature is None or isinstance(one, Alone)]
     judge = session.judge.only(*asked, *([signature.oracle] if signature else []))
     examined = judge.examine(op, recorded.case, lambda wanted: session.pool.run_alone(wanted, before))
+    if signature is not None and _waits_for_the_compiler(signature.oracle, examined):
+        session.compiler.settle()
+        examined = judge.judge(op, examined.run, {})
     return Replayed(
         recorded=recorded,
         findings=tuple(
@@ -104,6 +118,11 @@ def replay(recorded: Recorded, session: Session) -> Replayed:
             )
             for fail in examined.fails
         ),
-        outcome=examined.outcome,
-        reasons=registry.reasons(examined.verdicts),
+        examined=examined,
     )
+
+
+def _waits_for_the_compiler(oracle: str, examined: Examination) -> bool:
+    """Whether the oracle says nothing of a whole run: it may lack what the compiler is still about to say."""
+    abstains = any(isinstance(verdict, Abstain) and verdict.oracle == oracle for verdict in examined.verdicts)
+    return abstains and isinstance(examined.run.ending, Completed)

@@ -9,7 +9,8 @@ from typing import Any, NoReturn, TypeVar
 from harness.errors import ReplayError
 from harness.findings.report import FORMAT
 from harness.model.case import Case
-from harness.model.finding import NEVER_REPEATED, Finding, Repeats, identity
+from harness.model.finding import NEVER_REPEATED, Excerpt, Finding, Repeats, identity
+from harness.model.picture import Picture, Pictures
 from harness.model.run import Launch, Source
 from harness.model.verdict import Fail, Severity, Signature
 from harness.wire import from_json
@@ -102,6 +103,7 @@ def read_finding(document: Any) -> Finding:
         message=_string(found, "message", "finding"),
         meaning=_string(found, "meaning", "finding"),
         source=_part(found, "source", Source),
+        pictures=_pictures(found, "pictures"),
     )
     return Finding(
         fail=fail,
@@ -113,6 +115,8 @@ def read_finding(document: Any) -> Finding:
         repeats=_part(found, "repeats", Repeats) or NEVER_REPEATED,
         needs=recorded.needs,
         libraries=recorded.libraries,
+        first_pictures=_pictures(found, "first_pictures"),
+        excerpt=_part(found, "excerpt", Excerpt),
     )
 
 
@@ -121,6 +125,13 @@ def _part(document: Object, key: str, into: type[T]) -> T | None:
         return None
     try:
         return from_json(json.dumps(document[key]), into)
+    except ReplayError as error:
+        raise ReplayError(f"finding.{key}: {error}") from None
+
+
+def _pictures(document: Object, key: str) -> tuple[Picture, ...]:
+    try:
+        return from_json(json.dumps({"pictures": document.get(key, [])}), Pictures).pictures
     except ReplayError as error:
         raise ReplayError(f"finding.{key}: {error}") from None
 

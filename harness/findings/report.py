@@ -8,6 +8,7 @@ from typing import Any
 from harness.findings.known import NO_ISSUES, Known, KnownIssues
 from harness.findings.versions import versions
 from harness.model.finding import Finding
+from harness.model.picture import Picture, Pictures
 from harness.model.verdict import Severity
 from harness.search.options import Options
 from harness.search.tally import Cell, Spot, Tally
@@ -117,7 +118,15 @@ def report_document(report: Report) -> dict[str, Any]:
         "interrupted": report.interrupted,
         "verdicts": [[*cell, count] for cell, count in sorted(report.verdicts.items())],
         "area": [[*spot, count] for spot, count in sorted(report.area.items())],
-        "known": [{"finding": one.finding, "link": one.issue.link} for one in report.known],
+        "known": [
+            {
+                "finding": one.finding,
+                "signature": one.issue.signature,
+                "link": one.issue.link,
+                "expires": one.issue.expires.isoformat(),
+            }
+            for one in report.known
+        ],
         "notices": list(report.notices),
     }
 
@@ -137,6 +146,9 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "meaning": finding.fail.meaning,
         "source": json.loads(to_json(finding.fail.source)) if finding.fail.source else None,
         "config": finding.launch.config if finding.launch else None,
+        "pictures": _plain_pictures(finding.fail.pictures),
+        "first_pictures": _plain_pictures(finding.first_pictures),
+        "excerpt": json.loads(to_json(finding.excerpt)) if finding.excerpt else None,
         "launch": json.loads(to_json(finding.launch)) if finding.launch else None,
         "confirmed": finding.confirmed,
         "repeats": json.loads(to_json(finding.repeats)),
@@ -149,6 +161,10 @@ def finding_document(finding: Finding) -> dict[str, Any]:
     if finding.needs is not None:
         document["needs"] = json.loads(to_json(finding.needs))
     return document
+
+
+def _plain_pictures(pictures: tuple[Picture, ...]) -> Any:
+    return json.loads(to_json(Pictures(pictures=pictures)))["pictures"]
 
 
 def replay_command(finding: Finding) -> str:

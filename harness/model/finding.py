@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from harness.model.case import Case
+from harness.model.picture import Picture
 from harness.model.run import Launch
 from harness.model.verdict import Fail, Signature
 
@@ -44,6 +45,18 @@ class Repeats:
         return f"{self.shown} of {self.runs} times alone (rate {100 * low:.0f} to {100 * high:.0f} %)"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excerpt:
+    """A stretch of the kernel's source, kept because the library may be gone when the finding is read."""
+
+    file: str
+    """As a reader knows it: `fla/modules/layernorm.py`."""
+    first: int
+    """The number of the first line."""
+    lines: tuple[str, ...]
+    """As they stand, indented as in the file."""
+
+
 NEVER_REPEATED = Repeats(shown=0, runs=0)
 
 
@@ -71,6 +84,10 @@ class Finding:
     """An earlier case that must run first in the same process, where it does not repeat alone."""
     libraries: tuple[str, ...] = ()
     """The releases under test, as given to `--with`."""
+    first_pictures: tuple[Picture, ...] = ()
+    """Where in the tensors of the first case: larger ones, which show more of a pattern than the smallest do."""
+    excerpt: Excerpt | None = None
+    """Around the line at fault, where the source was at hand."""
 
     @property
     def id(self) -> str:

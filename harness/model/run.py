@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from harness.model.case import Case
+from harness.model.picture import Reach, Spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,34 +156,6 @@ Ending = Completed | Raised | Refused | Unsupported | Crashed | TimedOut | OutOf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resources:
-    """What the whole compiler pipeline says one kernel takes on one architecture."""
-
-    registers_per_thread: int
-    spill_bytes: int
-    """Local memory a thread, spills and stack."""
-    shared_bytes: int
-    tensor_memory_columns: int
-    scratch_bytes_per_program: int
-    threads: int
-    failure: str = ""
-    """What the compiler said, where it gave up; the figures are 0 then."""
-
-    @classmethod
-    def failed(cls, failure: str) -> "Resources":
-        """Where the compiler gave up."""
-        return cls(
-            registers_per_thread=0,
-            spill_bytes=0,
-            shared_bytes=0,
-            tensor_memory_columns=0,
-            scratch_bytes_per_program=0,
-            threads=0,
-            failure=failure,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """One kernel launch as seen by the driver."""
 
@@ -259,6 +232,8 @@ class Overlap:
     """Up to four indices into the argument's tensor, ascending."""
     programs: tuple[int, int]
     """Two linear program ids that stored the first cell."""
+    where: Spread | None = field(default=None, compare=False)
+    """All such cells, to be drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +246,8 @@ class OrderDependence:
     first_cells: tuple[tuple[int, ...], ...]
     programs: tuple[int, int]
     """Reader and writer of the first cell."""
+    where: Spread | None = field(default=None, compare=False)
+    """All such cells, to be drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,6 +265,8 @@ class Stray:
     """The first program that did it."""
     element: int
     """Its first such element, counted from the argument's first element in units of its element type."""
+    where: Reach | None = field(default=None, compare=False)
+    """From the lowest to the highest such element, to be drawn; None where the pointer belongs to no argument."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,6 +277,8 @@ class UninitialisedRead:
     cells: int
     first_cells: tuple[tuple[int, ...], ...]
     program: int
+    where: Spread | None = field(default=None, compare=False)
+    """All such cells, to be drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,6 +351,10 @@ class Result:
     """Seeded random projections, one a block of elements, to compare runs without moving tensors."""
     sketch_tolerance: tuple[float, ...] = ()
     """How far two right runs' projections may lie apart, one each."""
+    wrong_where: Spread | None = field(default=None, compare=False)
+    """The errors in tolerances of its tiles, to be drawn; None where all is right."""
+    unwritten_where: Spread | None = field(default=None, compare=False)
+    """The elements that nothing wrote, to be drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ states what was promised, seen and where, and one sentence on what it means.
 from dataclasses import dataclass
 from enum import StrEnum
 
+from harness.model.picture import Picture
 from harness.model.run import Source
 
 
@@ -73,6 +74,8 @@ class Fail:
     meaning: str
     """One sentence for somebody who has not met this kind of bug."""
     source: Source | None = None
+    pictures: tuple[Picture, ...] = ()
+    """Where in which tensor, as far as the run says."""
 
     @property
     def oracle(self) -> str:

@@ -17,25 +17,36 @@ tensor's rounding.
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 
+from harness.model.companion import Sketch
+from harness.model.picture import Spread
 from harness.model.run import Measure, Result, Role
-from harness.ops.poison import count_poison
+from harness.ops import spread
+from harness.ops.poison import count_poison, still_fresh
 
 TILE = 64
 SKETCHES = 8
 OWN_ULPS = 2.0
 FLOAT32_ULPS = 64.0
-SAMPLES = ((256, 8), (4096, 4))
-"""Results of up to so many elements get so many runs with random rounding; larger ones one."""
+DOUBTFUL = 100.0
+"""So many times the tolerance is no matter of rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errors:
     """Root-mean-square errors of one tensor."""
+
+    per_tile: torch.Tensor
+    whole: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """How large the root-mean-square error of one result may be."""
 
     per_tile: torch.Tensor
     whole: float
@@ -58,11 +69,16 @@ class Expected:
     """Of the runs with random rounding, over all of them together."""
     samples: int
     """How many runs those were."""
+    judges_noise: bool = True
+    """Whether rows are judged too of which random rounding leaves no digit."""
 
 
-def samples(elements: int) -> int:
-    """How many runs with random rounding a result of so many elements needs."""
-    return next((count for limit, count in SAMPLES if elements <= limit), 1)
+def is_doubtful(result: Result) -> bool:
+    """Whether a result is beyond its tolerance by no more than a close decision may be that rounding turned over.
+
+    A softmax of scores far apart, a maximum, a clamp: most runs with random rounding see nothing of it.
+    """
+    return 1 < max(result.whole.ratio, result.worst_tile.ratio) < DOUBTFUL and not result.nonfinite
 
 
 def error_of(results: list[torch.Tensor], truth: torch.Tensor) -> Errors:
@@ -70,6 +86,33 @@ def error_of(results: list[torch.Tensor], truth: torch.Tensor) -> Errors:
     errors = [_finite(result.to(torch.float64) - truth) for result in results]
     squares = torch.stack([rms(error).square() for error in errors]).mean(0)
     return Errors(per_tile=squares.sqrt(), whole=math.sqrt(sum(_whole(error) ** 2 for error in errors) / len(errors)))
+
+
+def largest_error_of(results: list[torch.Tensor], truth: torch.Tensor) -> Errors:
+    """For each tile, and for the whole, the error of the result that is worst there."""
+    each = [error_of([result], truth) for result in results]
+    return Errors(per_tile=torch.stack([one.per_tile for one in each]).amax(0), whole=max(one.whole for one in each))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How often the definition runs with random rounding, and what is made of those runs."""
+
+    limits: tuple[tuple[int, int], ...]
+    """Results of up to so many elements get so many runs."""
+    otherwise: int
+    """Larger ones get so many."""
+    error: Callable[[list[torch.Tensor], torch.Tensor], Errors]
+    judges_noise: bool
+
+    def runs(self, elements: int) -> int:
+        """How many runs results of so many elements get."""
+        return next((count for limit, count in self.limits if elements <= limit), self.otherwise)
+
+
+USUALLY = Sampling(limits=((256, 8), (4096, 4)), otherwise=1, error=error_of, judges_noise=True)
+IN_DOUBT = Sampling(limits=((1 << 16, 32), (1 << 20, 8)), otherwise=4, error=largest_error_of, judges_noise=False)
+"""For a result that is beyond its tolerance."""
 
 
 def chance(count: int) -> float:
@@ -93,50 +136,85 @@ def rms(values: torch.Tensor) -> torch.Tensor:
     return tiles(values).square().mean(-1).sqrt()
 
 
-def compare(name: str, got: torch.Tensor, expected: Expected, *, slack: float, seed: int) -> Result:
-    """One output or gradient as facts; `slack` is the op's factor on the baseline's error."""
+def tolerance_of(expected: Expected, dtype: torch.dtype, slack: float) -> Tolerance:
+    """What is allowed to a result of this type; `slack` is the op's factor on the baseline's error."""
     truth = expected.truth
-    unwritten, first_unwritten = count_poison(got)
-    wide = got.detach().to(torch.float64).reshape(truth.shape)
-    floor = OWN_ULPS * torch.finfo(got.dtype).eps + FLOAT32_ULPS * torch.finfo(torch.float32).eps
+    floor = OWN_ULPS * torch.finfo(dtype).eps + FLOAT32_ULPS * torch.finfo(torch.float32).eps
     size = _finite(truth)
     whole_size = _whole(size)
     columns = tiles(truth).shape[-1]
-    whole_tolerance = (
-        slack * expected.baseline.whole
+    return Tolerance(
+        whole=slack * expected.baseline.whole
         + chance(expected.samples * truth.numel()) * expected.rounding.whole
         + floor * whole_size
-        + _smallest(got.dtype)
-    )
-    tile_tolerance = (
-        slack * torch.clamp(expected.baseline.per_tile, min=expected.baseline.whole)
+        + _smallest(dtype),
+        per_tile=slack * torch.clamp(expected.baseline.per_tile, min=expected.baseline.whole)
         + chance(expected.samples * columns) * torch.clamp(expected.rounding.per_tile, min=expected.rounding.whole)
         + floor * torch.clamp(rms(size), min=whole_size)
-        + _smallest(got.dtype)
+        + _smallest(dtype),
     )
-    largest = torch.finfo(got.dtype).max - whole_tolerance  # beyond it, rounding alone may lead to infinity
+
+
+def compare(name: str, got: torch.Tensor, expected: Expected, tolerance: Tolerance, *, seed: int) -> Result:
+    """One output or gradient as facts."""
+    truth = expected.truth
+    unwritten, first_unwritten = count_poison(got)
+    wide = got.detach().to(torch.float64).reshape(truth.shape)
+    largest = torch.finfo(got.dtype).max - tolerance.whole  # beyond it, rounding alone may lead to infinity
     judged = torch.isfinite(truth) & (truth.abs() <= largest) & expected.in_range
     if expected.may_overflow:
         judged &= torch.isfinite(wide)
+    if not expected.judges_noise:
+        judged &= ~_noise(expected)
     broken = ~torch.isfinite(wide) & judged
     error = torch.where(judged, wide - truth, 0.0)
-    ratios = torch.nan_to_num(rms(error) / tile_tolerance, nan=math.inf)
+    ratios = torch.nan_to_num(rms(error) / tolerance.per_tile, nan=math.inf)
     worst = int(ratios.argmax()) if ratios.numel() else 0
-    sketch, sketch_tolerance = _sketch(wide, whole_tolerance, seed)
+    whole = _whole(error) / tolerance.whole
+    wrong = bool(broken.any()) or not (whole <= 1 and bool((ratios <= 1).all()))
+    blocks = _blocks(wide, seed)
     return Result(
         name=name,
         role=expected.role,
         shape=tuple(truth.shape),
-        whole=_measure(_whole(error) / whole_tolerance, _worst_element(error, None), wide, truth),
+        whole=_measure(whole, _worst_element(error, None), wide, truth),
         worst_tile=_measure(float(ratios[worst]) if ratios.numel() else 0.0, _worst_element(error, worst), wide, truth),
         unwritten=unwritten,
         first_unwritten=first_unwritten,
         nonfinite=int(broken.sum()),
         unjudged=truth.numel() - int(judged.sum()),
         digest=_digest(got),
-        sketch=sketch,
-        sketch_tolerance=sketch_tolerance,
+        sketch=_sums(blocks),
+        sketch_tolerance=tuple(4 * tolerance.whole * math.sqrt(max(1, block.numel())) for block in blocks),
+        wrong_where=_wrong_where(torch.where(broken, math.inf, error), tolerance) if wrong else None,
+        unwritten_where=_unwritten_where(got) if unwritten else None,
     )
+
+
+def sketch(name: str, got: torch.Tensor, *, seed: int) -> Sketch:
+    """One output or gradient as far as another run's needs it; the tolerance is the other's."""
+    projections = _sums(_blocks(got.detach().to(torch.float64), seed))
+    return Sketch(name=name, shape=tuple(got.shape), projections=projections)
+
+
+def _wrong_where(error: torch.Tensor, tolerance: Tolerance) -> Spread:
+    """Each element's error, measured by the tolerance of its tile."""
+    rows = tiles(error.abs()) / tolerance.per_tile[:, None]
+    each = torch.nan_to_num(rows, nan=math.inf, posinf=math.inf).reshape(-1)[: error.numel()]
+    return spread.largest(tuple(error.shape), each.numpy())
+
+
+def _unwritten_where(got: torch.Tensor) -> Spread | None:
+    fresh = still_fresh(got)
+    return None if fresh is None else spread.share(tuple(got.shape), fresh.reshape(-1).nonzero()[:, 0].numpy())
+
+
+def _noise(expected: Expected) -> torch.Tensor:
+    """The elements of rows that random rounding moves by more than their size: where scores tie, nothing is right."""
+    truth = expected.truth
+    is_noise = expected.rounding.per_tile > rms(_finite(truth))
+    rows = is_noise[:, None].expand(-1, tiles(truth).shape[-1])
+    return rows.reshape(-1)[: truth.numel()].reshape(truth.shape)
 
 
 def _digest(values: torch.Tensor) -> str:
@@ -185,11 +263,14 @@ def _measure(ratio: float, index: tuple[int, ...], got: torch.Tensor, truth: tor
     return Measure(ratio=float(ratio), index=index, got=float(got[index]), expected=float(truth[index]))
 
 
-def _sketch(values: torch.Tensor, tolerance: float, seed: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Projections of a few blocks of the flat tensor on random signs, and how far two right runs' may differ."""
+def _blocks(values: torch.Tensor, seed: int) -> tuple[torch.Tensor, ...]:
+    """A few blocks of the flat tensor, every element with a random sign."""
     flat = values.reshape(-1)
     generator = torch.Generator().manual_seed(seed)
     signs = torch.randint(0, 2, flat.shape, generator=generator).to(torch.float64) * 2 - 1
-    blocks = torch.tensor_split(flat * signs, min(SKETCHES, max(1, flat.numel())))
-    sums = tuple(float(block.sum()) for block in blocks)
-    return sums, tuple(4 * tolerance * math.sqrt(max(1, block.numel())) for block in blocks)
+    return torch.tensor_split(flat * signs, min(SKETCHES, max(1, flat.numel())))
+
+
+def _sums(blocks: tuple[torch.Tensor, ...]) -> tuple[float, ...]:
+    """The projections: of two right runs, each may differ by what adds up in its block."""
+    return tuple(float(block.sum()) for block in blocks)

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from harness.model.case import Case
+from harness.model.companion import Beside
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Run
@@ -29,4 +30,8 @@ class Engine(Protocol):
 
     def run(self, op: Op, case: Case) -> Run:
         """Run one case.  What the library raises becomes the run's ending; an exception means a broken harness."""
+        ...
+
+    def run_beside(self, op: Op, wanted: Beside) -> Run:
+        """Run a case to be compared with another run of its op and nothing else: a companion, or a whole run."""
         ...

@@ -144,10 +144,11 @@ def draw_segments(case: Case, name: str, declared: Segments) -> torch.Tensor:
 
 
 def _generator(case: Case, name: str) -> torch.Generator:
-    return torch.Generator().manual_seed(_seed(case.seed, name))
+    return torch.Generator().manual_seed(seed_of(case.seed, name))
 
 
-def _seed(seed: int, name: str) -> int:
+def seed_of(seed: int, name: str) -> int:
+    """What seeds the generator of one tensor of a case; a cotangent is called `grad:` and its output's name."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:7], "big")
 
 

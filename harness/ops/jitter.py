@@ -8,6 +8,7 @@ elementary operations, and only the outside of a fused one.
 
 import random
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum, auto
 from functools import cache, lru_cache
 from typing import Any
 
@@ -45,42 +46,55 @@ class Jitter(TorchDispatchMode):
         self.largest = 0.0
         """The largest finite magnitude of any intermediate so far, where that is watched."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: the steps that keep TorchDynamo out cost more than what an operation is; nothing compiles here."""
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Let the operation run, and move what it made."""
-        if self._products > self._epsilon and func.overloadpacket in _MATRIX_PRODUCTS:
+        nature = _nature(func)
+        if nature is _Nature.MATRIX_PRODUCT and self._products > self._epsilon:
             args = tuple(self._moved(one, self._products) for one in args)  # before terms cancel
-        made = func(*args, **(kwargs or {}))
-        if _is_exact(func):
-            return made
-        scale = self._products if func.overloadpacket in _PRODUCTS else self._epsilon
-        if func.overloadpacket in _SUMS:
-            scale = max(scale, _in_a_row(args[0], made))
+        made = func(*args, **kwargs) if kwargs else func(*args)
+        match nature:
+            case _Nature.EXACT:
+                return made
+            case _Nature.PRODUCT | _Nature.MATRIX_PRODUCT:
+                scale = self._products
+            case _Nature.SUM:
+                scale = max(self._epsilon, _in_a_row(args[0], made))
+            case _Nature.OTHER:
+                scale = self._epsilon
         if isinstance(made, torch.Tensor):
             return self._moved(made, scale)
         return type(made)(self._moved(one, scale) for one in made) if isinstance(made, tuple | list) else made
 
     def _moved(self, value: Any, scale: float) -> Any:
-        if not isinstance(value, torch.Tensor) or value.dtype is not torch.float64 or not value.numel():
+        if not isinstance(value, torch.Tensor) or value.dtype is not torch.float64:
+            return value
+        count = value.numel()
+        if not count:
             return value
         if self.watches_size:
             self.largest = max(
                 self.largest, float(torch.nan_to_num(value, nan=0.0, posinf=0.0, neginf=0.0).abs().max())
             )
-        moved = value * self._draw(value.numel(), _factors(scale)).reshape(value.shape)
+        moved = value * self._draw(count, _factors(scale)).view(value.shape)
         if self._spacing:
-            noise = self._draw(value.numel(), _noise()).reshape(value.shape)
+            noise = self._draw(count, _noise()).view(value.shape)
             moved = moved + self._spacing * noise * (value != 0)  # a zero is exact
         return moved
 
-    def _draw(self, count: int, factors: torch.Tensor) -> torch.Tensor:
-        """Factors from a stretch of the buffer that begins somewhere else each time."""
+    def _draw(self, count: int, twice: torch.Tensor) -> torch.Tensor:
+        """A stretch of noise, or of factors made of it, that begins somewhere else each time."""
         start = self._choice.randrange(NOISE_ELEMENTS)
-        if start + count <= NOISE_ELEMENTS:
-            return factors[start : start + count]
-        repeats = -(-(start + count) // NOISE_ELEMENTS)
-        return factors.repeat(repeats)[start : start + count]
+        end = start + count
+        if end <= 2 * NOISE_ELEMENTS:
+            return twice[start:end]
+        return twice.repeat(-(-end // (2 * NOISE_ELEMENTS)))[start:end]
 
 
 def _in_a_row(summed: torch.Tensor, sums: torch.Tensor) -> float:
@@ -96,24 +110,39 @@ def _factors(scale: float) -> torch.Tensor:
 
 @cache
 def _noise() -> torch.Tensor:
-    """Uniform in [-1, 1]; made once, since drawing it costs more than a small case's whole reference."""
+    """Uniform in [-1, 1], all of it twice; made once: drawing it costs more than a small case's whole reference."""
     generator = torch.Generator().manual_seed(0)
-    return 2 * torch.rand(NOISE_ELEMENTS, generator=generator, dtype=torch.float64) - 1
+    return (2 * torch.rand(NOISE_ELEMENTS, generator=generator, dtype=torch.float64) - 1).repeat(2)
+
+
+class _Nature(Enum):
+    """What decides how far the result of an operation may move."""
+
+    EXACT = auto()
+    """It rounds nothing, or makes nothing new: a copy, a view, a tensor that was changed in place."""
+    MATRIX_PRODUCT = auto()
+    PRODUCT = auto()
+    SUM = auto()
+    OTHER = auto()
 
 
 @cache
-def _is_exact(func: Any) -> bool:
-    """Whether an operation rounds nothing, or makes nothing new: a copy, a view, a tensor that was changed in place."""
+def _nature(func: Any) -> _Nature:
     returns = func._schema.returns  # noqa: SLF001 - the schema has no public name
-    return func.overloadpacket in _EXACT or any(result.alias_info is not None for result in returns)
+    packet = func.overloadpacket
+    if packet in _EXACT or any(result.alias_info is not None for result in returns):
+        return _Nature.EXACT
+    if packet in _MATRIX_PRODUCTS:
+        return _Nature.MATRIX_PRODUCT
+    if packet is _ATEN.mul:
+        return _Nature.PRODUCT
+    return _Nature.SUM if packet in _SUMS else _Nature.OTHER
 
 
 _ATEN = torch.ops.aten
 _MATRIX_PRODUCTS: frozenset[Callable[..., Any]] = frozenset(
     {_ATEN.mm, _ATEN.bmm, _ATEN.addmm, _ATEN.baddbmm, _ATEN.mv, _ATEN.dot}
 )
-_PRODUCTS: frozenset[Callable[..., Any]] = _MATRIX_PRODUCTS | {_ATEN.mul}
-"""Where a definition multiplies, a kernel may use matrix units."""
 _SUMS: frozenset[Callable[..., Any]] = frozenset({_ATEN.sum, _ATEN.mean})
 _EXACT: frozenset[Callable[..., Any]] = frozenset(
     {

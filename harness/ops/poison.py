@@ -83,12 +83,19 @@ _FACTORIES = frozenset(
 
 def count_poison(values: torch.Tensor) -> tuple[int, tuple[int, ...] | None]:
     """How many elements still hold the poison, and the index of the first."""
-    pattern = PATTERNS.get(values.dtype)
-    if pattern is None or not values.numel():
+    fresh = still_fresh(values)
+    if fresh is None:
         return 0, None
-    fresh = values.detach().contiguous().view(_SAME_SIZE[values.element_size()]) == pattern
     count = int(fresh.sum())
     if not count:
         return 0, None
     first = int(fresh.reshape(-1).to(torch.uint8).argmax())
     return count, tuple(int(part) for part in torch.unravel_index(torch.tensor(first), values.shape))
+
+
+def still_fresh(values: torch.Tensor) -> torch.Tensor | None:
+    """Which elements still hold the poison; None where that cannot be told, or there are none."""
+    pattern = PATTERNS.get(values.dtype)
+    if pattern is None or not values.numel():
+        return None
+    return values.detach().contiguous().view(_SAME_SIZE[values.element_size()]) == pattern

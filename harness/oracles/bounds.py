@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from harness.model.case import Scale
+from harness.model.picture import Span
 from harness.model.run import Access, Region, Stray
 from harness.model.verdict import Abstain, Fail, Severity, Signature, Verdict
 from harness.oracles.base import Alone, Evidence
@@ -49,6 +50,7 @@ class Bounds(Alone):
                 message=f"{sentence(worst)}{where(group)}",
                 meaning=meaning(worst),
                 source=worst.site.source,
+                pictures=_pictures(worst),
             )
 
         strays = [event for event in run.memory if isinstance(event, Stray)]
@@ -57,6 +59,12 @@ class Bounds(Alone):
             return (Abstain(oracle=self.name, reason=reason),)
         verdicts = judge_lines(self.name, run, strays, fail)
         return tuple({_identity(verdict): verdict for verdict in reversed(verdicts)}.values())[::-1]
+
+
+def _pictures(stray: Stray) -> tuple[Span, ...]:
+    if stray.where is None:
+        return ()
+    return (Span(tensor=stray.site.argument, says=f"{stray.access}, {stray.region}", reach=stray.where),)
 
 
 def _identity(verdict: Verdict) -> object:

@@ -6,6 +6,7 @@ A line of a kernel is the identity of a memory bug: events of several launches o
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from harness.model.picture import Amount, Shading, Spread
 from harness.model.run import MemoryEvent, Run, Site
 from harness.model.verdict import Abstain, Fail, Pass, Verdict
 from harness.oracles.endings import unwatched
@@ -45,6 +46,16 @@ def cells(argument: str, first_cells: Sequence[tuple[int, ...]], count: int) -> 
             return f"{first} and 1 more cell"
         case more:
             return f"{first} and {more - 1} more cells"
+
+
+def shading(
+    tensor: str, says: str, spread: Spread | None, first_cells: Sequence[tuple[int, ...]]
+) -> tuple[Shading, ...]:
+    """The picture of such cells; none where the run did not keep where they lie."""
+    if spread is None:
+        return ()
+    first = first_cells[0] if first_cells else ()
+    return (Shading(tensor=tensor, says=says, amount=Amount.SHARE, spread=spread, worst=first),)
 
 
 def where(group: Sequence[MemoryEvent]) -> str:

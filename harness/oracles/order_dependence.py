@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from harness.model.run import OrderDependence
 from harness.model.verdict import Fail, Severity, Signature, Verdict
 from harness.oracles.base import Alone, Evidence
-from harness.oracles.memory import cells, judge_lines, place_of, were, where
+from harness.oracles.memory import cells, judge_lines, place_of, shading, were, where
 
 
 class OrderDependent(Alone):
@@ -39,6 +39,9 @@ class OrderDependent(Alone):
                     "store, depending on the GPU and on the day."
                 ),
                 source=first.site.source,
+                pictures=shading(
+                    first.site.argument, "read by a program while another stores it", first.where, first.first_cells
+                ),
             )
 
         return judge_lines(self.name, run, (event for event in run.memory if isinstance(event, OrderDependence)), fail)

@@ -7,7 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from harness.errors import unknown
 from harness.model.case import Case, Scale
-from harness.model.run import Completed, Resources, Run
+from harness.model.companion import Companion
+from harness.model.resources import Resources
+from harness.model.run import Completed, Run
 from harness.model.verdict import Abstain, Fail, Outcome, Pass, Verdict
 from harness.oracles.base import Evidence, Oracle
 from harness.oracles.bounds import Bounds
@@ -96,6 +98,7 @@ def judge_all(
         waives: names of oracles whose promise the op does not make.
         oracles: those to ask.
     """
+    assert not isinstance(run, Companion), f"{run.case} was compared with no reference: it cannot be judged by itself"
     verdicts: list[Verdict] = []
     for oracle in promised(waives, oracles):
         if run.case.scale is Scale.GIANT and oracle.name not in JUDGE_GIANTS:

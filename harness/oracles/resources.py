@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from harness.model.device import DeviceProfile
-from harness.model.run import Launch, Raised, Resources, Run
+from harness.model.resources import Resources
+from harness.model.run import Launch, Raised, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Alone, Evidence
 from harness.oracles.endings import Judge, judge_of, unfinished

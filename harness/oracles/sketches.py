@@ -5,6 +5,7 @@ Owns which cases are run a second time, too: invariance costs a whole run, and a
 
 from math import isnan
 
+from harness.model.companion import Sketch, sketches_of
 from harness.model.run import Result, Run
 
 ONE_CASE_IN = 8
@@ -23,16 +24,17 @@ def draw(run: Run) -> int:
 
 def disagreements(run: Run, other: Run) -> tuple[tuple[Result, int], ...]:
     """The results of `run` that the other run did not compute likewise, each with the first block that differs."""
-    others = {result.name: result for result in other.results}
+    others = {sketch.name: sketch for sketch in sketches_of(other)}
     found = ((result, first_difference(result, others.get(result.name))) for result in run.results)
     return tuple((result, block) for result, block in found if block is not None)
 
 
-def first_difference(one: Result, other: Result | None) -> int | None:
+def first_difference(one: Result, other: Sketch | None) -> int | None:
     """The first block whose projections lie further apart than both tolerances together; None if none does."""
     if other is None or one.shape != other.shape:
         return 0
-    blocks = zip(one.sketch, other.sketch, one.sketch_tolerance, other.sketch_tolerance, strict=True)
+    other_tolerances = other.tolerance or one.sketch_tolerance  # equal ones are made once
+    blocks = zip(one.sketch, other.projections, one.sketch_tolerance, other_tolerances, strict=True)
     for index, (a, b, tolerance, other_tolerance) in enumerate(blocks):
         both_nan = isnan(a) and isnan(b)  # alike; that it is wrong is for `float64-values` to say
         if not (a == b or both_nan or abs(a - b) <= tolerance + other_tolerance):

@@ -6,7 +6,7 @@ from harness.model.run import Result
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Alone, Evidence
 from harness.oracles.endings import unwatched
-from harness.oracles.memory import cells, were
+from harness.oracles.memory import cells, shading, were
 
 
 class Unwritten(Alone):
@@ -37,4 +37,5 @@ class Unwritten(Alone):
                 "Those cells hold whatever the memory held before: often zeros in a test, and another tensor's values "
                 "in a long-running program."
             ),
+            pictures=shading(result.name, "never stored", result.unwritten_where, first),
         )

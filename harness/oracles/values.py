@@ -2,6 +2,7 @@
 
 from math import isfinite, prod
 
+from harness.model.picture import Amount, Shading
 from harness.model.run import Measure, Result
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Alone, Evidence
@@ -53,7 +54,22 @@ class Values(Alone):
             signature=Signature(oracle=self.name, severity=Severity.ERROR, op=op, kernel=kernel, place=place),
             message=message,
             meaning=NOT_FINITE if result.nonfinite else WRONG,
+            pictures=_pictures(result, worst),
         )
+
+
+def _pictures(result: Result, worst: Measure) -> tuple[Shading, ...]:
+    if result.wrong_where is None:
+        return ()
+    return (
+        Shading(
+            tensor=result.name,
+            says="further from the truth than rounding explains",
+            amount=Amount.TOLERANCES,
+            spread=result.wrong_where,
+            worst=worst.index,
+        ),
+    )
 
 
 def is_wrong(result: Result) -> bool:

@@ -22,7 +22,8 @@ from harness.model.finding import Finding
 from harness.model.op import Op
 from harness.model.verdict import Fail, Outcome, Severity
 from harness.pytest_plugin import devices_for
-from harness.reports.finding import Sources, render
+from harness.reports.finding import Sources, quoted, render
+from harness.reports.junit import properties
 from harness.reports.summary import summary
 from harness.search.options import VIRTUAL, Options, is_suite
 from harness.search.plan import CaseBudget
@@ -81,6 +82,7 @@ class HarnessItem(pytest.Item):
 
     def judge(self, findings: tuple[Finding, ...], session: Session, known: tuple[Known, ...] = ()) -> None:
         """Fail for findings that count, warn for the others."""
+        self.user_properties += [(one.name, one.value) for finding in findings for one in properties(finding)]
         sources = Sources(roots=session.sources)
         fail_on = Severity(self.config.option.harness_fail_on)
         links = {one.finding: f" (known: {one.issue.link})" for one in known}
@@ -128,9 +130,15 @@ class SearchItem(HarnessItem):
         issues = read_known_issues(self.config.rootpath / FILE, date.today())  # noqa: DTZ011 - dates of people
         report = report_of(session.options, campaign.tally, findings, interrupted=False, issues=issues)
         sources = Sources(roots=session.sources)
-        store.save(findings, prepared(FOLDER) / "findings", lambda one: render(one, sources).plain, report.versions)
+        store.save(
+            quoted(findings, sources),
+            prepared(FOLDER) / "findings",
+            lambda one: render(one, sources).plain,
+            report.versions,
+        )
         report = replace(report, devices=(str(self.device),))
         self.add_report_section("call", "kernel-harness", "\n".join(summary(report)))
+        self.user_properties += [("searched_device", self.device.slug), ("search_seed", str(report.seed))]
         self.judge(report.findings, session, report.known)
         _refuse_silence(report)
 

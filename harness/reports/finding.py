@@ -6,7 +6,7 @@ Eighty columns, complete without colour.
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.text import Text
@@ -14,7 +14,7 @@ from rich.text import Text
 from harness.findings.known import Known
 from harness.findings.report import replay_command
 from harness.model.case import Case, LaneFill, Layout, Order, Scale, Values
-from harness.model.finding import Finding
+from harness.model.finding import Excerpt, Finding
 from harness.model.run import Launch, Source
 from harness.model.verdict import Severity
 
@@ -22,6 +22,7 @@ WIDTH = 80
 INDENT = "  "
 LABEL = 15
 CONTEXT = 2
+KEPT_CONTEXT = 8
 COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow"}
 
 
@@ -40,12 +41,28 @@ class Sources:
                 continue
         return ()
 
+    def excerpt(self, source: Source) -> Excerpt | None:
+        """The line with more of its neighbours than a terminal shows; None where the file cannot be found here."""
+        lines = self.lines(source)
+        if not 0 < source.line <= len(lines):
+            return None
+        first, last = max(1, source.line - KEPT_CONTEXT), min(len(lines), source.line + KEPT_CONTEXT)
+        return Excerpt(file=self.short(source.file), first=first, lines=tuple(lines[first - 1 : last]))
+
     def short(self, file: str) -> str:
         """The path as a reader knows it: `fla/modules/layernorm.py` of a library, from here for what lies here."""
         for root in (*self.roots, *(Path(entry) for entry in sys.path if "-packages" in entry), Path.cwd()):
             if Path(file).is_relative_to(root):
                 return str(Path(file).relative_to(root))
         return file
+
+
+def quoted(findings: Iterable[Finding], sources: Sources) -> tuple[Finding, ...]:
+    """The findings with the source around the line at fault, to be kept."""
+    return tuple(
+        replace(finding, excerpt=sources.excerpt(finding.fail.source)) if finding.fail.source else finding
+        for finding in findings
+    )
 
 
 def render(finding: Finding, sources: Sources, known: Iterable[Known] = ()) -> Text:
@@ -62,7 +79,7 @@ def render(finding: Finding, sources: Sources, known: Iterable[Known] = ()) -> T
         for line, at_fault in _excerpt(finding.fail.source, sources):
             text.append(f"{line}\n", style="bold" if at_fault else "dim")
     text.append("\n")
-    for label, value in (*_facts(finding), *((("known", link),) if link else ())):
+    for label, value in (*facts(finding), *((("known", link),) if link else ())):
         for number, line in enumerate(_wrapped(value)):
             text.append(f"{INDENT}{label if number == 0 else '':<{LABEL}}", style="cyan")
             text.append(f"{line}\n")
@@ -100,7 +117,8 @@ def _excerpt(source: Source, sources: Sources) -> Iterator[tuple[str, bool]]:
         yield f"{'>' if at_fault else ' ':>4} {number:>5} │ {line}".rstrip(), at_fault
 
 
-def _facts(finding: Finding) -> Iterator[tuple[str, str]]:
+def facts(finding: Finding) -> Iterator[tuple[str, str]]:
+    """What is known of it besides its message, each with its label."""
     case = finding.case
     yield "smallest case" if finding.confirmed else "case", describe(case)
     device = case.device

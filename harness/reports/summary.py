@@ -36,14 +36,19 @@ def conclusion(report: Report) -> str:
     """One line."""
     if report.findings:
         errors = sum(finding.fail.signature.severity is Severity.ERROR for finding in report.findings)
-        warnings = len(report.findings) - errors
-        counts = [
-            f"{count} {noun}{'' if count == 1 else 's'}"
-            for count, noun in ((errors, "error"), (warnings, "warning"))
-            if count
-        ]
         known = f"; {len(report.known)} of them known" if report.known else ""
-        return f"{len(report.findings)} finding{'' if len(report.findings) == 1 else 's'}: {', '.join(counts)}{known}"
+        return f"{told(errors, len(report.findings) - errors)}{known}"
     if not report.judged:
         return "nothing could be judged: this says nothing about the kernels"
     return "no findings"
+
+
+def told(errors: int, warnings: int) -> str:
+    """How many findings there are: `3 findings: 2 errors, 1 warning`."""
+    counts = [
+        f"{count} {noun}{'' if count == 1 else 's'}"
+        for count, noun in ((errors, "error"), (warnings, "warning"))
+        if count
+    ]
+    found = errors + warnings
+    return f"{found} finding{'' if found == 1 else 's'}: {', '.join(counts)}" if found else "no findings"

@@ -7,7 +7,7 @@ processes busy meanwhile.
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import Protocol
 
 from harness.model.case import Case
+from harness.model.companion import Wanted
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Run
@@ -126,14 +127,19 @@ class Campaign:
         run = future.result()
         if flight.run is None:
             flight.run = run
-            for wanted in self._judge.companions(flight.trial.op, run):
-                companion = self._runner.submit(wanted)
-                flight.waiting.add(companion)
-                self._flights[companion] = flight
+            self._submit_also(flight, self._judge.companions(flight.trial.op, run))
         else:
             flight.companions[run.case.digest] = run
         if not flight.waiting:
+            self._submit_also(flight, self._judge.doubtful(flight.run, flight.companions))
+        if not flight.waiting:
             self._close(flight, flight.run)
+
+    def _submit_also(self, flight: _Flight, more: Sequence[Wanted]) -> None:
+        for wanted in more:
+            future = self._runner.submit(wanted)
+            flight.waiting.add(future)
+            self._flights[future] = flight
 
     def _close(self, flight: _Flight, run: Run) -> None:
         examined = self._judge.judge(flight.trial.op, run, flight.companions)

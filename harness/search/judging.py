@@ -4,11 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from harness.model.case import Case
+from harness.model.companion import Beside, Companion, Wanted, beside
 from harness.model.op import Op
-from harness.model.run import Launch, Resources, Run
+from harness.model.resources import Resources
+from harness.model.run import Completed, Launch, Run
 from harness.model.verdict import Fail, Outcome, Signature, Verdict
 from harness.oracles import registry
 from harness.oracles.base import Oracle
+from harness.oracles.sketches import disagreements
 from harness.search.runner import NoResources, ResourceSource
 
 
@@ -49,19 +52,30 @@ class Judge:
         """A judge who asks these oracles alone, and so needs no companions of others."""
         return replace(self, oracles=tuple(oracle for oracle in self.oracles if oracle.name in oracles))
 
-    def companions(self, op: Op, run: Run) -> tuple[Case, ...]:
-        """The further cases whose runs are needed, each once."""
-        return registry.companions(run, registry.promised(op.waives, self.oracles))
+    def companions(self, op: Op, run: Run) -> tuple[Beside, ...]:
+        """The further runs that are needed, each once."""
+        return tuple(beside(run, case) for case in registry.companions(run, registry.promised(op.waives, self.oracles)))
+
+    @staticmethod
+    def doubtful(run: Run, companions: Mapping[str, Run]) -> tuple[Case, ...]:
+        """The companions that must be run whole, since they differ from the run by more than its own tolerance.
+
+        A result that is far from the truth is allowed what more random rounding explains: theirs may be wider.
+        """
+        differing = (one for one in companions.values() if isinstance(one, Companion) and disagreements(run, one))
+        return tuple(one.case for one in differing if isinstance(one.ending, Completed))
 
     def judge(self, op: Op, run: Run, companions: Mapping[str, Run]) -> Examination:
         """What each oracle says; `companions` by the digest of their case."""
         resources = self._known(run.launches)
         return Examination(run=run, verdicts=registry.judge_all(run, companions, resources, op.waives, self.oracles))
 
-    def examine(self, op: Op, case: Case, execute: Callable[[Case], Run]) -> Examination:
+    def examine(self, op: Op, case: Case, execute: Callable[[Wanted], Run]) -> Examination:
         """Run the case and its companions one after another through `execute`, and judge."""
         run = execute(case)
-        return self.judge(op, run, {wanted.digest: execute(wanted) for wanted in self.companions(op, run)})
+        companions = {wanted.case.digest: execute(wanted) for wanted in self.companions(op, run)}
+        whole = {again.digest: execute(again) for again in self.doubtful(run, companions)}
+        return self.judge(op, run, companions | whole)
 
     def _known(self, launches: tuple[Launch, ...]) -> Mapping[str, Resources]:
         asked = {launch.build: self.resources.of(launch) for launch in launches}

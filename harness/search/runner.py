@@ -5,22 +5,24 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from harness.model.case import Case
-from harness.model.run import Launch, Resources, Run
+from harness.model.companion import Wanted
+from harness.model.resources import Resources
+from harness.model.run import Launch, Run
 
 
 class Runner(Protocol):
     """Runs cases in processes that may die of it: a crash, a hang or a library's exception is a run, never raised."""
 
-    def submit(self, case: Case) -> Future[Run]:
-        """Run the case as soon as a process is free."""
+    def submit(self, wanted: Wanted) -> Future[Run]:
+        """Run a case, or one beside another, as soon as a process is free."""
         ...
 
-    def run(self, case: Case) -> Run:
-        """Run the case in a process that may have run others, and wait."""
+    def run(self, wanted: Wanted) -> Run:
+        """Run it in a process that may have run others, and wait."""
         ...
 
-    def run_alone(self, case: Case, before: Sequence[Case] = ()) -> Run:
-        """Run the case in a fresh process, after `before` if anything, and wait."""
+    def run_alone(self, wanted: Wanted, before: Sequence[Case] = ()) -> Run:
+        """Run it in a fresh process, after `before` if anything, and wait."""
         ...
 
 

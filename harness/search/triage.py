@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from harness.model.case import Case, Scale
+from harness.model.companion import Wanted, case_of
 from harness.model.finding import Finding, Repeats
 from harness.model.run import Run
 from harness.model.verdict import Fail, Outcome
@@ -108,8 +109,8 @@ class Triage:
         return examined if examined.fail_with(sighting.fail.signature) is not None else None
 
     def _alone(self, fail: Fail, trial: Trial, case: Case, before: Sequence[Case] = ()) -> Examination:
-        def execute(wanted: Case) -> Run:
-            self.trying(wanted)
+        def execute(wanted: Wanted) -> Run:
+            self.trying(case_of(wanted))
             return self.runner.run_alone(wanted, before)
 
         return self.judge.only(fail.oracle).examine(trial.op, case, execute)
@@ -136,6 +137,7 @@ class Triage:
             confirmed=True,
             cases=tuple(sighting.cases.values()),
             libraries=self.libraries,
+            first_pictures=sighting.fail.pictures,
         )
 
 

@@ -96,3 +96,13 @@ class Argument:
                 index[axis], rest = divmod(rest, self.strides[axis])
         inside = all(0 <= at < size for at, size in zip(index, self.shape, strict=True))
         return tuple(index) if inside and not rest else (element,)
+
+    def cells_of(self, elements: Array) -> Array:
+        """The places in the flattened tensor of those elements that have one; of a repeated cell its first."""
+        rest, place, inside = elements, np.zeros_like(elements), np.full(len(elements), self.extent > 0)
+        for axis in sorted(range(len(self.shape)), key=lambda axis: -self.strides[axis]):
+            if self.strides[axis] and self.shape[axis] > 1:
+                index, rest = np.divmod(rest, self.strides[axis])
+                inside &= (index >= 0) & (index < self.shape[axis])
+                place = place + index * prod(self.shape[axis + 1 :])
+        return place[inside & (rest == 0)]

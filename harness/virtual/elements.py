@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from harness.errors import CannotExecute
 from harness.virtual import float8
+from harness.virtual.half import from_half, to_half
 
 Array = NDArray[Any]
 
@@ -76,7 +77,7 @@ def rounded(values: Array, element: str) -> Array:
     if element == "bf16":
         return _to_bfloat16_bits(values).astype(np.uint32).__lshift__(16).view(np.float32)
     if element == "f16":
-        return values.astype(np.float16).astype(np.float32)
+        return from_half(to_half(values))
     if element in float8.FORMATS:
         return float8.rounded(values, element)
     return values
@@ -97,7 +98,7 @@ def toward_zero(values: Array, element: str) -> Array:
     if element == "bf16":
         cut = (values.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
         return np.where(np.isnan(values), values, cut)
-    nearest = values.astype(np.float16)
+    nearest = to_half(values)
     bits = nearest.view(np.uint16)
     beyond = np.abs(nearest.astype(np.float32)) > np.abs(values)
     return np.where(beyond, bits - np.uint16(1), bits).astype(np.uint16).view(np.float16).astype(np.float32)
@@ -110,7 +111,9 @@ def decode(raw: Array, element: str) -> Array:
     if element in float8.FORMATS:
         return float8.decode(raw, element)
     wanted = carrier(element)
-    return raw if raw.dtype == wanted else raw.astype(wanted)
+    if raw.dtype == wanted:
+        return raw
+    return from_half(raw) if element == "f16" else raw.astype(wanted)
 
 
 def encode(values: Array, element: str) -> Array:
@@ -120,7 +123,9 @@ def encode(values: Array, element: str) -> Array:
     if element in float8.FORMATS:
         return float8.encode(values, element)
     wanted = storage(element)
-    return values if values.dtype == wanted else values.astype(wanted)
+    if values.dtype == wanted:
+        return values
+    return to_half(values) if element == "f16" else values.astype(wanted)
 
 
 def _to_bfloat16_bits(values: Array) -> Array:

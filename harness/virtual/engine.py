@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from harness.model.case import Case, LaneFill, Scale
+from harness.model.companion import Beside, Companion
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Completed, Ending, Raised, Refilled, Run, UndefinedLanes
@@ -77,7 +78,6 @@ class VirtualEngine:
     def run(self, op: Op, case: Case) -> Run:
         """Run one case on the virtual GPU."""
         session = self._begin(case, case.lane_fill)
-        self._chooser.wanted, self._chooser.failed = case.configs, None
         refilled = None
         try:
             ending, results = self._execution.run(op, case)
@@ -88,16 +88,35 @@ class VirtualEngine:
         return Run(
             case=case,
             engine=self.name,
-            ending=session.unsupported or session.deadlocked or self._blame_kernel(ending),
+            ending=session.halted or self._blame_kernel(ending),
             launches=tuple(session.launches),
-            results=() if session.unsupported or session.deadlocked else results,
+            results=() if session.halted else results,
             memory=tuple(session.memory),
             refilled=refilled,
             seconds=_split(self._execution.seconds, session.seconds),
         )
 
+    def run_beside(self, op: Op, wanted: Beside) -> Companion:
+        """Run one case on the virtual GPU, compared with no reference, and with undefined lanes of one filling."""
+        case = wanted.case
+        session = self._begin(case, case.lane_fill)
+        try:
+            ending, sketches = self._execution.run_beside(op, wanted)
+        finally:
+            self._fresh.forget()
+        return Companion(
+            case=case,
+            engine=self.name,
+            ending=session.halted or self._blame_kernel(ending),
+            launches=tuple(session.launches),
+            sketches=() if session.halted else sketches,
+            memory=tuple(session.memory),
+            seconds=_split(self._execution.seconds, session.seconds),
+        )
+
     def _begin(self, case: Case, lane_fill: LaneFill) -> Session:
         assert self._launches is not None, "wear a device first"
+        self._chooser.wanted, self._chooser.failed = case.configs, None
         self._launches.session = Session(lane_fill=lane_fill, order=case.order, seed=case.seed, scale=case.scale)
         return self._launches.session
 
@@ -108,7 +127,7 @@ class VirtualEngine:
         ending, digests = self._execution.run_again(op, case)
         for part, seconds in again.seconds.items():
             first.add_seconds(part, seconds)
-        return Refilled(ending=again.unsupported or again.deadlocked or ending, digests=digests)
+        return Refilled(ending=again.halted or ending, digests=digests)
 
     def _blame_kernel(self, ending: Ending) -> Ending:
         """What was raised, with the kernel that was being built or launched."""

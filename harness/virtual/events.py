@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from harness.model.picture import Reach, Spread
 from harness.model.run import (
     Access,
     AssertFailed,
@@ -22,6 +23,7 @@ from harness.model.run import (
     UndefinedLanes,
     UninitialisedRead,
 )
+from harness.ops.spread import share
 from harness.virtual.arguments import Argument
 from harness.virtual.elements import Array
 
@@ -60,6 +62,10 @@ class _StrayLanes:
     lanes: int
     program: int
     element: int
+    """The first that this program touched."""
+    lowest: int
+    highest: int
+    """Of all programs."""
 
 
 Place = tuple[str, int]
@@ -97,8 +103,11 @@ class Events:
     def stray(self, place: StrayPlace, elements: Array, programs: Array, lanes_each: int) -> None:
         """Lanes that left what their argument covers, each standing for `lanes_each`; the lowest program is kept."""
         first = int(programs.argmin())
-        known = self._strays.setdefault(place, _StrayLanes(0, int(programs[first]), int(elements[first])))
+        at = int(elements[first])
+        known = self._strays.setdefault(place, _StrayLanes(0, int(programs[first]), at, at, at))
         known.lanes += len(elements) * lanes_each
+        known.lowest = min(known.lowest, int(elements.min()))
+        known.highest = max(known.highest, int(elements.max()))
         if programs[first] < known.program:
             known.program, known.element = int(programs[first]), int(elements[first])
 
@@ -108,7 +117,7 @@ class Events:
 
     def assertion(self, location: str, message: str, programs: Array, lanes: int) -> None:
         """An assertion that failed in these programs."""
-        known = self._failed.setdefault((location, message), _StrayLanes(0, int(programs.min()), 0))
+        known = self._failed.setdefault((location, message), _StrayLanes(0, int(programs.min()), 0, 0, 0))
         known.lanes += lanes
         known.program = min(known.program, int(programs.min()))
 
@@ -124,6 +133,11 @@ class Events:
         def first(place: Place, elements: Array) -> tuple[tuple[int, ...], ...]:
             return tuple(arguments[place[1]].index_of(int(element)) for element in elements[:FIRST_CELLS])
 
+        def spread(place: Place, elements: Array) -> Spread | None:
+            argument = arguments[place[1]]
+            cells = argument.cells_of(elements)
+            return share(argument.shape, cells) if len(cells) else None
+
         for place, cells in self._overlaps.items():
             distinct, ours, others = cells.unique()
             yield Overlap(
@@ -132,16 +146,25 @@ class Events:
                 cells=len(distinct),
                 first_cells=first(place, distinct),
                 programs=(min(ours, others), max(ours, others)),
+                where=spread(place, distinct),
             )
         for place, cells in self._dependences.items():
             distinct, reader, writer = cells.unique()
             yield OrderDependence(
-                site=site(place), cells=len(distinct), first_cells=first(place, distinct), programs=(reader, writer)
+                site=site(place),
+                cells=len(distinct),
+                first_cells=first(place, distinct),
+                programs=(reader, writer),
+                where=spread(place, distinct),
             )
         for place, cells in sorted(self._uninitialised.items(), key=_by_place):
             distinct, program, _ = cells.unique()
             yield UninitialisedRead(
-                site=site(place), cells=len(distinct), first_cells=first(place, distinct), program=program
+                site=site(place),
+                cells=len(distinct),
+                first_cells=first(place, distinct),
+                program=program,
+                where=spread(place, distinct),
             )
         for (location, argument, access, region), stray in self._strays.items():
             yield Stray(
@@ -151,6 +174,7 @@ class Events:
                 lanes=stray.lanes,
                 program=stray.program,
                 element=stray.element,
+                where=_reach(arguments[argument], stray),
             )
         for place, lanes in sorted(self._undefined.items(), key=_by_place):
             yield UndefinedLanes(site=site(place), lanes=lanes)
@@ -161,6 +185,18 @@ class Events:
                 lanes=failed.lanes,
                 program=failed.program,
             )
+
+
+def _reach(argument: Argument, stray: _StrayLanes) -> Reach | None:
+    if argument.buffer is None:
+        return None
+    before = argument.first_byte // argument.element_bytes
+    return Reach(
+        shape=argument.shape,
+        extent=argument.extent,
+        storage=(-before, argument.buffer.size_bytes // argument.element_bytes - before),
+        touched=(stray.lowest, stray.highest),
+    )
 
 
 def _by_place(item: tuple[Place, object]) -> Place:

@@ -14,7 +14,8 @@ from typing import Any
 from harness.errors import CannotExecute
 from harness.model.case import LaneFill, Order, Scale
 from harness.model.device import DeviceProfile
-from harness.model.run import Deadlocked, Launch, MemoryEvent, Resources, Unsupported
+from harness.model.resources import Resources
+from harness.model.run import Deadlocked, Launch, MemoryEvent, Unsupported
 from harness.ops.poison import Poison
 from harness.virtual.binding import Binding
 from harness.virtual.builds import BUILD_SUFFIX, KEPT_VARIABLE, RESOURCES_SUFFIX
@@ -66,6 +67,11 @@ class Session:
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     writers: dict[int, tuple[str, str]] = field(default_factory=dict[int, "tuple[str, str]"])
     """By address of a storage, the kernel and argument that stored to it last."""
+
+    @property
+    def halted(self) -> Unsupported | Deadlocked | None:
+        """What ended the case inside a launch, whatever the library made of it."""
+        return self.unsupported or self.deadlocked
 
     def add_seconds(self, part: str, seconds: float) -> None:
         """Account for time spent."""

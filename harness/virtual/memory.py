@@ -83,7 +83,9 @@ class Memory:
             loaded = decode(raw, element)
         if rows.whole:
             return loaded.reshape(shape)
-        result = np.broadcast_to(other, shape).astype(carrier(element), order="C").reshape(asked.block)
+        result = np.empty(shape, carrier(element))
+        result[...] = other
+        result = result.reshape(asked.block)
         if rows is not asked:
             asked.put(result, 0)
         rows.put(result, loaded)

@@ -7,7 +7,7 @@ table of technical specifications per compute capability in the CUDA C++ Program
 from dataclasses import dataclass
 
 from harness.model.device import DeviceProfile
-from harness.model.run import Resources
+from harness.model.resources import Resources
 
 SUB_PARTITIONS = 4
 """Of an SM, each with its part of the registers and its own warps."""

@@ -46,7 +46,7 @@ def convert(machine: Machine, operation: Operation, frame: list[Value]) -> Array
 def _nearest(value: Array, element: str) -> Array:
     if element in NARROW_FLOATS and value.dtype == np.float64:
         value = to_odd(value)
-    return rounded(value.astype(carrier(element)), element)
+    return rounded(value.astype(carrier(element), copy=False), element)
 
 
 def float_to_float(machine: Machine, operation: Operation, frame: list[Value]) -> Array:

@@ -1,8 +1,8 @@
 """The shadow of launches whose programs synchronise: accesses are judged by what happened before what.
 
-Each cell keeps who stored it last, two who updated it atomically and two who read it, each with that program's clock
-(FastTrack's epochs).  Two accesses meet only where neither happened before the other.  Of more than two readers or
-updaters that nothing orders, the first and the last are known.  One program makes an access: programs run one at a
+Each cell keeps who stored it last, two who updated it atomically, two who read it and two who polled it, each with that
+program's clock (FastTrack's epochs).  Two accesses meet only where neither happened before the other.  Of more than two
+of a kind that nothing orders, the first and the last are known.  One program makes an access: programs run one at a
 time here.
 """
 
@@ -31,6 +31,30 @@ class Epochs:
         rows_of(self.clocks, width)[starts] = clock
 
 
+class Readers:
+    """For each cell the first and the last of those who read it and whom nothing orders, and by which load."""
+
+    def __init__(self, cells: int) -> None:
+        self.epochs = (Epochs(cells), Epochs(cells))
+        self._loads = (np.zeros(cells, np.int32), np.zeros(cells, np.int32))
+
+    def refine(self, factor: int) -> None:
+        """Go over to smaller cells."""
+        for epochs in self.epochs:
+            epochs.refine(factor)
+        first, second = self._loads
+        self._loads = (np.repeat(first, factor), np.repeat(second, factor))
+
+    def note(self, parts: tuple[Array, Array], load: int) -> None:
+        """Remember the load for the cells of either place."""
+        for loads, where in zip(self._loads, parts, strict=True):
+            loads[where] = load
+
+    def loads(self, place: int, cells: Array) -> Array:
+        """The numbers of the loads."""
+        return self._loads[place][cells]
+
+
 class OrderedShadow(Shadow):
     """Who touched what, and when, in one launch."""
 
@@ -40,34 +64,31 @@ class OrderedShadow(Shadow):
         cells = -(-size_bytes // granule)
         self._stores = Epochs(cells)
         self._atomics = (Epochs(cells), Epochs(cells))
-        self._readers = (Epochs(cells), Epochs(cells))
-        self._numbers = (np.zeros(cells, np.int32), np.zeros(cells, np.int32))
-        """The numbers of the readers' loads, below zero (as ~number) where they are volatile."""
+        self._readers = Readers(cells)
+        self._pollers = Readers(cells)
+        """By volatile loads, which atomics may meet."""
 
     def refine(self, granule: int) -> None:
         """Go over to smaller cells, because an access is narrower or lies askew."""
         factor = self.granule // granule
-        for epochs in (self._stores, *self._atomics, *self._readers):
-            epochs.refine(factor)
-        first, second = self._numbers
-        self._numbers = (np.repeat(first, factor), np.repeat(second, factor))
+        for kept in (self._stores, *self._atomics, self._readers, self._pollers):
+            kept.refine(factor)
         self.granule = granule
 
     def load(self, starts: Array, width: int, programs: Array, load: int) -> Clash | None:
         """Note a read by load number `load`; tells what others stored or updated there with nothing to order it."""
-        return self._load(starts, width, int(programs[0]), load, volatile=False)
+        number = int(programs[0])
+        clash = self._unordered(self._stores, starts, width, number)
+        if clash is None:
+            clash = self._unordered_updates(starts, width, number)
+        self._readers.note(self._note(self._readers.epochs, starts, width, number), load)
+        return clash
 
     def poll(self, starts: Array, width: int, programs: Array, load: int) -> Clash | None:
         """The same for a volatile load, which atomics may meet."""
-        return self._load(starts, width, int(programs[0]), load, volatile=True)
-
-    def _load(self, starts: Array, width: int, number: int, load: int, *, volatile: bool) -> Clash | None:
+        number = int(programs[0])
         clash = self._unordered(self._stores, starts, width, number)
-        if clash is None and not volatile:
-            clash = self._unordered_updates(starts, width, number)
-        told = ~load if volatile else load
-        for numbers, where in zip(self._numbers, self._note(self._readers, starts, width, number), strict=True):
-            numbers[where] = told
+        self._pollers.note(self._note(self._pollers.epochs, starts, width, number), load)
         return clash
 
     def _note(self, pair: tuple[Epochs, Epochs], starts: Array, width: int, number: int) -> tuple[Array, Array]:
@@ -89,13 +110,14 @@ class OrderedShadow(Shadow):
         if clash is None:
             clash = self._unordered_updates(starts, width, number)
         self._stores.note(starts, width, number, self._order.own(number))
-        return clash, None, self._unordered_reads(starts, width, number, volatile=True)
+        reads = self._unordered_reads(self._readers, starts, width, number)
+        return clash, None, reads or self._unordered_reads(self._pollers, starts, width, number)
 
     def atomic(self, starts: Array, width: int, number: int) -> tuple[Clash | None, Reads | None]:
         """Note an atomic.  Returns what clashed with others' plain stores, and with their plain loads."""
         clash = self._unordered(self._stores, starts, width, number)
         self._note(self._atomics, starts, width, number)
-        return clash, self._unordered_reads(starts, width, number, volatile=False)
+        return clash, self._unordered_reads(self._readers, starts, width, number)
 
     def _unordered_updates(self, starts: Array, width: int, number: int) -> Clash | None:
         first, second = self._atomics
@@ -109,16 +131,9 @@ class OrderedShadow(Shadow):
         since = rows_of(epochs.clocks, width)[starts]
         return clash_where(apart & (since > self._order.seen(number)[others]), others)
 
-    def _unordered_reads(self, starts: Array, width: int, number: int, *, volatile: bool) -> Reads | None:
-        """Others' reads of these cells; volatile ones among them only where asked for."""
-        for epochs, numbers in zip(self._readers, self._numbers, strict=True):
+    def _unordered_reads(self, readers: Readers, starts: Array, width: int, number: int) -> Reads | None:
+        for place, epochs in enumerate(readers.epochs):
             clash = self._unordered(epochs, starts, width, number)
-            if clash is None:
-                continue
-            loads = numbers[starts[clash.rows] + clash.columns]
-            plain = loads >= 0
-            if volatile:
-                return Reads(clash, np.where(plain, loads, ~loads))
-            if plain.any():
-                return Reads(Clash(clash.rows[plain], clash.columns[plain], clash.others[plain]), loads[plain])
+            if clash is not None:
+                return Reads(clash, readers.loads(place, starts[clash.rows] + clash.columns))
         return None

@@ -7,13 +7,16 @@ operations included; those with regions or successors have readers of their own 
 
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
+from harness.errors import CannotExecute
 from harness.virtual.implied import implied_results
 from harness.virtual.ir import Attribute, Block, Function, Module, Operation, Parameter, Region, Successor, Type
 from harness.virtual.liveness import mark_last_uses
-from harness.virtual.notation import Notation
-from harness.virtual.tokens import END
+from harness.virtual.names import Names
+from harness.virtual.tokens import END, LINE
 
+_VALUE = re.compile(r"(%[\w$.-]+(?:\#\d+)?)")
 _LOCATION_LINE = re.compile(r"^(#loc\d*) = (loc\(.*\))$", re.MULTILINE)
 
 
@@ -33,14 +36,8 @@ def parse(text: str) -> Module:
     return Module(functions={function.name: function for function in functions}, locations=locations)
 
 
-class _Parser(Notation):
+class _Parser(Names):
     """One pass over the tokens of one module."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._names: dict[str, int] = {}
-        self._types: list[Type] = []
-        self._ahead: dict[str, int] = {}
 
     # --- module and functions ---
 
@@ -97,34 +94,6 @@ class _Parser(Notation):
             yield Parameter(name[1:], self._define(name, kind), kind)
             self._accept(",")
 
-    def _define(self, name: str, kind: Type) -> int:
-        if name in self._ahead:
-            slot = self._names[name] = self._ahead.pop(name)
-            self._types[slot] = kind
-            return slot
-        slot = len(self._types)
-        self._types.append(kind)
-        self._names[name] = slot
-        return slot
-
-    def _define_results(self, names: list[tuple[str, int]], kinds: tuple[Type, ...]) -> tuple[int, ...]:
-        slots: list[int] = []
-        remaining = iter(kinds)
-        for name, count in names:
-            if count == 1:
-                slots.append(self._define(name, next(remaining)))
-                self._names[f"{name}#0"] = slots[-1]
-            else:
-                slots += [self._define(f"{name}#{index}", next(remaining)) for index in range(count)]
-        return tuple(slots)
-
-    def _use(self, name: str) -> int:
-        if name in self._ahead:
-            return self._ahead[name]
-        if name not in self._names:  # blocks are not printed in topological order: it may be defined further down
-            self._ahead[name] = self._define(name, Type("?"))
-        return self._names[name]
-
     # --- regions, blocks, operations ---
 
     def _region(self, arguments: list[tuple[str, Type]] | None = None) -> Region:
@@ -159,6 +128,8 @@ class _Parser(Notation):
         return Block(label, tuple(slots))
 
     def _operation(self) -> Operation:
+        if self._peek()[0] == LINE:
+            return self._line()
         results: list[tuple[str, int]] = []
         while self._peek()[0] == "value":
             name, _, count = self._next()[1].partition(":")
@@ -176,6 +147,37 @@ class _Parser(Notation):
         if self._peek()[0] == "loc":
             made.location = self._next()[1]
         made.results = self._define_results(results, made.result_types)
+        return made
+
+    def _line(self) -> Operation:
+        """An operation on a line of its own: the values' names tell it from others that are read already."""
+        parts = _VALUE.split(self._tokens[self._at][1])
+        try:
+            like = _Parser._like("%".join(parts[::2]))
+        except CannotExecute:
+            self._spell_out()  # for the reason and the place
+            return self._operation()
+        names = parts[1::2]
+        operands = tuple([self._use(names[place]) for place in like.operands])
+        location = self._tokens[self._at + 1][1]
+        self._at += 2
+        made = Operation(like.name, operands, (), (), like.result_types, like.attributes, like.words, (), (), location)
+        if like.results:
+            made.results = (self._define(names[0], made.result_types[0]),)
+        return made
+
+    @staticmethod
+    @lru_cache(maxsize=1 << 14)
+    def _like(line: str) -> Operation:
+        """The operation of a line in which every value is called `%`; its operands are counted from left to right."""
+        first, *others = line.split("%")
+        parser = _Parser(first + "".join(f"%{place}{part}" for place, part in enumerate(others)))
+        try:
+            made = parser._operation()
+        except (ValueError, LookupError, StopIteration, RecursionError) as error:
+            raise parser.cannot_read("something else") from error
+        places = {parser._names[f"%{place}"]: place for place in range(len(others))}
+        made.operands = tuple(places[slot] for slot in made.operands)
         return made
 
     def _generic(self, name: str) -> Operation:

@@ -17,7 +17,7 @@ from typing import Any
 
 import triton
 
-from harness.model.run import Resources
+from harness.model.resources import Resources
 from harness.virtual.triton_seam import compile_whole
 
 _USAGE = re.compile(r"REG:(\d+)\s+STACK:(\d+)\s+SHARED:(\d+)\s+LOCAL:(\d+)")

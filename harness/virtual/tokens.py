@@ -8,7 +8,8 @@ from harness.errors import CannotExecute
 _NESTED = r"<(?:[^<>]|<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>)*>"
 _TOKEN = re.compile(
     rf"""(?>\s*(?://[^\n]*\s*)*)(?:
-    (?P<loc>loc\((?:[^()"]|"[^"]*"|\((?:[^()"]|"[^"]*"|\((?:[^()"]|"[^"]*"|\([^()]*\))*\))*\))*\))
+    (?P<separator>[()\[\]{{}},:=])
+  | (?P<loc>loc\((?:[^()"]|"[^"]*"|\((?:[^()"]|"[^"]*"|\((?:[^()"]|"[^"]*"|\([^()]*\))*\))*\))*\))
   | (?P<value>%[\w$.-]+(?:[:\#]\d+)?)
   | (?P<type>(?:tensor|!tt\.ptr|!tt\.tensordesc|!ttg\.[\w.]+){_NESTED}|!tt\.\w+)
   | (?P<dense>dense{_NESTED})
@@ -19,11 +20,15 @@ _TOKEN = re.compile(
   | (?P<label>\^\w+)
   | (?P<symbol>@(?:[\w.$]+|"[^"]*"))
   | (?P<alias>\#[\w.]+)
-  | (?P<punctuation>[()\[\]{{}},:=<>*?+-])
+  | (?P<punctuation>[<>*?+-])
   )""",
     re.VERBOSE,
 )
 _BLANK = re.compile(r"\s*(?://[^\n]*\s*)*")
+_LINE = re.compile(r"^[ \t]*((?:%[\w$.-]+ = )?[a-z]\w*\.[^\n\"^/]*) (loc\(\#\w*\))$", re.MULTILINE)
+"""An operation without regions, successors and strings, as nearly all are printed: on a line of its own."""
+LINE = "line"
+"""The kind of a token that is such an operation; its location is the next token."""
 
 Token = tuple[str, str]
 END: Token = ("end", "")
@@ -41,11 +46,22 @@ class Tokens:
 
     def _tokenize(self, text: str) -> Iterator[Token]:
         position, end = 0, len(text.rstrip())
+        for found in _LINE.finditer(text):
+            yield from self._tokenize_part(text, position, found.start())
+            position = found.end()
+            self._ends += (found.end(1), position)
+            yield LINE, found[1]
+            yield "loc", found[2]
+        yield from self._tokenize_part(text, position, end)
+        self._ends.append(end)
+        yield END
+
+    def _tokenize_part(self, text: str, position: int, end: int) -> Iterator[Token]:
         match = _TOKEN.match
         while position < end:
-            found = match(text, position)
+            found = match(text, position, end)
             if found is None:
-                if _BLANK.fullmatch(text, position):
+                if _BLANK.fullmatch(text, position, end):
                     break
                 line = text.count("\n", 0, position) + 1
                 raise CannotExecute(f"TTIR that cannot be read at its line {line}: {text[position : position + 60]!r}")
@@ -53,8 +69,15 @@ class Tokens:
             kind = found.lastgroup or ""
             self._ends.append(position)
             yield kind, found[kind]
-        self._ends.append(end)
-        yield END
+
+    def _spell_out(self) -> None:
+        """Put the tokens of the operation where the parser stands in the place of the one token that it is."""
+        text, end = self._tokens[self._at][1], self._ends[self._at]
+        ends, self._ends = self._ends, []
+        tokens = list(self._tokenize_part(self._text, end - len(text), end))
+        self._tokens[self._at : self._at + 1] = tokens
+        ends[self._at : self._at + 1] = self._ends
+        self._ends = ends
 
     def cannot_read(self, expected: str) -> CannotExecute:
         """What was expected where the parser stands."""

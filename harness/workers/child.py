@@ -13,9 +13,11 @@ from typing import TextIO, cast
 from harness import wire
 from harness.errors import ReplayError
 from harness.model.case import Case
+from harness.model.companion import Beside, Companion, Wanted, case_of
+from harness.model.op import Op
 from harness.model.run import OutOfMemory, Run
 from harness.workers import linux, memory, preload
-from harness.workers.frames import COST, Fault, FaultKind, Inbox, Kind, send
+from harness.workers.frames import COST, Fault, FaultKind, Frame, Inbox, Kind, send
 from harness.workers.loading import Loaded
 
 STACK_SIGNAL = signal.SIGUSR1
@@ -47,6 +49,7 @@ def main(fds: tuple[int, ...]) -> int:
 def _serve(stream: socket.socket, loaded: Loaded) -> None:
     linux.die_with(loaded.server)
     linux.offer_to_oom_killer()
+    linux.keep_freed_memory()
     held = memory.limit_growth(loaded.spec.memory_limit_bytes)
     send(stream, Kind.HELLO, loaded.engine.name.encode())
     inbox = Inbox()
@@ -54,29 +57,31 @@ def _serve(stream: socket.socket, loaded: Loaded) -> None:
         inbox.add(piece)
         while frame := inbox.take():
             started = perf_counter()
-            match _attempt(loaded, frame.payload):
+            match _attempt(loaded, frame):
                 case Fault() as fault:
                     _complain(stream, fault)
                 case Run() as run:
                     seconds = perf_counter() - started
                     grown = max(0, linux.data_bytes() - held)
                     sys.stdout.flush()
-                    send(stream, Kind.RUN, COST.pack(seconds, grown) + wire.to_json(run).encode())
+                    kind = Kind.COMPANION if isinstance(run, Companion) else Kind.RUN
+                    send(stream, kind, COST.pack(seconds, grown) + wire.to_json(run).encode())
 
 
-def _attempt(loaded: Loaded, payload: bytes) -> Run | Fault:
+def _attempt(loaded: Loaded, frame: Frame) -> Run | Fault:
     """One case.  Only what is the harness's fault, or the suite's, is a fault."""
     try:
-        case = wire.from_json(payload, Case)
+        wanted = wire.from_json(frame.payload, Beside if frame.kind is Kind.BESIDE else Case)
     except ReplayError as error:
         return Fault(kind=FaultKind.WORKER, message=f"a worker was sent a case that it cannot read: {error}")
+    case = case_of(wanted)
     op = loaded.ops.get(case.op)
     if op is None:
         known = ", ".join(loaded.ops) or "none at all"
         return Fault(kind=FaultKind.SUITE, message=f"no suite declares the op {case.op!r}; known: {known}")
     limit = loaded.spec.memory_limit_bytes
     try:
-        run = loaded.engine.run(op, case)
+        run = _run(loaded, op, wanted)
     except Exception as error:  # noqa: BLE001 — the process's own boundary: the parent is told, and replaces this child
         memory.lift_limit()
         if memory.is_out_of_memory(error):
@@ -84,6 +89,14 @@ def _attempt(loaded: Loaded, payload: bytes) -> Run | Fault:
             return Run(case=case, engine=loaded.engine.name, ending=OutOfMemory(limit_bytes=limit, message=message))
         return Fault(kind=FaultKind.WORKER, message=f"the engine failed on {case}:\n{traceback.format_exc()}")
     return replace(run, ending=memory.reclassified(run.ending, limit))
+
+
+def _run(loaded: Loaded, op: Op, wanted: Wanted) -> Run:
+    match wanted:
+        case Case():
+            return loaded.engine.run(op, wanted)
+        case Beside():
+            return loaded.engine.run_beside(op, wanted)
 
 
 def _complain(stream: socket.socket, fault: Fault) -> None:

@@ -20,7 +20,8 @@ from types import TracebackType
 from typing import Self
 
 from harness import wire
-from harness.model.run import Launch, Resources
+from harness.model.resources import Resources
+from harness.model.run import Launch
 from harness.virtual.builds import BUILD_SUFFIX, RESOURCES_SUFFIX
 
 SETTLE_S = 20.0

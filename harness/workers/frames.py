@@ -2,8 +2,10 @@
 
     child  → HELLO  the engine's name: loaded and ready
     parent → CASE   a case, as JSON
+    parent → BESIDE the wish for a companion, as JSON
     child  → RUN    engine seconds, bytes grown, the run as JSON
-    child  → FAULT  in place of HELLO or RUN: why the harness, a suite or a library cannot go on
+    child  → COMPANION  the same of a run that was compared with no reference
+    child  → FAULT  in place of an answer: why the harness, a suite or a library cannot go on
 
 The end of the stream tells the child to end.
 """
@@ -27,6 +29,8 @@ class Kind(IntEnum):
     CASE = 2
     RUN = 3
     FAULT = 4
+    BESIDE = 5
+    COMPANION = 6
 
 
 KINDS = frozenset(Kind)

@@ -1,4 +1,4 @@
-"""What only the Linux kernel can do: tie a process's life to its parent's, and say what it has mapped and forked."""
+"""What only Linux can do: tie a process's life to its parent's, say what it has mapped and forked, keep its memory."""
 
 import ctypes
 import os
@@ -7,6 +7,11 @@ from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
 KILL_ME_FIRST = "1000"
+M_TRIM_THRESHOLD = -1
+M_MMAP_THRESHOLD = -3
+KEPT_BYTES = 64 << 20
+MAPPED_FROM_BYTES = 32 << 20
+"""The most that glibc takes for a threshold."""
 
 
 def die_with(parent: int) -> None:
@@ -24,6 +29,18 @@ def outlive_parent() -> None:
 def offer_to_oom_killer() -> None:
     """When the machine runs out of memory, the kernel shall choose this process, not its parent."""
     Path("/proc/self/oom_score_adj").write_text(KILL_ME_FIRST)
+
+
+def keep_freed_memory() -> None:
+    """Have malloc keep some freed memory: blocks of some megabytes come and go with each operation of a large case.
+
+    To get their pages from the kernel again and again takes as long as to compute them.  A libc without `mallopt`, or
+    one that does nothing by it, goes on as before.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, MAPPED_FROM_BYTES)
+        mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
 
 
 def data_bytes() -> int:

@@ -10,7 +10,7 @@ import importlib.metadata
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
@@ -77,6 +77,8 @@ def prepare(ground: Ground) -> Prepared:
 def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | Fault:
     """Make this process ready to fork workers; a suite or library that stands in the way is a value."""
     engine = prepared.engine
+    sys.path[:0] = spec.variant_paths
+    importlib.invalidate_caches()
     engine.wear(spec.device)
     lend_submodules()
     try:
@@ -84,7 +86,7 @@ def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | Fault:
     except SuiteError as error:
         return Fault(kind=FaultKind.SUITE, message=str(error))
     for suite, ops in suites.items():
-        if obstacle := _missing(suite, ops) or _unimportable(suite, ops):
+        if obstacle := _missing(suite, ops, spec.library_paths) or _unimportable(suite, ops):
             return Fault(kind=FaultKind.LIBRARY, message=obstacle)
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
@@ -104,8 +106,13 @@ def _engine(factory: str) -> Engine:
     return getattr(importlib.import_module(module), name)()
 
 
-def _missing(suite: str, ops: tuple[Op, ...]) -> str:
-    """Which distributions that the suite requires are not there; empty if none is missing."""
+def _missing(suite: str, ops: tuple[Op, ...], folders: Iterable[str]) -> str:
+    """Which distributions that the suite requires are not there; empty if none is missing.
+
+    A folder of bare sources, such as a checkout, does not say which distribution it is: it may be any of them.
+    """
+    if not all(any(importlib.metadata.distributions(path=[folder])) for folder in folders):
+        return ""
     missing = [name for name in dict.fromkeys(name for op in ops for name in op.requires) if not _is_installed(name)]
     if not missing:
         return ""

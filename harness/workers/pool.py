@@ -13,6 +13,7 @@ from typing import Self
 
 from harness.errors import WorkerError
 from harness.model.case import Case
+from harness.model.companion import Wanted, case_of
 from harness.model.device import DeviceProfile
 from harness.model.run import Run
 from harness.workers.folder import Folder
@@ -67,21 +68,21 @@ class Pool:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def submit(self, case: Case) -> Future[Run]:
-        """Run a case when its turn comes."""
-        return self._threads.submit(self.run, case)
+    def submit(self, wanted: Wanted) -> Future[Run]:
+        """Run a case, or one beside another, when its turn comes."""
+        return self._threads.submit(self.run, wanted)
 
-    def run(self, case: Case) -> Run:
-        """Run a case now, or as soon as one of the processes is free.
+    def run(self, wanted: Wanted) -> Run:
+        """Run it now, or as soon as one of the processes is free.
 
         Raises:
             SuiteError, LibraryError, WorkerError: as `harness.workers.server` and `harness.workers.worker` say.
         """
-        return self._run(case, (), reuse=self._isolation is Isolation.WORKER)
+        return self._run(wanted, (), reuse=self._isolation is Isolation.WORKER)
 
-    def run_alone(self, case: Case, before: Sequence[Case] = ()) -> Run:
-        """Run a case in a fresh process, after `before` in the same; if those end the process, in the next."""
-        return self._run(case, before, reuse=False)
+    def run_alone(self, wanted: Wanted, before: Sequence[Case] = ()) -> Run:
+        """Run it in a fresh process, after `before` in the same; if those end the process, in the next."""
+        return self._run(wanted, before, reuse=False)
 
     def prepare(self, device: DeviceProfile) -> None:
         """Start the fork server of a device, and raise what stops it from loading."""
@@ -110,12 +111,12 @@ class Pool:
         self._folders.clear()
         self._slots.release(self._processes)
 
-    def _run(self, case: Case, before: Sequence[Case], *, reuse: bool) -> Run:
+    def _run(self, wanted: Wanted, before: Sequence[Case], *, reuse: bool) -> Run:
         with self._slots:
-            spec = self._spec_of(case.device)
+            spec = self._spec_of(case_of(wanted).device)
             for attempt in range(1, ATTEMPTS + 1):
                 try:
-                    return self._attempt(spec, (*before, case), reuse=reuse)
+                    return self._attempt(spec, (*before, wanted), reuse=reuse)
                 except WorkerGone:
                     if self._closed:
                         raise WorkerError("the pool was closed while the case ran") from None
@@ -123,7 +124,7 @@ class Pool:
                         raise
             raise AssertionError("the last attempt returns or raises")
 
-    def _attempt(self, spec: WorkerSpec, cases: Sequence[Case], *, reuse: bool) -> Run:
+    def _attempt(self, spec: WorkerSpec, cases: Sequence[Wanted], *, reuse: bool) -> Run:
         """The run of the last case, all of them in one process as long as it lives."""
         worker = self._take(spec, reuse=reuse)
         try:
@@ -136,7 +137,7 @@ class Pool:
             self._put_back(worker, reuse=reuse)
         if self._closed:
             raise WorkerError("the pool was closed while the case ran")
-        return run if run.case == cases[-1] else self._attempt(spec, cases[-1:], reuse=False)
+        return run if run.case == case_of(cases[-1]) else self._attempt(spec, cases[-1:], reuse=False)
 
     # --- which workers and servers live ------------------------------------------------------------------------------
 

@@ -39,6 +39,8 @@ class WorkerSpec:
     """A folder that workers may write to: Triton's cache, temporary files, and the case that is running."""
     library_paths: tuple[str, ...] = ()
     """Folders put in front of `sys.path`, in the workers only."""
+    variant_paths: tuple[str, ...] = ()
+    """Folders put in front of those when the device is worn: where workers differ that share a ground."""
     engine: str = "harness.virtual.engine:VirtualEngine"
     """Module and name of what makes the `harness.ops.engine.Engine`, called without arguments."""
     memory_limit_bytes: int = 8 * GIB

@@ -7,6 +7,7 @@ from time import perf_counter
 from harness import wire
 from harness.errors import WorkerError
 from harness.model.case import Case
+from harness.model.companion import Beside, Companion, Wanted, case_of
 from harness.model.run import Crashed, Ending, OutOfMemory, Run, TimedOut
 from harness.workers import memory
 from harness.workers.channel import Channel, Exited, Orphaned, Silent
@@ -42,8 +43,10 @@ class Worker:
         """Whether it may take another case: nothing odd has happened in it, and it is alive."""
         return self._fit and not self._channel.ended()
 
-    def run(self, case: Case, *, time_limit_s: float) -> Run:
-        """Run one case.  A crash, a hang or a lack of memory is the run's ending.
+    def run(self, wanted: Wanted, *, time_limit_s: float) -> Run:
+        """Run one case; a companion where one beside another is wanted.
+
+        A crash, a hang or a lack of memory is the run's ending.
 
         Raises:
             WorkerGone: the child was gone before it took the case.
@@ -51,15 +54,18 @@ class Worker:
             SuiteError: no suite declares the case's op.
         """
         fit, self._fit = self._fit, False
+        case = case_of(wanted)
         case_json = wire.to_json(case)
         self._channel.forget_log()
         with self._folder.of(case_json, self._number):
             started = perf_counter()
-            if not fit or not self._channel.send(Kind.CASE, case_json.encode()):
+            if not fit or not self._ask(wanted, case_json):
                 raise WorkerGone("the worker was gone before it took the case")
             match self._channel.wait(time_limit_s):
                 case Frame(kind=Kind.RUN, payload=payload):
-                    return self._read(payload, started)
+                    return self._read(payload, Run, started)
+                case Frame(kind=Kind.COMPANION, payload=payload):
+                    return self._read(payload, Companion, started)
                 case Frame(kind=Kind.FAULT, payload=payload):
                     raise wire.from_json(payload, Fault).error()
                 case Frame(kind=kind):
@@ -84,9 +90,16 @@ class Worker:
         self._fit = False
         self._channel.close()
 
-    def _read(self, payload: bytes, started: float) -> Run:
+    def _ask(self, wanted: Wanted, case_json: str) -> bool:
+        match wanted:
+            case Case():
+                return self._channel.send(Kind.CASE, case_json.encode())
+            case Beside():
+                return self._channel.send(Kind.BESIDE, wire.to_json(wanted).encode())
+
+    def _read(self, payload: bytes, kind: type[Run], started: float) -> Run:
         engine_s, grown = COST.unpack_from(payload)
-        run = wire.from_json(payload[COST.size :], Run)
+        run = wire.from_json(payload[COST.size :], kind)
         self._fit = not isinstance(run.ending, OutOfMemory) and grown * GROWTH_ALLOWED < self.spec.memory_limit_bytes
         transport_s = max(0.0, perf_counter() - started - engine_s)
         return replace(run, seconds={**run.seconds, "transport": transport_s})

@@ -59,15 +59,17 @@ def attended(q, k, v, g, sink_bias, scale, window_size):
     if window_size is not None:
         seen = seen & ~known.causal(keys, -window_size)
     scores = torch.where(seen[keys - queries :], scores, float("-inf"))
-    top = scores.detach().amax(-1, keepdim=True)
-    if sink_bias is not None:
-        sink = sink_bias[:, None, None]
-        top = torch.maximum(top, sink.detach())
-    weights = (scores - top).exp()
-    total = weights.sum(-1, keepdim=True)
-    if sink_bias is not None:
-        total = total + (sink - top).exp()
-    return (weights @ v.transpose(1, 2) / total).transpose(1, 2)
+    # Softmax, with its gradient in the form that rounds like kernels: the weights from the rounded log-sum-exp, and
+    # from the gradient of each weight that of their mean taken away.  `nothing` is zero, its gradient is not.
+    sink = None if sink_bias is None else sink_bias[:, None, None]
+    lse = scores.logsumexp(-1, keepdim=True)
+    lse = (lse if sink is None else torch.logaddexp(lse, sink)).detach()
+    weights = (scores - lse).exp()
+    nothing = 1 - weights.sum(-1, keepdim=True)
+    if sink is not None:
+        nothing = nothing - (sink - lse).exp()
+    mean = weights @ v.transpose(1, 2)
+    return (mean + nothing * mean.detach()).transpose(1, 2)
 
 
 def attended_packed(q, k, v, g, sink_bias, cu_seqlens, scale, window_size):

@@ -3,6 +3,7 @@
 import time
 
 from harness.model.case import Case
+from harness.model.companion import Beside
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Run
@@ -58,3 +59,6 @@ class Pretending:
                 return facts(case, lambda case: case.dims["T"] >= 3)
             case _:
                 return facts(case, never)
+
+    def run_beside(self, op: Op, wanted: Beside) -> Run:
+        return self.run(op, wanted.case)

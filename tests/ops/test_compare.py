@@ -9,7 +9,7 @@ import torch
 
 from harness.model.case import DType, Values
 from harness.model.run import Completed, Result, Role
-from harness.ops.compare import Errors, Expected, compare, tiles
+from harness.ops.compare import Errors, Expected, compare, tiles, tolerance_of
 from harness.ops.execute import Execution
 from harness.ops.inputs import TORCH_DTYPES
 from tests.ops.ops_for_tests import LAYER_NORM, RMS_NORM, case
@@ -48,7 +48,11 @@ def expected(truth: torch.Tensor, error: float) -> Expected:
 
 
 def judged(got: torch.Tensor, truth: torch.Tensor, error: float = 1e-7) -> Result:
-    return compare("y", got, expected(truth, error), slack=2.0, seed=0)
+    return compared(got, expected(truth, error))
+
+
+def compared(got: torch.Tensor, want: Expected) -> Result:
+    return compare("y", got, want, tolerance_of(want, got.dtype, 2.0), seed=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -144,17 +148,17 @@ def test_what_the_definition_itself_takes_out_of_range_is_counted_and_not_judged
     narrow = replace(sound, in_range=torch.tensor([[True, False], [True, True]]))
     got = truth.clone()
     got[0, 1] = math.nan
-    assert compare("y", got, sound, slack=2, seed=0).nonfinite == 1
-    found = compare("y", got, narrow, slack=2, seed=0)
+    assert compared(got, sound).nonfinite == 1
+    found = compared(got, narrow)
     assert (found.nonfinite, found.unjudged, found.whole.ratio, found.worst_tile.ratio) == (0, 1, 0.0, 0.0)
     got[1, 1] = math.nan
-    assert compare("y", got, narrow, slack=2, seed=0).nonfinite == 1
+    assert compared(got, narrow).nonfinite == 1
 
 
 def test_a_truth_so_near_the_end_of_the_range_that_rounding_leads_to_infinity_is_not_judged() -> None:
     truth = torch.tensor([65501.4, 60000.0, 1.0], dtype=torch.float64)
     got = torch.tensor([math.inf, 60000.0, 1.0], dtype=torch.float16)
-    close = compare("y", got, expected(truth, 10.0), slack=2, seed=0)
+    close = compared(got, expected(truth, 10.0))
     assert (close.nonfinite, close.unjudged, close.whole.ratio < 1) == (0, 1, True)
     got[1] = math.inf
-    assert compare("y", got, expected(truth, 10.0), slack=2, seed=0).nonfinite == 1
+    assert compared(got, expected(truth, 10.0)).nonfinite == 1

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from harness.model.case import Case, DType, LaneFill
 from harness.model.device import Architecture, DeviceProfile
+from harness.model.resources import Resources
 from harness.model.run import (
     Completed,
     Deadlocked,
@@ -15,7 +16,6 @@ from harness.model.run import (
     Raised,
     Refilled,
     Residency,
-    Resources,
     Result,
     Role,
     Run,

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from harness.model.case import Scale
-from harness.model.run import Launch, Resources
+from harness.model.resources import Resources
+from harness.model.run import Launch
 from harness.model.verdict import Severity
 from harness.oracles.launch_limits import LaunchLimits
 from harness.oracles.resources import Fits

@@ -5,6 +5,7 @@ from typing import get_args
 import pytest
 
 from harness.errors import UsageError
+from harness.model.companion import Companion
 from harness.model.run import (
     Completed,
     Crashed,
@@ -101,6 +102,12 @@ def test_each_oracle_is_handed_the_companions_that_it_asked_for() -> None:
         "sm-invariance",
         "config-invariance",
     ]
+
+
+def test_a_run_that_was_compared_with_no_reference_is_never_judged_by_itself() -> None:
+    companion = Companion(case=case(), engine="virtual", ending=Completed())
+    with pytest.raises(AssertionError, match="compared with no reference"):
+        registry.judge_all(companion, {}, {})
 
 
 def test_a_missing_companion_makes_its_oracle_abstain() -> None:

@@ -8,6 +8,7 @@ from random import Random
 
 from harness.devices import catalogue
 from harness.model.case import Case, DType
+from harness.model.companion import Wanted, case_of
 from harness.model.inputs import Tensor
 from harness.model.op import Dim, Op
 from harness.model.run import Completed, Launch, MemoryEvent, Overlap, Run, Site, Source, Unsupported
@@ -83,16 +84,18 @@ class AtOnce:
     ran: list[Case] = field(default_factory=list[Case])
     alone: list[tuple[Case, ...]] = field(default_factory=list[tuple[Case, ...]])
 
-    def submit(self, case: Case) -> Future[Run]:
+    def submit(self, wanted: Wanted) -> Future[Run]:
         future = Future[Run]()
-        future.set_result(self.run(case))
+        future.set_result(self.run(wanted))
         return future
 
-    def run(self, case: Case) -> Run:
+    def run(self, wanted: Wanted) -> Run:
+        case = case_of(wanted)
         self.ran.append(case)
         return self.make(case)
 
-    def run_alone(self, case: Case, before: Sequence[Case] = ()) -> Run:
+    def run_alone(self, wanted: Wanted, before: Sequence[Case] = ()) -> Run:
+        case = case_of(wanted)
         self.alone.append((*before, case))
         return self.make(case)
 
@@ -103,12 +106,12 @@ class OutOfOrder(AtOnce):
     def __init__(self, make: Callable[[Case], Run], seed: int) -> None:
         super().__init__(make)
         self._random = Random(seed)  # noqa: S311 -- an order, not a secret
-        self._held: list[tuple[Future[Run], Case]] = []
+        self._held: list[tuple[Future[Run], Wanted]] = []
         self._threads = ThreadPoolExecutor(max_workers=3)
 
-    def submit(self, case: Case) -> Future[Run]:
+    def submit(self, wanted: Wanted) -> Future[Run]:
         future = Future[Run]()
-        self._held.append((future, case))
+        self._held.append((future, wanted))
         self._threads.submit(self._release)
         return future
 

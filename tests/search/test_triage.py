@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from harness.model.case import Case
+from harness.model.companion import Wanted, case_of
 from harness.model.finding import Finding, Repeats
 from harness.model.run import Run
 from harness.oracles import registry
@@ -71,7 +72,8 @@ def test_what_does_not_repeat_alone_is_reported_as_not_confirmed() -> None:
 class Moody(AtOnce):
     """Shows the failure alone every third time."""
 
-    def run_alone(self, case: Case, before: Sequence[Case] = ()) -> Run:
+    def run_alone(self, wanted: Wanted, before: Sequence[Case] = ()) -> Run:
+        case = case_of(wanted)
         self.alone.append((*before, case))
         return facts(case, many_rows if len(self.alone) % 3 == 0 else never)
 
@@ -114,9 +116,9 @@ def test_a_small_case_that_needs_what_ran_before_it_is_not_reported() -> None:
     class Forgetful(AtOnce):
         """Shows the failure of few rows only in a process that has run cases before."""
 
-        def run_alone(self, case: Case, before: Sequence[Case] = ()) -> Run:
-            run = super().run_alone(case, before)
-            return run if case.dims["T"] > 100 else replace(run, memory=())
+        def run_alone(self, wanted: Wanted, before: Sequence[Case] = ()) -> Run:
+            run = super().run_alone(wanted, before)
+            return run if case_of(wanted).dims["T"] > 100 else replace(run, memory=())
 
     first = with_dims(T=450, D=64)
     runner = Forgetful(lambda case: facts(case, many_rows))
@@ -127,7 +129,8 @@ def test_a_small_case_that_needs_what_ran_before_it_is_not_reported() -> None:
 class Stateful(AtOnce):
     """Shows the failure only in a process that has run a case with 77 rows."""
 
-    def run_alone(self, case: Case, before: Sequence[Case] = ()) -> Run:
+    def run_alone(self, wanted: Wanted, before: Sequence[Case] = ()) -> Run:
+        case = case_of(wanted)
         self.alone.append((*before, case))
         return facts(case, many_rows if any(one.dims["T"] == 77 for one in before) else never)
 

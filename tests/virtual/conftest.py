@@ -13,7 +13,8 @@ from triton.runtime.autotuner import Autotuner
 from harness.errors import CannotExecute, LaunchStuck
 from harness.model.case import LaneFill, Order
 from harness.model.device import Architecture, DeviceProfile
-from harness.model.run import Deadlocked, Launch, MemoryEvent, Resources, Unsupported
+from harness.model.resources import Resources
+from harness.model.run import Deadlocked, Launch, MemoryEvent, Unsupported
 from harness.ops.poison import FreshMemory
 from harness.virtual import machine, triton_seam
 from harness.virtual.driver import LaunchHandler, LaunchRequest, VirtualDriver

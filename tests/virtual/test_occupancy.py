@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from harness.devices import catalogue
-from harness.model.run import Resources
+from harness.model.resources import Resources
 from harness.virtual.occupancy import Occupancy, occupancy
 
 SMALL = Resources(

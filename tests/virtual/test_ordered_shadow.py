@@ -97,6 +97,7 @@ def test_no_two_ordered_accesses_are_told_to_meet(trace: list[Action]) -> None:
 
 
 @example([(ATOMIC, 0, 1), (ATOMIC, 1, 1), (LOAD, 1, 1)])
+@example([(LOAD, 0, 0), (POLL, 0, 0), (ATOMIC, 1, 0)])
 @given(actions(2))
 def test_every_access_of_two_programs_that_nothing_orders_is_told(trace: list[Action]) -> None:
     history, watched = History(2), Watched(2)

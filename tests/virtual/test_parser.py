@@ -21,6 +21,7 @@ from harness.virtual.ir import Module, Operation, Type
 from harness.virtual.notation import number, parse_type
 from harness.virtual.operations_arith import literal
 from harness.virtual.parser import parse
+from harness.virtual.tokens import LINE, Tokens
 from tests.virtual.conftest import Gpu, line_of
 
 BRANCHES = """
@@ -191,6 +192,25 @@ def test_numbers_and_types_are_read() -> None:
 )
 def test_what_is_no_ttir_is_refused_by_its_line(text: str, message: str) -> None:
     with pytest.raises(CannotExecute, match=re.escape(message)):
+        parse(text)
+
+
+def test_an_operation_on_a_line_of_its_own_is_read_as_any_other() -> None:
+    lines = [
+        f"{line} loc(#loc1)" if re.match(r"    *(%\S+ = )?[a-z]+\.", line) and not line.endswith("{") else line
+        for line in (*BRANCHES.replace(" loc(#loc1)\n", "\n").replace(" loc(#loc2)\n", "\n").splitlines(),)
+    ]
+    by_lines = "\n".join(lines)
+    by_tokens = by_lines.replace("loc(#loc1)", "loc( #loc1)")  # which is no line of the usual form
+    assert sum(kind == LINE for kind, _ in Tokens(by_lines)._tokens) == 9
+    assert not any(kind == LINE for kind, _ in Tokens(by_tokens)._tokens)
+    read, expected = (list(map(repr, parse(text).kernel.body.blocks)) for text in (by_lines, by_tokens))
+    assert read == [block.replace("loc( #loc1)", "loc(#loc1)") for block in expected]
+
+
+def test_what_is_wrong_in_a_line_of_the_usual_form_is_refused_by_its_line() -> None:
+    text = BRANCHES.replace("%c0_i32 = arith.constant 0 : i32", "%c0_i32 = arith.constant ! : i32")
+    with pytest.raises(CannotExecute, match="line 4"):
         parse(text)
 
 

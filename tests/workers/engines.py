@@ -1,6 +1,7 @@
 """Real engines for tests of the workers: they call the op's function with the case's dims, and compare nothing."""
 
 from harness.model.case import Case
+from harness.model.companion import Beside, Companion, Sketch
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Completed, Raised, Refused, Run
@@ -26,6 +27,10 @@ class Calling:
         if op.name == "answers_at_length":
             return Run(case=case, engine=self.name, ending=Refused(message="x" * (result << 20)))
         return Run(case=case, engine=self.name, ending=Completed(), seconds={"result": float(result)})
+
+    def run_beside(self, op: Op, wanted: Beside) -> Run:
+        sketch = Sketch(name="y", shape=(), projections=(float(op.call(**wanted.case.dims)),))
+        return Companion(case=wanted.case, engine=self.name, ending=Completed(), sketches=(sketch,))
 
 
 class Catching(Calling):

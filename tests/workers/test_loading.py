@@ -1,6 +1,7 @@
 """What a fork server cannot load is told in the words of what failed; nothing hangs, nothing is tried for ever."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from harness.errors import HarnessError, LibraryError, SuiteError, WorkerError
 from harness.model.run import Completed
 from harness.workers.pool import Pool
+from harness.workers.spec import WorkerSpec
 from tests.workers.setting import DEADLINE_S, DEVICE, MARK, case, specs, survivors_beside_the_ground
 
 DECLARES = """
@@ -42,6 +44,22 @@ def test_the_library_is_imported_once_from_its_folder_after_the_device_is_worn(s
     file = suite(tmp_path, "import kernels_under_test, os; rows = os.getpid() - kernels_under_test.server")
     with Pool(specs(scratch, suites=(file,), library_paths=paths), processes=1, time_limit_s=DEADLINE_S) as pool:
         assert pool.run(case("one", suite=file)).seconds["result"] != 0  # another process than that which imported it
+
+
+def test_a_variant_of_the_library_comes_before_it_in_workers_that_share_a_ground(scratch: Path, tmp_path: Path) -> None:
+    paths = (library(tmp_path, "number = 1"),)
+    (tmp_path / "variant").mkdir()
+    (tmp_path / "variant" / "kernels_under_test.py").write_text("number = 2", encoding="utf-8")
+    file = suite(tmp_path, "import kernels_under_test; rows = kernels_under_test.number")
+    plain = specs(scratch, suites=(file,), library_paths=paths)
+    variants = iter((str(tmp_path / "variant"), ""))
+    with Pool(lambda device: _variant(plain(device), next(variants)), processes=1, time_limit_s=DEADLINE_S) as pool:
+        results = [pool.run(case("one", suite=file)).seconds["result"] for _ in range(2)]
+        assert (results, len(pool._grounds)) == ([2, 1], 1)
+
+
+def _variant(spec: WorkerSpec, folder: str) -> WorkerSpec:
+    return replace(spec, variant_paths=(folder,)) if folder else spec
 
 
 def test_names_imported_from_a_package_are_imported_too(scratch: Path, tmp_path: Path) -> None:
@@ -109,6 +127,13 @@ def test_an_engine_that_does_not_exist_is_told(scratch: Path) -> None:
     spec = specs(scratch, engine="tests.workers.engines:Absent")
     with Pool(spec, processes=1, time_limit_s=DEADLINE_S) as pool, pytest.raises(WorkerError, match="Absent"):
         pool.prepare(DEVICE)
+
+
+def test_a_folder_of_bare_sources_may_be_the_distribution_that_a_suite_requires(scratch: Path, tmp_path: Path) -> None:
+    file = suite(tmp_path, "import kernels_under_test", requires=("no-such-kernels",))
+    spec = specs(scratch, suites=(file,), library_paths=(library(tmp_path, ""),))
+    with Pool(spec, processes=1, time_limit_s=DEADLINE_S) as pool:
+        assert isinstance(pool.run(case("one", suite=file)).ending, Completed)
 
 
 def assert_refuses(scratch: Path, file: str, error: type[HarnessError], message: str, **changes: object) -> None:

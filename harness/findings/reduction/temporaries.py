@@ -1,0 +1,102 @@
+"""Passes over variables that only pass a value on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from harness.findings.reduction.constants import defining_line
+from harness.findings.reduction.tree import Change, Edit, Role, Statement, Tree, remove
+from harness.findings.reduction.values import is_literal, put_in
+
+MERGED_LINE = 100
+"""The most columns that a line may come to by taking in the value of a variable: names help to read what is longer."""
+
+
+def inline_plain(tree: Tree) -> Sequence[Edit]:
+    """The literal or the other variable instead of a variable that is nothing but that."""
+    inlining = _Inlining(tree)
+    plain = (one for one in _variables(tree) if is_literal(one.value) or isinstance(one.value, cst.Name))
+    return [inlining.of(variable) for variable in plain]
+
+
+def merge_single_uses(tree: Tree) -> Sequence[Edit]:
+    """The expression itself instead of a variable that is used once, as long as the line stays easy to read."""
+    inlining = _Inlining(tree)
+    edits: list[Edit] = []
+    widths: dict[Statement, int] = {}
+    for variable in _variables(tree):
+        if len(variable.uses) == 1 and not _is_launched_with(tree, variable.uses[0]):
+            holder = tree.statement(variable.uses[0])
+            merged = widths.get(holder, _width(tree, holder)) + len(tree.code(inlining.value(variable)))
+            if merged <= MERGED_LINE:
+                widths[holder] = merged
+                edits.append(inlining.of(variable))
+    return edits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Variable:
+    """A variable that is given a value once, where that is, and where it is used."""
+
+    line: cst.SimpleStatementLine
+    value: cst.BaseExpression
+    uses: tuple[cst.Name, ...]
+
+
+def _variables(tree: Tree) -> list[_Variable]:
+    found: list[_Variable] = []
+    for scope in (*tree.functions, tree.module):
+        loads, parameters = tree.names(scope, Role.LOAD), tree.names(scope, Role.PARAMETER)
+        for name, stores in tree.names(scope, Role.STORE).items():
+            line = defining_line(tree, stores[0])
+            value = _assigned(line)
+            is_only = len(stores) == 1 and name not in parameters
+            if is_only and line is not None and value is not None and tree.scope(line) is scope:
+                found.append(_Variable(line=line, value=value, uses=tuple(loads.get(name, ()))))
+    return found
+
+
+def _assigned(line: cst.SimpleStatementLine | None) -> cst.BaseExpression | None:
+    match line:
+        case cst.SimpleStatementLine(body=[cst.Assign(value=value) | cst.AnnAssign(value=value)]):
+            return value
+        case _:
+            return None
+
+
+class _Inlining:
+    """Makes edits in the order of the text, so that a value holds those that were put into it before."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._changes: dict[cst.CSTNode, Change] = {}
+
+    def value(self, variable: _Variable) -> cst.BaseExpression:
+        """What the variable is given, with the values that were put into that."""
+        inside: dict[cst.CSTNode, Change] = {
+            node: change for node in self._tree.inside(variable.value, cst.Name) if (change := self._changes.get(node))
+        }
+        return self._tree.changed(variable.value, inside)
+
+    def of(self, variable: _Variable) -> Edit:
+        """The value wherever the variable is used, and no such variable."""
+        value = self.value(variable)
+        changes: dict[cst.CSTNode, Change] = {use: put_in(value, self._tree.parent(use), use) for use in variable.uses}
+        self._changes |= changes
+        return Edit(changes={variable.line: remove, **changes})
+
+
+def _is_launched_with(tree: Tree, use: cst.Name) -> bool:
+    """Whether it is an argument of a launch, which is read best by its name."""
+    argument = tree.parent(use)
+    call = tree.parent(argument)
+    return isinstance(argument, cst.Arg) and isinstance(call, cst.Call) and isinstance(call.func, cst.Subscript)
+
+
+def _width(tree: Tree, statement: Statement) -> int:
+    """The columns of a statement, of a block's first line, with all that is in brackets on one line."""
+    text = tree.code(statement)
+    if isinstance(statement, cst.BaseCompoundStatement):
+        text = text.partition(":\n")[0]
+    return 4 * tree.depth(statement) + len(" ".join(text.split()))

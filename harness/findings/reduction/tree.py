@@ -1,0 +1,236 @@
+"""A source text as a syntax tree: who is whose parent, what a name is used for, and edits that can be combined.
+
+Nodes are libcst's, immutable, and known by identity.  An edit belongs to the tree that it was made for.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import cached_property
+from typing import Any, TypeGuard, TypeVar, cast
+
+import libcst as cst
+
+Node = TypeVar("Node", bound=cst.CSTNode)
+Replacement = cst.CSTNode | cst.RemovalSentinel | cst.FlattenSentinel[Any]
+Change = Callable[[Any], Replacement]
+"""What becomes of a node, given the node as it is after the changes inside it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """Changes to some nodes of one tree that only make sense together."""
+
+    changes: Mapping[cst.CSTNode, Change]
+
+
+def removal(*nodes: cst.CSTNode) -> Edit:
+    """Takes nodes out of the lists that they stand in."""
+    return Edit(changes=dict.fromkeys(nodes, remove))
+
+
+def replacement(node: cst.CSTNode, change: Change) -> Edit:
+    """Changes a single node."""
+    return Edit(changes={node: change})
+
+
+def remove(_: cst.CSTNode) -> Replacement:
+    """The change that takes a node out."""
+    return cst.RemoveFromParent()
+
+
+class Role(Enum):
+    """What a name does where it stands."""
+
+    LOAD = auto()
+    STORE = auto()
+    PARAMETER = auto()
+    DEFINITION = auto()
+    """Of a function, a class or an imported module."""
+    OTHER = auto()
+    """An attribute, or the keyword of an argument: no variable."""
+
+
+Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
+_LAYOUT = (
+    cst.BaseParenthesizableWhitespace,
+    cst.TrailingWhitespace,
+    cst.EmptyLine,
+    cst.Newline,
+    cst.Comma,
+    cst.LeftParen,
+    cst.RightParen,
+)
+
+
+class Tree:
+    """A parsed source text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.module = cst.parse_module(text)
+        collector = _Collector()
+        self.module.visit(collector)
+        self.nodes = tuple(collector.parents)
+        """In the order of the text, without what only concerns its layout."""
+        self._parents = collector.parents
+        self._names: dict[tuple[cst.CSTNode, Role], dict[str, list[cst.Name]]] = {}
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode:
+        """The node that holds this one; only the module has none."""
+        found = self._parents[node]
+        assert found is not None, "the module has no parent"
+        return found
+
+    def around(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """The nodes that hold this one, innermost first."""
+        parent = self._parents[node]
+        while parent is not None:
+            yield parent
+            parent = self._parents[parent]
+
+    def inside(self, node: cst.CSTNode, kind: type[Node]) -> list[Node]:
+        """The nodes of a kind under this one, itself included, in the order of the text."""
+        return [found for found in self._under.get(node, ()) if isinstance(found, kind)]
+
+    def all(self, kind: type[Node]) -> list[Node]:
+        """The nodes of a kind, in the order of the text."""
+        return [node for node in self.nodes if isinstance(node, kind)]
+
+    def code(self, node: cst.CSTNode) -> str:
+        """The text of a node."""
+        return self.module.code_for_node(node)
+
+    def statement(self, node: cst.CSTNode) -> Statement:
+        """The innermost statement that a node belongs to, itself included."""
+        for found in (node, *self.around(node)):
+            if is_statement(found):
+                return found
+        raise AssertionError("a node outside all statements")
+
+    def scope(self, node: cst.CSTNode) -> cst.FunctionDef | cst.Module:
+        """The function of the module that a node belongs to, or the module."""
+        return next(
+            (one for one in self.around(node) if isinstance(one, cst.FunctionDef) and one in self.functions),
+            self.module,
+        )
+
+    def depth(self, statement: Statement) -> int:
+        """How many blocks a statement stands in."""
+        return sum(isinstance(node, cst.BaseSuite) for node in self.around(statement))
+
+    @cached_property
+    def functions(self) -> tuple[cst.FunctionDef, ...]:
+        """The functions of the module; those inside others belong to them."""
+        return tuple(node for node in self.module.body if isinstance(node, cst.FunctionDef))
+
+    @cached_property
+    def imported(self) -> frozenset[str]:
+        """The names that imports bind."""
+        return frozenset(name for alias in self.all(cst.ImportAlias) for name in bound_names(alias))
+
+    def role(self, name: cst.Name) -> Role:
+        """What a name does where it stands."""
+        child: cst.CSTNode = name
+        parent = self.parent(name)
+        while isinstance(parent, cst.Element | cst.Tuple | cst.List):
+            child, parent = parent, self.parent(parent)
+        is_target = getattr(parent, "target", None) is child
+        match parent:
+            case cst.Attribute(attr=part) | cst.Arg(keyword=part) if part is child:
+                return Role.OTHER
+            case cst.Param(name=part) if part is child:
+                return Role.PARAMETER
+            case cst.FunctionDef(name=part) | cst.ClassDef(name=part) if part is child:
+                return Role.DEFINITION
+            case cst.ImportAlias() | cst.AsName() | cst.ImportFrom():
+                return Role.DEFINITION
+            case cst.AssignTarget():
+                return Role.STORE
+            case cst.AnnAssign() | cst.AugAssign() | cst.For() | cst.CompFor() | cst.NamedExpr() if is_target:
+                return Role.STORE
+            case _:
+                return Role.LOAD
+
+    def names(self, inside: cst.CSTNode, role: Role) -> Mapping[str, list[cst.Name]]:
+        """The uses of each name under a node in this role, in the order of the text."""
+        found = self._names.get((inside, role))
+        if found is None:
+            found = self._names[inside, role] = {}
+            for name in self.inside(inside, cst.Name):
+                if self.role(name) is role:
+                    found.setdefault(name.value, []).append(name)
+        return found
+
+    def edited(self, edits: Iterable[Edit]) -> str | None:
+        """The text after edits of this tree, or None where no text comes out; of two for one node the first is made."""
+        changes: dict[cst.CSTNode, Change] = {}
+        for edit in edits:
+            for node, change in edit.changes.items():
+                changes.setdefault(node, change)
+        try:
+            return self.changed(self.module, changes).code
+        except (cst.CSTValidationError, TypeError):  # libcst's words for a node in a place that cannot hold it
+            return None
+
+    def changed(self, node: Node, changes: Mapping[cst.CSTNode, Change]) -> Node:
+        """A node after changes inside it."""
+        touched = {node, *changes, *(holder for changed in changes for holder in self.around(changed))}
+        return cast("Node", node.visit(_Editor(changes, touched)))
+
+    @cached_property
+    def _under(self) -> Mapping[cst.CSTNode, list[cst.CSTNode]]:
+        under: dict[cst.CSTNode, list[cst.CSTNode]] = {}
+        for node in self.nodes:
+            for holder in (node, *self.around(node)):
+                under.setdefault(holder, []).append(node)
+        return under
+
+
+def is_statement(node: cst.CSTNode) -> TypeGuard[Statement]:
+    """Whether a node is a line or a compound statement."""
+    return isinstance(node, cst.SimpleStatementLine | cst.BaseCompoundStatement)
+
+
+def bound_names(alias: cst.ImportAlias) -> tuple[str, ...]:
+    """The name that an import binds: `tl` for `import triton.language as tl`, `triton` without `as`."""
+    name = alias.asname.name if alias.asname else alias.name
+    while isinstance(name, cst.Attribute):
+        name = name.value
+    return (name.value,) if isinstance(name, cst.Name) else ()
+
+
+class _Collector(cst.CSTVisitor):
+    """Notes each node with its parent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parents: dict[cst.CSTNode, cst.CSTNode | None] = {}
+        self._holders: list[cst.CSTNode] = []
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        if isinstance(node, _LAYOUT):
+            return False
+        self.parents[node] = self._holders[-1] if self._holders else None
+        self._holders.append(node)
+        return True
+
+    def on_leave(self, original_node: cst.CSTNode) -> None:
+        if not isinstance(original_node, _LAYOUT):
+            self._holders.pop()
+
+
+class _Editor(cst.CSTTransformer):
+    """Applies changes, and walks nowhere else."""
+
+    def __init__(self, changes: Mapping[cst.CSTNode, Change], touched: set[cst.CSTNode]) -> None:
+        super().__init__()
+        self._changes = changes
+        self._touched = touched
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        return node in self._touched and self._changes.get(node) is not remove
+
+    def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> Any:
+        change = self._changes.get(original_node)
+        return updated_node if change is None else change(updated_node)

@@ -1,0 +1,102 @@
+"""The virtual GPU that also writes a case down as pieces of a program; child processes alone import this file."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from harness import wire
+from harness.findings.repro.entry import Seen, call_record
+from harness.findings.repro.launch import Snapshot, snapshot
+from harness.findings.repro.record import Record, TruthRecord, place
+from harness.findings.repro.tensors import Writing, write
+from harness.model.case import Case
+from harness.model.op import Op
+from harness.model.run import Ending, Result, Run
+from harness.ops.compare import Expected, rms, tolerance_of
+from harness.ops.execute import Execution, Tensors, plain_torch
+from harness.virtual.builds import FOLDER_VARIABLE
+from harness.virtual.driver import LaunchHandler, LaunchRequest
+from harness.virtual.engine import VirtualEngine
+from harness.virtual.launches import Launches
+
+MOST_LAUNCHES = 64
+"""Of one case; later ones are not written down."""
+
+
+class RecordingEngine(VirtualEngine):
+    """Leaves a `Record` of every case beside the builds."""
+
+    def __init__(self) -> None:
+        super().__init__(self._recording)
+        self._snapshots: list[Snapshot] = []
+        self._recorder = RecordingExecution(self._execution)
+        self._execution = self._recorder
+
+    def run(self, op: Op, case: Case) -> Run:
+        """Run one case, and leave its record."""
+        self._snapshots = []
+        self._recorder.begin()
+        seen = Seen()
+        run = super().run(seen.spying(op), case)
+        with plain_torch():
+            record = Record(
+                plain=call_record(op, case, seen, defined=False),
+                defined=call_record(op, case, seen, defined=True),
+                launches=tuple(one.completed(self._recorder.results) for one in self._snapshots),
+                truths=self._recorder.truths,
+            )
+        file = place(Path(os.environ[FOLDER_VARIABLE]).parent, case)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(wire.to_json(record), encoding="ascii")
+        return run
+
+    def _recording(self, launches: Launches) -> LaunchHandler:
+        def handle(request: LaunchRequest) -> None:
+            if not self._recorder.is_again and len(self._snapshots) < MOST_LAUNCHES:
+                self._snapshots.append(snapshot(request))
+            launches(request)
+
+        return handle
+
+
+class RecordingExecution(Execution):
+    """Keeps the results of a case, and what they should be."""
+
+    def __init__(self, usual: Execution) -> None:
+        """As `usual`, whose parts it takes."""
+        vars(self).update(vars(usual))
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the case before."""
+        self.is_again = False
+        self.results: Tensors = {}
+        self.truths: dict[str, TruthRecord] = {}
+
+    def run_again(self, op: Op, case: Case) -> tuple[Ending, Mapping[str, str]]:
+        """As any; its launches are the same once more."""
+        self.is_again = True
+        return super().run_again(op, case)
+
+    def _compare(self, results: Tensors, expected: Mapping[str, Expected], op: Op, case: Case) -> tuple[Result, ...]:
+        facts = super()._compare(results, expected, op, case)
+        self.results = results
+        self.truths = {name: _truth(got, expected[name], op.slack) for name, got in results.items()}
+        return facts
+
+
+def _truth(got: torch.Tensor, expected: Expected, slack: float) -> TruthRecord:
+    """The row's figure is the largest of all rows if that row is still wrong by it, otherwise that row's own."""
+    tolerance = tolerance_of(expected, got.dtype, slack)
+    errors = rms(got.detach().to(torch.float64).reshape(expected.truth.shape) - expected.truth)
+    if not errors.numel():
+        return TruthRecord(expression="", whole=tolerance.whole, row=tolerance.whole)
+    worst = int((errors / tolerance.per_tile).nan_to_num(nan=float("inf")).argmax())
+    largest = float(tolerance.per_tile.max())
+    row = largest if not errors.max() <= largest else float(tolerance.per_tile[worst])
+    writing = Writing(exact=True, after=lambda _: "")
+    write({"truth": expected.truth.clone()}, writing)
+    expression = "" if writing.missing else writing.lines[0].partition(" = ")[2]
+    return TruthRecord(expression=expression, whole=tolerance.whole, row=row)

@@ -1,0 +1,64 @@
+"""Companion runs: of a case that differs from another in one thing, made to be compared with that case's run alone.
+
+Owns what is asked for and what comes back.  A companion is compared with no reference, so nothing in it tells whether
+it is right by itself, and it is never judged by itself.
+"""
+
+from dataclasses import dataclass
+
+from harness.model.case import Case
+from harness.model.run import Result, Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """The wish for a companion."""
+
+    case: Case
+    dot_precisions: tuple[str, ...]
+    """Of all launches of the run beside which it is made: where both round products alike, tolerances are equal too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sketch:
+    """One output or gradient, as far as another run's needs it."""
+
+    name: str
+    """As `Result.name`."""
+    shape: tuple[int, ...]
+    projections: tuple[float, ...]
+    """As `Result.sketch`."""
+    tolerance: tuple[float, ...] = ()
+    """As `Result.sketch_tolerance`; empty where it is that of the run beside which this one was made."""
+
+    @classmethod
+    def of(cls, result: Result) -> "Sketch":
+        """What of a whole result another run's is compared with."""
+        return cls(name=result.name, shape=result.shape, projections=result.sketch, tolerance=result.sketch_tolerance)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Companion(Run):
+    """What came of it: a run with sketches in the place of results."""
+
+    sketches: tuple[Sketch, ...] = ()
+
+
+Wanted = Case | Beside
+"""What a process can be asked to run."""
+
+
+def case_of(wanted: Wanted) -> Case:
+    """The case that is to be run."""
+    return wanted.case if isinstance(wanted, Beside) else wanted
+
+
+def beside(run: Run, case: Case) -> Beside:
+    """The wish for a run of `case` that is compared with `run` and nothing else."""
+    precisions = {precision for launch in run.launches for precision in launch.dot_precisions}
+    return Beside(case=case, dot_precisions=tuple(sorted(precisions)))
+
+
+def sketches_of(run: Run) -> tuple[Sketch, ...]:
+    """What of a run another one is compared with."""
+    return run.sketches if isinstance(run, Companion) else tuple(map(Sketch.of, run.results))

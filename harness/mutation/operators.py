@@ -1,0 +1,234 @@
+"""The mutation operators: each is a small mistake that people make in Triton kernels, as a rule from syntax to syntax.
+
+A rule gets one node of a function's syntax tree and yields what could stand in its place.  It knows nothing of where
+the node is; `harness.mutation.mutants` walks functions and makes mutants of what rules yield.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+
+import libcst as cst
+
+from harness.mutation.strides import swapped
+
+Rule = Callable[[cst.CSTNode], Iterator[cst.CSTNode]]
+
+
+class Operator(StrEnum):
+    """A kind of mistake; the value is its name in tables and files."""
+
+    DROP_MASK = "drop-mask"
+    """A load, a store or an atomic loses its mask, or a block pointer its boundary check."""
+    BOUND_PLUS_ONE = "bound-plus-one"
+    """`< N` becomes `< N + 1`."""
+    BOUND_MINUS_ONE = "bound-minus-one"
+    """`< N` becomes `< N - 1`."""
+    STRICTNESS = "strictness"
+    """`<` becomes `<=`, `>=` becomes `>`, and back."""
+    SWAP_STRIDES = "swap-strides"
+    """Two multipliers of one pointer expression, or two strides of a block pointer, change places."""
+    DROP_ATOMIC = "drop-atomic"
+    """An atomic update becomes a plain store."""
+    DROP_INT64 = "drop-int64"
+    """An index is no longer widened to 64 bits."""
+    FLOOR_BLOCKS = "floor-blocks"
+    """A number of blocks is rounded down: `cdiv(T, BT)` becomes `T // BT`, in a kernel or in what decides its grid."""
+    LOSE_ACCUMULATION = "lose-accumulation"
+    """`+=` becomes `=`."""
+    NARROW_ACCUMULATOR = "narrow-accumulator"
+    """What is begun in float32 is begun in float16 or bfloat16."""
+    DROP_FLOAT32 = "drop-float32"
+    """A value is no longer widened to float32."""
+
+
+LOADS, STORES = ("load",), ("store",)
+ATOMICS = tuple(f"atomic_{what}" for what in ("add", "max", "min", "and", "or", "xor"))
+MASK_AT = {"load": 1, "store": 2, **dict.fromkeys(ATOMICS, 2)}
+"""Where the mask stands among positional arguments; what follows it is dropped with it."""
+GUARDS = frozenset({"mask", "other", "boundary_check", "padding_option"})
+FLIPPED: Mapping[type[cst.BaseCompOp], type[cst.BaseCompOp]] = {
+    cst.LessThan: cst.LessThanEqual,
+    cst.LessThanEqual: cst.LessThan,
+    cst.GreaterThan: cst.GreaterThanEqual,
+    cst.GreaterThanEqual: cst.GreaterThan,
+}
+NARROWER = ("float16", "bfloat16")
+TIGHT = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Integer)
+"""What needs no parentheses beside any operator."""
+
+
+def drop_mask(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """A memory access with all that guards it gone."""
+    if isinstance(node, cst.Call) and (name := _of_language(node)) in MASK_AT:
+        kept = [
+            argument
+            for at, argument in enumerate(node.args)
+            if (argument.keyword.value not in GUARDS if argument.keyword else at < MASK_AT[name])
+        ]
+        if len(kept) < len(node.args):
+            yield _with_arguments(node, kept)
+
+
+def bound_plus_one(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """`< N` as `< N + 1`."""
+    yield from _moved_bound(node, cst.Add())
+
+
+def bound_minus_one(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """`< N` as `< N - 1`."""
+    yield from _moved_bound(node, cst.Subtract())
+
+
+def strictness(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """A comparison that treats equality the other way."""
+    if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
+        (target,) = node.comparisons
+        if other := FLIPPED.get(type(target.operator)):
+            yield node.with_changes(comparisons=[target.with_changes(operator=other())])
+
+
+def drop_atomic(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """An atomic whose old value nobody uses, as a store."""
+    if isinstance(node, cst.Expr) and isinstance(node.value, cst.Call) and _of_language(node.value) in ATOMICS:
+        call = node.value
+        kept = [
+            argument
+            for at, argument in enumerate(call.args)
+            if (argument.keyword.value in {"pointer", "val", "mask"} if argument.keyword else at <= MASK_AT["store"])
+        ]
+        # `val` is what `tl.store` calls `value`
+        renamed = [
+            argument.with_changes(keyword=cst.Name("value"))
+            if argument.keyword and argument.keyword.value == "val"
+            else argument
+            for argument in kept
+        ]
+        yield node.with_changes(value=_with_arguments(call, renamed).with_changes(func=_language("store")))
+
+
+def drop_int64(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """A value without its conversion to int64."""
+    yield from _without_conversion(node, "int64")
+
+
+def drop_float32(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """A value without its conversion to float32."""
+    yield from _without_conversion(node, "float32")
+
+
+def floor_blocks(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """`cdiv(a, b)` as `(a // b)`."""
+    if isinstance(node, cst.Call) and _last_name(node.func) == "cdiv" and len(node.args) == 2:
+        dividend, divisor = (_tight(argument.value) for argument in node.args)
+        yield _bracketed(cst.BinaryOperation(left=dividend, operator=cst.FloorDivide(), right=divisor))
+
+
+def lose_accumulation(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """`+=` as `=`."""
+    if isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.AddAssign):
+        yield cst.Assign(targets=[cst.AssignTarget(target=node.target)], value=node.value)
+
+
+def narrow_accumulator(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """`tl.zeros` and `tl.full` of float32, of a narrower type."""
+    if isinstance(node, cst.Call) and _of_language(node) in {"zeros", "full"}:
+        for argument in node.args:
+            if _is_type(argument.value, "float32"):
+                for name in NARROWER:
+                    yield node.deep_replace(argument.value, _language(name))
+
+
+RULES: Mapping[Operator, Rule] = {
+    Operator.DROP_MASK: drop_mask,
+    Operator.BOUND_PLUS_ONE: bound_plus_one,
+    Operator.BOUND_MINUS_ONE: bound_minus_one,
+    Operator.STRICTNESS: strictness,
+    Operator.SWAP_STRIDES: swapped,
+    Operator.DROP_ATOMIC: drop_atomic,
+    Operator.DROP_INT64: drop_int64,
+    Operator.FLOOR_BLOCKS: floor_blocks,
+    Operator.LOSE_ACCUMULATION: lose_accumulation,
+    Operator.NARROW_ACCUMULATOR: narrow_accumulator,
+    Operator.DROP_FLOAT32: drop_float32,
+}
+"""What is tried in kernels and in the functions that they call."""
+HOST_RULES: Mapping[Operator, Rule] = {Operator.FLOOR_BLOCKS: floor_blocks}
+"""What is tried in the functions that launch kernels."""
+
+
+def _moved_bound(node: cst.CSTNode, operator: cst.BaseBinaryOp) -> Iterator[cst.CSTNode]:
+    if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
+        (target,) = node.comparisons
+        if isinstance(target.operator, cst.LessThan):
+            bound = cst.BinaryOperation(left=_additive(target.comparator), operator=operator, right=cst.Integer("1"))
+            yield node.with_changes(comparisons=[target.with_changes(comparator=bound)])
+
+
+def _without_conversion(node: cst.CSTNode, name: str) -> Iterator[cst.CSTNode]:
+    match node:
+        case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value="to")), args=[only]) if _is_type(
+            only.value, name
+        ):
+            yield value
+        case cst.Call(args=[first, second]) if _of_language(node) == "cast" and _is_type(second.value, name):
+            yield _tight(first.value)
+        case _:
+            pass
+
+
+def _of_language(call: cst.Call) -> str:
+    """`load` of `tl.load(…)`; empty for what is not of Triton's language."""
+    match call.func:
+        case cst.Attribute(value=cst.Name(value="tl"), attr=cst.Name(value=name)):
+            return name
+        case _:
+            return ""
+
+
+def _is_type(node: cst.CSTNode, name: str) -> bool:
+    match node:
+        case cst.Attribute(value=cst.Name(value="tl"), attr=cst.Name(value=found)):
+            return found == name
+        case _:
+            return False
+
+
+def _last_name(node: cst.BaseExpression) -> str:
+    match node:
+        case cst.Attribute(attr=cst.Name(value=name)) | cst.Name(value=name):
+            return name
+        case _:
+            return ""
+
+
+def _language(name: str) -> cst.Attribute:
+    return cst.Attribute(value=cst.Name("tl"), attr=cst.Name(name))
+
+
+def _with_arguments(call: cst.Call, arguments: Sequence[cst.Arg]) -> cst.Call:
+    """The call with these arguments, and no comma after the last where it had none."""
+    last = call.args[-1]
+    *front, back = arguments
+    return call.with_changes(
+        args=[*front, back.with_changes(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)]
+    )
+
+
+def _additive(node: cst.BaseExpression) -> cst.BaseExpression:
+    """The expression so that `+ 1` may follow it."""
+    arithmetic = (cst.Add, cst.Subtract, cst.Multiply, cst.FloorDivide, cst.Modulo)
+    fits = isinstance(node, TIGHT) or node.lpar
+    return (
+        node
+        if fits or (isinstance(node, cst.BinaryOperation) and isinstance(node.operator, arithmetic))
+        else _bracketed(node)
+    )
+
+
+def _tight(node: cst.BaseExpression) -> cst.BaseExpression:
+    """The expression so that any operator may stand beside it."""
+    return node if isinstance(node, TIGHT) or node.lpar else _bracketed(node)
+
+
+def _bracketed(node: cst.BaseExpression) -> cst.BaseExpression:
+    return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])

@@ -1,0 +1,37 @@
+"""Python source as coloured HTML: a stretch of a kernel with its line at fault, and whole files."""
+
+import textwrap
+from dataclasses import dataclass
+
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+from harness.model.finding import Excerpt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line as shown."""
+
+    number: int
+    html: Markup
+    at_fault: bool
+
+
+def lines_of(excerpt: Excerpt, at_fault: int) -> tuple[Line, ...]:
+    """The stretch without its common indentation; empty lines at its ends are left out."""
+    shown = coloured(textwrap.dedent("\n".join(excerpt.lines))).split("\n")
+    numbered = list(enumerate(shown, excerpt.first))
+    while numbered and not numbered[-1][1]:
+        numbered.pop()
+    while numbered and not numbered[0][1]:
+        numbered.pop(0)
+    return tuple(Line(number=number, html=Markup(text), at_fault=number == at_fault) for number, text in numbered)  # noqa: S704 - Pygments escaped it
+
+
+def coloured(text: str) -> Markup:
+    """The text in spans by kind of token, escaped, as many lines as it has."""
+    lexer = PythonLexer(stripnl=False, ensurenl=False)
+    return Markup(highlight(text, lexer, HtmlFormatter[str](nowrap=True)).removesuffix("\n"))  # noqa: S704 - as above

@@ -1,0 +1,198 @@
+"""Where in a tensor the error or the overlap lies, drawn."""
+
+from dataclasses import dataclass
+from math import inf, isfinite
+
+from harness.model.picture import Amount, Picture, Shading, Span, Spread
+from harness.reports.html.svg import Drawing, Numbers
+
+LEFT, TOP, LEGEND = 58, 22, 34
+ROOM, TALL = 470, 300
+"""The most that the blocks of a picture may take."""
+SMALLEST, LARGEST = 3, 26
+"""Sides of a block."""
+NARROW = 4
+"""A table of fewer columns would be a tower of large blocks."""
+DEGREES = ((10.0, "heat1", "1 to 10"), (1e3, "heat2", "10 to 1,000"), (inf, "heat3", "more"))
+LINE_WIDTH = 520
+WIDEST_LEGEND = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """One picture with its caption."""
+
+    caption: str
+    svg: str
+
+
+def draw(picture: Picture, names: Numbers) -> Drawn:
+    """The picture as SVG."""
+    match picture:
+        case Shading():
+            return _shading(picture, names)
+        case Span():
+            return _span(picture, names)
+
+
+def named(index: tuple[int, ...]) -> str:
+    """An index, or a shape: `[2, 0]`."""
+    return f"[{', '.join(map(str, index))}]"
+
+
+# --- cells -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sheet:
+    """The blocks on paper."""
+
+    down: int
+    across: int
+    height: float
+    width: float
+
+    def corner(self, row: int, column: int) -> tuple[float, float]:
+        return LEFT + column * self.width, TOP + row * self.height
+
+
+def _sheet(spread: Spread) -> _Sheet:
+    (rows, columns), (height, width) = spread.table, spread.block
+    down, across = max(1, -(-rows // height)), max(1, -(-columns // width))
+    wide = max(SMALLEST, min(LARGEST, ROOM / across))
+    tall = max(SMALLEST, min(LARGEST if across >= NARROW else LARGEST / 2, TALL / down))
+    return _Sheet(down=down, across=across, height=tall, width=wide)
+
+
+def _shading(picture: Shading, names: Numbers) -> Drawn:
+    spread, sheet = picture.spread, _sheet(picture.spread)
+    rows, columns = spread.table
+    right, bottom = sheet.corner(sheet.down, sheet.across)
+    caption = f"{picture.tensor} {named(spread.shape)}: {picture.says}"
+    if spread.block != (1, 1):
+        caption += f"; each block is {spread.block[0]} x {spread.block[1]} cells"
+    said = f"{len(spread.marks)} of {sheet.down * sheet.across} blocks have such cells; the message names "
+    said += f"{named(picture.worst)}."
+    drawing = Drawing(max(right + 12, WIDEST_LEGEND), bottom + LEGEND + 8, title=caption, text=said, names=names)
+    drawing.rectangle((LEFT, TOP, right - LEFT, bottom - TOP), "sheet")
+    for row, column, amount in spread.marks:
+        x, y = sheet.corner(row, column)
+        style = _style(picture.amount, amount)
+        gap = 0.5 if min(sheet.width, sheet.height) > 2 * SMALLEST else 0.0
+        tip = f"{_place(spread, row, column)}: {_told(picture.amount, amount)}"
+        drawing.rectangle((x + gap, y + gap, sheet.width - 2 * gap, sheet.height - 2 * gap), style, tip)
+    if rows > 1:
+        drawing.words(LEFT - 6, TOP + 10, "row 0", "small", anchor="end")
+        if bottom - TOP > 30:
+            drawing.words(LEFT - 6, bottom - 1, f"{rows - 1:,}", "small", anchor="end")
+    drawing.words(LEFT, TOP - 6, "0" if columns > 1 else "", "small")
+    if columns > 1 and right - LEFT > 30:
+        drawing.words(
+            right,
+            TOP - 6,
+            f"column {columns - 1:,}" if right - LEFT > 90 else f"{columns - 1:,}",
+            "small",
+            anchor="end",
+        )
+    _ring(drawing, sheet, spread, picture.worst)
+    _legend(drawing, bottom + 20, picture)
+    return Drawn(caption=caption, svg=str(drawing))
+
+
+def _style(amount: Amount, value: float) -> str:
+    match amount:
+        case Amount.SHARE:
+            return "heat1" if value <= 1 / 3 else "heat2" if value <= 2 / 3 else "heat3"
+        case Amount.TOLERANCES:
+            if not isfinite(value):
+                return "broken"
+            return "heat0" if value <= 1 else next(style for most, style, _ in DEGREES if value <= most)
+
+
+def _told(amount: Amount, value: float) -> str:
+    match amount:
+        case Amount.SHARE:
+            return f"{100 * value:.0f} % of the cells"
+        case Amount.TOLERANCES:
+            return f"{value:.3g} tolerances" if isfinite(value) else "NaN or infinite"
+
+
+def _place(spread: Spread, row: int, column: int) -> str:
+    (rows, columns), (height, width) = spread.table, spread.block
+    down = _range("row", row * height, min(rows, (row + 1) * height) - 1)
+    across = _range("column", column * width, min(columns, (column + 1) * width) - 1)
+    return across if rows == 1 else f"{down}, {across}"
+
+
+def _range(noun: str, first: int, last: int) -> str:
+    return f"{noun} {first:,}" if first == last else f"{noun}s {first:,} to {last:,}"
+
+
+def _ring(drawing: Drawing, sheet: _Sheet, spread: Spread, worst: tuple[int, ...]) -> None:
+    """Around the cell that the message names, where it is one of the tensor's."""
+    if len(worst) != len(spread.shape) or not worst or sheet.down * sheet.across == 1:
+        return
+    row = 0
+    for at, size in zip(worst[:-1], spread.shape[:-1], strict=True):
+        row = row * size + at
+    x, y = sheet.corner(row // spread.block[0], worst[-1] // spread.block[1])
+    radius = max(6.0, 0.75 * max(sheet.width, sheet.height))
+    drawing.circle(x + sheet.width / 2, y + sheet.height / 2, radius, "ring", f"the message names {named(worst)}")
+
+
+def _legend(drawing: Drawing, y: float, picture: Shading) -> None:
+    match picture.amount:
+        case Amount.SHARE if picture.spread.block == (1, 1):
+            entries = [("heat3", "a cell"), ("", "(the ring: the one that the message names)")]
+        case Amount.SHARE:
+            entries = [("heat1", "some"), ("heat2", "many"), ("heat3", "nearly all of a block's cells")]
+        case Amount.TOLERANCES:
+            entries = [(style, text) for _, style, text in DEGREES]
+            entries += [("broken", "NaN"), ("", "times the tolerance")]
+    x = 8.0
+    for style, text in entries:
+        if style:
+            drawing.rectangle((x, y - 9, 11, 11), style)
+            x += 15
+        drawing.words(x, y, text, "small")
+        x += 6.2 * len(text) + 12
+
+
+# --- the line of memory ----------------------------------------------------------------------------------------------
+
+
+def _span(picture: Span, names: Numbers) -> Drawn:
+    reach = picture.reach
+    low, high = reach.touched
+    first, last = min(0, reach.storage[0], low), max(reach.extent, reach.storage[1], high + 1)
+    room = LINE_WIDTH - 40
+    scale = room / max(1, last - first)
+
+    def at(element: int) -> float:
+        return 20 + (element - first) * scale
+
+    caption = f"{picture.tensor} {named(reach.shape)} in memory: {picture.says}"
+    said = (
+        f"The tensor's elements lie between 0 and {reach.extent - 1:,}, its storage reaches from "
+        f"{reach.storage[0]:,} to {reach.storage[1] - 1:,}, and {_range('element', low, high)} was touched."
+    )
+    drawing = Drawing(LINE_WIDTH, 96, title=caption, text=said, names=names)
+    whole = max(1.0, (reach.storage[1] - reach.storage[0]) * scale)
+    drawing.rectangle((at(reach.storage[0]), 30, whole, 26), "storage")
+    drawing.rectangle((at(0), 30, max(1.0, reach.extent * scale), 26), "tensor")
+    wide = max(4.0, (high + 1 - low) * scale)
+    box = (min(at(low), LINE_WIDTH - 20 - wide), 24, wide, 38)
+    drawing.rectangle(box, "touched", _range("element", low, high))
+    drawing.words(
+        min(max(at(low) + wide / 2, 60), LINE_WIDTH - 60), 16, _range("element", low, high), "small", anchor="middle"
+    )
+    x = 20.0
+    for style, text in (
+        ("tensor", f"the tensor, 0 to {reach.extent - 1:,}"),
+        ("storage", "its storage"),
+        ("touched", "touched"),
+    ):
+        drawing.rectangle((x, 76, 11, 11), style)
+        drawing.words(x + 15, 85, text, "small")
+        x += 6.2 * len(text) + 34
+    return Drawn(caption=caption, svg=str(drawing))

@@ -1,0 +1,78 @@
+"""Drawing: SVG that goes inline into the page, escaped as it is written, coloured by the page's style sheet."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from xml.etree import ElementTree as ET
+
+Number = float | int
+
+
+@dataclass(slots=True)
+class Numbers:
+    """Names for the elements of one page that others refer to."""
+
+    _next: Iterator[int] = field(default_factory=itertools.count)
+
+    def name(self) -> str:
+        """One that the page has not had yet."""
+        return f"g{next(self._next)}"
+
+
+class Drawing:
+    """One picture.  Lengths are in pixels of its own width, which the page scales."""
+
+    def __init__(self, width: Number, height: Number, *, title: str, text: str, names: Numbers) -> None:
+        """An empty picture with what a screen reader says of it."""
+        name = names.name()
+        self.root = ET.Element(
+            "svg",
+            {
+                "viewBox": f"0 0 {_number(width)} {_number(height)}",
+                "width": _number(width),
+                "height": _number(height),
+                "role": "img",
+                "aria-labelledby": f"{name}t {name}d",
+            },
+        )
+        ET.SubElement(self.root, "title", {"id": f"{name}t"}).text = title
+        ET.SubElement(self.root, "desc", {"id": f"{name}d"}).text = text
+
+    def rectangle(self, box: tuple[Number, Number, Number, Number], style: str, tip: str = "") -> None:
+        """Left, top, width and height, filled as the style says."""
+        x, y, width, height = box
+        self._add("rect", style, tip, x=x, y=y, width=width, height=height)
+
+    def line(self, x: Number, y: Number, to_x: Number, to_y: Number, style: str) -> None:
+        """From one point to another."""
+        self._add("line", style, "", x1=x, y1=y, x2=to_x, y2=to_y)
+
+    def circle(self, x: Number, y: Number, radius: Number, style: str, tip: str = "") -> None:
+        """Around a point."""
+        self._add("circle", style, tip, cx=x, cy=y, r=radius)
+
+    def path(self, way: str, style: str, tip: str = "") -> None:
+        """Any outline, in SVG's own notation."""
+        made = self._add("path", style, tip)
+        made.set("d", way)
+
+    def words(self, x: Number, y: Number, text: str, style: str = "", *, anchor: str = "start") -> None:
+        """A line of text; `anchor` says whether it begins, has its middle or ends there."""
+        made = self._add("text", style, "", x=x, y=y)
+        made.set("text-anchor", anchor)
+        made.text = text
+
+    def __str__(self) -> str:
+        return ET.tostring(self.root, encoding="unicode")
+
+    def _add(self, tag: str, style: str, tip: str, **numbers: Number) -> ET.Element:
+        made = ET.SubElement(self.root, tag, {name: _number(value) for name, value in numbers.items()})
+        if style:
+            made.set("class", style)
+        if tip:
+            ET.SubElement(made, "title").text = tip
+        return made
+
+
+def _number(value: Number) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")

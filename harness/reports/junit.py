@@ -1,0 +1,93 @@
+"""The report as JUnit XML, which CI systems show as tests: a finding is a failure, and a promise kept is a pass."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree as ET
+
+from harness.model.finding import Finding
+from harness.reports.finding import Sources, render
+from harness.reports.gathered import Bug, Gathered
+from harness.reports.html.grid import Row, grid_of
+
+SUITE = "kernel-harness"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Property:
+    """One fact that CI systems can filter by."""
+
+    name: str
+    value: str
+
+
+def properties(finding: Finding) -> tuple[Property, ...]:
+    """What identifies a finding and its case; the pytest plugin gives a test the same."""
+    case = finding.case
+    return (
+        Property(name="finding", value=finding.id),
+        Property(name="signature", value=str(finding.fail.signature)),
+        Property(name="severity", value=str(finding.fail.signature.severity)),
+        Property(name="device", value=case.device.slug),
+        Property(name="sm_count", value=str(case.device.sm_count)),
+        Property(name="seed", value=str(case.seed)),
+        Property(name="case", value=case.digest),
+    )
+
+
+def junit(gathered: Gathered) -> str:
+    """The document.  What is known is skipped with its link; what only abstained is skipped too."""
+    suite = ET.Element("testsuite", {"name": SUITE})
+    for bug in gathered.bugs:
+        suite.append(_finding(bug))
+    grid = grid_of(gathered.verdicts)
+    for row in grid.rows:
+        suite.extend(_judged(grid.oracles, row))
+    failures = len(suite.findall("testcase/failure"))
+    skipped = len(suite.findall("testcase/skipped"))
+    counts = {"tests": str(len(suite)), "failures": str(failures), "errors": "0", "skipped": str(skipped)}
+    suite.attrib.update({**counts, "time": f"{gathered.seconds:.3f}"})
+    if gathered.damaged:
+        ET.SubElement(suite, "system-err").text = _clean("\n".join(gathered.damaged))
+    suites = ET.Element("testsuites", {"name": SUITE, **counts})
+    suites.append(suite)
+    ET.indent(suites)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suites, encoding="unicode")}\n'
+
+
+def _finding(bug: Bug) -> ET.Element:
+    finding = bug.finding
+    name = f"{finding.fail.signature} [{finding.id}]"
+    test = _test(finding.case.op, name)
+    listed = ET.SubElement(test, "properties")
+    for one in properties(finding):
+        ET.SubElement(listed, "property", {"name": one.name, "value": _clean(one.value)})
+    if bug.link:
+        ET.SubElement(test, "skipped", {"message": _clean(f"known: {bug.link}")})
+    else:
+        kind = str(finding.fail.signature.severity)
+        failure = ET.SubElement(test, "failure", {"message": _clean(finding.fail.message), "type": kind})
+        failure.text = _clean(render(finding, Sources()).plain)
+    return test
+
+
+def _judged(oracles: Sequence[str], row: Row) -> Iterator[ET.Element]:
+    """The oracles that found nothing wrong: where one did, its findings are the tests."""
+    for oracle, square in zip(oracles, row.squares, strict=True):
+        if square.failed or not (square.passed or square.abstained):
+            continue
+        test = _test(row.op, f"{oracle}[{row.device}]")
+        if not square.passed:
+            ET.SubElement(test, "skipped", {"message": square.words})
+        yield test
+
+
+def _test(op: str, name: str) -> ET.Element:
+    file, _, function = op.rpartition(":")
+    group = ".".join(part for part in (file.removesuffix(".py").replace("/", "."), function) if part)
+    return ET.Element("testcase", {"classname": _clean(group.strip(".")), "name": _clean(name), "time": "0"})
+
+
+def _clean(text: str) -> str:
+    """Without the characters that XML cannot say even escaped: control characters, half pairs."""
+    return re.sub("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "", text)

@@ -1,0 +1,115 @@
+"""Each mutation operator: what it makes of a line, and what it leaves alone."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from harness.mutation.mutants import Mutant, mutants_of
+from harness.mutation.operators import Operator
+
+pytestmark = pytest.mark.once
+
+KERNEL = "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef kernel(x, y, n, stride_t, stride_d):\n"
+
+
+def made_of(*lines: str) -> Sequence[Mutant]:
+    """The mutants of a kernel with these lines."""
+    return mutants_of((KERNEL + "".join(f"    {line}\n" for line in lines)).encode(), "kernels.py")
+
+
+def lines_by(operator: Operator, *lines: str) -> list[str]:
+    """What an operator makes of the lines: the changed lines, without indentation."""
+    return [mutant.after.strip() for mutant in made_of(*lines) if mutant.operator is operator]
+
+
+@pytest.mark.parametrize(
+    ("operator", "before", "after"),
+    [
+        (Operator.DROP_MASK, "a = tl.load(x + o, mask=o < n, other=0.0)", ["a = tl.load(x + o)"]),
+        (Operator.DROP_MASK, "a = tl.load(x + o, o < n, 0.0)", ["a = tl.load(x + o)"]),
+        (Operator.DROP_MASK, "tl.store(y, a, mask=m, eviction_policy='')", ["tl.store(y, a, eviction_policy='')"]),
+        (Operator.DROP_MASK, "a = tl.load(p, boundary_check=(0, 1), padding_option='zero')", ["a = tl.load(p)"]),
+        (Operator.DROP_MASK, "tl.atomic_add(y + o, a, mask=m)", ["tl.atomic_add(y + o, a)"]),
+        (Operator.DROP_MASK, "a = tl.load(x + o)", []),
+        (Operator.BOUND_PLUS_ONE, "m = o < n", ["m = o < n + 1"]),
+        (Operator.BOUND_PLUS_ONE, "m = o < (n if n else 1)", ["m = o < (n if n else 1) + 1"]),
+        (Operator.BOUND_PLUS_ONE, "m = o < n - t", ["m = o < n - t + 1"]),
+        (Operator.BOUND_PLUS_ONE, "m = o < n >> 1", ["m = o < (n >> 1) + 1"]),
+        (Operator.BOUND_PLUS_ONE, "m = o <= n", []),
+        (Operator.BOUND_MINUS_ONE, "m = o < n", ["m = o < n - 1"]),
+        (Operator.STRICTNESS, "m = o < n", ["m = o <= n"]),
+        (Operator.STRICTNESS, "m = o >= n", ["m = o > n"]),
+        (Operator.STRICTNESS, "m = (o < n)[:, None] & d", ["m = (o <= n)[:, None] & d"]),
+        (Operator.STRICTNESS, "m = o == n", []),
+        (Operator.SWAP_STRIDES, "p = x + o[:, None] * n + d[None, :]", ["p = x + o[:, None] + d[None, :] * n"]),
+        (
+            Operator.SWAP_STRIDES,
+            "p = x + o[:, None] * n*2 + d[None, :] * stride_d",
+            ["p = x + o[:, None] * stride_d + d[None, :] * n * 2"],
+        ),
+        (Operator.SWAP_STRIDES, "p = x + t * stride_t + d * stride_d", ["p = x + t * stride_d + d * stride_t"]),
+        (Operator.SWAP_STRIDES, "p = x + t * n + d * 2", []),
+        (Operator.SWAP_STRIDES, "p = x + o[:, None] * n + o[:, None]", []),
+        (
+            Operator.SWAP_STRIDES,
+            "p = tl.make_block_ptr(x, (n, 8), (8, 1), (0, 0), (16, 8), (1, 0))",
+            ["p = tl.make_block_ptr(x, (n, 8), (1, 8), (0, 0), (16, 8), (1, 0))"],
+        ),
+        (Operator.DROP_ATOMIC, "tl.atomic_add(y + o, a, mask=m, sem='relaxed')", ["tl.store(y + o, a, mask=m)"]),
+        (Operator.DROP_ATOMIC, "old = tl.atomic_add(y + o, a)", []),
+        (Operator.DROP_INT64, "i = tl.program_id(0).to(tl.int64)", ["i = tl.program_id(0)"]),
+        (Operator.DROP_INT64, "i = tl.cast(t + 1, tl.int64) * n", ["i = (t + 1) * n"]),
+        (Operator.DROP_INT64, "i = ((t + 1).to(tl.int64)) * n", ["i = (t + 1) * n"]),
+        (Operator.DROP_INT64, "i = tl.program_id(0).to(tl.int32)", []),
+        (Operator.FLOOR_BLOCKS, "k = tl.cdiv(n, 2 + t) * 2", ["k = (n // (2 + t)) * 2"]),
+        (Operator.FLOOR_BLOCKS, "k = (tl.cdiv(n, t))", ["k = (n // t)"]),
+        (Operator.LOSE_ACCUMULATION, "a += b * c", ["a = b * c"]),
+        (Operator.LOSE_ACCUMULATION, "a -= b", []),
+        (
+            Operator.NARROW_ACCUMULATOR,
+            "a = tl.zeros([16], dtype=tl.float32)",
+            ["a = tl.zeros([16], dtype=tl.bfloat16)", "a = tl.zeros([16], dtype=tl.float16)"],
+        ),
+        (Operator.NARROW_ACCUMULATOR, "a = tl.zeros([16], dtype=tl.int32)", []),
+        (Operator.DROP_FLOAT32, "a = tl.load(x).to(tl.float32)", ["a = tl.load(x)"]),
+    ],
+)  # fmt: skip
+def test_an_operator_makes_one_mistake_in_a_line(operator: Operator, before: str, after: list[str]) -> None:
+    assert lines_by(operator, before) == after
+
+
+def test_a_mutant_is_the_file_with_one_change() -> None:
+    (mutant,) = (one for one in made_of("o = 1", "m = o < n") if one.operator is Operator.STRICTNESS)
+    source = (KERNEL + "    o = 1\n    m = o < n\n").encode()
+    assert mutant.of(source) == (KERNEL + "    o = 1\n    m = o <= n\n").encode()
+    assert (mutant.line, mutant.function, mutant.launches) == (8, "kernel", ())
+
+
+def test_a_line_of_a_branch_belongs_to_no_statement_but_its_own() -> None:
+    (inner,) = (one for one in made_of("if n:", "    m = o < n") if one.operator is Operator.STRICTNESS)
+    (outer,) = (one for one in made_of("if o < n:", "    m = o") if one.operator is Operator.STRICTNESS)
+    assert (inner.statement, outer.statement) == ((8, 8), (7, 8))
+
+
+def test_equal_mutants_are_made_once() -> None:
+    assert len({mutant.id for mutant in made_of("m = o < n")}) == len(made_of("m = o < n")) == 3
+
+
+def test_mutants_of_equal_lines_are_numbered() -> None:
+    twice = made_of("m = o < n", "if n:", "    m = o < n")
+    assert [(one.line, one.nth) for one in twice if one.operator is Operator.STRICTNESS] == [(7, 1), (9, 2)]
+
+
+def test_of_host_code_only_the_number_of_blocks_is_changed_where_a_kernel_is_launched() -> None:
+    source = (
+        b"import triton\n\n\n@triton.jit\ndef kernel(x):\n    pass\n\n\n"
+        b"def launching(x, n):\n    if n < 3:\n        n += 1\n    kernel[(triton.cdiv(n, 16),)](x)\n\n\n"
+        b"def other(n):\n    return triton.cdiv(n, 16)\n"
+    )
+    assert [(one.operator, one.launches, one.after.strip()) for one in mutants_of(source, "a.py")] == [
+        (Operator.FLOOR_BLOCKS, ("kernel",), "kernel[((n // 16),)](x)")
+    ]
+
+
+def test_a_file_without_kernels_has_no_mutants() -> None:
+    assert mutants_of(b"def f(a, b):\n    return a < b\n", "a.py") == ()

@@ -1,0 +1,117 @@
+"""The table, the file of outcomes, and the survivors that somebody has looked at."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import ReplayError, SuiteError
+from harness.mutation import arguments, score
+from harness.mutation.arguments import Argument
+from harness.mutation.mutants import Mutant
+from harness.mutation.operators import Operator
+from harness.mutation.outcome import Fate, Outcome
+
+pytestmark = pytest.mark.once
+
+MUTANT = Mutant(
+    operator=Operator.STRICTNESS,
+    file="lib/norm.py",
+    function="kernel",
+    launches=(),
+    line=7,
+    before="        m = o < n",
+    after="        m = o <= n",
+    statement=(7, 7),
+    span=(100, 105),
+    text="o <= n",
+)
+SURVIVED = Outcome(mutant=MUTANT, fate=Fate.SURVIVED, ops=("suites/a.py:norm",), cases=60, seconds=3.0)
+KILLED = replace(SURVIVED, fate=Fate.KILLED, oracle="bounds", also=("float64-values",), cases=1)
+KNOWN = Argument(
+    operator=Operator.STRICTNESS,
+    function="kernel",
+    before="m = o < n",
+    after="m = o <= n",
+    equivalent=True,
+    reason="o is even and n is odd",
+)
+
+
+def test_the_score_leaves_out_what_cannot_be_killed() -> None:
+    others = tuple(replace(SURVIVED, fate=fate) for fate in (Fate.SAME_CODE, Fate.EQUIVALENT, Fate.STILLBORN))
+    assert score.score((KILLED, KILLED, KILLED, SURVIVED, *others)) == 0.75
+    assert score.score(others) is None
+
+
+def test_a_survivor_that_was_argued_to_be_equivalent_counts_no_more() -> None:
+    (argued,) = score.argued((SURVIVED,), (KNOWN,))
+    assert (argued.fate, argued.reason) == (Fate.EQUIVALENT, "o is even and n is odd")
+
+
+def test_a_survivor_that_is_known_but_not_equivalent_counts_and_gives_its_reason() -> None:
+    (argued,) = score.argued((SURVIVED,), (replace(KNOWN, equivalent=False),))
+    assert (argued.fate, argued.reason) == (Fate.SURVIVED, "o is even and n is odd")
+
+
+@pytest.mark.parametrize(
+    "change", [{"function": "other"}, {"before": "m = a < n"}, {"operator": Operator.DROP_MASK}, {"nth": 2}]
+)
+def test_an_argument_speaks_of_one_change_in_one_kernel(change: dict[str, Any]) -> None:
+    assert score.argued((SURVIVED,), (replace(KNOWN, **change),)) == (SURVIVED,)
+
+
+def test_an_argument_never_undoes_a_kill() -> None:
+    assert score.argued((KILLED,), (KNOWN,)) == (KILLED,)
+
+
+def test_the_table_counts_operators_and_oracles_and_shows_survivors() -> None:
+    assert list(score.lines((KILLED, SURVIVED), 5)) == [
+        "| operator | killed | survived | same code | equivalent | stillborn | score |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| strictness | 1 | 1 |  |  |  | 50.0 % |",
+        "| all | 1 | 1 |  |  |  | 50.0 % |",
+        "",
+        "| oracle | kills | says so, too |",
+        "| --- | ---: | ---: |",
+        "| `bounds` | 1 |  |",
+        "| `float64-values` |  | 1 |",
+        "",
+        f"survived: {MUTANT.id} strictness in kernel (norm.py:7), 60 cases of norm: other bits",
+        "    - m = o < n",
+        "    + m = o <= n",
+        "",
+        "2 of 5 mutants tried: 1 of 2 killed that compute something else (50.0 %); 0 compile to the same code, "
+        "0 are equivalent by argument, 0 do not compile",
+    ]
+
+
+def test_outcomes_are_kept_and_those_of_another_setting_are_not_taken(tmp_path: Path) -> None:
+    path = tmp_path / "outcomes.json"
+    ledger = score.Ledger(setting="seed 0", mutants=5, outcomes=(KILLED, SURVIVED))
+    score.save(ledger, path)
+    assert score.load(path, "seed 0") == ledger
+    assert score.load(path, "seed 1") == score.Ledger(setting="seed 1")
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "outcomes.json"
+    path.write_text("{}")
+    with pytest.raises(ReplayError, match="holds no outcomes"):
+        score.load(path, "seed 0")
+
+
+def test_an_argument_without_a_reason_is_refused_with_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "mutants.toml"
+    path.write_text(
+        '[[survivor]]\noperator = "drop-mask"\nfunction = "f"\nbefore = "a"\nafter = "b"\nequivalent = true\n'
+    )
+    with pytest.raises(SuiteError, match=r"survivor 1: .*reason"):
+        arguments.read(path)
+
+
+def test_the_survivors_that_were_looked_at_can_be_read() -> None:
+    known = arguments.read(Path(__file__).parents[2] / "suites" / "mutants.toml")
+    assert all(one.reason for one in known)
+    assert len({(one.operator, one.function, one.before, one.after, one.nth) for one in known}) == len(known)

@@ -1,0 +1,50 @@
+"""A result beyond its tolerance gets more runs with random rounding before it is called wrong."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from harness.model.run import Result
+from harness.ops.compare import IN_DOUBT, USUALLY, is_doubtful, largest_error_of, tiles
+from tests.ops.test_compare import compared, expected
+
+
+def in_doubt(got: torch.Tensor, truth: torch.Tensor, rounding_of_rows: torch.Tensor) -> Result:
+    usual = expected(truth, 1e-7)
+    moved = replace(usual.rounding, per_tile=rounding_of_rows.double())
+    want = replace(usual, rounding=moved, judges_noise=IN_DOUBT.judges_noise)
+    return compared(got, want)
+
+
+def test_a_row_of_which_rounding_leaves_no_digit_is_not_judged_in_doubt() -> None:
+    truth = torch.ones(4, 8)
+    got = truth.clone()
+    got[2] = 50.0
+    noise = torch.full((tiles(truth).shape[0],), 1e-7)
+    assert in_doubt(got, truth, noise).worst_tile.ratio > 1
+    noise[2] = 2.0
+    settled = in_doubt(got, truth, noise)
+    assert (settled.worst_tile.ratio, settled.unjudged) == (0.0, 8)
+
+
+def test_the_other_rows_are_judged_as_ever() -> None:
+    truth = torch.ones(4, 8)
+    got = truth.clone()
+    got[1] = 1.5
+    noise = torch.tensor([1e-7, 1e-7, 2.0, 1e-7])
+    assert in_doubt(got, truth, noise).worst_tile.index[0] == 1
+    assert is_doubtful(in_doubt(truth + 1e-4, truth, noise))
+
+
+def test_of_many_runs_each_row_keeps_its_worst() -> None:
+    truth = torch.zeros(2, 2, dtype=torch.float64)
+    one, other = truth.clone(), truth.clone()
+    one[0], other[1] = 3.0, 4.0
+    errors = largest_error_of([one, other, truth], truth)
+    assert (errors.per_tile.tolist(), errors.whole) == ([3.0, 4.0], pytest.approx(8**0.5))
+
+
+def test_most_results_get_few_runs_and_doubtful_ones_many() -> None:
+    assert [USUALLY.runs(elements) for elements in (1, 256, 257, 5000)] == [8, 8, 4, 1]
+    assert [IN_DOUBT.runs(elements) for elements in (1, 1 << 16, 1 << 17, 1 << 21)] == [32, 32, 8, 4]

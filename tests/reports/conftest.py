@@ -1,0 +1,26 @@
+"""What a whole report is made of, on disk."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.findings import store
+from harness.findings.region import save as save_region
+from harness.findings.report import report_document
+from harness.reports.gathered import Gathered, gather
+from tests.reports.samples import EVIL, OLDER, OVERLAP, REGION, REPORT, VALUES
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Gathered:
+    """A folder with a damaged finding among others, a report, and an older one."""
+    folder = tmp_path / "findings"
+    overlap, _ = store.save([OVERLAP, VALUES], folder, lambda one: one.fail.message, REPORT.versions)
+    (overlap / "repro.py").write_text(f"# {EVIL}\nprint('again')\n", encoding="utf-8")
+    save_region(REGION, overlap / store.FINDING, folder)
+    (folder / "broken").mkdir()
+    (folder / "broken" / "finding.json").write_text("{", encoding="utf-8")
+    for name, report in (("nightly", REPORT), ("older", OLDER)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(report_document(report)), encoding="utf-8")
+    return gather([folder, tmp_path / "nightly.json"], earlier=[tmp_path / "older.json"], folder=folder)

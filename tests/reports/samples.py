@@ -1,0 +1,123 @@
+"""What tests of the reports share: findings of every look, and the reports of searches around them."""
+
+from dataclasses import replace
+from datetime import date
+from math import inf
+
+from harness.findings.known import Known, KnownIssue
+from harness.findings.report import Report
+from harness.model.finding import Excerpt, Finding, Repeats
+from harness.model.picture import Amount, Reach, Shading, Span, Spread
+from harness.model.region import SMS, Axis, Ended, Kind, Point, Region
+from harness.model.run import Source
+from harness.model.verdict import Fail, Outcome, Severity, Signature
+from harness.search.tally import Cell, Spot
+from tests.findings.test_replay import FINDING
+from tests.search.pretence import OP, with_dims
+
+EVIL = "<script>alert('1 & 2')</script>"
+"""What no page, table or document may take for its own."""
+LINK = "https://github.com/fla-org/flash-linear-attention/pull/1249"
+
+TILES = Shading(
+    tensor="dx",
+    says="stored by more than one program",
+    amount=Amount.SHARE,
+    spread=Spread(shape=(450, 64), marks=((0, 0, 0.25), (1, 3, 0.5), (23, 31, 1.0))),
+    worst=(2, 0),
+)
+WRONG = Shading(
+    tensor="d:x",
+    says="further from the truth than rounding explains",
+    amount=Amount.TOLERANCES,
+    spread=Spread(shape=(2, 3, 5), marks=((0, 0, 0.7), (1, 1, 4.0), (2, 2, 40.0), (5, 3, 4e5), (5, 4, inf))),
+    worst=(1, 2, 4),
+)
+BESIDE = Span(
+    tensor="x",
+    says="load, outside the storage",
+    reach=Reach(shape=(4, 8), extent=32, storage=(0, 40), touched=(40, 47)),
+)
+
+OVERLAP = replace(
+    FINDING,
+    fail=replace(FINDING.fail, pictures=(replace(TILES, spread=Spread(shape=(3, 1), marks=((2, 0, 1.0),))),)),
+    first_pictures=(TILES,),
+    repeats=Repeats(shown=5, runs=5),
+    excerpt=Excerpt(
+        file="fla/modules/layernorm.py", first=429, lines=("    if a < b:", "", "        tl.store(p, x)", "")
+    ),
+)
+
+
+def finding(oracle: str, **fields: object) -> Finding:
+    signature = Signature(oracle=oracle, severity=Severity.ERROR, op=OP.id, kernel="", place="d:x")
+    fail = Fail(signature=signature, message="d:x[1, 2, 4] is nan", meaning="A term is wrong.", pictures=(WRONG,))
+    return replace(FINDING, fail=replace(fail, **fields), launch=None)
+
+
+VALUES = replace(
+    finding("float64-values"), repeats=Repeats(shown=3, runs=10, otherwise="passed"), case=with_dims(T=450)
+)
+STRAY = replace(
+    finding(
+        "bounds",
+        signature=Signature(oracle="bounds", severity=Severity.ERROR, op="", kernel=EVIL, place="a|b.py:3"),
+        message=f"program 3 of {EVIL} loads `8 lanes`",
+        source=Source(file=f"/nowhere/{EVIL}.py", line=3),
+        pictures=(BESIDE,),
+    ),
+    confirmed=False,
+    excerpt=Excerpt(file=f"{EVIL}.py", first=3, lines=(f"# {EVIL}",)),
+)
+REGION = Region(
+    finding=OVERLAP.id,
+    signature=OVERLAP.fail.signature,
+    case=OVERLAP.case,
+    axes=(Axis(kind=Kind.DIM, name="T", low=1, high=9), Axis(kind=Kind.SM_COUNT, name=SMS, low=1, high=188)),
+    plane=(SMS, "T"),
+    points=tuple(
+        Point(at={**OVERLAP.case.dims, "T": size, SMS: sms}, outcome=Outcome.FAIL if size < sms else Outcome.PASS)
+        for size in (1, 3, 9)
+        for sms in (2, 188)
+    ),
+    rule=None,
+    seconds=3.0,
+    ended=Ended.COMPLETE,
+)
+GONE = finding("unwritten")
+
+KNOWN = Known(
+    finding=OVERLAP.id, issue=KnownIssue(signature=str(OVERLAP.fail.signature), link=LINK, expires=date(2999, 1, 1))
+)
+REPORT = Report(
+    findings=(OVERLAP, VALUES, STRAY),
+    cases=60,
+    passed=40,
+    failed=15,
+    abstained=5,
+    reasons={f"{EVIL}: tt.histogram": 5},
+    seconds=12.5,
+    seed=7,
+    devices=("h200 (132 SMs, sm_90)",),
+    versions={"python": "3.11.7", "triton": "3.6.0"},
+    builds=9,
+    compiled=8,
+    libraries=("fla-core==0.5.2",),
+    verdicts={
+        Cell(OP.id, "h200", "bounds", Outcome.PASS): 20,
+        Cell(OP.id, "h200", "bounds", Outcome.FAIL): 2,
+        Cell(OP.id, "h200", "completes", Outcome.PASS): 25,
+        Cell(OP.id, "h200", "float64-values", Outcome.ABSTAIN): 5,
+        Cell("suites/a.py:other", "b200", "completes", Outcome.PASS): 3,
+    },
+    area={
+        Spot(OP.id, "T", 1, 132, Outcome.PASS): 9,
+        Spot(OP.id, "T", 450, 188, Outcome.FAIL): 2,
+        Spot(OP.id, "T", 64, 132, Outcome.ABSTAIN): 1,
+        Spot("suites/a.py:other", "", 1, 1, Outcome.PASS): 3,
+    },
+    known=(KNOWN,),
+    notices=("write-overlap: old_kernel old.py:1: known, and not seen in this search; is it mended?",),
+)
+OLDER = replace(REPORT, findings=(OVERLAP, GONE), cases=30, seconds=10.0, known=(), notices=())

@@ -1,0 +1,138 @@
+"""The page holds every finding and nothing of the outside, as Python's own parser of HTML reads it."""
+
+import re
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+
+import pytest
+
+from harness.reports.gathered import Gathered
+from harness.reports.history import stages
+from harness.reports.html.page import page
+from tests.reports.samples import EVIL, GONE, LINK, OVERLAP, STRAY, VALUES
+
+pytestmark = pytest.mark.once
+
+NOW = datetime(2030, 1, 2, 3, 4, tzinfo=UTC)
+VOID = {"meta", "link", "br", "hr", "img", "input", "wbr"}
+
+
+class Parsed(HTMLParser):
+    """Elements, their attributes and the text; every element must be closed in its turn."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags = Counter[str]()
+        self.ids: list[str] = []
+        self.addresses: list[str] = []
+        self.anchors: list[str] = []
+        self.said = ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            assert not name.startswith("on"), f"{tag} has {name}"
+            match name:
+                case "id":
+                    self.ids.append(value or "")
+                case "href" if (value or "").startswith("#"):
+                    self.anchors.append((value or "")[1:])
+                case "href" | "src" | "xlink:href" | "srcset" | "action":
+                    self.addresses.append(value or "")
+                case _:
+                    assert "url(" not in (value or "")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.said += data
+
+
+def test_a_report_gathers_each_bug_once_errors_first_and_known_ones_last(whole: Gathered) -> None:
+    assert [bug.finding.id for bug in whole.bugs] == [VALUES.id, STRAY.id, OVERLAP.id]
+    assert [bug.link for bug in whole.bugs] == ["", "", LINK]
+    assert [len(bug.files) for bug in whole.bugs] == [0, 0, 1]
+    (complaint,) = whole.damaged
+    assert "broken/finding.json: not readable as JSON" in complaint
+
+
+def test_what_is_new_still_there_and_gone_is_told(whole: Gathered) -> None:
+    older, here = stages(whole)
+    assert (len(older.new), older.gone) == (2, ())
+    assert set(here.new) == {VALUES.fail.signature, STRAY.fail.signature}
+    assert (here.still, here.gone) == ((OVERLAP.fail.signature,), (GONE.fail.signature,))
+    assert (here.cases, here.rate, here.errors) == (60, 4.8, 2)
+
+
+def test_the_page_holds_every_finding_and_escapes_what_it_is_made_of(whole: Gathered) -> None:
+    text = page(whole, NOW)
+    parsed = Parsed(text)
+    for finding in (OVERLAP, VALUES, STRAY):
+        assert f"finding-{finding.id}" in parsed.ids
+        assert finding.fail.message in parsed.said
+        assert f"harness replay {finding.id}" in parsed.said
+    assert "<script" not in text
+    assert parsed.said.count(EVIL) >= 6
+    assert "print('again')" in parsed.said
+    assert "3 of 10 runs alone; the rate lies between 11 and 60 %" in parsed.said
+    assert "5 of 5 runs alone; the rate lies between 57 and 100 %" in parsed.said
+    assert "broken/finding.json: not readable as JSON" in parsed.said
+    assert "is it mended?" in parsed.said
+    assert "follows no simple rule: of the sizes tried, 4 fail and 2 pass" in parsed.said
+
+
+def test_the_page_asks_for_nothing_and_its_links_lead_somewhere(whole: Gathered) -> None:
+    parsed = Parsed(page(whole, NOW))
+    assert set(parsed.addresses) == {"data:,", LINK}
+    assert set(parsed.anchors) <= set(parsed.ids)
+    assert len(set(parsed.ids)) == len(parsed.ids)
+    assert parsed.tags["main"] == parsed.tags["h1"] == parsed.tags["header"] == 1
+    assert parsed.tags["svg"] == parsed.tags["desc"]
+
+
+def test_the_style_sheet_asks_for_nothing(whole: Gathered) -> None:
+    assert re.findall(r"url\(|@import", page(whole, NOW)) == []
+
+
+def test_the_picture_of_the_first_case_tells_its_blocks(whole: Gathered) -> None:
+    said = Parsed(page(whole, NOW)).said
+    assert "dx [450, 64]: stored by more than one program; each block is 19 x 2 cells" in said
+    assert "rows 437 to 449, columns 62 to 63: 100 % of the cells" in said
+    assert "row 5, column 3: 4e+05 tolerances" in said
+    assert "row 5, column 4: NaN or infinite" in said
+    assert "elements 40 to 47 was touched" in said
+
+
+def test_the_grid_counts_what_was_not_run(whole: Gathered) -> None:
+    text = page(whole, NOW)
+    assert 'title="bounds: 2 failed, 20 passed, 3 not run"' in text
+    assert 'title="float64-values: 5 abstained, 20 not run"' in text
+    assert 'title="bounds: not run"' in text
+
+
+def test_a_link_that_is_none_is_shown_as_text(whole: Gathered) -> None:
+    bugs = tuple(replace(bug, link="javascript:alert(1)") for bug in whole.bugs)
+    parsed = Parsed(page(replace(whole, bugs=bugs), NOW))
+    assert set(parsed.addresses) == {"data:,"}
+    assert "javascript:alert(1)" in parsed.said
+
+
+def test_a_page_without_findings_says_so() -> None:
+    parsed = Parsed(page(Gathered(bugs=()), NOW))
+    assert "No findings" in parsed.said
+    assert "2030-01-02 03:04 UTC" in parsed.said
+    assert parsed.tags["svg"] == 0

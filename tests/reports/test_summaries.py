@@ -1,0 +1,111 @@
+"""The short forms for CI systems: Markdown, JUnit XML, and the list in a terminal."""
+
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from harness.cli.reporting import listed
+from harness.model.finding import Finding
+from harness.reports.gathered import Bug, Campaign, Gathered
+from harness.reports.junit import junit
+from harness.reports.markdown import summary
+from tests.reports.samples import EVIL, LINK, OLDER, OVERLAP, REPORT, STRAY, VALUES
+
+pytestmark = pytest.mark.once
+
+
+def bug(finding: Finding, link: str = "") -> Bug:
+    return Bug(finding=finding, link=link)
+
+
+GATHERED = Gathered(
+    bugs=(bug(VALUES), bug(STRAY), bug(OVERLAP, LINK)),
+    campaigns=(Campaign(name="nightly", report=REPORT),),
+    earlier=(Campaign(name="older", report=OLDER),),
+    damaged=("broken/finding.json: not readable",),
+)
+
+SUMMARY = rf"""### kernel-harness: 3 findings: 2 errors, 1 warning
+
+60 cases, 4.8 a second: 40 passed, 15 failed, 5 abstained.
+
+| | promise | where | smallest case | seen | replay |
+|---|---|---|---|---:|---|
+| error, flaky | float64-values | layer\_norm d:x | layer\_norm T=450 D=1 G=1 fp32, no residual or weight, rtx-pro-6000 | 9 | `harness replay {VALUES.id}` |
+| error, unconfirmed | bounds | \<script\>alert('1 & 2')\</script\> a\|b.py:3 | layer\_norm T=3 D=1 G=1 fp32, no residual or weight, rtx-pro-6000 | 9 | `harness replay {STRAY.id}` |
+| warning, known | write-overlap | layer\_norm\_bwd\_kernel layernorm.py:431 | layer\_norm T=3 D=1 G=1 fp32, no residual or weight, rtx-pro-6000 | 9 | `harness replay {OVERLAP.id}` |
+
+Against the report before: 2 new, 1 still, 1 gone.
+- new: bounds: \<script\>alert('1 & 2')\</script\> a\|b.py:3
+- new: float64-values: layer\_norm d:x
+- gone: unwritten: layer\_norm d:x
+
+Could not be read:
+- broken/finding.json: not readable
+"""  # noqa: E501 - a table's row is one line
+
+
+def test_the_markdown_summary_is_short_and_escaped() -> None:
+    assert summary(GATHERED) == SUMMARY
+
+
+def test_a_summary_without_findings_is_one_line() -> None:
+    assert summary(Gathered(bugs=())) == "### kernel-harness: no findings\n"
+
+
+def test_many_findings_are_cut_in_the_summary() -> None:
+    text = summary(Gathered(bugs=tuple(bug(OVERLAP) for _ in range(23))))
+    assert text.count("harness replay") == 20
+    assert "And 3 more." in text
+
+
+def test_findings_are_failures_of_junit_known_ones_are_skipped_and_kept_promises_pass() -> None:
+    suite = ET.fromstring(junit(GATHERED))[0]  # noqa: S314 - our own document
+    assert {name: suite.get(name) for name in ("tests", "failures", "skipped", "time")} == {
+        "tests": "6",
+        "failures": "2",
+        "skipped": "2",
+        "time": "12.500",
+    }
+    tests = {test.get("name"): test for test in suite.iter("testcase")}
+    values, stray, overlap, *judged = tests.values()
+    told = {one.get("name"): one.get("value") for one in values.iter("property")}
+    assert told == {
+        "finding": VALUES.id,
+        "signature": "float64-values: layer_norm d:x",
+        "severity": "error",
+        "device": "rtx-pro-6000",
+        "sm_count": "188",
+        "seed": "0",
+        "case": VALUES.case.digest,
+    }
+    assert values.get("classname") == "suites.fla.norm.layer_norm"
+    failure = stray.find("failure")
+    assert failure is not None
+    assert failure.get("message") == f"program 3 of {EVIL} loads `8 lanes`"
+    skipped = overlap.find("skipped")
+    assert skipped is not None
+    assert skipped.get("message") == f"known: {LINK}"
+    assert [(test.get("name"), [child.tag for child in test]) for test in judged] == [
+        ("completes[b200]", []),
+        ("completes[h200]", []),
+        ("float64-values[h200]", ["skipped"]),
+    ]
+
+
+def test_junit_drops_what_xml_cannot_say() -> None:
+    odd = replace(VALUES, fail=replace(VALUES.fail, message="a\x00\x1b[31m\ud800\uffffb"))
+    failure = ET.fromstring(junit(Gathered(bugs=(bug(odd),)))).find(".//failure")  # noqa: S314 - as above
+    assert failure is not None
+    assert failure.get("message") == "a[31mb"
+
+
+def test_the_terminal_lists_each_bug_on_a_line_and_names_what_is_damaged() -> None:
+    assert [line.plain for line in listed(GATHERED)] == [
+        f"error   {VALUES.id}  float64-values: layer_norm d:x  (seen 9 times, flaky: 3 of 10 times alone)",
+        f"error   {STRAY.id}  bounds: {EVIL} a|b.py:3  (seen 9 times, unconfirmed)",
+        f"warning {OVERLAP.id}  write-overlap: layer_norm_bwd_kernel layernorm.py:431  (seen 9 times, known: {LINK})",
+        "not readable: broken/finding.json: not readable",
+        "3 findings: 2 errors, 1 warning",
+    ]
