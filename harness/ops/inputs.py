@@ -30,6 +30,7 @@ TINY = 1e-4
 OFFSET_ELEMENTS = 67
 """Odd, so that an offset tensor's address is not a multiple of 16 bytes and Triton specialises for that."""
 GAP_ELEMENTS = 5
+AT_EDGES = 1 / 8
 IGNORED_SHARES = (0.0, 1 / 8, 1 / 8, 1.0)
 SHORT = 8
 """Sequences near one end are this long on average."""
@@ -119,15 +120,27 @@ def _normal(case: Case, name: str, shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def draw_integers(case: Case, name: str, declared: Integers) -> torch.Tensor:
-    """Uniform integers; where one value is to be ignored, it stands in none, an eighth, or all places, by the seed."""
+    """Uniform integers, of which an eighth lie at tile edges: multiples of powers of two, and one below them.
+
+    Where one value is to be ignored, it stands in none, an eighth, or all places, by the seed.
+    """
     generator = _generator(case, name)
     low, high = extent_of(declared.low, case.dims), extent_of(declared.high, case.dims)
     shape, dtype = declared.extents(case.dims), INTEGER_DTYPES[declared.dtype]
     made = torch.randint(low, max(high, low + 1), shape, generator=generator, dtype=dtype)
+    made = torch.where(torch.rand(shape, generator=generator) < AT_EDGES, _at_edges(made, low, high, generator), made)
     if declared.ignore is not None:
         share = IGNORED_SHARES[int(torch.randint(len(IGNORED_SHARES), (), generator=generator))]
         made[torch.rand(shape, generator=generator) < share] = declared.ignore
     return made
+
+
+def _at_edges(values: torch.Tensor, low: int, high: int, generator: torch.Generator) -> torch.Tensor:
+    """Each value at the last multiple of some power of two before it, or one below that, within the range."""
+    bits = torch.randint(max(1, high).bit_length(), values.shape, generator=generator)
+    below = torch.randint(2, values.shape, generator=generator)
+    at = (values >> bits << bits) - below
+    return at.clamp(low, max(high - 1, low)).to(values.dtype)
 
 
 def draw_segments(case: Case, name: str, declared: Segments) -> torch.Tensor:

@@ -57,6 +57,15 @@ def test_what_an_input_asks_for_is_made_of_the_values_of_the_case() -> None:
     assert torch.isfinite(shares).all()
 
 
+def test_some_integers_lie_at_the_edges_of_tiles() -> None:
+    labels = Integers(shape=("T",), low=0, high=140_000)
+    made = torch.cat([draw_integers(case(rows=200, seed=seed), "labels", labels) for seed in range(40)])
+    edge = torch.tensor([65_536, 65_535, 131_072, 131_071])
+    assert all((made == one).sum() >= 2 for one in edge)
+    assert torch.isin(made, edge).float().mean() < 0.1
+    assert (int(made.min()) >= 0, int(made.max()) < 140_000) == (True, True)
+
+
 def test_integers_keep_to_their_range_and_ignored_ones_stand_in_none_some_or_all_places() -> None:
     labels = Integers(shape=("T",), high="D", ignore=-100)
     shares: set[float] = set()
