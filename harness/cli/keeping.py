@@ -10,6 +10,8 @@ from harness.findings import store
 from harness.findings.replay import read_finding
 
 REGRESSIONS = Path("suites", "regressions")
+KEYS = ("format", "id", "oracle", "severity", "kernel", "op", "place", "signature", "message", "case", "needs", "with")
+"""What a replay needs, and a line for who reads it: no pictures, and no paths of the machine that found it."""
 
 
 def keep(given: argparse.Namespace) -> int:
@@ -20,12 +22,13 @@ def keep(given: argparse.Namespace) -> int:
         finding = read_finding(document)
     except (OSError, ValueError, ReplayError) as error:
         raise ReplayError(f"{path}: {error}") from None
+    kept_document = {key: document[key] for key in KEYS if key in document}
     if given.libraries:
-        document["with"] = list(given.libraries)
+        kept_document["with"] = list(given.libraries)
     folder = Path(given.folder)
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / f"{finding.id}.json"
-    kept.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    kept.write_text(json.dumps(kept_document, indent=2) + "\n", encoding="utf-8")
     print(kept)
     return CLEAN
 

@@ -9,6 +9,7 @@ case, so folders of several machines merge by copying; findings with one signatu
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -24,6 +25,8 @@ from harness.model.finding import Finding
 from harness.wire import to_json
 
 FOLDER = Path(".harness", "findings")
+NUMBERS = re.compile(r"\[\n\s+((?:[-+.\dE]+,\n\s+)*[-+.\dE]+)\n\s+\]", re.IGNORECASE)
+"""No string of JSON holds a line break, so this matches none."""
 FINDING, TEXT, CASES = "finding.json", "finding.txt", "cases.jsonl"
 
 
@@ -89,11 +92,17 @@ def load(folder: Path) -> Kept:
 def _save(finding: Finding, place: Path, text: str, versions: Mapping[str, str]) -> Path:
     place.mkdir(parents=True, exist_ok=True)
     document = {"format": FORMAT, **finding_document(finding), "versions": dict(versions)}
-    (place / FINDING).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    (place / FINDING).write_text(_readable(document), encoding="utf-8")
     (place / TEXT).write_text(f"{text.rstrip()}\n", encoding="utf-8")
     lines = dict.fromkeys((*_lines(place / CASES), *map(to_json, finding.cases or (finding.first_case,))))
     (place / CASES).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return place
+
+
+def _readable(document: Mapping[str, Any]) -> str:
+    """JSON with lists of numbers on one line each, as a person would write them."""
+    text = json.dumps(document, indent=2)
+    return NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text) + "\n"
 
 
 def _lines(path: Path) -> tuple[str, ...]:
