@@ -4,10 +4,14 @@ Owns what is asked for and what comes back.  A companion is compared with no ref
 it is right by itself, and it is never judged by itself.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from harness.model.case import Case
-from harness.model.run import Result, Run
+from harness.model.run import Launch, MemoryEvent, OrderDependence, Overlap, Result, Run
+
+ONE_CASE_IN = 8
+"""Seeds that are a multiple of this are run a second time; 0 is one, so shrinking the seed keeps the second run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,3 +66,15 @@ def beside(run: Run, case: Case) -> Beside:
 def sketches_of(run: Run) -> tuple[Sketch, ...]:
     """What of a run another one is compared with."""
     return run.sketches if isinstance(run, Companion) else tuple(map(Sketch.of, run.results))
+
+
+def is_sampled(case: Case) -> bool:
+    """Whether this case is one of those that are run on another SM count and with another config."""
+    return case.seed % ONE_CASE_IN == 0
+
+
+def order_matters(launches: Iterable[Launch], memory: Iterable[MemoryEvent]) -> bool:
+    """Whether the order of programs can show: through atomics, or where programs meet in memory."""
+    return any(launch.atomics for launch in launches) or any(
+        isinstance(event, OrderDependence) or (isinstance(event, Overlap) and not event.same_bytes) for event in memory
+    )

@@ -17,7 +17,7 @@ tensor's rounding.
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -73,6 +73,11 @@ class Expected:
     """Whether rows are judged too of which random rounding leaves no digit."""
 
 
+def is_right(result: Result) -> bool:
+    """Whether a result is within its tolerance, as a whole and in every tile."""
+    return result.whole.ratio <= 1 and result.worst_tile.ratio <= 1 and not result.nonfinite
+
+
 def is_doubtful(result: Result) -> bool:
     """Whether a result is beyond its tolerance by no more than a close decision may be that rounding turned over.
 
@@ -81,11 +86,27 @@ def is_doubtful(result: Result) -> bool:
     return 1 < max(result.whole.ratio, result.worst_tile.ratio) < DOUBTFUL and not result.nonfinite
 
 
+def are_right(results: Iterable[Result]) -> bool:
+    """Whether more rounding, which only ever allows more, would change nothing."""
+    return all(map(is_right, results))
+
+
+def are_certain(results: Iterable[Result]) -> bool:
+    """Whether none is so near its tolerance that a rare decision of rounding could explain it."""
+    return not any(map(is_doubtful, results))
+
+
 def error_of(results: list[torch.Tensor], truth: torch.Tensor) -> Errors:
     """The error of several results together."""
     errors = [_finite(result.to(torch.float64) - truth) for result in results]
     squares = torch.stack([rms(error).square() for error in errors]).mean(0)
     return Errors(per_tile=squares.sqrt(), whole=math.sqrt(sum(_whole(error) ** 2 for error in errors) / len(errors)))
+
+
+def no_error_of(results: list[torch.Tensor], truth: torch.Tensor) -> Errors:
+    """The error that no run with random rounding has shown."""
+    assert not results
+    return Errors(per_tile=torch.zeros_like(rms(truth)), whole=0.0)
 
 
 def largest_error_of(results: list[torch.Tensor], truth: torch.Tensor) -> Errors:
@@ -104,14 +125,20 @@ class Sampling:
     """Larger ones get so many."""
     error: Callable[[list[torch.Tensor], torch.Tensor], Errors]
     judges_noise: bool
+    settles: Callable[[Iterable[Result]], bool]
+    """Whether results judged by it need no more runs."""
 
     def runs(self, elements: int) -> int:
         """How many runs results of so many elements get."""
         return next((count for limit, count in self.limits if elements <= limit), self.otherwise)
 
 
-USUALLY = Sampling(limits=((256, 8), (4096, 4)), otherwise=1, error=error_of, judges_noise=True)
-IN_DOUBT = Sampling(limits=((1 << 16, 32), (1 << 20, 8)), otherwise=4, error=largest_error_of, judges_noise=False)
+UNROUNDED = Sampling(limits=(), otherwise=0, error=no_error_of, judges_noise=True, settles=are_right)
+"""Where no other run is compared with this one's tolerances: the eager baseline explains most results."""
+USUALLY = Sampling(limits=((256, 8), (4096, 4)), otherwise=1, error=error_of, judges_noise=True, settles=are_certain)
+IN_DOUBT = Sampling(
+    limits=((1 << 16, 32), (1 << 20, 8)), otherwise=4, error=largest_error_of, judges_noise=False, settles=are_certain
+)
 """For a result that is beyond its tolerance."""
 
 

@@ -24,13 +24,13 @@ from harness.model.op import Op
 from harness.model.run import Completed, Ending, OutOfMemory, Raised, Refused, Result, Role, Source, Unsupported
 from harness.ops.compare import (
     IN_DOUBT,
+    UNROUNDED,
     USUALLY,
     Expected,
     Sampling,
     compare,
     digests,
     error_of,
-    is_doubtful,
     sketch,
     tolerance_of,
 )
@@ -67,10 +67,13 @@ class Execution:
         writer_of: Callable[[torch.Tensor], Writer] = lambda _: None,
         on_backward_thread: Callable[[], object] = lambda: None,
         dot_precisions: Callable[[], Iterable[str]] = lambda: (),
+        is_compared: Callable[[Case], bool] = lambda _: True,
     ) -> None:
+        """`is_compared` tells, once a case has run, whether other runs may be compared with it by their tolerances."""
         self._surroundings = surroundings
         self._writer_of = writer_of
         self._dot_precisions = dot_precisions
+        self._is_compared = is_compared
         self._backward_thread = ThreadPoolExecutor(1, "autograd-device", on_backward_thread)
         self._phase = "inputs"
         self.seconds: dict[str, float] = {}
@@ -107,15 +110,23 @@ class Execution:
         return () if case.scale is Scale.GIANT else self._compared(op, case, computed)
 
     def _compared(self, op: Op, case: Case, computed: "_Computed") -> tuple[Result, ...]:
+        """The results against their definition, with no more random rounding than it takes to call them right."""
         with self._timed("reference"), plain_torch():
-            truth = reference(op, case, computed.inputs, computed.cotangents, torch.float64)
-            expected = self._expect(op, case, computed, truth, USUALLY)
-        with self._timed("compare"), plain_torch():
-            facts = self._compare(computed.results, expected, op, case)
-        if not any(is_doubtful(fact) for fact in facts):
-            return facts
+            inputs, cotangents = computed.inputs, computed.cotangents
+            truth = reference(op, case, inputs, cotangents, torch.float64)
+            defined = _Defined(truth=truth, eager=reference(op, case, inputs, cotangents, TORCH_DTYPES[case.dtype]))
+        *samplings, last = (USUALLY, IN_DOUBT) if self._is_compared(case) else (UNROUNDED, USUALLY, IN_DOUBT)
+        for sampling in samplings:
+            facts = self._sampled(op, case, computed, defined, sampling)
+            if sampling.settles(facts):
+                return facts
+        return self._sampled(op, case, computed, defined, last)
+
+    def _sampled(
+        self, op: Op, case: Case, computed: "_Computed", defined: "_Defined", sampling: Sampling
+    ) -> tuple[Result, ...]:
         with self._timed("reference"), plain_torch():
-            expected = self._expect(op, case, computed, truth, IN_DOUBT)
+            expected = self._expect(op, case, computed, defined, sampling)
         with self._timed("compare"), plain_torch():
             return self._compare(computed.results, expected, op, case)
 
@@ -171,11 +182,11 @@ class Execution:
             return _gradients(differentiable, leaves, cotangents)
 
     def _expect(
-        self, op: Op, case: Case, computed: "_Computed", truth: Tensors, sampling: Sampling
+        self, op: Op, case: Case, computed: "_Computed", defined: "_Defined", sampling: Sampling
     ) -> dict[str, Expected]:
         """The truth, the error of the eager baseline, and the error that random rounding of the truth shows."""
         inputs, cotangents = computed.inputs, computed.cotangents
-        eager = reference(op, case, inputs, cotangents, TORCH_DTYPES[case.dtype])
+        truth, eager = defined.truth, defined.eager
         limits = torch.finfo(TORCH_DTYPES[case.dtype])
         spacing = (
             limits.smallest_normal * limits.eps if case.dtype is DType.FP16 else 0.0
@@ -225,6 +236,16 @@ class Execution:
             yield
         finally:
             self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - began
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Defined:
+    """What the op's definition makes of a case."""
+
+    truth: Tensors
+    """In float64."""
+    eager: Tensors
+    """In the case's own type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

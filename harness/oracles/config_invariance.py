@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 from harness.model.case import Case
+from harness.model.companion import is_sampled
 from harness.model.run import Result, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence
 from harness.oracles.endings import unfinished
-from harness.oracles.sketches import disagreements, draw, is_sampled
+from harness.oracles.sketches import disagreements, draw
 
 
 class ConfigInvariance:
@@ -19,7 +20,7 @@ class ConfigInvariance:
     def companions(self, run: Run) -> tuple[Case, ...]:
         """The same case with one kernel on another config, for one case in `ONE_CASE_IN`."""
         choice = other_config(run)
-        if unfinished(run) or not is_sampled(run) or choice is None:
+        if unfinished(run) or not is_sampled(run.case) or choice is None:
             return ()
         kernel, index = choice
         return (replace(run.case, configs={**run.case.configs, kernel: index}),)

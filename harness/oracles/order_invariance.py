@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from harness.model.case import Case, Order
-from harness.model.run import Deadlocked, OrderDependence, Overlap, Result, Run
+from harness.model.companion import order_matters
+from harness.model.run import Deadlocked, Result, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence
 from harness.oracles.deadlocks import sentence
@@ -22,7 +23,7 @@ class OrderInvariance:
 
     def companions(self, run: Run) -> tuple[Case, ...]:
         """The same case with the programs of each launch in reversed order, where that can matter."""
-        if unwatched(run) or run.case.order is ORDER or not can_matter(run):
+        if unwatched(run) or run.case.order is ORDER or not order_matters(run.launches, run.memory):
             return ()
         return (replace(run.case, order=ORDER),)
 
@@ -31,7 +32,7 @@ class OrderInvariance:
         run = evidence.run
         if reason := unwatched(run):
             return (Abstain(oracle=self.name, reason=reason),)
-        if not can_matter(run):
+        if not order_matters(run.launches, run.memory):
             return (Pass(oracle=self.name),)
         if run.case.order is ORDER:
             return (Abstain(oracle=self.name, reason="this case is itself the one in reversed order"),)
@@ -74,11 +75,3 @@ class OrderInvariance:
             ),
             source=source,
         )
-
-
-def can_matter(run: Run) -> bool:
-    """Whether the order of programs can show: through atomics, or where programs meet in memory."""
-    return any(launch.atomics for launch in run.launches) or any(
-        isinstance(event, OrderDependence) or (isinstance(event, Overlap) and not event.same_bytes)
-        for event in run.memory
-    )

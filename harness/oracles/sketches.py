@@ -1,20 +1,12 @@
 """Whether two runs of a case computed the same, up to rounding; shared by the invariance oracles.
 
-Owns which cases are run a second time, too: invariance costs a whole run, and a break of it shows in many cases.
+Which cases are run a second time is `harness.model.companion`'s to say, since a run must know that it will be compared.
 """
 
 from math import isnan
 
-from harness.model.companion import Sketch, sketches_of
+from harness.model.companion import ONE_CASE_IN, Sketch, sketches_of
 from harness.model.run import Result, Run
-
-ONE_CASE_IN = 8
-"""Seeds that are a multiple of this are run a second time; 0 is one, so shrinking the seed keeps the second run."""
-
-
-def is_sampled(run: Run) -> bool:
-    """Whether this case is one of those that are run a second time."""
-    return run.case.seed % ONE_CASE_IN == 0
 
 
 def draw(run: Run) -> int:

@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 from harness.model.case import Case
+from harness.model.companion import is_sampled
 from harness.model.run import Result, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence
 from harness.oracles.endings import unfinished
-from harness.oracles.sketches import disagreements, draw, is_sampled
+from harness.oracles.sketches import disagreements, draw
 
 SM_COUNTS = (1, 304)
 """One program for everything, and more programs than many inputs have rows.  Always the same two, because each needs a
@@ -22,7 +23,7 @@ class SmInvariance:
 
     def companions(self, run: Run) -> tuple[Case, ...]:
         """The same case at another SM count, for one case in `ONE_CASE_IN`."""
-        if unfinished(run) or not is_sampled(run):
+        if unfinished(run) or not is_sampled(run.case):
             return ()
         device = run.case.device
         others = [count for count in SM_COUNTS if count != device.sm_count]

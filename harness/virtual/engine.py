@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from harness.model.case import Case, LaneFill, Scale
-from harness.model.companion import Beside, Companion
+from harness.model.companion import Beside, Companion, is_sampled, order_matters
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Completed, Ending, Raised, Refilled, Run, UndefinedLanes
@@ -34,7 +34,13 @@ class VirtualEngine:
         self._around = around
         self._fresh = FreshMemory()
         self._chooser = triton_seam.ConfigChooser()
-        self._execution = Execution(lambda: self._fresh, self._writer_of, _pretend_on_this_thread, self._dot_precisions)
+        self._execution = Execution(
+            lambda: self._fresh,
+            self._writer_of,
+            _pretend_on_this_thread,
+            self._dot_precisions,
+            lambda case: is_sampled(case) or order_matters(self._session.launches, self._session.memory),
+        )
         self._launches: Launches | None = None
 
     def prepare(self) -> None:

@@ -1,12 +1,15 @@
 """A result beyond its tolerance gets more runs with random rounding before it is called wrong."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 import torch
 
 from harness.model.run import Result
-from harness.ops.compare import IN_DOUBT, USUALLY, is_doubtful, largest_error_of, tiles
+from harness.ops.compare import IN_DOUBT, USUALLY, are_right, is_doubtful, largest_error_of, tiles
+from harness.ops.execute import Execution
+from tests.ops.ops_for_tests import RMS_NORM, case
 from tests.ops.test_compare import compared, expected
 
 
@@ -48,3 +51,33 @@ def test_of_many_runs_each_row_keeps_its_worst() -> None:
 def test_most_results_get_few_runs_and_doubtful_ones_many() -> None:
     assert [USUALLY.runs(elements) for elements in (1, 256, 257, 5000)] == [8, 8, 4, 1]
     assert [IN_DOUBT.runs(elements) for elements in (1, 1 << 16, 1 << 17, 1 << 21)] == [32, 32, 8, 4]
+
+
+def definition_calls(*, wrong: bool, compared_by_others: bool) -> tuple[int, tuple[Result, ...]]:
+    calls: list[torch.dtype] = []
+
+    def counted(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        calls.append(x.dtype)
+        return RMS_NORM.reference(x, w)
+
+    def call(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return RMS_NORM.call(x, w) * (1.5 if wrong else 1.0)
+
+    execution = Execution(nullcontext, is_compared=lambda _: compared_by_others)
+    _, results = execution.run(replace(RMS_NORM, call=call, reference=counted), case(columns=8))
+    return len(calls), results
+
+
+def test_what_the_eager_baseline_explains_needs_no_random_rounding() -> None:
+    quick, results = definition_calls(wrong=False, compared_by_others=False)
+    thorough, same = definition_calls(wrong=False, compared_by_others=True)
+    assert quick == 2 < thorough
+    assert are_right(results)
+    assert [one.digest for one in results] == [one.digest for one in same]
+
+
+def test_what_the_eager_baseline_does_not_explain_is_judged_as_ever() -> None:
+    _, results = definition_calls(wrong=True, compared_by_others=False)
+    _, same = definition_calls(wrong=True, compared_by_others=True)
+    assert results == same
+    assert not are_right(results)
