@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-3.9 fuzz test test-browser check format bench clean
+.PHONY: help setup setup-3.9 fuzz test test-browser test-gpu check format bench bench-gpu clean
 
 VENV := .venv
 VENV_39 := .venv-triton39
@@ -38,6 +38,9 @@ test: setup setup-3.9 ## every test, with Triton 3.6.0 and with 3.9.0
 test-browser: setup ## the report's page in headless Chromium; skipped, with a reason, where there is none
 	$(BIN)/python -m pytest -m browser tests/reports $(ARGS)
 
+test-gpu: ## the tests that need a real GPU, with the `python3` that has torch and Triton for it (or PYTHON=...)
+	$(or $(PYTHON),python3) -m pytest -m gpu tests/cuda $(ARGS)
+
 check: setup ## format, lint, types, sizes and the quick tests: under two minutes
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -48,6 +51,9 @@ check: setup ## format, lint, types, sizes and the quick tests: under two minute
 format: setup ## write the files as `make check` wants them
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+bench-gpu: ## measure rates, isolation and faults on a real GPU, as test-gpu runs; prints, judges nothing
+	PYTHONPATH=. $(or $(PYTHON),python3) ci/bench_gpu.py $(ARGS)
 
 bench: setup ## measure the speeds that the README promises; prints ratios, judges nothing
 	$(BIN)/python ci/bench.py $(ARGS)

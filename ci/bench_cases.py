@@ -32,6 +32,7 @@ from harness.search.plan import CaseBudget, Plan
 from harness.search.strategies import Batch
 from harness.search.tally import Tally, Trial
 from harness.suite import load_suite
+from harness.workers.limits import Patience
 from harness.workers.pool import Pool
 from harness.workers.spec import WorkerSpec
 
@@ -61,13 +62,13 @@ class Timed:
         future.add_done_callback(self._note)
         return future
 
-    def run(self, wanted: Wanted) -> Run:
+    def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:
         """As the pool does."""
-        return self._pool.run(wanted)
+        return self._pool.run(wanted, patience=patience)
 
-    def run_alone(self, wanted: Wanted, before: Sequence[Case] = ()) -> Run:
+    def run_alone(self, wanted: Wanted, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
         """As the pool does."""
-        return self._pool.run_alone(wanted, before)
+        return self._pool.run_alone(wanted, before, patience=patience)
 
     def _note(self, future: Future[Run]) -> None:
         if not future.cancelled() and not future.exception():

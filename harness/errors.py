@@ -7,6 +7,7 @@
     ├── ReplayError         a replay file is broken or foreign: make a new one
     ├── WorkerError         a child process cannot be started or does not speak the protocol
     ├── MissingPart         something optional is not installed: install it
+    ├── GpuUnavailable      GPUs are leased to other processes, or sick: wait, or use others
     ├── CannotExecute       the virtual GPU cannot execute a construct: becomes the run's ending, never shown raw
     └── LaunchStuck         the virtual GPU ended a launch that would never end: becomes the run's ending
 
@@ -44,6 +45,10 @@ class WorkerError(HarnessError):
 
 class MissingPart(HarnessError):
     """An optional part is not installed; the text ends with the command that provides it."""
+
+
+class GpuUnavailable(HarnessError):
+    """GPUs are there, but other processes hold their leases or they are in quarantine."""
 
 
 class CannotExecute(HarnessError):

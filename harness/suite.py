@@ -71,9 +71,16 @@ def integers(
     return Integers(shape=shape, low=low, high=high, ignore=ignore, optional=optional, dtype=dtype)
 
 
-def segments(total: Extent, count: Extent, *, optional: bool = False, dtype: Integer = "int64") -> Segments:
+def segments(
+    total: Extent,
+    count: Extent,
+    *,
+    may_be_empty: bool = False,
+    optional: bool = False,
+    dtype: Integer = "int64",
+) -> Segments:
     """Cumulative lengths of packed sequences: `segments("T", "N")` for the `cu_seqlens` of N sequences of T tokens."""
-    return Segments(total=total, count=count, optional=optional, dtype=dtype)
+    return Segments(total=total, count=count, may_be_empty=may_be_empty, optional=optional, dtype=dtype)
 
 
 def beside(suite: str, module: str) -> ModuleType:
@@ -120,6 +127,8 @@ class Declaration:
         try:
             if missing := sorted({name for given in declared.inputs.values() for name in given.named} - set(least)):
                 raise SuiteError(f"{suite}: op {self.name!r} has inputs of undeclared dims: {', '.join(missing)}")
+            if strange := sorted(set(declared.apart) - set(least)):
+                raise SuiteError(f"{suite}: op {self.name!r} keeps undeclared dims apart: {', '.join(strange)}")
             for given in declared.inputs.values():
                 given.extents(least)
         except (SyntaxError, ValueError) as error:

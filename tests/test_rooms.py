@@ -45,6 +45,11 @@ LIGHT = (
     "harness.wire",
     "harness.libraries",
     "harness.devices",
+    "harness.cuda.assignment",
+    "harness.cuda.canary",
+    "harness.cuda.gpus",
+    "harness.cuda.health",
+    "harness.cuda.leases",
     "harness.oracles",
     "harness.search",
     "harness.watch",
@@ -54,6 +59,7 @@ LIGHT = (
     "harness.mutation.measure",
     "harness.workers",
     "harness.pytest_plugin",
+    "harness.pytest_plugin.gpus",
     "harness.cli",
 )
 """What the parent process imports: none of it may load torch or Triton, which cost seconds and can start CUDA."""

@@ -18,7 +18,6 @@ from harness.cli.command import (
     add_engine,
     add_libraries,
     console,
-    engine_of,
     positive,
 )
 from harness.cli.replaying import chosen
@@ -33,6 +32,7 @@ from harness.findings.releases import asks_for, pinned, requirement_of
 from harness.findings.replay import Recorded, read
 from harness.findings.versions import installed, versions
 from harness.reports.bisection import bisection_document, sentence, table
+from harness.search.options import engine_of
 
 NEWEST = ""
 """`--fixed` without a value."""

@@ -5,14 +5,14 @@ from typing import NoReturn, Protocol
 
 from rich.console import Console
 
+from harness.cuda.suppressions import FILE as ACCEPTS
 from harness.errors import UsageError
+from harness.model.sanitizer import Tool
 from harness.model.verdict import Severity
-from harness.search.options import TIME_LIMIT_S, VIRTUAL
+from harness.search.options import TIME_LIMIT_S
 from harness.search.session import FOLDER
 
 CLEAN, FINDINGS, BROKEN, NOTHING_JUDGED, INTERRUPTED = 0, 1, 2, 3, 130
-ENGINES = {"virtual": VIRTUAL}
-"""Short names; any other is `module:factory`."""
 STORE = FOLDER / "findings"
 
 
@@ -51,7 +51,10 @@ def add_libraries(parser: Parser) -> None:
 def add_engine(parser: Parser) -> None:
     """Where cases run, and for how long."""
     parser.add_argument(
-        "--engine", default="virtual", metavar="NAME", help="where cases run: virtual, or module:factory of another"
+        "--engine",
+        default="virtual",
+        metavar="NAME",
+        help="where cases run: virtual, cuda (the real GPUs of this machine), or module:factory of another",
     )
     parser.add_argument(
         "--time-limit",
@@ -59,6 +62,21 @@ def add_engine(parser: Parser) -> None:
         default=TIME_LIMIT_S,
         metavar="SECONDS",
         help="for one case (usually %(default)g)",
+    )
+
+
+def add_sanitizer(parser: Parser) -> None:
+    """`--sanitizer` and what of its reports is accepted."""
+    parser.add_argument(
+        "--sanitizer",
+        metavar="TOOL",
+        help=f"run cases under compute-sanitizer: {', '.join(Tool)}; further options of it may follow, quoted as one",
+    )
+    parser.add_argument(
+        "--accepts",
+        default=ACCEPTS,
+        metavar="FILE",
+        help="reports of compute-sanitizer that are accepted, with reasons (usually %(default)s)",
     )
 
 
@@ -70,11 +88,6 @@ def add_fail_on(parser: Parser) -> None:
         default=Severity.WARNING,
         help="the least severity that makes the exit status 1",
     )
-
-
-def engine_of(name: str) -> str:
-    """The engine's factory, for its short name."""
-    return ENGINES.get(name, name)
 
 
 def positive(text: str) -> int:

@@ -15,14 +15,13 @@ from harness.cli.command import (
     add_engine,
     add_libraries,
     console,
-    engine_of,
     positive,
 )
 from harness.findings.versions import versions
 from harness.model.run import Run
 from harness.reports.coverage import lines
 from harness.search.coverage import Order, measure
-from harness.search.options import Options, load_devices, load_ops, suite_files
+from harness.search.options import Options, engine_of, load_devices, load_ops, suite_files
 from harness.search.plan import CaseBudget
 from harness.search.session import FOLDER, Session, prepared
 

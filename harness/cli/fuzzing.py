@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import secrets
 from dataclasses import replace
 from datetime import date
@@ -22,15 +21,16 @@ from harness.cli.command import (
     add_engine,
     add_fail_on,
     add_libraries,
+    add_sanitizer,
     console,
     duration,
-    engine_of,
     positive,
 )
 from harness.errors import HarnessError, UsageError
 from harness.findings import store
 from harness.findings.known import FILE, KnownIssues, read_known_issues
 from harness.findings.report import Report, report_document, report_of
+from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
 from harness.model.verdict import Severity
 from harness.oracles import registry
@@ -39,7 +39,8 @@ from harness.reports.interrupts import Interrupts
 from harness.reports.progress import Progress
 from harness.reports.summary import summary
 from harness.search import USUAL_DEVICES
-from harness.search.options import Options, load_devices, load_ops, suite_files
+from harness.search.gpus import own_devices
+from harness.search.options import CUDA, Options, engine_of, load_devices, load_ops, sanitizing_for, suite_files
 from harness.search.plan import CaseBudget, TimeBudget
 from harness.search.session import FOLDER, Session, prepared
 from harness.workers.spec import Isolation
@@ -55,7 +56,7 @@ def fuzz(given: argparse.Namespace) -> int:
         raise UsageError(f"--json {report_path}: there is no folder {report_path.parent}")
     set_hypothesis_home_dir(prepared(FOLDER) / "hypothesis")
     issues = read_known_issues(Path(given.known), date.today())  # noqa: DTZ011 - a date that people write has no zone
-    with Session(options) as session:
+    with Session(options, _say) as session:
         report, broken = _search(session, issues)
         sources = Sources(roots=session.sources)
     report = replace(report, findings=quoted(report.findings, sources))
@@ -100,24 +101,36 @@ def _search(session: Session, issues: KnownIssues) -> tuple[Report, HarnessError
     return report_of(options, campaign.tally, findings, interrupted=interrupted, issues=issues), broken
 
 
+def _say(text: str) -> None:
+    Console(stderr=True, highlight=False).print(Text(text), soft_wrap=True)
+
+
 def _options(given: argparse.Namespace) -> Options:
     suites = tuple(dict.fromkeys(file for suite in given.suites for file in suite_files(suite)))
     return Options(
         suites=suites,
-        devices=load_devices(given.device, given.sm),
+        devices=_devices(given),
         oracles=tuple(registry.find(name).name for name in given.oracle),
         ops=load_ops(suites, tuple(given.op)),
         budget=TimeBudget(seconds=60 * given.minutes)
         if given.minutes
         else CaseBudget(cases=given.cases or USUAL_CASES),
         seed=secrets.randbelow(2**32) if given.seed is None else given.seed,
-        processes=given.processes or len(os.sched_getaffinity(0)),
+        processes=given.processes,
+        gpus=given.gpus,
         fixed_sm_count=given.sm is not None,
         libraries=tuple(given.libraries),
         isolation=Isolation(given.isolation),
         time_limit_s=given.time_limit,
         engine=engine_of(given.engine),
+        sanitizing=sanitizing_for(given.sanitizer, engine_of(given.engine), Path(given.accepts)),
     )
+
+
+def _devices(given: argparse.Namespace) -> tuple[DeviceProfile, ...]:
+    if given.device is None and engine_of(given.engine) == CUDA:
+        return own_devices(given.sm)
+    return load_devices(given.device, given.sm)
 
 
 def _status(report: Report, fail_on: Severity) -> int:
@@ -149,10 +162,14 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--isolation", choices=tuple(Isolation), default=Isolation.WORKER, help="how far cases are kept apart"
     )
-    parser.add_argument("--processes", type=positive, metavar="N", help="cases at once (usually one a core)")
+    parser.add_argument(
+        "--processes", type=positive, metavar="N", help="cases at once (usually one a core, or one a real GPU)"
+    )
+    parser.add_argument("--gpus", type=positive, metavar="N", help="real GPUs to use (usually all that are free)")
     parser.add_argument(
         "--oracle", action="append", default=[], metavar="NAME", help="ask only this oracle; repeatable"
     )
     add_libraries(parser)
     add_fail_on(parser)
     add_engine(parser)
+    add_sanitizer(parser)

@@ -18,7 +18,6 @@ from harness.cli.command import (
     add_engine,
     console,
     duration,
-    engine_of,
     positive,
 )
 from harness.corpus import table
@@ -30,6 +29,7 @@ from harness.findings.versions import versions
 from harness.model.finding import Finding
 from harness.reports.finding import Sources, render
 from harness.reports.interrupts import Interrupts
+from harness.search.options import engine_of
 from harness.search.session import FOLDER, prepared
 
 BUGS = Path("suites", "corpus.toml")

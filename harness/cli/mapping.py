@@ -17,7 +17,6 @@ from harness.cli.command import (
     add_libraries,
     console,
     duration,
-    engine_of,
     positive,
 )
 from harness.cli.replaying import chosen
@@ -35,7 +34,7 @@ from harness.model.run import Run
 from harness.model.verdict import Outcome, Signature
 from harness.reports.interrupts import Interrupts
 from harness.reports.region import render
-from harness.search.options import Options
+from harness.search.options import Options, engine_of
 from harness.search.region import Limits, Mapper, Subject
 from harness.search.region_points import Looker
 from harness.search.session import Session

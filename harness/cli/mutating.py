@@ -6,8 +6,8 @@ from pathlib import Path
 from harness.cli.command import Parser, add_engine, add_libraries, duration, positive
 
 DEVICE = "rtx-pro-6000"
-CASES = 60
-SECONDS = 60.0
+CASES = 300
+SECONDS = 300.0
 KNOWN = Path("suites", "mutants.toml")
 
 

@@ -1,6 +1,7 @@
 """`harness replay`."""
 
 import argparse
+from pathlib import Path
 
 from rich.text import Text
 
@@ -13,8 +14,8 @@ from harness.cli.command import (
     add_engine,
     add_fail_on,
     add_libraries,
+    add_sanitizer,
     console,
-    engine_of,
 )
 from harness.errors import UsageError, unknown
 from harness.findings import store
@@ -24,6 +25,7 @@ from harness.findings.replay import Recorded, read
 from harness.findings.report import counts
 from harness.model.verdict import Outcome, Severity
 from harness.reports.finding import Sources, render
+from harness.search.options import engine_of, sanitizing_for
 from harness.search.session import Session
 
 
@@ -38,6 +40,7 @@ def replay(given: argparse.Namespace) -> int:
             libraries=tuple(given.libraries),
             time_limit_s=given.time_limit,
             engine=engine_of(given.engine),
+            sanitizing=sanitizing_for(given.sanitizer, engine_of(given.engine), Path(given.accepts)),
         )
         with Session(options) as session:
             replayed = replay_recorded(recorded, session)
@@ -73,3 +76,4 @@ def add_options(parser: Parser) -> None:
     add_libraries(parser)
     add_fail_on(parser)
     add_engine(parser)
+    add_sanitizer(parser)

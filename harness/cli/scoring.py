@@ -20,7 +20,6 @@ from harness.cli.command import (
     INTERRUPTED,
     NOTHING_JUDGED,
     console,
-    engine_of,
 )
 from harness.errors import UsageError, unknown
 from harness.findings.versions import versions
@@ -30,7 +29,7 @@ from harness.mutation.measure import Job, attempt_all, jobs
 from harness.mutation.outcome import Outcome
 from harness.mutation.trial import Bench
 from harness.reports.interrupts import Interrupts
-from harness.search.options import Options, load_devices, load_ops, suite_files
+from harness.search.options import Options, engine_of, load_devices, load_ops, suite_files
 from harness.search.plan import CaseBudget
 from harness.search.session import FOLDER, prepared
 

@@ -30,7 +30,7 @@ def doctor(given: argparse.Namespace) -> int:
     print(f"kernel-harness {__version__}")
     for part in examine():
         if part.found:
-            print(f"  ok       {part.name}: {part.found}")
+            print(f"  {'CHECK' if part.is_doubtful else 'ok':<8} {part.name}: {part.found}")
         else:
             print(f"  {'MISSING' if part.needed else 'none':<8} {part.name}: {part.provide}")
             lacking |= part.needed

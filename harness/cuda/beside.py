@@ -13,8 +13,8 @@ from typing import Any, cast
 import torch
 
 from harness.cuda.memory import DeviceMemory
+from harness.virtual.described import BUILD_OPTIONS
 from harness.virtual.driver import LaunchRequest
-from harness.virtual.launches import BUILD_OPTIONS
 from harness.virtual.triton_seam import RealLauncher
 
 

@@ -60,7 +60,7 @@ class _Worn:
     @property
     def properties(self) -> "GpuProperties":
         """One object for ever, as torch hands out."""
-        self._properties = self._properties or _properties(self.profile)
+        self._properties = self._properties or gpu_properties(self.profile)
         return self._properties
 
     def put_on(self, profile: DeviceProfile) -> None:
@@ -178,7 +178,7 @@ def _accelerator_answers() -> dict[str, Any]:
     }
 
 
-def _properties(profile: DeviceProfile) -> "GpuProperties":
+def gpu_properties(profile: DeviceProfile) -> "GpuProperties":
     """What `torch.cuda.get_device_properties` gives: the fields of torch 2.6 to 2.13 on a real GPU, read-only."""
     major, minor = profile.capability
     return GpuProperties(

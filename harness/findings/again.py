@@ -2,19 +2,22 @@
 
 from dataclasses import dataclass
 
+from harness.cuda.sanitizer import Sanitizing
 from harness.errors import UsageError
 from harness.findings.replay import Recorded
 from harness.model.finding import Finding
 from harness.model.op import Op
 from harness.model.run import Completed
-from harness.model.verdict import Abstain, Outcome
+from harness.model.verdict import Abstain, Outcome, Severity, Signature
 from harness.oracles import registry
 from harness.oracles.base import Alone
+from harness.oracles.completes import Completes
 from harness.search.judging import Examination
 from harness.search.options import TIME_LIMIT_S, Options
 from harness.search.plan import CaseBudget
 from harness.search.session import Session
 from harness.suite import load_suite
+from harness.workers.limits import Patience
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +74,12 @@ def op_of(recorded: Recorded) -> Op:
 
 
 def options_for(
-    recorded: Recorded, *, libraries: tuple[str, ...], engine: str, time_limit_s: float = TIME_LIMIT_S
+    recorded: Recorded,
+    *,
+    libraries: tuple[str, ...],
+    engine: str,
+    time_limit_s: float = TIME_LIMIT_S,
+    sanitizing: Sanitizing | None = None,
 ) -> Options:
     """What it takes to run one recorded case; `libraries` instead of those on record, if there are any."""
     op = op_of(recorded)
@@ -86,6 +94,7 @@ def options_for(
         libraries=libraries or recorded.libraries,
         time_limit_s=time_limit_s,
         engine=engine,
+        sanitizing=sanitizing,
     )
 
 
@@ -99,7 +108,10 @@ def replay(recorded: Recorded, session: Session) -> Replayed:
     signature = recorded.signature
     asked = [one.name for one in registry.ALL if signature is None or isinstance(one, Alone)]
     judge = session.judge.only(*asked, *([signature.oracle] if signature else []))
-    examined = judge.examine(op, recorded.case, lambda wanted: session.pool.run_alone(wanted, before))
+    patience = Patience.LONG if signature is not None and _is_slow(signature) else Patience.USUAL
+    examined = judge.examine(
+        op, recorded.case, lambda wanted: session.pool.run_alone(wanted, before, patience=patience)
+    )
     if signature is not None and _waits_for_the_compiler(signature.oracle, examined):
         session.compiler.settle()
         examined = judge.judge(op, examined.run, {})
@@ -120,6 +132,11 @@ def replay(recorded: Recorded, session: Session) -> Replayed:
         ),
         examined=examined,
     )
+
+
+def _is_slow(signature: Signature) -> bool:
+    """Whether the finding is that a case takes more than its time limit: only with more time does that show again."""
+    return signature.oracle == Completes.name and signature.severity is Severity.WARNING
 
 
 def _waits_for_the_compiler(oracle: str, examined: Examination) -> bool:

@@ -1,7 +1,7 @@
 """Reading the report of a whole campaign back, as `harness fuzz --json` wrote it; strict, and nothing is executed."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ class _Document:
     area: tuple[tuple[str, str, int, int, Outcome, int], ...] = ()
     known: tuple[_KnownRow, ...] = ()
     notices: tuple[str, ...] = ()
+    accepted: dict[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +109,7 @@ def _report(document: dict[str, Any], findings: list[Any]) -> Report:
         area={Spot(op, dim, size, sms, outcome): count for op, dim, size, sms, outcome, count in read.area},
         known=tuple(map(_known, read.known)),
         notices=read.notices,
+        accepted=read.accepted,
     )
 
 

@@ -44,6 +44,8 @@ class Report:
     """How many cases of an op on a device each oracle passed, failed and abstained on."""
     area: Mapping[Spot, int] = field(default_factory=dict[Spot, int])
     """How many cases were tried where."""
+    accepted: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Reports of compute-sanitizer that a file accepts, by tool, kernel and reason."""
     known: tuple[Known, ...] = ()
     """Findings that somebody has accepted for the time being."""
     notices: tuple[str, ...] = ()
@@ -93,6 +95,7 @@ def report_of(
         interrupted=interrupted,
         verdicts=dict(tally.verdicts),
         area=dict(tally.area),
+        accepted=dict(tally.accepted.most_common()),
         known=issues.among(found),
         notices=issues.notices(found, tally.kernels, ops),
     )
@@ -114,6 +117,7 @@ def report_document(report: Report) -> dict[str, Any]:
         "versions": dict(report.versions),
         "builds": report.builds,
         "compiled": report.compiled,
+        "accepted": dict(report.accepted),
         "with": list(report.libraries),
         "interrupted": report.interrupted,
         "verdicts": [[*cell, count] for cell, count in sorted(report.verdicts.items())],

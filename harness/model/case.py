@@ -47,6 +47,8 @@ class Values(StrEnum):
     """Deviation 1e-4."""
     ZEROS = "zeros"
     """Normal, with about a third of the elements exactly zero, whole rows among them."""
+    SPOILED = "spoiled"
+    """Normal, but for one place of a dim along which the op keeps its inputs apart: there all is infinite or NaN."""
 
 
 class LaneFill(StrEnum):

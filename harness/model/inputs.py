@@ -92,6 +92,8 @@ class Segments:
     total: Extent
     count: Extent
     """How many sequences; fewer where the total is less."""
+    may_be_empty: bool = False
+    """The library takes sequences of no length, too."""
     optional: bool = False
     dtype: Integer = "int64"
 

@@ -21,7 +21,9 @@ class Dim:
     choices: tuple[int, ...] = ()
     """Only these, where given."""
     grows: bool = False
-    """A giant case may have any number of these, however many."""
+    """A giant case may have more of these than `high`."""
+    largest: int = 2**32
+    """So many at most: where the op is documented to end, or a grid does."""
 
     @property
     def plainest(self) -> int:
@@ -56,6 +58,8 @@ class Op:
     """Class names of exceptions by which the library declines a case legitimately."""
     waives: frozenset[str] = field(default_factory=frozenset[str])
     """Names of oracles whose promise this op does not make."""
+    apart: tuple[str, ...] = ()
+    """Dims along which it keeps its inputs apart: what is infinite or NaN at one place leaves the others' results."""
     slack: float = 2.0
     """How many times the eager baseline's error a right result may have."""
 
@@ -84,7 +88,7 @@ class Op:
         in_range = all(
             name in case.dims
             and dim.low <= case.dims[name]
-            and (case.dims[name] <= dim.high or (giant and dim.grows))
+            and (case.dims[name] <= dim.high or (giant and dim.grows and case.dims[name] <= dim.largest))
             and (not dim.choices or case.dims[name] in dim.choices)
             for name, dim in self.dims.items()
         )

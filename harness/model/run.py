@@ -9,147 +9,45 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from harness.model.case import Case
+from harness.model.ending import (
+    Completed,
+    Crashed,
+    Deadlocked,
+    Ending,
+    Faulted,
+    FaultOf,
+    OutOfMemory,
+    Overtime,
+    Raised,
+    Refused,
+    Residency,
+    Source,
+    TimedOut,
+    Unsupported,
+    Wait,
+    Waiting,
+)
 from harness.model.picture import Reach, Spread
+from harness.model.sanitizer import Sanitized
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """A place in the kernel's Python source.  `file` is an absolute path or a name relative to site-packages."""
-
-    file: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.file.rpartition('/')[2]}:{self.line}"
-
-
-# --- how a case ended ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
-    """The op ran to its end, forward and backward, and was compared with the reference."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Raised:
-    """The library, Triton or torch raised an exception while the case ran."""
-
-    kind: str
-    """Class name: `RuntimeError`."""
-    message: str
-    source: Source | None
-    """The innermost frame outside torch, Triton and the harness, when there is one."""
-    phase: str
-    """`forward`, `backward`, or one in which the suite is at fault: `inputs`, `reference`, `compare`."""
-    traceback: str
-    launch: str | None = None
-    """The kernel that was being built or launched, where one was."""
-    config_count: int | None = None
-    """How many configs of that kernel survived pruning, 1 where it is not autotuned; None where `launch` is."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """The library declined the case in the way its op declares legitimate; nothing is wrong and nothing was tested."""
-
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unsupported:
-    """The engine cannot execute something that the kernel contains."""
-
-    what: str
-    """The TTIR op or construct: `tt.histogram`."""
-    kernel: str
-    source: Source | None
-    triton_version: str
-    ttir_file: str = ""
-    """Where the kernel's TTIR was kept; empty where no folder was given."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Crashed:
-    """The process died.  Exactly one of `signal` and `status` says how."""
-
-    signal: str | None
-    """`SIGSEGV`."""
-    status: int | None
-    """The exit status, where the process left by itself."""
-    log_tail: str
-    launch: str | None = None
-    """The kernel that was being launched, where known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedOut:
-    """No answer within the limit; the process group was killed."""
-
-    limit_s: float
-    log_tail: str
-    launch: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutOfMemory:
-    """The case asked for more memory than its worker may have."""
-
-    limit_bytes: int
-    message: str
-
-
-class Residency(StrEnum):
-    """With how many programs resident at a time a launch that got stuck would come to its end."""
-
-    AT_LEAST = "at least"
-    AT_MOST = "at most"
-    NONE = "none"
-    """With one, with all and with as many as the GPU holds it gets stuck."""
-    UNKNOWN = "unknown"
-    """Too many programs to try, or a try ended otherwise."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
-    """Programs of a launch that wait until a cell changes."""
-
-    argument: str
-    index: tuple[int, ...]
-    """The first cell that they read over and over, as an index into the argument's tensor."""
-    cells: int
-    """How many cells each of them reads over and over."""
-    source: Source | None
-    """The line that reads it."""
-    programs: int
-    first_programs: tuple[int, ...]
-    """Up to four linear program ids, ascending."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deadlocked:
-    """A launch got stuck: every program that the GPU could hold waits for memory that no other will change."""
-
-    kernel: str
-    waits: tuple[Wait, ...]
-    """Up to four, what most programs wait for first; empty where they run in circles without reading anything."""
-    programs: int
-    """Of the launch."""
-    resident: int
-    """Programs that wait."""
-    not_started: int
-    """Programs that would begin when one of those ended."""
-    sm_count: int
-    programs_per_sm: int
-    """The occupancy: how many programs of this kernel an SM holds."""
-    limited_by: str
-    """What keeps an SM from holding more: `registers`, `shared memory`, `threads`, `blocks`."""
-    ends_with: Residency
-    limit: int
-    """The number of programs that `ends_with` speaks of; 0 where it names none."""
-
-
-Ending = Completed | Raised | Refused | Unsupported | Crashed | TimedOut | OutOfMemory | Deadlocked
+__all__ = [  # of `harness.model.ending`, which is imported from here with the rest of the run
+    "Completed",
+    "Crashed",
+    "Deadlocked",
+    "Ending",
+    "FaultOf",
+    "Faulted",
+    "OutOfMemory",
+    "Overtime",
+    "Raised",
+    "Refused",
+    "Residency",
+    "Source",
+    "TimedOut",
+    "Unsupported",
+    "Wait",
+    "Waiting",
+]
 
 
 # --- what was launched -----------------------------------------------------------------------------------------------
@@ -301,7 +199,20 @@ class AssertFailed:
     """The first program in which it failed."""
 
 
-MemoryEvent = Overlap | OrderDependence | Stray | UninitialisedRead | UndefinedLanes | AssertFailed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trampled:
+    """On a real GPU: memory around a tensor, or between its rows, does not hold any more what it was filled with."""
+
+    site: Site
+    """The launch after which that was so; without a kernel where no launch does it a second time."""
+    region: Region
+    cells: int
+    """How many elements of the tensor's type have changed."""
+    element: int
+    """The first of them, counted from the tensor's first element."""
+
+
+MemoryEvent = Overlap | OrderDependence | Stray | UninitialisedRead | UndefinedLanes | AssertFailed | Trampled
 
 
 # --- how right the results are ---------------------------------------------------------------------------------------
@@ -366,6 +277,27 @@ class Refilled:
     """Of each result's bytes, by its name."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeated:
+    """The same case computed a second time, with nothing changed."""
+
+    ending: Ending
+    digests: Mapping[str, str]
+    """Of each result's bytes, by its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """The real GPU on which a case ran, and in what it could not be the one that its process pretended to run on."""
+
+    name: str
+    capability: tuple[int, int]
+    sm_count: int
+    driver: str
+    shortfalls: tuple[str, ...] = ()
+    """`188 SMs are pretended on a GPU of 132`; empty where it is what the case asks for."""
+
+
 # --- all of it -------------------------------------------------------------------------------------------------------
 
 
@@ -381,5 +313,13 @@ class Run:
     memory: tuple[MemoryEvent, ...] = ()
     refilled: Refilled | None = None
     """None where no lane was undefined, or the case did not complete."""
+    repeated: Repeated | None = None
+    """On a real GPU, for some cases."""
+    hardware: Hardware | None = None
+    """None on the virtual GPU."""
+    overtime: Overtime | None = None
+    """None where it ended within the time that a case is given usually."""
+    sanitizer: Sanitized | None = None
+    """None where the process did not run under compute-sanitizer."""
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     """By part of the work: `inputs`, `front_end`, `parse`, `execution`, `reference`, `compare`, `host`."""

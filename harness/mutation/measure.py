@@ -36,7 +36,7 @@ def jobs(bench: Bench, cases: int, ran: Callable[[Run], object]) -> tuple[Job, .
     """
     options = bench.options
     order = Order(ops=options.ops, devices=options.devices, cases=cases, seed=options.seed)
-    with Pool(bench.spec, options.processes, options.time_limit_s) as pool:
+    with Pool(bench.spec, options.processes or 1, options.time_limit_s) as pool:
         known = survey(order, pool, bench.lines, ran)
     found = known.mutants(tuple(map(Path, bench.library_paths)))
     return tuple(sorted((_job(known, *one) for one in found), key=lambda job: _place(options.seed, job.mutant)))
@@ -65,7 +65,7 @@ def attempt_all(bench: Bench, todo: Iterable[Job], tried: Callable[[Outcome], ob
     with ExitStack() as stack:
         # The lanes are closed first: what is on its way in a thread then ends at once.
         threads = stack.enter_context(ThreadPoolExecutor(thread_name_prefix="harness-mutants"))
-        lanes = [stack.enter_context(Lane(bench)) for _ in range(bench.options.processes)]
+        lanes = [stack.enter_context(Lane(bench)) for _ in range(bench.options.processes or 1)]
         stack.callback(over.set)
         for future in [threads.submit(work, lane) for lane in lanes]:
             future.result()

@@ -19,7 +19,10 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from harness.model.companion import Sketch
@@ -27,6 +30,8 @@ from harness.model.picture import Spread
 from harness.model.run import Measure, Result, Role
 from harness.ops import spread
 from harness.ops.poison import count_poison, still_fresh
+
+Array = npt.NDArray[Any]
 
 TILE = 64
 SKETCHES = 8
@@ -127,14 +132,18 @@ class Sampling:
     judges_noise: bool
     settles: Callable[[Iterable[Result]], bool]
     """Whether results judged by it need no more runs."""
+    has_baseline: bool = True
+    """Whether the definition runs in the case's own type, too."""
 
     def runs(self, elements: int) -> int:
         """How many runs results of so many elements get."""
         return next((count for limit, count in self.limits if elements <= limit), self.otherwise)
 
 
+BARE = Sampling(limits=(), otherwise=0, error=no_error_of, judges_noise=True, settles=are_right, has_baseline=False)
+"""Where no other run is compared with this one's tolerances: most results are as near as their type can tell."""
 UNROUNDED = Sampling(limits=(), otherwise=0, error=no_error_of, judges_noise=True, settles=are_right)
-"""Where no other run is compared with this one's tolerances: the eager baseline explains most results."""
+"""As above: of the rest, the eager baseline explains most."""
 USUALLY = Sampling(limits=((256, 8), (4096, 4)), otherwise=1, error=error_of, judges_noise=True, settles=are_certain)
 IN_DOUBT = Sampling(
     limits=((1 << 16, 32), (1 << 20, 8)), otherwise=4, error=largest_error_of, judges_noise=False, settles=are_certain
@@ -184,38 +193,49 @@ def tolerance_of(expected: Expected, dtype: torch.dtype, slack: float) -> Tolera
 
 def compare(name: str, got: torch.Tensor, expected: Expected, tolerance: Tolerance, *, seed: int) -> Result:
     """One output or gradient as facts."""
-    truth = expected.truth
     unwritten, first_unwritten = count_poison(got)
-    wide = got.detach().to(torch.float64).reshape(truth.shape)
+    truth = expected.truth.numpy()  # most results are small: NumPy takes a third of torch's time for each step
+    wide = got.detach().to(torch.float64).reshape(truth.shape).numpy()
+    finite = np.isfinite(wide)
     largest = torch.finfo(got.dtype).max - tolerance.whole  # beyond it, rounding alone may lead to infinity
-    judged = torch.isfinite(truth) & (truth.abs() <= largest) & expected.in_range
+    judged = np.isfinite(truth) & (np.abs(truth) <= largest) & expected.in_range.numpy()
     if expected.may_overflow:
-        judged &= torch.isfinite(wide)
+        judged &= finite
     if not expected.judges_noise:
-        judged &= ~_noise(expected)
-    broken = ~torch.isfinite(wide) & judged
-    error = torch.where(judged, wide - truth, 0.0)
-    ratios = torch.nan_to_num(rms(error) / tolerance.per_tile, nan=math.inf)
-    worst = int(ratios.argmax()) if ratios.numel() else 0
-    whole = _whole(error) / tolerance.whole
+        judged &= ~_noise(expected).numpy()
+    broken = judged & ~finite
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        error = np.where(judged, wide - truth, 0.0)
+        rows = _rows(error)
+        ratios = np.sqrt(np.square(rows).mean(-1)) / tolerance.per_tile.numpy()
+        size = float(np.sqrt(np.square(error).mean())) if error.size else 0.0
+    ratios = np.where(np.isnan(ratios), math.inf, ratios)
+    worst = int(ratios.argmax()) if ratios.size else 0
+    whole = (math.inf if math.isnan(size) else size) / tolerance.whole
     wrong = bool(broken.any()) or not (whole <= 1 and bool((ratios <= 1).all()))
-    blocks = _blocks(wide, seed)
+    worst_tile = float(ratios[worst]) if ratios.size else 0.0
+    blocks = _blocks(torch.from_numpy(wide), seed)
     return Result(
         name=name,
         role=expected.role,
         shape=tuple(truth.shape),
         whole=_measure(whole, _worst_element(error, None), wide, truth),
-        worst_tile=_measure(float(ratios[worst]) if ratios.numel() else 0.0, _worst_element(error, worst), wide, truth),
+        worst_tile=_measure(worst_tile, _worst_element(error, worst), wide, truth),
         unwritten=unwritten,
         first_unwritten=first_unwritten,
         nonfinite=int(broken.sum()),
-        unjudged=truth.numel() - int(judged.sum()),
+        unjudged=truth.size - int(judged.sum()),
         digest=_digest(got),
         sketch=_sums(blocks),
         sketch_tolerance=tuple(4 * tolerance.whole * math.sqrt(max(1, block.numel())) for block in blocks),
-        wrong_where=_wrong_where(torch.where(broken, math.inf, error), tolerance) if wrong else None,
+        wrong_where=_wrong_where(torch.from_numpy(np.where(broken, math.inf, error)), tolerance) if wrong else None,
         unwritten_where=_unwritten_where(got) if unwritten else None,
     )
+
+
+def _rows(values: Array) -> Array:
+    """As `tiles`."""
+    return values if values.ndim == 2 and values.size else tiles(torch.from_numpy(values)).numpy()
 
 
 def sketch(name: str, got: torch.Tensor, *, seed: int) -> Sketch:
@@ -245,6 +265,9 @@ def _noise(expected: Expected) -> torch.Tensor:
 
 
 def _digest(values: torch.Tensor) -> str:
+    """Of the bytes, with all NaNs alike: which of two that meet is kept is open."""
+    if values.is_floating_point() and bool((nans := values.detach().isnan()).any()):
+        values = values.detach().masked_fill(nans, math.nan)
     raw = values.detach().clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)
     return hashlib.sha256(raw.numpy().tobytes()).hexdigest()[:16]
 
@@ -270,22 +293,23 @@ def _smallest(dtype: torch.dtype) -> float:
     return float(torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps) + 1e-40
 
 
-def _worst_element(error: torch.Tensor, tile: int | None) -> tuple[int, ...]:
+def _worst_element(error: Array, tile: int | None) -> tuple[int, ...]:
     """Index of the largest error, a NaN counting as the largest; within one tile, or anywhere."""
-    if not error.numel():
+    if not error.size:
         return ()
-    size = torch.nan_to_num(error.abs(), nan=math.inf)
+    size = np.abs(error)
+    size = np.where(np.isnan(size), math.inf, size)
     first = 0
     if tile is not None:
-        rows = tiles(size)
+        rows = _rows(size)
         first = tile * rows.shape[-1]
         size = rows[tile]
-    flat = min(first + int(size.reshape(-1).argmax()), error.numel() - 1)
-    return tuple(int(part) for part in torch.unravel_index(torch.tensor(flat), error.shape))
+    flat = min(first + int(size.argmax()), error.size - 1)
+    return tuple(int(part) for part in np.unravel_index(flat, error.shape))
 
 
-def _measure(ratio: float, index: tuple[int, ...], got: torch.Tensor, truth: torch.Tensor) -> Measure:
-    if not truth.numel():
+def _measure(ratio: float, index: tuple[int, ...], got: Array, truth: Array) -> Measure:
+    if not truth.size:
         return Measure(ratio=0.0, index=(), got=0.0, expected=0.0)
     return Measure(ratio=float(ratio), index=index, got=float(got[index]), expected=float(truth[index]))
 

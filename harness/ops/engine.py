@@ -28,6 +28,14 @@ class Engine(Protocol):
         """Make this process answer as if it ran on `device`; called once, before the library under test is imported."""
         ...
 
+    def obstacle(self) -> str:
+        """Why no worker can be forked from this process, once the libraries are imported; empty if nothing is wrong."""
+        ...
+
+    def begin(self) -> str:
+        """Called once in each process that runs cases, before the first; says why none can run there, or nothing."""
+        ...
+
     def run(self, op: Op, case: Case) -> Run:
         """Run one case.  What the library raises becomes the run's ending; an exception means a broken harness."""
         ...

@@ -6,10 +6,11 @@ The same for every engine; what an engine adds (who answers for the GPU, what me
 import re
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -22,7 +23,9 @@ from harness.model.case import Case, DType, Scale, Values
 from harness.model.companion import Beside, Sketch
 from harness.model.op import Op
 from harness.model.run import Completed, Ending, OutOfMemory, Raised, Refused, Result, Role, Source, Unsupported
+from harness.ops import flight
 from harness.ops.compare import (
+    BARE,
     IN_DOUBT,
     UNROUNDED,
     USUALLY,
@@ -31,10 +34,12 @@ from harness.ops.compare import (
     compare,
     digests,
     error_of,
+    no_error_of,
     sketch,
     tolerance_of,
 )
-from harness.ops.inputs import TORCH_DTYPES, detached, make_cotangents, make_inputs
+from harness.ops.engine_parts import NOTHING_SEEN, Elsewhere, Seen, Writer
+from harness.ops.inputs import TORCH_DTYPES, beside_spoiled, detached, make_cotangents, make_inputs
 from harness.ops.jitter import Jitter, product_epsilon
 from harness.ops.parameters import wanted
 from harness.ops.sparse import SparseMemory
@@ -48,8 +53,6 @@ HEADROOM = 16.0
 TRACEBACK_LINES = 30
 MISSING_OPERATOR = re.compile(r"Could not run '([\w:.]+)' with arguments from the")
 """What torch 2.13 says of an operator that it has for CUDA alone: nobody's refusal, a gap of the virtual GPU."""
-Writer = tuple[str, str] | None
-"""The kernel and the argument through which a tensor was stored; None where no launch did."""
 HARNESS = str(Path(harness.__file__).parent)
 NOT_THE_LIBRARY = ("/torch/", "/triton/", HARNESS, "<", "/concurrent/", "/threading.py", "/contextlib.py")
 
@@ -64,16 +67,16 @@ class Execution:
     def __init__(
         self,
         surroundings: Callable[[], AbstractContextManager[Any]],
-        writer_of: Callable[[torch.Tensor], Writer] = lambda _: None,
         on_backward_thread: Callable[[], object] = lambda: None,
-        dot_precisions: Callable[[], Iterable[str]] = lambda: (),
-        is_compared: Callable[[Case], bool] = lambda _: True,
+        *,
+        seen: Seen = NOTHING_SEEN,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
-        """`is_compared` tells, once a case has run, whether other runs may be compared with it by their tolerances."""
+        """Without `elsewhere` the library gets the very tensors that were made, on the CPU."""
         self._surroundings = surroundings
-        self._writer_of = writer_of
-        self._dot_precisions = dot_precisions
-        self._is_compared = is_compared
+        self._seen = seen
+        self._elsewhere = elsewhere
+        self._writers: dict[str, Writer] = {}
         self._backward_thread = ThreadPoolExecutor(1, "autograd-device", on_backward_thread)
         self._phase = "inputs"
         self.seconds: dict[str, float] = {}
@@ -114,8 +117,9 @@ class Execution:
         with self._timed("reference"), plain_torch():
             inputs, cotangents = computed.inputs, computed.cotangents
             truth = reference(op, case, inputs, cotangents, torch.float64)
-            defined = _Defined(truth=truth, eager=reference(op, case, inputs, cotangents, TORCH_DTYPES[case.dtype]))
-        *samplings, last = (USUALLY, IN_DOUBT) if self._is_compared(case) else (UNROUNDED, USUALLY, IN_DOUBT)
+            eager = cache(partial(reference, op, case, inputs, cotangents, TORCH_DTYPES[case.dtype]))
+            defined = _Defined(truth=truth, eager=eager)
+        *samplings, last = (USUALLY, IN_DOUBT) if self._seen.is_compared(case) else (BARE, UNROUNDED, USUALLY, IN_DOUBT)
         for sampling in samplings:
             facts = self._sampled(op, case, computed, defined, sampling)
             if sampling.settles(facts):
@@ -139,7 +143,7 @@ class Execution:
         computed = self._compute(op, case)
         if case.scale is Scale.GIANT:
             return ()
-        if product_epsilon(self._dot_precisions()) != product_epsilon(wish.dot_precisions):
+        if product_epsilon(self._seen.dot_precisions()) != product_epsilon(wish.dot_precisions):
             return tuple(map(Sketch.of, self._compared(op, case, computed)))
         with self._timed("compare"), plain_torch():
             return tuple(sketch(name, value, seed=case.seed) for name, value in computed.results.items())
@@ -152,21 +156,37 @@ class Execution:
     def _compute(self, op: Op, case: Case) -> "_Computed":
         """Forward and backward through the library."""
         is_giant = case.scale is Scale.GIANT
+        if is_giant and self._elsewhere:
+            raise CannotExecute("a giant case, of which a few programs run,")
         surroundings = SparseMemory if is_giant else self._surroundings
-        kept = _itself if is_giant else _kept
+        lent = self._lent if self._elsewhere else _itself
+        kept = _itself if is_giant or self._elsewhere else _kept
         with self._timed("inputs"), plain_torch():
-            inputs = make_inputs(op, case)
-            kept_inputs = {name: None if value is None else kept(value) for name, value in inputs.items()}
+            made = make_inputs(op, case)
+            kept_inputs = {name: None if value is None else kept(value) for name, value in made.items()}
+            inputs = {name: None if value is None else lent(value) for name, value in made.items()}
         with self._timed("forward"), surroundings():
             outputs = _named(op.call(**wanted(op.call, inputs, op.settings(case))))
         with self._timed("inputs"), plain_torch():
-            cotangents = make_cotangents(case, outputs)
-            kept_cotangents = {name: kept(value) for name, value in cotangents.items()}
+            made_cotangents = make_cotangents(case, outputs)
+            kept_cotangents = {name: kept(value) for name, value in made_cotangents.items()}
+            cotangents = {name: lent(value) for name, value in made_cotangents.items()}
         leaves = {name: value for name, value in inputs.items() if value is not None and value.requires_grad}
         with self._timed("backward"):
-            backward = self._backward_thread.submit(self._backward, surroundings, outputs, leaves, cotangents)
-            gradients = backward.result()
-        return _Computed(inputs=kept_inputs, cotangents=kept_cotangents, results={**outputs, **gradients})
+            work = partial(self._backward, surroundings, outputs, leaves, cotangents)
+            gradients = work() if self._elsewhere else self._backward_thread.submit(work).result()
+        results = {**outputs, **gradients}
+        with self._timed("transfer"):
+            self._writers = {name: self._seen.writer_of(value) for name, value in results.items()}
+            results = {name: self._fetched(value) for name, value in results.items()}
+        return _Computed(inputs=kept_inputs, cotangents=kept_cotangents, results=results)
+
+    def _lent(self, values: torch.Tensor) -> torch.Tensor:
+        assert self._elsewhere
+        return self._elsewhere.lend(values)
+
+    def _fetched(self, values: torch.Tensor) -> torch.Tensor:
+        return self._elsewhere.fetch(values) if self._elsewhere else values
 
     def _backward(
         self,
@@ -186,12 +206,12 @@ class Execution:
     ) -> dict[str, Expected]:
         """The truth, the error of the eager baseline, and the error that random rounding of the truth shows."""
         inputs, cotangents = computed.inputs, computed.cotangents
-        truth, eager = defined.truth, defined.eager
+        truth, eager = defined.truth, defined.eager() if sampling.has_baseline else None
         limits = torch.finfo(TORCH_DTYPES[case.dtype])
         spacing = (
             limits.smallest_normal * limits.eps if case.dtype is DType.FP16 else 0.0
         )  # elsewhere far below anything
-        products = product_epsilon(self._dot_precisions())
+        products = product_epsilon(self._seen.dot_precisions())
         rounded: list[Tensors] = []
         largest = max((value.numel() for value in truth.values()), default=0)
         may_overflow = False
@@ -205,9 +225,10 @@ class Execution:
             name: Expected(
                 role=Role.GRADIENT if name.startswith("d:") else Role.OUTPUT,
                 truth=value,
-                in_range=torch.isfinite(eager[name]),
+                in_range=(torch.isfinite(eager[name]) if eager else torch.isfinite(value))
+                & beside_spoiled(op, case, name),
                 may_overflow=may_overflow,
-                baseline=error_of([eager[name]], value),
+                baseline=error_of([eager[name]], value) if eager else no_error_of([], value),
                 rounding=sampling.error([one[name] for one in rounded], value),
                 samples=len(rounded),
                 judges_noise=sampling.judges_noise,
@@ -224,13 +245,14 @@ class Execution:
         for name, value in results.items():
             want = expected[name]
             fact = compare(name, value, want, tolerance_of(want, value.dtype, op.slack), seed=case.seed)
-            facts.append(replace(fact, writer=self._writer_of(value)))
+            facts.append(replace(fact, writer=self._writers[name]))
         return tuple(facts)
 
     @contextmanager
     def _timed(self, part: str) -> Generator[None]:
         """Account for the time, and remember what the case was at if it ends there."""
         self._phase = part
+        flight.phase(part)
         began = time.perf_counter()
         try:
             yield
@@ -244,8 +266,8 @@ class _Defined:
 
     truth: Tensors
     """In float64."""
-    eager: Tensors
-    """In the case's own type."""
+    eager: Callable[[], Tensors]
+    """In the case's own type; computed when it is first asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,6 +354,8 @@ def _ending(op: Op, error: Exception, phase: str) -> Ending:
         return _unsupported(CannotExecute(f"{missing[1]} on the CPU"), error)
     if kind in op.refuses and phase in {"forward", "backward"}:
         return Refused(message=f"{kind}: {message}")
+    if isinstance(error, torch.OutOfMemoryError):  # of the GPU's memory
+        return OutOfMemory(limit_bytes=0, message=message.splitlines()[0])
     if isinstance(error, RuntimeError) and ("can't allocate memory" in message or "not enough memory" in message):
         return OutOfMemory(limit_bytes=0, message=message.splitlines()[0])
     text = "".join(traceback.format_exception(error)).splitlines()[-TRACEBACK_LINES:]

@@ -15,6 +15,7 @@ from harness.model.inputs import Draw, Integer, Integers, Segments, Tensor, exte
 from harness.model.op import Op
 from harness.ops.sparse import LARGE as LARGE_ELEMENTS
 from harness.ops.sparse import sparse
+from harness.ops.spoiling import Spoiled, spoiled_place
 
 TORCH_DTYPES: Mapping[DType, torch.dtype] = {
     DType.FP32: torch.float32,
@@ -30,7 +31,9 @@ TINY = 1e-4
 OFFSET_ELEMENTS = 67
 """Odd, so that an offset tensor's address is not a multiple of 16 bytes and Triton specialises for that."""
 GAP_ELEMENTS = 5
-AT_EDGES = 1 / 8
+AT_EDGES = (1 / 8, 1 / 8, 1.0)
+LEAST_TILE = 4
+"""A power of two."""
 IGNORED_SHARES = (0.0, 1 / 8, 1 / 8, 1.0)
 SHORT = 8
 """Sequences near one end are this long on average."""
@@ -39,6 +42,7 @@ SHORT = 8
 def make_inputs(op: Op, case: Case) -> dict[str, torch.Tensor | None]:
     """The inputs by name, those with gradients as leaves; None where absent."""
     made: dict[str, torch.Tensor | None] = {}
+    spoiled = _spoiled(op, case)
     for name, declared in op.inputs.items():
         if name in case.absent:
             made[name] = None
@@ -47,12 +51,27 @@ def make_inputs(op: Op, case: Case) -> dict[str, torch.Tensor | None]:
             case Tensor():
                 dtype = TORCH_DTYPES[declared.dtype or case.dtype]
                 values = draw(case, name, declared.extents(case.dims), dtype, declared.draw)
+                if spoiled is not None:
+                    spoiled.spoil(declared, values)
                 made[name] = lay_out(values, case.layout_of(name)).requires_grad_(declared.grad)
             case Integers():
                 made[name] = draw_integers(case, name, declared)
             case Segments():
                 made[name] = draw_segments(case, name, declared)
     return made
+
+
+def beside_spoiled(op: Op, case: Case, result: str) -> torch.Tensor | bool:
+    """Of which cells of a result the definition tells whether a spoiled place reaches them; True where of all."""
+    spoiled = _spoiled(op, case)
+    declared = op.inputs[result[2:]] if result.startswith("d:") else None
+    if spoiled is None or not isinstance(declared, Tensor):
+        return True
+    return spoiled.beside(declared, case.dims)
+
+
+def _spoiled(op: Op, case: Case) -> Spoiled | None:
+    return spoiled_place(op, case, _generator(case, "spoiled:"))
 
 
 def make_cotangents(case: Case, outputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -99,7 +118,7 @@ def _numbers(case: Case, name: str, shape: tuple[int, ...]) -> torch.Tensor:
     generator = _generator(case, name)
     values = torch.randn(shape, generator=generator, dtype=torch.float32)
     match case.values:
-        case Values.NORMAL:
+        case Values.NORMAL | Values.SPOILED:
             pass
         case Values.SHIFTED:
             values = values + SHIFT
@@ -120,7 +139,7 @@ def _normal(case: Case, name: str, shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def draw_integers(case: Case, name: str, declared: Integers) -> torch.Tensor:
-    """Uniform integers, of which an eighth lie at tile edges: multiples of powers of two, and one below them.
+    """Uniform integers, of which an eighth, or by the seed all, lie at edges of tiles.
 
     Where one value is to be ignored, it stands in none, an eighth, or all places, by the seed.
     """
@@ -128,7 +147,8 @@ def draw_integers(case: Case, name: str, declared: Integers) -> torch.Tensor:
     low, high = extent_of(declared.low, case.dims), extent_of(declared.high, case.dims)
     shape, dtype = declared.extents(case.dims), INTEGER_DTYPES[declared.dtype]
     made = torch.randint(low, max(high, low + 1), shape, generator=generator, dtype=dtype)
-    made = torch.where(torch.rand(shape, generator=generator) < AT_EDGES, _at_edges(made, low, high, generator), made)
+    at_edges = AT_EDGES[int(torch.randint(len(AT_EDGES), (), generator=generator))]
+    made = torch.where(torch.rand(shape, generator=generator) < at_edges, _at_edges(made, low, high, generator), made)
     if declared.ignore is not None:
         share = IGNORED_SHARES[int(torch.randint(len(IGNORED_SHARES), (), generator=generator))]
         made[torch.rand(shape, generator=generator) < share] = declared.ignore
@@ -136,17 +156,23 @@ def draw_integers(case: Case, name: str, declared: Integers) -> torch.Tensor:
 
 
 def _at_edges(values: torch.Tensor, low: int, high: int, generator: torch.Generator) -> torch.Tensor:
-    """Each value at the last multiple of some power of two before it, or one below that, within the range."""
-    bits = torch.randint(max(1, high).bit_length(), values.shape, generator=generator)
+    """Each value at the next multiple of some power of two, where a tile of so many begins, or one below that."""
+    most = max(1, high - 1).bit_length()
+    bits = torch.randint(min(LEAST_TILE, most - 1), most, values.shape, generator=generator)
     below = torch.randint(2, values.shape, generator=generator)
-    at = (values >> bits << bits) - below
+    at = -(-values >> bits << bits) - below
     return at.clamp(low, max(high - 1, low)).to(values.dtype)
 
 
 def draw_segments(case: Case, name: str, declared: Segments) -> torch.Tensor:
-    """Boundaries at random: by the seed anywhere, or all near one end, so that a long one has short neighbours."""
+    """Boundaries at random: by the seed anywhere, or all near one end, so that a long one has short neighbours.
+
+    Where sequences may be empty, every other seed puts each boundary anywhere, on another or at an end too.
+    """
     generator = _generator(case, name)
     total = extent_of(declared.total, case.dims)
+    if declared.may_be_empty and int(torch.randint(2, (), generator=generator)):
+        return _any_bounds(total, declared.extents(case.dims)[0], generator).to(INTEGER_DTYPES[declared.dtype])
     cuts = declared.extents(case.dims)[0] - 2
     near = min(total - 1, max(cuts, SHORT * cuts))
     start, room = ((0, total - 1), (0, near), (total - 1 - near, near))[int(torch.randint(3, (), generator=generator))]
@@ -154,6 +180,13 @@ def draw_segments(case: Case, name: str, declared: Segments) -> torch.Tensor:
     ends = torch.tensor([total], dtype=torch.int64)
     bounds = torch.cat([torch.zeros(1, dtype=torch.int64), chosen.sort().values, ends])
     return bounds.to(INTEGER_DTYPES[declared.dtype])
+
+
+def _any_bounds(total: int, count: int, generator: torch.Generator) -> torch.Tensor:
+    """Of which some are often equal, and the first two or the last two."""
+    cuts = torch.randint(-total // 4, total + total // 4 + 1, (count,), generator=generator).clamp(0, total)
+    cuts[0], cuts[-1] = 0, total
+    return cuts.sort().values
 
 
 def _generator(case: Case, name: str) -> torch.Generator:

@@ -21,7 +21,7 @@ PATTERNS: Mapping[torch.dtype, int] = {
     torch.int16: 0x5AA5,
 }
 
-_SAME_SIZE: Mapping[int, torch.dtype] = {8: torch.int64, 4: torch.int32, 2: torch.int16}
+SAME_SIZE: Mapping[int, torch.dtype] = {8: torch.int64, 4: torch.int32, 2: torch.int16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class FreshMemory(TorchFunctionMode):
         if pattern is None or not storage.nbytes() or storage.device.type != "cpu":
             return
         whole = torch.empty(0, dtype=made.dtype).set_(storage)
-        whole.view(_SAME_SIZE[made.element_size()]).fill_(pattern)
+        whole.view(SAME_SIZE[made.element_size()]).fill_(pattern)
         self._fresh[storage.data_ptr()] = (Poison(pattern, made.element_size()), storage)
 
 
@@ -98,4 +98,4 @@ def still_fresh(values: torch.Tensor) -> torch.Tensor | None:
     pattern = PATTERNS.get(values.dtype)
     if pattern is None or not values.numel():
         return None
-    return values.detach().contiguous().view(_SAME_SIZE[values.element_size()]) == pattern
+    return values.detach().contiguous().view(SAME_SIZE[values.element_size()]) == pattern

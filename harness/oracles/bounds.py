@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from harness.model.case import Scale
 from harness.model.picture import Span
-from harness.model.run import Access, Region, Stray
+from harness.model.run import Access, Region, Run, Stray, Trampled
 from harness.model.verdict import Abstain, Fail, Severity, Signature, Verdict
 from harness.oracles.base import Alone, Evidence
 from harness.oracles.memory import judge_lines, place_of, where
@@ -53,12 +53,32 @@ class Bounds(Alone):
                 pictures=_pictures(worst),
             )
 
+        if trampled := [event for event in run.memory if isinstance(event, Trampled)]:
+            return tuple(_fail_trampled(run, event) for event in trampled)
         strays = [event for event in run.memory if isinstance(event, Stray)]
         if cut := sorted({launch.kernel for launch in run.launches if launch.cut} if not strays else ()):
             reason = f"of a giant case only the beginning of long loops was run, in {', '.join(cut)}"
             return (Abstain(oracle=self.name, reason=reason),)
         verdicts = judge_lines(self.name, run, strays, fail)
         return tuple({_identity(verdict): verdict for verdict in reversed(verdicts)}.values())[::-1]
+
+
+def _fail_trampled(run: Run, event: Trampled) -> Fail:
+    site = event.site
+    did = f"{site.kernel} stores" if site.kernel else "something stored"
+    cells = "1 element" if event.cells == 1 else f"{event.cells} elements"
+    return Fail(
+        signature=Signature(
+            oracle=Bounds.name,
+            severity=Severity.ERROR,
+            op=run.case.op,
+            kernel=site.kernel,
+            place=f"{event.region} of {site.argument}",
+        ),
+        message=f"{did} {cells} {event.region} of {site.argument}, the first at element {event.element}",
+        meaning=STORE,
+        source=site.source,
+    )
 
 
 def _pictures(stray: Stray) -> tuple[Span, ...]:

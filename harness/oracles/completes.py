@@ -6,17 +6,21 @@ from harness.model.run import (
     Completed,
     Crashed,
     Deadlocked,
+    Faulted,
     OutOfMemory,
+    Overtime,
     Raised,
     Refused,
     Run,
     TimedOut,
     Unsupported,
+    Waiting,
 )
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
-from harness.oracles import deadlocks
+from harness.oracles import deadlocks, hangs
 from harness.oracles.base import Alone, Evidence
 from harness.oracles.endings import Judge, describe, judge_of
+from harness.oracles.sanitizer import ended_by_tool
 
 MESSAGE_CLASS_LENGTH = 80
 
@@ -26,7 +30,9 @@ RAISED = (
 CRASHED = (
     "On a GPU the process of whoever calls the library would die with it, or go on with a CUDA context that is lost."
 )
-TIMED_OUT = "A kernel or its host code waits for something that never comes."
+FAULTED = "The process's CUDA context is lost: every later call fails, and what was in flight with it."
+BY_TOOL = "memcheck ends the CUDA context at its first error, which `compute-sanitizer` judges"
+SLOW = "The case is slow and does not hang: a longer --time-limit lets it be judged."
 
 
 class Completes(Alone):
@@ -38,16 +44,20 @@ class Completes(Alone):
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Exactly one verdict."""
         run = evidence.run
+        if ended_by_tool(run):
+            return (Abstain(oracle=self.name, reason=BY_TOOL),)
         match run.ending:
             case Completed():
-                return (Pass(oracle=self.name),)
+                return (Pass(oracle=self.name) if run.overtime is None else self._judge_slow(run, run.overtime),)
             case Raised() as raised:
                 return (self._judge_raised(run, raised),)
             case Crashed() as crashed:
                 how = f"signal {crashed.signal}" if crashed.signal else f"status {crashed.status}"
                 return (self._fail(run, kernel=crashed.launch or "", place=how, meaning=CRASHED),)
             case TimedOut() as silent:
-                return (self._fail(run, kernel=silent.launch or "", place="no answer", meaning=TIMED_OUT),)
+                return (self._judge_silent(run, silent),)
+            case Faulted() as faulted:
+                return (self._judge_faulted(run, faulted),)
             case Deadlocked() as deadlocked:
                 return (self._judge_deadlocked(run, deadlocked),)
             case Refused() | Unsupported() | OutOfMemory():
@@ -77,6 +87,21 @@ class Completes(Alone):
                     source=raised.source,
                 )
 
+    def _judge_faulted(self, run: Run, faulted: Faulted) -> Fail:
+        where = f" ({faulted.source})" if faulted.source else ""
+        return Fail(
+            signature=Signature(
+                oracle=self.name,
+                severity=Severity.ERROR,
+                op=run.case.op,
+                kernel=faulted.launch or "",
+                place=f"{faulted.fault}{where}",
+            ),
+            message=f"{describe(faulted)}{where}: {faulted.message}",
+            meaning=FAULTED,
+            source=faulted.source,
+        )
+
     def _judge_deadlocked(self, run: Run, deadlocked: Deadlocked) -> Fail:
         source = deadlocked.waits[0].source if deadlocked.waits else None
         return Fail(
@@ -90,6 +115,27 @@ class Completes(Alone):
             message=deadlocks.sentence(deadlocked),
             meaning=deadlocks.meaning(deadlocked),
             source=source,
+        )
+
+    def _judge_silent(self, run: Run, silent: TimedOut) -> Fail:
+        return Fail(
+            signature=Signature(
+                oracle=self.name,
+                severity=Severity.ERROR,
+                op=run.case.op,
+                kernel=hangs.kernel(silent),
+                place=hangs.place(silent),
+            ),
+            message=hangs.sentence(silent, run.engine),
+            meaning=hangs.meaning(silent, run.engine),
+            source=silent.source if silent.held_by or silent.waiting is Waiting.DEVICE else None,
+        )
+
+    def _judge_slow(self, run: Run, overtime: Overtime) -> Fail:
+        return Fail(
+            signature=Signature(oracle=self.name, severity=Severity.WARNING, op=run.case.op, kernel="", place="slow"),
+            message=f"the case completed after {overtime.took_s:.1f} s, past its time limit of {overtime.limit_s:g} s",
+            meaning=SLOW,
         )
 
     def _fail(self, run: Run, *, kernel: str, place: str, meaning: str) -> Fail:

@@ -12,6 +12,7 @@ from harness.model.run import (
     Crashed,
     Deadlocked,
     Ending,
+    Faulted,
     OutOfMemory,
     Raised,
     Refused,
@@ -74,6 +75,8 @@ def describe(ending: Ending) -> str:
             )
         case TimedOut():
             return f"no answer came within {ending.limit_s:g} s"
+        case Faulted():
+            return f"{ending.fault} in {ending.launch}" if ending.launch else f"{ending.fault}: {ending.message}"
         case Deadlocked():
             return f"the programs of {ending.kernel} wait forever"
         case OutOfMemory():

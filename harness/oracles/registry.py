@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from harness.errors import unknown
 from harness.model.case import Case, Scale
+from harness.model.case import Values as Distribution
 from harness.model.companion import Companion
 from harness.model.resources import Resources
 from harness.model.run import Completed, Run
@@ -19,7 +20,9 @@ from harness.oracles.device_asserts import DeviceAsserts
 from harness.oracles.launch_limits import LaunchLimits
 from harness.oracles.order_dependence import OrderDependent
 from harness.oracles.order_invariance import OrderInvariance
+from harness.oracles.repeatability import NOT_REPEATED, Repeats
 from harness.oracles.resources import Fits
+from harness.oracles.sanitizer import NOT_UNDER_IT, ComputeSanitizer
 from harness.oracles.scratch_memory import ScratchMemory
 from harness.oracles.sm_invariance import SmInvariance
 from harness.oracles.undefined_lanes import Lanes
@@ -37,6 +40,7 @@ ALL: tuple[Oracle, ...] = (
     LIMITS,
     FITS,
     SCRATCH,
+    ComputeSanitizer(),
     BOUNDS,
     DeviceAsserts(),
     WriteOverlap(),
@@ -45,6 +49,7 @@ ALL: tuple[Oracle, ...] = (
     Unwritten(),
     Lanes(),
     Values(),
+    Repeats(),
     OrderInvariance(),
     SmInvariance(),
     ConfigInvariance(),
@@ -53,7 +58,12 @@ ALL: tuple[Oracle, ...] = (
 
 JUDGE_GIANTS = frozenset({COMPLETES.name, LIMITS.name, FITS.name, SCRATCH.name, BOUNDS.name})
 """The oracles that need neither values, nor every program of a launch."""
+UNASKED = frozenset({NOT_UNDER_IT, NOT_REPEATED})
+"""What nobody asked for is no reason beside others."""
 GIANT = "of a giant case a few programs run and nothing is compared"
+SPOILED = "what infinity or NaN reaches may differ from run to run"
+COMPARE_RUNS = frozenset({"sm-invariance", "config-invariance", "order-invariance", "undefined-lanes"})
+"""They compare all of a result, where `float64-values` knows which of it the definition determines."""
 
 
 def find(name: str) -> Oracle:
@@ -77,6 +87,7 @@ def companions(run: Run, oracles: Iterable[Oracle] = ALL) -> tuple[Case, ...]:
     """The further cases that these oracles want run to judge this one, each once, and not the case itself."""
     if run.case.scale is Scale.GIANT:
         return ()
+    oracles = [oracle for oracle in oracles if not _is_out_of_place(oracle, run.case)]
     wanted = {case.digest: case for oracle in oracles for case in oracle.companions(run)}
     wanted.pop(run.case.digest, None)
     return tuple(wanted.values())
@@ -104,11 +115,18 @@ def judge_all(
         if run.case.scale is Scale.GIANT and oracle.name not in JUDGE_GIANTS:
             verdicts.append(Abstain(oracle=oracle.name, reason=GIANT))
             continue
+        if _is_out_of_place(oracle, run.case):
+            verdicts.append(Abstain(oracle=oracle.name, reason=SPOILED))
+            continue
         digests = [case.digest for case in oracle.companions(run)]
         known = tuple(companion_runs[digest] for digest in digests if digest in companion_runs)
         complete = known if len(known) == len(digests) else ()
         verdicts += oracle.judge(Evidence(run=run, companions=complete, resources=resources))
     return tuple(verdicts)
+
+
+def _is_out_of_place(oracle: Oracle, case: Case) -> bool:
+    return case.values is Distribution.SPOILED and oracle.name in COMPARE_RUNS
 
 
 def outcome(run: Run, verdicts: Sequence[Verdict]) -> Outcome:
@@ -124,5 +142,6 @@ def outcome(run: Run, verdicts: Sequence[Verdict]) -> Outcome:
 
 
 def reasons(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
-    """Why a case was not judged, each reason once."""
-    return tuple(dict.fromkeys(verdict.reason for verdict in verdicts if isinstance(verdict, Abstain)))
+    """Why a case was not judged, each reason once; what nobody asked for is none beside others."""
+    said = tuple(dict.fromkeys(verdict.reason for verdict in verdicts if isinstance(verdict, Abstain)))
+    return tuple(reason for reason in said if reason not in UNASKED) or said

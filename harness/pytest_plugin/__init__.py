@@ -19,6 +19,7 @@ from harness.model.verdict import Severity
 from harness.search import USUAL_DEVICES
 
 CASES = 30
+VIRTUAL_NAMES = ("", "virtual")
 SUITES, REGRESSIONS = "suites", "regressions"
 
 
@@ -31,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--harness-cases", type=int, default=CASES, metavar="N", help="new cases for each op and device")
     group.addoption("--harness-seed", type=int, metavar="S", help="the same seed gives the same cases")
     group.addoption("--harness-engine", default="", metavar="NAME", help="module:factory of another engine")
+    group.addoption("--harness-sanitizer", metavar="TOOL", help="run cases under this tool of compute-sanitizer")
     group.addoption(
         "--with",
         action="append",
@@ -54,8 +56,18 @@ def pytest_configure(config: pytest.Config) -> None:
     for mark in sorted({mark for device in catalogue.devices() for mark in catalogue.marks(device)}):
         config.addinivalue_line("markers", f"{mark}: kernel-harness: tests on such a GPU, virtual or real")
     devices_for(config)  # what is misspelt is said before anything is collected
+    if config.option.harness_sanitizer and config.option.harness_engine in VIRTUAL_NAMES:
+        raise pytest.UsageError("--harness-sanitizer watches kernels on a real GPU: add --harness-engine cuda")
     if config.option.harness_seed is None:
         config.option.harness_seed = secrets.randbelow(2**32)
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """`-n auto` is one worker for each GPU where cases run on real ones; else as pytest-xdist has it."""
+    from harness.pytest_plugin import gpus  # noqa: PLC0415 -- for those alone who need it
+
+    return gpus.count() if gpus.is_asked_for(config) else None
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from harness.cuda.sanitizer import Sanitizing
+from harness.cuda.suppressions import FILE as ACCEPTS
 from harness.devices import catalogue
 from harness.errors import HarnessError
 from harness.findings import store
@@ -22,10 +24,11 @@ from harness.model.finding import Finding
 from harness.model.op import Op
 from harness.model.verdict import Fail, Outcome, Severity
 from harness.pytest_plugin import devices_for
+from harness.pytest_plugin.gpus import gpu_of
 from harness.reports.finding import Sources, quoted, render
 from harness.reports.junit import properties
 from harness.reports.summary import summary
-from harness.search.options import VIRTUAL, Options, is_suite
+from harness.search.options import CUDA, Options, engine_of, is_suite, sanitizing_for
 from harness.search.plan import CaseBudget
 from harness.search.session import FOLDER, Session, prepared
 from harness.search.tally import Tally, Trial
@@ -94,6 +97,12 @@ class HarnessItem(pytest.Item):
         if bad:
             raise Failed("\n".join(render(finding, sources).plain for finding in bad))
 
+    def sanitizing(self) -> Sanitizing | None:
+        """The tool that `--harness-sanitizer` asks for."""
+        option = self.config.option
+        engine = engine_of(option.harness_engine or "virtual")
+        return sanitizing_for(option.harness_sanitizer, engine, self.config.rootpath / ACCEPTS)
+
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The failure as the harness prints it; a traceback only for what nobody foresaw."""
         match excinfo.value:
@@ -150,10 +159,11 @@ class SearchItem(HarnessItem):
             devices=devices_for(self.config),
             budget=CaseBudget(cases=option.harness_cases),
             seed=option.harness_seed,
-            processes=_processes(),
+            processes=None if engine_of(option.harness_engine) == CUDA else _processes(),
             fixed_sm_count=option.harness_sm is not None,
             libraries=tuple(option.harness_with),
-            engine=option.harness_engine or VIRTUAL,
+            engine=engine_of(option.harness_engine or "virtual"),
+            sanitizing=self.sanitizing(),
         )
 
 
@@ -170,7 +180,8 @@ class RegressionItem(HarnessItem):
         options = options_for(
             self.recorded,
             libraries=tuple(option.harness_with),
-            engine=option.harness_engine or VIRTUAL,
+            engine=engine_of(option.harness_engine or "virtual"),
+            sanitizing=self.sanitizing(),
         )
         session = _session(self.config, options)
         replayed = replay(self.recorded, session)
@@ -207,7 +218,7 @@ def _session(config: pytest.Config, options: Options) -> Session:
     if open_one is None:
         config.add_cleanup(lambda: _close(config))
     _close(config)
-    config.stash[OPEN] = Session(options)
+    config.stash[OPEN] = Session(options, gpus=(gpu_of(config),) if options.engine == CUDA else ())
     return config.stash[OPEN]
 
 

@@ -1,32 +1,23 @@
 """What is here and what is missing on this machine, each missing part with the command that provides it.
 
-Nothing under test is imported: releases come from installed metadata, GPUs from NVML, tools from where they lie.
+Nothing under test is imported: releases come from installed metadata, GPUs from the driver, in a child process, tools
+from where they lie.
 """
 
 import platform
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from harness.cuda import sanitizer
+from harness.errors import MissingPart
 from harness.findings.versions import installed
+from harness.reports.doctor_of_gpus import gpu_parts
+from harness.reports.part import Part
 
 TRITON_TOOLS = ("ptxas", "cuobjdump")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """One thing that the harness uses."""
-
-    name: str
-    found: str
-    """What is there, in words; empty where it is missing."""
-    needed: bool
-    """Nothing runs without it."""
-    provide: str
-    """The command that provides it, or what it would be good for."""
 
 
 def examine() -> Iterator[Part]:
@@ -48,18 +39,12 @@ def examine() -> Iterator[Part]:
         needed=False,
         provide="pip install pytest pytest-xdist (for suites as tests)",
     )
-    yield Part(
-        name="NVML",
-        found=installed("nvidia-ml-py"),
-        needed=False,
-        provide="pip install nvidia-ml-py (to see the GPUs of this machine; none is needed)",
-    )
-    yield Part(name="GPU", found=_gpus(), needed=False, provide="none is needed: every device is virtual")
+    yield from gpu_parts()
     yield Part(
         name="compute-sanitizer",
         found=_sanitizer(),
         needed=False,
-        provide="pip install nvidia-cuda-sanitizer-api (useful with a GPU only)",
+        provide=f"{sanitizer.PROVIDE} (for --sanitizer, with a GPU only)",
     )
 
 
@@ -78,26 +63,8 @@ def _on_path(*names: str) -> str:
 
 
 def _sanitizer() -> str:
-    if found := _on_path("compute-sanitizer"):
-        return found
     try:
-        files = distribution("nvidia-cuda-sanitizer-api").files or ()
-    except PackageNotFoundError:
+        known = sanitizer.ask(sanitizer.find())
+    except MissingPart:
         return ""
-    return next((str(Path(str(file.locate())).resolve()) for file in files if file.name == "compute-sanitizer"), "")
-
-
-def _gpus() -> str:
-    try:
-        import pynvml  # pyright: ignore[reportMissingImports] # noqa: PLC0415 -- optional
-    except ImportError:
-        return ""
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return ""
-    try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        return ", ".join(str(pynvml.nvmlDeviceGetName(handle)) for handle in handles)
-    finally:
-        pynvml.nvmlShutdown()
+    return f"{known.version} ({known.path})"

@@ -21,6 +21,7 @@ def summary(report: Report) -> Iterator[str]:
             f"resources judged for {report.compiled} of {report.builds} compiled kernels: "
             "the whole compiler pipeline runs beside the search, and was not done with the others"
         )
+    yield from (f"accepted {count:>5}  {what}" for what, count in report.accepted.items())
     rate = report.cases / report.seconds if report.seconds else 0.0
     on = ", ".join(report.devices)
     stopped = "interrupted after" if report.interrupted else "ran"

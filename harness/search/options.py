@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.cuda.sanitizer import Sanitizing, sanitizing
+from harness.cuda.suppressions import read_suppressions
 from harness.devices import catalogue
 from harness.errors import SuiteError, UsageError, unknown
 from harness.model.device import DeviceProfile
@@ -16,6 +18,9 @@ from harness.workers.spec import Isolation
 
 TIME_LIMIT_S = 60.0
 VIRTUAL = "harness.virtual.engine:VirtualEngine"
+CUDA = "harness.cuda.engine:CudaEngine"
+ENGINES = {"virtual": VIRTUAL, "cuda": CUDA}
+"""Short names; any other is `module:factory`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +33,8 @@ class Options:
     devices: tuple[DeviceProfile, ...]
     budget: Budget
     seed: int
-    processes: int
+    processes: int | None = None
+    """Cases at once; where None, one a core, or one on each real GPU."""
     fixed_sm_count: bool = False
     """The devices' SM counts were given, and stay."""
     libraries: tuple[str, ...] = ()
@@ -39,6 +45,10 @@ class Options:
     time_limit_s: float = TIME_LIMIT_S
     engine: str = VIRTUAL
     """Module and name of what makes the engine."""
+    sanitizing: Sanitizing | None = None
+    """The tool of compute-sanitizer under which cases run."""
+    gpus: int | None = None
+    """How many real GPUs to lease, for the engine that runs there; as many as are free where None."""
     limits: Limits = field(default_factory=Limits)
     """For making one finding small."""
 
@@ -52,6 +62,25 @@ class Options:
             seed=self.seed,
             fixed_sm_count=self.fixed_sm_count,
         )
+
+
+def engine_of(name: str) -> str:
+    """The engine's factory, for its short name."""
+    return ENGINES.get(name, name)
+
+
+def sanitizing_for(wanted: str | None, engine: str, accepts: Path) -> Sanitizing | None:
+    """What `--sanitizer` asks for, with the reports that the file `accepts`; None where it asks for nothing.
+
+    Raises:
+        UsageError: there is no such tool, no kernel that it could watch, or the file is wrong.
+        MissingPart: compute-sanitizer is not here.
+    """
+    if not wanted:
+        return None
+    if engine == VIRTUAL:
+        raise UsageError("--sanitizer watches kernels on a real GPU: add --engine cuda")
+    return sanitizing(wanted, read_suppressions(accepts))
 
 
 def suite_files(given: str) -> tuple[str, ...]:

@@ -22,6 +22,11 @@ def dim_order(op: Op) -> tuple[str, ...]:
     return tuple(sorted(op.dims, key=lambda name: not op.dims[name].choices))
 
 
+def values_of(op: Op) -> tuple[Values, ...]:
+    """The distributions that mean something for the op, the plainest first."""
+    return VALUES if op.apart else tuple(values for values in VALUES if values is not Values.SPOILED)
+
+
 def distance(op: Op, name: str, size: int) -> int:
     """How far a size is from the dim's plainest: its place among the choices, else how much it exceeds the least."""
     dim = op.dims[name]

@@ -6,12 +6,12 @@ Owns what may be changed of a case and what stays legal; where to look is `harne
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from harness.model.case import Case, Layout, Scalar, Scale, Values
+from harness.model.case import Case, Layout, Scalar, Scale
 from harness.model.inputs import Tensor
 from harness.model.op import Op
 from harness.model.region import SMS, Axis, Kind, Sizes
 from harness.model.run import Launch, Run
-from harness.search.plainness import dim_order
+from harness.search.plainness import dim_order, values_of
 
 MOST_SMS = 1024
 """No GPU has as many: three times the largest of today."""
@@ -61,7 +61,7 @@ def config_told(launch: Launch) -> str:
 def _dim(op: Op, case: Case, name: str) -> Axis:
     dim = op.dims[name]
     grown = case.scale is Scale.GIANT and dim.grows
-    high = max(dim.high, GIANT_ROOM * case.dims[name]) if grown else dim.high
+    high = min(dim.largest, max(dim.high, GIANT_ROOM * case.dims[name])) if grown else dim.high
     return Axis(kind=Kind.DIM, name=name, low=dim.low, high=high, choices=tuple(sorted(dim.choices)), is_open=grown)
 
 
@@ -110,7 +110,7 @@ def _inputs(op: Op, case: Case) -> Iterator[Change]:
             layouts = rest if layout is Layout.CONTIGUOUS else {**rest, name: layout}
             axis = Axis(kind=Kind.LAYOUT, name=name)
             yield Change(axis=axis, value=str(layout), case=replace(case, layouts=layouts))
-    for values in Values:
+    for values in values_of(op):
         yield Change(axis=Axis(kind=Kind.VALUES, name="values"), value=str(values), case=replace(case, values=values))
 
 

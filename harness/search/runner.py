@@ -8,6 +8,7 @@ from harness.model.case import Case
 from harness.model.companion import Wanted
 from harness.model.resources import Resources
 from harness.model.run import Launch, Run
+from harness.workers.limits import Patience
 
 
 class Runner(Protocol):
@@ -17,11 +18,11 @@ class Runner(Protocol):
         """Run a case, or one beside another, as soon as a process is free."""
         ...
 
-    def run(self, wanted: Wanted) -> Run:
+    def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:
         """Run it in a process that may have run others, and wait."""
         ...
 
-    def run_alone(self, wanted: Wanted, before: Sequence[Case] = ()) -> Run:
+    def run_alone(self, wanted: Wanted, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
         """Run it in a fresh process, after `before` if anything, and wait."""
         ...
 

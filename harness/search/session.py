@@ -3,28 +3,35 @@
 Both faces, the command line and pytest, work through it.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
 from harness import libraries
+from harness.cuda import coredump
+from harness.cuda.gpus import RealGpu
+from harness.cuda.sanitizer import SLOWDOWN
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
 from harness.model.verdict import Fail
 from harness.oracles import registry
 from harness.search.campaign import Campaign, Observer
+from harness.search.gpus import leased
 from harness.search.judging import Judge
-from harness.search.options import Options
+from harness.search.options import CUDA, Options
 from harness.search.plan import Plan
 from harness.search.tally import Tally
 from harness.search.triage import Triage
 from harness.workers.compiler import BackgroundCompiler
+from harness.workers.places import GpuPlaces
 from harness.workers.pool import Pool
-from harness.workers.spec import BUILDS, WorkerSpec
+from harness.workers.spec import BUILDS, LOAD_LIMIT_S, WorkerSpec
 
 SHRINKING_S = 600.0
 """For making the findings of one search small, all together."""
@@ -47,18 +54,31 @@ class Watcher(Observer, Protocol):
 class Session:
     """A context manager: no process is left when it is."""
 
-    def __init__(self, options: Options) -> None:
-        """Fetch the libraries under test.
+    def __init__(
+        self, options: Options, say: Callable[[str], None] = lambda _: None, gpus: tuple[RealGpu, ...] = ()
+    ) -> None:
+        """Fetch the libraries under test, and lease GPUs where the engine needs them and none is given.
+
+        `say` hears what befalls them.
 
         Raises:
             LibraryError: one of them cannot be installed.
+            MissingPart, GpuUnavailable: there is no GPU for cases, or none is free.
         """
         self.options = options
         self.library_paths = tuple(str(path) for path in libraries.resolve(options.libraries))
         oracles = tuple(map(registry.find, options.oracles)) or registry.ALL
+        self._leases = ExitStack()
+        if options.engine == CUDA and not gpus:
+            gpus = self._leases.enter_context(leased(options.gpus))
+        self.gpus = gpus
+        """The real GPUs that are this session's as long as it is open."""
+        self.processes = options.processes or len(self.gpus) or len(os.sched_getaffinity(0))
         self.compiler = BackgroundCompiler(Path(_scratch(), BUILDS))
         self.judge = Judge(oracles=oracles, resources=self.compiler)
-        self.pool = Pool(self._spec_of, options.processes, options.time_limit_s, options.isolation)
+        places = GpuPlaces(self.gpus, say) if self.gpus else None
+        limit_s = options.time_limit_s * self._slowdown
+        self.pool = Pool(self._spec_of, self.processes, limit_s, options.isolation, places)
 
     def __enter__(self) -> Self:
         return self
@@ -70,6 +90,7 @@ class Session:
         """End every process of the session."""
         self.compiler.close()
         self.pool.close()
+        self._leases.close()
 
     @property
     def sources(self) -> tuple[Path, ...]:
@@ -78,7 +99,7 @@ class Session:
 
     def campaign(self, plan: Plan, watcher: Watcher) -> Campaign:
         """A search for what the plan asks for, not begun."""
-        return Campaign(plan, self.pool, self.judge, watcher, processes=self.options.processes)
+        return Campaign(plan, self.pool, self.judge, watcher, processes=self.processes)
 
     def triage(self, tally: Tally, watcher: Watcher, keep: Callable[[Finding], None]) -> None:
         """Make findings of all sightings, and hand over each as soon as it is one; past a limit they stay large."""
@@ -104,7 +125,20 @@ class Session:
             scratch=_scratch(),
             library_paths=self.library_paths,
             engine=self.options.engine,
+            environment=self._environment(),
+            sanitizing=self.options.sanitizing,
+            load_limit_s=LOAD_LIMIT_S * self._slowdown,
         )
+
+    def _environment(self) -> tuple[tuple[str, str], ...]:
+        """CUDA tells where a kernel spins if it is asked in time; compute-sanitizer wants the process for itself."""
+        if not self.gpus or self.options.sanitizing:
+            return ()
+        return coredump.environment(prepared(FOLDER) / "dumps")
+
+    @property
+    def _slowdown(self) -> float:
+        return SLOWDOWN if self.options.sanitizing else 1.0
 
 
 def _scratch() -> str:

@@ -19,9 +19,9 @@ from harness.model.case import Case, DType, Layout, Scale, Values
 from harness.model.device import DeviceProfile
 from harness.model.inputs import Tensor
 from harness.model.op import Op
-from harness.search.giants import SCALES, giants
+from harness.search.giants import giants, scales
 from harness.search.hints import Hints
-from harness.search.plainness import DTYPES, dim_order
+from harness.search.plainness import DTYPES, dim_order, values_of
 from harness.search.sizes import Surroundings, families
 
 USUAL_ELEMENTS = 2**16
@@ -33,7 +33,6 @@ PLAIN = (Layout.CONTIGUOUS,) * 3
 VECTOR_LAYOUTS = st.sampled_from((*PLAIN, Layout.OFFSET))
 MATRIX_LAYOUTS = st.sampled_from((*PLAIN, Layout.OFFSET, Layout.STRIDED))
 GRADIENT_LAYOUTS = st.sampled_from((*PLAIN, Layout.OFFSET, Layout.STRIDED, Layout.EXPANDED))
-VALUES = st.sampled_from((Values.NORMAL, *Values))
 SEEDS = st.integers(0, 2**16 - 1)
 ALL_HEALTH_CHECKS = tuple(cast("Iterable[hypothesis.HealthCheck]", hypothesis.HealthCheck))
 SCOUT_SIZE = 48
@@ -104,7 +103,7 @@ def cases(draw: st.DrawFn, op: Op, device: DeviceProfile, hints: Hints) -> Case:
     dtype = draw(st.sampled_from(_dtypes(op)))
     layouts = {name: draw(_layouts(tensor)) for name, tensor in _tensors(op) if name not in plan.absent}
     layouts["grad"] = draw(GRADIENT_LAYOUTS)
-    values = draw(VALUES)
+    values = draw(st.sampled_from((Values.NORMAL, *values_of(op))))
     seed = draw(SEEDS)
     usual = replace(
         plan,
@@ -114,7 +113,7 @@ def cases(draw: st.DrawFn, op: Op, device: DeviceProfile, hints: Hints) -> Case:
         configs={kernel: index for kernel, index in configs.items() if index},
         seed=seed,
     )
-    return draw(giants(op, usual)) if draw(SCALES) is Scale.GIANT else usual
+    return draw(giants(op, usual)) if draw(scales(op)) is Scale.GIANT else usual
 
 
 @st.composite

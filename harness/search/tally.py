@@ -91,6 +91,8 @@ class Tally:
     """Distinct kernels that were launched: constants, config and architecture included."""
     compiled: int = 0
     """Those of them that the whole compiler pipeline has seen."""
+    accepted: Counter[str] = field(default_factory=Counter[str])
+    """Reports of compute-sanitizer that the user's file accepts, by tool, kernel and reason."""
     kernels: set[str] = field(default_factory=set[str])
     """Names of all that were launched."""
     verdicts: Counter[Cell] = field(default_factory=Counter[Cell])
@@ -107,6 +109,10 @@ class Tally:
         """Count one case."""
         self.cases += 1
         self._locate(examined)
+        if watched := examined.run.sanitizer:
+            for record in watched.records:
+                if record.accepted:
+                    self.accepted[f"{watched.tool}: {record.at.kernel}: {record.accepted}"] += record.count
         match examined.outcome:
             case Outcome.PASS:
                 self.passed += 1

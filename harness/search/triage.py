@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from harness.model.case import Case, Scale
 from harness.model.companion import Wanted, case_of
@@ -13,6 +14,7 @@ from harness.search.judging import Examination, Judge
 from harness.search.runner import Runner
 from harness.search.shrinking import Limits, shrink
 from harness.search.tally import Sighting, Trial
+from harness.workers.limits import Patience
 
 OF_GIANTS = 0.5
 """The share of the seconds for a giant case, which takes more of them and is seldom made much smaller."""
@@ -37,12 +39,14 @@ class Triage:
     def finding(self, sighting: Sighting, limits: Limits) -> Finding:
         """The finding; its failure is the one that the reported case showed last."""
         confirmed = self._confirm(sighting)
+        if isinstance(confirmed, Finding):
+            return confirmed
         if confirmed is None:
             return self._confirm_after_others(sighting) or self._doubtful(sighting)
         trial, examined = confirmed
         small = self._shrink(sighting, trial, limits)
         if small.digest != trial.case.digest:
-            again = self._alone(sighting.fail, trial, small)
+            again = self._alone(sighting.fail, trial, small, patience=Patience.LONG)
             if again.fail_with(sighting.fail.signature) is not None:
                 examined = again
         case = examined.run.case
@@ -50,7 +54,7 @@ class Triage:
 
     def repeats(self, fail: Fail, trial: Trial) -> bool:
         """Whether the case shows the failure alone in a fresh process, too."""
-        return self._alone(fail, trial, trial.case).fail_with(fail.signature) is not None
+        return self._alone(fail, trial, trial.case, patience=Patience.LONG).fail_with(fail.signature) is not None
 
     def unconfirmed(self, sighting: Sighting) -> Finding:
         """The finding as it was seen in the search: it did not repeat, or there was no time to see whether it does."""
@@ -84,12 +88,17 @@ class Triage:
         otherwise = _instead(others[0]) if others else ""
         return Repeats(shown=len(shown), runs=len(done), otherwise=otherwise), shown[0] if shown else None
 
-    def _confirm(self, sighting: Sighting) -> tuple[Trial, Examination] | None:
-        """The plainest sighting, or else the first, that shows the failure in a fresh process."""
+    def _confirm(self, sighting: Sighting) -> tuple[Trial, Examination] | Finding | None:
+        """The plainest sighting, or else the first, that shows the failure in a fresh process, given time to spare.
+
+        One that hung and now comes to its end is slow: that is the finding then.
+        """
         for trial in {trial.case.digest: trial for trial in (sighting.plainest, sighting.first)}.values():
-            examined = self._alone(sighting.fail, trial, trial.case)
+            examined = self._alone(sighting.fail, trial, trial.case, patience=Patience.LONG)
             if examined.fail_with(sighting.fail.signature) is not None:
                 return trial, examined
+            if examined.run.overtime is not None and examined.fails:
+                return replace(self._finding(sighting, examined), fail=examined.fails[0])
         return None
 
     def _confirm_after_others(self, sighting: Sighting) -> Finding | None:
@@ -108,20 +117,29 @@ class Triage:
         examined = self._alone(sighting.fail, trial, trial.case, before)
         return examined if examined.fail_with(sighting.fail.signature) is not None else None
 
-    def _alone(self, fail: Fail, trial: Trial, case: Case, before: Sequence[Case] = ()) -> Examination:
+    def _alone(
+        self,
+        fail: Fail,
+        trial: Trial,
+        case: Case,
+        before: Sequence[Case] = (),
+        *,
+        patience: Patience = Patience.USUAL,
+    ) -> Examination:
         def execute(wanted: Wanted) -> Run:
             self.trying(case_of(wanted))
-            return self.runner.run_alone(wanted, before)
+            return self.runner.run_alone(wanted, before, patience=patience)
 
         return self.judge.only(fail.oracle).examine(trial.op, case, execute)
 
     def _shrink(self, sighting: Sighting, trial: Trial, limits: Limits) -> Case:
         signature = sighting.fail.signature
         judge = self.judge.only(signature.oracle)
+        run = partial(self.runner.run, patience=Patience.HURRIED)
 
         def shows(case: Case) -> bool:
             self.trying(case)
-            return judge.examine(trial.op, case, self.runner.run).fail_with(signature) is not None
+            return judge.examine(trial.op, case, run).fail_with(signature) is not None
 
         hurried = replace(limits, seconds=OF_GIANTS * limits.seconds)
         return shrink(trial, signature, shows, hurried if trial.case.scale is Scale.GIANT else limits).case

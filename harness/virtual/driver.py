@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from harness.model.device import DeviceProfile
+from harness.ops import flight
 from harness.virtual.triton_seam import target
 
 
@@ -158,15 +159,15 @@ class _Launcher:
         _packed, launch_metadata, enter, leave, *arguments = rest
         if enter is not None:
             enter(launch_metadata)
-        self._driver.launch(
-            LaunchRequest(
-                ttir=self._driver.utils.texts[function],
-                grid=(x, y, z),
-                stream=stream,
-                source=self._source,
-                metadata=self._metadata,
-                arguments=arguments,
-            )
+        request = LaunchRequest(
+            ttir=self._driver.utils.texts[function],
+            grid=(x, y, z),
+            stream=stream,
+            source=self._source,
+            metadata=self._metadata,
+            arguments=arguments,
         )
+        with flight.launching(self._source.fn.__name__, request.grid, f"num_warps: {self._metadata.num_warps}"):
+            self._driver.launch(request)
         if leave is not None:
             leave(launch_metadata)

@@ -14,6 +14,7 @@ from harness.model.companion import Beside, Companion, is_sampled, order_matters
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Completed, Ending, Raised, Refilled, Run, UndefinedLanes
+from harness.ops.engine_parts import Seen
 from harness.ops.execute import Execution
 from harness.ops.poison import FreshMemory
 from harness.virtual import triton_seam
@@ -36,10 +37,14 @@ class VirtualEngine:
         self._chooser = triton_seam.ConfigChooser()
         self._execution = Execution(
             lambda: self._fresh,
-            self._writer_of,
             _pretend_on_this_thread,
-            self._dot_precisions,
-            lambda case: is_sampled(case) or order_matters(self._session.launches, self._session.memory),
+            seen=Seen(
+                writer_of=self._writer_of,
+                dot_precisions=self._dot_precisions,
+                is_compared=lambda case: (
+                    is_sampled(case) or order_matters(self._session.launches, self._session.memory)
+                ),
+            ),
         )
         self._launches: Launches | None = None
 
@@ -75,6 +80,14 @@ class VirtualEngine:
         triton_seam.ask_assembler(device.arch)
         triton_seam.on_compile(lambda seconds: self._session.add_seconds("front_end", seconds))
         self._chooser.install()
+
+    def obstacle(self) -> str:
+        """Nothing is ever in the way: there is no device."""
+        return ""
+
+    def begin(self) -> str:
+        """Nothing can be wrong with a GPU that is not there."""
+        return ""
 
     def execute_with(self, executing: Executing) -> None:
         """Let something else than the native code of `wear` execute launches first."""

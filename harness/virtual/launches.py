@@ -3,11 +3,9 @@
 import hashlib
 import json
 import os
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from harness.model.run import Deadlocked, Launch, MemoryEvent, Unsupported
 from harness.ops.poison import Poison
 from harness.virtual.binding import Binding
 from harness.virtual.builds import BUILD_SUFFIX, KEPT_VARIABLE, RESOURCES_SUFFIX
+from harness.virtual.described import Described, described_as, launch_of, options_of, shape_digest
 from harness.virtual.driver import LaunchRequest
 from harness.virtual.elements import Array
 from harness.virtual.events import Events
@@ -42,13 +41,10 @@ from harness.virtual.parser import parse
 from harness.virtual.residency import ResidentLaunch, stuck_error
 from harness.virtual.sampling import Enough, SampledMemory, sampled_ids
 from harness.virtual.triton_seam import Chosen, ask_for_scratch, version
-from harness.virtual.waiting import may_wait, uses_atomics
+from harness.virtual.waiting import may_wait
 
 WANTS_SCRATCH = frozenset({"tt.make_tensor_descriptor", "ttng.tensormap_create"})
 """Operations for which the compiler may ask scratch memory; only kernels with one are compiled whole at once."""
-BUILD_OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg", "enable_fp_fusion", "launch_cooperative_grid")
-_INTEGERS = re.compile(r"%\S+ = arith\.constant (?:dense<)?-?\d+>?(?= : )|%c-?\d+\w*")
-_LOCATIONS = re.compile(r"\s*loc\((?:[^()\"]|\"[^\"]*\"|\((?:[^()]|\([^()]*\))*\))*\)|^#loc.*$", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -118,7 +114,7 @@ class Launches:
         try:
             compiled = self._compiled(request)
             scratch = self._scratch(compiled, request)
-            session.launches.append(self._describe(compiled, request, scratch))
+            session.launches.append(launch_of(compiled.described, request, self._chosen(), scratch))
             if scratch:
                 ask_for_scratch(scratch, compiled.scratch_align, request.stream)
             self._execute(compiled, request)
@@ -130,23 +126,14 @@ class Launches:
             raise
 
     def _compiled(self, request: LaunchRequest) -> "_Compiled":
-        options = {name: getattr(request.metadata, name) for name in BUILD_OPTIONS if hasattr(request.metadata, name)}
+        options = options_of(request.metadata)
         key = (request.ttir, *map(str, options.values()))  # the text's hash is kept with it: nothing long is copied
         if key not in self._modules:
             began = time.perf_counter()
-            module = parse(request.ttir)
-            build = build_digest(request.ttir, self._arch, options)
-            compiled = _Compiled(
-                module,
-                build,
-                options,
-                _tile_sizes(module),
-                _dot_precisions(module),
-                may_wait=may_wait(module),
-                atomics=uses_atomics(module),
-            )
+            described = described_as(request.ttir, self._arch, options)
+            compiled = _Compiled(described, may_wait=may_wait(described.module))
             self.session.add_seconds("parse", time.perf_counter() - began)
-            if any(operation.name in WANTS_SCRATCH for operation in module.kernel.body.all_operations()):
+            if any(operation.name in WANTS_SCRATCH for operation in compiled.module.kernel.body.all_operations()):
                 resources = self._compile_now(request.ttir, options)
                 compiled.scratch_bytes_per_program = resources.scratch_bytes_per_program
             self._leave_build(request.ttir, compiled)
@@ -156,10 +143,15 @@ class Launches:
     def _leave_build(self, ttir: str, compiled: "_Compiled") -> None:
         if self._builds is None:
             return
-        path = self._builds / f"{compiled.build}{BUILD_SUFFIX}"
+        path = self._builds / f"{compiled.described.build}{BUILD_SUFFIX}"
         if not path.exists() and not path.with_suffix(RESOURCES_SUFFIX).exists():
             self._builds.mkdir(parents=True, exist_ok=True)
-            content = {"arch": self._arch, "options": compiled.options, "shape": _shape_digest(ttir), "ttir": ttir}
+            content = {
+                "arch": self._arch,
+                "options": compiled.described.options,
+                "shape": shape_digest(ttir),
+                "ttir": ttir,
+            }
             draft = path.with_suffix(f".{time.monotonic_ns()}")
             draft.write_text(json.dumps(content))
             draft.rename(path)
@@ -167,25 +159,6 @@ class Launches:
     def _scratch(self, compiled: "_Compiled", request: LaunchRequest) -> int:
         x, y, z = request.grid
         return x * y * z * getattr(request.metadata, "num_ctas", 1) * compiled.scratch_bytes_per_program
-
-    def _describe(self, compiled: "_Compiled", request: LaunchRequest, scratch: int) -> Launch:
-        chosen = self._chosen()
-        kernel = compiled.module.kernel
-        return Launch(
-            kernel=request.source.fn.__name__,
-            source=compiled.module.source(kernel.location),
-            grid=request.grid,
-            config=chosen.text or f"num_warps: {request.metadata.num_warps}, num_stages: {request.metadata.num_stages}",
-            config_index=chosen.index,
-            config_count=chosen.count,
-            num_warps=request.metadata.num_warps,
-            constants=_constants(request.source),
-            tile_sizes=compiled.tile_sizes,
-            build=compiled.build,
-            scratch_bytes=scratch,
-            atomics=compiled.atomics,
-            dot_precisions=compiled.dot_precisions,
-        )
 
     def _execute(self, compiled: "_Compiled", request: LaunchRequest) -> None:
         grid = Grid(*request.grid)
@@ -196,7 +169,9 @@ class Launches:
         module = compiled.module
         given = dict(zip(request.source.fn.arg_names, request.arguments, strict=False))
         binding = Binding(module.kernel, request.source.signature, given, self._poison_of)
-        work = Work(module=module, build=compiled.build, binding=binding, grid=grid, lane_fill=session.lane_fill)
+        work = Work(
+            module=module, build=compiled.described.build, binding=binding, grid=grid, lane_fill=session.lane_fill
+        )
         events = Events()
         is_giant = session.scale is Scale.GIANT
         memory = (SampledMemory if is_giant else Memory)(binding.arguments, events)
@@ -244,7 +219,7 @@ class Launches:
 
     def _occupancy(self, compiled: "_Compiled", request: LaunchRequest) -> Occupancy:
         if compiled.occupancy is None:
-            resources = self._compile_now(request.ttir, compiled.options)
+            resources = self._compile_now(request.ttir, compiled.described.options)
             threads = request.metadata.num_warps * self._device.warp_size
             num_ctas = getattr(request.metadata, "num_ctas", 1)
             compiled.occupancy = occupancy(replace(resources, threads=threads), self._device, num_ctas)
@@ -277,61 +252,14 @@ def _keep(kernel: str, ttir: str) -> str:
 
 @dataclass(slots=True)
 class _Compiled:
-    module: Module
-    build: str
-    options: Mapping[str, Any]
-    tile_sizes: tuple[int, ...]
-    dot_precisions: tuple[str, ...]
+    described: Described
     may_wait: bool
     """Whether its programs may wait for each other, and need turns."""
-    atomics: bool
     scratch_bytes_per_program: int = 0
     scratch_align: int = 128
     occupancy: Occupancy | None = None
     """None as long as nobody asked."""
 
-
-@lru_cache(maxsize=1024)
-def _without_locations(ttir: str) -> str:
-    return _LOCATIONS.sub("", ttir)
-
-
-def build_digest(ttir: str, arch: int, options: Mapping[str, Any]) -> str:
-    """Names what the compiler is given: TTIR without source locations, options, architecture, Triton version."""
-    text = "\n".join((_without_locations(ttir), str(arch), json.dumps(options, sort_keys=True), version))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _shape_digest(ttir: str) -> str:
-    """Equal for kernels that differ in the values of integer constants alone."""
-    return hashlib.sha256(_INTEGERS.sub("arith.constant", _without_locations(ttir)).encode()).hexdigest()[:16]
-
-
-def _constants(source: Any) -> dict[str, int | float | bool | str | None]:
-    names = source.fn.arg_names
-    found: dict[str, int | float | bool | str | None] = {}
-    for path, value in source.constants.items():
-        plain = value if isinstance(value, int | float | str) or value is None else str(value)
-        found[names[path[0]] if isinstance(path, tuple) else str(path)] = plain
-    return found
-
-
-def _tile_sizes(module: Module) -> tuple[int, ...]:
-    sizes: set[int] = set()
-    for operation in module.kernel.body.all_operations():
-        if operation.name in {"tt.load", "tt.store"}:
-            sizes.update(extent for extent in operation.operand_types[0].shape if extent > 1)
-    return tuple(sorted(sizes))
-
-
-def _dot_precisions(module: Module) -> tuple[str, ...]:
-    return tuple(
-        sorted(
-            {
-                str(operation.attributes.get("inputPrecision", "ieee"))
-                for function in module.functions.values()
-                for operation in function.body.all_operations()
-                if operation.name == "tt.dot" and operation.operand_types[0].element == "f32"
-            }
-        )
-    )
+    @property
+    def module(self) -> Module:
+        return self.described.module

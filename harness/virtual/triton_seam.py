@@ -20,9 +20,12 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.cache import triton_key
 from triton.runtime.jit import JITFunction
 
+from harness.ops import flight
+
 VERSIONS = ("3.6", "3.7", "3.8", "3.9")
 """The releases whose private names were read; others may work."""
 
+SHORT = 100
 STAGE_HOOK_KEY = "kernel-harness: ttir only"
 
 version: str = triton.__version__
@@ -48,24 +51,44 @@ class ConfigChooser:
         self.current: list[Chosen] = []
         self.failed: tuple[str, int] | None = None
         """The kernel whose build or launch raised first, and how many configs it has; set to None before a case."""
+        self._raised: str | None = None
+        """What a kernel raised since an autotuner last began to try a config."""
 
     def install(self) -> None:
-        """Stand in for `Autotuner.run` and `JITFunction.run` in this process, for good."""
+        """Stand in for methods of `Autotuner` and `JITFunction` in this process, for good."""
         self._choose_configs()
-        self._note_failures()
+        self._note_calls()
+        self._note_swallowed()
+        _note_compiling()
 
-    def _note_failures(self) -> None:
+    def _note_calls(self) -> None:
         original = JITFunction.run
         chooser = self
 
         def run(self: Any, *args: Any, **kwargs: Any) -> Any:
             try:
-                return original(self, *args, **kwargs)
-            except Exception:
+                with flight.calling(self.fn.__name__, chooser.chosen.text):
+                    return original(self, *args, **kwargs)
+            except Exception as error:
                 chooser.failed = chooser.failed or (self.fn.__name__, chooser.chosen.count)
+                chooser._raised = _in_short(error)
                 raise
 
         JITFunction.run = run
+
+    def _note_swallowed(self) -> None:
+        """An autotuner takes some errors of a config for its being slow, and tells nobody."""
+        original = Autotuner._bench  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - this file is the seam
+        chooser = self
+
+        def bench(self: Any, *args: Any, config: Any, **meta: Any) -> Any:
+            chooser._raised = None
+            timings = original(self, *args, config=config, **meta)
+            if chooser._raised is not None:  # it came out of the kernel, but not out of here
+                flight.swallowed(self.base_fn.__name__, chooser._raised, str(config))
+            return timings
+
+        Autotuner._bench = bench  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
 
     def _choose_configs(self) -> None:
         original = Autotuner.run
@@ -90,6 +113,23 @@ class ConfigChooser:
     def chosen(self) -> Chosen:
         """The config of the launch that is under way."""
         return self.current[-1] if self.current else NOT_TUNED
+
+
+def _note_compiling() -> None:
+    original = JITFunction._do_compile  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
+
+    def compile_kernel(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with flight.compiling(self.fn.__name__):
+            return original(self, *args, **kwargs)
+
+    JITFunction._do_compile = compile_kernel  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
+
+
+def _in_short(error: Exception) -> str:
+    """Kind and the line that says what was wrong: in errors of the front end the last, after a piece of code."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
+    line = lines[-1 if lines[0].startswith("at ") else 0][:SHORT]
+    return f"{type(error).__name__}{f' ({line})' if line else ''}"
 
 
 def set_driver(driver: object) -> None:

@@ -76,8 +76,9 @@ class FileExecution(Execution):
             truth: Tensors = file.truth() if hasattr(file, "truth") else {}
         with self._timed("compare"), plain_torch():
             allowed: Mapping[str, tuple[float, float]] = getattr(file, "TOLERANCE", {})
+            writer_of = self._seen.writer_of
             return tuple(
-                replace(_fact(name, got, truth.get(name), allowed.get(name), case.seed), writer=self._writer_of(got))
+                replace(_fact(name, got, truth.get(name), allowed.get(name), case.seed), writer=writer_of(got))
                 for name, got in results.items()
             )
 

@@ -1,15 +1,15 @@
-"""What the parent holds of one child: its socket, its output, its exit status, and the means to kill it."""
+"""What the parent holds of one child: socket, output, flight recorder, exit status, and the means to kill it."""
 
 import contextlib
 import os
 import select
-import signal
 import socket
 from dataclasses import dataclass
 from time import monotonic
 
 from harness.workers import linux
 from harness.workers.frames import Frame, Inbox, Kind, send
+from harness.workers.recorder import Recorder
 from harness.workers.standard_forkserver import SIGNED
 
 TAIL_BYTES = 8192
@@ -42,7 +42,8 @@ class Silent:
 class Channel:
     """One child, seen from the parent.  One thread waits on it; any thread may kill it."""
 
-    def __init__(self, stream: socket.socket, log_fd: int, status_fd: int) -> None:
+    def __init__(self, stream: socket.socket, log_fd: int, status_fd: int, recorder: Recorder) -> None:
+        self.recorder = recorder
         self._stream = stream
         self._log_fd = log_fd
         self._status_fd = status_fd
@@ -102,7 +103,7 @@ class Channel:
         if self.pid is None or self._ended is not None:
             return
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGUSR1)
+            os.kill(self.pid, linux.STACK_SIGNAL)
         deadline = monotonic() + STACK_LIMIT_S
         before = self._tail
         while monotonic() < deadline:
@@ -126,6 +127,7 @@ class Channel:
         self._stream.close()
         os.close(self._log_fd)
         os.close(self._status_fd)
+        self.recorder.close()
 
     def _read_ready(self, limit_s: float) -> None:
         for fd, _ in self._poll.poll(max(0.0, limit_s) * 1000):

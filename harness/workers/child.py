@@ -2,7 +2,6 @@
 
 import faulthandler
 import os
-import signal
 import socket
 import sys
 import traceback
@@ -16,22 +15,21 @@ from harness.model.case import Case
 from harness.model.companion import Beside, Companion, Wanted, case_of
 from harness.model.op import Op
 from harness.model.run import OutOfMemory, Run
+from harness.ops import flight
 from harness.workers import linux, memory, preload
 from harness.workers.frames import COST, Fault, FaultKind, Frame, Inbox, Kind, send
 from harness.workers.loading import Loaded
-
-STACK_SIGNAL = signal.SIGUSR1
-"""Makes a child print where it stands, even while it hangs in native code."""
 
 PIECE_BYTES = 65536
 
 
 def main(fds: tuple[int, ...]) -> int:
     """Serve cases until the stream ends.  Runs in a process just forked; the result is its exit status."""
-    stream_fd, log_fd = fds
+    stream_fd, log_fd, recorder_fd = fds
     os.setsid()  # the leader of a group, so that all it starts can be killed with it
     os.set_inheritable(stream_fd, False)  # noqa: FBT003 — takes no keyword
     _print_to(log_fd)
+    flight.attach(recorder_fd)
     with socket.socket(fileno=stream_fd) as stream:
         match preload.state.outcome:
             case None:
@@ -51,6 +49,9 @@ def _serve(stream: socket.socket, loaded: Loaded) -> None:
     linux.offer_to_oom_killer()
     linux.keep_freed_memory()
     held = memory.limit_growth(loaded.spec.memory_limit_bytes)
+    if problem := loaded.engine.begin():
+        _complain(stream, Fault(kind=FaultKind.GPU, message=problem))
+        return
     send(stream, Kind.HELLO, loaded.engine.name.encode())
     inbox = Inbox()
     while piece := stream.recv(PIECE_BYTES):
@@ -92,11 +93,12 @@ def _attempt(loaded: Loaded, frame: Frame) -> Run | Fault:
 
 
 def _run(loaded: Loaded, op: Op, wanted: Wanted) -> Run:
-    match wanted:
-        case Case():
-            return loaded.engine.run(op, wanted)
-        case Beside():
-            return loaded.engine.run_beside(op, wanted)
+    with flight.running(str(case_of(wanted))):
+        match wanted:
+            case Case():
+                return loaded.engine.run(op, wanted)
+            case Beside():
+                return loaded.engine.run_beside(op, wanted)
 
 
 def _complain(stream: socket.socket, fault: Fault) -> None:
@@ -111,4 +113,4 @@ def _print_to(log_fd: int) -> None:
         cast("TextIO", stream).reconfigure(line_buffering=True)  # pyright: ignore[reportAttributeAccessIssue]
     os.close(log_fd)
     faulthandler.enable(file=2)
-    faulthandler.register(STACK_SIGNAL, file=2, all_threads=True)
+    faulthandler.register(linux.STACK_SIGNAL, file=2, all_threads=True)

@@ -15,7 +15,7 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
-from harness.errors import HarnessError, LibraryError, SuiteError, WorkerError
+from harness.errors import GpuUnavailable, HarnessError, LibraryError, SuiteError, WorkerError
 
 HEAD = struct.Struct("!BI")
 COST = struct.Struct("!dQ")
@@ -50,6 +50,7 @@ class FaultKind(StrEnum):
     SUITE = "SuiteError"
     LIBRARY = "LibraryError"
     WORKER = "WorkerError"
+    GPU = "GpuUnavailable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,8 @@ class Fault:
                 return LibraryError(self.message)
             case FaultKind.WORKER:
                 return WorkerError(self.message)
+            case FaultKind.GPU:
+                return GpuUnavailable(self.message)
 
 
 def send(to: socket.socket, kind: Kind, payload: bytes) -> None:

@@ -2,9 +2,12 @@
 
 import ctypes
 import os
+import select
 import signal
 from pathlib import Path
 
+STACK_SIGNAL = signal.SIGRTMIN
+"""Makes a child print where it stands, even while it hangs in native code.  LLVM, in Triton, takes the usual ones."""
 PR_SET_PDEATHSIG = 1
 KILL_ME_FIRST = "1000"
 M_TRIM_THRESHOLD = -1
@@ -51,6 +54,18 @@ def data_bytes() -> int:
 def children() -> list[int]:
     """The processes that this one's main thread forked and has not waited for."""
     return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+
+
+def ends(child: int, limit_s: float) -> bool:
+    """Whether a child of this process ends within the time; it is left to be reaped."""
+    try:
+        pidfd = os.pidfd_open(child)
+    except ProcessLookupError:  # it was reaped before
+        return True
+    try:
+        return bool(select.select([pidfd], [], [], limit_s)[0])
+    finally:
+        os.close(pidfd)
 
 
 def kill_group(leader: int) -> None:

@@ -77,6 +77,7 @@ def prepare(ground: Ground) -> Prepared:
 def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | Fault:
     """Make this process ready to fork workers; a suite or library that stands in the way is a value."""
     engine = prepared.engine
+    os.environ.update(spec.environment)
     sys.path[:0] = spec.variant_paths
     importlib.invalidate_caches()
     engine.wear(spec.device)
@@ -90,6 +91,8 @@ def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | Fault:
             return Fault(kind=FaultKind.LIBRARY, message=obstacle)
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
+    if obstacle := engine.obstacle():
+        return Fault(kind=FaultKind.LIBRARY, message=obstacle)
     _share_with_children()
     return Loaded(
         spec=spec, engine=engine, ops={op.id: op for ops in suites.values() for op in ops}, server=os.getpid()

@@ -5,18 +5,22 @@ Owns which fork servers and workers live, and how many.  What a case does in its
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import count
+from time import monotonic
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
-from harness.errors import WorkerError
+from harness.errors import GpuUnavailable, WorkerError
 from harness.model.case import Case
 from harness.model.companion import Wanted, case_of
 from harness.model.device import DeviceProfile
 from harness.model.run import Run
 from harness.workers.folder import Folder
+from harness.workers.limits import Patience, TimeLimits
+from harness.workers.sanitized import SanitizedServer, SanitizedWorker
 from harness.workers.server import GroundServer, Server
 from harness.workers.spec import Ground, Isolation, WorkerSpec
 from harness.workers.worker import Worker, WorkerGone
@@ -31,6 +35,30 @@ ATTEMPTS = 2
 """A case whose worker was gone through no fault of the case's gets another."""
 
 
+AnyWorker = Worker | SanitizedWorker
+AnyServer = Server | SanitizedServer
+
+
+class Places(Protocol):
+    """The GPUs on which the pool's processes run cases, each process on one at a time."""
+
+    def take(self, spec: WorkerSpec) -> WorkerSpec:
+        """The spec with a GPU of its own.
+
+        Raises:
+            GpuUnavailable: none is left that is well.
+        """
+        ...
+
+    def give_back(self, spec: WorkerSpec) -> None:
+        """What was taken is not in use any more."""
+        ...
+
+    def give_up(self, spec: WorkerSpec, reason: str) -> None:
+        """The GPU of what was taken is sick: nobody shall have it any more."""
+        ...
+
+
 class Pool:
     """Runs cases in child processes, at most `processes` at once.  Thread-safe.
 
@@ -43,11 +71,14 @@ class Pool:
         processes: int,
         time_limit_s: float,
         isolation: Isolation = Isolation.WORKER,
+        places: Places | None = None,
     ) -> None:
+        """`places` are real GPUs, for an engine that needs them."""
         self._spec_of = spec_of
         self._processes = processes
-        self._time_limit_s = time_limit_s
+        self._limits = TimeLimits(time_limit_s)
         self._isolation = isolation
+        self._places = places
         self._slots = threading.BoundedSemaphore(processes)
         self._threads = ThreadPoolExecutor(max_workers=processes, thread_name_prefix="harness-worker")
         self._lock = threading.Lock()
@@ -55,10 +86,10 @@ class Pool:
         self._numbers = count()
         self._folders: dict[str, Folder] = {}
         self._grounds: dict[Ground, GroundServer] = {}
-        self._servers: OrderedDict[WorkerSpec, Server] = OrderedDict()
+        self._servers: OrderedDict[WorkerSpec, AnyServer] = OrderedDict()
         """Least recently used first, and so are the workers below."""
-        self._idle: list[Worker] = []
-        self._busy: set[Worker] = set()
+        self._idle: list[AnyWorker] = []
+        self._busy: set[AnyWorker] = set()
         self._in_use: dict[WorkerSpec, int] = {}
         """How many threads need a spec's server now."""
 
@@ -72,22 +103,21 @@ class Pool:
         """Run a case, or one beside another, when its turn comes."""
         return self._threads.submit(self.run, wanted)
 
-    def run(self, wanted: Wanted) -> Run:
+    def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:
         """Run it now, or as soon as one of the processes is free.
 
         Raises:
             SuiteError, LibraryError, WorkerError: as `harness.workers.server` and `harness.workers.worker` say.
         """
-        return self._run(wanted, (), reuse=self._isolation is Isolation.WORKER)
+        return self._run_surely(wanted, (), patience, reuse=self._isolation is Isolation.WORKER)
 
-    def run_alone(self, wanted: Wanted, before: Sequence[Case] = ()) -> Run:
+    def run_alone(self, wanted: Wanted, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
         """Run it in a fresh process, after `before` in the same; if those end the process, in the next."""
-        return self._run(wanted, before, reuse=False)
+        return self._run_surely(wanted, before, patience, reuse=False)
 
     def prepare(self, device: DeviceProfile) -> None:
         """Start the fork server of a device, and raise what stops it from loading."""
-        with self._slots:
-            spec = self._spec_of(device)
+        with self._slots, self._placed(self._spec_of(device)) as spec:
             self._put_back(self._take(spec, reuse=True), reuse=True)
 
     def close(self) -> None:
@@ -111,37 +141,72 @@ class Pool:
         self._folders.clear()
         self._slots.release(self._processes)
 
-    def _run(self, wanted: Wanted, before: Sequence[Case], *, reuse: bool) -> Run:
-        with self._slots:
-            spec = self._spec_of(case_of(wanted).device)
-            for attempt in range(1, ATTEMPTS + 1):
-                try:
-                    return self._attempt(spec, (*before, wanted), reuse=reuse)
-                except WorkerGone:
-                    if self._closed:
-                        raise WorkerError("the pool was closed while the case ran") from None
-                    if attempt == ATTEMPTS:
-                        raise
-            raise AssertionError("the last attempt returns or raises")
+    def _run_surely(self, wanted: Wanted, before: Sequence[Case], patience: Patience, *, reuse: bool) -> Run:
+        """A run that gave no answer is repeated with more time, unless it need not be sure or others hung likewise."""
+        run = self._run(wanted, before, patience, reuse=reuse)
+        if self._limits.believes(run) or patience is not Patience.USUAL:
+            return run
+        again = self._run(wanted, before, Patience.LONG, reuse=False)
+        self._limits.believes(again)
+        return again
 
-    def _attempt(self, spec: WorkerSpec, cases: Sequence[Wanted], *, reuse: bool) -> Run:
+    def _run(self, wanted: Wanted, before: Sequence[Case], patience: Patience, *, reuse: bool) -> Run:
+        while True:
+            with self._slots, self._placed(self._spec_of(case_of(wanted).device)) as spec:
+                try:
+                    return self._run_placed(spec, (*before, wanted), patience, reuse=reuse)
+                except GpuUnavailable as sick:
+                    if self._places is None:
+                        raise
+                    self._places.give_up(spec, str(sick))
+
+    def _run_placed(self, spec: WorkerSpec, cases: Sequence[Wanted], patience: Patience, *, reuse: bool) -> Run:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return self._attempt(spec, cases, patience, reuse=reuse)
+            except WorkerGone:
+                if self._closed:
+                    raise WorkerError("the pool was closed while the case ran") from None
+                if attempt == ATTEMPTS:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    @contextmanager
+    def _placed(self, spec: WorkerSpec) -> Generator[WorkerSpec]:
+        """The spec on a GPU that nobody else has more than needs be, as long as the block runs."""
+        if self._places is None:
+            yield spec
+            return
+        placed = self._places.take(spec)
+        try:
+            yield placed
+        finally:
+            self._places.give_back(placed)
+
+    def _attempt(self, spec: WorkerSpec, cases: Sequence[Wanted], patience: Patience, *, reuse: bool) -> Run:
         """The run of the last case, all of them in one process as long as it lives."""
         worker = self._take(spec, reuse=reuse)
         try:
-            run = worker.run(cases[0], time_limit_s=self._time_limit_s)
+            run = self._timed(worker, cases[0], patience)
             for case in cases[1:]:
                 if not worker.fit():
                     break
-                run = worker.run(case, time_limit_s=self._time_limit_s)
+                run = self._timed(worker, case, patience)
         finally:
             self._put_back(worker, reuse=reuse)
         if self._closed:
             raise WorkerError("the pool was closed while the case ran")
-        return run if run.case == case_of(cases[-1]) else self._attempt(spec, cases[-1:], reuse=False)
+        return run if run.case == case_of(cases[-1]) else self._attempt(spec, cases[-1:], patience, reuse=False)
+
+    def _timed(self, worker: AnyWorker, wanted: Wanted, patience: Patience) -> Run:
+        """One run within the time that it may take, from which the limits learn."""
+        begun = monotonic()
+        run = worker.run(wanted, time_limit_s=self._limits.of(case_of(wanted), patience))
+        return self._limits.note(run, monotonic() - begun)
 
     # --- which workers and servers live ------------------------------------------------------------------------------
 
-    def _take(self, spec: WorkerSpec, *, reuse: bool) -> Worker:
+    def _take(self, spec: WorkerSpec, *, reuse: bool) -> AnyWorker:
         """A worker for this thread alone: an idle one if it may be, or a new one."""
         while reuse and (worker := self._take_idle(spec)):
             if worker.fit():
@@ -162,7 +227,7 @@ class Pool:
             worker.kill()
         return worker
 
-    def _take_idle(self, spec: WorkerSpec) -> Worker | None:
+    def _take_idle(self, spec: WorkerSpec) -> AnyWorker | None:
         with self._lock:
             for worker in reversed(self._idle):
                 if worker.spec == spec:
@@ -172,7 +237,7 @@ class Pool:
                     return worker
         return None
 
-    def _put_back(self, worker: Worker, *, reuse: bool) -> None:
+    def _put_back(self, worker: AnyWorker, *, reuse: bool) -> None:
         keep = reuse and worker.fit()
         with self._lock:
             self._busy.discard(worker)
@@ -185,7 +250,7 @@ class Pool:
             one.close()
         self._release(worker.spec)
 
-    def _server(self, spec: WorkerSpec) -> tuple[Server, list[Worker | Server]]:
+    def _server(self, spec: WorkerSpec) -> tuple[AnyServer, list[AnyWorker | AnyServer]]:
         """The server of a spec, and what has to go because there are too many."""
         with self._lock:
             if self._closed:
@@ -194,16 +259,20 @@ class Pool:
             if spec not in self._servers:
                 if spec.scratch not in self._folders:
                     self._folders[spec.scratch] = Folder(spec.scratch)
-                folder = self._folders[spec.scratch]
-                if spec.ground not in self._grounds:
-                    self._grounds[spec.ground] = GroundServer(spec.ground, folder, next(self._numbers))
-                self._servers[spec] = Server(spec, self._grounds[spec.ground], folder, next(self._numbers))
+                self._servers[spec] = self._new_server(spec, self._folders[spec.scratch])
             return self._servers[spec], self._retire_servers()
 
-    def _retire_servers(self) -> list[Worker | Server]:
+    def _new_server(self, spec: WorkerSpec, folder: Folder) -> AnyServer:
+        if spec.sanitizing is not None:
+            return SanitizedServer(spec, spec.sanitizing, folder, lambda: next(self._numbers))
+        if spec.ground not in self._grounds:
+            self._grounds[spec.ground] = GroundServer(spec.ground, folder, next(self._numbers))
+        return Server(spec, self._grounds[spec.ground], folder, next(self._numbers))
+
+    def _retire_servers(self) -> list[AnyWorker | AnyServer]:
         surplus = len(self._servers) - max(LEAST_SERVERS, self._processes)
         unused = [spec for spec in self._servers if not self._in_use.get(spec)][: max(0, surplus)]
-        gone: list[Worker | Server] = [worker for worker in self._idle if worker.spec in unused]
+        gone: list[AnyWorker | AnyServer] = [worker for worker in self._idle if worker.spec in unused]
         self._idle = [worker for worker in self._idle if worker.spec not in unused]
         return [*gone, *(self._servers.pop(spec) for spec in unused)]
 

@@ -32,8 +32,8 @@ class GroundOrders:
     """What the parent tells the fork server that all devices share."""
 
     ground: Ground
-    parent: int
-    """The parent's process id."""
+    parent: int | None
+    """The parent's process id; None where another program stands between, which this process then belongs to."""
     log: str
     """The file that stdout and stderr go to while the engine loads."""
     temporary: str
@@ -52,7 +52,7 @@ class DeviceOrders:
 def obey(orders: GroundOrders) -> Prepared | Fault:
     """Leave the parent's terminal, load, and see to it that nothing outlives parent or server."""
     os.setsid()
-    linux.die_with(orders.parent)
+    linux.die_with(os.getppid() if orders.parent is None else orders.parent)
     _print_to(orders.log)
     faulthandler.enable()
     put_python_path_back()

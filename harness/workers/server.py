@@ -7,6 +7,8 @@ from.
 import os
 import socket
 import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import wire
@@ -16,18 +18,39 @@ from harness.workers.channel import TAIL_BYTES, Channel, Exited, Orphaned, Silen
 from harness.workers.folder import Folder
 from harness.workers.frames import Fault, FaultKind, Frame, Kind
 from harness.workers.preload import ORDERS, DeviceOrders, GroundOrders
+from harness.workers.recorder import Recorder
 from harness.workers.spec import Ground, WorkerSpec
 from harness.workers.standard_forkserver import ForkedServer, ForkServer
 from harness.workers.worker import Worker, WorkerGone
+
+Main = Callable[[tuple[int, ...]], int]
+"""What a forked child runs: it is given open files, for its frames, its output and its flight recorder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Under:
+    """A program that a fork server's process runs under."""
+
+    python: str
+    """A file that executes the program, with Python and its arguments in the end."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class GroundServer:
     """Torch, Triton and the engine, with no device worn: the origin of the servers of all devices."""
 
-    def __init__(self, ground: Ground, folder: Folder, number: int) -> None:
+    def __init__(self, ground: Ground, folder: Folder, number: int, under: Under | None = None) -> None:
         self._log = folder.path / f"ground-{number}.log"
-        orders = GroundOrders(ground=ground, parent=os.getpid(), log=str(self._log), temporary=str(folder.temporary))
-        self.forks = ForkServer("harness.workers.preload", {ORDERS: wire.to_json(orders)})
+        orders = GroundOrders(
+            ground=ground,
+            parent=None if under else os.getpid(),
+            log=str(self._log),
+            temporary=str(folder.temporary),
+        )
+        added = {ORDERS: wire.to_json(orders), **(under.environment if under else {})}
+        self.forks = ForkServer("harness.workers.preload", added, under.python if under else "")
+        self._lock = threading.Lock()
+        self._is_wanted = True
 
     def log_tail(self) -> str:
         """The last of what it printed while it loaded."""
@@ -36,6 +59,33 @@ class GroundServer:
     def close(self) -> None:
         """End it; servers forked from it are ended by whoever has them."""
         self.forks.stop()
+
+    def dismiss(self) -> None:
+        """Let `run_once` start nothing any more: the first fork would start the server anew."""
+        with self._lock:
+            self._is_wanted = False
+
+    def run_once(self, main: Main, limit_s: float) -> str:
+        """Have a module's function run in a child of its own; what went wrong, or nothing."""
+        channel = _ask(lambda fds: self._fork(main, fds))
+        try:
+            match channel.wait(limit_s):
+                case Exited(code=0):
+                    return ""
+                case Exited(code=code):
+                    return f"it left with status {code}: {channel.log_tail}"
+                case Orphaned() | Frame():
+                    return f"its fork server is gone: {self.log_tail()}"
+                case Silent():
+                    return f"it did not end within {limit_s:g} s: {channel.log_tail}"
+        finally:
+            channel.close()
+
+    def _fork(self, main: Main, fds: list[int]) -> int:
+        with self._lock:
+            if not self._is_wanted:
+                raise WorkerError("the pool is closed")
+            return self.forks.fork(main, fds)
 
 
 class Server:
@@ -60,8 +110,9 @@ class Server:
             SuiteError: a suite cannot be loaded.
             LibraryError: a library under test is not there or cannot be imported.
             WorkerError: the engine cannot be loaded, or loading killed the process or took too long.
+            GpuUnavailable: the GPU on which the worker is to run cases does not do what every GPU does.
         """
-        channel = self._ask()
+        channel = _ask(self._fork)
         try:
             engine = self._await_hello(channel)
         except BaseException:
@@ -74,20 +125,6 @@ class Server:
         with self._lock:
             self._closed = True
             self._forks.stop()
-
-    def _ask(self) -> Channel:
-        ours, theirs = socket.socketpair()
-        log_r, log_w = os.pipe()
-        try:
-            status_fd = self._fork([theirs.fileno(), log_w])
-        except BaseException:
-            ours.close()
-            os.close(log_r)
-            raise
-        finally:
-            theirs.close()
-            os.close(log_w)
-        return Channel(ours, log_r, status_fd)
 
     def _fork(self, fds: list[int]) -> int:
         with self._lock:
@@ -105,6 +142,8 @@ class Server:
                 return engine.decode()
             case Frame(kind=Kind.FAULT, payload=payload):
                 fault = wire.from_json(payload, Fault)
+                if fault.kind is FaultKind.GPU:
+                    raise fault.error()  # the server is well, and another GPU has another server
             case Frame(kind=kind):
                 fault = self._fault_of(FaultKind.WORKER, f"a worker's first message was {kind.name}")
             case Exited() | Orphaned() if self._loaded or self._forks.pid is None:  # or what it is forked from is gone
@@ -133,6 +172,25 @@ class Server:
                 self._fault = self._fault or fault
             if self._forks.incarnation == server:
                 self._forks.stop()
+
+
+def _ask(fork: Callable[[list[int]], int]) -> Channel:
+    """A new child, forked by what takes its open files and gives its status pipe."""
+    ours, theirs = socket.socketpair()
+    log_r, log_w = os.pipe()
+    recorder = Recorder()
+    try:
+        status_fd = fork([theirs.fileno(), log_w, recorder.fd])
+    except BaseException:
+        ours.close()
+        os.close(log_r)
+        recorder.close()
+        raise
+    finally:
+        theirs.close()
+        os.close(log_w)
+        recorder.hand_over()
+    return Channel(ours, log_r, status_fd, recorder)
 
 
 def _tail(log: Path) -> str:

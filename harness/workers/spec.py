@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from harness.cuda.sanitizer import Sanitizing
 from harness.model.device import DeviceProfile
 
 GIB = 1024**3
+LOAD_LIMIT_S = 180.0
 BUILDS = "builds"
 """The folder under `WorkerSpec.scratch` in which engines leave TTIR for the compiler beside the search."""
 
@@ -41,11 +43,15 @@ class WorkerSpec:
     """Folders put in front of `sys.path`, in the workers only."""
     variant_paths: tuple[str, ...] = ()
     """Folders put in front of those when the device is worn: where workers differ that share a ground."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """Variables set before the device is worn: which real GPU is seen, and what is read of it."""
+    sanitizing: Sanitizing | None = None
+    """The tool of compute-sanitizer that the processes run under, if any."""
     engine: str = "harness.virtual.engine:VirtualEngine"
     """Module and name of what makes the `harness.ops.engine.Engine`, called without arguments."""
     memory_limit_bytes: int = 8 * GIB
     """What a worker may allocate beyond what its fork server holds when it is loaded."""
-    load_limit_s: float = 180.0
+    load_limit_s: float = LOAD_LIMIT_S
     """How long engine, suites and libraries may take to load."""
 
     @property

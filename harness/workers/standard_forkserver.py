@@ -19,9 +19,11 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
-from multiprocessing import connection, forkserver, resource_tracker, util
+from multiprocessing import connection, forkserver, resource_tracker, spawn, util
 from pathlib import Path
 from typing import Any, cast
+
+from harness.workers import linux
 
 SIGNED: struct.Struct = forkserver.SIGNED_STRUCT
 """How the child's process id, then its exit code, are written on the status pipe."""
@@ -34,9 +36,13 @@ _environment = threading.Lock()
 class ForkServer(forkserver.ForkServer):
     """A process that imports one module and then forks on request; the first fork starts it, also if it died."""
 
-    def __init__(self, module: str, environment: Mapping[str, str]) -> None:
-        """`environment` is added to this process's own, for the server; the module is found as it would be here."""
+    def __init__(self, module: str, environment: Mapping[str, str], python: str = "") -> None:
+        """`environment` is added to this process's own, for the server; the module is found as it would be here.
+
+        `python` is executed in this Python's place: a file that hands its arguments on to one.
+        """
         super().__init__()
+        self._python = python
         self._forking = threading.Lock()
         self.set_forkserver_preload([module])
         self._added = {
@@ -47,7 +53,7 @@ class ForkServer(forkserver.ForkServer):
 
     def ensure_running(self) -> None:
         """Start the server unless it runs; every fork comes through here."""
-        with _added_to_environment(self._added):
+        with _added_to_environment(self._added), _executing(self._python):
             super().ensure_running()
 
     def fork(self, main: Callable[[tuple[int, ...]], int], fds: list[int]) -> int:
@@ -88,6 +94,22 @@ class ForkServer(forkserver.ForkServer):
             if self.pid is not None:
                 os.kill(self.pid, signal.SIGKILL)
             cast("Any", self)._stop_unlocked()
+
+    def end(self, limit_s: float) -> bool:
+        """Have it end by itself, and what it was executed by with it; false if it had to be killed at last."""
+        with cast("threading.Lock", vars(self)["_lock"]):
+            if self.pid is None:
+                return True
+            closed_r, closed_w = os.pipe()
+            # Closes the pipe whose end tells the server to end, and leaves a file to be closed below.
+            os.dup2(closed_w, vars(self)["_forkserver_alive_fd"], inheritable=False)
+            os.close(closed_r)
+            os.close(closed_w)
+            has_ended = linux.ends(self.pid, limit_s)
+            if not has_ended:
+                os.kill(self.pid, signal.SIGKILL)
+            cast("Any", self)._stop_unlocked()
+            return has_ended
 
 
 class ForkedServer(ForkServer):
@@ -237,6 +259,18 @@ class _Entry:
         os.close(tracker._fd)
         tracker._fd = None
         return self._main(tuple(server._inherited_fds))
+
+
+@contextmanager
+def _executing(python: str) -> Generator[None]:
+    """The fork server is started by the executable that `spawn` knows: change it, and change it back."""
+    usual = spawn.get_executable()
+    if python:
+        spawn.set_executable(python)
+    try:
+        yield
+    finally:
+        spawn.set_executable(usual)
 
 
 @contextmanager

@@ -2,14 +2,17 @@
 
 import signal
 from dataclasses import replace
-from time import perf_counter
+from time import monotonic, perf_counter
 
 from harness import wire
+from harness.cuda import coredump
+from harness.cuda.faults import with_assertion
+from harness.cuda.wearing import gpu_of, hardware
 from harness.errors import WorkerError
 from harness.model.case import Case
 from harness.model.companion import Beside, Companion, Wanted, case_of
-from harness.model.run import Crashed, Ending, OutOfMemory, Run, TimedOut
-from harness.workers import memory
+from harness.model.run import Crashed, Ending, Faulted, OutOfMemory, Run
+from harness.workers import hangs, memory
 from harness.workers.channel import Channel, Exited, Orphaned, Silent
 from harness.workers.folder import Folder
 from harness.workers.frames import COST, Fault, Frame, Kind
@@ -31,6 +34,8 @@ class Worker:
         self._channel = channel
         self._folder = folder
         self._engine = engine
+        gpu = gpu_of(spec.environment)
+        self._hardware = hardware(spec.device, gpu) if gpu else None
         self._number = number
         self._fit = True
 
@@ -58,7 +63,7 @@ class Worker:
         case_json = wire.to_json(case)
         self._channel.forget_log()
         with self._folder.of(case_json, self._number):
-            started = perf_counter()
+            started, begun_s = perf_counter(), monotonic()
             if not fit or not self._ask(wanted, case_json):
                 raise WorkerGone("the worker was gone before it took the case")
             match self._channel.wait(time_limit_s):
@@ -73,13 +78,13 @@ class Worker:
                 case Exited(unread=True):
                     raise WorkerGone("the worker was gone before it took the case")
                 case Exited(code=code):
-                    return self._failed(case, self._crash(code))
+                    return self._failed(case, self._crash(code, begun_s))
                 case Orphaned():
                     raise WorkerGone(f"the fork server died while {case} ran")
                 case Silent():
-                    self._channel.wait_for_stack()
+                    ending = hangs.timed_out(self._channel, self.spec, self._engine, time_limit_s, begun_s)
                     self._channel.kill()
-                    return self._failed(case, TimedOut(limit_s=time_limit_s, log_tail=self._channel.log_tail))
+                    return self._failed(case, ending)
 
     def kill(self) -> None:
         """Kill the child; whoever waits on it sees it end."""
@@ -89,6 +94,8 @@ class Worker:
         """Kill the child and wait until it is gone."""
         self._fit = False
         self._channel.close()
+        if self.pid is not None and (places := coredump.places(self.spec.environment, self.pid)):
+            places.remove()
 
     def _ask(self, wanted: Wanted, case_json: str) -> bool:
         match wanted:
@@ -100,19 +107,26 @@ class Worker:
     def _read(self, payload: bytes, kind: type[Run], started: float) -> Run:
         engine_s, grown = COST.unpack_from(payload)
         run = wire.from_json(payload[COST.size :], kind)
-        self._fit = not isinstance(run.ending, OutOfMemory) and grown * GROWTH_ALLOWED < self.spec.memory_limit_bytes
+        is_lost = isinstance(run.ending, OutOfMemory | Faulted)
+        self._fit = not is_lost and grown * GROWTH_ALLOWED < self.spec.memory_limit_bytes
         transport_s = max(0.0, perf_counter() - started - engine_s)
-        return replace(run, seconds={**run.seconds, "transport": transport_s})
+        ending = with_assertion(run.ending, self._channel.log_tail) if is_lost else run.ending
+        seconds = {**run.seconds, "transport": transport_s}
+        return replace(run, ending=ending, hardware=self._hardware, seconds=seconds)
 
-    def _crash(self, code: int) -> Ending:
-        tail = self._channel.log_tail
-        if code >= 0:
-            return Crashed(signal=None, status=code, log_tail=tail)
-        crash = Crashed(signal=_signal_name(-code), status=None, log_tail=tail)
+    def _crash(self, code: int, begun_s: float) -> Ending:
+        flight = self._channel.recorder.since(begun_s)
+        crash = Crashed(
+            signal=_signal_name(-code) if code < 0 else None,
+            status=code if code >= 0 else None,
+            log_tail=self._channel.log_tail,
+            launch=flight.kernel,
+            events=flight.lines(),
+        )
         return memory.reclassified(crash, self.spec.memory_limit_bytes)
 
     def _failed(self, case: Case, ending: Ending) -> Run:
-        return Run(case=case, engine=self._engine, ending=ending)
+        return Run(case=case, engine=self._engine, ending=ending, hardware=self._hardware)
 
 
 def _signal_name(number: int) -> str:

@@ -10,7 +10,7 @@ from harness.suite import Dim, Draw, beside, op, segments, tensor, tokens, width
 
 LIBRARY = ("fla-core",)
 SIZES = {
-    "B": Dim(low=1, high=3),
+    "B": Dim(low=1, high=3, grows=True, largest=5_000),  # times heads, an axis of a grid
     "T": tokens(300, grows=False),
     "H": Dim(low=1, high=3),
     "G": Dim(low=1, high=4),
@@ -84,7 +84,7 @@ def attended_packed(q, k, v, g, sink_bias, cu_seqlens, scale, window_size):
     )
 
 
-@op(requires=LIBRARY, dims=SIZES, inputs=sequences("B"), options=SETTINGS)
+@op(requires=LIBRARY, dims=SIZES, inputs=sequences("B"), options=SETTINGS, apart=("B", "H"))
 def parallel_attn(q, k, v, g, sink_bias, scale, window_size):
     from fla.ops.attn.parallel import parallel_attn as attend
 
@@ -101,6 +101,7 @@ def parallel_attn_reference(q, k, v, g, sink_bias, scale, window_size):
     dims=PACKED_SIZES,
     inputs={**sequences(1), "cu_seqlens": segments("T", "N")},
     options=SETTINGS,
+    apart=("H",),
 )
 def parallel_attn_varlen(q, k, v, g, sink_bias, cu_seqlens, scale, window_size):
     from fla.ops.attn.parallel import parallel_attn as attend
@@ -114,11 +115,12 @@ def parallel_attn_varlen_reference(q, k, v, g, sink_bias, cu_seqlens, scale, win
 
 
 def decoded(q, k, v, g, sink_bias, cu_seqlens, scale, do_gate_scale, window_size):
-    """One query at the end of each sequence."""
+    """One query at the end of each sequence; zeros where it sees no key: of an empty sequence, or window."""
     import torch
 
     if g is not None and do_gate_scale:
         g = g * (q.shape[-1] ** -0.5 if scale is None else scale)
+    nothing = q.new_zeros(1, 1, q.shape[2], v.shape[3])
     return torch.cat(
         [
             attended(
@@ -128,6 +130,8 @@ def decoded(q, k, v, g, sink_bias, cu_seqlens, scale, do_gate_scale, window_size
                 scale,
                 window_size,
             )
+            if begin < end and window_size != 0
+            else nothing
             for n, (begin, end) in enumerate(pairwise(cu_seqlens.tolist()))
         ],
         1,
@@ -137,8 +141,9 @@ def decoded(q, k, v, g, sink_bias, cu_seqlens, scale, do_gate_scale, window_size
 @op(
     requires=LIBRARY,
     dims=DECODED_SIZES,
-    inputs={**sequences(1, "N", grad=False), "cu_seqlens": segments("T", "N")},
+    inputs={**sequences(1, "N", grad=False), "cu_seqlens": segments("T", "N", may_be_empty=True)},
     options={"scale": (None, 0.7), "do_gate_scale": (False, True)},
+    apart=("N", "H"),
     where=enough_tokens,
 )
 def attn_decoding_one_step(q, k, v, g, sink_bias, cu_seqlens, scale, do_gate_scale):
@@ -155,8 +160,9 @@ def attn_decoding_one_step_reference(q, k, v, g, sink_bias, cu_seqlens, scale, d
 @op(
     requires=LIBRARY,
     dims=DECODED_SIZES,
-    inputs={**sequences(1, "N", grad=False), "cu_seqlens": segments("T", "N")},
-    options={"window_size": (1, 2, 17, 64, 100)},
+    inputs={**sequences(1, "N", grad=False), "cu_seqlens": segments("T", "N", may_be_empty=True)},
+    options={"window_size": (1, 2, 17, 64, 100, 0)},
+    apart=("N", "H"),
     where=enough_tokens,
 )
 def attn_decoding_one_step_in_a_window(q, k, v, g, sink_bias, cu_seqlens, window_size):

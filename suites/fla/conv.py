@@ -8,8 +8,14 @@ from itertools import pairwise
 from harness.suite import Dim, op, segments, tensor, tokens, width
 
 LIBRARY = ("fla-core",)
+APART = ("B", "T", "D")
 ACTIVATION = {"activation": (None, "silu", "swish")}
-SIZES = {"B": Dim(low=1, high=6), "T": tokens(1024), "D": width(512), "W": Dim(low=1, high=8)}
+SIZES = {
+    "B": Dim(low=1, high=6, grows=True, largest=65_535),  # the last axis of a grid
+    "T": tokens(1024),
+    "D": Dim(low=1, high=512, grows=True, largest=65_536),
+    "W": Dim(low=1, high=8),
+}
 PACKED_SIZES = {"T": tokens(2048), "N": Dim(low=1, high=16), "D": width(256), "W": Dim(low=1, high=8)}
 CHANNELS = {"weight": tensor("D", "W"), "bias": tensor("D", optional=True)}
 BATCH = {"x": tensor("B", "T", "D"), **CHANNELS, "residual": tensor("B", "T", "D", optional=True)}
@@ -26,7 +32,7 @@ def enough_tokens(at):
     return at["N"] <= at["T"]
 
 
-@op(requires=LIBRARY, dims=SIZES, inputs=BATCH, options=ACTIVATION)
+@op(requires=LIBRARY, dims=SIZES, inputs=BATCH, options=ACTIVATION, apart=APART)
 def causal_conv1d(x, weight, bias, residual, activation):
     from fla.modules.convolution import causal_conv1d as convolve
 
@@ -43,6 +49,7 @@ def causal_conv1d_reference(x, weight, bias, residual, activation):
     dims=SIZES,
     inputs={**BATCH, "initial_state": tensor("B", "D", "W", optional=True)},
     options=ACTIVATION,
+    apart=APART,
 )
 def causal_conv1d_with_state(x, weight, bias, residual, initial_state, activation):
     from fla.modules.convolution import causal_conv1d as convolve
@@ -65,6 +72,7 @@ def causal_conv1d_with_state_reference(x, weight, bias, residual, initial_state,
     dims=SIZES,
     inputs={**BATCH, "initial_state": tensor("B", "D", "W", optional=True)},
     options=ACTIVATION,
+    apart=APART,
 )
 def causal_conv1d_with_whole_state(x, weight, bias, residual, initial_state, activation):
     from fla.modules.convolution import causal_conv1d as convolve
@@ -79,7 +87,7 @@ def causal_conv1d_with_whole_state_reference(x, weight, bias, residual, initial_
     return convolved(x, weight, bias, residual, initial_state, activation)
 
 
-@op(requires=LIBRARY, dims=PACKED_SIZES, inputs=PACKED, options=ACTIVATION)
+@op(requires=LIBRARY, dims=PACKED_SIZES, inputs=PACKED, options=ACTIVATION, apart=("T", "D"))
 def causal_conv1d_varlen(x, weight, bias, residual, cu_seqlens, activation):
     from fla.modules.convolution import causal_conv1d as convolve
 
@@ -96,6 +104,7 @@ def causal_conv1d_varlen_reference(x, weight, bias, residual, cu_seqlens, activa
     dims=PACKED_SIZES,
     inputs={**PACKED, "initial_state": tensor("N", "D", "W", optional=True)},
     options=ACTIVATION,
+    apart=("N", "T", "D"),
     where=enough_tokens,
 )
 def causal_conv1d_varlen_with_state(x, weight, bias, residual, initial_state, cu_seqlens, activation):
@@ -131,6 +140,7 @@ def causal_conv1d_varlen_with_state_reference(x, weight, bias, residual, initial
         "residual": tensor("N", "D", grad=False, optional=True),
     },
     options={**ACTIVATION, "form": ("rows", "tokens", "packed")},
+    apart=("N", "D"),
 )
 def causal_conv1d_update(x, cache, weight, bias, residual, activation, form):
     from fla.modules.convolution import causal_conv1d_update as update

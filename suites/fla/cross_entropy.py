@@ -1,6 +1,6 @@
 """The fused cross entropy of flash-linear-attention: smoothing, scales, soft cap, squared log-sum-exp, ignored rows."""
 
-from harness.suite import Dim, integers, op, tensor, tokens
+from harness.suite import Dim, groups, integers, op, tensor, tokens
 
 LIBRARY = ("fla-core",)
 IGNORED = -100
@@ -12,34 +12,14 @@ OPTIONS = {
     "ignore_index": (IGNORED, 0),
     "inplace_backward": (False, True),
 }
-SIZES = {"N": tokens(1024), "V": Dim(low=1, high=140_000)}  # one tile covers 65536 classes, more are split
+SIZES = {"N": tokens(1024), "V": Dim(low=1, high=140_000)}
+SPLIT_SIZES = {"N": Dim(low=1, high=4), "V": groups(65_537, 70_001, 131_072, 131_073)}  # one tile covers 65536 classes
 INPUTS = {"logits": tensor("N", "V"), "target": integers("N", low=0, high="V", ignore=IGNORED)}
 
 
-@op(requires=LIBRARY, dims=SIZES, inputs=INPUTS, options=OPTIONS)
-def cross_entropy(
-    logits,
-    target,
-    label_smoothing,
-    logit_scale,
-    lse_square_scale,
-    logit_softcapping,
-    ignore_index,
-    inplace_backward,
-):
-    from fla.modules.fused_cross_entropy import cross_entropy_loss
-
-    capping = {} if logit_softcapping is None else {"logit_softcapping": logit_softcapping}  # since 0.5
-    return cross_entropy_loss(
-        logits.clone() if inplace_backward else logits,  # the gradient takes its place
-        marked(target, ignore_index),
-        label_smoothing=label_smoothing,
-        logit_scale=logit_scale,
-        lse_square_scale=lse_square_scale,
-        ignore_index=ignore_index,
-        inplace_backward=inplace_backward,
-        **capping,
-    )
+@op(requires=LIBRARY, dims=SIZES, inputs=INPUTS, options=OPTIONS, apart=("N",))
+def cross_entropy(logits, target, **given):
+    return fused(logits, target, **{name: given[name] for name in OPTIONS})
 
 
 @cross_entropy.reference
@@ -52,7 +32,24 @@ def cross_entropy_reference(
     return loss, square.detach()
 
 
-@op(requires=LIBRARY, dims=SIZES, inputs=INPUTS, options={**OPTIONS, "reduction": ("mean", "sum", "none")})
+@op(requires=LIBRARY, dims=SPLIT_SIZES, inputs=INPUTS, options=OPTIONS, apart=("N",))
+def cross_entropy_of_split_rows(logits, target, **given):
+    return fused(logits, target, **{name: given[name] for name in OPTIONS})
+
+
+@cross_entropy_of_split_rows.reference
+def cross_entropy_of_split_rows_reference(
+    logits, target, label_smoothing, logit_scale, lse_square_scale, logit_softcapping, ignore_index
+):
+    loss, square = losses(
+        logits * logit_scale, target, label_smoothing, lse_square_scale, logit_softcapping, ignore_index
+    )
+    return loss, square.detach()
+
+
+@op(
+    requires=LIBRARY, dims=SIZES, inputs=INPUTS, options={**OPTIONS, "reduction": ("mean", "sum", "none")}, apart=("N",)
+)
 def cross_entropy_module(
     logits,
     target,
@@ -88,6 +85,21 @@ def cross_entropy_module_reference(
     if reduction == "none":
         return loss
     return loss.sum() if reduction == "sum" else loss.sum() / counted(target, ignore_index).sum()
+
+
+def fused(logits, target, ignore_index, inplace_backward, logit_softcapping, **settings):
+    """The library's losses, and the part of each that its squared log-sum-exp is."""
+    from fla.modules.fused_cross_entropy import cross_entropy_loss
+
+    capping = {} if logit_softcapping is None else {"logit_softcapping": logit_softcapping}  # since 0.5
+    return cross_entropy_loss(
+        logits.clone() if inplace_backward else logits,  # the gradient takes its place
+        marked(target, ignore_index),
+        ignore_index=ignore_index,
+        inplace_backward=inplace_backward,
+        **settings,
+        **capping,
+    )
 
 
 def losses(scaled, target, label_smoothing, lse_square_scale, logit_softcapping, ignore_index):

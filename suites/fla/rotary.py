@@ -24,6 +24,7 @@ def head_fits(at):
     dims={"B": Dim(low=1, high=6), **SIZES},
     inputs={"x": tensor("B", "T", "H", "2*R+P"), **TABLES, "offset": integers(1, low="-T", high="E+1")},
     options=FORM,
+    apart=("B", "T", "H"),
     where=head_fits,
 )
 def rotary_embedding(x, cos, sin, offset, interleaved, inplace):
@@ -40,6 +41,7 @@ def rotary_embedding_reference(x, cos, sin, offset, interleaved, inplace):
     dims={"B": Dim(low=1, high=6), **SIZES},
     inputs={"x": tensor("B", "T", "H", "2*R+P"), **TABLES, "offsets": integers("B", low="-T", high="E+1")},
     options={**FORM, "narrow": (False, True)},
+    apart=("B", "T", "H"),
     where=head_fits,
 )
 def rotary_embedding_with_offsets(x, cos, sin, offsets, interleaved, inplace, narrow):
@@ -61,6 +63,7 @@ def rotary_embedding_with_offsets_reference(x, cos, sin, offsets, interleaved, i
         "offsets": integers("N", low="-T", high="E+1", optional=True),
     },
     options=FORM,
+    apart=("T", "H"),
     where=lambda at: head_fits(at) and at["N"] <= at["T"],
 )
 def rotary_embedding_varlen(x, cos, sin, cu_seqlens, offsets, interleaved, inplace):

@@ -44,6 +44,12 @@ class Pretending:
     def wear(self, device: DeviceProfile) -> None:
         del device
 
+    def obstacle(self) -> str:
+        return ""
+
+    def begin(self) -> str:
+        return ""
+
     def run(self, op: Op, case: Case) -> Run:
         match op.name:
             case "overlapping":

@@ -9,6 +9,7 @@ import torch
 from harness.model.companion import Beside, Companion, Sketch, beside
 from harness.model.op import Op
 from harness.model.run import Completed, Result, Run
+from harness.ops.engine_parts import Seen
 from harness.ops.execute import Execution
 from harness.oracles.sketches import disagreements
 from tests.ops.ops_for_tests import RMS_NORM, case
@@ -17,13 +18,13 @@ CASE = case()
 
 
 def whole(precisions: tuple[str, ...]) -> tuple[Result, ...]:
-    ending, results = Execution(nullcontext, dot_precisions=lambda: precisions).run(RMS_NORM, CASE)
+    ending, results = Execution(nullcontext, seen=Seen(dot_precisions=lambda: precisions)).run(RMS_NORM, CASE)
     assert ending == Completed()
     return results
 
 
 def sketched(op: Op, own: tuple[str, ...], others: tuple[str, ...]) -> tuple[Sketch, ...]:
-    execution = Execution(nullcontext, dot_precisions=lambda: own)
+    execution = Execution(nullcontext, seen=Seen(dot_precisions=lambda: own))
     ending, sketches = execution.run_beside(op, Beside(case=CASE, dot_precisions=others))
     assert ending == Completed()
     return sketches

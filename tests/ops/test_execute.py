@@ -11,6 +11,7 @@ import torch
 
 from harness.model.case import DType, Values
 from harness.model.run import Completed, Ending, OutOfMemory, Raised, Refused, Role, Source, Unsupported
+from harness.ops.engine_parts import Seen
 from harness.ops.execute import Execution
 from harness.ops.poison import FreshMemory
 from tests.ops.ops_for_tests import COLUMNS, LAYER_NORM, RMS_NORM, ROWS, case, op
@@ -252,7 +253,7 @@ def test_factors_rounded_by_matrix_units_are_explained_only_where_the_kernels_us
         return in_tf32((x.detach() + x.detach().flip(0)).contiguous())
 
     def worst(call: Callable[..., Any], reference: Callable[..., Any], *precisions: str) -> float:
-        execution = Execution(nullcontext, dot_precisions=lambda: precisions)
+        execution = Execution(nullcontext, seen=Seen(dot_precisions=lambda: precisions))
         _, (result,) = execution.run(op(call, reference, {"x": ROWS}), case(rows=16, columns=32))
         return max(result.whole.ratio, result.worst_tile.ratio)
 

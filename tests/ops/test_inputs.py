@@ -69,7 +69,7 @@ def test_some_integers_lie_at_the_edges_of_tiles() -> None:
 def test_integers_keep_to_their_range_and_ignored_ones_stand_in_none_some_or_all_places() -> None:
     labels = Integers(shape=("T",), high="D", ignore=-100)
     shares: set[float] = set()
-    for seed in range(20):
+    for seed in range(40):
         made = draw_integers(case(rows=64, columns=7, seed=seed), "labels", labels)
         kept = made[made != -100]
         assert ((kept >= 0) & (kept < 7)).all()
@@ -90,6 +90,18 @@ def test_segments_rise_from_nothing_to_the_total_and_are_sometimes_very_uneven()
     assert max(longest) > 150
     assert min(longest) < 120
     assert draw_segments(case(rows=3, columns=8), "cu", Segments(total="T", count="D")).tolist() == [0, 1, 2, 3]
+
+
+def test_sequences_are_empty_only_where_the_op_takes_that() -> None:
+    may = Segments(total="T", count="D", may_be_empty=True)
+    drawn = [draw_segments(case(rows=40, columns=8, seed=seed), "cu", may) for seed in range(40)]
+    for bounds in drawn:
+        assert (bounds[0], bounds[-1], len(bounds)) == (0, 40, 9)
+        assert int(bounds.diff().min()) >= 0
+    empty = [bounds for bounds in drawn if int(bounds.diff().min()) == 0]
+    assert 8 < len(empty) < 32
+    assert any(bounds[1] == 0 for bounds in empty)
+    assert any(bounds[-2] == 40 for bounds in empty)
 
 
 def test_extents_are_integer_arithmetic_over_dims() -> None:

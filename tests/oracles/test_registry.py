@@ -10,6 +10,8 @@ from harness.model.run import (
     Completed,
     Crashed,
     Ending,
+    Faulted,
+    FaultOf,
     OutOfMemory,
     Refused,
     TimedOut,
@@ -50,6 +52,7 @@ ENDINGS: tuple[tuple[Ending, str | None], ...] = (
     (UNSUPPORTED, None),
     (Crashed(signal="SIGSEGV", status=None, log_tail=""), "completes"),
     (TimedOut(limit_s=30.0, log_tail=""), "completes"),
+    (Faulted(fault=FaultOf.ILLEGAL_ADDRESS, message="", launch=KERNEL), "completes"),
     (OutOfMemory(limit_bytes=2**30, message=""), None),
     (deadlocked(), "completes"),
 )

@@ -14,6 +14,7 @@ from harness.model.op import Dim, Op
 from harness.model.run import Completed, Launch, MemoryEvent, Overlap, Run, Site, Source, Unsupported
 from harness.model.verdict import Fail
 from harness.search.tally import Tally, Trial
+from harness.workers.limits import Patience
 
 DEVICE = catalogue.find("rtx-pro-6000")
 KERNEL = "layer_norm_bwd_kernel"
@@ -89,12 +90,14 @@ class AtOnce:
         future.set_result(self.run(wanted))
         return future
 
-    def run(self, wanted: Wanted) -> Run:
+    def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:
+        del patience
         case = case_of(wanted)
         self.ran.append(case)
         return self.make(case)
 
-    def run_alone(self, wanted: Wanted, before: Sequence[Case] = ()) -> Run:
+    def run_alone(self, wanted: Wanted, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
+        del patience
         case = case_of(wanted)
         self.alone.append((*before, case))
         return self.make(case)

@@ -19,6 +19,7 @@ from harness.search.plainness import plainness
 from harness.search.plan import CaseBudget, Plan, TimeBudget, other_sm_counts
 from harness.search.runner import Runner
 from harness.search.tally import Tally
+from harness.workers.limits import Patience
 from tests.search.pretence import DEVICE, KERNEL, OP, AtOnce, Silent, facts, never, out_of_order, unsupported
 
 pytestmark = pytest.mark.once
@@ -269,7 +270,7 @@ def test_a_companion_that_differs_is_run_whole_before_it_is_judged() -> None:
             submitted.append(wanted)
             return super().submit(wanted)
 
-        def run(self, wanted: Wanted) -> Run:
+        def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:  # noqa: ARG002 - one limit for all
             case = case_of(wanted)
             away = case.device.sm_count in SM_COUNTS
             whole = compared(case, 3.0 * away, 1.0 + self.wider * away)

@@ -8,12 +8,14 @@ import pytest
 from harness.model.case import Case
 from harness.model.companion import Wanted, case_of
 from harness.model.finding import Finding, Repeats
-from harness.model.run import Run
+from harness.model.run import Overtime, Run, TimedOut, Waiting
+from harness.model.verdict import Severity
 from harness.oracles import registry
 from harness.search.judging import Judge
 from harness.search.shrinking import Limits
 from harness.search.tally import Sighting, Tally, Trial
 from harness.search.triage import Triage
+from harness.workers.limits import Patience
 from tests.search.pretence import DEVICE, OP, AtOnce, Shows, facts, never, with_dims
 
 pytestmark = pytest.mark.once
@@ -72,7 +74,8 @@ def test_what_does_not_repeat_alone_is_reported_as_not_confirmed() -> None:
 class Moody(AtOnce):
     """Shows the failure alone every third time."""
 
-    def run_alone(self, wanted: Wanted, before: Sequence[Case] = ()) -> Run:
+    def run_alone(self, wanted: Wanted, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
+        del patience
         case = case_of(wanted)
         self.alone.append((*before, case))
         return facts(case, many_rows if len(self.alone) % 3 == 0 else never)
@@ -116,8 +119,8 @@ def test_a_small_case_that_needs_what_ran_before_it_is_not_reported() -> None:
     class Forgetful(AtOnce):
         """Shows the failure of few rows only in a process that has run cases before."""
 
-        def run_alone(self, wanted: Wanted, before: Sequence[Case] = ()) -> Run:
-            run = super().run_alone(wanted, before)
+        def run_alone(self, wanted: Wanted, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
+            run = super().run_alone(wanted, before, patience=patience)
             return run if case_of(wanted).dims["T"] > 100 else replace(run, memory=())
 
     first = with_dims(T=450, D=64)
@@ -129,7 +132,8 @@ def test_a_small_case_that_needs_what_ran_before_it_is_not_reported() -> None:
 class Stateful(AtOnce):
     """Shows the failure only in a process that has run a case with 77 rows."""
 
-    def run_alone(self, wanted: Wanted, before: Sequence[Case] = ()) -> Run:
+    def run_alone(self, wanted: Wanted, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
+        del patience
         case = case_of(wanted)
         self.alone.append((*before, case))
         return facts(case, many_rows if any(one.dims["T"] == 77 for one in before) else never)
@@ -152,3 +156,55 @@ def test_a_failure_that_no_earlier_case_brings_back_is_not_confirmed() -> None:
     runner = Stateful(make=lambda case: facts(case, never))
     found = triage(runner).finding(seen, LIMITS)
     assert (found.needs, found.confirmed, len(runner.alone)) == (None, False, 2 + 10)
+
+
+COMPLETES = Judge(oracles=(registry.find("completes"),))
+
+
+class Slow(AtOnce):
+    """Gives no answer within the limit where there are many rows, and comes to its end where it is given longer."""
+
+    def __init__(self, ends_after_s: float) -> None:
+        super().__init__(lambda case: self.silent(case) if many_rows(case) else facts(case, never))
+        self.ends_after_s = ends_after_s
+        self.patience: list[Patience] = []
+
+    def silent(self, case: Case, limit_s: float = 60.0) -> Run:
+        ending = TimedOut(limit_s=limit_s, log_tail="", launch="spin_kernel", waiting=Waiting.DEVICE)
+        return Run(case=case, engine="cuda", ending=ending)
+
+    def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:
+        self.patience.append(patience)
+        return super().run(wanted)
+
+    def run_alone(self, wanted: Wanted, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
+        run = super().run_alone(wanted, before)
+        if patience is not Patience.LONG or not isinstance(run.ending, TimedOut):
+            return run
+        if self.ends_after_s > 180:
+            return self.silent(run.case, 180.0)
+        return replace(facts(run.case, never), overtime=Overtime(limit_s=60.0, took_s=self.ends_after_s))
+
+
+def hanging(case: Case, runner: Slow) -> Sighting:
+    (fail,) = COMPLETES.judge(OP, runner.silent(case), {}).fails
+    trial = Trial(number=0, op=OP, case=case, batch=None, home_sm_count=DEVICE.sm_count)
+    return Sighting(fail=fail, first=trial, plainest=trial, place=(), count=1)
+
+
+def test_a_hang_is_confirmed_with_more_time_and_made_small_with_less() -> None:
+    runner = Slow(ends_after_s=1e9)
+    case = with_dims(T=450, D=64)
+    found = replace(triage(runner), judge=COMPLETES).finding(hanging(case, runner), LIMITS)
+    assert (found.case, found.confirmed) == (with_dims(T=3), True)
+    assert found.fail.message == "no answer came within 180 s: the device spins in spin_kernel"
+    assert set(runner.patience) == {Patience.HURRIED}
+
+
+def test_a_case_that_comes_to_its_end_with_more_time_is_slow_and_no_hang() -> None:
+    runner = Slow(ends_after_s=75.0)
+    case = with_dims(T=450, D=64)
+    found = replace(triage(runner), judge=COMPLETES).finding(hanging(case, runner), LIMITS)
+    assert (found.case, found.fail.signature.severity, found.fail.signature.place) == (case, Severity.WARNING, "slow")
+    assert found.fail.message == "the case completed after 75.0 s, past its time limit of 60 s"
+    assert (runner.alone, runner.ran) == ([(case,)], [])

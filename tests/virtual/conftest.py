@@ -9,6 +9,7 @@ import pytest
 import torch
 from triton import knobs
 from triton.runtime.autotuner import Autotuner
+from triton.runtime.jit import JITFunction
 
 from harness.errors import CannotExecute, LaunchStuck
 from harness.model.case import LaneFill, Order
@@ -142,7 +143,8 @@ MakeGpu = Callable[[tuple[int, int]], Gpu]
 def make_gpu(kernel_cache: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> MakeGpu:
     """Puts a virtual GPU of a capability in place; a kernel must not be launched on two of them."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(kernel_cache))
-    monkeypatch.setattr(Autotuner, "run", Autotuner.run)
+    for kind, name in ((Autotuner, "run"), (Autotuner, "_bench"), (JITFunction, "run"), (JITFunction, "_do_compile")):
+        monkeypatch.setattr(kind, name, getattr(kind, name))  # put back what a chooser stands in for
     monkeypatch.setattr(knobs.runtime, "add_stages_inspection_hook", None)
     torch.manual_seed(0)
 

@@ -5,6 +5,7 @@ from harness.model.companion import Beside, Companion, Sketch
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Completed, Raised, Refused, Run
+from harness.ops import flight
 
 
 class Calling:
@@ -20,6 +21,12 @@ class Calling:
 
     def wear(self, device: DeviceProfile) -> None:
         self.device = device
+
+    def obstacle(self) -> str:
+        return ""
+
+    def begin(self) -> str:
+        return ""
 
     def run(self, op: Op, case: Case) -> Run:
         assert self.device == case.device
@@ -42,6 +49,35 @@ class Catching(Calling):
         except Exception as error:  # noqa: BLE001 — as an engine must
             ending = Raised(kind=type(error).__name__, message=str(error), source=None, phase="forward", traceback="")
             return Run(case=case, engine=self.name, ending=ending)
+
+
+class Launching(Calling):
+    """Calls the op within the launch of a kernel, on what passes for a virtual GPU."""
+
+    name = "virtual"
+
+    def run(self, op: Op, case: Case) -> Run:
+        with flight.calling("spin_kernel", "BT: 64"), flight.launching("spin_kernel", (4, 1, 1), "num_warps: 4"):
+            return super().run(op, case)
+
+
+class Launched(Calling):
+    """Calls the op after the launch of a kernel."""
+
+    name = "virtual"
+
+    def run(self, op: Op, case: Case) -> Run:
+        with flight.launching("spin_kernel", (4, 1, 1)):
+            pass
+        return super().run(op, case)
+
+
+class Compiling(Calling):
+    """Calls the op while a kernel is compiled."""
+
+    def run(self, op: Op, case: Case) -> Run:
+        with flight.calling("spin_kernel", ""), flight.compiling("spin_kernel"):
+            return super().run(op, case)
 
 
 class WithTorch(Calling):

@@ -8,9 +8,12 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+from harness.cuda import coredump
+from harness.ops import flight
 from harness.suite import Declaration, op, tokens
 
 
@@ -48,6 +51,40 @@ def hang_in_futex(rows: int) -> int:
     lock = threading.Lock()
     lock.acquire()
     lock.acquire()
+    return rows
+
+
+@mischief
+def takes_three_quarters_of_a_second(rows: int) -> int:
+    time.sleep(0.75)
+    return rows
+
+
+@mischief
+def hangs_in_a_compiler(rows: int) -> int:
+    """Waits for a program that has the name of NVIDIA's assembler."""
+    ptxas = Path(tempfile.mkdtemp()) / "ptxas"
+    ptxas.symlink_to("/bin/sleep")
+    return subprocess.run([ptxas, "1000"], check=False).returncode + rows
+
+
+@mischief
+def hangs_after_an_error_that_was_swallowed(rows: int) -> int:
+    flight.swallowed("spin_kernel", "OutOfResources (shared memory)", "BT: 64")
+    return hang_in_futex._call(rows)
+
+
+@mischief
+def waits_to_be_dumped(rows: int) -> int:
+    """Does as CUDA's driver does, as far as who asks for a core dump can see."""
+    with flight.launching("spin_kernel", (4, 1, 1)):
+        places = coredump.places(os.environ.items(), os.getpid())
+        assert places is not None
+        os.mkfifo(places.pipe)
+        with places.pipe.open("rb") as pipe:
+            pipe.read(1)
+        places.core.write_bytes(b"a core dump")
+        os.abort()
     return rows
 
 

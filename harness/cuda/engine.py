@@ -1,0 +1,199 @@
+"""The cuda engine: cases run in this process on the real GPU, whose host code is told of another model if so asked."""
+
+import importlib
+import os
+from contextlib import AbstractContextManager, ExitStack, suppress
+from typing import Any
+
+import torch
+
+from harness.cuda import answers
+from harness.cuda.driver import RealDriver
+from harness.cuda.faults import faulted
+from harness.cuda.launches import Session, WatchedLaunches
+from harness.cuda.unguarded import memory_of_this_process
+from harness.cuda.wearing import answered, gpu_of_this_process, restriction
+from harness.errors import WorkerError
+from harness.model.case import Case, Scale
+from harness.model.companion import Beside, Companion, is_sampled, order_matters
+from harness.model.device import DeviceProfile
+from harness.model.op import Op
+from harness.model.run import Completed, Repeated, Run
+from harness.ops.engine_parts import Seen
+from harness.ops.execute import Execution
+from harness.virtual import triton_seam
+
+CANARY_ELEMENTS = 1 << 20
+
+
+def canary() -> str:
+    """A copy there and back and some integer arithmetic, right on every GPU that is well; what is wrong, or nothing."""
+    numbers = torch.arange(CANARY_ELEMENTS, dtype=torch.int64)
+    there = numbers.cuda()
+    if not torch.equal(there.cpu(), numbers):
+        return "the GPU does not give back what was written to its memory"
+    if int((there * 3 + 1).sum()) != 3 * CANARY_ELEMENTS * (CANARY_ELEMENTS - 1) // 2 + CANARY_ELEMENTS:
+        return "the GPU adds up integers wrongly"
+    return ""
+
+
+class CudaEngine:
+    """Wears one device on one GPU and runs cases there; one to a process."""
+
+    name = "cuda"
+
+    def __init__(self) -> None:
+        self._memory = memory_of_this_process()
+        self._chooser = triton_seam.ConfigChooser()
+        self._launches: WatchedLaunches | None = None
+        self._held_to: int | None = None
+        self._stream: Any = None
+        self._seconds: dict[str, float] = {}
+        self._execution = Execution(
+            self._surroundings,
+            seen=Seen(
+                writer_of=lambda value: self._session.writers.get(value.untyped_storage().data_ptr()),
+                dot_precisions=lambda: {one for launch in self._session.launches for one in launch.dot_precisions},
+                is_compared=lambda case: is_sampled(case) or order_matters(self._session.launches, ()),
+            ),
+            elsewhere=self._memory,
+        )
+
+    def prepare(self) -> None:
+        """Load what every case needs on any device, without starting CUDA."""
+        # The virtual engine keeps "cubins" that are none under the same keys (Triton 3.6 to 3.8).
+        os.environ["TRITON_CACHE_DIR"] += "-whole"
+        triton_seam.hash_compiler()
+        with suppress(ImportError):
+            importlib.import_module("torch._dynamo")
+
+    def wear(self, device: DeviceProfile) -> None:
+        """Answer for the device to host code; compile for, and run on, the GPU at hand."""
+        gpu = gpu_of_this_process()
+        major, minor = gpu.capability
+        told = answered(device, gpu)
+        answers.answer_for(told)
+        self._launches = WatchedLaunches(10 * major + minor, lambda: self._chooser.chosen, self._memory)
+        self._held_to = restriction(device, gpu)
+        triton_seam.set_driver(RealDriver(told, 10 * major + minor, self._launches))
+        triton_seam.on_compile(self._compiled)
+        self._chooser.install()
+        self._memory.install()
+
+    def obstacle(self) -> str:
+        """That a library started CUDA when it was imported: no child of this process could use it."""
+        if not torch.cuda.is_initialized():
+            return ""
+        return "a library starts CUDA when it is imported: its cases cannot run in processes forked from that one"
+
+    def begin(self) -> str:
+        """Start CUDA, and see whether the GPU still does what every GPU does."""
+        try:
+            return canary()
+        except RuntimeError as error:
+            return f"the GPU cannot be used: {str(error).splitlines()[0]}"
+
+    def run(self, op: Op, case: Case) -> Run:
+        """Run one case on the GPU; a second time where its bands were damaged, or where it is one of those repeated."""
+        session = self._begin(case)
+        repeated = None
+        try:
+            ending, results = self._execution.run(op, case)
+            ending = faulted(ending, session.under_way)
+            if isinstance(ending, Completed):
+                self._look_at_bands(op, case)
+                if is_sampled(case) and case.scale is not Scale.GIANT:
+                    repeated = self._repeat(op, case)
+        finally:
+            self._memory.forget()
+        return Run(
+            case=case,
+            engine=self.name,
+            ending=ending,
+            launches=tuple(session.launches),
+            results=results,
+            memory=tuple(session.memory),
+            repeated=repeated,
+            seconds=self._split(),
+        )
+
+    def run_beside(self, op: Op, wanted: Beside) -> Companion:
+        """Run one case on the GPU, compared with no reference."""
+        session = self._begin(wanted.case)
+        try:
+            ending, sketches = self._execution.run_beside(op, wanted)
+            ending = faulted(ending, session.under_way)
+        finally:
+            self._memory.forget()
+        return Companion(
+            case=wanted.case,
+            engine=self.name,
+            ending=ending,
+            launches=tuple(session.launches),
+            sketches=sketches,
+            seconds=self._split(),
+        )
+
+    def _begin(self, case: Case) -> Session:
+        assert self._launches is not None, "wear a device first"
+        self._chooser.wanted, self._chooser.failed = case.configs, None
+        self._seconds = {}
+        self._launches.session = Session()
+        return self._launches.session
+
+    def _look_at_bands(self, op: Op, case: Case) -> None:
+        """Where something lies in them, run again and look after each launch."""
+        assert self._launches is not None
+        session = self._session
+        damages = self._memory.damages()
+        if not damages:
+            return
+        self._memory.forget()
+        again = self._launches.session = Session(blames=True)
+        self._execution.run_again(op, case)
+        self._launches.session = session
+        session.memory += again.memory or map(self._launches.trampled_by_nobody, damages)
+
+    def _repeat(self, op: Op, case: Case) -> Repeated:
+        assert self._launches is not None
+        session = self._session
+        self._memory.forget()
+        self._launches.session = Session()
+        ending, digests = self._execution.run_again(op, case)
+        ending = faulted(ending, self._session.under_way)
+        self._launches.session = session
+        return Repeated(ending=ending, digests=digests)
+
+    def _surroundings(self) -> AbstractContextManager[Any]:
+        stack = ExitStack()
+        stack.enter_context(self._memory.watching())
+        if self._held_to is not None:
+            stack.enter_context(torch.cuda.stream(self._restricted_stream(self._held_to)))
+        return stack
+
+    def _restricted_stream(self, sm_count: int) -> Any:
+        """A stream of a green context: what is launched on it, backward passes too, gets so many SMs and no more."""
+        if self._stream is None:
+            try:
+                contexts = importlib.import_module("torch.cuda.green_contexts")
+                self._stream = contexts.GreenContext.create(sm_count, 0).Stream()
+            except (ImportError, AttributeError, RuntimeError) as error:
+                raise WorkerError(
+                    f"work cannot be held to {sm_count} SMs: torch {torch.__version__} and this driver have no green "
+                    f"contexts ({error}); choose a device with at least as many SMs as the GPU, or --engine virtual"
+                ) from error
+        return self._stream
+
+    def _compiled(self, seconds: float) -> None:
+        self._seconds["compile"] = self._seconds.get("compile", 0.0) + seconds
+
+    def _split(self) -> dict[str, float]:
+        phases = self._execution.seconds
+        calls = phases.get("forward", 0.0) + phases.get("backward", 0.0)
+        parts = {name: phases.get(name, 0.0) for name in ("inputs", "reference", "compare", "transfer")}
+        return {**parts, **self._seconds, "host": max(0.0, calls - sum(self._seconds.values()))}
+
+    @property
+    def _session(self) -> Session:
+        assert self._launches is not None
+        return self._launches.session

@@ -1,0 +1,49 @@
+"""What CUDA's errors say: which of them cost the process its context, and what a device assertion printed.
+
+Pure: reads messages and logs, asks no GPU.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from harness.model.run import Ending, Faulted, FaultOf, Raised, Source
+
+CUDA_ERROR = re.compile(r"CUDA error: ([^\n|]*)|Triton Error \[CUDA\]: ([^\n|]*)")
+"""What torch (2.6 to 2.13) and Triton (3.6 to 3.9) say of an error of the CUDA driver."""
+ASSERTION = re.compile(
+    r"^(.+?):(\d+): \S*: block: \[(.+?)\], thread: \[(.+?)\] Assertion `(.*)` failed\.", re.MULTILINE
+)
+"""What the driver prints for `tl.device_assert`, a line for each thread."""
+FAULTS: Mapping[str, FaultOf] = {
+    "illegal memory access": FaultOf.ILLEGAL_ADDRESS,
+    "misaligned address": FaultOf.MISALIGNED_ADDRESS,
+    "device-side assert": FaultOf.DEVICE_ASSERT,
+    "illegal instruction": FaultOf.ILLEGAL_INSTRUCTION,
+}
+LEAVES_CONTEXT = ("out of memory", "invalid argument", "invalid configuration", "too many resources", "invalid value")
+"""Errors of a call, not of a kernel: the context lives on."""
+
+
+def faulted(ending: Ending, launch: str | None) -> Ending:
+    """The ending as a fault, where what was raised is an error that the context does not survive."""
+    if not isinstance(ending, Raised):
+        return ending
+    found = CUDA_ERROR.search(ending.message)
+    if not found or any(part in found[0] for part in LEAVES_CONTEXT):
+        return ending
+    says = (found[1] or found[2]).strip()
+    fault = next((fault for part, fault in FAULTS.items() if part in says), FaultOf.OTHER)
+    return Faulted(fault=fault, message=says, launch=launch)
+
+
+def with_assertion(ending: Ending, log: str) -> Ending:
+    """A fault by assertion, with the assertion's own words and line, as the driver printed them."""
+    if not isinstance(ending, Faulted) or ending.fault is not FaultOf.DEVICE_ASSERT:
+        return ending
+    printed = ASSERTION.search(log)
+    if printed is None:
+        return ending
+    file, line, block, thread, text = printed.groups()
+    message = f"`{text}` fails in program [{block}], thread [{thread}]"
+    return replace(ending, message=message, source=Source(file=file, line=int(line)))

@@ -1,0 +1,37 @@
+"""Memory of a real GPU as the library would have it: for a process under compute-sanitizer, whose bounds are the truth.
+
+A band around a tensor is memory too, so that memcheck is silent on what lands there; and what is poisoned is not
+uninitialised any more.  So under these two tools nothing is put around tensors or into them.
+"""
+
+import os
+from collections.abc import Mapping
+
+import torch
+
+from harness.cuda.guards import GuardedMemory
+from harness.cuda.sanitizer import VARIABLE
+from harness.model.sanitizer import Tool
+
+KNOW_ALLOCATIONS = frozenset({Tool.MEMCHECK, Tool.INITCHECK})
+"""The tools that look at where an allocation ends, or whether it was written."""
+
+
+def memory_of_this_process(environment: Mapping[str, str] = os.environ) -> GuardedMemory:
+    """Guarded memory, unless the process runs under a tool that guards better."""
+    return UnguardedMemory() if environment.get(VARIABLE, "") in KNOW_ALLOCATIONS else GuardedMemory()
+
+
+class UnguardedMemory(GuardedMemory):
+    """Each tensor of the case in an allocation of exactly its storage; what torch allocates stays as it is."""
+
+    def lend(self, values: torch.Tensor) -> torch.Tensor:
+        """A copy on the GPU, laid out alike in a storage of its own; a leaf if `values` is one."""
+        storage = values.untyped_storage()
+        there = torch.empty(storage.nbytes(), dtype=torch.uint8).set_(storage).to("cuda").untyped_storage()
+        typed = torch.empty(0, dtype=values.dtype, device=there.device).set_(there)
+        lent = typed.as_strided(values.shape, values.stride(), int(values.storage_offset()))
+        return lent.requires_grad_(values.requires_grad)
+
+    def install(self) -> None:
+        """Leave torch's factories alone."""

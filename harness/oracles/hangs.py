@@ -1,0 +1,95 @@
+"""Cases that gave no answer, in words: who did not come to an end, and where."""
+
+from harness.model.run import TimedOut, Waiting
+
+VIRTUAL = "virtual"
+
+COMPILING = (
+    "The compiler does not come to an end with this kernel: so it does in the process of whoever calls the library."
+)
+SPINNING = "The kernel never ends: whoever waits for the GPU waits forever, and others that share it wait as well."
+AT_WORK = (
+    "The virtual GPU had not come to the launch's end: a loop that never ends, or a case too large for the time limit."
+)
+HOST = (
+    "Host code of the library waits for something that never comes, or never leaves a loop; the GPU has nothing to do."
+)
+UNKNOWN = "A kernel or its host code waits for something that never comes."
+
+
+def kernel(silent: TimedOut) -> str:
+    """The kernel at fault; empty where the host is, whichever kernel it had launched."""
+    return "" if silent.waiting is Waiting.HOST else silent.launch or ""
+
+
+def place(silent: TimedOut) -> str:
+    """What does not vary from run to run: who hangs, and where if that stays.
+
+    At which line of its loop a device spins, or in which function of it a host is, may be another at each look.
+    """
+    match silent.waiting:
+        case Waiting.COMPILER:
+            return "compiles without end"
+        case Waiting.DEVICE:
+            return "spins on the device"
+        case Waiting.UNKNOWN:
+            return "no answer"
+        case Waiting.HOST if silent.held_by:
+            return f"host waits ({silent.held_by}){_waiting_where(silent)}"
+        case Waiting.HOST:
+            return "host runs on"
+
+
+def sentence(silent: TimedOut, engine: str) -> str:
+    """Who hangs where, after how long, and what an autotuner had hidden before."""
+    hidden = "".join(f"; before, {one}" for one in silent.swallowed)
+    return f"no answer came within {silent.limit_s:g} s{_who(silent, engine)}{hidden}"
+
+
+def meaning(silent: TimedOut, engine: str) -> str:
+    """What that leads to, and the evidence for it."""
+    seen = f"  Seen: {'; '.join(silent.evidence)}." if silent.evidence else ""
+    return f"{_meaning(silent, engine)}{seen}"
+
+
+def _who(silent: TimedOut, engine: str) -> str:
+    launched = f" after launch of {silent.launch}" if silent.launch else ""
+    at = f" ({silent.source})" if silent.source else ""
+    match silent.waiting:
+        case Waiting.COMPILER:
+            return f": the compiler works on {silent.launch or 'a kernel'}"
+        case Waiting.DEVICE if engine == VIRTUAL:
+            return f": the virtual GPU is at work on {silent.launch}"
+        case Waiting.DEVICE:
+            return f": the device spins in {silent.launch or 'a kernel'}{at}"
+        case Waiting.UNKNOWN:
+            return f" while {silent.launch} was launched" if silent.launch else ""
+        case Waiting.HOST if silent.held_by:
+            return f": the host waits ({silent.held_by}){_in(silent)}{at}{launched}"
+        case Waiting.HOST:
+            return f": the host runs on{_in(silent)}{launched}"
+
+
+def _meaning(silent: TimedOut, engine: str) -> str:
+    match silent.waiting:
+        case Waiting.COMPILER:
+            return COMPILING
+        case Waiting.DEVICE:
+            return AT_WORK if engine == VIRTUAL else SPINNING
+        case Waiting.HOST:
+            return HOST
+        case Waiting.UNKNOWN:
+            return UNKNOWN
+
+
+def _waiting_where(silent: TimedOut) -> str:
+    if silent.source is not None:
+        return f" at {silent.source}"
+    return f" after launch of {silent.launch}" if silent.launch else ""
+
+
+def _in(silent: TimedOut) -> str:
+    if not silent.function:
+        return ""
+    file = f" ({silent.source.file.rpartition('/')[2]})" if silent.source and not silent.held_by else ""
+    return f" in {silent.function}{file}"

@@ -1,0 +1,40 @@
+"""The same case gives the same bits each time it is computed."""
+
+from harness.model.run import Completed, Result, Run
+from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.oracles.base import Alone, Evidence
+from harness.oracles.endings import describe, unfinished
+
+NOT_REPEATED = "this case was not run a second time"
+
+
+class Repeats(Alone):
+    """Compares the digests of two runs of a case on a real GPU, where no kernel adds up by atomics in any order."""
+
+    name = "repeatability"
+    promise = "A second run of the same case computes every result again bit for bit, where no atomics are used."
+
+    def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
+        """One failure for each result that differs."""
+        run = evidence.run
+        if reason := unfinished(run):
+            return (Abstain(oracle=self.name, reason=reason),)
+        if run.repeated is None:
+            return (Abstain(oracle=self.name, reason=NOT_REPEATED),)
+        if any(launch.atomics for launch in run.launches):
+            return (Abstain(oracle=self.name, reason="atomics may add up in any order"),)
+        if not isinstance(run.repeated.ending, Completed):
+            reason = f"the second time, {describe(run.repeated.ending)}"
+            return (Abstain(oracle=self.name, reason=reason),)
+        digests = run.repeated.digests
+        differing = (result for result in run.results if digests.get(result.name) != result.digest)
+        return tuple(self._fail(run, result) for result in differing) or (Pass(oracle=self.name),)
+
+    def _fail(self, run: Run, result: Result) -> Fail:
+        kernel, place = result.writer or ("", result.name)
+        return Fail(
+            signature=Signature(oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=kernel, place=place),
+            message=f"{result.name} has other bits when the same case is run a second time",
+            meaning="Nothing but the order in which programs, warps or threads happen to run can differ: a race.",
+            source=next((launch.source for launch in run.launches if launch.kernel == kernel), None),
+        )

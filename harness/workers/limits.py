@@ -1,0 +1,101 @@
+"""How long a case may take: no longer than the user allows, and little longer than others of its op took.
+
+A case that hangs costs its whole limit.  So the limit follows what cases of the op took so far, far above it; and
+whoever asks says how patient to be.
+"""
+
+import threading
+from collections import deque
+from dataclasses import replace
+from enum import StrEnum
+
+from harness.model.case import Case, Scale
+from harness.model.run import Crashed, OutOfMemory, Overtime, Run, TimedOut
+
+FLOOR_S = 5.0
+"""No less: a kernel that is compiled for the first time, on a machine that has other work, takes seconds."""
+FACTOR = 10.0
+"""How many times as long as nearly all cases of the op one may take."""
+QUANTILE = 0.95
+FIRST = 5
+"""So many cases of an op have the whole limit, until it is known how long they take."""
+REMEMBERED = 200
+LONGER = 3.0
+"""How many times as long a case is given before it is called a hang."""
+UNKNOWN_SHARE = 0.25
+"""The share of the user's limit for a hurried case of an op of which nothing is known."""
+
+
+class Patience(StrEnum):
+    """How sure an answer has to be that a case hangs."""
+
+    HURRIED = "hurried"
+    """One try of many, as while a finding is made small: what hangs or is slow counts as hanging."""
+    USUAL = "usual"
+    """The first hang of its kind is given the user's whole limit; later ones like it are believed sooner."""
+    LONG = "long"
+    """Longer than the user's limit where need be, to tell slow from hung."""
+
+
+Kind = tuple[str, str | None, str]
+"""What makes two hangs alike: op, kernel, who waits."""
+
+
+class TimeLimits:
+    """What one pool knows of how long cases take.  Thread-safe."""
+
+    def __init__(self, most_s: float) -> None:
+        """`most_s` is what the user allows."""
+        self.most_s = most_s
+        self._took: dict[tuple[str, Scale], deque[float]] = {}
+        self._believed: set[Kind] = set()
+        self._lock = threading.Lock()
+
+    def of(self, case: Case, patience: Patience) -> float:
+        """How many seconds to wait for this case."""
+        with self._lock:
+            took = sorted(self._took.get(_sort(case), ()))
+        usual_s = self._above(_quantile(took)) if len(took) >= FIRST else self.most_s
+        match patience:
+            case Patience.USUAL:
+                return usual_s
+            case Patience.LONG:
+                return max(self.most_s, LONGER * usual_s)
+            case Patience.HURRIED:
+                known_s = self._above(took[-1]) if took else max(FLOOR_S, UNKNOWN_SHARE * self.most_s)
+                return min(usual_s, known_s)
+
+    def note(self, run: Run, took_s: float) -> Run:
+        """Learn from a run; the run, with its overtime if it came to its end past the user's limit."""
+        if isinstance(run.ending, TimedOut | Crashed | OutOfMemory):
+            return run
+        with self._lock:
+            self._took.setdefault(_sort(run.case), deque(maxlen=REMEMBERED)).append(took_s)
+        late = took_s > self.most_s
+        return replace(run, overtime=Overtime(limit_s=self.most_s, took_s=took_s)) if late else run
+
+    def believes(self, run: Run) -> bool:
+        """Whether a case that gave no answer may be called a hang as it is."""
+        match run.ending:
+            case TimedOut(limit_s=limit_s):
+                with self._lock:
+                    if limit_s >= self.most_s:
+                        self._believed.add(_kind(run, run.ending))
+                    return _kind(run, run.ending) in self._believed
+            case _:
+                return True
+
+    def _above(self, took_s: float) -> float:
+        return min(self.most_s, max(FLOOR_S, FACTOR * took_s))
+
+
+def _sort(case: Case) -> tuple[str, Scale]:
+    return case.op, case.scale
+
+
+def _kind(run: Run, ending: TimedOut) -> Kind:
+    return run.case.op, ending.launch, ending.waiting
+
+
+def _quantile(ascending: list[float]) -> float:
+    return ascending[min(len(ascending) - 1, int(QUANTILE * len(ascending)))]

@@ -1,0 +1,42 @@
+"""Real GPUs for a pool's processes: which of the leased ones each gets, and which are out of use."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from harness.cuda.assignment import Assignment
+from harness.cuda.gpus import RealGpu
+from harness.cuda.wearing import environment_of, gpu_of
+from harness.workers.spec import WorkerSpec
+
+
+class GpuPlaces:
+    """Gives specs the environment of a GPU; thread-safe.  `say` is told once of each GPU that is given up."""
+
+    def __init__(self, gpus: Sequence[RealGpu], say: Callable[[str], None]) -> None:
+        self._assignment = Assignment(gpus)
+        self._say = say
+
+    def take(self, spec: WorkerSpec) -> WorkerSpec:
+        """The spec with a GPU of its own.
+
+        Raises:
+            GpuUnavailable: every one is in quarantine.
+        """
+        return replace(spec, environment=(*spec.environment, *environment_of(self._assignment.take())))
+
+    def give_back(self, spec: WorkerSpec) -> None:
+        """What was taken is not in use any more."""
+        self._assignment.give_back(_gpu(spec))
+
+    def give_up(self, spec: WorkerSpec, reason: str) -> None:
+        """The GPU of what was taken is sick: no case goes there any more."""
+        gpu = _gpu(spec)
+        if gpu in self._assignment.healthy:
+            self._assignment.quarantine(gpu, reason)
+            self._say(f"{gpu} is out of use: {reason}")
+
+
+def _gpu(spec: WorkerSpec) -> RealGpu:
+    gpu = gpu_of(spec.environment)
+    assert gpu is not None, "this spec was taken from no place"
+    return gpu

@@ -1,0 +1,83 @@
+"""What Linux tells of a process that does not answer: what its threads wait for, how much they ran, what it started."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+COMPILERS = ("ptxas", "nvcc", "cicc", "nvlink", "fatbinary", "gcc", "cc1", "clang", "c++", "g++", "cc", "ld", "as")
+"""What Triton and libraries start to build kernels and launchers: the beginning of the name, to a dash or its end."""
+RUNNING = "R"
+WAITS = ("futex", "pipe", "poll", "epoll", "nanosleep", "wait", "unix", "read", "lock")
+"""What the names of the kernel's functions contain, which differ from one release of Linux to the next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thread:
+    """One thread at one moment."""
+
+    id: int
+    state: str
+    """`R` runs, `S` sleeps, `D` sleeps and cannot be woken."""
+    held_by: str
+    """What it sleeps in, by its plainest name: `futex`; empty where it runs or Linux does not say."""
+    ticks: int
+    """Of the CPU, that it has used."""
+
+
+def threads(pid: int) -> tuple[Thread, ...]:
+    """All threads of a process, its main thread first; none where the process is gone."""
+    found: list[Thread] = []
+    try:
+        folders = sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda folder: int(folder.name))
+    except OSError:
+        return ()
+    for folder in folders:
+        try:
+            fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:  # it has just ended
+            continue
+        held_by = "" if fields[0] == RUNNING else _plain(_first_line(folder / "wchan"))
+        ticks = int(fields[11]) + int(fields[12])
+        found.append(Thread(id=int(folder.name), state=fields[0], held_by=held_by, ticks=ticks))
+    return tuple(found)
+
+
+def compilers(pid: int) -> tuple[str, ...]:
+    """The names of compilers that the process started and that still run."""
+    try:
+        children = psutil.Process(pid).children(recursive=True)
+    except psutil.Error:
+        return ()
+    names: list[str] = []
+    for child in children:
+        try:
+            if child.status() != psutil.STATUS_ZOMBIE and _is_compiler(child.name()):
+                names.append(child.name())
+        except psutil.Error:
+            continue
+    return tuple(names)
+
+
+def tick_s() -> float:
+    """How long one tick of `Thread.ticks` is."""
+    return 1 / os.sysconf("SC_CLK_TCK")
+
+
+def _is_compiler(name: str) -> bool:
+    return name.partition("-")[0] in COMPILERS
+
+
+def _plain(name: str) -> str:
+    """`futex` for `futex_wait_queue` and `futex_do_wait` alike; empty where Linux keeps it to itself."""
+    if name in {"", "0"}:
+        return ""
+    return next((wait for wait in WAITS if wait in name), name)
+
+
+def _first_line(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").partition("\n")[0]
+    except OSError:
+        return ""

@@ -1,0 +1,119 @@
+"""The flight recorder of one child, as its parent reads it: what the child was doing, whatever became of it.
+
+The parent makes the memory and keeps it mapped, so not even SIGKILL loses what was noted before.
+`harness.ops.flight` is the side that writes.
+"""
+
+import mmap
+import os
+from dataclasses import dataclass
+
+from harness.ops import flight
+from harness.ops.flight import Edge, Event, Kind
+
+SHOWN = 12
+OF_KERNELS = (Kind.CALL, Kind.COMPILE, Kind.LAUNCH, Kind.SYNCHRONISE)
+WORDS = {
+    Kind.CASE: "case",
+    Kind.PHASE: "phase",
+    Kind.CALL: "call of",
+    Kind.COMPILE: "compilation of",
+    Kind.LAUNCH: "launch of",
+    Kind.SYNCHRONISE: "waiting for",
+    Kind.SWALLOWED: "autotuner of",
+}
+EDGES = {Edge.BEGINS: " begins", Edge.ENDS: " ends", Edge.ONCE: " swallowed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """What a child noted of the case that it was running, oldest first."""
+
+    events: tuple[Event, ...]
+
+    @property
+    def last(self) -> Event | None:
+        """The latest of all."""
+        return self.events[-1] if self.events else None
+
+    @property
+    def unfinished(self) -> Event | None:
+        """The call, compilation, launch or synchronisation that began last, of those that have not ended."""
+        open_ones: list[Event] = []
+        for event in self.events:
+            if event.kind in OF_KERNELS and event.edge is Edge.BEGINS:
+                open_ones.append(event)
+            elif event.edge is Edge.ENDS:
+                of_it = [one for one in open_ones if (one.thread, one.kind) == (event.thread, event.kind)]
+                if of_it:
+                    open_ones.remove(of_it[-1])
+        return open_ones[-1] if open_ones else None
+
+    @property
+    def launches(self) -> tuple[str, ...]:
+        """The kernels that were launched, as far as the ring goes back."""
+        return tuple(event.subject for event in self.events if (event.kind, event.edge) == (Kind.LAUNCH, Edge.BEGINS))
+
+    @property
+    def launched(self) -> str | None:
+        """The kernel that was launched last."""
+        return self.launches[-1] if self.launches else None
+
+    @property
+    def kernel(self) -> str | None:
+        """The kernel that was being called, compiled, launched or waited for, if one was."""
+        match self.unfinished:
+            case None:
+                return None
+            case Event(kind=Kind.SYNCHRONISE):
+                return self.launched
+            case Event(subject=kernel):
+                return kernel
+
+    @property
+    def swallowed(self) -> tuple[str, ...]:
+        """What autotuners hid, one sentence each."""
+        hidden = [event for event in self.events if event.kind is Kind.SWALLOWED]
+        return tuple(dict.fromkeys(f"the autotuner of {one.subject} swallowed {one.detail}" for one in hidden))
+
+    @property
+    def last_words(self) -> str:
+        """The latest of all in words: `launch of spin_kernel begins: grid (1, 1, 1)`."""
+        return _words(self.events[-1]) if self.events else "nothing"
+
+    def lines(self) -> tuple[str, ...]:
+        """The last few as text, with the seconds since the first."""
+        return tuple(_line(event, self.events[0].time_s) for event in self.events[-SHOWN:])
+
+
+class Recorder:
+    """One ring: its file is for the child, its memory for the parent."""
+
+    def __init__(self) -> None:
+        self.fd = os.memfd_create("flight-recorder")
+        """To be given to the child, and closed by `hand_over`."""
+        os.ftruncate(self.fd, flight.SIZE)
+        self._memory = mmap.mmap(self.fd, flight.SIZE, prot=mmap.PROT_READ)
+
+    def hand_over(self) -> None:
+        """The child has its copy of the file, or never will."""
+        os.close(self.fd)
+
+    def since(self, time_s: float) -> Flight:
+        """What was noted of the last case that began after this time on the monotonic clock."""
+        events = [event for event in flight.read(self._memory[:]) if event.time_s >= time_s]
+        begins = [at for at, event in enumerate(events) if event.kind is Kind.CASE and event.edge is Edge.BEGINS]
+        return Flight(tuple(events[begins[-1] :] if begins else events))
+
+    def close(self) -> None:
+        """Forget all."""
+        self._memory.close()
+
+
+def _line(event: Event, begun_s: float) -> str:
+    return f"{event.time_s - begun_s:+.3f} s  {_words(event)}"
+
+
+def _words(event: Event) -> str:
+    detail = f": {event.detail}" if event.detail else ""
+    return f"{WORDS[event.kind]} {event.subject}{EDGES[event.edge]}{detail}"

@@ -1,0 +1,34 @@
+"""A child that makes a mistake on purpose, of the kind that the tool it runs under looks for, and ends.
+
+If the tool reports it, the tool does instrument Triton's kernels in the children of this fork server.
+"""
+
+import os
+import sys
+import traceback
+
+from harness.cuda.sanitizer import VARIABLE
+from harness.model.sanitizer import Tool
+from harness.workers import linux
+
+
+def main(fds: tuple[int, ...]) -> int:
+    """Launch the kernel of the tool in the environment, and wait for it; the result is the exit status."""
+    _, log_fd, _ = fds
+    os.setsid()
+    linux.die_with(os.getppid())
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(log_fd, stream.fileno())
+    try:
+        _err(Tool(os.environ[VARIABLE]))
+    except Exception:  # noqa: BLE001 — the process's own boundary; memcheck's mistake ends its CUDA context, and should
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # torch would abort at its end, for it cannot free memory of a context that is lost
+
+
+def _err(tool: Tool) -> None:
+    from harness.cuda import kernels_witness  # noqa: PLC0415 -- Triton, which the parent does not import
+
+    kernels_witness.err(tool)

@@ -1,0 +1,51 @@
+"""What tests on hardware share: the GPU, or the reason why there is none, and a pool on it."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from harness.cuda.gpus import RealGpu, profile_of, real_gpus
+from harness.errors import MissingPart
+from harness.model.device import DeviceProfile
+from harness.search.options import CUDA
+from harness.workers.places import GpuPlaces
+from harness.workers.pool import Pool
+from harness.workers.spec import WorkerSpec
+
+PoolOf = Callable[[str], Pool]
+LIMIT_S = 30.0
+"""For one case; covers the compilation of its kernels."""
+
+
+@pytest.fixture(scope="session")
+def gpu() -> RealGpu:
+    """The first GPU of this machine."""
+    try:
+        return real_gpus()[0]
+    except MissingPart as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="module")
+def pool_of(gpu: RealGpu, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PoolOf]:
+    """A pool for each suite on that GPU; closed after the module."""
+    scratch = str(tmp_path_factory.mktemp("scratch"))
+    pools: dict[str, Pool] = {}
+
+    def made(suite: str) -> Pool:
+        def spec(device: DeviceProfile) -> WorkerSpec:
+            return WorkerSpec(device=device, suites=(suite,), scratch=scratch, engine=CUDA)
+
+        if suite not in pools:
+            pools[suite] = Pool(spec, 1, LIMIT_S, places=GpuPlaces((gpu,), print))
+        return pools[suite]
+
+    yield made
+    for pool in pools.values():
+        pool.close()
+
+
+@pytest.fixture(scope="session")
+def device(gpu: RealGpu) -> DeviceProfile:
+    """What the GPU is."""
+    return profile_of(gpu)

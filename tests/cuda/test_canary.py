@@ -1,0 +1,69 @@
+"""What the canary notices, and what its process's end says of the GPU."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from harness.cuda.asking import Answered, Silent, ask
+from harness.cuda.canary import CANNOT_ASK, Healthy, Sick, judged, sing
+from harness.cuda.canary_program import kept_patterns, products
+from harness.cuda.gpus import torch_problem
+from harness.errors import MissingPart
+from tests.cuda.samples import H200
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture(autouse=True)
+def precision() -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+def sound(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.clone()
+
+
+def with_one_bit_stuck(tensor: torch.Tensor) -> torch.Tensor:
+    """As memory that always holds 1 in one bit of one word."""
+    there = tensor.clone()
+    there.view(torch.int32).flatten()[12345] |= 1 << 22
+    return there
+
+
+def test_sound_memory_and_arithmetic_pass() -> None:
+    assert (kept_patterns(sound), products(sound)) == ("", "")
+
+
+def test_one_bit_that_is_stuck_is_noticed() -> None:
+    assert kept_patterns(with_one_bit_stuck) == "1 of 16777216 words of memory came back changed"
+    assert products(with_one_bit_stuck).endswith("are wrong (float32, precision highest)")
+
+
+def test_the_canarys_end_says_how_the_gpu_is() -> None:
+    assert judged(Answered(status=0, out="", err="a warning")) == Healthy()
+    assert judged(Answered(status=3, out="", err="RuntimeError: unspecified launch failure\n\n")) == Sick(
+        reason="the canary failed: RuntimeError: unspecified launch failure"
+    )
+    assert judged(Answered(status=-6, out="", err="")) == Sick(
+        reason="the canary was killed by signal 6: exit status -6"
+    )
+    assert judged(Silent(time_limit_s=90, is_gone=False)) == Sick(
+        reason="the canary gave no answer within 90 s, and it cannot be killed"
+    )
+    with pytest.raises(MissingPart, match="cannot ask the GPU: no torch"):
+        judged(Answered(status=CANNOT_ASK, out="", err="no torch\n"))
+
+
+@pytest.mark.slow
+def test_without_a_torch_for_cuda_no_gpu_is_called_sick() -> None:
+    if not torch_problem((99, 0)):
+        pytest.skip("this torch is built with CUDA")
+    with pytest.raises(MissingPart, match=r"the canary cannot ask the GPU: torch \S+ is built without CUDA"):
+        sing(H200)
+
+
+def test_a_child_that_does_not_end_is_killed() -> None:
+    assert ask("harness.cuda.asking", time_limit_s=0, environment={}) == Silent(time_limit_s=0, is_gone=True)

@@ -1,0 +1,102 @@
+"""On hardware: cases run, faults are told apart, bands show stores that land outside, and profiles are worn."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.cuda.gpus import RealGpu
+from harness.devices import catalogue
+from harness.model.case import Case, DType
+from harness.model.device import DeviceProfile
+from harness.model.op import Op
+from harness.model.run import Completed, Faulted, OutOfMemory, Run
+from harness.model.verdict import Fail
+from harness.search.judging import Judge
+from harness.search.options import load_ops
+from harness.workers.pool import Pool
+from tests.cuda import faults, worn
+from tests.cuda.conftest import PoolOf
+
+pytestmark = [pytest.mark.gpu, pytest.mark.once]
+
+SUITE = str(Path(faults.__file__))
+OPS = {op.name: op for op in load_ops((SUITE,), ())}
+WORN = str(Path(worn.__file__))
+WORN_OPS = {op.name: op for op in load_ops((WORN,), ())}
+
+
+def case_of(op: str, device: DeviceProfile, suite: str = SUITE, seed: int = 1) -> Case:
+    return Case(op=f"{suite}:{op}", dims={"T": 4}, dtype=DType.FP32, device=device, seed=seed)
+
+
+def fails(pool: Pool, op: Op, case: Case) -> tuple[Run, tuple[Fail, ...]]:
+    examined = Judge().examine(op, case, pool.run)
+    return examined.run, examined.fails
+
+
+def test_a_good_case_completes_and_repeats_bit_for_bit(pool_of: PoolOf, device: DeviceProfile, gpu: RealGpu) -> None:
+    run, found = fails(pool_of(SUITE), OPS["good"], case_of("good", device, seed=8))
+    assert (run.ending, found) == (Completed(), ())
+    assert run.repeated is not None
+    assert run.repeated.digests == {result.name: result.digest for result in run.results}
+    assert run.hardware is not None
+    assert (run.hardware.name, run.hardware.shortfalls) == (gpu.name, ())
+    (launch,) = run.launches
+    assert (launch.kernel, launch.grid, launch.tile_sizes) == ("add_one", (4, 1, 1), (64,))
+    assert [result.writer for result in run.results] == [("add_one", "y")]
+
+
+@pytest.mark.parametrize("op", [name for name in faults.EXPECTED if name not in {"spins", "host_deadlocks"}])
+def test_each_fault_is_told_apart_and_the_next_case_is_not_blamed(
+    pool_of: PoolOf, device: DeviceProfile, op: str
+) -> None:
+    pool = pool_of(SUITE)
+    run, found = fails(pool, OPS[op], case_of(op, device))
+    oracle, place = faults.EXPECTED[op]
+    assert [fail.signature.oracle for fail in found] == [oracle], (run.ending, found)
+    assert place in found[0].signature.place
+    assert fails(pool, OPS["good"], case_of("good", device))[1] == ()
+
+
+def test_an_assertion_is_told_with_its_text_and_line(pool_of: PoolOf, device: DeviceProfile) -> None:
+    run = pool_of(SUITE).run(case_of("fails_assertion", device))
+    assert isinstance(run.ending, Faulted)
+    assert "a lane is too high" in run.ending.message
+    assert run.ending.launch == "assert_below"
+    assert run.ending.source is not None
+    lines = Path(faults.__file__).with_name("fault_kernels.py").read_text(encoding="utf-8").splitlines()
+    assert "device_assert" in lines[run.ending.source.line - 1]
+
+
+def test_a_store_into_the_band_names_kernel_argument_and_element(pool_of: PoolOf, device: DeviceProfile) -> None:
+    _, (fail,) = fails(pool_of(SUITE), OPS["stores_just_outside"], case_of("stores_just_outside", device))
+    assert fail.message == "store_at stores 1 element outside the storage of y, the first at element 128"
+
+
+def test_a_case_that_does_not_fit_the_gpu_is_nobodys_fault(pool_of: PoolOf, device: DeviceProfile) -> None:
+    run, found = fails(pool_of(SUITE), OPS[faults.NO_MEMORY], case_of(faults.NO_MEMORY, device))
+    assert isinstance(run.ending, OutOfMemory), run.ending
+    assert found == ()
+
+
+def test_the_library_sees_another_gpu_and_its_kernels_are_compiled_for_this_one(pool_of: PoolOf, gpu: RealGpu) -> None:
+    pretended = catalogue.find("rtx-pro-6000")
+    op = WORN_OPS["sees_an_rtx_pro_6000"]
+    run, found = fails(pool_of(WORN), op, case_of(op.name, pretended, WORN))
+    assert (run.ending, found) == (Completed(), ())
+    assert run.hardware is not None
+    major, minor = gpu.capability
+    assert f"188 SMs are pretended on a GPU of {gpu.sm_count}" in run.hardware.shortfalls
+    assert f"sm_120 is pretended; kernels are compiled for sm_{10 * major + minor}" in run.hardware.shortfalls
+
+
+@pytest.mark.parametrize("sm_count", [worn.FEW, None])
+def test_work_is_held_to_fewer_sms_forward_and_backward(
+    pool_of: PoolOf, device: DeviceProfile, sm_count: int | None
+) -> None:
+    op = WORN_OPS["runs_on_few_sms"]
+    few = device if sm_count is None else device.with_sm_count(sm_count)
+    run, found = fails(pool_of(WORN), op, case_of(op.name, few, WORN))
+    assert run.ending == Completed()
+    held = [] if sm_count else ["d:x", "y"]
+    assert sorted(result.name for result in run.results if result.whole.ratio > 1) == held, found

@@ -1,0 +1,89 @@
+"""`pytest -n auto` on real GPUs: a worker for each, and another for one whose worker died; the driver is pretended."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from harness.cuda.leases import FOLDER
+from tests.cuda import pretended_driver
+
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("xdist") is None, reason="pytest-xdist is not installed"),
+]
+
+ROOT = Path(__file__).resolve().parents[2]
+TESTS = """
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from harness.pytest_plugin.gpus import gpu_of
+
+@pytest.fixture(autouse=True)
+def seen(request, worker_id):
+    with Path("seen").open("a") as seen:
+        seen.write(f"{worker_id} {gpu_of(request.config).uuid[:6]}\\n")
+
+def test_one_worker_dies_when_both_have_a_gpu(worker_id):
+    with open("meeting", "r" if worker_id == "gw0" else "w"):
+        if worker_id == "gw0":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+def test_its_work_goes_on():
+    pass
+"""
+TORCH = {"__init__.py": "raise AssertionError('nobody imports torch')", "version.py": "cuda: str | None = '13.0'\n"}
+
+
+def run(folder: Path, *arguments: str, gpus: int) -> subprocess.CompletedProcess[str]:
+    (folder / "test_dying.py").write_text(TESTS, encoding="utf-8")
+    os.mkfifo(folder / "meeting")
+    (folder / "torch").mkdir()
+    for name, text in TORCH.items():
+        (folder / "torch" / name).write_text(text, encoding="utf-8")
+    driver = pretended_driver.build(folder / "driver")
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *_plugin(), "-p", "no:cacheprovider", "-n", "auto", *arguments],
+        cwd=folder,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join((str(folder), str(ROOT))),
+            "LD_LIBRARY_PATH": str(driver),
+            "PRETENDED_GPUS": str(gpus),
+            "PYTEST_ADDOPTS": "",
+            FOLDER: str(folder / "leases"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_each_gpu_has_a_worker_and_a_worker_that_dies_leaves_its_gpu_to_the_next(tmp_path: Path) -> None:
+    done = run(tmp_path, "--harness-engine", "cuda", "--dist", "each", gpus=2)
+    seen = dict(line.split() for line in (tmp_path / "seen").read_text(encoding="utf-8").splitlines())
+    assert "worker 'gw0' crashed" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 3 passed" in done.stdout
+    assert {seen["gw0"], seen["gw1"]} == {"GPU-01", "GPU-02"}
+    assert seen["gw2"] == seen["gw0"]
+
+
+def test_without_a_gpu_it_says_why_at_once(tmp_path: Path) -> None:
+    done = run(tmp_path, "--harness-engine", "cuda", gpus=0)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "no GPU for cases: NVIDIA's driver sees no GPU" in done.stderr
+
+
+def _plugin() -> tuple[str, ...]:
+    from importlib.metadata import entry_points
+
+    names = {entry.name for entry in entry_points(group="pytest11")}
+    return () if "kernel-harness" in names else ("-p", "harness.pytest_plugin")

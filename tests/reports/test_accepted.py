@@ -1,0 +1,30 @@
+"""Reports of compute-sanitizer that a file accepts are counted and shown, and fail nothing."""
+
+from dataclasses import replace
+
+from harness.model.sanitizer import Level, Sanitized, SanitizerRecord, Tool, Touch
+from harness.reports.summary import summary
+from harness.search.judging import Examination
+from harness.search.tally import Tally
+from tests.reports.samples import REPORT
+from tests.search.pretence import PLAINEST, facts, never
+
+PADDING = SanitizerRecord(
+    kind="Initcheck",
+    text="Uninitialized __global__ memory read of size 4 bytes",
+    what="uninitialized global memory read",
+    level=Level.ERROR,
+    at=Touch(direction="", kernel="at::native::fill"),
+    count=64,
+    accepted="torch pads",
+)
+
+
+def test_accepted_reports_of_all_cases_are_one_line_with_their_reason() -> None:
+    tally = Tally()
+    for record in (PADDING, replace(PADDING, count=6), replace(PADDING, accepted="")):
+        watched = Sanitized(tool=Tool.INITCHECK, version="1", records=(record,))
+        tally.count(Examination(run=replace(facts(PLAINEST, never), sanitizer=watched), verdicts=()))
+    assert dict(tally.accepted) == {"initcheck: at::native::fill: torch pads": 70}
+    lines = [*summary(replace(REPORT, accepted=tally.accepted))]
+    assert "accepted    70  initcheck: at::native::fill: torch pads" in lines

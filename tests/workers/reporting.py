@@ -1,0 +1,88 @@
+"""A suite, an engine and a witness for workers under a stand-in for compute-sanitizer: ops say what it reports."""
+
+import os
+from pathlib import Path
+
+from harness.model.case import Case
+from harness.model.op import Op
+from harness.model.run import Launch, Run
+from harness.suite import Declaration, op, tokens
+from tests.workers.engines import Calling
+
+RECORD = """  <record>
+    <kind>Precise</kind>
+    <level>Error</level>
+    <who><threadIdx><x>{x}</x><y>0</y><z>0</z></threadIdx><blockIdx><x>3</x><y>0</y><z>0</z></blockIdx></who>
+    <what><text>Invalid __global__ write of size 4 bytes is out of bounds</text><size>4</size>
+      <direction>write</direction><error>out of bounds</error></what>
+    <where><func>{kernel}</func><path>/suite/kernels.py</path><line>9</line></where>
+  </record>
+"""
+PRINTED = """========= Invalid __global__ write of size 4 bytes
+=========     at {kernel}+0x100 in kernels.py:9
+=========     by thread ({x},0,0) in block (3,0,0)
+"""
+KERNEL = "scale_kernel"
+
+
+def report(kernel: str, threads: int) -> None:
+    """What the tool would print, and later save."""
+    with Path(os.environ["STAND_IN_RECORDS"]).open("a", encoding="utf-8") as records:
+        records.writelines(RECORD.format(kernel=kernel, x=x) for x in range(threads))
+    with Path(os.environ["STAND_IN_LOG"]).open("a", encoding="utf-8") as log:
+        log.writelines(PRINTED.format(kernel=kernel, x=x) for x in range(threads))
+
+
+def witness(fds: tuple[int, ...]) -> int:
+    del fds
+    report("harness_witness_memcheck", 1)
+    return 0
+
+
+def silent(fds: tuple[int, ...]) -> int:
+    del fds
+    return 0
+
+
+class Launching(Calling):
+    """Says of every case that it launched one kernel."""
+
+    def run(self, op: Op, case: Case) -> Run:
+        run = super().run(op, case)
+        launch = Launch(
+            kernel=KERNEL,
+            source=None,
+            grid=(1, 1, 1),
+            config="",
+            config_index=0,
+            config_count=1,
+            num_warps=4,
+            constants={},
+            tile_sizes=(),
+            build="b",
+        )
+        return Run(case=case, engine="cuda", ending=run.ending, launches=(launch,), seconds=run.seconds)
+
+
+def case_of_rows(function: object) -> Declaration:
+    declared = op(dims={"rows": tokens()}, inputs={})(function)  # pyright: ignore[reportArgumentType] - takes any op
+    declared.reference(lambda: None)
+    return declared
+
+
+@case_of_rows
+def is_quiet(rows: int) -> int:
+    return os.getpid() + 0 * rows
+
+
+@case_of_rows
+def strays(rows: int) -> int:
+    """Reported of so many threads."""
+    report(KERNEL, rows)
+    return os.getpid()
+
+
+@case_of_rows
+def strays_and_dies(rows: int) -> int:
+    report(KERNEL, rows)
+    os._exit(3)
