@@ -9,9 +9,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter, deque
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, repeat
 from pathlib import Path
 from statistics import median
@@ -23,7 +23,7 @@ from harness.cuda.wearing import environment_of
 from harness.model.case import Case, Scale
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
-from harness.model.run import OutOfMemory
+from harness.model.run import OutOfMemory, Run
 from harness.search.campaign import Campaign
 from harness.search.hints import Hints
 from harness.search.judging import Judge
@@ -104,17 +104,23 @@ def rates(bench: Bench) -> None:
     judge = Judge()
     print(f"\nSmall cases of {SUITE} ({LIBRARY}), T and D up to {SMALL}, {len(cases)} of them, kernels compiled")
 
-    def whole(run: Callable[[Case], object]) -> float:
+    def whole(pool: Pool) -> float:
+        """As a campaign does: the worker has its next case while the last one is judged."""
         began = time.perf_counter()
+        waiting = deque[tuple[Op, Future[Run]]]()
         for case, op in cases:
-            examined = run(case)
-            judge.judge(op, examined, {})  # pyright: ignore[reportArgumentType] - a Run in both
+            waiting.append((op, pool.submit(case)))
+            if len(waiting) > 1:
+                earlier, future = waiting.popleft()
+                judge.judge(earlier, future.result(), {})
+        for earlier, future in waiting:
+            judge.judge(earlier, future.result(), {})
         return (time.perf_counter() - began) / len(cases)
 
     with bench.pool() as pool:
-        whole(pool.run)
-        whole(pool.run)
-        isolated = [whole(pool.run) for _ in range(ROUNDS)]
+        whole(pool)
+        whole(pool)
+        isolated = [whole(pool) for _ in range(ROUNDS)]
         last = [pool.run(case) for case, _ in cases]
     parts: Counter[str] = Counter()
     for run in last:

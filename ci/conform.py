@@ -1,20 +1,26 @@
 """Compares the virtual GPU with a real one, launch by launch: `conform.py SUITE ... --with LIBRARY --device SLUG`.
 
-Draws cases of the suites' ops in this process, without isolation, and repeats every launch on the real GPU from the
+Draws cases of the suites' ops in as many processes as are asked for, and repeats every launch on the real GPU from the
 same bytes.  The machine's GPU must be of the device's architecture.  Prints one row a kernel and argument.
 """
 
 import argparse
 import json
 import os
+import subprocess
 import sys
-from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import asdict
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from harness.cuda.beside import Beside, Difference
 from harness.devices.catalogue import find
+from harness.model.case import Scale
 from harness.model.run import Completed, Refused, Stray
 from harness.search.hints import Hints
 from harness.search.strategies import Batch
@@ -22,18 +28,105 @@ from harness.suite import load_suite
 from harness.virtual.engine import VirtualEngine
 from harness.virtual.launches import Launches
 
+EXACT = frozenset({"int8", "int16", "int32", "int64", "uint8", "bool"})
+FEW_EPS = 16.0
+"""So far, in units of its type's precision at the tensor's largest element, may a floating-point result be.
+
+Both round every operation, in another order and with other library functions.
+"""
+PRECISIONS = {"tf32": 2.0**-10, "bf16": 2.0**-7, "f16": 2.0**-10}
+"""Of what kernels round to on the way: it counts where it is coarser than the result's own type."""
+
+
+@dataclass(slots=True)
+class Share:
+    """What one process of the comparison came to."""
+
+    differences: list[Difference]
+    launches: int
+    skipped: dict[str, int]
+    endings: dict[str, int]
+    odd: list[str]
+    """Cases that did not run to their end, and how they ended."""
+
 
 def main() -> int:
-    """Print the table; 1 where a launch of integers differs or a case did not run."""
+    """Print the table; 1 where something differs that rounding does not explain, or a case did not run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("suites", nargs="+")
     parser.add_argument("--with", dest="libraries", action="append", default=[], help="a folder to import from")
     parser.add_argument("--device", default="h200")
-    parser.add_argument("--cases", type=int, default=10, help="for each op")
+    parser.add_argument("--cases", type=int, default=10, help="for each op, in each process")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--processes", type=int, default=1, help="each with another seed")
+    parser.add_argument("--share", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.share:
+        share = compare_cases(options)
+        options.share.write_text(json.dumps(asdict(share)), encoding="utf-8")
+        return 0
+    shares = list(_shares(options))
+    differences = [Difference(**found) for share in shares for found in share["differences"]]
+    odd = [line for share in shares for line in share["odd"]]
+    endings: Counter[str] = Counter()
+    for share in shares:
+        endings.update(share["endings"])
+    unexplained = [found for found in differences if not is_explained(found)]
+    _table(differences)
+    for line in odd:
+        print(line)
+    for found in unexplained:
+        print(f"unexplained: {found}")
+    launches, skipped = (sum(map(of, shares)) for of in (_launches, _skipped))
+    print(f"{sum(endings.values())} cases ({dict(endings)}), {launches} launches compared, {skipped} that stray not")
+    print(
+        f"{len(unexplained)} of {len(differences)} tensors differ by more than rounding explains; "
+        f"{len(odd)} cases did not run"
+    )
+    return int(bool(unexplained or odd))
 
+
+def is_explained(found: Difference) -> bool:
+    """Whether two right computations of this tensor may be so far apart."""
+    if not found.differing:
+        return True
+    if found.dtype in EXACT:
+        return False
+    precision = float(torch.finfo(getattr(torch, found.dtype)).eps)
+    coarse = max((PRECISIONS.get(one, 0.0) for one in found.rounds), default=0.0)
+    return found.scaled <= FEW_EPS * max(precision, coarse)
+
+
+def _launches(share: dict[str, Any]) -> int:
+    return share["launches"]
+
+
+def _skipped(share: dict[str, Any]) -> int:
+    return sum(share["skipped"].values())
+
+
+def _shares(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """What each process found; all of them at work at once, each with a cache of its own."""
+    with tempfile.TemporaryDirectory(prefix="harness-conform-") as folder:
+        running: list[tuple[Path, subprocess.Popen[bytes]]] = []
+        for number in range(options.processes):
+            file = Path(folder, f"{number}.json")
+            command = [sys.executable, __file__, *options.suites, "--device", options.device]
+            command += [f"--with={one}" for one in options.libraries]
+            command += ["--cases", str(options.cases), "--seed", str(options.seed + number), "--share", str(file)]
+            environment = {**os.environ, "TRITON_CACHE_DIR": str(Path(folder, f"cache-{number}"))}
+            running.append((file, subprocess.Popen(command, env=environment)))
+        for file, process in running:
+            process.wait()
+            if file.exists():
+                yield json.loads(file.read_text(encoding="utf-8"))
+            else:
+                odd = [f"a process of the comparison ended with status {process.returncode}"]
+                yield asdict(Share(differences=[], launches=0, skipped={}, endings={}, odd=odd))
+
+
+def compare_cases(options: argparse.Namespace) -> Share:
+    """Draw cases of every op and run them on both GPUs, in this process."""
     device = find(options.device)
     handlers: list[Beside] = []
 
@@ -47,21 +140,18 @@ def main() -> int:
     engine = VirtualEngine(around)
     engine.wear(device)
     sys.path[:0] = options.libraries
-    endings: dict[str, int] = defaultdict(int)
+    endings: Counter[str] = Counter()
+    odd: list[str] = []
     for suite in options.suites:
         for op in load_suite(suite):
             batch = Batch(op=op, device=device, hints=Hints(), seed=options.seed, size=options.cases)
-            for case in {case.digest: case for case in batch.draw()}.values():
+            for case in {case.digest: case for case in batch.draw() if case.scale is Scale.USUAL}.values():
                 ending = engine.run(op, case).ending
                 endings[type(ending).__name__] += 1
                 if not isinstance(ending, Completed | Refused):
-                    print(f"{case}: {ending}"[:400], flush=True)
+                    odd.append(f"{case}: {ending}"[:400])
     (beside,) = handlers
-    _table(beside.differences)
-    print(f"launches compared: {beside.launches}; skipped, since they stray: {beside.skipped}; cases: {dict(endings)}")
-    if options.json:
-        options.json.write_text(json.dumps([asdict(found) for found in beside.differences]))
-    return 0
+    return Share(beside.differences, beside.launches, beside.skipped, dict(endings), odd)
 
 
 def _table(differences: Iterable[Difference]) -> None:

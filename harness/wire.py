@@ -21,6 +21,7 @@ from cattrs.strategies import configure_tagged_union
 
 from harness.errors import ReplayError
 from harness.model.companion import Beside, Companion
+from harness.model.device import DeviceProfile
 from harness.model.picture import Picture
 from harness.model.run import Ending, MemoryEvent, Run
 from harness.model.verdict import Verdict
@@ -204,6 +205,22 @@ def _converter(*, explaining: bool) -> Converter:
     return made
 
 
+def _remembering(read: Hook, most: int) -> Hook:
+    """`read` of a frozen value that comes again and again: half of a small run's text is the device that it wears."""
+    known: dict[str, Any] = {}
+
+    def read_once(value: Any, into: Any) -> Any:
+        text = repr(value)
+        if text not in known:
+            if len(known) >= most:
+                known.clear()
+            known[text] = read(value, into)
+        return known[text]
+
+    return read_once
+
+
 _quick = _converter(explaining=False)
+_quick.register_structure_hook(DeviceProfile, _remembering(_quick.get_structure_hook(DeviceProfile), most=256))
 _explaining = _converter(explaining=True)
 _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

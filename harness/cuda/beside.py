@@ -6,7 +6,8 @@ hand, which must be of the architecture that the process wears.
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ import torch
 from harness.cuda.memory import DeviceMemory
 from harness.virtual.described import BUILD_OPTIONS
 from harness.virtual.driver import LaunchRequest
+from harness.virtual.parser import parse
 from harness.virtual.triton_seam import RealLauncher
 
 
@@ -32,6 +34,21 @@ class Difference:
     """The largest distance in units in the last place of the larger of the two."""
     scaled: float
     """The largest distance over the largest magnitude in the tensor."""
+    rounds: tuple[str, ...] = ()
+    """Types below float32 to which the kernel rounds on the way, dots of tf32 among it: `bf16`, `f16`, `tf32`."""
+
+
+@lru_cache(maxsize=256)
+def roundings(ttir: str) -> tuple[str, ...]:
+    """What `Difference.rounds` says of a kernel: two right computations may round there to different sides."""
+    found: set[str] = set()
+    for function in parse(ttir).functions.values():
+        for operation in function.body.all_operations():
+            if operation.name == "arith.truncf":
+                found.add(operation.result_types[0].element)
+            elif operation.name == "tt.dot" and operation.operand_types[0].element == "f32":
+                found.add(str(operation.attributes.get("inputPrecision", "ieee")))
+    return tuple(sorted(found - {"ieee", "f32"}))
 
 
 class Beside:
@@ -64,7 +81,8 @@ class Beside:
         self.launches += 1
         for name, tensor in tensors.items():
             other = _like(tensor, after[tensor.untyped_storage().data_ptr()])
-            self.differences.append(compare(request.source.fn.__name__, name, tensor, other))
+            found = compare(request.source.fn.__name__, name, tensor, other)
+            self.differences.append(replace(found, rounds=roundings(request.ttir)))
 
     def _repeat(self, request: LaunchRequest, before: dict[int, bytes]) -> dict[int, bytearray]:
         self._memory.enter()

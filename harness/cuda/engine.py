@@ -47,6 +47,7 @@ class CudaEngine:
         self._chooser = triton_seam.ConfigChooser()
         self._launches: WatchedLaunches | None = None
         self._held_to: int | None = None
+        self._green: Any = None
         self._stream: Any = None
         self._seconds: dict[str, float] = {}
         self._execution = Execution(
@@ -176,7 +177,8 @@ class CudaEngine:
         if self._stream is None:
             try:
                 contexts = importlib.import_module("torch.cuda.green_contexts")
-                self._stream = contexts.GreenContext.create(sm_count, 0).Stream()
+                self._green = contexts.GreenContext.create(sm_count, 0)  # lives as long as what is launched on it
+                self._stream = self._green.Stream()
             except (ImportError, AttributeError, RuntimeError) as error:
                 raise WorkerError(
                     f"work cannot be held to {sm_count} SMs: torch {torch.__version__} and this driver have no green "

@@ -77,7 +77,7 @@ def kernel_name(function: str) -> str:
 
 def what_of(text: str, direction: str = "", error: str = "") -> str:
     """The kind of mistake in a few words that are the same in every run: `out of bounds write`, `race`."""
-    if "Race reported" in text or "hazard" in text.lower():
+    if any(part in text.lower() for part in ("race reported", "race condition", "hazard")):
         return "race"
     if error and direction:
         return f"{error} {direction}"

@@ -19,6 +19,28 @@ PREFIX = "pool-"
 RUNNING = "running"
 
 
+class Slot:
+    """The file of one worker: the case that it is running, or nothing.  Open as long as the worker lives."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+
+    @contextmanager
+    def holding(self, case_json: str) -> Generator[None]:
+        """While the block runs, the case stands in the file."""
+        os.pwrite(self._fd, case_json.encode("ascii"), 0)
+        yield
+        os.ftruncate(self._fd, 0)
+
+    def close(self) -> None:
+        """The worker is gone; a case that it did not come back from was told by its run."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            self._path.unlink(missing_ok=True)
+
+
 class Folder:
     """One pool's folder inside a campaign's."""
 
@@ -31,14 +53,9 @@ class Folder:
         self.running.mkdir()
         self.temporary.mkdir()
 
-    @contextmanager
-    def of(self, case_json: str, worker: int) -> Generator[None]:
-        """While the block runs, the case stands in a file of its worker's, whole or not at all."""
-        path, draft = self.running / f"{worker}.json", self.running / f"{worker}.draft"
-        draft.write_text(case_json, encoding="ascii")
-        draft.replace(path)
-        yield
-        path.unlink(missing_ok=True)
+    def slot(self, worker: int) -> "Slot":
+        """Where a worker's case is written down."""
+        return Slot(self.running / f"{worker}.json")
 
     def remove(self) -> None:
         """Remove the folder and all in it."""

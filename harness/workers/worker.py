@@ -32,11 +32,10 @@ class Worker:
     def __init__(self, channel: Channel, spec: WorkerSpec, folder: Folder, *, engine: str, number: int) -> None:
         self.spec = spec
         self._channel = channel
-        self._folder = folder
+        self._slot = folder.slot(number)
         self._engine = engine
         gpu = gpu_of(spec.environment)
         self._hardware = hardware(spec.device, gpu) if gpu else None
-        self._number = number
         self._fit = True
 
     @property
@@ -62,7 +61,7 @@ class Worker:
         case = case_of(wanted)
         case_json = wire.to_json(case)
         self._channel.forget_log()
-        with self._folder.of(case_json, self._number):
+        with self._slot.holding(case_json):
             started, begun_s = perf_counter(), monotonic()
             if not fit or not self._ask(wanted, case_json):
                 raise WorkerGone("the worker was gone before it took the case")
@@ -94,6 +93,7 @@ class Worker:
         """Kill the child and wait until it is gone."""
         self._fit = False
         self._channel.close()
+        self._slot.close()
         if self.pid is not None and (places := coredump.places(self.spec.environment, self.pid)):
             places.remove()
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,6 +30,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.once]
 
 needs_nvml = pytest.mark.skipif(find_spec("pynvml") is None, reason="nvidia-ml-py is not installed")
 
+SAMPLED_S = 10.0
 ROOT = Path(__file__).resolve().parents[2]
 AS_TORCH_SEES_THEM = """
 import json, torch
@@ -150,7 +152,9 @@ def test_health_tells_who_else_computes_on_a_gpu_and_how_busy_it_is(gpus: tuple[
             as_ours = watch.snapshot(uuid)
             as_others = watch.snapshot(uuid, ours=frozenset((os.getpid(),)))
             # Sampled up to once a second; each question takes some milliseconds.
-            busy = next((told for _ in range(2000) if (told := utilisation(uuid)) != 0), 0)
+            deadline = time.monotonic() + SAMPLED_S
+            while (busy := utilisation(uuid)) == 0 and time.monotonic() < deadline:
+                pass
         print("before", before, "as others'", as_others, "busy", busy, sep="\n")  # noqa: T201 - for who runs it by hand
         assert isinstance(as_others, Snapshot)
         news = changes(before, as_others)

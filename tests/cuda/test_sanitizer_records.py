@@ -12,6 +12,7 @@ from harness.wire import from_json, to_json
 
 MEMCHECK = Path(__file__).with_name("sanitizer_memcheck.xml").read_text(encoding="utf-8")
 INITCHECK = Path(__file__).with_name("sanitizer_initcheck.xml").read_text(encoding="utf-8")
+RACECHECK = Path(__file__).with_name("sanitizer_racecheck.xml").read_text(encoding="utf-8")
 KERNELS = "/home/user/project/kernels.py"
 
 OUT_OF_BOUNDS = SanitizerRecord(
@@ -74,6 +75,14 @@ def test_a_file_that_breaks_off_gives_the_whole_records_before_the_break() -> No
         assert saved.cut
         assert [replace(one, count=3) for one in saved.records] == [OUT_OF_BOUNDS]
     assert read_records("") == replace(read_records(MEMCHECK), records=(), cut=True)
+
+
+def test_a_race_names_both_accesses() -> None:
+    (record,) = read_records(RACECHECK).records
+    here = Source(file=KERNELS, line=38)
+    assert (record.what, record.level) == ("race", Level.ERROR)
+    assert record.at == Touch(direction="write", kernel="race_in_shared_memory", source=here)
+    assert record.others == (Touch(direction="read", kernel="race_in_shared_memory", source=here),)
 
 
 def test_a_race_is_read_wherever_its_accesses_stand() -> None:
