@@ -53,10 +53,11 @@ class Look:
             return Waiting.COMPILER
         if self.engine == VIRTUAL and at is not None and at.kind is Kind.LAUNCH:
             return Waiting.DEVICE
-        on_gpu = self.flight.launched is not None or (at is not None and at.kind is Kind.SYNCHRONISE)
-        if on_gpu and len(self.utilisation) == SAMPLES and min(self.utilisation) >= BUSY_PERCENT:
+        on_gpu = not self.flight.is_waited_for
+        least = BUSY_PERCENT if at is None or at.kind is not Kind.SYNCHRONISE else 1  # others may use the GPU in turn
+        if on_gpu and len(self.utilisation) == SAMPLES and min(self.utilisation) >= least:
             return Waiting.DEVICE
-        if any(self.utilisation) or (on_gpu and not self.utilisation and self.engine != VIRTUAL):
+        if (on_gpu and any(self.utilisation)) or (on_gpu and not self.utilisation and self.engine != VIRTUAL):
             return Waiting.UNKNOWN  # the GPU works now and then, or nobody knows whether it does
         return Waiting.HOST if self.threads and self.threads[-1] else Waiting.UNKNOWN
 

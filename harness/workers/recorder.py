@@ -60,6 +60,19 @@ class Flight:
         return self.launches[-1] if self.launches else None
 
     @property
+    def is_waited_for(self) -> bool:
+        """Whether every launch so far was waited for to its end: what the GPU does now is none of this process's."""
+        for event in reversed(self.events):
+            match event.kind, event.edge:
+                case Kind.SYNCHRONISE, Edge.ENDS:
+                    return True
+                case ((Kind.SYNCHRONISE | Kind.LAUNCH), Edge.BEGINS):
+                    return False
+                case _:
+                    continue
+        return True
+
+    @property
     def kernel(self) -> str | None:
         """The kernel that was being called, compiled, launched or waited for, if one was."""
         match self.unfinished:

@@ -170,14 +170,24 @@ def test_a_gpu_that_works_all_the_time_after_a_launch_is_what_spins() -> None:
     assert "GPU utilisation 100 %, 100 %, 100 %" in ending.evidence
 
 
-@pytest.mark.parametrize("utilisation", [(), (100, 40, 100), (0, 0, 3)])
+def test_what_was_waited_for_is_not_what_keeps_a_shared_gpu_busy() -> None:
+    done = events((Kind.LAUNCH, Edge.BEGINS), (Kind.SYNCHRONISE, Edge.BEGINS), (Kind.SYNCHRONISE, Edge.ENDS))
+    waits = replace(ON_GPU, flight=done, threads=(thread("S", held_by="futex"),) * 3)
+    assert verdict(waits, 60.0).waiting is Waiting.HOST
+
+
+def test_who_waits_for_a_gpu_that_others_share_waits_for_the_device() -> None:
+    assert verdict(replace(ON_GPU, utilisation=(100, 40, 100)), 60.0).waiting is Waiting.DEVICE
+
+
+@pytest.mark.parametrize("utilisation", [(), (100, 0, 100), (0, 0, 3)])
 def test_a_gpu_that_works_now_and_then_or_tells_nothing_proves_nothing(utilisation: tuple[int, ...]) -> None:
     assert verdict(replace(ON_GPU, utilisation=utilisation), 60.0).waiting is Waiting.UNKNOWN
 
 
 def test_a_gpu_that_works_without_a_launch_is_somebody_elses() -> None:
     look = replace(ON_GPU, flight=events((Kind.PHASE, Edge.BEGINS)))
-    assert verdict(look, 60.0).waiting is Waiting.UNKNOWN
+    assert verdict(look, 60.0).waiting is Waiting.HOST
 
 
 def test_an_idle_gpu_leaves_the_host() -> None:
