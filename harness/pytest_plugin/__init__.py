@@ -76,6 +76,21 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"kernel-harness: {__version__}, {option.harness_cases} cases each, --harness-seed {option.harness_seed}"
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Where cases ran, and why some were not judged."""
+    stats: dict[str, list[pytest.TestReport]] = terminalreporter.stats
+    ran = [report.user_properties for kind in ("passed", "failed") for report in stats.get(kind, [])]
+    if not any(ran):
+        return
+    from harness.pytest_plugin import where  # noqa: PLC0415 -- for those alone who ran suites
+
+    skipped = [str(report.longrepr[2]) for report in stats.get("skipped", []) if isinstance(report.longrepr, tuple)]
+    if told := list(where.lines(ran, skipped)):
+        terminalreporter.section("kernel-harness: where cases ran")
+        for line in told:
+            terminalreporter.write_line(line)
+
+
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Suite files in a folder `suites` or named on the command line; replay files in `suites/regressions`."""
     in_suites = SUITES in file_path.parts[:-1]

@@ -23,7 +23,7 @@ from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
 from harness.model.op import Op
 from harness.model.verdict import Fail, Outcome, Severity
-from harness.pytest_plugin import devices_for
+from harness.pytest_plugin import devices_for, where
 from harness.pytest_plugin.gpus import gpu_of
 from harness.reports.finding import Sources, quoted, render
 from harness.reports.junit import properties
@@ -148,6 +148,7 @@ class SearchItem(HarnessItem):
         report = replace(report, devices=(str(self.device),))
         self.add_report_section("call", "kernel-harness", "\n".join(summary(report)))
         self.user_properties += [("searched_device", self.device.slug), ("search_seed", str(report.seed))]
+        self.user_properties += where.properties(session, report)
         self.judge(report.findings, session, report.known)
         _refuse_silence(report)
 

@@ -124,6 +124,13 @@ def test_a_finding_fails_its_test_and_is_shown_as_printed(repository: Repository
 def test_it_works_with_several_processes(repository: Repository) -> None:
     said = repository.pytest("suites", "-m", "blackwell", "-n", "2")
     assert (said.status, said.counts) == (1, "2 failed, 2 passed")
+    assert "\non tests.faces.pretending:Pretending: 4 tests, 24 cases\n" in said.out
+
+
+def test_what_could_not_be_judged_is_told_with_where_it_ran(repository: Repository) -> None:
+    repository.write("suites/norm.py", suite_of("overlapping", "unknown"))
+    said = repository.pytest("suites", "-m", "sm_120")
+    assert "\non tests.faces.pretending:Pretending: 2 tests, 12 cases\n  6 not judged: " in said.out
 
 
 def test_warnings_are_pytest_warnings_where_only_errors_count(repository: Repository) -> None:
