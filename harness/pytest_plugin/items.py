@@ -160,7 +160,7 @@ class SearchItem(HarnessItem):
             devices=devices_for(self.config),
             budget=CaseBudget(cases=option.harness_cases),
             seed=option.harness_seed,
-            processes=None if engine_of(option.harness_engine) == CUDA else _processes(),
+            processes=None if engine_of(option.harness_engine or "virtual") == CUDA else _processes(),
             fixed_sm_count=option.harness_sm is not None,
             libraries=tuple(option.harness_with),
             engine=engine_of(option.harness_engine or "virtual"),

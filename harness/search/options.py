@@ -65,7 +65,13 @@ class Options:
 
 
 def engine_of(name: str) -> str:
-    """The engine's factory, for its short name."""
+    """The engine's factory, for its short name.
+
+    Raises:
+        UsageError: it is neither a short name nor `module:factory`; the text names the nearest.
+    """
+    if name not in ENGINES and ":" not in name:
+        raise unknown("engine", name, ENGINES)
     return ENGINES.get(name, name)
 
 

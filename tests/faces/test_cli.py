@@ -239,6 +239,7 @@ def test_a_run_leaves_nothing_behind_but_its_own_folder(place: Place) -> None:
         (("fuzz", "suites", "--device", "rtx-pro-600"), "unknown device 'rtx-pro-600': did you mean rtx-pro-6000"),
         (("fuzz", "suites", "--op", "overlaping"), "unknown op 'overlaping': did you mean overlapping?"),
         (("fuzz", "suites", "--oracle", "overlap"), "unknown oracle 'overlap': did you mean write-overlap?"),
+        (("fuzz", "suites", "--engine", "cudaa"), "unknown engine 'cudaa': did you mean cuda?"),
         (("fuzz", "suites", "--case", "3"), "unknown option '--case': did you mean --cases"),
         (("fuzz", "suites", "--cases", "few"), "argument --cases: 'few' is not a whole number"),
         (("fuzz", "suites", "--cases", "0"), "argument --cases: 0 is less than 1"),
