@@ -200,7 +200,8 @@ def faults(bench: Bench) -> None:
     def one(numbered: tuple[int, str]) -> None:
         number, kind = numbered
         op = ops[kind]
-        case = Case(op=op.id, dims={"T": 1 + number % 8}, dtype=op.dtypes[0], device=bench.device, seed=8 * number + 1)
+        seed = 8 * number + (kind != "gives_other_bits")  # one in eight is run a second time
+        case = Case(op=op.id, dims={"T": 1 + number % 8}, dtype=op.dtypes[0], device=bench.device, seed=seed)
         began = time.perf_counter()
         run = pool.run(case)
         took = time.perf_counter() - began

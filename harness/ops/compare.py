@@ -194,7 +194,7 @@ def tolerance_of(expected: Expected, dtype: torch.dtype, slack: float) -> Tolera
 def compare(name: str, got: torch.Tensor, expected: Expected, tolerance: Tolerance, *, seed: int) -> Result:
     """One output or gradient as facts."""
     unwritten, first_unwritten = count_poison(got)
-    truth = expected.truth.numpy()  # most results are small: NumPy takes a third of torch's time for each step
+    truth = expected.truth.detach().numpy()  # most results are small: NumPy takes a third of torch's time for each step
     wide = got.detach().to(torch.float64).reshape(truth.shape).numpy()
     finite = np.isfinite(wide)
     largest = torch.finfo(got.dtype).max - tolerance.whole  # beyond it, rounding alone may lead to infinity

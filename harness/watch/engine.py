@@ -121,7 +121,7 @@ def _fact(
     role = Role.GRADIENT if name.startswith("d:") else Role.OUTPUT
     if not got.is_floating_point():
         return _uncompared(name, got, role)
-    right = got.detach().to(torch.float64) if truth is None else truth.to(torch.float64)
+    right = got.detach().to(torch.float64) if truth is None else truth.detach().to(torch.float64)
     exact = error_of([right], right)
     everywhere = torch.ones_like(right, dtype=torch.bool)
     expected = Expected(role=role, truth=right, in_range=everywhere, baseline=exact, rounding=exact, samples=1)

@@ -16,6 +16,7 @@ EXPECTED = {
     "fails_assertion": ("completes", "device assertion"),
     "host_deadlocks": ("completes", "host"),
     "crashes": ("completes", "SIGSEGV"),
+    "gives_other_bits": ("repeatability", "y"),
 }
 """By op, the oracle and a part of the place in the signature."""
 NO_MEMORY = "asks_too_much_memory"
@@ -96,6 +97,15 @@ def fails_assertion(x: Any) -> Any:
 
     y = x + 1
     fault_kernels.assert_below[(1,)](y, 5, debug=True)  # pyright: ignore[reportCallIssue] - Triton's own option
+    return y
+
+
+@planted
+def gives_other_bits(x: Any) -> Any:
+    from tests.cuda import fault_kernels
+
+    y = x.new_empty(x.shape)
+    fault_kernels.add_one_and_a_bit_of_the_clock[(x.shape[0],)](x, y, x.shape[1])
     return y
 
 

@@ -51,7 +51,7 @@ def test_each_fault_is_told_apart_and_the_next_case_is_not_blamed(
     pool_of: PoolOf, device: DeviceProfile, op: str
 ) -> None:
     pool = pool_of(SUITE)
-    run, found = fails(pool, OPS[op], case_of(op, device))
+    run, found = fails(pool, OPS[op], case_of(op, device, seed=8))  # one of those that are run a second time
     oracle, place = faults.EXPECTED[op]
     assert [fail.signature.oracle for fail in found] == [oracle], (run.ending, found)
     assert place in found[0].signature.place

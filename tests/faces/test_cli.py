@@ -123,6 +123,7 @@ def test_the_report_says_everything_that_a_tool_needs(place: Place) -> None:
         "cases": 20,
         "abstained": 0,
         "reasons": {},
+        "accepted": {},
         "seed": 1,
         "devices": ["rtx-pro-6000 (188 SMs, sm_120)"],
         "with": [],
