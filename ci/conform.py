@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -59,6 +60,7 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=10, help="for each op, in each process")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=1, help="each with another seed")
+    parser.add_argument("--seconds", type=float, default=600.0, help="no case begins later than that")
     parser.add_argument("--share", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.share:
@@ -113,7 +115,16 @@ def _shares(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             file = Path(folder, f"{number}.json")
             command = [sys.executable, __file__, *options.suites, "--device", options.device]
             command += [f"--with={one}" for one in options.libraries]
-            command += ["--cases", str(options.cases), "--seed", str(options.seed + number), "--share", str(file)]
+            command += [
+                "--seconds",
+                str(options.seconds),
+                "--cases",
+                str(options.cases),
+                "--seed",
+                str(options.seed + number),
+                "--share",
+                str(file),
+            ]
             environment = {**os.environ, "TRITON_CACHE_DIR": str(Path(folder, f"cache-{number}"))}
             running.append((file, subprocess.Popen(command, env=environment)))
         for file, process in running:
@@ -142,10 +153,13 @@ def compare_cases(options: argparse.Namespace) -> Share:
     sys.path[:0] = options.libraries
     endings: Counter[str] = Counter()
     odd: list[str] = []
+    deadline = time.monotonic() + options.seconds
     for suite in options.suites:
         for op in load_suite(suite):
             batch = Batch(op=op, device=device, hints=Hints(), seed=options.seed, size=options.cases)
             for case in {case.digest: case for case in batch.draw() if case.scale is Scale.USUAL}.values():
+                if time.monotonic() > deadline:
+                    break
                 ending = engine.run(op, case).ending
                 endings[type(ending).__name__] += 1
                 if not isinstance(ending, Completed | Refused):

@@ -6,7 +6,7 @@ from ctypes.util import find_library
 import pytest
 import torch
 
-from harness.cuda.beside import Difference, compare
+from harness.cuda.beside import Difference, compare, roundings
 from harness.cuda.memory import DeviceMemory
 from harness.errors import MissingPart
 
@@ -43,3 +43,19 @@ def test_one_nan_and_any_other_integer_are_infinitely_far() -> None:
 def test_without_a_driver_it_says_what_is_missing() -> None:
     with pytest.raises(MissingPart, match=r"libcuda.so.1 is not there: .* needs a machine with NVIDIA's driver"):
         DeviceMemory()
+
+
+def test_a_kernel_that_rounds_on_the_way_says_to_what() -> None:
+    assert roundings(module("%2 = arith.addf %0, %0 : tensor<16x16xf32>")) == ()
+    narrow = "%2 = arith.truncf %0 : tensor<16x16xf32> to tensor<16x16xbf16>"
+    product = (
+        "%3 = tt.dot %0, %0, %0, inputPrecision = tf32 : tensor<16x16xf32> * tensor<16x16xf32> -> tensor<16x16xf32>"
+    )
+    assert roundings(module(narrow, product)) == ("bf16", "tf32")
+
+
+def module(*operations: str) -> str:
+    zero = "%0 = arith.constant dense<0.000000e+00> : tensor<16x16xf32>"
+    body = "\n".join(f"    {line} loc(#loc)" for line in (zero, *operations, "tt.return"))
+    function = f"  tt.func public @k() attributes {{noinline = false}} {{\n{body}\n  }} loc(#loc)"
+    return f"#loc = loc(unknown)\nmodule {{\n{function}\n}} loc(#loc)\n"
