@@ -118,16 +118,17 @@ class Completes(Alone):
         )
 
     def _judge_silent(self, run: Run, silent: TimedOut) -> Fail:
+        induced = hangs.is_induced(run, silent)
         return Fail(
             signature=Signature(
                 oracle=self.name,
-                severity=Severity.ERROR,
+                severity=Severity.WARNING if induced else Severity.ERROR,
                 op=run.case.op,
                 kernel=hangs.kernel(silent),
-                place=hangs.place(silent),
+                place=hangs.place(silent) + ", more SMs pretended than there are" * induced,
             ),
             message=hangs.sentence(silent, run.engine),
-            meaning=hangs.meaning(silent, run.engine),
+            meaning=hangs.meaning_of_induced(run, silent) if induced else hangs.meaning(silent, run.engine),
             source=silent.source if silent.held_by or silent.waiting is Waiting.DEVICE else None,
         )
 

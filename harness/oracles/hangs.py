@@ -1,6 +1,6 @@
 """Cases that gave no answer, in words: who did not come to an end, and where."""
 
-from harness.model.run import TimedOut, Waiting
+from harness.model.run import Run, TimedOut, Waiting
 
 VIRTUAL = "virtual"
 
@@ -14,12 +14,29 @@ AT_WORK = (
 HOST = (
     "Host code of the library waits for something that never comes, or never leaves a loop; the GPU has nothing to do."
 )
+INDUCED = (
+    "The harness pretends {pretended} SMs on a GPU that has {real}.  Programs that wait for each other across the "
+    "whole grid wait for some that do not fit there; with as many SMs they may come to their end: try the virtual GPU."
+)
 UNKNOWN = "A kernel or its host code waits for something that never comes."
 
 
 def kernel(silent: TimedOut) -> str:
     """The kernel at fault; empty where the host is, whichever kernel it had launched."""
     return "" if silent.waiting is Waiting.HOST else silent.launch or ""
+
+
+def is_induced(run: Run, silent: TimedOut) -> bool:
+    """Whether the GPU spins with more SMs pretended than it has: that can be the pretence's own doing."""
+    real = run.hardware.sm_count if run.hardware else 0
+    return silent.waiting is Waiting.DEVICE and 0 < real < run.case.device.sm_count
+
+
+def meaning_of_induced(run: Run, silent: TimedOut) -> str:
+    """As `meaning`, with the pretence named."""
+    assert run.hardware
+    said = INDUCED.format(pretended=run.case.device.sm_count, real=run.hardware.sm_count)
+    return said + meaning(silent, run.engine).removeprefix(SPINNING)
 
 
 def place(silent: TimedOut) -> str:

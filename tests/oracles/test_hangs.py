@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model.run import Completed, Overtime, TimedOut, Waiting
+from harness.model.run import Completed, Hardware, Overtime, TimedOut, Waiting
 from harness.model.verdict import Severity
 from harness.oracles.completes import Completes
-from tests.oracles.facts import KERNEL, LINE_431, judge, only_failure, run, signature
+from tests.oracles.facts import KERNEL, LINE_431, case, judge, only_failure, run, signature
 
 pytestmark = pytest.mark.once
 
@@ -16,6 +16,7 @@ def silent(waiting: Waiting, launch: str | None = KERNEL, **more: object) -> Tim
     return TimedOut(limit_s=60.0, log_tail="", waiting=waiting, launch=launch, **more)  # pyright: ignore[reportArgumentType]
 
 
+CASE = case()
 DEVICE = silent(Waiting.DEVICE, source=LINE_431)
 COMPILER = silent(Waiting.COMPILER)
 FUTEX = silent(Waiting.HOST, held_by="futex", function="norm", source=LINE_431)
@@ -53,6 +54,18 @@ def test_a_hang_says_who_does_not_come_to_an_end(ending: TimedOut, engine: str, 
 def test_a_hang_is_the_same_bug_wherever_it_is_looked_at(ending: TimedOut, kernel: str, place: str) -> None:
     fail = only_failure(Completes(), run(ending=ending, engine="cuda"))
     assert fail.signature == signature("completes", place, kernel=kernel)
+
+
+def test_a_device_that_spins_with_more_sms_pretended_than_it_has_is_a_warning_that_says_so() -> None:
+    few = Hardware(name="NVIDIA H200", capability=(9, 0), sm_count=132, driver="580")
+    many = replace(few, sm_count=CASE.device.sm_count)
+    induced, own = (
+        only_failure(Completes(), replace(run(ending=DEVICE, engine="cuda"), hardware=on)) for on in (few, many)
+    )
+    assert (induced.signature.severity, own.signature.severity) == (Severity.WARNING, Severity.ERROR)
+    assert induced.signature.place == "spins on the device, more SMs pretended than there are"
+    assert f"pretends {CASE.device.sm_count} SMs on a GPU that has 132" in induced.meaning
+    assert "pretends" not in own.meaning
 
 
 def test_what_an_autotuner_hid_before_is_told_with_the_hang() -> None:
