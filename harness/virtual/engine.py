@@ -56,6 +56,8 @@ class VirtualEngine:
         """
         from harness.devices.torch_answers import NotWorn, pretend  # noqa: PLC0415 - it changes torch for good
 
+        # Autograd starts a thread for every GPU that is there, and so CUDA, in processes that were forked.
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
         pretend()
         triton_seam.hash_compiler()
         with suppress(NotWorn):
