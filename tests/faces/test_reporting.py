@@ -101,6 +101,8 @@ def test_pytest_writes_what_identifies_a_finding_into_its_own_junit_file(tmp_pat
     assert told == {
         "searched_device": "rtx-pro-6000",
         "search_seed": "1",
+        "ran_on": "tests.faces.pretending:Pretending",
+        "cases": "6",
         "finding": stored.name,
         "signature": finding["signature"],
         "severity": "warning",
