@@ -4,7 +4,7 @@ Kernels are compiled for the hardware's architecture whatever the profile says: 
 GPU cannot load.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -12,7 +12,7 @@ from triton import knobs
 from triton.backends.nvidia.driver import CudaDriver
 
 from harness.model.device import DeviceProfile
-from harness.virtual.driver import LaunchRequest
+from harness.virtual.driver import LaunchRequest, equal_times, figures
 from harness.virtual.triton_seam import target
 
 
@@ -47,12 +47,7 @@ class RealDriver(CudaDriver):
 
     def get_benchmarker(self) -> Callable[..., list[float]]:
         """Equal times for everything: configs are chosen by the case, never by a clock."""
-
-        def benchmark(kernel_call: Callable[[], None], *, quantiles: Sequence[float] = (0.5,), **_: Any) -> list[float]:
-            del kernel_call
-            return [1.0] * len(quantiles)
-
-        return benchmark
+        return equal_times
 
     def text_of(self, function: int) -> str:
         """The TTIR of a loaded kernel."""
@@ -85,16 +80,7 @@ class _Utilities:
     def get_device_properties(self, device: int | None = None) -> dict[str, int]:
         """The profile's figures, without starting CUDA: libraries ask when they are imported."""
         del device
-        profile = self._profile
-        return {
-            "max_shared_mem": profile.shared_bytes_per_block,
-            "max_num_regs": profile.registers_per_sm,
-            "multiprocessor_count": profile.sm_count,
-            "warpSize": profile.warp_size,
-            "sm_clock_rate": profile.sm_clock_khz,
-            "mem_clock_rate": profile.memory_clock_khz,
-            "mem_bus_width": profile.memory_bus_bits,
-        }
+        return figures(self._profile)
 
 
 class _Launcher:

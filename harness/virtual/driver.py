@@ -39,6 +39,25 @@ class LaunchHandler(Protocol):
         ...
 
 
+def figures(profile: DeviceProfile) -> dict[str, int]:
+    """What Triton and libraries read of a device through `driver.active.utils`."""
+    return {
+        "max_shared_mem": profile.shared_bytes_per_block,
+        "max_num_regs": profile.registers_per_sm,
+        "multiprocessor_count": profile.sm_count,
+        "warpSize": profile.warp_size,
+        "sm_clock_rate": profile.sm_clock_khz,
+        "mem_clock_rate": profile.memory_clock_khz,
+        "mem_bus_width": profile.memory_bus_bits,
+    }
+
+
+def equal_times(kernel_call: Callable[[], None], *, quantiles: Sequence[float] = (0.5,), **_: Any) -> list[float]:
+    """A benchmark that calls nothing: what autotuners get in the place of a clock."""
+    del kernel_call
+    return [1.0] * len(quantiles)
+
+
 class VirtualDriver:
     """Answers for one device profile."""
 
@@ -95,12 +114,7 @@ class VirtualDriver:
 
     def get_benchmarker(self) -> Callable[..., list[float]]:
         """Equal times for everything: configs are chosen by the case, never by a clock."""
-
-        def benchmark(kernel_call: Callable[[], None], *, quantiles: Sequence[float] = (0.5,), **_: Any) -> list[float]:
-            del kernel_call
-            return [1.0] * len(quantiles)
-
-        return benchmark
+        return equal_times
 
     def _make_launcher(self, source: Any, metadata: Any) -> "_Launcher":
         return _Launcher(self, source, metadata)
@@ -124,16 +138,7 @@ class _Utilities:
     def get_device_properties(self, device: int | None = None) -> dict[str, int]:
         """The figures that Triton and libraries read."""
         del device
-        profile = self._profile
-        return {
-            "max_shared_mem": profile.shared_bytes_per_block,
-            "max_num_regs": profile.registers_per_sm,
-            "multiprocessor_count": profile.sm_count,
-            "warpSize": profile.warp_size,
-            "sm_clock_rate": profile.sm_clock_khz,
-            "mem_clock_rate": profile.memory_clock_khz,
-            "mem_bus_width": profile.memory_bus_bits,
-        }
+        return figures(self._profile)
 
     def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
         """(module, function, registers, spills, most threads); the function is the handle of the TTIR text."""

@@ -36,8 +36,9 @@ def test_one_worker_dies_when_both_have_a_gpu(worker_id):
         if worker_id == "gw0":
             os.kill(os.getpid(), signal.SIGKILL)
 
-def test_its_work_goes_on():
-    pass
+def test_its_work_goes_on_while_the_other_keeps_its_gpu(worker_id):
+    with open("replaced", "r" if worker_id == "gw1" else "w"):
+        pass
 """
 TORCH = {"__init__.py": "raise AssertionError('nobody imports torch')", "version.py": "cuda: str | None = '13.0'\n"}
 
@@ -45,6 +46,7 @@ TORCH = {"__init__.py": "raise AssertionError('nobody imports torch')", "version
 def run(folder: Path, *arguments: str, gpus: int) -> subprocess.CompletedProcess[str]:
     (folder / "test_dying.py").write_text(TESTS, encoding="utf-8")
     os.mkfifo(folder / "meeting")
+    os.mkfifo(folder / "replaced")
     (folder / "torch").mkdir()
     for name, text in TORCH.items():
         (folder / "torch" / name).write_text(text, encoding="utf-8")
