@@ -41,7 +41,7 @@ test-browser: setup ## the report's page in headless Chromium; skipped, with a r
 test-gpu: ## the tests that need a real GPU, with the `python3` that has torch and Triton for it (or PYTHON=...)
 	$(or $(PYTHON),python3) -m pytest -m gpu tests/cuda $(ARGS)
 
-check: setup ## format, lint, types, sizes and the quick tests: under two minutes
+check: setup ## format, lint, types, sizes and the quick tests: two and a half minutes on two cores
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
