@@ -43,6 +43,7 @@ from harness.ops.inputs import TORCH_DTYPES, beside_spoiled, detached, make_cota
 from harness.ops.jitter import Jitter, product_epsilon
 from harness.ops.parameters import wanted
 from harness.ops.sparse import SparseMemory
+from harness.ops.spoiling import holds_infinity, unknown
 
 Tensors = dict[str, torch.Tensor]
 T = TypeVar("T")
@@ -110,16 +111,25 @@ class Execution:
 
     def _judged(self, op: Op, case: Case) -> tuple[Result, ...]:
         computed = self._compute(op, case)
-        return () if case.scale is Scale.GIANT else self._compared(op, case, computed)
+        if case.scale is Scale.GIANT:
+            return ()
+        return self._compared(op, case, computed, is_shared=self._seen.is_compared(case))
 
-    def _compared(self, op: Op, case: Case, computed: "_Computed") -> tuple[Result, ...]:
-        """The results against their definition, with no more random rounding than it takes to call them right."""
+    def _compared(self, op: Op, case: Case, computed: "_Computed", *, is_shared: bool) -> tuple[Result, ...]:
+        """The results against their definition, with no more random rounding than it takes to call them right.
+
+        Where other runs are compared with this one, with as much as their comparison takes.
+        """
         with self._timed("reference"), plain_torch():
             inputs, cotangents = computed.inputs, computed.cotangents
             truth = reference(op, case, inputs, cotangents, torch.float64)
             eager = cache(partial(reference, op, case, inputs, cotangents, TORCH_DTYPES[case.dtype]))
-            defined = _Defined(truth=truth, eager=eager)
-        *samplings, last = (USUALLY, IN_DOUBT) if self._seen.is_compared(case) else (BARE, UNROUNDED, USUALLY, IN_DOUBT)
+            blurred = truth
+            if case.values is Values.SPOILED and holds_infinity(inputs):
+                blurred = reference(op, case, unknown(inputs), cotangents, torch.float64)
+            seed = case.seed if is_shared else None
+            defined = _Defined(truth=truth, blurred=blurred, eager=eager, sketch_seed=seed)
+        *samplings, last = (USUALLY, IN_DOUBT) if is_shared else (BARE, UNROUNDED, USUALLY, IN_DOUBT)
         for sampling in samplings:
             facts = self._sampled(op, case, computed, defined, sampling)
             if sampling.settles(facts):
@@ -132,7 +142,7 @@ class Execution:
         with self._timed("reference"), plain_torch():
             expected = self._expect(op, case, computed, defined, sampling)
         with self._timed("compare"), plain_torch():
-            return self._compare(computed.results, expected, op, case)
+            return self._compare(computed.results, expected, op, defined.sketch_seed)
 
     def _sketched(self, op: Op, wish: Beside) -> tuple[Sketch, ...]:
         """Without a reference: what rounding explains follows from inputs and definition, which both runs share.
@@ -144,7 +154,7 @@ class Execution:
         if case.scale is Scale.GIANT:
             return ()
         if product_epsilon(self._seen.dot_precisions()) != product_epsilon(wish.dot_precisions):
-            return tuple(map(Sketch.of, self._compared(op, case, computed)))
+            return tuple(map(Sketch.of, self._compared(op, case, computed, is_shared=True)))
         with self._timed("compare"), plain_torch():
             return tuple(sketch(name, value, seed=case.seed) for name, value in computed.results.items())
 
@@ -226,6 +236,7 @@ class Execution:
                 role=Role.GRADIENT if name.startswith("d:") else Role.OUTPUT,
                 truth=value,
                 in_range=(torch.isfinite(eager[name]) if eager else torch.isfinite(value))
+                & torch.isfinite(defined.blurred[name])
                 & beside_spoiled(op, case, name),
                 may_overflow=may_overflow,
                 baseline=error_of([eager[name]], value) if eager else no_error_of([], value),
@@ -236,7 +247,9 @@ class Execution:
             for name, value in truth.items()
         }
 
-    def _compare(self, results: Tensors, expected: Mapping[str, Expected], op: Op, case: Case) -> tuple[Result, ...]:
+    def _compare(
+        self, results: Tensors, expected: Mapping[str, Expected], op: Op, seed: int | None
+    ) -> tuple[Result, ...]:
         if set(results) != set(expected):
             raise ValueError(
                 f"the op has {sorted(results)} and its reference {sorted(expected)}: they must have the same gradients"
@@ -244,7 +257,7 @@ class Execution:
         facts: list[Result] = []
         for name, value in results.items():
             want = expected[name]
-            fact = compare(name, value, want, tolerance_of(want, value.dtype, op.slack), seed=case.seed)
+            fact = compare(name, value, want, tolerance_of(want, value.dtype, op.slack), seed=seed)
             facts.append(replace(fact, writer=self._writers[name]))
         return tuple(facts)
 
@@ -266,8 +279,12 @@ class _Defined:
 
     truth: Tensors
     """In float64."""
+    blurred: Tensors
+    """The same with NaN in the place of infinity, of which definition and kernel make a number each in its own way."""
     eager: Callable[[], Tensors]
     """In the case's own type; computed when it is first asked for."""
+    sketch_seed: int | None
+    """What results are sketched by; None where no other run is compared with this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

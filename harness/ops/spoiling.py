@@ -2,7 +2,8 @@
 
 A lane that strays into a neighbouring row, head or sequence does no harm as long as it is multiplied by zero, and as
 long as what it read is finite.  The reference tells what the spoiled place does reach: where the truth is not finite,
-nothing is judged.
+nothing is judged.  Nor is anything where the truth is finite only because it swallowed infinity, as a softmax does with
+a score of minus infinity: with NaN in its place the truth shows it.
 """
 
 import math
@@ -58,6 +59,19 @@ def spoiled_place(op: Op, case: Case, generator: torch.Generator) -> Spoiled | N
     dim = dims[_one_of(len(dims), generator)]
     place = _one_of(case.dims[dim], generator)
     return Spoiled(dim=dim, place=place, fill=FILLS[_one_of(len(FILLS), generator)])
+
+
+def holds_infinity(inputs: Mapping[str, torch.Tensor | None]) -> bool:
+    """Whether one of the case's inputs is spoiled with infinity."""
+    return any(value is not None and bool(value.isinf().any()) for value in inputs.values())
+
+
+def unknown(inputs: Mapping[str, torch.Tensor | None]) -> dict[str, torch.Tensor | None]:
+    """The inputs with NaN where they are infinite: what that reaches in a definition, the spoiled place reaches."""
+    return {
+        name: value if value is None or not value.is_floating_point() else value.masked_fill(value.isinf(), math.nan)
+        for name, value in inputs.items()
+    }
 
 
 def _one_of(count: int, generator: torch.Generator) -> int:

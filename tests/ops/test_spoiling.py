@@ -15,7 +15,7 @@ from harness.ops.compare import digests
 from harness.ops.execute import Execution
 from harness.ops.inputs import make_inputs
 from harness.ops.spoiling import Spoiled
-from tests.ops.ops_for_tests import LAYER_NORM, case, layer_norm_call
+from tests.ops.ops_for_tests import LAYER_NORM, case, layer_norm_call, layer_norm_reference
 
 APART = replace(LAYER_NORM, apart=("T",))
 
@@ -59,6 +59,19 @@ def test_rows_beside_the_spoiled_one_are_judged_and_itself_is_not() -> None:
     assert all(result.whole.ratio <= 1 and not result.nonfinite for result in results)
 
 
+def test_where_the_definition_turns_infinity_into_a_number_the_spoiled_place_is_still_not_judged() -> None:
+    def weighed(x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None) -> torch.Tensor:
+        return torch.where(x == -math.inf, x * 0, layer_norm_call(x, w, b))
+
+    def swallowed(x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None) -> torch.Tensor:
+        return torch.where(x == -math.inf, 1.0, layer_norm_reference(x, w, b))
+
+    op = replace(APART, call=weighed, reference=swallowed)
+    infinite = next(seed for seed in range(30) if spoiled_fill(seed) == -math.inf)
+    _, results = Execution(nullcontext).run(op, spoiled(infinite))
+    assert [(result.unjudged, result.nonfinite) for result in results if result.name == "y"] == [(7, 0)]
+
+
 def test_of_a_gradient_those_cells_are_judged_whose_indices_lie_beside_the_place() -> None:
     place = Spoiled(dim="H", place=1, fill=math.nan)
     dims = {"T": 2, "H": 3, "G": 2}
@@ -85,6 +98,11 @@ def test_two_nans_are_the_same_bits_to_a_comparison() -> None:
     assert one.view(torch.int32)[1] != other.view(torch.int32)[1]
     assert digests({"y": one}) == digests({"y": other})
     assert digests({"y": one}) != digests({"y": torch.tensor([-1.0, math.nan])})
+
+
+def spoiled_fill(seed: int) -> float:
+    x = present(make_inputs(APART, spoiled(seed))["x"]).detach()
+    return float(x[~x.isfinite()][0])
 
 
 def present(value: torch.Tensor | None) -> torch.Tensor:
