@@ -12,6 +12,8 @@ import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from enum import Enum
 from itertools import chain, repeat
 from pathlib import Path
 from statistics import median
@@ -22,7 +24,7 @@ from harness.cuda.sanitizer import sanitizing
 from harness.cuda.wearing import environment_of
 from harness.model.case import Case, Scale
 from harness.model.device import DeviceProfile
-from harness.model.op import Op
+from harness.model.op import Dim, Op
 from harness.model.run import OutOfMemory, Run
 from harness.search.campaign import Campaign
 from harness.search.hints import Hints
@@ -55,6 +57,13 @@ class Silent:
         """A failure was seen."""
 
 
+class Sizes(Enum):
+    """Which small cases."""
+
+    ANY = f"T, D and G up to {SMALL}"
+    ONE = f"T = D = {SMALL}"
+
+
 class Bench:
     """One machine with GPUs, and a folder for what is compiled."""
 
@@ -62,6 +71,7 @@ class Bench:
         self.gpus = tuple(gpus)
         self.device = profile_of(gpus[0])
         self.folder = folder
+        self.library = library
         self.paths = tuple(map(str, libraries.resolve([library])))
 
     def pool(  # noqa: PLR0913 - each is one thing that is compared
@@ -88,11 +98,16 @@ class Bench:
 
         return Pool(spec, processes, limit_s, isolation, GpuPlaces(self.gpus[:gpus], print))
 
-    def small_cases(self) -> list[tuple[Case, Op]]:
-        """Small cases of the norm suite."""
+    def small_cases(self, sizes: Sizes) -> list[tuple[Case, Op]]:
+        """Small cases of the norm suite: anything up to `SMALL`, or one size with all else drawn."""
         found: dict[str, tuple[Case, Op]] = {}
         for op in load_suite(SUITE):
-            for case in Batch(op=op, device=self.device, hints=Hints(), seed=3, size=400).draw():
+            drawn = op
+            if sizes is Sizes.ONE:
+                if "G" in op.dims:
+                    continue
+                drawn = replace(op, dims={name: Dim(low=SMALL, high=SMALL) for name in op.dims})
+            for case in Batch(op=drawn, device=self.device, hints=Hints(), seed=3, size=400).draw():
                 if case.scale is Scale.USUAL and max(case.dims.values()) <= SMALL and case.configs == {}:
                     found[case.digest] = (case, op)
         return list(found.values())[:: max(1, len(found) // CASES)][:CASES]
@@ -100,9 +115,15 @@ class Bench:
 
 def rates(bench: Bench) -> None:
     """Warm whole cases: isolated and not, companions left out so that both do the same."""
-    cases = bench.small_cases()
+    for sizes in Sizes:
+        _rates(bench, sizes)
+    _apart(bench)
+
+
+def _rates(bench: Bench, sizes: Sizes) -> None:
+    cases = bench.small_cases(sizes)
     judge = Judge()
-    print(f"\nSmall cases of {SUITE} ({LIBRARY}), T and D up to {SMALL}, {len(cases)} of them, kernels compiled")
+    print(f"\n{len(cases)} small cases of {SUITE} ({LIBRARY}), {sizes.value}, all else drawn, kernels compiled")
 
     def whole(pool: Pool) -> float:
         """As a campaign does: the worker has its next case while the last one is judged."""
@@ -122,16 +143,29 @@ def rates(bench: Bench) -> None:
         whole(pool)
         isolated = [whole(pool) for _ in range(ROUNDS)]
         last = [pool.run(case) for case, _ in cases]
-    parts: Counter[str] = Counter()
-    for run in last:
-        parts.update({part: 1e3 * seconds / len(last) for part, seconds in run.seconds.items()})
-    print("  ms a case:", ", ".join(f"{part} {ms:.2f}" for part, ms in parts.most_common()))
-    inside = float(_in_another(bench, "inside"))
+    print(f"  ms a case in the worker:      {_split(last)}")
+    told = _in_another(bench, "inside", sizes)
+    print(f"  ms a case in one process:     {told[1]}")
+    inside = float(told[0])
     fastest, slowest = 1e3 * min(isolated), 1e3 * max(isolated)
     print(f"  in one reused worker: {1 / median(isolated):6.0f} cases/s ({fastest:.2f} to {slowest:.2f} ms)")
     print(
         f"  in one process:       {1 / inside:6.0f} cases/s; isolated is {100 * inside / median(isolated):.0f} % of it"
     )
+
+
+def _split(runs: Sequence[Run]) -> str:
+    """Milliseconds a case by part of the work."""
+    parts: Counter[str] = Counter()
+    for run in runs:
+        parts.update({part: 1e3 * seconds / len(runs) for part, seconds in run.seconds.items()})
+    return ", ".join(f"{part} {ms:.2f}" for part, ms in parts.most_common())
+
+
+def _apart(bench: Bench) -> None:
+    """A process for each case, and a fresh interpreter for each."""
+    cases = bench.small_cases(Sizes.ANY)
+    print()
     with bench.pool(isolation=Isolation.CASE, processes=1) as pool:
         pool.run(cases[0][0])
         began = time.perf_counter()
@@ -145,7 +179,7 @@ def rates(bench: Bench) -> None:
             list(ThreadPoolExecutor(processes).map(pool.run, [case for case, _ in cases[:24]]))
             print(f"                        {(time.perf_counter() - began) / 24:6.2f} s a case, {processes} at once")
     began = time.perf_counter()
-    _in_another(bench, "fresh")
+    _in_another(bench, "fresh", Sizes.ANY)
     print(f"  a fresh python:       {time.perf_counter() - began:6.2f} s a case")
 
 
@@ -167,7 +201,7 @@ def trivial(bench: Bench) -> None:
 
 def sanitized(bench: Bench) -> None:
     """Whole cases in a warm worker under memcheck."""
-    cases = [case for case, _ in bench.small_cases()[:20]]
+    cases = [case for case, _ in bench.small_cases(Sizes.ONE)[:20]]
     with bench.pool(tool="memcheck", limit_s=120.0) as pool:
         for case in cases:
             pool.run(case)
@@ -201,7 +235,8 @@ def faults(bench: Bench) -> None:
         number, kind = numbered
         op = ops[kind]
         seed = 8 * number + (kind != "gives_other_bits")  # one in eight is run a second time
-        case = Case(op=op.id, dims={"T": 1 + number % 8}, dtype=op.dtypes[0], device=bench.device, seed=seed)
+        rows = 8 if kind == "gives_other_bits" else 1 + number % 8  # two rows have the same bits by chance now and then
+        case = Case(op=op.id, dims={"T": rows}, dtype=op.dtypes[0], device=bench.device, seed=seed)
         began = time.perf_counter()
         run = pool.run(case)
         took = time.perf_counter() - began
@@ -237,12 +272,15 @@ def faults(bench: Bench) -> None:
 
 
 def scaling(bench: Bench) -> None:
-    """Cases a second of a campaign on one GPU and on more."""
+    """Cases a second of a campaign on one GPU and on more, after one that has compiled its kernels on all cores."""
     base = 0.0
+    plan = Plan(
+        ops=load_suite(SUITE), devices=(bench.device,), budget=CaseBudget(cases=400), seed=5, fixed_sm_count=True
+    )
+    cores = len(os.sched_getaffinity(0))
+    with bench.pool(processes=cores, gpus=len(bench.gpus)) as pool:
+        Campaign(plan, pool, Judge(), Silent(), processes=cores).run()
     for count in [one for one in (1, 2, 4, 8) if one <= len(bench.gpus)]:
-        plan = Plan(
-            ops=load_suite(SUITE), devices=(bench.device,), budget=CaseBudget(cases=600), seed=5, fixed_sm_count=True
-        )
         with bench.pool(processes=count, gpus=count) as pool:
             Campaign(plan, pool, Judge(), Silent(), processes=count).run()
             tally = Campaign(plan, pool, Judge(), Silent(), processes=count).run()
@@ -256,20 +294,20 @@ def scaling(bench: Bench) -> None:
 PARTS = {part.__name__: part for part in (rates, trivial, sanitized, faults, scaling)}
 
 
-def _in_another(bench: Bench, what: str) -> str:
+def _in_another(bench: Bench, what: str, sizes: Sizes) -> list[str]:
     """This script's own loops that need a process of their own: CUDA is started there."""
     environment = {**os.environ, **dict(environment_of(bench.gpus[0]))}
-    command = [sys.executable, __file__, what, "--folder", str(bench.folder)]
-    return subprocess.run(
-        command, env=environment, cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout.split()[-1]
+    command = [sys.executable, __file__, what, "--folder", str(bench.folder), "--sizes", sizes.name]
+    command += ["--library", bench.library]
+    done = subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True, text=True)
+    return done.stdout.splitlines()[-2:]
 
 
-def inside(bench: Bench, rounds: int = ROUNDS) -> float:
-    """Seconds a case of the same loop in this process."""
+def inside(bench: Bench, sizes: Sizes, rounds: int = ROUNDS) -> tuple[float, str]:
+    """Seconds a case of the same loop in this process, and what they go into."""
     from harness.workers.loading import Loaded, load, prepare  # noqa: PLC0415 - only now does this process wear a GPU
 
-    cases = bench.small_cases()
+    cases = bench.small_cases(sizes)
     spec = WorkerSpec(
         device=bench.device,
         suites=(SUITE,),
@@ -283,12 +321,14 @@ def inside(bench: Bench, rounds: int = ROUNDS) -> float:
     assert not loaded.engine.begin()
     judge = Judge()
     times: list[float] = []
+    runs: list[Run] = []
     for _ in range(rounds + 2 if rounds > 1 else 1):
         began = time.perf_counter()
-        for case, op in cases if rounds > 1 else cases[:1]:
-            judge.judge(op, loaded.engine.run(loaded.ops[case.op], case), {})
+        runs = [loaded.engine.run(loaded.ops[case.op], case) for case, _ in (cases if rounds > 1 else cases[:1])]
+        for (_, op), run in zip(cases, runs, strict=False):
+            judge.judge(op, run, {})
         times.append((time.perf_counter() - began) / len(cases))
-    return median(times[2:] or times)
+    return median(times[2:] or times), _split(runs)
 
 
 def main() -> None:
@@ -296,12 +336,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, "inside", "fresh", []])
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--sizes", default=Sizes.ANY.name)
     parser.add_argument("--library", default=LIBRARY)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="harness-bench-gpu-") as made:
         bench = Bench(real_gpus(), given.folder or Path(made), given.library)
         if given.parts in (["inside"], ["fresh"]):
-            print(inside(bench, ROUNDS if given.parts == ["inside"] else 1))
+            print(*inside(bench, Sizes[given.sizes], ROUNDS if given.parts == ["inside"] else 1), sep="\n")
             sys.stdout.flush()
             os._exit(0)
         names = ", ".join(map(str, bench.gpus))

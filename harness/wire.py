@@ -6,7 +6,7 @@ missing field or a value of another type is refused with a message that names th
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from enum import Enum
 from math import isfinite
@@ -16,10 +16,17 @@ from typing import Any, NoReturn, TypeVar, get_origin, overload
 from cattrs import Converter, transform_error
 from cattrs.cols import homogenous_tuple_structure_factory
 from cattrs.errors import ForbiddenExtraKeysError
-from cattrs.gen import make_dict_structure_fn, make_hetero_tuple_structure_fn, make_mapping_structure_fn
+from cattrs.gen import (
+    make_dict_structure_fn,
+    make_dict_unstructure_fn,
+    make_hetero_tuple_structure_fn,
+    make_mapping_structure_fn,
+    override,
+)
 from cattrs.strategies import configure_tagged_union
 
 from harness.errors import ReplayError
+from harness.model.case import Case
 from harness.model.companion import Beside, Companion
 from harness.model.device import DeviceProfile
 from harness.model.picture import Picture
@@ -54,14 +61,38 @@ def from_json(text: str | bytes, into: Any) -> Any:
     Raises:
         ReplayError: the text is not JSON, or not a value of that type; the message names the first field at fault.
     """
+    return _structured(_parsed(text), into)
+
+
+def _parsed(text: str | bytes) -> Any:
     try:
-        plain = json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise ReplayError(f"not readable as JSON: {error}") from None
+
+
+def _structured(plain: Any, into: Any) -> Any:
     try:
         return _quick.structure(plain, into)
     except Exception:  # noqa: BLE001 — whatever the quick reader met, the explaining one meets it again and knows the field
         raise ReplayError(_explain(plain, into)) from None
+
+
+def answer_to_json(run: Run) -> str:
+    """A run or companion without its case, which whoever asked for it has."""
+    return _compact(_answers[type(run)](run))
+
+
+def answer_from_json(text: bytes, kind: type[Run], case: Case) -> Run:
+    """What `answer_to_json` wrote, of this case.
+
+    Raises:
+        ReplayError: as `from_json`.
+    """
+    plain = _parsed(text)
+    if type(plain) is dict:
+        plain["case"] = case
+    return _structured(plain, kind)
 
 
 def warm_up() -> None:
@@ -220,7 +251,16 @@ def _remembering(read: Hook, most: int) -> Hook:
     return read_once
 
 
+def _or_it_is_one(of: type, read: Hook) -> Hook:
+    """`read`, unless the value has been read before."""
+    return lambda value, into: value if type(value) is of else read(value, into)
+
+
 _quick = _converter(explaining=False)
 _quick.register_structure_hook(DeviceProfile, _remembering(_quick.get_structure_hook(DeviceProfile), most=256))
+_quick.register_structure_hook(Case, _or_it_is_one(Case, _quick.get_structure_hook(Case)))
+_answers: Mapping[type[Run], Callable[[Any], Any]] = {
+    kind: make_dict_unstructure_fn(kind, _quick, case=override(omit=True)) for kind in (Run, Companion)
+}
 _explaining = _converter(explaining=True)
 _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

@@ -14,7 +14,7 @@ from harness.model.case import Case
 from harness.model.finding import Finding
 from harness.model.run import Completed, Ending, Measure, MemoryEvent, Overlap, Run, Site, Source
 from harness.model.verdict import Abstain, Fail, Severity, Signature, Verdict
-from harness.wire import from_json, to_json
+from harness.wire import answer_from_json, answer_to_json, from_json, to_json
 
 SITE = Site(kernel="norm_bwd", launch=0, argument="dx", source=Source(file="norm.py", line=431))
 EVENT = Overlap(site=SITE, same_bytes=True, cells=2, first_cells=((2, 0), (2, 1)), programs=(0, 1))
@@ -38,6 +38,22 @@ CASE = """{"op": "suites/norm.py:norm", "dims": {"T": 3}, "dtype": "bf16", "devi
 def test_every_run_comes_back_equal(run: Run) -> None:
     again = from_json(to_json(run), Run)
     assert to_json(again) == to_json(run)  # runs themselves need not be equal to themselves: they may hold NaN
+
+
+@settings(max_examples=50)
+@given(run=st.from_type(Run))
+def test_an_answer_is_the_run_without_the_case_that_was_asked_for(run: Run) -> None:
+    text = answer_to_json(run)
+    assert "case" not in json.loads(text)
+    again = answer_from_json(text.encode(), type(run), run.case)
+    assert again.case is run.case
+    assert to_json(again) == to_json(run)
+
+
+@pytest.mark.parametrize("text", [b"[]", b"null", b'{"engine": 3}', b"{"])
+def test_an_answer_that_is_none_is_refused(run: Run, text: bytes) -> None:
+    with pytest.raises(ReplayError):
+        answer_from_json(text, Run, run.case)
 
 
 def test_enums_come_back_as_their_members_not_as_strings(run: Run) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from harness import __version__
 from harness.cli import (
     bisecting,
+    conforming,
     covering,
     fuzzing,
     hunting,
@@ -80,6 +81,9 @@ def _parser() -> Parser:
     mapping.add_options(add("region", mapping.region, "map for which sizes and settings around it a finding shows"))
     reproducing.add_options(add("repro", reproducing.repro, "write a finding as one Python file that shows it"))
     covering.add_options(add("coverage", covering.coverage, "print which kernels of a library run here, on which GPUs"))
+    conforming.add_options(
+        add("conform", conforming.conform, "repeat every launch of the virtual GPU on a real one, and compare")
+    )
     hunting.add_options(add("corpus", hunting.corpus, "find historical bugs again, and none in the mended releases"))
     mutating.add_options(add("mutate", mutating.mutate, "count how many mutants of correct kernels the oracles notice"))
     add("devices", surroundings.devices, "list the GPUs that a case can pretend to run on")

@@ -54,8 +54,14 @@ def add_engine(parser: Parser) -> None:
         "--engine",
         default="virtual",
         metavar="NAME",
-        help="where cases run: virtual, cuda (the real GPUs of this machine), or module:factory of another",
+        help="where cases run: virtual, cuda (the real GPUs of this machine), cuda,virtual (every launch on both), "
+        "or module:factory of another",
     )
+    add_time_limit(parser)
+
+
+def add_time_limit(parser: Parser) -> None:
+    """`--time-limit`."""
     parser.add_argument(
         "--time-limit",
         type=duration,

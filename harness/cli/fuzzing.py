@@ -40,7 +40,7 @@ from harness.reports.progress import Progress
 from harness.reports.summary import summary
 from harness.search import USUAL_DEVICES
 from harness.search.gpus import own_devices
-from harness.search.options import CUDA, Options, engine_of, load_devices, load_ops, sanitizing_for, suite_files
+from harness.search.options import ON_GPUS, Options, engine_of, load_devices, load_ops, sanitizing_for, suite_files
 from harness.search.plan import CaseBudget, TimeBudget
 from harness.search.session import FOLDER, Session, prepared
 from harness.workers.spec import Isolation
@@ -128,7 +128,7 @@ def _options(given: argparse.Namespace) -> Options:
 
 
 def _devices(given: argparse.Namespace) -> tuple[DeviceProfile, ...]:
-    if given.device is None and engine_of(given.engine) == CUDA:
+    if given.device is None and engine_of(given.engine) in ON_GPUS:
         return own_devices(given.sm)
     return load_devices(given.device, given.sm)
 

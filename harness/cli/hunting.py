@@ -2,8 +2,6 @@
 
 import argparse
 import os
-import sys
-import time
 from pathlib import Path
 
 from hypothesis.configuration import set_hypothesis_home_dir
@@ -20,6 +18,7 @@ from harness.cli.command import (
     duration,
     positive,
 )
+from harness.cli.telling import Telling
 from harness.corpus import table
 from harness.corpus.bugs import choose, read
 from harness.corpus.hunt import Budget, Record, hunt
@@ -59,7 +58,7 @@ def corpus(given: argparse.Namespace) -> int:
         for bug in bugs:
             record = None if given.ids else ledger.of(bug, budget)
             if record is None:
-                record = hunt(bug, budget, _Telling(interrupts), _keep)
+                record = hunt(bug, budget, Telling(TELL_EVERY_S, interrupts), _keep)
                 ledger = ledger.plus(record)
                 if path:
                     table.save(ledger, path)
@@ -105,17 +104,3 @@ def _status(records: list[Record]) -> int:
 
 def _keep(finding: Finding) -> None:
     store.save((finding,), STORE, lambda one: render(one, Sources()).plain, versions())
-
-
-class _Telling:
-    """Tells on the error stream how far it is, now and then."""
-
-    def __init__(self, interrupts: Interrupts) -> None:
-        self._interrupts = interrupts
-        self._told = time.monotonic()
-
-    def __call__(self, line: str) -> None:
-        self._interrupts.check()
-        if time.monotonic() - self._told >= TELL_EVERY_S:
-            self._told = time.monotonic()
-            print(line, file=sys.stderr)

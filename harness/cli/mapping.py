@@ -1,8 +1,6 @@
 """`harness region`."""
 
 import argparse
-import sys
-import time
 
 from rich.text import Text
 
@@ -20,6 +18,7 @@ from harness.cli.command import (
     positive,
 )
 from harness.cli.replaying import chosen
+from harness.cli.telling import Telling
 from harness.errors import HarnessError, UsageError, unknown
 from harness.findings import store
 from harness.findings.again import op_of, options_for
@@ -131,7 +130,7 @@ def _map(
             return session.pool.run_alone(wanted, before) if before else session.pool.run(wanted)
 
         looker = Looker(subject.op, subject.signature, session.judge, execute)
-        mapper = Mapper(subject, looker, limits, _Telling(interrupts))
+        mapper = Mapper(subject, looker, limits, Telling(TELL_EVERY_S, interrupts))
         try:
             mapper.run()
         except HarnessError as error:
@@ -147,17 +146,3 @@ def _status(found: Region) -> int:
     if found.ended is not Ended.NOT_SHOWN:
         return CLEAN
     return NOTHING_JUDGED if found.count(Outcome.ABSTAIN) else FINDINGS
-
-
-class _Telling:
-    """Tells on the error stream how far it is, now and then."""
-
-    def __init__(self, interrupts: Interrupts) -> None:
-        self._interrupts = interrupts
-        self._told = time.monotonic()
-
-    def __call__(self, line: str) -> None:
-        self._interrupts.check()
-        if time.monotonic() - self._told >= TELL_EVERY_S:
-            self._told = time.monotonic()
-            print(line, file=sys.stderr)

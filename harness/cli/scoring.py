@@ -3,7 +3,6 @@
 import argparse
 import os
 import sys
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,9 +20,9 @@ from harness.cli.command import (
     NOTHING_JUDGED,
     console,
 )
+from harness.cli.telling import Telling
 from harness.errors import UsageError, unknown
 from harness.findings.versions import versions
-from harness.model.run import Run
 from harness.mutation import arguments, score
 from harness.mutation.measure import Job, attempt_all, jobs
 from harness.mutation.outcome import Outcome
@@ -49,7 +48,8 @@ def run(given: argparse.Namespace) -> int:
     ledger = _Ledger(path, _setting(options, given.seconds))
     set_hypothesis_home_dir(prepared(FOLDER) / "hypothesis")
     with Interrupts() as interrupts, _bench(options, given.seconds) as bench:
-        found = jobs(bench, SURVEYED, _Telling(interrupts))
+        telling = Telling(TELL_EVERY_S, interrupts)
+        found = jobs(bench, SURVEYED, lambda run: telling(f"what is executed: {run.case}"))
         sample = _chosen(found, given.mutant)[: given.limit]
         interrupted = not _attempt(bench, sample, ledger, len(found))
     ids = {job.mutant.id for job in sample}
@@ -143,17 +143,3 @@ class _Ledger:
         by = f" by {outcome.oracle}" if outcome.oracle else ""
         told = f"{len(self.outcomes)} of {of}: {outcome.fate}{by} after {outcome.cases} cases, {outcome.seconds:.0f} s"
         print(f"{told}: {outcome.mutant}", file=sys.stderr)
-
-
-class _Telling:
-    """Tells on the error stream how far it is, now and then."""
-
-    def __init__(self, interrupts: Interrupts) -> None:
-        self._interrupts = interrupts
-        self._told = time.monotonic()
-
-    def __call__(self, run: Run) -> None:
-        self._interrupts.check()
-        if time.monotonic() - self._told >= TELL_EVERY_S:
-            self._told = time.monotonic()
-            print(f"what is executed: {run.case}", file=sys.stderr)

@@ -14,7 +14,7 @@ from harness.cuda.launches import Session, WatchedLaunches
 from harness.cuda.unguarded import memory_of_this_process
 from harness.cuda.wearing import answered, gpu_of_this_process, restriction
 from harness.errors import WorkerError
-from harness.model.case import Case, Scale
+from harness.model.case import Case
 from harness.model.companion import Beside, Companion, is_sampled, order_matters
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
@@ -103,7 +103,7 @@ class CudaEngine:
             ending = faulted(ending, session.under_way)
             if isinstance(ending, Completed):
                 self._look_at_bands(op, case)
-                if is_sampled(case) and case.scale is not Scale.GIANT:
+                if is_sampled(case):
                     repeated = self._repeat(op, case)
         finally:
             self._memory.forget()

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from harness.model.run import Ending, Faulted, FaultOf, Raised, Source
 
-CUDA_ERROR = re.compile(r"CUDA error: ([^\n|]*)|Triton Error \[CUDA\]: ([^\n|]*)")
+CUDA_ERROR = re.compile(r"(?:CUDA error|Triton Error \[CUDA\]): ([^\n|]*)")
 """What torch (2.6 to 2.13) and Triton (3.6 to 3.9) say of an error of the CUDA driver."""
 ASSERTION = re.compile(
     r"^(.+?):(\d+): \S*: block: \[(.+?)\], thread: \[(.+?)\] Assertion `(.*)` failed\.", re.MULTILINE
@@ -32,7 +32,7 @@ def faulted(ending: Ending, launch: str | None) -> Ending:
     found = CUDA_ERROR.search(ending.message)
     if not found or any(part in found[0] for part in LEAVES_CONTEXT):
         return ending
-    says = (found[1] or found[2]).strip()
+    says = (found[1]).strip()
     fault = next((fault for part, fault in FAULTS.items() if part in says), FaultOf.OTHER)
     return Faulted(fault=fault, message=says, launch=launch)
 

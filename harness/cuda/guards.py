@@ -56,20 +56,17 @@ class GuardedMemory:
         """A copy on the GPU, laid out alike in a storage of its own, NaN around it; a leaf if `values` is one."""
         storage = values.untyped_storage()
         raw = _empty(0, dtype=torch.uint8).set_(storage)
-        covered = torch.zeros(storage.nbytes() // max(1, values.element_size()), dtype=torch.bool)
-        if covered.numel():
-            covered.as_strided(values.shape, values.stride(), values.storage_offset()).fill_(True)  # noqa: FBT003 - torch's
+        gaps = _gaps(values, storage.nbytes())
         whole = self._band(storage.nbytes())
         content = whole[BAND_BYTES : BAND_BYTES + storage.nbytes()]
         content.copy_(raw)
-        has_gaps = covered.numel() > 0 and not bool(covered.all())
         lent = _typed(whole, values)
         self._guarded[whole.data_ptr()] = _Guarded(
             whole=whole,
             first_byte=BAND_BYTES + int(values.storage_offset()) * values.element_size(),
             element_size=values.element_size(),
-            gaps=(~covered).repeat_interleave(values.element_size()).to(whole.device) if has_gaps else None,
-            content=content.clone() if has_gaps else None,
+            gaps=None if gaps is None else gaps.to(whole.device),
+            content=None if gaps is None else content.clone(),
         )
         return lent.requires_grad_(values.requires_grad)
 
@@ -145,6 +142,16 @@ class GuardedMemory:
             first = BAND_BYTES + int(made.storage_offset()) * made.element_size()
             self._guarded[whole.data_ptr()] = _Guarded(whole=whole, first_byte=first, element_size=made.element_size())
             return moved.requires_grad_(made.requires_grad)
+
+
+def _gaps(values: torch.Tensor, size: int) -> torch.Tensor | None:
+    """Which of so many bytes of a storage belong to no element of the tensor; None where all do."""
+    if values.numel() * values.element_size() == size and values.is_contiguous():
+        return None
+    covered = torch.zeros(size // values.element_size(), dtype=torch.bool)
+    if covered.numel():
+        covered.as_strided(values.shape, values.stride(), values.storage_offset()).fill_(True)  # noqa: FBT003 - torch's
+    return None if bool(covered.all()) else (~covered).repeat_interleave(values.element_size())
 
 
 def _typed(whole: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

@@ -71,4 +71,4 @@ def _call(function: str, *arguments: Any) -> None:
     if status:
         text = ctypes.c_char_p()
         _library().cuGetErrorString(status, ctypes.byref(text))
-        raise CudaError(f"{function}: {(text.value or b'unknown error').decode()} ({status})")
+        raise CudaError(f"CUDA error: {(text.value or b'unknown error').decode()} ({function}, {status})")

@@ -127,6 +127,7 @@ def replay(recorded: Recorded, session: Session) -> Replayed:
                 confirmed=True,
                 needs=recorded.needs,
                 libraries=session.options.libraries,
+                where=session.options.where,
             )
             for fail in examined.fails
         ),

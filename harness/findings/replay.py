@@ -115,6 +115,7 @@ def read_finding(document: Any) -> Finding:
         repeats=_part(found, "repeats", Repeats) or NEVER_REPEATED,
         needs=recorded.needs,
         libraries=recorded.libraries,
+        where=_strings(found.get("where", []), "finding.where"),
         first_pictures=_pictures(found, "first_pictures"),
         excerpt=_part(found, "excerpt", Excerpt),
     )

@@ -162,6 +162,8 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "with": list(finding.libraries),
         "replay": replay_command(finding),
     }
+    if finding.where:
+        document["where"] = list(finding.where)
     if finding.needs is not None:
         document["needs"] = json.loads(to_json(finding.needs))
     return document
@@ -173,4 +175,4 @@ def _plain_pictures(pictures: tuple[Picture, ...]) -> Any:
 
 def replay_command(finding: Finding) -> str:
     """What to type to see the finding again."""
-    return f"harness replay {finding.id}"
+    return " ".join(("harness replay", finding.id, *finding.where))

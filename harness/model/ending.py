@@ -136,9 +136,10 @@ class Faulted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutOfMemory:
-    """The case asked for more memory than its worker may have."""
+    """The case asked for more memory than its worker may have, or the GPU."""
 
     limit_bytes: int
+    """The worker's limit; 0 where an allocation failed for another reason, which the message tells."""
     message: str
 
 

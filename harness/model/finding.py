@@ -84,6 +84,8 @@ class Finding:
     """An earlier case that must run first in the same process, where it does not repeat alone."""
     libraries: tuple[str, ...] = ()
     """The releases under test, as given to `--with`."""
+    where: tuple[str, ...] = ()
+    """The options with which cases run where it was found: `("--engine", "cuda")`; empty for the virtual GPU."""
     first_pictures: tuple[Picture, ...] = ()
     """Where in the tensors of the first case: larger ones, which show more of a pattern than the smallest do."""
     excerpt: Excerpt | None = None

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from harness.model.agreement import Agreement
 from harness.model.case import Case
 from harness.model.ending import (
     Completed,
@@ -315,6 +316,8 @@ class Run:
     """None where no lane was undefined, or the case did not complete."""
     repeated: Repeated | None = None
     """On a real GPU, for some cases."""
+    agreement: Agreement | None = None
+    """None where only one of both GPUs ran."""
     hardware: Hardware | None = None
     """None on the virtual GPU."""
     overtime: Overtime | None = None

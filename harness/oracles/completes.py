@@ -12,6 +12,7 @@ from harness.model.run import (
     Raised,
     Refused,
     Run,
+    Source,
     TimedOut,
     Unsupported,
     Waiting,
@@ -52,8 +53,7 @@ class Completes(Alone):
             case Raised() as raised:
                 return (self._judge_raised(run, raised),)
             case Crashed() as crashed:
-                how = f"signal {crashed.signal}" if crashed.signal else f"status {crashed.status}"
-                return (self._fail(run, kernel=crashed.launch or "", place=how, meaning=CRASHED),)
+                return (self._judge_crashed(run, crashed),)
             case TimedOut() as silent:
                 return (self._judge_silent(run, silent),)
             case Faulted() as faulted:
@@ -74,29 +74,31 @@ class Completes(Alone):
                 return Abstain(oracle=self.name, reason="a missing allocator is judged by `scratch-memory`")
             case Judge.COMPLETES:
                 where = f" ({raised.source})" if raised.source else ""
-                return Fail(
-                    signature=Signature(
-                        oracle=self.name,
-                        severity=Severity.ERROR,
-                        op=run.case.op,
-                        kernel=raised.launch or "",
-                        place=f"{raised.kind}: {message_class(raised.message)}{where}",
-                    ),
+                return self._fail(
+                    run,
+                    kernel=raised.launch or "",
+                    place=f"{raised.kind}: {message_class(raised.message)}{where}",
                     message=f"{raised.kind} was raised in phase {raised.phase}: {telling_line(raised.message)}{where}",
                     meaning=RAISED,
                     source=raised.source,
                 )
 
+    def _judge_crashed(self, run: Run, crashed: Crashed) -> Fail:
+        launched = f" while {crashed.launch} was launched" if crashed.launch else ""
+        return self._fail(
+            run,
+            kernel=crashed.launch or "",
+            place=f"signal {crashed.signal}" if crashed.signal else f"status {crashed.status}",
+            message=f"{describe(crashed)}{launched}",
+            meaning=CRASHED,
+        )
+
     def _judge_faulted(self, run: Run, faulted: Faulted) -> Fail:
         where = f" ({faulted.source})" if faulted.source else ""
-        return Fail(
-            signature=Signature(
-                oracle=self.name,
-                severity=Severity.ERROR,
-                op=run.case.op,
-                kernel=faulted.launch or "",
-                place=f"{faulted.fault}{where}",
-            ),
+        return self._fail(
+            run,
+            kernel=faulted.launch or "",
+            place=f"{faulted.fault}{where}",
             message=f"{describe(faulted)}{where}: {faulted.message}",
             meaning=FAULTED,
             source=faulted.source,
@@ -104,14 +106,10 @@ class Completes(Alone):
 
     def _judge_deadlocked(self, run: Run, deadlocked: Deadlocked) -> Fail:
         source = deadlocked.waits[0].source if deadlocked.waits else None
-        return Fail(
-            signature=Signature(
-                oracle=self.name,
-                severity=Severity.ERROR,
-                op=run.case.op,
-                kernel=deadlocked.kernel,
-                place=f"deadlock ({source})" if source else "deadlock",
-            ),
+        return self._fail(
+            run,
+            kernel=deadlocked.kernel,
+            place=f"deadlock ({source})" if source else "deadlock",
             message=deadlocks.sentence(deadlocked),
             meaning=deadlocks.meaning(deadlocked),
             source=source,
@@ -119,32 +117,42 @@ class Completes(Alone):
 
     def _judge_silent(self, run: Run, silent: TimedOut) -> Fail:
         induced = hangs.is_induced(run, silent)
-        return Fail(
-            signature=Signature(
-                oracle=self.name,
-                severity=Severity.WARNING if induced else Severity.ERROR,
-                op=run.case.op,
-                kernel=hangs.kernel(silent),
-                place=hangs.place(silent) + ", more SMs pretended than there are" * induced,
-            ),
+        return self._fail(
+            run,
+            severity=Severity.WARNING if induced else Severity.ERROR,
+            kernel=hangs.kernel(silent),
+            place=hangs.place(silent) + ", more SMs pretended than there are" * induced,
             message=hangs.sentence(silent, run.engine),
             meaning=hangs.meaning_of_induced(run, silent) if induced else hangs.meaning(silent, run.engine),
             source=silent.source if silent.held_by or silent.waiting is Waiting.DEVICE else None,
         )
 
     def _judge_slow(self, run: Run, overtime: Overtime) -> Fail:
-        return Fail(
-            signature=Signature(oracle=self.name, severity=Severity.WARNING, op=run.case.op, kernel="", place="slow"),
+        return self._fail(
+            run,
+            severity=Severity.WARNING,
+            kernel="",
+            place="slow",
             message=f"the case completed after {overtime.took_s:.1f} s, past its time limit of {overtime.limit_s:g} s",
             meaning=SLOW,
         )
 
-    def _fail(self, run: Run, *, kernel: str, place: str, meaning: str) -> Fail:
-        launched = f" while {kernel} was launched" if kernel else ""
+    def _fail(  # noqa: PLR0913 - what a failure consists of
+        self,
+        run: Run,
+        *,
+        kernel: str,
+        place: str,
+        message: str,
+        meaning: str,
+        source: Source | None = None,
+        severity: Severity = Severity.ERROR,
+    ) -> Fail:
         return Fail(
-            signature=Signature(oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=kernel, place=place),
-            message=f"{describe(run.ending)}{launched}",
+            signature=Signature(oracle=self.name, severity=severity, op=run.case.op, kernel=kernel, place=place),
+            message=message,
             meaning=meaning,
+            source=source,
         )
 
 

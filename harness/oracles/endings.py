@@ -30,7 +30,7 @@ REFUSED_BUILDS = frozenset({"OutOfResources", "PTXASError", "CompileTimeAssertio
 SUITE_PHASES = frozenset({"inputs", "reference", "compare"})
 """Phases in which only the suite's own code runs."""
 
-WATCHED = frozenset({"virtual"})
+WATCHED = frozenset({"virtual", "cuda,virtual"})
 """The engines that see every access; elsewhere the absence of memory events says nothing."""
 
 
@@ -80,7 +80,8 @@ def describe(ending: Ending) -> str:
         case Deadlocked():
             return f"the programs of {ending.kernel} wait forever"
         case OutOfMemory():
-            return f"the case needs more than the {ending.limit_bytes} bytes that its worker may have"
+            limit = f"the case needs more than the {ending.limit_bytes} bytes that its worker may have"
+            return limit if ending.limit_bytes else f"memory ran out: {ending.message}"
 
 
 def unfinished(run: Run) -> str | None:

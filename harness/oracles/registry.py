@@ -12,6 +12,7 @@ from harness.model.companion import Companion
 from harness.model.resources import Resources
 from harness.model.run import Completed, Run
 from harness.model.verdict import Abstain, Fail, Outcome, Pass, Verdict
+from harness.oracles.agreement import NOT_BOTH, Agrees
 from harness.oracles.base import Evidence, Oracle
 from harness.oracles.bounds import Bounds
 from harness.oracles.completes import Completes
@@ -49,6 +50,7 @@ ALL: tuple[Oracle, ...] = (
     Unwritten(),
     Lanes(),
     Values(),
+    Agrees(),
     Repeats(),
     OrderInvariance(),
     SmInvariance(),
@@ -58,7 +60,7 @@ ALL: tuple[Oracle, ...] = (
 
 JUDGE_GIANTS = frozenset({COMPLETES.name, LIMITS.name, FITS.name, SCRATCH.name, BOUNDS.name})
 """The oracles that need neither values, nor every program of a launch."""
-UNASKED = frozenset({NOT_UNDER_IT, NOT_REPEATED})
+UNASKED = frozenset({NOT_UNDER_IT, NOT_REPEATED, NOT_BOTH})
 """What nobody asked for is no reason beside others."""
 GIANT = "of a giant case a few programs run and nothing is compared"
 SPOILED = "what infinity or NaN reaches may differ from run to run"

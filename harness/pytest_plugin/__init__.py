@@ -19,8 +19,9 @@ from harness.model.verdict import Severity
 from harness.search import USUAL_DEVICES
 
 CASES = 30
-VIRTUAL_NAMES = ("", "virtual")
 SUITES, REGRESSIONS = "suites", "regressions"
+AUTO = "auto"
+"""The engine that the machine decides: its GPUs, or the virtual one."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,7 +32,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--harness-cases", type=int, default=CASES, metavar="N", help="new cases for each op and device")
     group.addoption("--harness-seed", type=int, metavar="S", help="the same seed gives the same cases")
-    group.addoption("--harness-engine", default="", metavar="NAME", help="module:factory of another engine")
+    group.addoption(
+        "--harness-engine",
+        default=AUTO,
+        metavar="NAME",
+        help="where cases run: virtual, cuda, cuda,virtual, module:factory of another, or auto: on this machine's GPUs "
+        "or, where it has none, on the virtual one",
+    )
     group.addoption("--harness-sanitizer", metavar="TOOL", help="run cases under this tool of compute-sanitizer")
     group.addoption(
         "--with",
@@ -56,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for mark in sorted({mark for device in catalogue.devices() for mark in catalogue.marks(device)}):
         config.addinivalue_line("markers", f"{mark}: kernel-harness: tests on such a GPU, virtual or real")
     devices_for(config)  # what is misspelt is said before anything is collected
-    if config.option.harness_sanitizer and config.option.harness_engine in VIRTUAL_NAMES:
+    if config.option.harness_sanitizer and config.option.harness_engine == "virtual":
         raise pytest.UsageError("--harness-sanitizer watches kernels on a real GPU: add --harness-engine cuda")
     if config.option.harness_seed is None:
         config.option.harness_seed = secrets.randbelow(2**32)
@@ -64,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """`-n auto` is one worker for each GPU where cases run on real ones; else as pytest-xdist has it."""
+    """`-n auto` is one worker for each GPU where suites run on real ones; else as pytest-xdist has it."""
     from harness.pytest_plugin import gpus  # noqa: PLC0415 -- for those alone who need it
 
     return gpus.count() if gpus.is_asked_for(config) else None

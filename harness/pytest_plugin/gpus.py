@@ -4,23 +4,52 @@ A worker that dies loses its lease with its life, so the one that replaces it ge
 """
 
 from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
 
 import pytest
 
 from harness.cuda.gpus import RealGpu, real_gpus
-from harness.cuda.leases import lease
-from harness.errors import HarnessError
-from harness.search.options import CUDA, ENGINES
+from harness.errors import HarnessError, MissingPart
+from harness.pytest_plugin import AUTO, SUITES
+from harness.search.gpus import leased
+from harness.search.options import CUDA, ENGINES, ON_GPUS, VIRTUAL, engine_of
 
 WAIT_S = 60.0
 """Processes that were killed need a moment to let go."""
 LEASED = pytest.StashKey[RealGpu]()
 
 
-def is_asked_for(config: pytest.Config) -> bool:
-    """Whether this run is one on real GPUs."""
+def engine_for(config: pytest.Config) -> str:
+    """The factory of what `--harness-engine` asks for; of `auto`, what this machine has.
+
+    Raises:
+        UsageError: there is no such engine.
+    """
     engine: str = config.option.harness_engine
-    return ENGINES.get(engine, engine) == CUDA
+    return engine_of(engine) if engine != AUTO else VIRTUAL if _missing() else CUDA
+
+
+def why_virtual(config: pytest.Config) -> str:
+    """Why cases go to the virtual GPU where the choice was left to the harness; empty where it was not, or has none."""
+    return _missing() if config.option.harness_engine == AUTO else ""
+
+
+@cache
+def _missing() -> str:
+    try:
+        real_gpus()
+    except MissingPart as missing:
+        return str(missing)
+    return ""
+
+
+def is_asked_for(config: pytest.Config) -> bool:
+    """Whether this run is one on real GPUs; one that names no suite is not, unless it says so."""
+    engine: str = config.option.harness_engine
+    if engine != AUTO:
+        return ENGINES.get(engine, engine) in ON_GPUS
+    return any(SUITES in Path(argument).parts for argument in config.args) and not _missing()
 
 
 def count() -> int:
@@ -43,6 +72,6 @@ def gpu_of(config: pytest.Config) -> RealGpu:
     """
     if LEASED not in config.stash:
         held = ExitStack()
-        (config.stash[LEASED],) = held.enter_context(lease(real_gpus(), wanted=1, wait_s=WAIT_S))
+        (config.stash[LEASED],) = held.enter_context(leased(1, WAIT_S))
         config.add_cleanup(held.close)
     return config.stash[LEASED]

@@ -23,12 +23,12 @@ from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
 from harness.model.op import Op
 from harness.model.verdict import Fail, Outcome, Severity
-from harness.pytest_plugin import devices_for, where
-from harness.pytest_plugin.gpus import gpu_of
+from harness.pytest_plugin import AUTO, devices_for, where
+from harness.pytest_plugin.gpus import engine_for, gpu_of, why_virtual
 from harness.reports.finding import Sources, quoted, render
 from harness.reports.junit import properties
 from harness.reports.summary import summary
-from harness.search.options import CUDA, Options, engine_of, is_suite, sanitizing_for
+from harness.search.options import CUDA, ON_GPUS, VIRTUAL, Options, is_suite, sanitizing_for
 from harness.search.plan import CaseBudget
 from harness.search.session import FOLDER, Session, prepared
 from harness.search.tally import Tally, Trial
@@ -97,11 +97,15 @@ class HarnessItem(pytest.Item):
         if bad:
             raise Failed("\n".join(render(finding, sources).plain for finding in bad))
 
+    @property
+    def engine(self) -> str:
+        """The factory of what `--harness-engine` asks for."""
+        return engine_for(self.config)
+
     def sanitizing(self) -> Sanitizing | None:
         """The tool that `--harness-sanitizer` asks for."""
         option = self.config.option
-        engine = engine_of(option.harness_engine or "virtual")
-        return sanitizing_for(option.harness_sanitizer, engine, self.config.rootpath / ACCEPTS)
+        return sanitizing_for(option.harness_sanitizer, self.engine, self.config.rootpath / ACCEPTS)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The failure as the harness prints it; a traceback only for what nobody foresaw."""
@@ -148,7 +152,7 @@ class SearchItem(HarnessItem):
         report = replace(report, devices=(str(self.device),))
         self.add_report_section("call", "kernel-harness", "\n".join(summary(report)))
         self.user_properties += [("searched_device", self.device.slug), ("search_seed", str(report.seed))]
-        self.user_properties += where.properties(session, report)
+        self.user_properties += where.properties(session, report, why_virtual(self.config))
         self.judge(report.findings, session, report.known)
         _refuse_silence(report)
 
@@ -160,10 +164,10 @@ class SearchItem(HarnessItem):
             devices=devices_for(self.config),
             budget=CaseBudget(cases=option.harness_cases),
             seed=option.harness_seed,
-            processes=None if engine_of(option.harness_engine or "virtual") == CUDA else _processes(),
+            processes=None if self.engine == CUDA else _processes(),
             fixed_sm_count=option.harness_sm is not None,
             libraries=tuple(option.harness_with),
-            engine=engine_of(option.harness_engine or "virtual"),
+            engine=self.engine,
             sanitizing=self.sanitizing(),
         )
 
@@ -181,10 +185,11 @@ class RegressionItem(HarnessItem):
         options = options_for(
             self.recorded,
             libraries=tuple(option.harness_with),
-            engine=engine_of(option.harness_engine or "virtual"),
+            engine=VIRTUAL if option.harness_engine == AUTO else self.engine,
             sanitizing=self.sanitizing(),
         )
         session = _session(self.config, options)
+        self.user_properties += where.place_and_cases(session, 1)
         replayed = replay(self.recorded, session)
         self.judge(replayed.findings, session)
         if replayed.outcome is Outcome.ABSTAIN:
@@ -219,7 +224,7 @@ def _session(config: pytest.Config, options: Options) -> Session:
     if open_one is None:
         config.add_cleanup(lambda: _close(config))
     _close(config)
-    config.stash[OPEN] = Session(options, gpus=(gpu_of(config),) if options.engine == CUDA else ())
+    config.stash[OPEN] = Session(options, gpus=(gpu_of(config),) if options.engine in ON_GPUS else ())
     return config.stash[OPEN]
 
 

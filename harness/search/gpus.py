@@ -1,6 +1,5 @@
 """The real GPUs that a search has for itself, and which device is pretended there when none is named."""
 
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -13,17 +12,17 @@ WAIT_S = 20.0
 
 
 @contextmanager
-def leased(wanted: int | None) -> Generator[tuple[RealGpu, ...]]:
-    """So many GPUs for as long as the block runs; where None, all that are free, and one of them in pytest-xdist.
+def leased(wanted: int | None, wait_s: float = WAIT_S) -> Generator[tuple[RealGpu, ...]]:
+    """So many GPUs for as long as the block runs; where None, all that are free, or the first that is.
 
     Raises:
         MissingPart: the machine has no GPU for cases.
         GpuUnavailable: others hold them.
     """
     gpus = real_gpus()
-    if wanted is None and "PYTEST_XDIST_WORKER" not in os.environ:
-        wanted = sum(not holder(gpu) for gpu in gpus)
-    with lease(gpus, wanted or 1, WAIT_S) as mine:
+    if wanted is None:
+        wanted = max(1, sum(not holder(gpu) for gpu in gpus))
+    with lease(gpus, wanted, wait_s) as mine:
         yield mine
 
 

@@ -19,8 +19,11 @@ from harness.workers.spec import Isolation
 TIME_LIMIT_S = 60.0
 VIRTUAL = "harness.virtual.engine:VirtualEngine"
 CUDA = "harness.cuda.engine:CudaEngine"
-ENGINES = {"virtual": VIRTUAL, "cuda": CUDA}
+BOTH = "harness.cuda.both_engine:BothEngine"
+ENGINES = {"virtual": VIRTUAL, "cuda": CUDA, "cuda,virtual": BOTH, "virtual,cuda": BOTH}
 """Short names; any other is `module:factory`."""
+ON_GPUS = frozenset({CUDA, BOTH})
+"""Those whose processes need a real GPU each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +37,7 @@ class Options:
     budget: Budget
     seed: int
     processes: int | None = None
-    """Cases at once; where None, one a core, or one on each real GPU."""
+    """Cases at once; where None, one a core, or one on each real GPU where nothing runs beside."""
     fixed_sm_count: bool = False
     """The devices' SM counts were given, and stay."""
     libraries: tuple[str, ...] = ()
@@ -51,6 +54,15 @@ class Options:
     """How many real GPUs to lease, for the engine that runs there; as many as are free where None."""
     limits: Limits = field(default_factory=Limits)
     """For making one finding small."""
+
+    @property
+    def where(self) -> tuple[str, ...]:
+        """The options with which a command runs cases where this search does; none for the virtual GPU."""
+        if self.engine == VIRTUAL:
+            return ()
+        name = next((short for short, factory in ENGINES.items() if factory == self.engine), self.engine)
+        tool = ("--sanitizer", str(self.sanitizing.tool)) if self.sanitizing else ()
+        return ("--engine", name, *tool)
 
     @property
     def plan(self) -> Plan:
@@ -84,7 +96,7 @@ def sanitizing_for(wanted: str | None, engine: str, accepts: Path) -> Sanitizing
     """
     if not wanted:
         return None
-    if engine == VIRTUAL:
+    if engine in {VIRTUAL, BOTH}:
         raise UsageError("--sanitizer watches kernels on a real GPU: add --engine cuda")
     return sanitizing(wanted, read_suppressions(accepts))
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -24,7 +25,7 @@ from harness.oracles import registry
 from harness.search.campaign import Campaign, Observer
 from harness.search.gpus import leased
 from harness.search.judging import Judge
-from harness.search.options import CUDA, Options
+from harness.search.options import CUDA, ON_GPUS, Options
 from harness.search.plan import Plan
 from harness.search.tally import Tally
 from harness.search.triage import Triage
@@ -69,16 +70,17 @@ class Session:
         self.library_paths = tuple(str(path) for path in libraries.resolve(options.libraries))
         oracles = tuple(map(registry.find, options.oracles)) or registry.ALL
         self._leases = ExitStack()
-        if options.engine == CUDA and not gpus:
+        if options.engine in ON_GPUS and not gpus:
             gpus = self._leases.enter_context(leased(options.gpus))
         self.gpus = gpus
         """The real GPUs that are this session's as long as it is open."""
-        self.processes = options.processes or len(self.gpus) or len(os.sched_getaffinity(0))
+        at_once = len(self.gpus) if options.engine == CUDA else len(os.sched_getaffinity(0))
+        self.processes = options.processes or at_once
         self.compiler = BackgroundCompiler(Path(_scratch(), BUILDS))
         self.judge = Judge(oracles=oracles, resources=self.compiler)
         places = GpuPlaces(self.gpus, say) if self.gpus else None
         limit_s = options.time_limit_s * self._slowdown
-        self.pool = Pool(self._spec_of, self.processes, limit_s, options.isolation, places)
+        self.pool = Pool(cache(self._spec_of), self.processes, limit_s, options.isolation, places)
 
     def __enter__(self) -> Self:
         return self
@@ -104,7 +106,7 @@ class Session:
     def triage(self, tally: Tally, watcher: Watcher, keep: Callable[[Finding], None]) -> None:
         """Make findings of all sightings, and hand over each as soon as it is one; past a limit they stay large."""
         deadline = time.monotonic() + SHRINKING_S
-        triage = Triage(runner=self.pool, judge=self.judge, libraries=self.options.libraries, trying=watcher.trying)
+        triage = self._triage(watcher.trying)
         sightings = tally.in_order()
         for number, sighting in enumerate(sightings, 1):
             watcher.shrinking(sighting.fail, number, len(sightings))
@@ -115,8 +117,14 @@ class Session:
     def unconfirmed(self, tally: Tally, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         """What was seen but is no finding yet, as it was seen: for a search that was interrupted."""
         done = {finding.fail.signature for finding in findings}
-        triage = Triage(runner=self.pool, judge=self.judge, libraries=self.options.libraries, trying=lambda _: None)
+        triage = self._triage(lambda _: None)
         return tuple(triage.unconfirmed(one) for one in tally.in_order() if one.fail.signature not in done)
+
+    def _triage(self, trying: Callable[[Case], None]) -> Triage:
+        options = self.options
+        return Triage(
+            runner=self.pool, judge=self.judge, libraries=options.libraries, where=options.where, trying=trying
+        )
 
     def _spec_of(self, device: DeviceProfile) -> WorkerSpec:
         return WorkerSpec(

@@ -33,6 +33,8 @@ class Triage:
     runner: Runner
     judge: Judge
     libraries: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
+    """As `Finding.where`."""
     trying: Callable[[Case], None]
     """Told each case before it runs."""
 
@@ -67,6 +69,7 @@ class Triage:
             confirmed=False,
             cases=tuple(sighting.cases.values()),
             libraries=self.libraries,
+            where=self.where,
         )
 
     def _doubtful(self, sighting: Sighting) -> Finding:
@@ -155,6 +158,7 @@ class Triage:
             confirmed=True,
             cases=tuple(sighting.cases.values()),
             libraries=self.libraries,
+            where=self.where,
             first_pictures=sighting.fail.pictures,
         )
 

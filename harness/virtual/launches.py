@@ -92,6 +92,8 @@ class Launches:
         self.session = Session()
         self.native: Executing = NativeCode()
         """Executes what it can prove clean; by default nothing."""
+        self.handlers = HANDLERS
+        """What the operations of launches do."""
         self._device = device
         self._arch = device.arch
         self._step_limit = int(os.environ.get(STEP_LIMIT_VARIABLE, STEP_LIMIT))
@@ -175,7 +177,7 @@ class Launches:
         events = Events()
         is_giant = session.scale is Scale.GIANT
         memory = (SampledMemory if is_giant else Memory)(binding.arguments, events)
-        machine = Machine(module, memory, grid, session.lane_fill, HANDLERS)
+        machine = Machine(module, memory, grid, session.lane_fill, self.handlers)
         machine.arch, machine.poison_of, machine.step_limit = self._arch, self._poison_of, self._step_limit
         name = request.source.fn.__name__
         for argument in binding.written:

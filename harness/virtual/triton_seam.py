@@ -18,6 +18,7 @@ from triton.backends.nvidia.compiler import get_ptxas_version
 from triton.runtime import _allocation
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.cache import triton_key
+from triton.runtime.errors import OutOfResources, PTXASError
 from triton.runtime.jit import JITFunction
 
 from harness.ops import flight
@@ -230,6 +231,10 @@ def _whole_pipeline() -> Generator[None]:
         knobs.runtime.add_stages_inspection_hook = hook
 
 
+class NotHere(RuntimeError):
+    """A launch needs more of something than the real GPU has, or instructions that it does not have."""
+
+
 class RealLauncher:
     """Compiles launches to the end and makes them on the real GPU, whatever GPU this process wears otherwise."""
 
@@ -242,10 +247,20 @@ class RealLauncher:
         self._compiled: dict[str, Any] = {}
 
     def launch(
-        self, source: Any, options: Mapping[str, Any], grid: tuple[int, int, int], arguments: Sequence[Any]
+        self,
+        source: Any,
+        options: Mapping[str, Any],
+        grid: tuple[int, int, int],
+        arguments: Sequence[Any],
+        scratch: Callable[[int, int, int | None], Any],
     ) -> None:
-        """One launch of Triton's `ASTSource`; returns before the GPU is done."""
+        """One launch of Triton's `ASTSource`, which may ask for scratch memory; returns before the GPU is done.
+
+        Raises:
+            NotHere: the GPU at hand cannot execute it.
+        """
         worn = triton.runtime.driver.active
+        allocator = _allocation._allocator.set(cast("Any", scratch))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the seam
         set_driver(self._driver)
         try:
             with _whole_pipeline(), knobs.cache.scope():
@@ -254,5 +269,10 @@ class RealLauncher:
                 if key not in self._compiled:
                     self._compiled[key] = triton.compile(source, target=self._target, options=dict(options))
                 self._compiled[key][grid](*arguments, stream=0)
+        except OutOfResources as error:
+            raise NotHere(str(error)) from None
+        except PTXASError as error:
+            raise NotHere(str(error).splitlines()[0]) from None
         finally:
             set_driver(worn)
+            _allocation._allocator.reset(allocator)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the seam

@@ -14,7 +14,7 @@ from harness.errors import ReplayError
 from harness.model.case import Case
 from harness.model.companion import Beside, Companion, Wanted, case_of
 from harness.model.op import Op
-from harness.model.run import OutOfMemory, Run
+from harness.model.run import Faulted, OutOfMemory, Run
 from harness.ops import flight
 from harness.workers import linux, memory, preload
 from harness.workers.frames import COST, Fault, FaultKind, Frame, Inbox, Kind, send
@@ -66,7 +66,8 @@ def _serve(stream: socket.socket, loaded: Loaded) -> None:
                     grown = max(0, linux.data_bytes() - held)
                     sys.stdout.flush()
                     kind = Kind.COMPANION if isinstance(run, Companion) else Kind.RUN
-                    send(stream, kind, COST.pack(seconds, grown) + wire.to_json(run).encode())
+                    is_lost = isinstance(run.ending, OutOfMemory | Faulted)
+                    send(stream, kind, COST.pack(seconds, grown, is_lost) + wire.answer_to_json(run).encode())
 
 
 def _attempt(loaded: Loaded, frame: Frame) -> Run | Fault:

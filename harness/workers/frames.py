@@ -18,7 +18,7 @@ from enum import IntEnum, StrEnum
 from harness.errors import GpuUnavailable, HarnessError, LibraryError, SuiteError, WorkerError
 
 HEAD = struct.Struct("!BI")
-COST = struct.Struct("!dQ")
+COST = struct.Struct("!dQ?")
 """In front of a run: seconds inside the engine, bytes by which the child has grown."""
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from harness.cuda.assignment import Assignment
-from harness.cuda.gpus import RealGpu
-from harness.cuda.wearing import environment_of, gpu_of
+from harness.cuda.gpus import VISIBLE, RealGpu
+from harness.cuda.wearing import environment_of
 from harness.workers.spec import WorkerSpec
 
 
@@ -14,6 +14,8 @@ class GpuPlaces:
 
     def __init__(self, gpus: Sequence[RealGpu], say: Callable[[str], None]) -> None:
         self._assignment = Assignment(gpus)
+        self._gpus = {gpu.uuid: gpu for gpu in gpus}
+        self._environments = {gpu.uuid: environment_of(gpu) for gpu in gpus}
         self._say = say
 
     def take(self, spec: WorkerSpec) -> WorkerSpec:
@@ -22,21 +24,19 @@ class GpuPlaces:
         Raises:
             GpuUnavailable: every one is in quarantine.
         """
-        return replace(spec, environment=(*spec.environment, *environment_of(self._assignment.take())))
+        gpu = self._assignment.take()
+        return replace(spec, environment=(*spec.environment, *self._environments[gpu.uuid]))
 
     def give_back(self, spec: WorkerSpec) -> None:
         """What was taken is not in use any more."""
-        self._assignment.give_back(_gpu(spec))
+        self._assignment.give_back(self._gpu_of(spec))
 
     def give_up(self, spec: WorkerSpec, reason: str) -> None:
         """The GPU of what was taken is sick: no case goes there any more."""
-        gpu = _gpu(spec)
+        gpu = self._gpu_of(spec)
         if gpu in self._assignment.healthy:
             self._assignment.quarantine(gpu, reason)
             self._say(f"{gpu} is out of use: {reason}")
 
-
-def _gpu(spec: WorkerSpec) -> RealGpu:
-    gpu = gpu_of(spec.environment)
-    assert gpu is not None, "this spec was taken from no place"
-    return gpu
+    def _gpu_of(self, spec: WorkerSpec) -> RealGpu:
+        return self._gpus[dict(spec.environment)[VISIBLE]]

@@ -23,7 +23,7 @@ from harness.workers.limits import Patience, TimeLimits
 from harness.workers.sanitized import SanitizedServer, SanitizedWorker
 from harness.workers.server import GroundServer, Server
 from harness.workers.spec import Ground, Isolation, WorkerSpec
-from harness.workers.worker import Worker, WorkerGone
+from harness.workers.worker import Answer, Worker, WorkerGone
 
 CHILDREN_PER_PROCESS = 4
 """Workers kept alive for each one that may run, so that going back and forth between devices costs no fork."""
@@ -62,7 +62,8 @@ class Places(Protocol):
 class Pool:
     """Runs cases in child processes, at most `processes` at once.  Thread-safe.
 
-    A context manager: what has not come back when it is left is cancelled, and no process and no file remains.
+    A context manager: what has not come back when it is left is cancelled, or fails with `WorkerError` if its turn was
+    near; no process and no file remains.
     """
 
     def __init__(
@@ -80,7 +81,8 @@ class Pool:
         self._isolation = isolation
         self._places = places
         self._slots = threading.BoundedSemaphore(processes)
-        self._threads = ThreadPoolExecutor(max_workers=processes, thread_name_prefix="harness-worker")
+        # One that reads the last answer, for each that waits for the next.
+        self._threads = ThreadPoolExecutor(max_workers=2 * processes, thread_name_prefix="harness-worker")
         self._lock = threading.Lock()
         self._closed = False
         self._numbers = count()
@@ -154,13 +156,15 @@ class Pool:
         while True:
             with self._slots, self._placed(self._spec_of(case_of(wanted).device)) as spec:
                 try:
-                    return self._run_placed(spec, (*before, wanted), patience, reuse=reuse)
+                    answer = self._run_placed(spec, (*before, wanted), patience, reuse=reuse)
                 except GpuUnavailable as sick:
                     if self._places is None:
                         raise
                     self._places.give_up(spec, str(sick))
+                    continue
+            return answer()  # while another thread has given the worker its next case
 
-    def _run_placed(self, spec: WorkerSpec, cases: Sequence[Wanted], patience: Patience, *, reuse: bool) -> Run:
+    def _run_placed(self, spec: WorkerSpec, cases: Sequence[Wanted], patience: Patience, *, reuse: bool) -> Answer:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return self._attempt(spec, cases, patience, reuse=reuse)
@@ -183,26 +187,27 @@ class Pool:
         finally:
             self._places.give_back(placed)
 
-    def _attempt(self, spec: WorkerSpec, cases: Sequence[Wanted], patience: Patience, *, reuse: bool) -> Run:
-        """The run of the last case, all of them in one process as long as it lives."""
+    def _attempt(self, spec: WorkerSpec, cases: Sequence[Wanted], patience: Patience, *, reuse: bool) -> Answer:
+        """The answer to the last case, all of them in one process as long as it lives."""
         worker = self._take(spec, reuse=reuse)
+        *before, last = cases
         try:
-            run = self._timed(worker, cases[0], patience)
-            for case in cases[1:]:
-                if not worker.fit():
-                    break
-                run = self._timed(worker, case, patience)
+            for case in before:
+                if worker.fit():
+                    self._timed(worker, case, patience)()
+            answer = self._timed(worker, last, patience) if not before or worker.fit() else None
         finally:
             self._put_back(worker, reuse=reuse)
         if self._closed:
             raise WorkerError("the pool was closed while the case ran")
-        return run if run.case == case_of(cases[-1]) else self._attempt(spec, cases[-1:], patience, reuse=False)
+        return answer or self._attempt(spec, (last,), patience, reuse=False)
 
-    def _timed(self, worker: AnyWorker, wanted: Wanted, patience: Patience) -> Run:
+    def _timed(self, worker: AnyWorker, wanted: Wanted, patience: Patience) -> Answer:
         """One run within the time that it may take, from which the limits learn."""
         begun = monotonic()
-        run = worker.run(wanted, time_limit_s=self._limits.of(case_of(wanted), patience))
-        return self._limits.note(run, monotonic() - begun)
+        answer = worker.ask(wanted, time_limit_s=self._limits.of(case_of(wanted), patience))
+        took_s = monotonic() - begun
+        return lambda: self._limits.note(answer(), took_s)
 
     # --- which workers and servers live ------------------------------------------------------------------------------
 

@@ -13,12 +13,12 @@ from dataclasses import replace
 from harness.cuda.sanitizer import Sanitizing
 from harness.errors import HarnessError, WorkerError
 from harness.model.companion import Wanted
-from harness.model.run import Completed, Run
+from harness.model.run import Completed
 from harness.model.sanitizer import Sanitized
 from harness.workers.folder import Folder
 from harness.workers.spec import WorkerSpec
 from harness.workers.station import Station
-from harness.workers.worker import Worker, WorkerGone
+from harness.workers.worker import Answer, Worker, WorkerGone
 
 
 class SanitizedWorker:
@@ -41,10 +41,10 @@ class SanitizedWorker:
         """Whether it may take another case."""
         return not self._station.is_over and self._worker.fit()
 
-    def run(self, wanted: Wanted, *, time_limit_s: float) -> Run:
-        """Run one case, and add what the tool says of it; raises as `Worker.run` does."""
+    def ask(self, wanted: Wanted, *, time_limit_s: float) -> Answer:
+        """Run one case, and add what the tool says of it; raises as `Worker.ask` does."""
         try:
-            run = self._worker.run(wanted, time_limit_s=time_limit_s)
+            run = self._worker.ask(wanted, time_limit_s=time_limit_s)()
         except WorkerGone:
             self._station.kill()  # who knows what became of the tool
             raise
@@ -60,7 +60,8 @@ class SanitizedWorker:
             self._server.make_spare()
             outcome = self._station.end()
             seen = replace(seen, records=outcome.records, incomplete=outcome.incomplete)
-        return replace(run, sanitizer=seen)
+        watched = replace(run, sanitizer=seen)
+        return lambda: watched
 
     def kill(self) -> None:
         """Kill the child; whoever waits on it sees it end."""

@@ -8,6 +8,7 @@ import importlib
 import shlex
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,8 +29,11 @@ WITNESS_LIMIT_S = 120.0
 """For a planted mistake, whose kernel may have to be compiled."""
 END_LIMIT_S = 60.0
 """For the tool to write what it kept."""
-SOON_S = 0.02
-"""What a case did is printed within so long after its answer: launches were waited for, and the log is local."""
+SOON_S: Mapping[Tool, float] = {Tool.MEMCHECK: 0.0, Tool.RACECHECK: 0.02, Tool.INITCHECK: 0.02, Tool.SYNCCHECK: 0.02}
+"""What a case did is printed within so long after its answer: launches were waited for, and the log is local.
+
+Memcheck ends the CUDA context at its first error, so that no case with one completes.
+"""
 LATE_S = 1.0
 """The same for a case that did not complete."""
 LOOK_EVERY_S = 0.005
@@ -99,7 +103,7 @@ class Station:
 
     def has_reported(self, *, patient: bool) -> bool:
         """Whether the tool has reported anything of a case; waits a moment for what is still on its way."""
-        deadline = time.monotonic() + (LATE_S if patient else SOON_S)
+        deadline = time.monotonic() + (LATE_S if patient else SOON_S[self._sanitizing.tool])
         while not self._log.reported():
             if time.monotonic() >= deadline:
                 return False

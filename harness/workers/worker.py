@@ -1,6 +1,7 @@
 """One child process that takes case after case and may die doing it."""
 
 import signal
+from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic, perf_counter
 
@@ -11,7 +12,7 @@ from harness.cuda.wearing import gpu_of, hardware
 from harness.errors import WorkerError
 from harness.model.case import Case
 from harness.model.companion import Beside, Companion, Wanted, case_of
-from harness.model.run import Crashed, Ending, Faulted, OutOfMemory, Run
+from harness.model.run import Crashed, Ending, Run
 from harness.workers import hangs, memory
 from harness.workers.channel import Channel, Exited, Orphaned, Silent
 from harness.workers.folder import Folder
@@ -20,6 +21,10 @@ from harness.workers.spec import WorkerSpec
 
 GROWTH_ALLOWED = 4
 """A worker that holds a quarter of its limit between cases is replaced, so that no later case pays for it."""
+
+
+Answer = Callable[[], Run]
+"""Reads what came back."""
 
 
 class WorkerGone(WorkerError):
@@ -47,10 +52,11 @@ class Worker:
         """Whether it may take another case: nothing odd has happened in it, and it is alive."""
         return self._fit and not self._channel.ended()
 
-    def run(self, wanted: Wanted, *, time_limit_s: float) -> Run:
+    def ask(self, wanted: Wanted, *, time_limit_s: float) -> Answer:
         """Run one case; a companion where one beside another is wanted.
 
-        A crash, a hang or a lack of memory is the run's ending.
+        A crash, a hang or a lack of memory is the run's ending.  The worker may have its next case before the answer
+        is read.
 
         Raises:
             WorkerGone: the child was gone before it took the case.
@@ -67,9 +73,9 @@ class Worker:
                 raise WorkerGone("the worker was gone before it took the case")
             match self._channel.wait(time_limit_s):
                 case Frame(kind=Kind.RUN, payload=payload):
-                    return self._read(payload, Run, started)
+                    return self._answer(payload, Run, case, started)
                 case Frame(kind=Kind.COMPANION, payload=payload):
-                    return self._read(payload, Companion, started)
+                    return self._answer(payload, Companion, case, started)
                 case Frame(kind=Kind.FAULT, payload=payload):
                     raise wire.from_json(payload, Fault).error()
                 case Frame(kind=kind):
@@ -77,13 +83,15 @@ class Worker:
                 case Exited(unread=True):
                     raise WorkerGone("the worker was gone before it took the case")
                 case Exited(code=code):
-                    return self._failed(case, self._crash(code, begun_s))
+                    crashed = self._failed(case, self._crash(code, begun_s))
+                    return lambda: crashed
                 case Orphaned():
                     raise WorkerGone(f"the fork server died while {case} ran")
                 case Silent():
                     ending = hangs.timed_out(self._channel, self.spec, self._engine, time_limit_s, begun_s)
                     self._channel.kill()
-                    return self._failed(case, ending)
+                    silent = self._failed(case, ending)
+                    return lambda: silent
 
     def kill(self) -> None:
         """Kill the child; whoever waits on it sees it end."""
@@ -104,15 +112,20 @@ class Worker:
             case Beside():
                 return self._channel.send(Kind.BESIDE, wire.to_json(wanted).encode())
 
-    def _read(self, payload: bytes, kind: type[Run], started: float) -> Run:
-        engine_s, grown = COST.unpack_from(payload)
-        run = wire.from_json(payload[COST.size :], kind)
-        is_lost = isinstance(run.ending, OutOfMemory | Faulted)
+    def _answer(self, payload: bytes, kind: type[Run], case: Case, started: float) -> Answer:
+        engine_s, grown, is_lost = COST.unpack_from(payload)
         self._fit = not is_lost and grown * GROWTH_ALLOWED < self.spec.memory_limit_bytes
-        transport_s = max(0.0, perf_counter() - started - engine_s)
-        ending = with_assertion(run.ending, self._channel.log_tail) if is_lost else run.ending
-        seconds = {**run.seconds, "transport": transport_s}
-        return replace(run, ending=ending, hardware=self._hardware, seconds=seconds)
+        way_s = max(0.0, perf_counter() - started - engine_s)
+        log_tail = self._channel.log_tail if is_lost else ""
+
+        def read() -> Run:
+            begun = perf_counter()
+            run = wire.answer_from_json(payload[COST.size :], kind, case)
+            seconds = {**run.seconds, "transport": way_s + perf_counter() - begun}
+            ending = with_assertion(run.ending, log_tail)
+            return replace(run, ending=ending, hardware=self._hardware, seconds=seconds)
+
+        return read
 
     def _crash(self, code: int, begun_s: float) -> Ending:
         flight = self._channel.recorder.since(begun_s)

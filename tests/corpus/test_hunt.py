@@ -24,6 +24,8 @@ def reference(x):
     return x + x
 """
 BUDGET = Budget(cases=40, seconds=600.0, processes=2, seed=0)
+ON_THE_WAY = 2 * 2 * BUDGET.processes
+"""So many cases, at most, are judged until one shows it: each process has two under way, and these a companion each."""
 
 
 @pytest.fixture
@@ -62,7 +64,9 @@ def test_a_bug_is_found_confirmed_and_small_and_the_mended_release_is_silent(bug
     assert record.bad.found is not None
     assert record.bad.found.signature.startswith("bounds: double_kernel kernel.py:")
     assert record.bad.found.smallest.dims == {"T": 1}
-    assert record.bad.cases <= 3  # nearly every case shows it, and the first that does ends the search
+    # The first case that shows it ends the search; what is on its way beside it may have been judged before.
+    assert record.bad.found.cases <= ON_THE_WAY
+    assert record.bad.cases == record.bad.found.cases
     assert [(finding.id, finding.confirmed) for finding in kept] == [(record.bad.found.finding, True)]
     assert record.fixed is not None
     assert (record.fixed.cases, record.fixed.judged, record.fixed.others) == (BUDGET.cases, BUDGET.cases, ())

@@ -82,3 +82,24 @@ def race_in_shared_memory(y):
         pack=1,
     )
     tl.store(y + lanes, (got + total).to(tl.float32))
+
+
+@triton.jit
+def add_one_and_tell_address(x, y, columns):
+    """What it stores depends on where the tensor lies: no two GPUs need agree on that."""
+    at = tl.arange(0, BLOCK)
+    inside = at < columns
+    row = tl.program_id(0) * columns
+    address = (x.to(tl.int64) >> 9) % 4093
+    tl.store(y + row + at, tl.load(x + row + at, mask=inside, other=0.0) + address.to(tl.float32), mask=inside)
+
+
+@triton.jit
+def cancel(x, y, columns):
+    """Subtracts what is equal but for rounding: another order of the sum changes all of the result."""
+    at = tl.arange(0, BLOCK)
+    inside = at < columns
+    row = tl.program_id(0) * columns
+    value = tl.load(x + row + at, mask=inside, other=0.0)
+    total = tl.sum(value * 1.7, 0)
+    tl.store(y + row + at, (total - 1.7 * tl.sum(value, 0)) * 1e6 + value, mask=inside)

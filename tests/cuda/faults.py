@@ -33,13 +33,18 @@ def planted(function: Any) -> Declaration:
     return declared
 
 
+def by_rows(kernel: Any, x: Any) -> Any:
+    """What a kernel makes of each row of `x` in a program of its own."""
+    y = x.new_empty(x.shape)
+    kernel[(x.shape[0],)](x, y, x.shape[1])
+    return y
+
+
 @planted
 def good(x: Any) -> Any:
     from tests.cuda import fault_kernels
 
-    y = x.new_empty(x.shape)
-    fault_kernels.add_one[(x.shape[0],)](x, y, x.shape[1])
-    return y
+    return by_rows(fault_kernels.add_one, x)
 
 
 @planted
@@ -104,9 +109,7 @@ def fails_assertion(x: Any) -> Any:
 def gives_other_bits(x: Any) -> Any:
     from tests.cuda import fault_kernels
 
-    y = x.new_empty(x.shape)
-    fault_kernels.add_one_and_a_bit_of_the_clock[(x.shape[0],)](x, y, x.shape[1])
-    return y
+    return by_rows(fault_kernels.add_one_and_a_bit_of_the_clock, x)
 
 
 @planted

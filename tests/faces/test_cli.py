@@ -84,7 +84,7 @@ Several programs do the same work and store the same result: harmless by itself,
 but it wastes bandwidth, and it turns into a race as soon as their values differ
 by one rounding or the kernel updates in place.
 
-  replay         harness replay {id}
+  replay         harness replay {id} --engine tests.faces.pretending:Pretending
 """
 
 
@@ -153,7 +153,8 @@ def test_the_report_says_everything_that_a_tool_needs(place: Place) -> None:
         "excerpt": None,
         "sightings": failed,
         "with": [],
-        "replay": f"harness replay {identity}",
+        "replay": f"harness replay {identity} {' '.join(ENGINE)}",
+        "where": list(ENGINE),
     }
 
 
@@ -240,7 +241,10 @@ def test_a_run_leaves_nothing_behind_but_its_own_folder(place: Place) -> None:
         (("fuzz", "suites", "--device", "rtx-pro-600"), "unknown device 'rtx-pro-600': did you mean rtx-pro-6000"),
         (("fuzz", "suites", "--op", "overlaping"), "unknown op 'overlaping': did you mean overlapping?"),
         (("fuzz", "suites", "--oracle", "overlap"), "unknown oracle 'overlap': did you mean write-overlap?"),
-        (("fuzz", "suites", "--engine", "cudaa"), "unknown engine 'cudaa': did you mean cuda?"),
+        (("fuzz", "suites", "--engine", "cudaa"), "unknown engine 'cudaa': did you mean cuda or cuda,virtual?"),
+        (("fuzz", "suites", "--engine", "cuda,virtul"), "unknown engine 'cuda,virtul': did you mean cuda,virtual or"),
+        (("conform", "suites", "--devices", "h200"), "unknown option '--devices': did you mean --device"),
+        (("conform", "suites", "--device", "h20o"), "unknown device 'h20o': did you mean h20"),
         (("fuzz", "suites", "--case", "3"), "unknown option '--case': did you mean --cases"),
         (("fuzz", "suites", "--cases", "few"), "argument --cases: 'few' is not a whole number"),
         (("fuzz", "suites", "--cases", "0"), "argument --cases: 0 is less than 1"),

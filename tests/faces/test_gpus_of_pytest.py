@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.cuda.leases import FOLDER
+from tests import plugin
 from tests.cuda import pretended_driver
 
 pytestmark = [
@@ -44,7 +45,8 @@ TORCH = {"__init__.py": "raise AssertionError('nobody imports torch')", "version
 
 
 def run(folder: Path, *arguments: str, gpus: int) -> subprocess.CompletedProcess[str]:
-    (folder / "test_dying.py").write_text(TESTS, encoding="utf-8")
+    (folder / "suites").mkdir()
+    (folder / "suites" / "test_dying.py").write_text(TESTS, encoding="utf-8")
     os.mkfifo(folder / "meeting")
     os.mkfifo(folder / "replaced")
     (folder / "torch").mkdir()
@@ -52,7 +54,7 @@ def run(folder: Path, *arguments: str, gpus: int) -> subprocess.CompletedProcess
         (folder / "torch" / name).write_text(text, encoding="utf-8")
     driver = pretended_driver.build(folder / "driver")
     return subprocess.run(
-        [sys.executable, "-m", "pytest", *_plugin(), "-p", "no:cacheprovider", "-n", "auto", *arguments],
+        [sys.executable, "-m", "pytest", *plugin.arguments(), "-p", "no:cacheprovider", "-n", "auto", *arguments],
         cwd=folder,
         env={
             **os.environ,
@@ -69,8 +71,11 @@ def run(folder: Path, *arguments: str, gpus: int) -> subprocess.CompletedProcess
     )
 
 
-def test_each_gpu_has_a_worker_and_a_worker_that_dies_leaves_its_gpu_to_the_next(tmp_path: Path) -> None:
-    done = run(tmp_path, "--harness-engine", "cuda", "--dist", "each", gpus=2)
+@pytest.mark.parametrize("asked", [("--harness-engine", "cuda"), ("suites",)], ids=["by the engine", "by suites"])
+def test_each_gpu_has_a_worker_and_a_worker_that_dies_leaves_its_gpu_to_the_next(
+    asked: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = run(tmp_path, *asked, "--dist", "each", gpus=2)
     seen = dict(line.split() for line in (tmp_path / "seen").read_text(encoding="utf-8").splitlines())
     assert "worker 'gw0' crashed" in done.stdout, done.stdout + done.stderr
     assert "1 failed, 3 passed" in done.stdout
@@ -82,10 +87,3 @@ def test_without_a_gpu_it_says_why_at_once(tmp_path: Path) -> None:
     done = run(tmp_path, "--harness-engine", "cuda", gpus=0)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "no GPU for cases: NVIDIA's driver sees no GPU" in done.stderr
-
-
-def _plugin() -> tuple[str, ...]:
-    from importlib.metadata import entry_points
-
-    names = {entry.name for entry in entry_points(group="pytest11")}
-    return () if "kernel-harness" in names else ("-p", "harness.pytest_plugin")

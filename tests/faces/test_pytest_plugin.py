@@ -12,6 +12,7 @@ import pytest
 from harness.devices import catalogue
 from harness.model.case import Case, DType
 from harness.wire import to_json
+from tests import plugin
 from tests.faces.pretending import suite_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.once]
@@ -55,10 +56,9 @@ class Repository:
         path.write_text(text, encoding="utf-8")
 
     def pytest(self, *arguments: str) -> Said:
-        plugin = () if "kernel-harness" in installed() else ("-p", "harness.pytest_plugin")
         run = subprocess.run(
             [
-                *(sys.executable, "-m", "pytest", *plugin, "-p", "no:cacheprovider", "--strict-markers"),
+                *(sys.executable, "-m", "pytest", *plugin.arguments(), "-p", "no:cacheprovider", "--strict-markers"),
                 *("--harness-engine", "tests.faces.pretending:Pretending", "--harness-seed", "1"),
                 *("--harness-cases", "6", *arguments),
             ],
@@ -70,12 +70,6 @@ class Repository:
             check=False,
         )
         return Said(status=run.returncode, out=run.stdout + run.stderr)
-
-
-def installed() -> set[str]:
-    from importlib.metadata import entry_points
-
-    return {entry.name for entry in entry_points(group="pytest11")}
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.findings.replay import read
+from harness.findings.report import replay_command
 from harness.findings.store import load, locate, save
 from harness.model.finding import Finding, Repeats
 from tests.findings.test_replay import CASE, FAIL, FINDING, RECORDED
@@ -48,6 +49,15 @@ def test_what_is_stored_is_read_back_whole(tmp_path: Path) -> None:
     (bug,) = load(tmp_path).bugs
     assert bug.finding == replace(REPEATED, cases=(CASE, with_dims(T=9)))
     assert (bug.folder, bug.versions, bug.others) == (place, VERSIONS, ())
+
+
+def test_a_finding_of_a_real_gpu_is_replayed_there(tmp_path: Path) -> None:
+    found = replace(FINDING, where=("--engine", "cuda", "--sanitizer", "memcheck"))
+    kept([found], tmp_path)
+    (bug,) = load(tmp_path).bugs
+    assert bug.finding.where == found.where
+    assert replay_command(bug.finding) == f"harness replay {FINDING.id} --engine cuda --sanitizer memcheck"
+    assert replay_command(FINDING) == f"harness replay {FINDING.id}"
 
 
 def test_a_folder_is_text_that_a_pager_shows(tmp_path: Path) -> None:

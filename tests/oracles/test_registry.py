@@ -20,7 +20,7 @@ from harness.model.run import (
 from harness.model.verdict import Fail, Outcome, Pass
 from harness.oracles import registry
 from harness.oracles.completes import Completes, message_class
-from harness.oracles.endings import NO_ALLOCATOR
+from harness.oracles.endings import NO_ALLOCATOR, describe
 from tests.oracles.facts import (
     KERNEL,
     LINE_431,
@@ -72,6 +72,13 @@ def test_each_bad_ending_is_judged_by_one_oracle_at_most_and_the_others_abstain(
     assert [verdict.oracle for verdict in verdicts if isinstance(verdict, Fail)] == ([judge_name] if judge_name else [])
     assert not [verdict for verdict in verdicts if isinstance(verdict, Pass)]
     assert registry.outcome(ended, verdicts) is (Outcome.FAIL if judge_name else Outcome.ABSTAIN)
+
+
+def test_an_allocation_that_failed_is_told_with_the_limit_that_it_met_or_with_its_own_words() -> None:
+    assert "the 1024 bytes that its worker may have" in describe(
+        OutOfMemory(limit_bytes=1024, message="std::bad_alloc")
+    )
+    assert describe(OutOfMemory(limit_bytes=0, message="CUDA out of memory")) == "memory ran out: CUDA out of memory"
 
 
 def test_a_good_case_passes() -> None:

@@ -1,6 +1,7 @@
 """A virtual GPU in the test process: Triton launches onto it, and the test looks at what it saw."""
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from triton import knobs
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
+from harness.cuda.both_gpus import BothGpus
+from harness.cuda.gpus import real_gpus
 from harness.errors import CannotExecute, LaunchStuck
 from harness.model.case import LaneFill, Order
 from harness.model.device import Architecture, DeviceProfile
@@ -20,6 +23,7 @@ from harness.ops.poison import FreshMemory
 from harness.virtual import machine, triton_seam
 from harness.virtual.driver import LaunchHandler, LaunchRequest, VirtualDriver
 from harness.virtual.launches import Launches, Session
+from harness.virtual.parser import parse
 from harness.virtual.resources import compile_resources
 
 ORDERS = list(Order)
@@ -136,11 +140,62 @@ def drivers() -> Drivers:
     return Drivers()
 
 
+class RealGpuBeside:
+    """Repeats on the real GPU what tests launch on the virtual one, and fails a test whose launches differ there."""
+
+    def __init__(self, arch: int, cache: Path) -> None:
+        self._arch, self._cache = arch, cache
+        self._both: list[BothGpus] = []
+        self.operations: set[str] = set()
+        """Names of operations of kernels that were compared."""
+
+    def put(self, launches: Launches) -> LaunchHandler:
+        both = BothGpus(launches, self._arch, self._cache)
+        self._both.append(both)
+
+        def launch(request: LaunchRequest) -> None:
+            before = both.launches
+            both(request)
+            if both.launches > before:
+                functions = parse(request.ttir).functions.values()
+                self.operations |= {one.name for function in functions for one in function.body.all_operations()}
+
+        return launch
+
+    def finish(self) -> None:
+        """Fail if something differed that rounding does not explain."""
+        both, self._both = self._both, []
+        unexplained = [found for one in both for found in one.differences if not found.is_explained]
+        assert not unexplained
+
+
+@pytest.fixture(scope="session")
+def real_gpu_beside(kernel_cache: Path) -> Iterator[RealGpuBeside | None]:
+    """Only where HARNESS_BESIDE names a folder: there it leaves the names of operations that were compared."""
+    folder = os.environ.get("HARNESS_BESIDE")
+    if folder is None:
+        yield None
+        return
+    major, minor = real_gpus()[0].capability
+    found = RealGpuBeside(10 * major + minor, kernel_cache / "real")
+    yield found
+    Path(folder, f"operations-{os.getpid()}").write_text("\n".join(sorted(found.operations)), encoding="utf-8")
+
+
+@pytest.fixture
+def beside(real_gpu_beside: RealGpuBeside | None) -> Iterator[RealGpuBeside | None]:
+    yield real_gpu_beside
+    if real_gpu_beside is not None:
+        real_gpu_beside.finish()
+
+
 MakeGpu = Callable[[tuple[int, int]], Gpu]
 
 
 @pytest.fixture
-def make_gpu(kernel_cache: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> MakeGpu:
+def make_gpu(
+    kernel_cache: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, beside: RealGpuBeside | None
+) -> MakeGpu:
     """Puts a virtual GPU of a capability in place; a kernel must not be launched on two of them."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(kernel_cache))
     for kind, name in ((Autotuner, "run"), (Autotuner, "_bench"), (JITFunction, "run"), (JITFunction, "_do_compile")):
@@ -159,7 +214,7 @@ def make_gpu(kernel_cache: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPat
         launches = Launches(
             driver.profile, lambda: chooser.chosen, fresh.poison_of, compile_now, builds=tmp_path / "builds"
         )
-        drivers.listener = launches
+        drivers.listener = launches if beside is None else beside.put(launches)
         triton_seam.set_driver(driver)
         triton_seam.compile_to_ttir_only()
         chooser.install()

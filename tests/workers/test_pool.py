@@ -164,9 +164,11 @@ def test_workers_wear_the_device_of_their_case_and_the_least_used_are_retired(sc
 def test_closing_the_pool_ends_what_runs_and_cancels_what_waits(scratch: Path, fifo: Fifo) -> None:
     with Pool(specs(scratch), processes=1, time_limit_s=600) as pool:
         running = pool.submit(case("hang_with_grandchild"))
+        next_one = pool.submit(case("good"))
         waiting = pool.submit(case("good"))
         fifo.read()
     assert isinstance(running.exception(), WorkerError)
+    assert isinstance(next_one.exception(), WorkerError)
     assert waiting.cancelled()
 
 

@@ -82,8 +82,10 @@ class RecordingExecution(Execution):
         self.is_again = True
         return super().run_again(op, case)
 
-    def _compare(self, results: Tensors, expected: Mapping[str, Expected], op: Op, case: Case) -> tuple[Result, ...]:
-        facts = super()._compare(results, expected, op, case)
+    def _compare(
+        self, results: Tensors, expected: Mapping[str, Expected], op: Op, seed: int | None
+    ) -> tuple[Result, ...]:
+        facts = super()._compare(results, expected, op, seed)
         self.results = results
         self.truths = {name: _truth(got, expected[name], op.slack) for name, got in results.items()}
         return facts

@@ -6,9 +6,10 @@ from ctypes.util import find_library
 import pytest
 import torch
 
-from harness.cuda.beside import Difference, compare, roundings
+from harness.cuda.both_gpus import compare, roundings
 from harness.cuda.memory import DeviceMemory
 from harness.errors import MissingPart
+from harness.model.agreement import Difference
 
 pytestmark = pytest.mark.once
 
@@ -34,6 +35,12 @@ def test_a_distance_is_told_in_units_of_the_last_place_and_of_the_largest_elemen
     assert (narrow.dtype, narrow.differing, narrow.ulps) == ("bfloat16", 1, 1.0)
 
 
+def test_zeros_of_other_signs_are_no_distance_even_where_all_is_zero() -> None:
+    found = difference(torch.tensor([0.0, 0.0]), torch.tensor([0.0, -0.0]))
+    assert (found.differing, found.ulps, found.scaled, found.is_explained) == (1, 0.0, 0.0, True)
+    assert difference(torch.tensor([0.0]), torch.tensor([1.0])).scaled == math.inf
+
+
 def test_one_nan_and_any_other_integer_are_infinitely_far() -> None:
     assert difference(torch.tensor([1.0, 2.0]), torch.tensor([1.0, math.nan])).ulps == math.inf
     assert difference(torch.tensor([1, 2]), torch.tensor([1, 3])).ulps == math.inf
@@ -51,7 +58,7 @@ def test_a_kernel_that_rounds_on_the_way_says_to_what() -> None:
     product = (
         "%3 = tt.dot %0, %0, %0, inputPrecision = tf32 : tensor<16x16xf32> * tensor<16x16xf32> -> tensor<16x16xf32>"
     )
-    assert roundings(module(narrow, product)) == ("bf16", "tf32")
+    assert roundings(module(narrow, product)) == ("bfloat16", "tf32")
 
 
 def module(*operations: str) -> str:

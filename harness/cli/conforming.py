@@ -1,0 +1,64 @@
+"""`harness conform`: whether the virtual GPU and a real one leave the same behind, launch by launch."""
+
+import argparse
+import time
+
+from rich.text import Text
+
+from harness.cli.command import CLEAN, FINDINGS, NOTHING_JUDGED, Parser, add_time_limit, console, duration
+from harness.cli.measuring import TELL_EVERY_S, add_cases, asked_for, tested
+from harness.cli.telling import Telling
+from harness.model.run import Run
+from harness.reports.agreement import Compared, lines
+from harness.search.coverage import measure
+from harness.search.gpus import own_devices
+from harness.search.options import BOTH, load_devices
+from harness.search.session import Session
+
+CASES = 20
+
+
+class _Enough(Exception):
+    """The time is up."""
+
+
+def conform(given: argparse.Namespace) -> int:
+    """Run some cases of each op on both GPUs and print where they part."""
+    devices = own_devices(None) if given.device is None else load_devices(given.device, None)
+    order, options = asked_for(given, devices, BOTH)
+    compared, telling, began = Compared(), Telling(TELL_EVERY_S), time.monotonic()
+
+    def ran(run: Run) -> None:
+        compared.add(run)
+        telling(f"{compared.cases} of {given.cases * len(order.pairs)} cases, last {run.case}")
+        if given.seconds is not None and time.monotonic() - began > given.seconds:
+            raise _Enough
+
+    screen = console()
+    with Session(options) as session:
+        try:
+            measure(order, session.pool, ran)
+        except _Enough:
+            screen.print(Text(f"the {given.seconds:g} s are over: not all cases were run\n"))
+    screen.print(
+        Text(f"both GPUs with {tested(options)}; at most {given.cases} cases an op and device, seed {given.seed}\n")
+    )
+    for line in lines(compared):
+        screen.print(Text(line), soft_wrap=True)
+    if compared.agrees:
+        return CLEAN
+    return FINDINGS if compared.unexplained or compared.broken else NOTHING_JUDGED
+
+
+def add_options(parser: Parser) -> None:
+    """The options of `harness conform`."""
+    parser.epilog = (
+        "Needs a GPU. Exit status: 0 both agree, 1 they differ by more than rounding explains or a case broke off, "
+        "2 usage or harness error, 3 nothing was compared. `harness fuzz --engine cuda,virtual` makes findings of it."
+    )
+    add_cases(parser, CASES)
+    parser.add_argument(
+        "--device", metavar="NAME,…", help="what the virtual GPU pretends to be (usually what the real one is)"
+    )
+    parser.add_argument("--seconds", type=duration, metavar="S", help="stop after so long, with what there is")
+    add_time_limit(parser)

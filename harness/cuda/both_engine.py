@@ -1,0 +1,84 @@
+"""The engine of both GPUs: cases run on the virtual one, and every launch is repeated on a real one and compared.
+
+The library sees the virtual GPU, and goes on with its results; all that the virtual engine sees is seen here too.
+"""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from harness.cuda.both_gpus import BothGpus
+from harness.cuda.faults import faulted
+from harness.cuda.gpus import VISIBLE
+from harness.cuda.memory import CudaError, DeviceMemory
+from harness.cuda.wearing import gpu_of_this_process
+from harness.model.agreement import Agreement
+from harness.model.case import Case
+from harness.model.companion import Beside, Companion
+from harness.model.device import DeviceProfile
+from harness.model.op import Op
+from harness.model.run import Run
+from harness.virtual.engine import VirtualEngine
+from harness.virtual.launches import Launches
+
+
+class BothEngine(VirtualEngine):
+    """Wears one device, runs cases on it, and has one real GPU beside; one to a process."""
+
+    name = "cuda,virtual"
+
+    def __init__(self) -> None:
+        super().__init__(self._beside)
+        self._gpus: BothGpus | None = None
+        self._name = ""
+
+    def prepare(self) -> None:
+        """As the virtual engine does; the real GPU stays visible."""
+        visible = os.environ.get(VISIBLE)
+        super().prepare()
+        if visible is None:
+            del os.environ[VISIBLE]
+        else:
+            os.environ[VISIBLE] = visible
+
+    def wear(self, device: DeviceProfile) -> None:
+        """Wear the device; kernels are compiled for the GPU at hand a second time.  CUDA is not started yet."""
+        self._name = gpu_of_this_process().name
+        super().wear(device)
+
+    def begin(self) -> str:
+        """Start CUDA."""
+        try:
+            DeviceMemory().enter()
+        except CudaError as error:
+            return f"the GPU cannot be used: {error}"
+        return ""
+
+    def run(self, op: Op, case: Case) -> Run:
+        """Run one case on the virtual GPU, and what it launches on the real one."""
+        assert self._gpus is not None, "wear a device first"
+        self._gpus.begin()
+        run = super().run(op, case)
+        return replace(
+            run,
+            ending=faulted(run.ending, self._gpus.under_way),
+            agreement=Agreement(
+                gpu=self._name,
+                launches=self._gpus.launches,
+                differences=tuple(self._gpus.differences),
+                skipped=tuple(self._gpus.skipped),
+            ),
+        )
+
+    def run_beside(self, op: Op, wanted: Beside) -> Companion:
+        """Run one case on the virtual GPU alone: what it launches has been compared."""
+        assert self._gpus is not None, "wear a device first"
+        with self._gpus.aside():
+            return super().run_beside(op, wanted)
+
+    def _beside(self, launches: Launches) -> BothGpus:
+        major, minor = gpu_of_this_process().capability
+        # The machine's own "cubins" are none, and have the same keys (Triton 3.6 to 3.8).
+        cache = Path(os.environ["TRITON_CACHE_DIR"] + "-whole")
+        self._gpus = BothGpus(launches, 10 * major + minor, cache)
+        return self._gpus

@@ -1,0 +1,97 @@
+"""The table of what both GPUs agree on: by kernel and argument, how many tensors are equal and how far others apart."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from harness.model.agreement import Difference
+from harness.model.run import Completed, Refused, Run
+from harness.oracles.agreement import sentence
+from harness.oracles.endings import describe
+
+MOST = 20
+"""So many unexplained differences are told one by one."""
+
+
+@dataclass(slots=True)
+class Compared:
+    """What came of all cases so far."""
+
+    gpu: str = ""
+    cases: int = 0
+    launches: int = 0
+    tensors: defaultdict[tuple[str, str, str], list[Difference]] = field(
+        default_factory=lambda: defaultdict[tuple[str, str, str], list[Difference]](list)
+    )
+    """By kernel, argument and type."""
+    unexplained: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """The difference as a sentence, and its case."""
+    skipped: Counter[str] = field(default_factory=Counter[str])
+    broken: Counter[str] = field(default_factory=Counter[str])
+    """By op and how they ended, cases that did not come to their end."""
+
+    def add(self, run: Run) -> None:
+        """One more case."""
+        self.cases += 1
+        if not isinstance(run.ending, Completed | Refused):
+            self.broken[f"{run.case.op_name}: {describe(run.ending).splitlines()[0]}"] += 1
+        if run.agreement is None:
+            return
+        self.gpu = run.agreement.gpu
+        self.launches += run.agreement.launches
+        self.skipped.update(reason for _, reason in run.agreement.skipped)
+        for found in run.agreement.differences:
+            self.tensors[found.kernel, found.argument, found.dtype].append(found)
+            if not found.is_explained:
+                self.unexplained.append((f"{found.kernel}: {sentence(found, self.gpu, None)}", str(run.case)))
+
+    @property
+    def agrees(self) -> bool:
+        """Whether something was compared, and nothing speaks against it."""
+        return bool(self.launches) and not self.unexplained and not self.broken
+
+
+def lines(compared: Compared) -> Iterator[str]:
+    """Arguments that are not equal in all launches, whatever is odd, and one line that says what it comes to."""
+    rows = [_row(names, found) for names, found in compared.tensors.items() if any(one.differing for one in found)]
+    if rows:
+        yield from _columns(("kernel", "argument", "type", "tensors", "equal", "of the largest", "of rounding"), rows)
+        yield ""
+    for reason, count in compared.skipped.most_common():
+        yield f"{count} launches were not compared: {reason}"
+    for broken, count in compared.broken.most_common():
+        yield f"{count} cases of {broken}"
+    for found, case in compared.unexplained[:MOST]:
+        yield f"unexplained: {found}; {case}"
+    yield conclusion(compared)
+
+
+def conclusion(compared: Compared) -> str:
+    """One line."""
+    tensors = [found for of_one in compared.tensors.values() for found in of_one]
+    equal = sum(not found.differing for found in tensors)
+    doubted = sum(found.doubt is not None for found in tensors)
+    return (
+        f"{compared.launches} launches of {len({kernel for kernel, _, _ in compared.tensors})} kernels in "
+        f"{compared.cases} cases were repeated on the {compared.gpu or 'real GPU'}: of {len(tensors)} tensors {equal} "
+        f"are equal bit for bit, {len(tensors) - equal - doubted} differ by a few roundings, {doubted} by more, and "
+        f"{len(compared.unexplained)} of these by more than rounding explains"
+    )
+
+
+def _row(names: tuple[str, str, str], found: Sequence[Difference]) -> tuple[str, ...]:
+    equal = sum(not one.differing for one in found)
+    doubts = [one.doubt for one in found if one.doubt is not None]
+    scaled = max(one.scaled for one in found)
+    return (*names, str(len(found)), str(equal), f"{scaled:.2g}", f"{max(doubts):.2g}" if doubts else "-")
+
+
+def _columns(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    table = [heads, *rows]
+    widths = [max(len(row[at]) for row in table) for at in range(len(heads))]
+    for row in table:
+        cells = [
+            f"{cell:<{width}}" if at < 3 else f"{cell:>{width}}"  # names to the left, numbers to the right
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()

@@ -1,0 +1,77 @@
+"""The machine's operations with random rounding: how far rounding alone moves what a kernel leaves behind.
+
+Two right computations of one kernel, here and on a GPU, may fuse a product into a sum, add in another order, or use
+another library's exponential.  Each result in float32 is therefore moved at random by as much as that makes a
+difference (Monte Carlo arithmetic: D. S. Parker, 1997); what cancels then shows by how much it is in doubt.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from harness.virtual.ir import Operation
+from harness.virtual.machine import Handler, Machine, Value, Values
+
+EPSILON = 2.0**-23
+CORRECTLY_ROUNDED = frozenset(
+    {"arith.addf", "arith.subf", "arith.mulf", "math.fma", "tt.precise_divf", "tt.precise_sqrt"}
+)
+"""Off by half a unit in the last place at most, and by one where a GPU fuses what stands apart here."""
+APPROXIMATE = frozenset(
+    {
+        *("arith.divf", "tt.approx_divf", "arith.remf", "tt.extern_elementwise", "tt.elementwise_inline_asm"),
+        *("math.exp", "math.exp2", "math.log", "math.log2", "math.sqrt", "math.rsqrt", "math.sin", "math.cos"),
+        *("math.tanh", "math.erf"),
+    }
+)
+"""Off by two units: what the CUDA C++ Programming Guide allows quick divisions, square roots, `ex2` and `lg2`."""
+SUMS = frozenset({"tt.dot", "tt.dot_scaled", "tt.reduce", "tt.scan"})
+"""Their terms are moved too: a sum that cancels is as uncertain as its largest term."""
+
+
+def rounded_at_random(handlers: Mapping[str, Handler], seed: int) -> dict[str, Handler]:
+    """The same operations; equal seeds and launches give equal results.  Nothing else than float32 is moved."""
+    generator = np.random.default_rng(seed)
+    moved = dict(handlers)
+    for names, units in ((CORRECTLY_ROUNDED, 1.0), (APPROXIMATE, 2.0)):
+        for name in names & handlers.keys():
+            moved[name] = _moving_results(handlers[name], units, generator)
+    for name in SUMS & handlers.keys():
+        moved[name] = _moving_terms(_moving_results(handlers[name], 1.0, generator), handlers[name], generator)
+    return moved
+
+
+def _moving_results(handler: Handler, units: float, generator: np.random.Generator) -> Handler:
+    def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Value | Values | None:
+        made = handler(machine, operation, frame)
+        if not isinstance(made, tuple):
+            return made if made is None else _moved(made, operation.result_types[0].element, units, generator)
+        kinds = zip(made, operation.result_types, strict=True)
+        return tuple(_moved(value, kind.element, units, generator) for value, kind in kinds)
+
+    return handle
+
+
+def _moving_terms(moving: Handler, exact: Handler, generator: np.random.Generator) -> Handler:
+    def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Value | Values | None:
+        if operation.regions and not _rounds(operation):
+            return exact(machine, operation, frame)
+        terms = list(frame)
+        for slot, kind in zip(operation.operands, operation.operand_types, strict=True):
+            terms[slot] = _moved(frame[slot], kind.element, 1.0, generator)
+        return moving(machine, operation, terms)
+
+    return handle
+
+
+def _rounds(operation: Operation) -> bool:
+    """Whether what the operation combines with rounds: a maximum does not."""
+    inner = (one for region in operation.regions for block in region.blocks for one in block.operations)
+    return any(one.name in CORRECTLY_ROUNDED or one.name in APPROXIMATE for one in inner)
+
+
+def _moved(value: Value, element: str, units: float, generator: np.random.Generator) -> Value:
+    if element != "f32" or not isinstance(value, np.ndarray):
+        return value
+    off = generator.uniform(-units * EPSILON, units * EPSILON, value.shape)
+    return (value * (1 + off)).astype(np.float32)

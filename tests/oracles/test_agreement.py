@@ -1,0 +1,60 @@
+"""The oracle of both GPUs: what differs by more than rounding explains fails, by kernel and argument."""
+
+from dataclasses import replace
+
+import pytest
+
+from harness.model.agreement import Agreement, Difference
+from harness.model.run import Run
+from harness.oracles.agreement import NOT_BOTH, Agrees
+from tests.oracles.facts import KERNEL, judge, launch, only_failure, run, signature
+
+EQUAL = Difference(kernel=KERNEL, argument="x", dtype="float32", elements=64, differing=0, ulps=0.0, scaled=0.0)
+APART = replace(EQUAL, argument="dx", differing=3, ulps=9e6, scaled=0.25, doubt=40.0)
+
+
+def compared(*found: Difference, launches: int = 1, skipped: tuple[tuple[str, str], ...] = ()) -> Run:
+    both = Agreement(gpu="NVIDIA H200", launches=launches, differences=found, skipped=skipped)
+    return replace(run(launches=(launch(),), engine="cuda,virtual"), agreement=both)
+
+
+def test_what_rounding_does_not_explain_is_a_failure_by_kernel_and_argument() -> None:
+    fail = only_failure(Agrees(), compared(EQUAL, APART))
+    assert fail.signature == signature("agreement", place="dx", kernel=KERNEL)
+    assert fail.message == (
+        "3 of 64 elements of dx are other on the NVIDIA H200, by up to 0.25 of the largest element, 40 times what "
+        "random rounding explains"
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "is_explained"),
+    [
+        (replace(APART, scaled=1e-7, doubt=None), True),
+        (replace(APART, scaled=1e-4, doubt=None), False),
+        (replace(APART, scaled=1e-4, doubt=None, rounds=("tf32",)), True),
+        (replace(APART, doubt=0.9), True),
+        (replace(APART, dtype="int32", scaled=1e-9, doubt=None), False),
+    ],
+    ids=["a few roundings", "more than a few", "a few roundings to tf32", "a cancelling sum", "an integer"],
+)
+def test_numbers_may_differ_by_roundings_and_integers_may_not(found: Difference, *, is_explained: bool) -> None:
+    assert found.is_explained is is_explained
+
+
+def test_an_integer_that_differs_is_told_as_one() -> None:
+    fail = only_failure(Agrees(), compared(replace(APART, dtype="int64", doubt=None)))
+    assert fail.message == "3 of 64 elements of dx are other on the NVIDIA H200, where integers must be equal"
+
+
+@pytest.mark.parametrize(
+    ("of", "reason"),
+    [
+        (run(), NOT_BOTH),
+        (compared(launches=0, skipped=((KERNEL, "memory saw Stray"),)), "memory saw Stray"),
+        (compared(launches=0), "no kernel was launched"),
+    ],
+    ids=["one GPU", "no launch that could be compared", "no launch"],
+)
+def test_where_nothing_was_compared_nothing_is_said_to_agree(of: Run, reason: str) -> None:
+    assert judge(Agrees(), of) == [f"abstain: {reason}"]

@@ -1,0 +1,56 @@
+"""The table of what both GPUs agree on, from runs as they come in."""
+
+from dataclasses import replace
+
+from harness.model.agreement import Agreement, Difference
+from harness.model.run import Crashed, Run
+from harness.reports.agreement import Compared, conclusion, lines
+from tests.oracles.facts import launch, run
+
+EQUAL = Difference(kernel="norm_fwd", argument="x", dtype="float32", elements=64, differing=0, ulps=0.0, scaled=0.0)
+ROUNDED = replace(EQUAL, argument="y", differing=5, ulps=1.0, scaled=1e-7)
+CANCELLED = replace(EQUAL, argument="dx", differing=5, ulps=1e6, scaled=0.5, doubt=0.25)
+WRONG = replace(EQUAL, argument="dx", differing=1, ulps=1e6, scaled=0.5, doubt=9.0)
+
+
+def both(*found: Difference, skipped: tuple[tuple[str, str], ...] = ()) -> Run:
+    seen = Agreement(gpu="NVIDIA H200", launches=1, differences=found, skipped=skipped)
+    return replace(run(launches=(launch(),), engine="cuda,virtual"), agreement=seen)
+
+
+def compared(*runs: Run) -> Compared:
+    made = Compared()
+    for one in runs:
+        made.add(one)
+    return made
+
+
+def test_arguments_that_are_not_always_equal_have_a_row_each() -> None:
+    told = list(lines(compared(both(EQUAL, ROUNDED), both(EQUAL, EQUAL, ROUNDED), both(CANCELLED))))
+    assert told == [
+        "kernel    argument  type     tensors  equal  of the largest  of rounding",
+        "norm_fwd  y         float32        2      0           1e-07            -",
+        "norm_fwd  dx        float32        1      0             0.5         0.25",
+        "",
+        "3 launches of 1 kernels in 3 cases were repeated on the NVIDIA H200: of 6 tensors 3 are equal bit for bit, 2 "
+        "differ by a few roundings, 1 by more, and 0 of these by more than rounding explains",
+    ]
+
+
+def test_both_agree_only_where_something_was_compared_and_nothing_is_unexplained_or_broke_off() -> None:
+    crashed = replace(both(EQUAL), ending=Crashed(signal="SIGSEGV", status=None, log_tail=""))
+    assert compared(both(EQUAL), both(CANCELLED)).agrees
+    assert not compared().agrees
+    assert not compared(both(EQUAL), both(WRONG)).agrees
+    assert not compared(both(EQUAL), crashed).agrees
+
+
+def test_what_is_odd_is_told_with_its_case() -> None:
+    crashed = replace(both(), ending=Crashed(signal="SIGSEGV", status=None, log_tail=""))
+    told = list(lines(compared(both(WRONG, skipped=(("norm_bwd", "memory saw Stray"),)), crashed)))
+    assert "1 launches were not compared: memory saw Stray" in told
+    assert "1 cases of layer_norm: the process died of SIGSEGV" in told
+    (unexplained,) = (line for line in told if line.startswith("unexplained"))
+    assert unexplained.startswith("unexplained: norm_fwd: 1 of 64 elements of dx are other on the NVIDIA H200")
+    assert str(both().case) in unexplained
+    assert conclusion(compared()).startswith("0 launches of 0 kernels in 0 cases were repeated on the real GPU")

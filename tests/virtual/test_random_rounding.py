@@ -1,0 +1,69 @@
+"""Random rounding moves what rounding may move, by as much, and nothing else."""
+
+# Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
+# ruff: noqa: ANN001, ANN201
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from harness.virtual.operations import HANDLERS
+from harness.virtual.random_rounding import EPSILON, rounded_at_random
+from tests.virtual.conftest import Gpu
+
+pytestmark = pytest.mark.once
+SIZE = 32
+
+
+@triton.jit
+def cancel(x, y, size: tl.constexpr):
+    at = tl.arange(0, size)
+    value = tl.load(x + at)
+    tl.store(y + at, (value * 3.0 - tl.sum(value * 3.0, 0) / size) * 1e6)
+
+
+@triton.jit
+def largest(x, y, size: tl.constexpr):
+    at = tl.arange(0, size)
+    value = tl.load(x + at)
+    tl.store(y + at, tl.where(value == tl.max(value, 0), 1.0, value))
+
+
+@triton.jit
+def count(x, y, size: tl.constexpr):
+    at = tl.arange(0, size)
+    tl.store(y + at, (tl.load(x + at) > 0.0).to(tl.int32) + at * 3)
+
+
+def launched(gpu: Gpu, kernel: object, x: torch.Tensor, dtype: torch.dtype, seed: int | None) -> torch.Tensor:
+    gpu.begin()
+    gpu.launches.handlers = HANDLERS if seed is None else rounded_at_random(HANDLERS, seed)
+    y = torch.empty(SIZE, dtype=dtype)
+    kernel[(1,)](x, y, SIZE)  # pyright: ignore[reportIndexIssue] - a kernel, not a function
+    return y
+
+
+def test_what_cancels_moves_by_the_roundings_of_its_terms(gpu: Gpu) -> None:
+    x = torch.full((SIZE,), 5.0)
+    exact = launched(gpu, cancel, x, torch.float32, None)
+    moved = [launched(gpu, cancel, x, torch.float32, seed) for seed in range(8)]
+    assert bool((exact == 0).all())
+    furthest = max(float(one.abs().max()) for one in moved)
+    unit = 15.0 * EPSILON * 1e6
+    assert unit / 4 < furthest < 4 * unit
+
+
+def test_equal_seeds_round_alike_and_others_do_not(gpu: Gpu) -> None:
+    x = torch.randn(SIZE)
+    one, same, other = (launched(gpu, cancel, x, torch.float32, seed) for seed in (3, 3, 4))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+
+
+@pytest.mark.parametrize(("kernel", "dtype"), [(largest, torch.float32), (count, torch.int32)])
+def test_what_is_never_rounded_stays_as_it_is(gpu: Gpu, kernel: object, dtype: torch.dtype) -> None:
+    x = torch.randn(SIZE)
+    exact = launched(gpu, kernel, x, dtype, None)
+    assert all(torch.equal(launched(gpu, kernel, x, dtype, seed), exact) for seed in range(8))
