@@ -1,12 +1,12 @@
 """The plain moves of shrinking: for each axis of a case, the plainer cases worth trying from it, boldest first.
 
-A move changes one axis (or dims together), so that a case from which no move leads on is minimal along each axis by
+A move changes one axis (or two dims), so that a case from which no move leads on is minimal along each axis by
 itself.  Whether a move is taken is decided elsewhere.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, permutations
 
 from harness.model.case import Case, LaneFill, Layout, Order, Scale, Values
 from harness.model.op import Op
@@ -68,6 +68,15 @@ def dims_together(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
         room = min(case.dims[name] - op.dims[name].low for name in (one, other))
         for step in _steps(room):
             yield from _legal(op, case, {one: case.dims[one] - step, other: case.dims[other] - step})
+
+
+def dims_traded(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
+    """One dim's least values with another so much larger, for failures that depend on how many elements there are."""
+    del home_sm_count
+    for one, other in permutations([name for name in dim_order(op) if not op.dims[name].choices], 2):
+        product = case.dims[one] * case.dims[other]
+        for size in range(max(1, op.dims[one].low), min(op.dims[one].low + FIRST_STEPS, case.dims[one])):
+            yield from _legal(op, case, {one: size, other: -(-product // size)})
 
 
 def configs(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
@@ -153,6 +162,7 @@ AXES: tuple[Axis, ...] = (
     scale,
     each_dim,
     dims_together,
+    dims_traded,
     options,
     configs,
     dtype,

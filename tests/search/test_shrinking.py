@@ -69,6 +69,11 @@ def test_a_case_that_was_not_drawn_shrinks_by_moves_alone() -> None:
     assert shrunk(lambda case: case.dims["T"] >= 37, trial).case == with_dims(T=37)
 
 
+def test_what_depends_on_the_number_of_elements_shrinks_past_shapes_in_which_no_dim_can_shrink_alone() -> None:
+    trial = Trial(number=0, op=OP, case=with_dims(T=3, D=34), batch=None, home_sm_count=DEVICE.sm_count)
+    assert shrunk(lambda case: case.dims["T"] * case.dims["D"] > 100, trial).case == with_dims(T=1, D=101)
+
+
 def test_the_devices_own_sm_count_is_kept_if_the_failure_shows_there() -> None:
     case = replace(with_dims(T=500), device=DEVICE.with_sm_count(20))
     trial = Trial(number=0, op=OP, case=case, batch=None, home_sm_count=DEVICE.sm_count)
