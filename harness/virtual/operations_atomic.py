@@ -154,6 +154,9 @@ PATIENCE = 100_000
 """Looks of one poll after which the case ends as unsupported."""
 
 
+ONE_LANE = np.zeros(1, np.int64)
+
+
 def _lanes_of(rows: Rows) -> Array:
     return np.arange(rows.block[0]) if rows.picked is None else rows.picked
 
@@ -163,6 +166,10 @@ def _apply(flat: Array, cells: Array, update: Callable[[Array, Array], Array], e
 
     `update` makes the new contents of the old ones and the lanes' indices.
     """
+    if len(cells) == 1:  # most atomics that programs wait by
+        old = decode(flat[cells], element)
+        flat[cells] = encode(rounded(update(old, ONE_LANE), element), element)
+        return old
     seen = np.empty(len(cells), carrier(element))
     order = np.argsort(cells, kind="stable")
     ordered = cells[order]

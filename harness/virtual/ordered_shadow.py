@@ -94,7 +94,7 @@ class OrderedShadow(Shadow):
     def _note(self, pair: tuple[Epochs, Epochs], starts: Array, width: int, number: int) -> tuple[Array, Array]:
         """Keep an access beside one that nothing orders before it, else in its place; the cells of either kind."""
         first, second = pair
-        cells = (starts[:, None] + np.arange(width)).reshape(-1)
+        cells = starts if width == 1 else (starts[:, None] + np.arange(width)).reshape(-1)
         held, since = first.programs[cells], first.clocks[cells]
         replaced = (held == 0) | (held == number) | (since <= self._order.seen(number)[held])
         parts = cells[replaced], cells[~replaced]
@@ -124,6 +124,11 @@ class OrderedShadow(Shadow):
         return self._unordered(first, starts, width, number) or self._unordered(second, starts, width, number)
 
     def _unordered(self, epochs: Epochs, starts: Array, width: int, number: int) -> Clash | None:
+        if width == len(starts) == 1:  # a counter or a lock
+            (cell,) = starts
+            other = epochs.programs[cell]
+            if other in (0, number) or epochs.clocks[cell] <= self._order.seen(number)[other]:
+                return None
         others = rows_of(epochs.programs, width)[starts]
         apart = (others != 0) & (others != number)
         if not apart.any():

@@ -39,7 +39,7 @@ class Rows:
 
     def take(self, values: Array, shape: tuple[int, ...]) -> Array:
         """These rows of a block of values."""
-        whole = np.broadcast_to(values, shape).reshape(self.block)
+        whole = _spread(values, shape).reshape(self.block)
         rows = whole if self.picked is None else whole[self.picked]
         return rows[:, : self.width]
 
@@ -98,14 +98,19 @@ def _rows(lead: _Lead, starts: Array, width: int, mask: Array | None) -> Rows:
     numbers, shape = lead.numbers, lead.shape
     alike = shape[0] != len(numbers)
     column = (numbers[:1] if alike else numbers).reshape(-1, *(1,) * (len(shape) - 1))
-    flat = np.broadcast_to(starts, shape).reshape(-1)
-    programs = np.broadcast_to(column, shape).reshape(-1)
+    flat = _spread(starts, shape)
+    programs = _spread(column, shape)
     block = (len(flat), lead.columns)
     everybody = numbers if alike else numbers[:0]
     if mask is None:
         return Rows(flat, width, programs, None, block, everybody)
     picked = np.flatnonzero(np.broadcast_to(mask, shape))
     return Rows(flat[picked], width, programs[picked], picked, block, everybody)
+
+
+def _spread(values: Array, shape: tuple[int, ...]) -> Array:
+    """One value a lane."""
+    return (values if values.shape == shape else np.broadcast_to(values, shape)).reshape(-1)
 
 
 def _row_starts(pointers: Pointers, columns: int) -> Array | None:

@@ -33,7 +33,8 @@ class View:
         """Whether every row lies in what the argument covers."""
         if not len(rows.starts):
             return True
-        if int(rows.starts.min()) < 0 or int(rows.starts.max()) + rows.width > self.extent:
+        low, high = (rows.starts.min(), rows.starts.max()) if len(rows.starts) > 1 else (rows.starts[0], rows.starts[0])
+        if int(low) < 0 or int(high) + rows.width > self.extent:
             return False
         if self.argument.covered is None:
             return True
