@@ -2,20 +2,56 @@
 
 import signal
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from harness.reports.interrupts import Interrupts
 
 pytestmark = pytest.mark.once
 
 
-def test_an_interrupt_that_python_dropped_is_raised_at_the_next_look() -> None:
-    def gc_callback() -> None:  # by the name of Hypothesis's
-        signal.raise_signal(signal.SIGINT)
+def interrupting(value: int) -> int:
+    signal.raise_signal(signal.SIGINT)
+    return value
+
+
+def test_an_interrupt_inside_hypothesis_is_raised_at_the_next_look() -> None:
+    drawn: list[int] = []
+
+    @hypothesis.settings(max_examples=3, database=None, phases=(hypothesis.Phase.generate,))
+    @hypothesis.given(st.integers().map(interrupting))
+    def draw(value: int) -> None:
+        drawn.append(value)
 
     with Interrupts() as interrupts:
         interrupts.check()
-        gc_callback()
+        draw()
+        assert drawn
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.check()
+
+
+class Interrupting:
+    """Interrupts whoever wants to read it."""
+
+    def __repr__(self) -> str:
+        signal.raise_signal(signal.SIGINT)
+        return "Interrupting()"
+
+
+def test_an_interrupt_while_hypothesis_prepares_a_test_is_no_error_of_its_own() -> None:
+    drawn: list[int] = []
+
+    def body(value: int) -> None:
+        drawn.append(value)
+
+    body.__annotations__["value"] = Interrupting()  # what a test's signature reads like enters its digest
+    draw = hypothesis.given(value=st.integers())(body)
+    draw = hypothesis.settings(max_examples=3, database=None, phases=(hypothesis.Phase.generate,))(draw)
+    with Interrupts() as interrupts:
+        draw()
+        assert drawn
         with pytest.raises(KeyboardInterrupt):
             interrupts.check()
 
