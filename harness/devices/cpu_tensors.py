@@ -2,7 +2,7 @@
 
 * `device="cuda"`, `.cuda()`, `.to("cuda")` and `pin_memory` give CPU tensors;
 * every tensor says `x.is_cuda`, and its `x.device` is `cuda:0`, also one that was made with `device="cpu"`;
-* products with an `out_dtype`, which torch has for CUDA alone, work;
+* products with an `out_dtype`, which torch has for CUDA alone, work, and none reads what lies between a matrix's rows;
 * `.cpu()` and `.to("cpu")` copy, as they do from a GPU.
 
 A mode belongs to a thread: cases run on the thread that put it on, or in a child forked from that thread.  Inside a
@@ -17,6 +17,7 @@ import torch.autograd
 import torch.utils._device
 from torch.overrides import TorchFunctionMode
 
+from harness.devices.gapless_products import close_gaps
 from harness.devices.wide_products import widen
 
 CPU = torch.device("cpu")
@@ -55,7 +56,7 @@ class CpuTensors(TorchFunctionMode):
         if kwargs.get("pin_memory"):
             kwargs = {**kwargs, "pin_memory": False}
         args, kwargs = widen(func, args, kwargs)
-        return func(*args, **kwargs)
+        return func(*close_gaps(func, args), **kwargs)
 
 
 def keep_answering_in_backward() -> None:

@@ -1,6 +1,6 @@
 """The norms of Liger-Kernel: RMS norm with its casting modes, layer norm, norms of sums, groups and powers, DyT."""
 
-from harness.suite import DType, beside, groups, op, tensor, tokens, width
+from harness.suite import Dim, DType, beside, groups, op, tensor, tokens, width
 
 LIBRARY = ("liger-kernel",)
 EPS = 1e-6
@@ -10,9 +10,12 @@ UNCAST = (DType.FP32, DType.BF16)
 apply = beside(__file__, "applying.py").apply
 
 
-ROWS = {"T": tokens(2048), "D": width(4096)}
+GRID = 2**31 - 1
+"""So many programs along x at most: one for each row."""
+ROWS = {"T": Dim(low=1, high=2048, grows=True, largest=GRID), "D": width(4096)}
 NORMED = {
-    "dims": {"T": tokens(66_000), "D": width(4096)},  # from 32,768 rows on, narrow ones share a program
+    # from 32,768 rows on, narrow ones share a program
+    "dims": {"T": Dim(low=1, high=66_000, grows=True, largest=GRID), "D": width(4096)},
     "inputs": {"x": tensor("T", "D"), "weight": tensor("D", optional=True)},
 }
 ADDED = {"dims": ROWS, "inputs": {"x": tensor("T", "D"), "residual": tensor("T", "D"), "weight": tensor("D")}}

@@ -1,0 +1,48 @@
+"""Matrix products of 16-bit matrices whose rows have gaps between them, on the CPU.
+
+oneDNN 3.12, which torch 2.13 calls for them on CPUs with AVX-512, takes a row two elements at a time: of a row of odd
+length it multiplies what lies behind it by zero, and NaN there makes NaN.  On a GPU nobody reads it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn.functional import linear
+
+PRODUCTS: frozenset[Callable[..., Any]] = frozenset(
+    {
+        linear,
+        torch.addmm,
+        torch.baddbmm,
+        torch.bmm,
+        torch.einsum,
+        torch.matmul,
+        torch.mm,
+        torch.Tensor.__matmul__,
+        torch.Tensor.__rmatmul__,
+        torch.Tensor.addmm,
+        torch.Tensor.baddbmm,
+        torch.Tensor.bmm,
+        torch.Tensor.matmul,
+        torch.Tensor.mm,
+    }
+)
+HALVES = frozenset({torch.bfloat16, torch.float16})
+
+
+def close_gaps(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The operands, those with gaps copied; `func` is what torch hands to a mode."""
+    return tuple(map(_closed, args)) if func in PRODUCTS else args
+
+
+def _closed(value: Any) -> Any:
+    return value.contiguous() if isinstance(value, torch.Tensor) and _has_gaps(value) else value
+
+
+def _has_gaps(value: torch.Tensor) -> bool:
+    """Whether other elements lie between the tensor's, whatever the order of its axes."""
+    if value.dtype not in HALVES or not value.numel():
+        return False
+    span = sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True)) + 1
+    return span > value.numel()
