@@ -9,108 +9,32 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
-from enum import Enum
-from itertools import chain, repeat
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import chdir
 from pathlib import Path
 from statistics import median
 
-from harness import libraries
-from harness.cuda.gpus import RealGpu, profile_of, real_gpus
-from harness.cuda.sanitizer import sanitizing
+from ci.bench_gpu_faults import FAULTS, faults
+from ci.bench_gpu_machine import LIBRARY, ROOT, SUITE, Bench, Silent, Sizes, flow
+from harness.cuda.gpus import real_gpus
 from harness.cuda.wearing import environment_of
-from harness.model.case import Case, Scale
+from harness.model.case import Case
 from harness.model.device import DeviceProfile
-from harness.model.op import Dim, Op
-from harness.model.run import OutOfMemory, Run
-from harness.search.campaign import Campaign
-from harness.search.hints import Hints
+from harness.model.run import Run
 from harness.search.judging import Judge
-from harness.search.options import CUDA
-from harness.search.plan import CaseBudget, Plan
-from harness.search.strategies import Batch
+from harness.search.options import CUDA, Options, load_ops
+from harness.search.plan import TimeBudget
+from harness.search.session import Session
 from harness.suite import load_suite
+from harness.workers.loading import Loaded, load, prepare
 from harness.workers.places import GpuPlaces
 from harness.workers.pool import Pool
 from harness.workers.spec import Isolation, WorkerSpec
 
-ROOT = Path(__file__).resolve().parent.parent
-SUITE, LIBRARY = "suites/fla/norm.py", "fla-core==0.6.0"
-FAULTS = "tests/cuda/faults.py"
-SMALL = 64
-"""Elements of a dim of a small case, at most."""
-CASES, ROUNDS = 40, 5
-GOOD, EACH = 1000, 30
-HANG_LIMIT_S = 3.0
-
-
-class Silent:
-    """Watches a campaign and says nothing."""
-
-    def tick(self, tally: object, trying: object) -> None:
-        """Some time has passed."""
-
-    def sighted(self, fail: object, trial: object) -> None:
-        """A failure was seen."""
-
-
-class Sizes(Enum):
-    """Which small cases."""
-
-    ANY = f"T, D and G up to {SMALL}"
-    ONE = f"T = D = {SMALL}"
-
-
-class Bench:
-    """One machine with GPUs, and a folder for what is compiled."""
-
-    def __init__(self, gpus: Sequence[RealGpu], folder: Path, library: str) -> None:
-        self.gpus = tuple(gpus)
-        self.device = profile_of(gpus[0])
-        self.folder = folder
-        self.library = library
-        self.paths = tuple(map(str, libraries.resolve([library])))
-
-    def pool(  # noqa: PLR0913 - each is one thing that is compared
-        self,
-        suite: str = SUITE,
-        *,
-        processes: int = 1,
-        isolation: Isolation = Isolation.WORKER,
-        limit_s: float = 60.0,
-        gpus: int = 1,
-        tool: str = "",
-    ) -> Pool:
-        """A pool on the first GPUs."""
-
-        def spec(device: DeviceProfile) -> WorkerSpec:
-            return WorkerSpec(
-                device=device,
-                suites=(suite,),
-                scratch=str(self.folder),
-                library_paths=self.paths,
-                engine=CUDA,
-                sanitizing=sanitizing(tool) if tool else None,
-            )
-
-        return Pool(spec, processes, limit_s, isolation, GpuPlaces(self.gpus[:gpus], print))
-
-    def small_cases(self, sizes: Sizes) -> list[tuple[Case, Op]]:
-        """Small cases of the norm suite: anything up to `SMALL`, or one size with all else drawn."""
-        found: dict[str, tuple[Case, Op]] = {}
-        for op in load_suite(SUITE):
-            drawn = op
-            if sizes is Sizes.ONE:
-                if "G" in op.dims:
-                    continue
-                drawn = replace(op, dims={name: Dim(low=SMALL, high=SMALL) for name in op.dims})
-            for case in Batch(op=drawn, device=self.device, hints=Hints(), seed=3, size=400).draw():
-                if case.scale is Scale.USUAL and max(case.dims.values()) <= SMALL and case.configs == {}:
-                    found[case.digest] = (case, op)
-        return list(found.values())[:: max(1, len(found) // CASES)][:CASES]
+ROUNDS = 5
+COLD_S = 90.0
 
 
 def rates(bench: Bench) -> None:
@@ -122,26 +46,12 @@ def rates(bench: Bench) -> None:
 
 def _rates(bench: Bench, sizes: Sizes) -> None:
     cases = bench.small_cases(sizes)
-    judge = Judge()
     print(f"\n{len(cases)} small cases of {SUITE} ({LIBRARY}), {sizes.value}, all else drawn, kernels compiled")
 
-    def whole(pool: Pool) -> float:
-        """As a campaign does: the worker has its next case while the last one is judged."""
-        began = time.perf_counter()
-        waiting = deque[tuple[Op, Future[Run]]]()
-        for case, op in cases:
-            waiting.append((op, pool.submit(case)))
-            if len(waiting) > 1:
-                earlier, future = waiting.popleft()
-                judge.judge(earlier, future.result(), {})
-        for earlier, future in waiting:
-            judge.judge(earlier, future.result(), {})
-        return (time.perf_counter() - began) / len(cases)
-
     with bench.pool() as pool:
-        whole(pool)
-        whole(pool)
-        isolated = [whole(pool) for _ in range(ROUNDS)]
+        for _ in range(2):
+            flow(pool, cases, 2)
+        isolated = [flow(pool, cases, 2) for _ in range(ROUNDS)]
         last = [pool.run(case) for case, _ in cases]
     print(f"  ms a case in the worker:      {_split(last)}")
     told = _in_another(bench, "inside", sizes)
@@ -216,82 +126,46 @@ def sanitized(bench: Bench) -> None:
         print(f"  a fresh compute-sanitizer, fork server and worker: {time.perf_counter() - began:.1f} s")
 
 
-def faults(bench: Bench) -> None:
-    """Planted faults of each kind among good cases; each must be told apart, and no good case lost or blamed."""
-    sys.path.insert(0, str(ROOT))
-    from tests.cuda.faults import EXPECTED, NO_MEMORY  # noqa: PLC0415 - of the tests, not of the harness
-
-    ops = {op.name: op for op in load_suite(FAULTS)}
-    kinds = [*EXPECTED, NO_MEMORY]
-    wanted = list(chain.from_iterable(repeat(kind, EACH) for kind in kinds))
-    order = ["good"] * GOOD
-    for index, kind in enumerate(wanted):
-        order.insert((index * 7919) % len(order), kind)
-    judge = Judge()
-    wrong: Counter[str] = Counter()
-    cost: dict[str, list[float]] = {kind: [] for kind in kinds}
-
-    def one(numbered: tuple[int, str]) -> None:
-        number, kind = numbered
-        op = ops[kind]
-        seed = 8 * number + (kind != "gives_other_bits")  # one in eight is run a second time
-        rows = 8 if kind == "gives_other_bits" else 1 + number % 8  # two rows have the same bits by chance now and then
-        case = Case(op=op.id, dims={"T": rows}, dtype=op.dtypes[0], device=bench.device, seed=seed)
-        began = time.perf_counter()
-        run = pool.run(case)
-        took = time.perf_counter() - began
-        places = [(fail.signature.oracle, fail.signature.place) for fail in judge.judge(op, run, {}).fails]
-        if kind == "good":
-            right = not places
-        elif kind == NO_MEMORY:
-            right = not places and isinstance(run.ending, OutOfMemory)
-        else:
-            oracle, part = EXPECTED[kind]
-            right = bool(places) and all(found == oracle and part in place for found, place in places)
-        if kind != "good":
-            cost[kind].append(took)
-        if not right:
-            wrong[kind] += 1
-            print(f"  wrong: {kind}: {run.ending!s:.300} {places}")
-
-    began = time.perf_counter()
-    processes = 4
-    with (
-        bench.pool(FAULTS, processes=processes, limit_s=HANG_LIMIT_S) as pool,
-        ThreadPoolExecutor(processes) as threads,
-    ):
-        list(threads.map(one, enumerate(order)))
-    print(
-        f"\n{EACH} faults of {len(kinds)} kinds among {GOOD} good cases, {processes} processes, "
-        f"limit {HANG_LIMIT_S:g} s: {time.perf_counter() - began:.0f} s"
-    )
-    for kind, times in cost.items():
-        told = EACH - wrong[kind]
-        print(f"  {kind:22} {told:3} of {EACH} told apart; {median(times):.2f} s each, {max(times):.2f} s at most")
-    print(f"  good                   {GOOD - wrong['good']} of {GOOD} judged right")
-
-
 def scaling(bench: Bench) -> None:
-    """Cases a second of a campaign on one GPU and on more, after one that has compiled its kernels on all cores."""
+    """Whole cases a second on one GPU and on more, kernels compiled, companions left out."""
+    cases = bench.small_cases(Sizes.ONE)
+    with bench.compilers() as pool:
+        for compiled in [pool.submit(case) for case, _ in cases]:
+            compiled.result()
     base = 0.0
-    plan = Plan(
-        ops=load_suite(SUITE), devices=(bench.device,), budget=CaseBudget(cases=400), seed=5, fixed_sm_count=True
-    )
-    cores = len(os.sched_getaffinity(0))
-    with bench.pool(processes=cores, gpus=len(bench.gpus)) as pool:
-        Campaign(plan, pool, Judge(), Silent(), processes=cores).run()
     for count in [one for one in (1, 2, 4, 8) if one <= len(bench.gpus)]:
         with bench.pool(processes=count, gpus=count) as pool:
-            Campaign(plan, pool, Judge(), Silent(), processes=count).run()
-            tally = Campaign(plan, pool, Judge(), Silent(), processes=count).run()
-        rate = tally.cases / tally.seconds
+            flow(pool, cases * (2 * count), 2 * count)
+            times = [flow(pool, cases * (4 * count), 2 * count) for _ in range(ROUNDS)]
+        rate = 1 / median(times)
         base = base or rate
-        print(
-            f"\n{count} GPUs: {rate:.0f} cases a second of a campaign with its companions, {rate / base:.2f} times one"
+        print(f"\n{count} GPUs: {rate:.0f} whole cases a second, {rate / base:.2f} times one")
+
+
+def cold(bench: Bench) -> None:
+    """A search by time with empty caches: the other cores compile for the GPUs, which should not wait long for them."""
+    with tempfile.TemporaryDirectory(prefix="harness-cold-") as folder, chdir(folder):
+        suites = (str(ROOT / SUITE),)
+        options = Options(
+            suites=suites,
+            ops=load_ops(suites, ()),
+            devices=(bench.device,),
+            budget=TimeBudget(seconds=COLD_S),
+            seed=5,
+            libraries=(bench.library,),
+            engine=CUDA,
+            gpus=1,
         )
+        with Session(options, print) as session:
+            tally = session.campaign(options.plan, Silent()).run()
+            waiting = session.waiting or 0.0
+    print(
+        f"\nWith empty caches: {tally.cases} cases with their companions in {tally.seconds:.0f} s, "
+        f"{tally.cases / tally.seconds:.0f} a second; the GPU waited for the compiler {waiting:.0%} of the time"
+    )
 
 
-PARTS = {part.__name__: part for part in (rates, trivial, sanitized, faults, scaling)}
+PARTS = {part.__name__: part for part in (rates, trivial, sanitized, faults, scaling, cold)}
 
 
 def _in_another(bench: Bench, what: str, sizes: Sizes) -> list[str]:
@@ -305,8 +179,6 @@ def _in_another(bench: Bench, what: str, sizes: Sizes) -> list[str]:
 
 def inside(bench: Bench, sizes: Sizes, rounds: int = ROUNDS) -> tuple[float, str]:
     """Seconds a case of the same loop in this process, and what they go into."""
-    from harness.workers.loading import Loaded, load, prepare  # noqa: PLC0415 - only now does this process wear a GPU
-
     cases = bench.small_cases(sizes)
     spec = WorkerSpec(
         device=bench.device,

@@ -98,12 +98,21 @@ def add_fail_on(parser: Parser) -> None:
 
 def positive(text: str) -> int:
     """A whole number from 1 on."""
+    return _whole(text, least=1)
+
+
+def natural(text: str) -> int:
+    """A whole number from 0 on."""
+    return _whole(text, least=0)
+
+
+def _whole(text: str, *, least: int) -> int:
     try:
         value = int(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from error
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    if value < least:
+        raise argparse.ArgumentTypeError(f"{text} is less than {least}")
     return value
 
 

@@ -24,6 +24,7 @@ from harness.cli.command import (
     add_sanitizer,
     console,
     duration,
+    natural,
     positive,
 )
 from harness.errors import HarnessError, UsageError
@@ -40,7 +41,16 @@ from harness.reports.progress import Progress
 from harness.reports.summary import summary
 from harness.search import USUAL_DEVICES
 from harness.search.gpus import own_devices
-from harness.search.options import ON_GPUS, Options, engine_of, load_devices, load_ops, sanitizing_for, suite_files
+from harness.search.options import (
+    CUDA,
+    ON_GPUS,
+    Options,
+    engine_of,
+    load_devices,
+    load_ops,
+    sanitizing_for,
+    suite_files,
+)
 from harness.search.plan import CaseBudget, TimeBudget
 from harness.search.session import FOLDER, Session, prepared
 from harness.workers.spec import Isolation
@@ -98,7 +108,8 @@ def _search(session: Session, issues: KnownIssues) -> tuple[Report, HarnessError
                 raise
             interrupted, broken = True, error
     findings += session.unconfirmed(campaign.tally, findings)
-    return report_of(options, campaign.tally, findings, interrupted=interrupted, issues=issues), broken
+    report = report_of(options, campaign.tally, findings, interrupted=interrupted, issues=issues)
+    return replace(report, waiting=session.waiting), broken
 
 
 def _say(text: str) -> None:
@@ -107,6 +118,8 @@ def _say(text: str) -> None:
 
 def _options(given: argparse.Namespace) -> Options:
     suites = tuple(dict.fromkeys(file for suite in given.suites for file in suite_files(suite)))
+    if given.compilers is not None and engine_of(given.engine) != CUDA:
+        raise UsageError("--compilers compile ahead of real GPUs: add --engine cuda")
     return Options(
         suites=suites,
         devices=_devices(given),
@@ -118,6 +131,7 @@ def _options(given: argparse.Namespace) -> Options:
         seed=secrets.randbelow(2**32) if given.seed is None else given.seed,
         processes=given.processes,
         gpus=given.gpus,
+        compilers=given.compilers,
         fixed_sm_count=given.sm is not None,
         libraries=tuple(given.libraries),
         isolation=Isolation(given.isolation),
@@ -166,6 +180,12 @@ def add_options(parser: Parser) -> None:
         "--processes", type=positive, metavar="N", help="cases at once (usually one a core, or one a real GPU)"
     )
     parser.add_argument("--gpus", type=positive, metavar="N", help="real GPUs to use (usually all that are free)")
+    parser.add_argument(
+        "--compilers",
+        type=natural,
+        metavar="N",
+        help="processes that compile ahead of real GPUs; 0 for none (usually the cores that are left)",
+    )
     parser.add_argument(
         "--oracle", action="append", default=[], metavar="NAME", help="ask only this oracle; repeatable"
     )

@@ -18,6 +18,7 @@ from harness.model.companion import Beside, Companion
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Run
+from harness.virtual import triton_seam
 from harness.virtual.engine import VirtualEngine
 from harness.virtual.launches import Launches
 
@@ -78,7 +79,6 @@ class BothEngine(VirtualEngine):
 
     def _beside(self, launches: Launches) -> BothGpus:
         major, minor = gpu_of_this_process().capability
-        # The machine's own "cubins" are none, and have the same keys (Triton 3.6 to 3.8).
-        cache = Path(os.environ["TRITON_CACHE_DIR"] + "-whole")
+        cache = Path(os.environ["TRITON_CACHE_DIR"] + triton_seam.WHOLE)
         self._gpus = BothGpus(launches, 10 * major + minor, cache)
         return self._gpus

@@ -62,8 +62,7 @@ class CudaEngine:
 
     def prepare(self) -> None:
         """Load what every case needs on any device, without starting CUDA."""
-        # The virtual engine keeps "cubins" that are none under the same keys (Triton 3.6 to 3.8).
-        os.environ["TRITON_CACHE_DIR"] += "-whole"
+        os.environ["TRITON_CACHE_DIR"] += triton_seam.WHOLE
         triton_seam.hash_compiler()
         with suppress(ImportError):
             importlib.import_module("torch._dynamo")

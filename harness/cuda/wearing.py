@@ -22,7 +22,12 @@ LEAST_SMS = 8
 
 def environment_of(gpu: RealGpu) -> tuple[tuple[str, str], ...]:
     """The variables of a worker that may see this GPU and no other."""
-    return ((VISIBLE, gpu.uuid), (GPU_VARIABLE, wire.to_json(gpu)))
+    return ((VISIBLE, gpu.uuid), *compiling_for(gpu))
+
+
+def compiling_for(gpu: RealGpu) -> tuple[tuple[str, str], ...]:
+    """The variables of a process that compiles for this GPU and sees none."""
+    return ((GPU_VARIABLE, wire.to_json(gpu)),)
 
 
 def gpu_of(environment: Iterable[tuple[str, str]] | Mapping[str, str]) -> RealGpu | None:

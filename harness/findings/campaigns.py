@@ -45,6 +45,7 @@ class _Document:
     known: tuple[_KnownRow, ...] = ()
     notices: tuple[str, ...] = ()
     accepted: dict[str, int] = field(default_factory=dict[str, int])
+    waiting: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +111,7 @@ def _report(document: dict[str, Any], findings: list[Any]) -> Report:
         known=tuple(map(_known, read.known)),
         notices=read.notices,
         accepted=read.accepted,
+        waiting=read.waiting,
     )
 
 

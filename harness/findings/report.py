@@ -46,6 +46,8 @@ class Report:
     """How many cases were tried where."""
     accepted: Mapping[str, int] = field(default_factory=dict[str, int])
     """Reports of compute-sanitizer that a file accepts, by tool, kernel and reason."""
+    waiting: float | None = None
+    """The share of time in which real GPUs waited for the compiler, 0 to 1; None where nothing was compiled ahead."""
     known: tuple[Known, ...] = ()
     """Findings that somebody has accepted for the time being."""
     notices: tuple[str, ...] = ()
@@ -118,6 +120,7 @@ def report_document(report: Report) -> dict[str, Any]:
         "builds": report.builds,
         "compiled": report.compiled,
         "accepted": dict(report.accepted),
+        "waiting": report.waiting,
         "with": list(report.libraries),
         "interrupted": report.interrupted,
         "verdicts": [[*cell, count] for cell, count in sorted(report.verdicts.items())],

@@ -142,6 +142,7 @@ class SearchItem(HarnessItem):
         session.triage(campaign.tally, QUIET, findings.append)
         issues = read_known_issues(self.config.rootpath / FILE, date.today())  # noqa: DTZ011 - dates of people
         report = report_of(session.options, campaign.tally, findings, interrupted=False, issues=issues)
+        report = replace(report, waiting=session.waiting)
         sources = Sources(roots=session.sources)
         store.save(
             quoted(findings, sources),
@@ -165,6 +166,7 @@ class SearchItem(HarnessItem):
             budget=CaseBudget(cases=option.harness_cases),
             seed=option.harness_seed,
             processes=None if self.engine == CUDA else _processes(),
+            compilers=max(0, _processes() - 2),  # one process is on the GPU, and this one judges
             fixed_sm_count=option.harness_sm is not None,
             libraries=tuple(option.harness_with),
             engine=self.engine,

@@ -22,6 +22,8 @@ def summary(report: Report) -> Iterator[str]:
             "the whole compiler pipeline runs beside the search, and was not done with the others"
         )
     yield from (f"accepted {count:>5}  {what}" for what, count in report.accepted.items())
+    if report.waiting is not None:
+        yield f"the GPUs waited for the compiler {report.waiting:.0%} of the time"
     rate = report.cases / report.seconds if report.seconds else 0.0
     on = ", ".join(report.devices)
     stopped = "interrupted after" if report.interrupted else "ran"

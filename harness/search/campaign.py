@@ -7,10 +7,10 @@ processes busy meanwhile.
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, zip_longest
 from operator import itemgetter
 from typing import Protocol
 
@@ -23,6 +23,7 @@ from harness.model.verdict import Fail
 from harness.oracles.resources import Fits
 from harness.search.hints import Hints
 from harness.search.judging import Judge
+from harness.search.kin import kin
 from harness.search.plainness import plainness
 from harness.search.plan import BATCH_SIZE, CaseBudget, Plan, Slot, TimeBudget, slots
 from harness.search.runner import Runner
@@ -170,12 +171,16 @@ class Campaign:
 
 
 class _Queue:
-    """The cases to come.  Draws a batch when the one before the previous is judged, and never the same case twice."""
+    """The cases to come.  Draws a batch when the one before the previous is judged, and never the same case twice.
+
+    What is drawn comes before the kin of what was drawn earlier: its kernels are compiled while these run.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._slots = slots(plan)
         self._ready: deque[tuple[int, Trial]] = deque()
+        self._kin: deque[tuple[int, Trial]] = deque()
         self._open: dict[int, int] = {}
         """By batch, how many of its cases are not judged yet."""
         self._shown: dict[int, dict[str, Hints]] = {}
@@ -189,7 +194,8 @@ class _Queue:
         """The next case and its batch; None if there is none, or none yet."""
         while not self._ready and self._may_draw():
             self._draw()
-        return self._ready.popleft() if self._ready else None
+        waiting = self._ready or self._kin
+        return waiting.popleft() if waiting else None
 
     def judged(self, batch: int, op: Op, run: Run) -> None:
         """A case of this batch has its verdicts."""
@@ -219,12 +225,28 @@ class _Queue:
         self._open[number] = 0
         trials = self._drawn(next(self._slots), self._known_batch()) if number else self._scouts()
         self._batches += 1
+        leaders = list(self._added(number, trials, self._ready))
+        if number:
+            for _ in self._added(number, self._kin_of(leaders), self._kin):
+                pass
+
+    def _added(self, batch: int, trials: Iterable[Trial], to: deque[tuple[int, Trial]]) -> Iterator[Trial]:
+        """The trials that the budget still allows, numbered."""
         for trial in trials:
             if self._is_used_up():
-                break
-            self._ready.append((number, replace(trial, number=self._numbered)))
-            self._open[number] += 1
+                return
+            to.append((batch, replace(trial, number=self._numbered)))
+            self._open[batch] += 1
             self._numbered += 1
+            yield trial
+
+    def _kin_of(self, leaders: Sequence[Trial]) -> Iterator[Trial]:
+        """The first of each, then the second of each: what they share is compiled by then."""
+        families = [kin(leader.op, leader.case, self._plan.kin) for leader in leaders]
+        for generation in zip_longest(*families):
+            for leader, case in zip(leaders, generation, strict=True):
+                if case is not None and self._is_new(case):
+                    yield replace(leader, case=case, batch=None)
 
     def _scouts(self) -> Iterator[Trial]:
         for device in self._plan.devices:

@@ -11,7 +11,7 @@ from harness.errors import SuiteError, UsageError, unknown
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.search import USUAL_DEVICES
-from harness.search.plan import Budget, Plan
+from harness.search.plan import Budget, Plan, TimeBudget
 from harness.search.shrinking import Limits
 from harness.suite import load_suite
 from harness.workers.spec import Isolation
@@ -20,10 +20,17 @@ TIME_LIMIT_S = 60.0
 VIRTUAL = "harness.virtual.engine:VirtualEngine"
 CUDA = "harness.cuda.engine:CudaEngine"
 BOTH = "harness.cuda.both_engine:BothEngine"
+AHEAD = "harness.cuda.ahead_engine:AheadEngine"
+"""What compiles for `CUDA` beside it; no case is judged there."""
 ENGINES = {"virtual": VIRTUAL, "cuda": CUDA, "cuda,virtual": BOTH, "virtual,cuda": BOTH}
 """Short names; any other is `module:factory`."""
 ON_GPUS = frozenset({CUDA, BOTH})
 """Those whose processes need a real GPU each."""
+KIN = 16
+"""In a search by time on real GPUs, so many cases of the same kernels follow each that is drawn.
+
+A kernel takes one core a second to compile there, and the GPU a hundredth of that to run.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +45,8 @@ class Options:
     seed: int
     processes: int | None = None
     """Cases at once; where None, one a core, or one on each real GPU where nothing runs beside."""
+    compilers: int | None = None
+    """Processes that compile ahead of real GPUs; where None, the cores that are left."""
     fixed_sm_count: bool = False
     """The devices' SM counts were given, and stay."""
     libraries: tuple[str, ...] = ()
@@ -73,6 +82,7 @@ class Options:
             budget=self.budget,
             seed=self.seed,
             fixed_sm_count=self.fixed_sm_count,
+            kin=KIN if self.engine == CUDA and isinstance(self.budget, TimeBudget) else 0,
         )
 
 

@@ -58,6 +58,8 @@ class Plan:
     seed: int
     fixed_sm_count: bool = False
     """Keep to the devices' own SM counts."""
+    kin: int = 0
+    """So many cases follow each one drawn that most likely launch the same kernels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

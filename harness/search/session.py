@@ -17,6 +17,7 @@ from harness import libraries
 from harness.cuda import coredump
 from harness.cuda.gpus import RealGpu
 from harness.cuda.sanitizer import SLOWDOWN
+from harness.cuda.wearing import compiling_for
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
@@ -25,10 +26,11 @@ from harness.oracles import registry
 from harness.search.campaign import Campaign, Observer
 from harness.search.gpus import leased
 from harness.search.judging import Judge
-from harness.search.options import CUDA, ON_GPUS, Options
+from harness.search.options import AHEAD, CUDA, ON_GPUS, Options
 from harness.search.plan import Plan
 from harness.search.tally import Tally
 from harness.search.triage import Triage
+from harness.workers.ahead import CompileAhead
 from harness.workers.compiler import BackgroundCompiler
 from harness.workers.places import GpuPlaces
 from harness.workers.pool import Pool
@@ -81,6 +83,8 @@ class Session:
         places = GpuPlaces(self.gpus, say) if self.gpus else None
         limit_s = options.time_limit_s * self._slowdown
         self.pool = Pool(cache(self._spec_of), self.processes, limit_s, options.isolation, places)
+        self._compilers = _compilers(options, self.processes)
+        self._ahead = self._compile_ahead(limit_s, say) if self._compilers else None
 
     def __enter__(self) -> Self:
         return self
@@ -91,6 +95,8 @@ class Session:
     def close(self) -> None:
         """End every process of the session."""
         self.compiler.close()
+        if self._ahead is not None:
+            self._ahead.close()
         self.pool.close()
         self._leases.close()
 
@@ -101,7 +107,12 @@ class Session:
 
     def campaign(self, plan: Plan, watcher: Watcher) -> Campaign:
         """A search for what the plan asks for, not begun."""
-        return Campaign(plan, self.pool, self.judge, watcher, processes=self.processes)
+        return Campaign(plan, self._ahead or self.pool, self.judge, watcher, processes=self.processes + self._compilers)
+
+    @property
+    def waiting(self) -> float | None:
+        """The share of time in which real GPUs waited for the compiler; None where nothing is compiled ahead."""
+        return self._ahead.waiting if self._ahead else None
 
     def triage(self, tally: Tally, watcher: Watcher, keep: Callable[[Finding], None]) -> None:
         """Make findings of all sightings, and hand over each as soon as it is one; past a limit they stay large."""
@@ -138,6 +149,14 @@ class Session:
             load_limit_s=LOAD_LIMIT_S * self._slowdown,
         )
 
+    def _compile_ahead(self, limit_s: float, say: Callable[[str], None]) -> CompileAhead:
+        """On the first GPU's account: those of one machine are alike, or compile for themselves."""
+        environment = compiling_for(self.gpus[0])
+        spec_of = cache(
+            lambda device: replace(self._spec_of(device), engine=AHEAD, environment=environment, sanitizing=None)
+        )
+        return CompileAhead(self.pool, Pool(spec_of, self._compilers, limit_s), self.processes, say)
+
     def _environment(self) -> tuple[tuple[str, str], ...]:
         """CUDA tells where a kernel spins if it is asked in time; compute-sanitizer wants the process for itself."""
         if not self.gpus or self.options.sanitizing:
@@ -147,6 +166,14 @@ class Session:
     @property
     def _slowdown(self) -> float:
         return SLOWDOWN if self.options.sanitizing else 1.0
+
+
+def _compilers(options: Options, at_once: int) -> int:
+    """Processes that compile ahead: as asked for, else the cores that neither a GPU's process nor this one needs."""
+    if options.engine != CUDA:
+        return 0
+    left = len(os.sched_getaffinity(0)) - at_once - 1
+    return max(0, left if options.compilers is None else options.compilers)
 
 
 def _scratch() -> str:

@@ -63,8 +63,8 @@ class VirtualDriver:
 
     def __init__(self, profile: DeviceProfile, on_launch: LaunchHandler) -> None:
         self.profile = profile
-        self.utils = _Utilities(profile)
-        self.launcher_cls = self._make_launcher
+        self.utils: Any = _Utilities(profile)
+        self.launcher_cls: Callable[[Any, Any], Callable[..., None]] = self._make_launcher
         self._on_launch = on_launch
 
     @classmethod

@@ -4,9 +4,10 @@ Owns: putting our driver in place, cutting the compiler's pipeline after TTIR, c
 scratch memory as Triton's own launcher does, and compiling a TTIR text to the end.
 """
 
+import importlib
 import tempfile
 from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -28,6 +29,11 @@ VERSIONS = ("3.6", "3.7", "3.8", "3.9")
 
 SHORT = 100
 STAGE_HOOK_KEY = "kernel-harness: ttir only"
+WHOLE = "-whole"
+"""What the name of the cache of whole kernels ends in.
+
+The virtual engine keeps "cubins" that are none under the same keys (Triton 3.6 to 3.8).
+"""
 
 version: str = triton.__version__
 
@@ -159,6 +165,22 @@ def compile_to_ttir_only() -> None:
     In Triton 3.6 to 3.8 the cut does not enter the cache's key: the process needs a TRITON_CACHE_DIR of its own.
     """
     knobs.runtime.add_stages_inspection_hook = cast("Any", _cut_after_ttir)  # its signature changed in 3.9
+
+
+def compile_to_the_end() -> None:
+    """Undo the cut: "cubins" are what they are called from here on."""
+    knobs.runtime.add_stages_inspection_hook = None
+
+
+def build_launcher(source: Any, metadata: Any) -> None:
+    """Have Triton 3.6 write and compile the C code by which it launches a kernel, into its cache.
+
+    Later releases launch every kernel by the same code.  Without NVIDIA's driver there is nothing to link it with.
+    """
+    module: Any = importlib.import_module("triton.backends.nvidia.driver")
+    if hasattr(module, "make_launcher"):
+        with suppress(AssertionError):  # libcuda.so cannot be found
+            module.CudaLauncher(source, metadata)
 
 
 def _cut_after_ttir(

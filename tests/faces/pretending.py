@@ -15,7 +15,7 @@ from harness.suite import op, tensor, tokens, width
 {ops}
 """
 DECLARED = """
-@op(dims={{"T": tokens(), "D": width(64), "G": width(1)}}, inputs={{"x": tensor("T", "D")}}{options})
+@op(dims={{"T": tokens(grows=False), "D": width(64), "G": width(1)}}, inputs={{"x": tensor("T", "D")}}{options})
 def {name}(x):
     raise AssertionError("no test runs this")
 

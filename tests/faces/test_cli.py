@@ -124,6 +124,7 @@ def test_the_report_says_everything_that_a_tool_needs(place: Place) -> None:
         "abstained": 0,
         "reasons": {},
         "accepted": {},
+        "waiting": None,
         "seed": 1,
         "devices": ["rtx-pro-6000 (188 SMs, sm_120)"],
         "with": [],
@@ -156,6 +157,12 @@ def test_the_report_says_everything_that_a_tool_needs(place: Place) -> None:
         "replay": f"harness replay {identity} {' '.join(ENGINE)}",
         "where": list(ENGINE),
     }
+
+
+def test_compiling_ahead_is_for_real_gpus(place: Place) -> None:
+    said = place.harness("fuzz", "suites", "--compilers", "2", *ON)
+    assert (said.status, said.out) == (2, "")
+    assert "--compilers compile ahead of real GPUs: add --engine cuda" in said.err
 
 
 def test_warnings_pass_where_only_errors_count(place: Place) -> None:

@@ -1,6 +1,7 @@
 """A campaign's report is read back whole, and what is wrong with one is named."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from harness.errors import ReplayError
 from harness.findings.campaigns import parse_campaign, read_campaign
 from harness.findings.report import report_document
+from harness.reports.summary import summary
 from tests.reports.samples import REPORT
 
 pytestmark = pytest.mark.once
@@ -22,6 +24,14 @@ def changed(**fields: Any) -> str:
 
 def test_a_report_is_read_back_whole() -> None:
     assert parse_campaign(json.dumps(DOCUMENT)) == REPORT
+    waited = replace(REPORT, waiting=0.25)
+    assert parse_campaign(json.dumps(report_document(waited))) == waited
+
+
+def test_a_report_tells_how_long_gpus_waited_for_the_compiler_where_that_is_known() -> None:
+    line = "the GPUs waited for the compiler 25% of the time"
+    assert line in list(summary(replace(REPORT, waiting=0.25)))
+    assert line.split("25", maxsplit=1)[0] not in "\n".join(summary(REPORT))
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from harness.oracles.sm_invariance import SM_COUNTS
 from harness.search.campaign import Campaign
 from harness.search.judging import Judge
 from harness.search.plainness import plainness
-from harness.search.plan import CaseBudget, Plan, TimeBudget, other_sm_counts
+from harness.search.plan import BATCH_SIZE, CaseBudget, Plan, TimeBudget, other_sm_counts
 from harness.search.runner import Runner
+from harness.search.strategies import scouts
 from harness.search.tally import Tally
 from harness.workers.limits import Patience
 from tests.search.pretence import DEVICE, KERNEL, OP, AtOnce, Silent, facts, never, out_of_order, unsupported
@@ -289,3 +290,38 @@ def test_a_companion_that_differs_is_run_whole_before_it_is_judged() -> None:
     besides = [one.case for one in submitted if isinstance(one, Beside)]
     assert any(case in submitted for case in besides)
     assert [one.fail.oracle for one in search(Wrong(clean), judge=judge).in_order()] == ["sm-invariance"]
+
+
+FAMILIES = replace(
+    PLAN,
+    ops=(replace(OP, dims={**OP.dims, "T": Dim(low=1, high=2048, grows=True)}),),
+    budget=CaseBudget(cases=200),
+    kin=8,
+)
+
+
+def test_kin_of_what_was_drawn_are_cases_of_the_campaign_and_the_same_for_the_same_seed() -> None:
+    steady = AtOnce(buggy)
+    tally = search(steady, FAMILIES)
+    assert (tally.cases, len(digests(steady.ran))) == (200, 200)
+    with out_of_order(buggy, 1) as runner:
+        search(runner, FAMILIES)
+    assert digests(runner.ran) == digests(steady.ran)
+
+
+def test_the_next_batch_is_begun_before_the_kin_of_the_last_whose_kernels_are_compiled_by_then() -> None:
+    alone, with_kin = AtOnce(clean), AtOnce(clean)
+    search(alone, replace(FAMILIES, kin=0))
+    search(with_kin, FAMILIES)
+    drawn = len(scouts(FAMILIES.ops[0], DEVICE)) + 2 * BATCH_SIZE
+    assert with_kin.ran[:drawn] == alone.ran[:drawn]
+    assert with_kin.ran[drawn] != alone.ran[drawn]
+
+
+def test_a_failure_that_only_kin_show_is_sighted_with_no_batch_to_draw_it_from() -> None:
+    alone = AtOnce(clean)
+    search(alone, replace(FAMILIES, kin=0))
+    drawn = digests(alone.ran)
+    tally = search(AtOnce(lambda case: facts(case, lambda case: case.digest not in drawn)), FAMILIES)
+    (sighting,) = tally.in_order()
+    assert sighting.plainest.batch is None

@@ -1,5 +1,8 @@
 """Real engines for tests of the workers: they call the op's function with the case's dims, and compare nothing."""
 
+import os
+from pathlib import Path
+
 from harness.model.case import Case
 from harness.model.companion import Beside, Companion, Sketch
 from harness.model.device import DeviceProfile
@@ -87,3 +90,25 @@ class WithTorch(Calling):
         super().wear(device)
         __import__("torch")
         __import__("triton")
+
+
+class Noting(Calling):
+    """Calls nothing, and leaves a file for each case in the folder that MISCHIEF_FOLDER names."""
+
+    name = "noting"
+
+    def run(self, op: Op, case: Case) -> Run:
+        del op
+        Path(os.environ["MISCHIEF_FOLDER"], case.digest).touch()
+        return Run(case=case, engine=self.name, ending=Completed())
+
+
+class Noticing(Calling):
+    """Calls nothing, and tells whether `Noting` had the case before; MISCHIEF_FOLDER as there."""
+
+    name = "noticing"
+
+    def run(self, op: Op, case: Case) -> Run:
+        del op
+        was_there = Path(os.environ["MISCHIEF_FOLDER"], case.digest).exists()
+        return Run(case=case, engine=self.name, ending=Completed(), seconds={"result": float(was_there)})

@@ -1,0 +1,102 @@
+"""The faults of `make bench-gpu`: planted ones of each kind among good cases, each of which must be told apart."""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain, repeat
+from statistics import median
+
+from ci.bench_gpu_machine import ROOT, Bench
+from harness.cuda.sanitizer import SLOWDOWN
+from harness.model.case import Case
+from harness.model.run import Completed, OutOfMemory, Run
+from harness.search.judging import Judge
+from harness.suite import load_suite
+
+FAULTS = "tests/cuda/faults.py"
+GOOD, EACH = 1000, 30
+PROCESSES = 4
+HANG_LIMIT_S = 3.0
+
+
+def faults(bench: Bench) -> None:
+    """Planted faults of each kind among good cases; each must be told apart, and no good case lost or blamed."""
+    sys.path.insert(0, str(ROOT))
+    from tests.cuda.faults import EXPECTED, NO_MEMORY, UNDER  # noqa: PLC0415 - of the tests, not of the harness
+
+    under = [
+        Round(tool, {kind: ("compute-sanitizer", tool) for kind, by in UNDER.items() if by == tool}, GOOD // 10)
+        for tool in sorted(set(UNDER.values()))
+    ]
+    plain = Round("", {**EXPECTED, NO_MEMORY: None}, GOOD - sum(one.good for one in under))
+    for one in (plain, *under):
+        _among(bench, one)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Faults among good cases in one pool."""
+
+    tool: str
+    """Of compute-sanitizer; none where empty."""
+    kinds: dict[str, tuple[str, str] | None]
+    """By op, the oracle that must fail and a part of the place; None where nobody is to be blamed."""
+    good: int
+
+
+def _among(bench: Bench, planned: Round) -> None:
+    ops = {op.name: op for op in load_suite(FAULTS)}
+    order = ["good"] * planned.good
+    for index, kind in enumerate(chain.from_iterable(repeat(kind, EACH) for kind in planned.kinds)):
+        order.insert((index * 7919) % len(order), kind)
+    judge = Judge()
+    wrong: Counter[str] = Counter()
+    cost: dict[str, list[float]] = {kind: [] for kind in planned.kinds}
+
+    def one(numbered: tuple[int, str]) -> None:
+        number, kind = numbered
+        op = ops[kind]
+        seed = 8 * number + (kind != "gives_other_bits")  # multiples of eight are run a second time
+        rows = 8 if kind == "gives_other_bits" else 1 + number % 8  # two rows have the same bits by chance now and then
+        case = Case(op=op.id, dims={"T": rows}, dtype=op.dtypes[0], device=bench.device, seed=seed)
+        began = time.perf_counter()
+        run = pool.run(case)
+        took = time.perf_counter() - began
+        places = [(fail.signature.oracle, fail.signature.place) for fail in judge.judge(op, run, {}).fails]
+        if not _is_right(run, places, planned.kinds.get(kind), is_good=kind == "good"):
+            wrong[kind] += 1
+            print(f"  wrong: {kind}: {run.ending!s:.300} {places}")
+        if kind != "good":
+            cost[kind].append(took)
+
+    limit_s = HANG_LIMIT_S * (SLOWDOWN if planned.tool else 1)
+    with (
+        bench.pool(FAULTS, processes=PROCESSES, limit_s=limit_s, tool=planned.tool) as pool,
+        ThreadPoolExecutor(PROCESSES) as threads,
+    ):
+        for _ in range(PROCESSES if planned.tool else 0):  # what a tool takes to begin is no fault's cost
+            threads.submit(one, (0, "good")).result()
+        began = time.perf_counter()
+        list(threads.map(one, enumerate(order)))
+        took = time.perf_counter() - began
+    tool = f" under {planned.tool}" if planned.tool else ""
+    print(
+        f"\n{EACH} faults of {len(planned.kinds)} kinds among {planned.good} good cases{tool}, {PROCESSES} processes, "
+        f"limit {limit_s:g} s: {took:.0f} s"
+    )
+    for kind, times in cost.items():
+        told = EACH - wrong[kind]
+        print(f"  {kind:22} {told:3} of {EACH} told apart; {median(times):.2f} s each, {max(times):.2f} s at most")
+    print(f"  good                   {planned.good - wrong['good']} of {planned.good} judged right")
+
+
+def _is_right(run: Run, places: Sequence[tuple[str, str]], expected: tuple[str, str] | None, *, is_good: bool) -> bool:
+    if is_good:
+        return not places and isinstance(run.ending, Completed)
+    if expected is None:
+        return not places and isinstance(run.ending, OutOfMemory)
+    oracle, part = expected
+    return bool(places) and all(found == oracle and part in place for found, place in places)

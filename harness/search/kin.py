@@ -1,0 +1,46 @@
+"""Cases that most likely launch the very kernels of another one: compiled once, run many times.
+
+Kernels take dims that grow, such as tokens, as arguments.  What of those enters the compiled code is whether it is 1 or
+a multiple of 16, which Triton tells kernels itself, and what host code rounds up to a power of two.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+
+from harness.model.case import Case, Scale
+from harness.model.op import Op
+from harness.search.plainness import values_of
+from harness.search.strategies import RARE_ELEMENTS, room
+
+DIVISOR = 16
+SEEDS = 2**16
+
+
+def kin(op: Op, case: Case, count: int) -> Iterator[Case]:
+    """Up to `count` legal cases with other dims that grow, other values and other seeds; the same for the same case."""
+    if case.scale is Scale.GIANT:
+        return
+    random = Random(case.digest)  # noqa: S311 -- reproducible, not secret
+    growing = [name for name, dim in op.dims.items() if dim.grows and not dim.choices]
+    for _ in range(count):
+        dims = dict(case.dims)
+        for name in growing:
+            dims[name] = _like(op, name, dims, random)
+        other = replace(case, dims=dims, values=random.choice(values_of(op)), seed=random.randrange(SEEDS))
+        if op.allows(other):
+            yield other
+
+
+def _like(op: Op, name: str, dims: dict[str, int], random: Random) -> int:
+    """Another size that the compiler cannot tell from this one, and that rounds up to the same power of two."""
+    size = dims[name]
+    high = min(1 << (size - 1).bit_length(), room(op, name, dims, RARE_ELEMENTS))
+    low = max(op.dims[name].low, high // 2 + 1)
+    alike = [one for one in range(low, high + 1) if _arguments(one) == _arguments(size)]
+    return random.choice(alike) if alike else size
+
+
+def _arguments(size: int) -> tuple[bool, bool]:
+    """What Triton tells a kernel of an integer."""
+    return size == 1, size % DIVISOR == 0

@@ -1,0 +1,93 @@
+"""Compiling ahead needs no GPU: kernels for the one that is described lie in the cache, and nothing is launched."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.cuda.gpus import RealGpu, profile_of
+from harness.cuda.wearing import compiling_for
+from harness.devices import catalogue
+from harness.model.case import Case, DType
+from harness.model.device import DeviceProfile
+from harness.model.run import Completed, OutOfMemory, Run
+from harness.search.options import AHEAD, CUDA
+from harness.virtual.triton_seam import WHOLE
+from harness.workers.places import GpuPlaces
+from harness.workers.pool import Pool
+from harness.workers.spec import WorkerSpec
+from tests.cuda import faults
+from tests.cuda.samples import H200
+
+SUITE = str(Path(faults.__file__))
+BLACKWELL = catalogue.find("rtx-pro-6000")
+LIMIT_S = 120.0
+
+
+def case_of(op: str, device: DeviceProfile) -> Case:
+    return Case(op=f"{SUITE}:{op}", dims={"T": 4}, dtype=DType.FP32, device=device)
+
+
+def spec_of(
+    scratch: Path, engine: str, environment: tuple[tuple[str, str], ...] = ()
+) -> Callable[[DeviceProfile], WorkerSpec]:
+    plain = WorkerSpec(device=BLACKWELL, suites=(SUITE,), scratch=str(scratch), engine=engine, environment=environment)
+    return lambda device: replace(plain, device=device)
+
+
+def ran(scratch: Path, *ops: str, device: DeviceProfile = BLACKWELL, gpu: RealGpu = H200) -> list[Run]:
+    """By a fresh process that compiles for a GPU."""
+    with Pool(spec_of(scratch, AHEAD, compiling_for(gpu)), 1, LIMIT_S) as pool:
+        return [pool.run(case_of(op, device)) for op in ops]
+
+
+def targets(scratch: Path) -> dict[str, tuple[str, int]]:
+    """By kernel, what it was compiled for."""
+    kept = (scratch / f"triton{WHOLE}").rglob("*.cubin")
+    described = {cubin.stem: json.loads(cubin.with_suffix(".json").read_text(encoding="utf-8")) for cubin in kept}
+    return {kernel: (one["target"]["backend"], one["target"]["arch"]) for kernel, one in described.items()}
+
+
+def test_kernels_are_compiled_for_the_gpu_at_hand_whatever_device_is_pretended(tmp_path: Path) -> None:
+    (run,) = ran(tmp_path, "good")
+    assert (run.engine, run.ending) == ("ahead", Completed())
+    assert run.seconds["compile"] > 0
+    assert targets(tmp_path) == {"add_one": ("cuda", 90)}
+    assert not (tmp_path / "triton").exists()  # the virtual GPU's
+
+
+def test_another_process_finds_them(tmp_path: Path) -> None:
+    ran(tmp_path, "good", device=profile_of(H200))
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("add_one.*")}
+    (again,) = ran(tmp_path, "good")
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("add_one.*")} == before
+    assert again.ending == Completed()
+
+
+def test_what_would_spin_or_stray_on_a_gpu_is_compiled_and_not_launched(tmp_path: Path) -> None:
+    runs = ran(tmp_path, "spins", "stores_far_outside", "fails_assertion")
+    assert [run.ending for run in runs] == [Completed()] * 3
+    assert set(targets(tmp_path)) >= {"spin", "store_at", "assert_below"}
+
+
+def test_a_case_that_asks_for_more_memory_than_there_is_ends_there_too(tmp_path: Path) -> None:
+    run, good = ran(tmp_path, faults.NO_MEMORY, "good")
+    assert isinstance(run.ending, OutOfMemory)
+    assert good.ending == Completed()
+
+
+@pytest.mark.gpu
+@pytest.mark.once
+def test_on_hardware_the_gpus_own_process_compiles_nothing_that_was_compiled_ahead(
+    tmp_path: Path, gpu: RealGpu
+) -> None:
+    device = profile_of(gpu)
+    ran(tmp_path, "good", device=device, gpu=gpu)
+    kept = tmp_path / f"triton{WHOLE}"
+    before = set(kept.rglob("*"))
+    assert any(path.suffix == ".cubin" for path in before)
+    with Pool(spec_of(tmp_path, CUDA), 1, LIMIT_S, places=GpuPlaces((gpu,), print)) as pool:
+        assert pool.run(case_of("good", device)).ending == Completed()
+    assert set(kept.rglob("*")) == before
