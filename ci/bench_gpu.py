@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import chdir
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -180,14 +181,7 @@ def _in_another(bench: Bench, what: str, sizes: Sizes) -> list[str]:
 def inside(bench: Bench, sizes: Sizes, rounds: int = ROUNDS) -> tuple[float, str]:
     """Seconds a case of the same loop in this process, and what they go into."""
     cases = bench.small_cases(sizes)
-    spec = WorkerSpec(
-        device=bench.device,
-        suites=(SUITE,),
-        scratch=str(bench.folder),
-        library_paths=bench.paths,
-        engine=CUDA,
-        environment=environment_of(bench.gpus[0]),
-    )
+    spec = replace(bench.spec, environment=environment_of(bench.gpus[0]))
     loaded = load(spec, prepare(spec.ground))
     assert isinstance(loaded, Loaded), loaded
     assert not loaded.engine.begin()

@@ -14,7 +14,6 @@ from harness.cuda.gpus import RealGpu, profile_of
 from harness.cuda.sanitizer import sanitizing
 from harness.cuda.wearing import compiling_for
 from harness.model.case import Case, Scale
-from harness.model.device import DeviceProfile
 from harness.model.op import Dim, Op
 from harness.model.run import Run
 from harness.search.hints import Hints
@@ -64,7 +63,14 @@ class Bench:
         self.device = profile_of(gpus[0])
         self.folder = folder
         self.library = library
-        self.paths = tuple(map(str, libraries.resolve([library])))
+        self.spec = WorkerSpec(
+            device=self.device,
+            suites=(SUITE,),
+            scratch=str(folder),
+            library_paths=tuple(map(str, libraries.resolve([library]))),
+            engine=CUDA,
+        )
+        """Of what runs cases; pools differ from it in a thing or two."""
 
     def pool(  # noqa: PLR0913 - each is one thing that is compared
         self,
@@ -77,33 +83,14 @@ class Bench:
         tool: str = "",
     ) -> Pool:
         """A pool on the first GPUs."""
-
-        def spec(device: DeviceProfile) -> WorkerSpec:
-            return WorkerSpec(
-                device=device,
-                suites=(suite,),
-                scratch=str(self.folder),
-                library_paths=self.paths,
-                engine=CUDA,
-                sanitizing=sanitizing(tool) if tool else None,
-            )
-
-        return Pool(spec, processes, limit_s, isolation, GpuPlaces(self.gpus[:gpus], print))
+        spec = replace(self.spec, suites=(suite,), sanitizing=sanitizing(tool) if tool else None)
+        places = GpuPlaces(self.gpus[:gpus], print)
+        return Pool(lambda device: replace(spec, device=device), processes, limit_s, isolation, places)
 
     def compilers(self) -> Pool:
         """Processes that compile for the first GPU, on all cores."""
-
-        def spec(device: DeviceProfile) -> WorkerSpec:
-            return WorkerSpec(
-                device=device,
-                suites=(SUITE,),
-                scratch=str(self.folder),
-                library_paths=self.paths,
-                engine=AHEAD,
-                environment=compiling_for(self.gpus[0]),
-            )
-
-        return Pool(spec, len(os.sched_getaffinity(0)), 300.0)
+        spec = replace(self.spec, engine=AHEAD, environment=compiling_for(self.gpus[0]))
+        return Pool(lambda device: replace(spec, device=device), len(os.sched_getaffinity(0)), 300.0)
 
     def small_cases(self, sizes: Sizes) -> list[tuple[Case, Op]]:
         """Small cases of the norm suite: anything up to `SMALL`, or one size with all else drawn."""

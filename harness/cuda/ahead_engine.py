@@ -14,6 +14,7 @@ from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Completed, Run
 from harness.virtual import triton_seam
+from harness.virtual.driver import LaunchHandler
 from harness.virtual.engine import VirtualEngine
 
 
@@ -29,13 +30,13 @@ class AheadEngine(VirtualEngine):
 
     def wear(self, device: DeviceProfile) -> None:
         """Answer for the device to host code; compile for the GPU at hand, to the end."""
-        gpu = gpu_of_this_process()
-        major, minor = gpu.capability
-        told = answered(device, gpu)
-        super().wear(told)
-        triton_seam.compile_to_the_end()
-        triton_seam.set_driver(CompilingDriver(told, 10 * major + minor))
-        triton_seam.ask_assembler(10 * major + minor)
+        super().wear(answered(device, gpu_of_this_process()))
+
+    def _drive(self, device: DeviceProfile, on_launch: LaunchHandler) -> None:
+        del on_launch  # nothing is launched
+        arch = gpu_of_this_process().arch
+        triton_seam.set_driver(CompilingDriver(device, arch))
+        triton_seam.ask_assembler(arch)
 
     def run(self, op: Op, case: Case) -> Run:
         """Compile what the case launches; `seconds["compile"]` is what that took."""

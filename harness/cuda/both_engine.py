@@ -78,7 +78,6 @@ class BothEngine(VirtualEngine):
             return super().run_beside(op, wanted)
 
     def _beside(self, launches: Launches) -> BothGpus:
-        major, minor = gpu_of_this_process().capability
         cache = Path(os.environ["TRITON_CACHE_DIR"] + triton_seam.WHOLE)
-        self._gpus = BothGpus(launches, 10 * major + minor, cache)
+        self._gpus = BothGpus(launches, gpu_of_this_process().arch, cache)
         return self._gpus

@@ -70,12 +70,11 @@ class CudaEngine:
     def wear(self, device: DeviceProfile) -> None:
         """Answer for the device to host code; compile for, and run on, the GPU at hand."""
         gpu = gpu_of_this_process()
-        major, minor = gpu.capability
         told = answered(device, gpu)
         answers.answer_for(told)
-        self._launches = WatchedLaunches(10 * major + minor, lambda: self._chooser.chosen, self._memory)
+        self._launches = WatchedLaunches(gpu.arch, lambda: self._chooser.chosen, self._memory)
         self._held_to = restriction(device, gpu)
-        triton_seam.set_driver(RealDriver(told, 10 * major + minor, self._launches))
+        triton_seam.set_driver(RealDriver(told, gpu.arch, self._launches))
         triton_seam.on_compile(self._compiled)
         self._chooser.install()
         self._memory.install()

@@ -61,6 +61,12 @@ class RealGpu:
     pci_bus_id: str
     """`0000:1b:00.0`; slices share their GPU's."""
 
+    @property
+    def arch(self) -> int:
+        """The capability as Triton's compile target writes it: 90, 100, 120."""
+        major, minor = self.capability
+        return 10 * major + minor
+
     def __str__(self) -> str:
         return f"{self.name} ({self.uuid}, {self.sm_count} SMs)"
 

@@ -84,8 +84,7 @@ def _shortfalls(profile: DeviceProfile, gpu: RealGpu) -> Iterable[str]:
     elif held is not None and held != profile.sm_count:
         yield f"{profile.sm_count} SMs are pretended where work is held to {held} of {gpu.sm_count}"
     if profile.capability != gpu.capability:
-        major, minor = gpu.capability
-        yield f"sm_{profile.arch} is pretended; kernels are compiled for sm_{10 * major + minor}"
+        yield f"sm_{profile.arch} is pretended; kernels are compiled for sm_{gpu.arch}"
     if profile.shared_bytes_per_block > gpu.shared_bytes_per_block:
         yield f"shared memory is the GPU's {gpu.shared_bytes_per_block} bytes, not {profile.shared_bytes_per_block}"
     if profile.memory_bytes > gpu.memory_bytes:

@@ -6,6 +6,7 @@ a multiple of 16, which Triton tells kernels itself, and what host code rounds u
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from random import Random
 
 from harness.model.case import Case, Scale
@@ -37,8 +38,14 @@ def _like(op: Op, name: str, dims: dict[str, int], random: Random) -> int:
     size = dims[name]
     high = min(1 << (size - 1).bit_length(), room(op, name, dims, RARE_ELEMENTS))
     low = max(op.dims[name].low, high // 2 + 1)
-    alike = [one for one in range(low, high + 1) if _arguments(one) == _arguments(size)]
+    alike = _alike(low, high, _arguments(size))
     return random.choice(alike) if alike else size
+
+
+@lru_cache(maxsize=16)
+def _alike(low: int, high: int, arguments: tuple[bool, bool]) -> tuple[int, ...]:
+    """The sizes of which Triton tells kernels the same: maybe thousands, for which all kin of a case ask."""
+    return tuple(size for size in range(low, high + 1) if _arguments(size) == arguments)
 
 
 def _arguments(size: int) -> tuple[bool, bool]:

@@ -77,11 +77,15 @@ class VirtualEngine:
         )
         self._launches.native = NativeCode(executor_of(os.environ), Path(builds) if builds else None)
         wear_torch(device)
-        triton_seam.set_driver(VirtualDriver(device, self._around(self._launches)))
-        triton_seam.compile_to_ttir_only()
-        triton_seam.ask_assembler(device.arch)
+        self._drive(device, self._around(self._launches))
         triton_seam.on_compile(lambda seconds: self._session.add_seconds("front_end", seconds))
         self._chooser.install()
+
+    def _drive(self, device: DeviceProfile, on_launch: LaunchHandler) -> None:
+        """Choose the driver that Triton asks, and how far kernels are compiled."""
+        triton_seam.set_driver(VirtualDriver(device, on_launch))
+        triton_seam.compile_to_ttir_only()
+        triton_seam.ask_assembler(device.arch)
 
     def obstacle(self) -> str:
         """Nothing is ever in the way: there is no device."""

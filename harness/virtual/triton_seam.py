@@ -167,11 +167,6 @@ def compile_to_ttir_only() -> None:
     knobs.runtime.add_stages_inspection_hook = cast("Any", _cut_after_ttir)  # its signature changed in 3.9
 
 
-def compile_to_the_end() -> None:
-    """Undo the cut: "cubins" are what they are called from here on."""
-    knobs.runtime.add_stages_inspection_hook = None
-
-
 def build_launcher(source: Any, metadata: Any) -> None:
     """Have Triton 3.6 write and compile the C code by which it launches a kernel, into its cache.
 

@@ -176,8 +176,7 @@ def real_gpu_beside(kernel_cache: Path) -> Iterator[RealGpuBeside | None]:
     if folder is None:
         yield None
         return
-    major, minor = real_gpus()[0].capability
-    found = RealGpuBeside(10 * major + minor, kernel_cache / "real")
+    found = RealGpuBeside(real_gpus()[0].arch, kernel_cache / "real")
     yield found
     Path(folder, f"operations-{os.getpid()}").write_text("\n".join(sorted(found.operations)), encoding="utf-8")
 
