@@ -11,7 +11,10 @@ from harness.model.case import Case
 from harness.model.run import Launch, MemoryEvent, OrderDependence, Overlap, Result, Run
 
 ONE_CASE_IN = 8
-"""Seeds that are a multiple of this are run a second time; 0 is one, so shrinking the seed keeps the second run."""
+"""Seeds that are a multiple of this are run a second time; 0 is one, so shrinking the seed keeps the second run.
+
+About as rare as that in what is drawn, too: `harness.search.strategies` sees to it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

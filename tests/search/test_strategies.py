@@ -7,8 +7,10 @@ import pytest
 
 from harness.errors import SuiteError
 from harness.model.case import Case, DType, Layout, Values
+from harness.model.companion import is_sampled
 from harness.model.op import Dim
 from harness.search.hints import Hints
+from harness.search.plan import EXAMPLES
 from harness.search.strategies import RARE_ELEMENTS, USUAL_ELEMENTS, Batch, scouts
 from tests.search.pretence import DEVICE, KERNEL, OP, PLAINEST
 
@@ -81,6 +83,12 @@ def test_the_work_of_a_case_is_bounded(drawn: tuple[Case, ...]) -> None:
     elements = [prod(case.dims.values()) for case in drawn]
     assert max(elements) <= RARE_ELEMENTS
     assert sum(count > USUAL_ELEMENTS for count in elements) < len(elements) / 10
+
+
+def test_about_one_case_in_ten_of_a_campaign_has_a_seed_with_which_it_is_run_again() -> None:
+    batches = (replace(BATCH, seed=seed, size=EXAMPLES).draw() for seed in range(40))
+    chosen = [is_sampled(case) for batch in batches for case in {case.digest: case for case in batch}.values()]
+    assert 0.05 <= sum(chosen) / len(chosen) <= 0.15
 
 
 def test_dims_that_are_not_legal_together_are_never_drawn() -> None:
