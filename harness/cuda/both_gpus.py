@@ -124,6 +124,8 @@ class BothGpus:
         return RealLauncher(self._arch, self._cache)
 
     def _on_hardware(self, request: LaunchRequest, before: Mapping[int, bytes]) -> dict[int, bytearray]:
+        options = {name: getattr(request.metadata, name) for name in BUILD_OPTIONS}
+        kernel = self._launcher.compiled(request.source, options, request.ttir)
         self._memory.enter()
         contents = {address: bytearray(content) for address, content in before.items()}
         with ExitStack() as stack:
@@ -145,9 +147,8 @@ class BothGpus:
                 del align, stream  # the driver aligns to 256 bytes, and the launch is waited for
                 return Placed(stack.enter_context(self._memory.holding(memoryview(bytearray(size)))), torch.uint8)
 
-            options = {name: getattr(request.metadata, name) for name in BUILD_OPTIONS}
             arguments = [placed(value) for value in request.arguments]
-            self._launcher.launch(request.source, options, request.grid, arguments, scratch)
+            self._launcher.launch(kernel, request.grid, arguments, scratch)
         return contents
 
     def _moved(

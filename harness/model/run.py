@@ -213,7 +213,30 @@ class Trampled:
     """The first of them, counted from the tensor's first element."""
 
 
-MemoryEvent = Overlap | OrderDependence | Stray | UninitialisedRead | UndefinedLanes | AssertFailed | Trampled
+class Unaligned(StrEnum):
+    """What of a tensor descriptor begins somewhere else than at a multiple of 16 bytes."""
+
+    TENSOR = "its tensor"
+    ROW = "a row of its tensor"
+    BLOCK = "a block"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misaligned:
+    """A tensor descriptor used as no GPU's copy engine can; it would have ended the launch, the virtual GPU goes on."""
+
+    site: Site
+    """Where the descriptor was made, or a block moved through it."""
+    what: Unaligned
+    off_by: int
+    """Bytes from the multiple of 16 before it, in the first such program."""
+    program: int
+    """The first program in which it was so."""
+
+
+MemoryEvent = (
+    Overlap | OrderDependence | Stray | UninitialisedRead | UndefinedLanes | AssertFailed | Misaligned | Trampled
+)
 
 
 # --- how right the results are ---------------------------------------------------------------------------------------

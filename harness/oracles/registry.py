@@ -17,6 +17,7 @@ from harness.oracles.base import Evidence, Oracle
 from harness.oracles.bounds import Bounds
 from harness.oracles.completes import Completes
 from harness.oracles.config_invariance import ConfigInvariance
+from harness.oracles.descriptor_alignment import DescriptorAlignment
 from harness.oracles.device_asserts import DeviceAsserts
 from harness.oracles.launch_limits import LaunchLimits
 from harness.oracles.order_dependence import OrderDependent
@@ -43,6 +44,7 @@ ALL: tuple[Oracle, ...] = (
     SCRATCH,
     ComputeSanitizer(),
     BOUNDS,
+    DescriptorAlignment(),
     DeviceAsserts(),
     WriteOverlap(),
     OrderDependent(),

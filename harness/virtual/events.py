@@ -14,12 +14,14 @@ from harness.model.run import (
     Access,
     AssertFailed,
     MemoryEvent,
+    Misaligned,
     OrderDependence,
     Overlap,
     Region,
     Site,
     Source,
     Stray,
+    Unaligned,
     UndefinedLanes,
     UninitialisedRead,
 )
@@ -85,6 +87,8 @@ class Events:
         self._undefined: dict[Place, int] = {}
         self._failed: dict[tuple[str, str], _StrayLanes] = {}
         """By an assertion's location and message."""
+        self._misaligned: dict[tuple[Place, Unaligned], tuple[int, int]] = {}
+        """The first program, and by how many bytes."""
 
     def overlap(self, place: Place, elements: Array, ours: Array, others: Array, *, same_bytes: bool) -> None:
         """Elements that two programs stored; programs counted from 0."""
@@ -120,6 +124,12 @@ class Events:
         known = self._failed.setdefault((location, message), _StrayLanes(0, int(programs.min()), 0, 0, 0))
         known.lanes += lanes
         known.program = min(known.program, int(programs.min()))
+
+    def misaligned(self, place: Place, what: Unaligned, programs: Array, off_by: Array) -> None:
+        """Something of a tensor descriptor that is so many bytes from a multiple of 16 in these programs."""
+        first = int(programs.argmin())
+        found = int(programs[first]), int(off_by[first])
+        self._misaligned[place, what] = min(self._misaligned.get((place, what), found), found)
 
     def finish(
         self, kernel: str, launch: int, arguments: list[Argument], sources: Callable[[str], Source | None]
@@ -178,6 +188,11 @@ class Events:
             )
         for place, lanes in sorted(self._undefined.items(), key=_by_place):
             yield UndefinedLanes(site=site(place), lanes=lanes)
+        for (place, what), (program, off_by) in self._misaligned.items():
+            yield Misaligned(site=site(place), what=what, off_by=off_by, program=program)
+        yield from self._assertions(kernel, launch, sources)
+
+    def _assertions(self, kernel: str, launch: int, sources: Callable[[str], Source | None]) -> Iterator[AssertFailed]:
         for (location, message), failed in self._failed.items():
             yield AssertFailed(
                 site=Site(kernel=kernel, launch=launch, argument="", source=sources(location)),

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from harness.errors import CannotExecute
+from harness.virtual.descriptor_alignment import check_block, check_tensor
 from harness.virtual.elements import Array, carrier
 from harness.virtual.ir import Operation, Type
 from harness.virtual.machine import Handler, Machine, Value
@@ -23,22 +24,23 @@ SCALARS = {"si": "i", "ui": "i"}
 
 def make(machine: Machine, operation: Operation, frame: list[Value]) -> Descriptor:
     """`tt.make_tensor_descriptor`: base, then the extents, then as many strides."""
-    del machine
     base, *rest = (frame[slot] for slot in operation.operands)
     rank = len(rest) // 2
-    return Descriptor(
+    made = Descriptor(
         pointers(base),
         tuple(map(array, rest[:rank])),
         tuple(map(array, rest[rank:])),
         pads_with_nan=np.array([operation.attributes.get("padding") == NAN_PADDING]),
         rounds_to_tf32=np.array([False]),
     )
+    check_tensor(machine, operation, made)
+    return made
 
 
 def load(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
     """`tt.descriptor_load`."""
     descriptor, block = _descriptor(operation, frame)
-    where, inside = _box(descriptor, block, [array(frame[slot]) for slot in operation.operands[1:]])
+    where, inside = _box(machine, operation, descriptor, [array(frame[slot]) for slot in operation.operands[1:]])
     made = _loaded(machine, operation, descriptor, (where, inside, block))
     return made.reshape(made.shape[0], *operation.result_types[0].shape)  # unit extents may have been dropped
 
@@ -46,7 +48,7 @@ def load(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
 def store(machine: Machine, operation: Operation, frame: list[Value]) -> None:
     """`tt.descriptor_store`: the block is the last operand."""
     descriptor, block = _descriptor(operation, frame)
-    where, inside = _box(descriptor, block, [array(frame[slot]) for slot in operation.operands[1:-1]])
+    where, inside = _box(machine, operation, descriptor, [array(frame[slot]) for slot in operation.operands[1:-1]])
     value = spread(array(frame[operation.operands[-1]]), operation.operand_types[-1])
     _stored(machine, operation, (where, inside, block), value.reshape(value.shape[0], *block.shape))
 
@@ -56,6 +58,7 @@ def gather(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
     descriptor, block = _descriptor(operation, frame)
     rows, column = (array(frame[slot]) for slot in operation.operands[1:])
     kind = Type(block.element, operation.result_types[0].shape)
+    check_block(machine, operation, descriptor, column)
     where, inside = _rows(descriptor, kind, rows, column)
     return _loaded(machine, operation, descriptor, (where, inside, kind))
 
@@ -65,6 +68,7 @@ def scatter(machine: Machine, operation: Operation, frame: list[Value]) -> None:
     descriptor, block = _descriptor(operation, frame)
     rows, column, value = (array(frame[slot]) for slot in operation.operands[1:])
     kind = Type(block.element, operation.operand_types[-1].shape)
+    check_block(machine, operation, descriptor, column)
     where, inside = _rows(descriptor, kind, rows, column)
     _stored(machine, operation, (where, inside, kind), spread(value, kind))
 
@@ -78,7 +82,7 @@ def reduce(machine: Machine, operation: Operation, frame: list[Value]) -> None:
         how = f"u{how}"
     if how not in UPDATES:
         raise CannotExecute(f"a reduction {how}")
-    where, inside = _box(descriptor, block, [array(frame[slot]) for slot in operation.operands[1:-1]])
+    where, inside = _box(machine, operation, descriptor, [array(frame[slot]) for slot in operation.operands[1:-1]])
     value = spread(array(frame[operation.operands[-1]]), operation.operand_types[-1])
     operands = (value.reshape(value.shape[0], *block.shape),)
     words = (how, "relaxed", "gpu")
@@ -86,10 +90,18 @@ def reduce(machine: Machine, operation: Operation, frame: list[Value]) -> None:
 
 
 def _descriptor(operation: Operation, frame: list[Value]) -> tuple[Descriptor, Type]:
-    descriptor, block = frame[operation.operands[0]], operation.operand_types[0].pointee
-    if not isinstance(descriptor, Descriptor) or block is None:
+    descriptor = frame[operation.operands[0]]
+    if not isinstance(descriptor, Descriptor):
         raise CannotExecute("something else where a tensor descriptor is expected")
-    return descriptor, block.of(SCALARS.get(block.element[:2], block.element[:2]) + block.element[2:])
+    return descriptor, _block(operation)
+
+
+def _block(operation: Operation) -> Type:
+    """What one block of the descriptor that comes first holds."""
+    block = operation.operand_types[0].pointee
+    if block is None:
+        raise CannotExecute("something else where a tensor descriptor is expected")
+    return block.of(SCALARS.get(block.element[:2], block.element[:2]) + block.element[2:])
 
 
 Place = tuple[Pointers | Several, Array, Type]
@@ -119,8 +131,12 @@ def _stored(machine: Machine, operation: Operation, place: Place, value: Array) 
         machine.memory.store(Step(operation.location, way, kind, active, machine.numbers), value)
 
 
-def _box(descriptor: Descriptor, block: Type, firsts: list[Array]) -> tuple[Pointers | Several, Array]:
+def _box(
+    machine: Machine, operation: Operation, descriptor: Descriptor, firsts: list[Array]
+) -> tuple[Pointers | Several, Array]:
     """A block that begins at these indices: where its elements lie, and which of them in the tensor."""
+    check_block(machine, operation, descriptor, firsts[-1])
+    block = _block(operation)
     rank = 1 + len(block.shape)
     indices = [
         _column(first, rank).astype(np.int64) + _along(np.arange(extent), axis, rank)

@@ -249,7 +249,7 @@ def _whole_pipeline() -> Generator[None]:
 
 
 class NotHere(RuntimeError):
-    """A launch needs more of something than the real GPU has, or instructions that it does not have."""
+    """A launch cannot be made on the real GPU, or is another there."""
 
 
 class RealLauncher:
@@ -265,31 +265,51 @@ class RealLauncher:
 
     def launch(
         self,
-        source: Any,
-        options: Mapping[str, Any],
+        kernel: Any,
         grid: tuple[int, int, int],
         arguments: Sequence[Any],
         scratch: Callable[[int, int, int | None], Any],
     ) -> None:
-        """One launch of Triton's `ASTSource`, which may ask for scratch memory; returns before the GPU is done.
+        """One launch of what `compiled` made, which may ask for scratch memory; returns before the GPU is done.
 
         Raises:
-            NotHere: the GPU at hand cannot execute it.
+            NotHere: the GPU at hand does not have what it needs.
         """
-        worn = triton.runtime.driver.active
         allocator = _allocation._allocator.set(cast("Any", scratch))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the seam
+        try:
+            with self._worn():
+                kernel[grid](*arguments, stream=0)
+        except OutOfResources as error:
+            raise NotHere(str(error)) from None
+        finally:
+            _allocation._allocator.reset(allocator)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the seam
+
+    def compiled(self, source: Any, options: Mapping[str, Any], ttir: str) -> Any:
+        """What Triton's whole pipeline makes of an `ASTSource` that is this TTIR on the virtual GPU.
+
+        Raises:
+            NotHere: it cannot be compiled for the GPU at hand, or moves its blocks in another way there.
+        """
+        key = f"{source.hash()} {sorted(options.items())}"
+        if key not in self._compiled:
+            try:
+                with self._worn():
+                    self._compiled[key] = triton.compile(source, target=self._target, options=dict(options))
+            except PTXASError as error:
+                raise NotHere(str(error).splitlines()[0]) from None
+            except RuntimeError as error:  # of MLIR's passes
+                raise NotHere(f"Triton {triton.__version__} cannot compile it: {str(error).splitlines()[0]}") from None
+        if "tt.descriptor" in self._compiled[key].asm["ttir"] and "tt.descriptor" not in ttir:
+            raise NotHere("its tensor descriptors are plain pointers on the virtual GPU, which need no alignment")
+        return self._compiled[key]
+
+    @contextmanager
+    def _worn(self) -> Generator[None]:
+        worn = triton.runtime.driver.active
         set_driver(self._driver)
         try:
             with _whole_pipeline(), knobs.cache.scope():
                 knobs.cache.dir = str(self._cache)
-                key = f"{source.hash()} {sorted(options.items())}"
-                if key not in self._compiled:
-                    self._compiled[key] = triton.compile(source, target=self._target, options=dict(options))
-                self._compiled[key][grid](*arguments, stream=0)
-        except OutOfResources as error:
-            raise NotHere(str(error)) from None
-        except PTXASError as error:
-            raise NotHere(str(error).splitlines()[0]) from None
+                yield
         finally:
             set_driver(worn)
-            _allocation._allocator.reset(allocator)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the seam

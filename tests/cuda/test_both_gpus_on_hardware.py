@@ -31,6 +31,8 @@ REPOSITORY = Path(__file__).parents[2]
 ELSEWHERE = {
     "tt.assert": "a failing one ends the CUDA context",
     "tt.print": "it leaves nothing in memory",
+    "tt.descriptor_gather": "ptxas knows it from compute capability 10.0 on",
+    "tt.descriptor_scatter": "as above",
 }
 """Operations that no launch compares, and why."""
 PLUGINS = ("--tb=short", "-p", "no:cacheprovider", "-p", "no:benchmark")

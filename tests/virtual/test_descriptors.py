@@ -40,8 +40,7 @@ def copying_kernel(padding: str) -> Any:
     def kernel(x, out, M, N, PADDING: tl.constexpr, B: tl.constexpr):
         block = tl.make_tensor_descriptor(x, [M, N], [N, 1], [B, B], padding_option=PADDING)
         at = tl.arange(0, B)[:, None] * B + tl.arange(0, B)[None, :]
-        first = tl.program_id(0) * B - 2
-        tl.store(out + tl.program_id(0) * B * B + at, block.load([first, first]))
+        tl.store(out + tl.program_id(0) * B * B + at, block.load([tl.program_id(0) * 4 - 2, tl.program_id(0) * 12 - 4]))
 
     return lambda x, out: kernel[(2,)](x, out, ROWS, COLUMNS, padding, BLOCK)
 
@@ -63,8 +62,8 @@ def test_what_lies_outside_the_tensor_reads_as_padding(make_gpu: Any, padding: s
     launch = copying_kernel(padding)
     with_scratch(lambda: launch(x, out))
     around = torch.full((3 * BLOCK, 3 * BLOCK), fill)
-    around[2 : 2 + ROWS, 2 : 2 + COLUMNS] = x
-    expected = torch.stack([around[:BLOCK, :BLOCK], around[BLOCK : 2 * BLOCK, BLOCK : 2 * BLOCK]])
+    around[2 : 2 + ROWS, 4 : 4 + COLUMNS] = x
+    expected = torch.stack([around[:BLOCK, :BLOCK], around[4 : 4 + BLOCK, 12 : 12 + BLOCK]])
     torch.testing.assert_close(out, expected, rtol=0, atol=0, equal_nan=True)
     assert gpu.session.memory == []
 

@@ -1,0 +1,57 @@
+"""What tensor descriptors ask of addresses."""
+
+from collections.abc import Sequence
+
+from harness.model.run import Misaligned, Unaligned
+from harness.model.verdict import Fail, Severity, Signature, Verdict
+from harness.oracles.base import Alone, Evidence
+from harness.oracles.memory import judge_lines, place_of, where
+
+BYTES = 16
+MEANING = (
+    "Since compute capability 9.0 an engine of its own moves blocks through descriptors, and it takes addresses of 16 "
+    "bytes only: an illegal instruction ends the launch and the process's CUDA context. On older GPUs Triton makes "
+    "plain loads and stores of it, which work."
+)
+
+
+class DescriptorAlignment(Alone):
+    """Only where descriptors are more than plain pointers, from compute capability 9.0 on."""
+
+    name = "descriptor-alignment"
+    promise = "The tensor behind a descriptor, its rows, and every block through it begin at a multiple of 16 bytes."
+
+    def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
+        """One failure for each line that makes a descriptor or uses one."""
+        run = evidence.run
+
+        def fail(group: Sequence[Misaligned]) -> Fail:
+            first = group[0]
+            return Fail(
+                signature=Signature(
+                    oracle=self.name,
+                    severity=Severity.ERROR,
+                    op=run.case.op,
+                    kernel=first.site.kernel,
+                    place=place_of(first.site),
+                ),
+                message=f"{sentence(first)}{where(group)}",
+                meaning=MEANING,
+                source=first.site.source,
+            )
+
+        return judge_lines(self.name, run, (event for event in run.memory if isinstance(event, Misaligned)), fail)
+
+
+def sentence(event: Misaligned) -> str:
+    """What was seen: `program 0 moves a block of x that begins 8 bytes beyond a multiple of 16`."""
+    of = f"{event.off_by} bytes beyond a multiple of {BYTES}"
+    if event.off_by == 1:
+        of = f"1 byte beyond a multiple of {BYTES}"
+    match event.what:
+        case Unaligned.TENSOR:
+            return f"program {event.program} makes a descriptor of {event.site.argument}, which begins {of}"
+        case Unaligned.ROW:
+            return f"program {event.program} makes a descriptor of {event.site.argument}, whose second row begins {of}"
+        case Unaligned.BLOCK:
+            return f"program {event.program} moves a block of {event.site.argument} that begins {of}"

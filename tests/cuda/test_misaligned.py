@@ -1,0 +1,53 @@
+"""Descriptors that the copy engine does not take: the virtual GPU tells what ends the launch on a real one."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.cuda.gpus import RealGpu
+from harness.devices import catalogue
+from harness.model.case import Case, DType
+from harness.model.device import DeviceProfile
+from harness.model.run import Completed, Faulted, FaultOf
+from harness.search.judging import Judge
+from harness.search.options import VIRTUAL, load_ops
+from harness.workers.pool import Pool
+from harness.workers.spec import WorkerSpec
+from tests.cuda import misaligned
+from tests.cuda.conftest import LIMIT_S, PoolOf
+
+pytestmark = pytest.mark.once
+
+SUITE = str(Path(misaligned.__file__))
+OPS = {op.name: op for op in load_ops((SUITE,), ())}
+FAULTS = sorted(OPS.keys() - {"aligned"})
+
+
+def case_of(op: str, device: DeviceProfile) -> Case:
+    return Case(op=f"{SUITE}:{op}", dims={"T": 4}, dtype=DType.FP32, device=device, seed=1)
+
+
+def test_the_virtual_gpu_tells_each_and_leaves_the_good_one_alone(tmp_path: Path) -> None:
+    device = catalogue.find("h200")
+
+    def spec(device: DeviceProfile) -> WorkerSpec:
+        return WorkerSpec(device=device, suites=(SUITE,), scratch=str(tmp_path), engine=VIRTUAL)
+
+    with Pool(spec, 1, LIMIT_S) as pool:
+        found = {name: Judge().examine(op, case_of(name, device), pool.run).fails for name, op in OPS.items()}
+    assert {name: [fail.signature.oracle for fail in fails] for name, fails in found.items()} == {
+        "aligned": [],
+        **{name: ["descriptor-alignment"] for name in FAULTS},
+    }
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("op", FAULTS)
+def test_on_hardware_each_ends_the_launch(pool_of: PoolOf, device: DeviceProfile, gpu: RealGpu, op: str) -> None:
+    if gpu.capability < (9, 0):
+        pytest.skip(f"on {gpu.name} descriptors are plain pointers")
+    pool = pool_of(SUITE)
+    ending = pool.run(case_of(op, device)).ending
+    assert isinstance(ending, Faulted), ending
+    assert (ending.fault, ending.launch) == (FaultOf.ILLEGAL_INSTRUCTION, "move_block")
+    assert pool.run(case_of("aligned", device)).ending == Completed()
