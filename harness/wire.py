@@ -66,7 +66,7 @@ def from_json(text: str | bytes, into: Any) -> Any:
 
 def _parsed(text: str | bytes) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return _decode(text if isinstance(text, str) else text.decode())
     except (ValueError, RecursionError) as error:
         raise ReplayError(f"not readable as JSON: {error}") from None
 
@@ -264,3 +264,4 @@ _answers: Mapping[type[Run], Callable[[Any], Any]] = {
 }
 _explaining = _converter(explaining=True)
 _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_decode = json.JSONDecoder(parse_constant=_refuse_constant).decode

@@ -6,8 +6,10 @@ Owns the axes along which cases vary.  Which values are worth drawing is `harnes
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
+from functools import lru_cache
+from typing import Any
 
 from harness.model.device import DeviceProfile
 
@@ -110,7 +112,8 @@ class Case:
     @property
     def digest(self) -> str:
         """Eight hex digits that name the case: equal for equal cases, whatever the order of their mappings."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:8]
+        plain = {each.name: getattr(self, each.name) for each in fields(self)} | {"device": _plain(self.device)}
+        return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:8]
 
     @property
     def op_name(self) -> str:
@@ -137,3 +140,9 @@ class Case:
         if self.scale is not Scale.USUAL:
             parts.append(self.scale)
         return f"{' '.join(parts)} seed={self.seed} on {self.device}"
+
+
+@lru_cache(maxsize=256)
+def _plain(device: DeviceProfile) -> Mapping[str, Any]:
+    """What all cases of a device share; its fields outnumber theirs."""
+    return asdict(device)

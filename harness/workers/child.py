@@ -90,7 +90,8 @@ def _attempt(loaded: Loaded, frame: Frame) -> Run | Fault:
             message = f"{type(error).__name__}: {error}"
             return Run(case=case, engine=loaded.engine.name, ending=OutOfMemory(limit_bytes=limit, message=message))
         return Fault(kind=FaultKind.WORKER, message=f"the engine failed on {case}:\n{traceback.format_exc()}")
-    return replace(run, ending=memory.reclassified(run.ending, limit))
+    ending = memory.reclassified(run.ending, limit)
+    return run if ending is run.ending else replace(run, ending=ending)
 
 
 def _run(loaded: Loaded, op: Op, wanted: Wanted) -> Run:

@@ -5,6 +5,7 @@ whoever asks says how patient to be.
 """
 
 import threading
+from bisect import bisect_left, insort
 from collections import deque
 from dataclasses import replace
 from enum import StrEnum
@@ -41,28 +42,48 @@ Kind = tuple[str, str | None, str]
 """What makes two hangs alike: op, kernel, who waits."""
 
 
+class _Took:
+    """How many seconds the latest cases of one sort took."""
+
+    def __init__(self) -> None:
+        self.latest: deque[float] = deque()
+        self._ascending: list[float] = []
+
+    def add(self, seconds: float) -> None:
+        self.latest.append(seconds)
+        insort(self._ascending, seconds)
+        if len(self.latest) > REMEMBERED:
+            del self._ascending[bisect_left(self._ascending, self.latest.popleft())]
+
+    def quantile(self, share: float) -> float:
+        """0 where nothing is known."""
+        count = len(self._ascending)
+        return self._ascending[min(count - 1, int(share * count))] if count else 0.0
+
+
 class TimeLimits:
     """What one pool knows of how long cases take.  Thread-safe."""
 
     def __init__(self, most_s: float) -> None:
         """`most_s` is what the user allows."""
         self.most_s = most_s
-        self._took: dict[tuple[str, Scale], deque[float]] = {}
+        self._took: dict[tuple[str, Scale], _Took] = {}
         self._believed: set[Kind] = set()
         self._lock = threading.Lock()
 
     def of(self, case: Case, patience: Patience) -> float:
         """How many seconds to wait for this case."""
         with self._lock:
-            took = sorted(self._took.get(_sort(case), ()))
-        usual_s = self._above(_quantile(took)) if len(took) >= FIRST else self.most_s
+            took = self._took.get(_sort(case), _Took())
+            count, nearly_all_s, longest_s = len(took.latest), took.quantile(QUANTILE), took.quantile(1.0)
+        usual_s = self._above(nearly_all_s) if count >= FIRST else self.most_s
         match patience:
             case Patience.USUAL:
                 return usual_s
             case Patience.LONG:
                 return max(self.most_s, LONGER * usual_s)
             case Patience.HURRIED:
-                known_s = self._above(took[-1]) if took else max(FLOOR_S, UNKNOWN_SHARE * self.most_s)
+                known_s = self._above(longest_s) if count else max(FLOOR_S, UNKNOWN_SHARE * self.most_s)
                 return min(usual_s, known_s)
 
     def note(self, run: Run, took_s: float) -> Run:
@@ -70,7 +91,7 @@ class TimeLimits:
         if isinstance(run.ending, TimedOut | Crashed | OutOfMemory):
             return run
         with self._lock:
-            self._took.setdefault(_sort(run.case), deque(maxlen=REMEMBERED)).append(took_s)
+            self._took.setdefault(_sort(run.case), _Took()).add(took_s)
         late = took_s > self.most_s
         return replace(run, overtime=Overtime(limit_s=self.most_s, took_s=took_s)) if late else run
 
@@ -95,7 +116,3 @@ def _sort(case: Case) -> tuple[str, Scale]:
 
 def _kind(run: Run, ending: TimedOut) -> Kind:
     return run.case.op, ending.launch, ending.waiting
-
-
-def _quantile(ascending: list[float]) -> float:
-    return ascending[min(len(ascending) - 1, int(QUANTILE * len(ascending)))]

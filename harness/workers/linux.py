@@ -48,7 +48,11 @@ def keep_freed_memory() -> None:
 
 def data_bytes() -> int:
     """Private writable memory that this process has mapped, touched or not: what RLIMIT_DATA limits."""
-    return int(Path("/proc/self/statm").read_bytes().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+    statm = os.open("/proc/self/statm", os.O_RDONLY)  # after every case: a tenth of what pathlib takes
+    try:
+        return int(os.read(statm, 256).split()[5]) * os.sysconf("SC_PAGE_SIZE")
+    finally:
+        os.close(statm)
 
 
 def children() -> list[int]:

@@ -6,7 +6,7 @@ Owns which fork servers and workers live, and how many.  What a case does in its
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
 from time import monotonic
@@ -22,6 +22,7 @@ from harness.workers.folder import Folder
 from harness.workers.limits import Patience, TimeLimits
 from harness.workers.sanitized import SanitizedServer, SanitizedWorker
 from harness.workers.server import GroundServer, Server
+from harness.workers.spares import Spares
 from harness.workers.spec import Ground, Isolation, WorkerSpec
 from harness.workers.worker import Answer, Worker, WorkerGone
 
@@ -35,6 +36,8 @@ ATTEMPTS = 2
 """A case whose worker was gone through no fault of the case's gets another."""
 
 
+Through = Callable[[Callable[[], Answer]], Answer]
+"""By which thread a worker is asked."""
 AnyWorker = Worker | SanitizedWorker
 AnyServer = Server | SanitizedServer
 
@@ -81,8 +84,11 @@ class Pool:
         self._isolation = isolation
         self._places = places
         self._slots = threading.BoundedSemaphore(processes)
-        # One that reads the last answer, for each that waits for the next.
+        # Submitted cases are run by lanes, one after another, so that a worker has its next case as soon as the last is
+        # done; the threads beside them read the answers meanwhile.
+        self._lanes = ThreadPoolExecutor(max_workers=processes, thread_name_prefix="harness-lane")
         self._threads = ThreadPoolExecutor(max_workers=2 * processes, thread_name_prefix="harness-worker")
+        self._spares = Spares(self._begin, self._discard, most=2 * processes)
         self._lock = threading.Lock()
         self._closed = False
         self._numbers = count()
@@ -103,7 +109,7 @@ class Pool:
 
     def submit(self, wanted: Wanted) -> Future[Run]:
         """Run a case, or one beside another, when its turn comes."""
-        return self._threads.submit(self.run, wanted)
+        return self._threads.submit(self._run_submitted, wanted)
 
     def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:
         """Run it now, or as soon as one of the processes is free.
@@ -111,11 +117,23 @@ class Pool:
         Raises:
             SuiteError, LibraryError, WorkerError: as `harness.workers.server` and `harness.workers.worker` say.
         """
-        return self._run_surely(wanted, (), patience, reuse=self._isolation is Isolation.WORKER)
+        return self._run_surely((wanted,), patience, reuse=self._isolation is Isolation.WORKER)
+
+    def _run_submitted(self, wanted: Wanted) -> Run:
+        def in_lane(ask: Callable[[], Answer]) -> Answer:
+            try:
+                return self._lanes.submit(ask).result()
+            except (CancelledError, RuntimeError):
+                if self._closed:
+                    raise WorkerError("the pool was closed before the case ran") from None
+                raise
+
+        reuse = self._isolation is Isolation.WORKER
+        return self._run_surely((wanted,), Patience.USUAL, reuse=reuse, through=in_lane)
 
     def run_alone(self, wanted: Wanted, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
         """Run it in a fresh process, after `before` in the same; if those end the process, in the next."""
-        return self._run_surely(wanted, before, patience, reuse=False)
+        return self._run_surely((*before, wanted), patience, reuse=False)
 
     def prepare(self, device: DeviceProfile) -> None:
         """Start the fork server of a device, and raise what stops it from loading."""
@@ -128,14 +146,17 @@ class Pool:
             self._closed = True
             idle, self._idle = self._idle, []
             busy, servers, grounds = tuple(self._busy), tuple(self._servers.values()), tuple(self._grounds.values())
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._lanes, self._threads):
+            threads.shutdown(wait=False, cancel_futures=True)
         for worker in (*busy, *idle):
             worker.kill()
         for server in (*servers, *grounds):
             server.close()
         for worker in idle:
             worker.close()
+        self._lanes.shutdown(wait=True)
         self._threads.shutdown(wait=True)
+        self._spares.close()
         for _ in range(self._processes):  # every thread that was running a case has cleared up
             self._slots.acquire()
         for folder in self._folders.values():
@@ -143,26 +164,26 @@ class Pool:
         self._folders.clear()
         self._slots.release(self._processes)
 
-    def _run_surely(self, wanted: Wanted, before: Sequence[Case], patience: Patience, *, reuse: bool) -> Run:
+    def _run_surely(
+        self, cases: Sequence[Wanted], patience: Patience, *, reuse: bool, through: Through = lambda ask: ask()
+    ) -> Run:
         """A run that gave no answer is repeated with more time, unless it need not be sure or others hung likewise."""
-        run = self._run(wanted, before, patience, reuse=reuse)
+        run = through(lambda: self._ask(cases, patience, reuse=reuse))()
         if self._limits.believes(run) or patience is not Patience.USUAL:
             return run
-        again = self._run(wanted, before, Patience.LONG, reuse=False)
+        again = through(lambda: self._ask(cases, Patience.LONG, reuse=False))()
         self._limits.believes(again)
         return again
 
-    def _run(self, wanted: Wanted, before: Sequence[Case], patience: Patience, *, reuse: bool) -> Run:
+    def _ask(self, cases: Sequence[Wanted], patience: Patience, *, reuse: bool) -> Answer:
         while True:
-            with self._slots, self._placed(self._spec_of(case_of(wanted).device)) as spec:
+            with self._slots, self._placed(self._spec_of(case_of(cases[-1]).device)) as spec:
                 try:
-                    answer = self._run_placed(spec, (*before, wanted), patience, reuse=reuse)
+                    return self._run_placed(spec, cases, patience, reuse=reuse)
                 except GpuUnavailable as sick:
                     if self._places is None:
                         raise
                     self._places.give_up(spec, str(sick))
-                    continue
-            return answer()  # while another thread has given the worker its next case
 
     def _run_placed(self, spec: WorkerSpec, cases: Sequence[Wanted], patience: Patience, *, reuse: bool) -> Answer:
         for attempt in range(1, ATTEMPTS + 1):
@@ -217,6 +238,11 @@ class Pool:
             if worker.fit():
                 return worker
             self._put_back(worker, reuse=False)  # it died while it had nothing to do
+        if self._isolation is Isolation.CASE and spec.sanitizing is None:
+            return self._spares.take(spec)
+        return self._begin(spec)
+
+    def _begin(self, spec: WorkerSpec) -> AnyWorker:
         server, superfluous = self._server(spec)
         try:
             for one in superfluous:
@@ -241,6 +267,9 @@ class Pool:
                     self._use(spec)
                     return worker
         return None
+
+    def _discard(self, worker: AnyWorker) -> None:
+        self._put_back(worker, reuse=False)
 
     def _put_back(self, worker: AnyWorker, *, reuse: bool) -> None:
         keep = reuse and worker.fit()
