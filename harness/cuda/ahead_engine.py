@@ -37,6 +37,7 @@ class AheadEngine(VirtualEngine):
         arch = gpu_of_this_process().arch
         triton_seam.set_driver(CompilingDriver(device, arch))
         triton_seam.ask_assembler(arch)
+        triton_seam.build_utilities()
 
     def run(self, op: Op, case: Case) -> Run:
         """Compile what the case launches; `seconds["compile"]` is what that took."""

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import torch
 
+from harness.cuda import incomparable
 from harness.cuda.memory import DeviceMemory
 from harness.model.agreement import Difference
 from harness.model.case import LaneFill, Scale
@@ -32,7 +33,6 @@ SAMPLES = 8
 MARGIN = 8.0
 """Two right results may be apart by so many times what the samples moved: few of them see less than there is."""
 ROUNDINGS = {"bf16": "bfloat16", "f16": "float16", "tf32": "tf32", "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2"}
-REGISTERS = ("%smid", "%nsmid", "%clock", "%globaltimer")
 MODEST = 1 << 22
 """Elements of all tensors of a launch up to which it is repeated with random rounding."""
 
@@ -61,7 +61,8 @@ class BothGpus:
         if self._is_aside:
             self._virtual(request)
             return
-        if reason := _incomparable(request, session):
+        worn = request.metadata.target.arch
+        if reason := _incomparable(session) or incomparable.reason(request.ttir, worn, self._arch):
             self._virtual(request)
             self.skipped.append((kernel, reason))
             return
@@ -182,12 +183,8 @@ class BothGpus:
             virtual.session, virtual.native, virtual.handlers = session, native, HANDLERS
 
 
-def _incomparable(request: LaunchRequest, session: Session) -> str:
-    """Why a launch cannot be compared; empty where it can."""
-    if any(name in request.ttir for name in REGISTERS):
-        return "it reads a register that says where or when it runs"
-    if "tt.int_to_ptr" in request.ttir:
-        return "it follows addresses that stand in memory"
+def _incomparable(session: Session) -> str:
+    """Why no launch of a session can be compared; empty where it can."""
     if session.scale is Scale.GIANT:
         return "of a giant case a few programs run"
     if session.lane_fill is not LaneFill.ZERO:

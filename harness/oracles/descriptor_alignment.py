@@ -9,9 +9,10 @@ from harness.oracles.memory import judge_lines, place_of, where
 
 BYTES = 16
 MEANING = (
-    "Since compute capability 9.0 an engine of its own moves blocks through descriptors, and it takes addresses of 16 "
-    "bytes only: an illegal instruction ends the launch and the process's CUDA context. On older GPUs Triton makes "
-    "plain loads and stores of it, which work."
+    "Since compute capability 9.0 an engine of its own moves blocks through descriptors, and it knows multiples of 16 "
+    "bytes only. A tensor or a block that begins elsewhere ends the launch and the process's CUDA context; of rows "
+    "that begin elsewhere other places are read and written. On older GPUs Triton makes plain loads and stores of "
+    "it, which work."
 )
 
 

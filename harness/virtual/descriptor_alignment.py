@@ -1,8 +1,8 @@
 """What the engine that moves blocks through tensor descriptors, since compute capability 9.0, asks of addresses.
 
-A tensor, its rows and every block begin at multiples of 16 bytes; an illegal instruction ends a launch that asks for
-something else (so an H200 does, for each of the three, and the CUDA driver's `cuTensorMapEncodeTiled` refuses the
-first two).  Triton checks it for descriptors that the host makes, and of those only the tensor and its rows.
+A tensor, its rows and every block begin at multiples of 16 bytes.  On an H200 (driver 580, Triton 3.6.0) a misaligned
+address ends a launch whose tensor begins elsewhere, an illegal instruction one whose block does, and rows that begin
+elsewhere are read from other places.  Triton checks tensors and rows of descriptors that the host makes, no more.
 """
 
 import numpy as np

@@ -178,6 +178,13 @@ def build_launcher(source: Any, metadata: Any) -> None:
             module.CudaLauncher(source, metadata)
 
 
+def build_utilities() -> None:
+    """Have Triton compile the C code by which it speaks to NVIDIA's driver, into its cache, where there is a driver."""
+    module: Any = importlib.import_module("triton.backends.nvidia.driver")
+    with suppress(AssertionError):  # libcuda.so cannot be found
+        module.CudaUtils()
+
+
 def _cut_after_ttir(
     backend: Any = None, stages: MutableMapping[str, Any] | None = None, *_: Any, **__: Any
 ) -> tuple[str, str] | None:

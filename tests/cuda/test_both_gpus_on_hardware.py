@@ -31,6 +31,7 @@ REPOSITORY = Path(__file__).parents[2]
 ELSEWHERE = {
     "tt.assert": "a failing one ends the CUDA context",
     "tt.print": "it leaves nothing in memory",
+    "tt.cat": "the order of its elements is open",
     "tt.descriptor_gather": "ptxas knows it from compute capability 10.0 on",
     "tt.descriptor_scatter": "as above",
 }

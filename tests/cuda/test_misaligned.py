@@ -42,12 +42,28 @@ def test_the_virtual_gpu_tells_each_and_leaves_the_good_one_alone(tmp_path: Path
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("op", FAULTS)
-def test_on_hardware_each_ends_the_launch(pool_of: PoolOf, device: DeviceProfile, gpu: RealGpu, op: str) -> None:
-    if gpu.capability < (9, 0):
-        pytest.skip(f"on {gpu.name} descriptors are plain pointers")
+@pytest.mark.parametrize(
+    ("op", "fault"), [("tensor", FaultOf.MISALIGNED_ADDRESS), ("block", FaultOf.ILLEGAL_INSTRUCTION)]
+)
+def test_on_hardware_a_tensor_or_block_ends_the_launch(
+    pool_of: PoolOf, device: DeviceProfile, gpu: RealGpu, op: str, fault: FaultOf
+) -> None:
+    skip_before_hopper(gpu)
     pool = pool_of(SUITE)
     ending = pool.run(case_of(op, device)).ending
     assert isinstance(ending, Faulted), ending
-    assert (ending.fault, ending.launch) == (FaultOf.ILLEGAL_INSTRUCTION, "move_block")
+    assert (ending.fault, ending.launch) == (fault, "move_block")
     assert pool.run(case_of("aligned", device)).ending == Completed()
+
+
+@pytest.mark.gpu
+def test_on_hardware_rows_between_are_read_elsewhere(pool_of: PoolOf, device: DeviceProfile, gpu: RealGpu) -> None:
+    skip_before_hopper(gpu)
+    examined = Judge().examine(OPS["rows"], case_of("rows", device), pool_of(SUITE).run)
+    assert examined.run.ending == Completed()
+    assert [fail.signature.oracle for fail in examined.fails] == ["float64-values"]
+
+
+def skip_before_hopper(gpu: RealGpu) -> None:
+    if gpu.capability < (9, 0):
+        pytest.skip(f"on {gpu.name} descriptors are plain pointers")

@@ -182,10 +182,12 @@ def real_gpu_beside(kernel_cache: Path) -> Iterator[RealGpuBeside | None]:
 
 
 @pytest.fixture
-def beside(real_gpu_beside: RealGpuBeside | None) -> Iterator[RealGpuBeside | None]:
+def beside(real_gpu_beside: RealGpuBeside | None, request: pytest.FixtureRequest) -> Iterator[RealGpuBeside | None]:
+    if real_gpu_beside is None or request.node.get_closest_marker("alone"):
+        yield None
+        return
     yield real_gpu_beside
-    if real_gpu_beside is not None:
-        real_gpu_beside.finish()
+    real_gpu_beside.finish()
 
 
 MakeGpu = Callable[[tuple[int, int]], Gpu]

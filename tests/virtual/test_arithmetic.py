@@ -159,6 +159,7 @@ def conversion_kernel(x, i8, i16, i32, i64, u8, u32, N: tl.constexpr):
     tl.store(u32 + at, value.to(tl.uint32))
 
 
+@pytest.mark.alone("LLVM leaves open what becomes of numbers out of range")
 def test_floats_become_integers_toward_zero_and_saturate(gpu: Gpu) -> None:
     inf, nan = float("inf"), float("nan")
     x = torch.tensor([0.0, 1.9, -1.9, 2.5, -2.5, 100.99, 3e9, -3e9, 1e30, -1e30, inf, -inf, nan, 127.0, 0.99, -0.99])

@@ -68,6 +68,7 @@ def ordered_reduce_kernel(scales, shifts, out, N: tl.constexpr):
     tl.store(out + 1, shift)
 
 
+@pytest.mark.alone("Triton promises no order")
 def test_a_reduction_whose_combine_does_not_commute_keeps_the_order(gpu: Gpu) -> None:
     scales = torch.randint(1, 4, (16,), dtype=torch.int64)
     shifts = torch.randint(-5, 5, (16,), dtype=torch.int64)

@@ -56,6 +56,7 @@ def arithmetic_kernel(x, y, n, out, N: tl.constexpr):
     tl.store(out + 2 * N + at, (a * 1e3).to(tl.int32).to(out.dtype.element_ty))
 
 
+@pytest.mark.alone("it divides integers by zero")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
 def test_arithmetic_rounds_and_wraps_alike(compare: Compare, dtype: torch.dtype) -> None:
     x, y = (torch.randn(128).mul(3).to(dtype) for _ in range(2))
