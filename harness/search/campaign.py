@@ -7,10 +7,10 @@ processes busy meanwhile.
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
-from itertools import islice, zip_longest
+from itertools import islice
 from operator import itemgetter
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from harness.model.case import Case
 from harness.model.companion import Wanted
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
-from harness.model.run import Run
+from harness.model.run import Completed, Run
 from harness.model.verdict import Fail
 from harness.oracles.resources import Fits
 from harness.search.hints import Hints
@@ -35,6 +35,13 @@ BARREN = 3
 REMEMBERED = 16
 """So many earlier cases are tried before a failure that does not repeat alone."""
 TICK_S = 0.5
+KIN_AT_ONCE = 4
+"""For each process that runs cases: it has its next one while verdicts are made of the last."""
+KIN_BATCH = -1
+"""They belong to no batch: what is drawn depends on the seed and on what was drawn, not on how many kin ran."""
+MOST_KIN = 256
+FAMILIES = 512
+"""The latest ones, so that kernels stay in caches."""
 
 
 class Observer(Protocol):
@@ -56,6 +63,7 @@ class _Flight:
     trial: Trial
     batch: int
     waiting: set[Future[Run]]
+    is_kin: bool = False
     run: Run | None = None
     companions: dict[str, Run] = field(default_factory=dict[str, Run])
 
@@ -63,13 +71,26 @@ class _Flight:
 class Campaign:
     """One search; `tally` may be read at any time, also after an interrupt."""
 
-    def __init__(self, plan: Plan, runner: Runner, judge: Judge, observer: Observer, *, processes: int) -> None:
+    def __init__(  # noqa: PLR0913 - what it works with, and how much of it at once
+        self,
+        plan: Plan,
+        runner: Runner,
+        judge: Judge,
+        observer: Observer,
+        *,
+        processes: int,
+        compilers: int = 0,
+        submit_kin: Callable[[Case], Future[Run]] | None = None,
+    ) -> None:
+        """`processes` run cases at once; `compilers` see them before.  `submit_kin` needs no compiler for a case."""
         self.tally = Tally()
         self._plan = plan
         self._runner = runner
         self._judge = judge
         self._observer = observer
-        self._width = 2 * processes
+        self._width = 2 * (processes + compilers)
+        self._submit_kin = submit_kin or runner.submit
+        self._kin_width = KIN_AT_ONCE * processes if plan.kin else 0
         self._queue = _Queue(plan)
         self._flights: dict[Future[Run], _Flight] = {}
         self._trying: Case | None = None
@@ -104,16 +125,25 @@ class Campaign:
     def _fill(self) -> bool:
         """Submit cases while there is room; true if any was."""
         filled = False
-        while len(self._flights) < self._width and not self._is_over() and (drawn := self._queue.take()):
+        under_way = sum(not flight.is_kin for flight in self._flights.values())
+        while under_way < self._width and not self._is_over() and (drawn := self._queue.take()):
             number, trial = drawn
-            self._trying = trial.case
-            recent = self._recent.setdefault(trial.case.device, deque(maxlen=REMEMBERED))
-            future = self._runner.submit(trial.case)
-            flight = _Flight(trial=replace(trial, before=tuple(recent)), batch=number, waiting={future})
-            self._flights[future] = flight
-            recent.append(trial.case)
+            self._begin(trial, number, self._runner.submit(trial.case))
+            under_way += 1
+            filled = True
+        kin_under_way = sum(flight.is_kin for flight in self._flights.values())
+        while kin_under_way < self._kin_width and not self._is_over() and (trial := self._queue.take_kin()):
+            self._begin(trial, KIN_BATCH, self._submit_kin(trial.case), is_kin=True)
+            kin_under_way += 1
             filled = True
         return filled
+
+    def _begin(self, trial: Trial, batch: int, future: Future[Run], *, is_kin: bool = False) -> None:
+        self._trying = trial.case
+        recent = self._recent.setdefault(trial.case.device, deque(maxlen=REMEMBERED))
+        trial = replace(trial, before=tuple(recent))
+        self._flights[future] = _Flight(trial=trial, batch=batch, waiting={future}, is_kin=is_kin)
+        recent.append(trial.case)
 
     def _is_over(self) -> bool:
         match self._plan.budget:
@@ -146,7 +176,8 @@ class Campaign:
         examined = self._judge.judge(flight.trial.op, run, flight.companions)
         self.tally.count(examined)
         self._sight(flight.trial, examined.fails)
-        self._queue.judged(flight.batch, flight.trial.op, run)
+        if not flight.is_kin:
+            self._queue.judged(flight.batch, flight.trial, run)
         for launch in run.launches:
             known = self._builds.get(launch.build)
             if known is None or flight.trial.number < known[0].number:
@@ -171,21 +202,20 @@ class Campaign:
 
 
 class _Queue:
-    """The cases to come.  Draws a batch when the one before the previous is judged, and never the same case twice.
-
-    What is drawn comes before the kin of what was drawn earlier: its kernels are compiled while these run.
-    """
+    """The cases to come.  Draws a batch when the one before the previous is judged, and never the same case twice."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._slots = slots(plan)
         self._ready: deque[tuple[int, Trial]] = deque()
-        self._kin: deque[tuple[int, Trial]] = deque()
+        self._families: deque[tuple[Trial, Iterator[Case]]] = deque(maxlen=FAMILIES)
+        """Of what ran to its end: its kernels are compiled."""
         self._open: dict[int, int] = {}
         """By batch, how many of its cases are not judged yet."""
         self._shown: dict[int, dict[str, Hints]] = {}
         """By batch and op, what its runs showed."""
         self._seen: set[str] = set()
+        self._seen_kin: set[str] = set()
         self._barren: dict[tuple[str, str], int] = {}
         self._numbered = 0
         self._batches = 0
@@ -194,14 +224,25 @@ class _Queue:
         """The next case and its batch; None if there is none, or none yet."""
         while not self._ready and self._may_draw():
             self._draw()
-        waiting = self._ready or self._kin
-        return waiting.popleft() if waiting else None
+        return self._ready.popleft() if self._ready else None
 
-    def judged(self, batch: int, op: Op, run: Run) -> None:
+    def take_kin(self) -> Trial | None:
+        """A case that most likely launches what is compiled, of each family in turn; None if there is none left."""
+        while self._families and not self._is_used_up():
+            leader, cases = self._families.popleft()
+            if (case := next(filter(self._is_new_kin, cases), None)) is not None:
+                self._families.append((leader, cases))
+                self._numbered += 1
+                return replace(leader, case=case, batch=None, number=self._numbered - 1)
+        return None
+
+    def judged(self, batch: int, trial: Trial, run: Run) -> None:
         """A case of this batch has its verdicts."""
         self._open[batch] -= 1
         shown = self._shown.setdefault(batch, {})
-        shown[op.id] = shown.get(op.id, Hints()) | Hints.of(run)
+        shown[trial.op.id] = shown.get(trial.op.id, Hints()) | Hints.of(run)
+        if isinstance(run.ending, Completed):
+            self._families.append((trial, kin(trial.op, trial.case, MOST_KIN)))
 
     def _may_draw(self) -> bool:
         if self._is_used_up() or self._is_exhausted():
@@ -225,28 +266,12 @@ class _Queue:
         self._open[number] = 0
         trials = self._drawn(next(self._slots), self._known_batch()) if number else self._scouts()
         self._batches += 1
-        leaders = list(self._added(number, trials, self._ready))
-        if number:
-            for _ in self._added(number, self._kin_of(leaders), self._kin):
-                pass
-
-    def _added(self, batch: int, trials: Iterable[Trial], to: deque[tuple[int, Trial]]) -> Iterator[Trial]:
-        """The trials that the budget still allows, numbered."""
         for trial in trials:
             if self._is_used_up():
                 return
-            to.append((batch, replace(trial, number=self._numbered)))
-            self._open[batch] += 1
+            self._ready.append((number, replace(trial, number=self._numbered)))
+            self._open[number] += 1
             self._numbered += 1
-            yield trial
-
-    def _kin_of(self, leaders: Sequence[Trial]) -> Iterator[Trial]:
-        """The first of each, then the second of each: what they share is compiled by then."""
-        families = [kin(leader.op, leader.case, self._plan.kin) for leader in leaders]
-        for generation in zip_longest(*families):
-            for leader, case in zip(leaders, generation, strict=True):
-                if case is not None and self._is_new(case):
-                    yield replace(leader, case=case, batch=None)
 
     def _scouts(self) -> Iterator[Trial]:
         for device in self._plan.devices:
@@ -279,4 +304,12 @@ class _Queue:
         if digest in self._seen:
             return False
         self._seen.add(digest)
+        return True
+
+    def _is_new_kin(self, case: Case) -> bool:
+        """Whether neither a drawn case nor kin differs in the seed alone; what is drawn does not depend on kin."""
+        digest = replace(case, seed=0).digest
+        if digest in self._seen or digest in self._seen_kin:
+            return False
+        self._seen_kin.add(digest)
         return True

@@ -26,11 +26,6 @@ ENGINES = {"virtual": VIRTUAL, "cuda": CUDA, "cuda,virtual": BOTH, "virtual,cuda
 """Short names; any other is `module:factory`."""
 ON_GPUS = frozenset({CUDA, BOTH})
 """Those whose processes need a real GPU each."""
-KIN = 16
-"""In a search by time on real GPUs, so many cases of the same kernels follow each that is drawn.
-
-A kernel takes one core a second to compile there, and the GPU a hundredth of that to run.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +77,7 @@ class Options:
             budget=self.budget,
             seed=self.seed,
             fixed_sm_count=self.fixed_sm_count,
-            kin=KIN if self.engine == CUDA and isinstance(self.budget, TimeBudget) else 0,
+            kin=self.engine == CUDA and isinstance(self.budget, TimeBudget),
         )
 
 

@@ -58,8 +58,8 @@ class Plan:
     seed: int
     fixed_sm_count: bool = False
     """Keep to the devices' own SM counts."""
-    kin: int = 0
-    """So many cases follow each one drawn that most likely launch the same kernels."""
+    kin: bool = False
+    """Whether cases that most likely launch what is compiled run beside those that are drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,7 +107,15 @@ class Session:
 
     def campaign(self, plan: Plan, watcher: Watcher) -> Campaign:
         """A search for what the plan asks for, not begun."""
-        return Campaign(plan, self._ahead or self.pool, self.judge, watcher, processes=self.processes + self._compilers)
+        return Campaign(
+            plan,
+            self._ahead or self.pool,
+            self.judge,
+            watcher,
+            processes=self.processes,
+            compilers=self._compilers,
+            submit_kin=self._ahead.submit_compiled if self._ahead else None,
+        )
 
     @property
     def waiting(self) -> float | None:

@@ -48,6 +48,12 @@ class CompileAhead:
         self._compilers.submit(case_of(wanted)).add_done_callback(lambda ahead: self._go_on(wanted, ahead, done))
         return done
 
+    def submit_compiled(self, wanted: Wanted) -> Future[Run]:
+        """Run a case whose kernels are compiled; a GPU's process compiles what is missing after all."""
+        done = Future[Run]()
+        self._run(wanted, done)
+        return done
+
     def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:
         """Run it now: whoever waits for one case gains nothing by another process."""
         return self._gpus.run(wanted, patience=patience)
@@ -60,10 +66,13 @@ class CompileAhead:
         self._idle.compiling(-1)
         if self._closed or ahead.cancelled():
             done.cancel()
+        elif error := ahead.exception():
+            self._tell(error)
+        self._run(wanted, done)
+
+    def _run(self, wanted: Wanted, done: Future[Run]) -> None:
         if not done.set_running_or_notify_cancel():
             return
-        if error := ahead.exception():
-            self._tell(error)
         self._idle.running(+1)
         try:
             self._gpus.submit(wanted).add_done_callback(lambda run: self._finish(run, done))

@@ -296,31 +296,51 @@ FAMILIES = replace(
     PLAN,
     ops=(replace(OP, dims={**OP.dims, "T": Dim(low=1, high=2048, grows=True)}),),
     budget=CaseBudget(cases=200),
-    kin=8,
+    kin=True,
 )
 
 
-def test_kin_of_what_was_drawn_are_cases_of_the_campaign_and_the_same_for_the_same_seed() -> None:
-    steady = AtOnce(buggy)
-    tally = search(steady, FAMILIES)
-    assert (tally.cases, len(digests(steady.ran))) == (200, 200)
-    with out_of_order(buggy, 1) as runner:
-        search(runner, FAMILIES)
-    assert digests(runner.ran) == digests(steady.ran)
+def test_kin_of_what_ran_are_cases_of_the_campaign_and_the_budget_counts_them() -> None:
+    runner = AtOnce(buggy)
+    tally = search(runner, FAMILIES)
+    assert (tally.cases, len(digests(runner.ran))) == (200, 200)
+    alone = AtOnce(buggy)
+    search(alone, replace(FAMILIES, kin=False))
+    assert digests(runner.ran) != digests(alone.ran)
 
 
-def test_the_next_batch_is_begun_before_the_kin_of_the_last_whose_kernels_are_compiled_by_then() -> None:
-    alone, with_kin = AtOnce(clean), AtOnce(clean)
-    search(alone, replace(FAMILIES, kin=0))
-    search(with_kin, FAMILIES)
-    drawn = len(scouts(FAMILIES.ops[0], DEVICE)) + 2 * BATCH_SIZE
-    assert with_kin.ran[:drawn] == alone.ran[:drawn]
-    assert with_kin.ran[drawn] != alone.ran[drawn]
+def test_what_is_drawn_does_not_depend_on_how_many_kin_run() -> None:
+    def drawn(*, kin: bool) -> list[str]:
+        taken: list[str] = []
+
+        class Noting(AtOnce):
+            def submit(self, wanted: Wanted) -> Future[Run]:
+                taken.append(case_of(wanted).digest)
+                return super().submit(wanted)
+
+        runner = Noting(clean)
+        plan = replace(FAMILIES, kin=kin, budget=CaseBudget(cases=120))
+        beside = AtOnce(clean)
+        Campaign(plan, runner, ALONE, Silent(), processes=1, submit_kin=beside.submit).run()
+        assert bool(beside.ran) == kin
+        return taken
+
+    with_kin, alone = drawn(kin=True), drawn(kin=False)
+    assert with_kin == alone[: len(with_kin)]
+    assert len(with_kin) >= len(scouts(FAMILIES.ops[0], DEVICE)) + BATCH_SIZE
+
+
+def test_what_did_not_run_to_its_end_has_no_kin() -> None:
+    runner = AtOnce(unsupported)
+    beside = AtOnce(clean)
+    plan = replace(FAMILIES, budget=CaseBudget(cases=60))
+    Campaign(plan, runner, ALONE, Silent(), processes=1, submit_kin=beside.submit).run()
+    assert (len(runner.ran), beside.ran) == (60, [])
 
 
 def test_a_failure_that_only_kin_show_is_sighted_with_no_batch_to_draw_it_from() -> None:
     alone = AtOnce(clean)
-    search(alone, replace(FAMILIES, kin=0))
+    search(alone, replace(FAMILIES, kin=False))
     drawn = digests(alone.ran)
     tally = search(AtOnce(lambda case: facts(case, lambda case: case.digest not in drawn)), FAMILIES)
     (sighting,) = tally.in_order()
