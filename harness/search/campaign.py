@@ -23,7 +23,7 @@ from harness.model.verdict import Fail
 from harness.oracles.resources import Fits
 from harness.search.hints import Hints
 from harness.search.judging import Judge
-from harness.search.kin import kin
+from harness.search.kin import kin, twins
 from harness.search.plainness import plainness
 from harness.search.plan import BATCH_SIZE, CaseBudget, Plan, Slot, TimeBudget, slots
 from harness.search.runner import Runner
@@ -35,11 +35,12 @@ BARREN = 3
 REMEMBERED = 16
 """So many earlier cases are tried before a failure that does not repeat alone."""
 TICK_S = 0.5
-KIN_AT_ONCE = 4
+TWINS_AT_ONCE = 4
 """For each process that runs cases: it has its next one while verdicts are made of the last."""
-KIN_BATCH = -1
-"""They belong to no batch: what is drawn depends on the seed and on what was drawn, not on how many kin ran."""
-MOST_KIN = 256
+NO_BATCH = -1
+"""Of twins and kin: what is drawn depends on the seed and on what was drawn, not on how many of them ran."""
+MOST_KIN = 64
+MOST_TWINS = 1024
 FAMILIES = 512
 """The latest ones, so that kernels stay in caches."""
 
@@ -63,7 +64,7 @@ class _Flight:
     trial: Trial
     batch: int
     waiting: set[Future[Run]]
-    is_kin: bool = False
+    is_twin: bool = False
     run: Run | None = None
     companions: dict[str, Run] = field(default_factory=dict[str, Run])
 
@@ -80,17 +81,17 @@ class Campaign:
         *,
         processes: int,
         compilers: int = 0,
-        submit_kin: Callable[[Case], Future[Run]] | None = None,
+        submit_twin: Callable[[Case], Future[Run]] | None = None,
     ) -> None:
-        """`processes` run cases at once; `compilers` see them before.  `submit_kin` needs no compiler for a case."""
+        """`processes` run cases at once; `compilers` see them before.  `submit_twin` needs no compiler for a case."""
         self.tally = Tally()
         self._plan = plan
         self._runner = runner
         self._judge = judge
         self._observer = observer
         self._width = 2 * (processes + compilers)
-        self._submit_kin = submit_kin or runner.submit
-        self._kin_width = KIN_AT_ONCE * processes if plan.kin else 0
+        self._submit_twin = submit_twin or runner.submit
+        self._twins = TWINS_AT_ONCE * processes if plan.kin else 0
         self._queue = _Queue(plan)
         self._flights: dict[Future[Run], _Flight] = {}
         self._trying: Case | None = None
@@ -125,24 +126,24 @@ class Campaign:
     def _fill(self) -> bool:
         """Submit cases while there is room; true if any was."""
         filled = False
-        under_way = sum(not flight.is_kin for flight in self._flights.values())
-        while under_way < self._width and not self._is_over() and (drawn := self._queue.take()):
-            number, trial = drawn
+        twins = sum(flight.is_twin for flight in self._flights.values())
+        others = len(self._flights) - twins
+        while others < self._width and not self._is_over() and (next_one := self._queue.take()):
+            number, trial = next_one
             self._begin(trial, number, self._runner.submit(trial.case))
-            under_way += 1
+            others += 1
             filled = True
-        kin_under_way = sum(flight.is_kin for flight in self._flights.values())
-        while kin_under_way < self._kin_width and not self._is_over() and (trial := self._queue.take_kin()):
-            self._begin(trial, KIN_BATCH, self._submit_kin(trial.case), is_kin=True)
-            kin_under_way += 1
+        while twins < self._twins and not self._is_over() and (twin := self._queue.take_twin()):
+            self._begin(twin, NO_BATCH, self._submit_twin(twin.case), is_twin=True)
+            twins += 1
             filled = True
         return filled
 
-    def _begin(self, trial: Trial, batch: int, future: Future[Run], *, is_kin: bool = False) -> None:
+    def _begin(self, trial: Trial, batch: int, future: Future[Run], *, is_twin: bool = False) -> None:
         self._trying = trial.case
         recent = self._recent.setdefault(trial.case.device, deque(maxlen=REMEMBERED))
         trial = replace(trial, before=tuple(recent))
-        self._flights[future] = _Flight(trial=trial, batch=batch, waiting={future}, is_kin=is_kin)
+        self._flights[future] = _Flight(trial=trial, batch=batch, waiting={future}, is_twin=is_twin)
         recent.append(trial.case)
 
     def _is_over(self) -> bool:
@@ -176,7 +177,7 @@ class Campaign:
         examined = self._judge.judge(flight.trial.op, run, flight.companions)
         self.tally.count(examined)
         self._sight(flight.trial, examined.fails)
-        if not flight.is_kin:
+        if flight.batch != NO_BATCH:
             self._queue.judged(flight.batch, flight.trial, run)
         for launch in run.launches:
             known = self._builds.get(launch.build)
@@ -201,6 +202,10 @@ class Campaign:
             self._sight(trial, tuple(fail for fail in late.fails if fail.signature not in sighted))
 
 
+_Family = tuple[Trial, Iterator[Case]]
+"""A case that ran to its end, and those like it."""
+
+
 class _Queue:
     """The cases to come.  Draws a batch when the one before the previous is judged, and never the same case twice."""
 
@@ -208,14 +213,15 @@ class _Queue:
         self._plan = plan
         self._slots = slots(plan)
         self._ready: deque[tuple[int, Trial]] = deque()
-        self._families: deque[tuple[Trial, Iterator[Case]]] = deque(maxlen=FAMILIES)
+        self._kin: deque[_Family] = deque(maxlen=FAMILIES)
+        self._twins: deque[_Family] = deque(maxlen=FAMILIES)
         """Of what ran to its end: its kernels are compiled."""
         self._open: dict[int, int] = {}
         """By batch, how many of its cases are not judged yet."""
         self._shown: dict[int, dict[str, Hints]] = {}
         """By batch and op, what its runs showed."""
         self._seen: set[str] = set()
-        self._seen_kin: set[str] = set()
+        self._seen_in_families: set[str] = set()
         self._barren: dict[tuple[str, str], int] = {}
         self._numbered = 0
         self._batches = 0
@@ -224,14 +230,21 @@ class _Queue:
         """The next case and its batch; None if there is none, or none yet."""
         while not self._ready and self._may_draw():
             self._draw()
-        return self._ready.popleft() if self._ready else None
+        if self._ready:
+            return self._ready.popleft()
+        of_family = self._next_of(self._kin)  # while the next batch waits for the verdicts that it is drawn from
+        return of_family and (NO_BATCH, of_family)
 
-    def take_kin(self) -> Trial | None:
-        """A case that most likely launches what is compiled, of each family in turn; None if there is none left."""
-        while self._families and not self._is_used_up():
-            leader, cases = self._families.popleft()
-            if (case := next(filter(self._is_new_kin, cases), None)) is not None:
-                self._families.append((leader, cases))
+    def take_twin(self) -> Trial | None:
+        """A case that launches what is compiled; None if there is none left."""
+        return self._next_of(self._twins)
+
+    def _next_of(self, families: deque[_Family]) -> Trial | None:
+        """A new case of each family in turn."""
+        while families and not self._is_used_up():
+            leader, cases = families.popleft()
+            if (case := next(filter(self._is_new_in_family, cases), None)) is not None:
+                families.append((leader, cases))
                 self._numbered += 1
                 return replace(leader, case=case, batch=None, number=self._numbered - 1)
         return None
@@ -241,8 +254,9 @@ class _Queue:
         self._open[batch] -= 1
         shown = self._shown.setdefault(batch, {})
         shown[trial.op.id] = shown.get(trial.op.id, Hints()) | Hints.of(run)
-        if isinstance(run.ending, Completed):
-            self._families.append((trial, kin(trial.op, trial.case, MOST_KIN)))
+        if self._plan.kin and isinstance(run.ending, Completed):
+            self._kin.append((trial, kin(trial.op, trial.case, MOST_KIN)))
+            self._twins.append((trial, twins(trial.op, trial.case, MOST_TWINS)))
 
     def _may_draw(self) -> bool:
         if self._is_used_up() or self._is_exhausted():
@@ -306,10 +320,10 @@ class _Queue:
         self._seen.add(digest)
         return True
 
-    def _is_new_kin(self, case: Case) -> bool:
-        """Whether neither a drawn case nor kin differs in the seed alone; what is drawn does not depend on kin."""
-        digest = replace(case, seed=0).digest
-        if digest in self._seen or digest in self._seen_kin:
+    def _is_new_in_family(self, case: Case) -> bool:
+        """Whether it is not the very case that ran before; of kin and twins the values count, and so does the seed."""
+        digest = case.digest
+        if digest in self._seen_in_families:
             return False
-        self._seen_kin.add(digest)
+        self._seen_in_families.add(digest)
         return True

@@ -1,7 +1,8 @@
-"""Cases that most likely launch the very kernels of another one: compiled once, run many times.
+"""Cases that launch the very kernels of another one, surely or most likely: compiled once, run many times.
 
-Kernels take dims that grow, such as tokens, as arguments.  What of those enters the compiled code is whether it is 1 or
-a multiple of 16, which Triton tells kernels itself, and what host code rounds up to a power of two.
+Twins differ in values and seed, of which no kernel knows when it is compiled.  Kin have other sizes too.  Kernels take
+dims that grow, such as tokens, as arguments.  What of those enters the compiled code is whether it is 1 or a multiple
+of 16, which Triton tells kernels itself, and what host code rounds up to a power of two, or divides by an SM count.
 """
 
 from collections.abc import Iterator
@@ -29,6 +30,15 @@ def kin(op: Op, case: Case, count: int) -> Iterator[Case]:
         for name in growing:
             dims[name] = _like(op, name, dims, random)
         other = replace(case, dims=dims, values=random.choice(values_of(op)), seed=random.randrange(SEEDS))
+        if op.allows(other):
+            yield other
+
+
+def twins(op: Op, case: Case, count: int) -> Iterator[Case]:
+    """Up to `count` legal cases with other values and other seeds; the same for the same case."""
+    random = Random(f"twins of {case.digest}")  # noqa: S311 -- reproducible, not secret
+    for _ in range(count if case.scale is Scale.USUAL else 0):
+        other = replace(case, values=random.choice(values_of(op)), seed=random.randrange(SEEDS))
         if op.allows(other):
             yield other
 

@@ -59,7 +59,7 @@ class Plan:
     fixed_sm_count: bool = False
     """Keep to the devices' own SM counts."""
     kin: bool = False
-    """Whether cases that most likely launch what is compiled run beside those that are drawn."""
+    """Whether cases that launch what is compiled, surely or most likely, run beside those that are drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -114,7 +114,7 @@ class Session:
             watcher,
             processes=self.processes,
             compilers=self._compilers,
-            submit_kin=self._ahead.submit_compiled if self._ahead else None,
+            submit_twin=self._ahead.submit_compiled if self._ahead else None,
         )
 
     @property

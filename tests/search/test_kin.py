@@ -6,7 +6,7 @@ import pytest
 
 from harness.model.case import Case, Scale, Values
 from harness.model.op import Dim
-from harness.search.kin import kin
+from harness.search.kin import kin, twins
 from tests.search.pretence import OP, with_dims
 
 pytestmark = pytest.mark.once
@@ -49,3 +49,13 @@ def test_no_tensor_of_kin_is_larger_than_a_search_allows() -> None:
 
 def test_a_giant_case_has_none() -> None:
     assert list(kin(GROWING, replace(with_dims(T=500), scale=Scale.GIANT), 16)) == []
+
+
+def test_twins_have_other_values_and_seeds_and_nothing_else() -> None:
+    case = replace(with_dims(T=70, D=65), configs={"layer_norm_bwd_kernel": 3}, seed=8)
+    found = list(twins(GROWING, case, 200))
+    assert {replace(one, values=Values.NORMAL, seed=8) == case for one in found} == {True}
+    assert len({one.values for one in found}) > 1
+    assert len({one.seed for one in found}) > 100
+    assert found == list(twins(GROWING, case, 200))
+    assert list(twins(GROWING, replace(case, scale=Scale.GIANT), 16)) == []
