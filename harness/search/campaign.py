@@ -35,8 +35,8 @@ BARREN = 3
 REMEMBERED = 16
 """So many earlier cases are tried before a failure that does not repeat alone."""
 TICK_S = 0.5
-TWINS_AT_ONCE = 4
-"""For each process that runs cases: it has its next one while verdicts are made of the last."""
+TWINS_AT_ONCE = 64
+"""For each process that runs cases: enough for the second that it takes to draw a batch."""
 NO_BATCH = -1
 """Of twins and kin: what is drawn depends on the seed and on what was drawn, not on how many of them ran."""
 MOST_KIN = 64
@@ -112,6 +112,8 @@ class Campaign:
                 for future in done:
                     if not self._stopped:
                         self._land(future)
+                if self._is_over():
+                    self._drop_what_has_not_begun()
                 self.tally.seconds = time.monotonic() - self._begun
                 self._observer.tick(self.tally, self._trying)
             if not self._stopped:
@@ -152,6 +154,12 @@ class Campaign:
                 return False  # the queue ends by itself
             case TimeBudget(seconds=seconds):
                 return time.monotonic() - self._begun >= seconds
+
+    def _drop_what_has_not_begun(self) -> None:
+        """When time is up, nobody waits for cases that are still at the compiler."""
+        for future, flight in list(self._flights.items()):
+            if flight.run is None and future.cancel():
+                del self._flights[future]
 
     def _land(self, future: Future[Run]) -> None:
         flight = self._flights.pop(future)

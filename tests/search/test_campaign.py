@@ -292,6 +292,24 @@ def test_a_companion_that_differs_is_run_whole_before_it_is_judged() -> None:
     assert [one.fail.oracle for one in search(Wrong(clean), judge=judge).in_order()] == ["sm-invariance"]
 
 
+def test_when_time_is_up_what_has_not_begun_is_dropped_and_what_ran_is_counted() -> None:
+    class Slow(AtOnce):
+        """Every other case waits for its turn, and it never comes."""
+
+        def submit(self, wanted: Wanted) -> Future[Run]:
+            self.asked.append(super().submit(wanted) if len(self.asked) % 2 else Future[Run]())
+            return self.asked[-1]
+
+        asked: list[Future[Run]] = []  # noqa: RUF012 - of this one runner
+
+    runner = Slow(clean)
+    tally = search(runner, replace(PLAN, budget=TimeBudget(seconds=0.2)))
+    waiting = [future for future in runner.asked if not future.done() or future.cancelled()]
+    assert waiting
+    assert all(future.cancelled() for future in waiting)
+    assert tally.cases == len(runner.ran) == len(runner.asked) - len(waiting)
+
+
 FAMILIES = replace(
     PLAN,
     ops=(replace(OP, dims={**OP.dims, "T": Dim(low=1, high=2048, grows=True)}),),
