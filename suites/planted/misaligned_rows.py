@@ -3,9 +3,9 @@
 from harness.suite import Dim, DType, beside, op, tensor, tokens
 
 ORACLE = "descriptor-alignment"
-SMALLEST = {"T": 1, "D": 1}
+SMALLEST = {"T": 1, "D": 2}
 
-DIMS = {"T": tokens(64, grows=False), "D": Dim(low=1, high=40)}
+DIMS = {"T": tokens(64, grows=False), "D": Dim(low=2, high=40)}
 X = {"x": tensor("T", "D", grad=False)}
 
 
