@@ -1,7 +1,6 @@
 """Which launches two GPUs may leave differently though none of them is wrong, so that comparing them tells nothing."""
 
 import re
-from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from harness.errors import CannotExecute
@@ -35,26 +34,20 @@ def _of_kernel(ttir: str) -> str:
         return "it reads a register that says where or when it runs"
     if "tt.int_to_ptr" in ttir:
         return "it follows addresses that stand in memory"
+    if "tt.cat" in ttir:
+        return "tl.cat may put elements in any order"
     if loose := LOOSE.search(ttir):
         return f"CUDA does not state the accuracy of {loose[0]} for all arguments"
     try:
         functions = parse(ttir).functions.values()
     except CannotExecute:  # the virtual GPU says so itself
         return ""
-    return next((why for why, is_so in _OPEN.items() if any(map(is_so, functions))), "")
+    if any(map(_uses_what_atomics_give_back, functions)):
+        return "what its atomics give back depends on the order of programs and lanes"
+    return ""
 
 
 def _uses_what_atomics_give_back(function: Function) -> bool:
     operations = list(function.body.all_operations())
     used = {slot for operation in operations for slot in operation.operands}
     return any(operation.name in ATOMICS and not used.isdisjoint(operation.results) for operation in operations)
-
-
-def _puts_elements_in_any_order(function: Function) -> bool:
-    return any(operation.name == "tt.cat" for operation in function.body.all_operations())
-
-
-_OPEN: Mapping[str, Callable[[Function], bool]] = {
-    "what its atomics give back depends on the order of programs and lanes": _uses_what_atomics_give_back,
-    "tl.cat may put elements in any order": _puts_elements_in_any_order,
-}

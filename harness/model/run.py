@@ -213,6 +213,10 @@ class Trampled:
     """The first of them, counted from the tensor's first element."""
 
 
+DESCRIPTOR_BYTES = 16
+"""At multiples of these begins what a tensor descriptor leads to, since compute capability 9.0."""
+
+
 class Unaligned(StrEnum):
     """What of a tensor descriptor begins somewhere else than at a multiple of 16 bytes."""
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from harness.model.run import Misaligned, Unaligned
+from harness.model.run import DESCRIPTOR_BYTES, Misaligned, Unaligned
 from harness.model.verdict import Fail, Severity, Signature, Verdict
 from harness.oracles.base import Alone, Evidence
 from harness.oracles.memory import judge_lines, place_of, where
 
-BYTES = 16
 MEANING = (
     "Since compute capability 9.0 an engine of its own moves blocks through descriptors, and it knows multiples of 16 "
     "bytes only. A tensor or a block that begins elsewhere ends the launch and the process's CUDA context; of rows "
@@ -46,9 +45,8 @@ class DescriptorAlignment(Alone):
 
 def sentence(event: Misaligned) -> str:
     """What was seen: `program 0 moves a block of x that begins 8 bytes beyond a multiple of 16`."""
-    of = f"{event.off_by} bytes beyond a multiple of {BYTES}"
-    if event.off_by == 1:
-        of = f"1 byte beyond a multiple of {BYTES}"
+    unit = "byte" if event.off_by == 1 else "bytes"
+    of = f"{event.off_by} {unit} beyond a multiple of {DESCRIPTOR_BYTES}"
     match event.what:
         case Unaligned.TENSOR:
             return f"program {event.program} makes a descriptor of {event.site.argument}, which begins {of}"

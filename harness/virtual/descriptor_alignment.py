@@ -7,13 +7,11 @@ elsewhere are read from other places.  Triton checks tensors and rows of descrip
 
 import numpy as np
 
-from harness.model.run import Unaligned
+from harness.model.run import DESCRIPTOR_BYTES, Unaligned
 from harness.virtual.elements import Array
 from harness.virtual.ir import Operation
 from harness.virtual.machine import Machine
 from harness.virtual.pointers import Descriptor, Pointers, ways_of
-
-BYTES = 16
 
 
 def check_tensor(machine: Machine, operation: Operation, descriptor: Descriptor) -> None:
@@ -33,7 +31,7 @@ def check_block(machine: Machine, operation: Operation, descriptor: Descriptor, 
 
 def _check(machine: Machine, operation: Operation, way: tuple[Array, Pointers], what: Unaligned, begins: Array) -> None:
     taken, into = way
-    off_by = begins.reshape(-1) % BYTES
+    off_by = begins.reshape(-1) % DESCRIPTOR_BYTES
     if not off_by.any():
         return
     bad = machine.with_active((off_by != 0) & taken.reshape(-1), 1)

@@ -40,7 +40,9 @@ def make(machine: Machine, operation: Operation, frame: list[Value]) -> Descript
 def load(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
     """`tt.descriptor_load`."""
     descriptor, block = _descriptor(operation, frame)
-    where, inside = _box(machine, operation, descriptor, [array(frame[slot]) for slot in operation.operands[1:]])
+    where, inside = _box(
+        machine, operation, (descriptor, block), [array(frame[slot]) for slot in operation.operands[1:]]
+    )
     made = _loaded(machine, operation, descriptor, (where, inside, block))
     return made.reshape(made.shape[0], *operation.result_types[0].shape)  # unit extents may have been dropped
 
@@ -48,7 +50,9 @@ def load(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
 def store(machine: Machine, operation: Operation, frame: list[Value]) -> None:
     """`tt.descriptor_store`: the block is the last operand."""
     descriptor, block = _descriptor(operation, frame)
-    where, inside = _box(machine, operation, descriptor, [array(frame[slot]) for slot in operation.operands[1:-1]])
+    where, inside = _box(
+        machine, operation, (descriptor, block), [array(frame[slot]) for slot in operation.operands[1:-1]]
+    )
     value = spread(array(frame[operation.operands[-1]]), operation.operand_types[-1])
     _stored(machine, operation, (where, inside, block), value.reshape(value.shape[0], *block.shape))
 
@@ -82,7 +86,9 @@ def reduce(machine: Machine, operation: Operation, frame: list[Value]) -> None:
         how = f"u{how}"
     if how not in UPDATES:
         raise CannotExecute(f"a reduction {how}")
-    where, inside = _box(machine, operation, descriptor, [array(frame[slot]) for slot in operation.operands[1:-1]])
+    where, inside = _box(
+        machine, operation, (descriptor, block), [array(frame[slot]) for slot in operation.operands[1:-1]]
+    )
     value = spread(array(frame[operation.operands[-1]]), operation.operand_types[-1])
     operands = (value.reshape(value.shape[0], *block.shape),)
     words = (how, "relaxed", "gpu")
@@ -90,18 +96,10 @@ def reduce(machine: Machine, operation: Operation, frame: list[Value]) -> None:
 
 
 def _descriptor(operation: Operation, frame: list[Value]) -> tuple[Descriptor, Type]:
-    descriptor = frame[operation.operands[0]]
-    if not isinstance(descriptor, Descriptor):
+    descriptor, block = frame[operation.operands[0]], operation.operand_types[0].pointee
+    if not isinstance(descriptor, Descriptor) or block is None:
         raise CannotExecute("something else where a tensor descriptor is expected")
-    return descriptor, _block(operation)
-
-
-def _block(operation: Operation) -> Type:
-    """What one block of the descriptor that comes first holds."""
-    block = operation.operand_types[0].pointee
-    if block is None:
-        raise CannotExecute("something else where a tensor descriptor is expected")
-    return block.of(SCALARS.get(block.element[:2], block.element[:2]) + block.element[2:])
+    return descriptor, block.of(SCALARS.get(block.element[:2], block.element[:2]) + block.element[2:])
 
 
 Place = tuple[Pointers | Several, Array, Type]
@@ -132,11 +130,11 @@ def _stored(machine: Machine, operation: Operation, place: Place, value: Array) 
 
 
 def _box(
-    machine: Machine, operation: Operation, descriptor: Descriptor, firsts: list[Array]
+    machine: Machine, operation: Operation, through: tuple[Descriptor, Type], firsts: list[Array]
 ) -> tuple[Pointers | Several, Array]:
     """A block that begins at these indices: where its elements lie, and which of them in the tensor."""
+    descriptor, block = through
     check_block(machine, operation, descriptor, firsts[-1])
-    block = _block(operation)
     rank = 1 + len(block.shape)
     indices = [
         _column(first, rank).astype(np.int64) + _along(np.arange(extent), axis, rank)
