@@ -9,12 +9,13 @@ import traceback
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
 import harness
@@ -24,28 +25,17 @@ from harness.model.companion import Beside, Sketch
 from harness.model.op import Op
 from harness.model.run import Completed, Ending, OutOfMemory, Raised, Refused, Result, Role, Source, Unsupported
 from harness.ops import flight
-from harness.ops.compare import (
-    BARE,
-    IN_DOUBT,
-    UNROUNDED,
-    USUALLY,
-    Expected,
-    Sampling,
-    compare,
-    digests,
-    error_of,
-    no_error_of,
-    sketch,
-    tolerance_of,
-)
+from harness.ops.compare import Noted, compare, digests, sketch
+from harness.ops.definition import Tensors, arrays, gradients, named, reference
 from harness.ops.engine_parts import NOTHING_SEEN, Elsewhere, Seen, Writer
-from harness.ops.inputs import TORCH_DTYPES, beside_spoiled, detached, make_cotangents, make_inputs
+from harness.ops.inputs import TORCH_DTYPES, beside_spoiled, make_cotangents, make_inputs
 from harness.ops.jitter import Jitter, product_epsilon
 from harness.ops.parameters import wanted
+from harness.ops.sampling import BARE, IN_DOUBT, UNROUNDED, USUALLY, Sampling
 from harness.ops.sparse import SparseMemory
 from harness.ops.spoiling import holds_infinity, unknown
+from harness.ops.tolerance import NO_ERROR, Array, Expected, Truth, error_of, tolerance_of
 
-Tensors = dict[str, torch.Tensor]
 T = TypeVar("T")
 
 JITTER_SEEDS = 1009
@@ -122,13 +112,17 @@ class Execution:
         """
         with self._timed("reference"), plain_torch():
             inputs, cotangents = computed.inputs, computed.cotangents
-            truth = reference(op, case, inputs, cotangents, torch.float64)
-            eager = cache(partial(reference, op, case, inputs, cotangents, TORCH_DTYPES[case.dtype]))
-            blurred = truth
+            defining = partial(reference, op, case, cotangents=cotangents)
+            truth = arrays(defining(inputs, dtype=torch.float64))
+            blurred = None
             if case.values is Values.SPOILED and holds_infinity(inputs):
-                blurred = reference(op, case, unknown(inputs), cotangents, torch.float64)
-            seed = case.seed if is_shared else None
-            defined = _Defined(truth=truth, blurred=blurred, eager=eager, sketch_seed=seed)
+                blurred = arrays(defining(unknown(inputs), dtype=torch.float64))
+            defined = _Defined(
+                truth={name: Truth.of(values) for name, values in truth.items()},
+                blurred=blurred,
+                eager=cache(lambda: arrays(defining(inputs, dtype=TORCH_DTYPES[case.dtype]))),
+                sketch_seed=case.seed if is_shared else None,
+            )
         *samplings, last = (USUALLY, IN_DOUBT) if is_shared else (BARE, UNROUNDED, USUALLY, IN_DOUBT)
         for sampling in samplings:
             facts = self._sampled(op, case, computed, defined, sampling)
@@ -142,7 +136,12 @@ class Execution:
         with self._timed("reference"), plain_torch():
             expected = self._expect(op, case, computed, defined, sampling)
         with self._timed("compare"), plain_torch():
-            return self._compare(computed.results, expected, op, defined.sketch_seed)
+            return self._compare(
+                op,
+                computed.results,
+                expected,
+                partial(Noted, sketch_seed=defined.sketch_seed, where=sampling.may_blame),
+            )
 
     def _sketched(self, op: Op, wish: Beside) -> tuple[Sketch, ...]:
         """Without a reference: what rounding explains follows from inputs and definition, which both runs share.
@@ -176,7 +175,7 @@ class Execution:
             kept_inputs = {name: None if value is None else kept(value) for name, value in made.items()}
             inputs = {name: None if value is None else lent(value) for name, value in made.items()}
         with self._timed("forward"), surroundings():
-            outputs = _named(op.call(**wanted(op.call, inputs, op.settings(case))))
+            outputs = named(op.call(**wanted(op.call, inputs, op.settings(case))))
         with self._timed("inputs"), plain_torch():
             made_cotangents = make_cotangents(case, outputs)
             kept_cotangents = {name: kept(value) for name, value in made_cotangents.items()}
@@ -209,46 +208,48 @@ class Execution:
         if not leaves or not differentiable:
             return {}
         with surroundings():
-            return _gradients(differentiable, leaves, cotangents)
+            return gradients(differentiable, leaves, cotangents)
 
     def _expect(
         self, op: Op, case: Case, computed: "_Computed", defined: "_Defined", sampling: Sampling
     ) -> dict[str, Expected]:
         """The truth, the error of the eager baseline, and the error that random rounding of the truth shows."""
-        inputs, cotangents = computed.inputs, computed.cotangents
-        truth, eager = defined.truth, defined.eager() if sampling.has_baseline else None
         limits = torch.finfo(TORCH_DTYPES[case.dtype])
         spacing = (
             limits.smallest_normal * limits.eps if case.dtype is DType.FP16 else 0.0
         )  # elsewhere far below anything
         products = product_epsilon(self._seen.dot_precisions())
-        rounded: list[Tensors] = []
-        largest = max((value.numel() for value in truth.values()), default=0)
+        rounded: list[Mapping[str, Array]] = []
+        largest = max((truth.values.size for truth in defined.truth.values()), default=0)
         may_overflow = False
         for sample in range(sampling.runs(largest)):
             seed = JITTER_SEEDS * case.seed + sample
             with Jitter(limits.eps, seed, products=products, spacing=spacing) as jitter:
                 jitter.watches_size = not sample and (case.dtype is DType.FP16 or case.values is Values.LARGE)
-                rounded.append(reference(op, case, inputs, cotangents, torch.float64))
+                moved = reference(op, case, computed.inputs, computed.cotangents, torch.float64)
+            rounded.append(arrays(moved))
             may_overflow |= jitter.largest * HEADROOM > limits.max
+        eager = defined.eager() if sampling.has_baseline else None
         return {
             name: Expected(
                 role=Role.GRADIENT if name.startswith("d:") else Role.OUTPUT,
-                truth=value,
-                in_range=(torch.isfinite(eager[name]) if eager else torch.isfinite(value))
-                & torch.isfinite(defined.blurred[name])
-                & beside_spoiled(op, case, name),
+                truth=truth,
+                in_range=_everywhere(
+                    None if eager is None else np.isfinite(eager[name]),
+                    None if defined.blurred is None else np.isfinite(defined.blurred[name]),
+                    beside_spoiled(op, case, name),
+                ),
                 may_overflow=may_overflow,
-                baseline=error_of([eager[name]], value) if eager else no_error_of([], value),
-                rounding=sampling.error([one[name] for one in rounded], value),
+                baseline=NO_ERROR if eager is None else error_of([eager[name]], truth),
+                rounding=sampling.error([one[name] for one in rounded], truth),
                 samples=len(rounded),
                 judges_noise=sampling.judges_noise,
             )
-            for name, value in truth.items()
+            for name, truth in defined.truth.items()
         }
 
     def _compare(
-        self, results: Tensors, expected: Mapping[str, Expected], op: Op, seed: int | None
+        self, op: Op, results: Tensors, expected: Mapping[str, Expected], noted: Callable[..., Noted]
     ) -> tuple[Result, ...]:
         if set(results) != set(expected):
             raise ValueError(
@@ -257,8 +258,8 @@ class Execution:
         facts: list[Result] = []
         for name, value in results.items():
             want = expected[name]
-            fact = compare(name, value, want, tolerance_of(want, value.dtype, op.slack), seed=seed)
-            facts.append(replace(fact, writer=self._writers[name]))
+            tolerance = tolerance_of(want, value.dtype, op.slack)
+            facts.append(compare(name, value, want, tolerance, noted(writer=self._writers[name])))
         return tuple(facts)
 
     @contextmanager
@@ -277,11 +278,12 @@ class Execution:
 class _Defined:
     """What the op's definition makes of a case."""
 
-    truth: Tensors
-    """In float64."""
-    blurred: Tensors
-    """The same with NaN in the place of infinity, of which definition and kernel make a number each in its own way."""
-    eager: Callable[[], Tensors]
+    truth: Mapping[str, Truth]
+    blurred: Mapping[str, Array] | None
+    """The same with NaN in the place of infinity, of which definition and kernel make a number each in its own way.
+
+    None where there is no infinity."""
+    eager: Callable[[], Mapping[str, Array]]
     """In the case's own type; computed when it is first asked for."""
     sketch_seed: int | None
     """What results are sketched by; None where no other run is compared with this one."""
@@ -301,27 +303,10 @@ def plain_torch() -> AbstractContextManager[None]:
     return torch._C.DisableTorchFunction()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - no public name in torch 2.13
 
 
-def reference(
-    op: Op, case: Case, inputs: Mapping[str, torch.Tensor | None], cotangents: Tensors, dtype: torch.dtype
-) -> Tensors:
-    """Outputs and gradients of the op's definition in one type, from the case's rounded inputs."""
-    copies = {
-        name: None if value is None else detached(value, dtype if value.is_floating_point() else value.dtype)
-        for name, value in inputs.items()
-    }
-    leaves = {name: copy.requires_grad_() for name, copy in copies.items() if copy is not None and op.inputs[name].grad}
-    outputs = _named(op.reference(**wanted(op.reference, copies, op.settings(case))))
-    _check_alike(cotangents, outputs)
-    differentiable = {name: output for name, output in outputs.items() if output.requires_grad}
-    results = dict(outputs)
-    if leaves and differentiable:
-        made = _gradients(
-            differentiable,
-            leaves,
-            {name: detached(cotangents[name], output.dtype) for name, output in differentiable.items()},
-        )
-        results |= made
-    return {name: value.detach() for name, value in results.items()}
+def _everywhere(*masks: Array | None) -> Array | None:
+    """Where all of these hold; None where they hold everywhere."""
+    held = [mask for mask in masks if mask is not None and not mask.all()]
+    return np.logical_and.reduce(held) if held else None
 
 
 def _kept(value: torch.Tensor) -> torch.Tensor:
@@ -332,36 +317,6 @@ def _kept(value: torch.Tensor) -> torch.Tensor:
 def _itself(value: torch.Tensor) -> torch.Tensor:
     """In the place of `_kept` where nothing is compared."""
     return value
-
-
-def _check_alike(returned: Tensors, references: Tensors) -> None:
-    """The op and its reference must return the same, in names and shapes; cotangents stand for what the op returned."""
-    if set(returned) != set(references):
-        raise ValueError(
-            f"the op returned {sorted(returned)} and its reference {sorted(references)}: they must return the same"
-        )
-    for name, value in returned.items():
-        if value.shape != references[name].shape:
-            raise ValueError(f"{name} has shape {tuple(value.shape)}, its reference {tuple(references[name].shape)}")
-
-
-def _gradients(outputs: Tensors, leaves: Tensors, cotangents: Tensors) -> Tensors:
-    """`d:x` for each leaf x; zeros where no output depends on it."""
-    made = torch.autograd.grad(
-        tuple(outputs.values()), tuple(leaves.values()), tuple(cotangents[name] for name in outputs), allow_unused=True
-    )
-    found = cast("tuple[torch.Tensor | None, ...]", made)  # torch's stubs do not know allow_unused
-    return {
-        f"d:{name}": torch.zeros_like(leaves[name]) if gradient is None else gradient
-        for name, gradient in zip(leaves, found, strict=True)
-    }
-
-
-def _named(outputs: Any) -> Tensors:
-    """`y` for a single output; `y0`, `y1`, … for several, None among them left out."""
-    if isinstance(outputs, torch.Tensor):
-        return {"y": outputs}
-    return {f"y{index}": output for index, output in enumerate(outputs) if output is not None}
 
 
 def _ending(op: Op, error: Exception, phase: str) -> Ending:

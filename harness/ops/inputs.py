@@ -8,6 +8,8 @@ import hashlib
 from collections.abc import Mapping
 from math import prod
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from harness.model.case import Case, DType, Layout, Scale, Values
@@ -61,17 +63,17 @@ def make_inputs(op: Op, case: Case) -> dict[str, torch.Tensor | None]:
     return made
 
 
-def beside_spoiled(op: Op, case: Case, result: str) -> torch.Tensor | bool:
-    """Of which cells of a result the definition tells whether a spoiled place reaches them; True where of all."""
+def beside_spoiled(op: Op, case: Case, result: str) -> npt.NDArray[np.bool_] | None:
+    """Of which cells of a result the definition tells whether a spoiled place reaches them; None where of all."""
     spoiled = _spoiled(op, case)
     declared = op.inputs[result[2:]] if result.startswith("d:") else None
     if spoiled is None or not isinstance(declared, Tensor):
-        return True
-    return spoiled.beside(declared, case.dims)
+        return None
+    return spoiled.beside(declared, case.dims).numpy()
 
 
 def _spoiled(op: Op, case: Case) -> Spoiled | None:
-    return spoiled_place(op, case, _generator(case, "spoiled:"))
+    return spoiled_place(op, case, _generator(case, "spoiled:")) if case.values is Values.SPOILED else None
 
 
 def make_cotangents(case: Case, outputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 
 from harness.errors import SuiteError
@@ -17,10 +18,11 @@ from harness.model.companion import Beside, Sketch
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Measure, Result, Role
-from harness.ops.compare import Expected, Tolerance, compare, digests, error_of, rms, sketch, tolerance_of
+from harness.ops.compare import Noted, compare, digests, sketch
 from harness.ops.execute import Execution, Tensors, plain_torch
 from harness.ops.poison import count_poison
 from harness.ops.sparse import SparseMemory
+from harness.ops.tolerance import NO_ERROR, Expected, Tolerance, Truth, tolerance_of
 from harness.virtual.engine import VirtualEngine
 from harness.watch.asked import FILE
 
@@ -121,17 +123,15 @@ def _fact(
     role = Role.GRADIENT if name.startswith("d:") else Role.OUTPUT
     if not got.is_floating_point():
         return _uncompared(name, got, role)
-    right = got.detach().to(torch.float64) if truth is None else truth.detach().to(torch.float64)
-    exact = error_of([right], right)
-    everywhere = torch.ones_like(right, dtype=torch.bool)
-    expected = Expected(role=role, truth=right, in_range=everywhere, baseline=exact, rounding=exact, samples=1)
+    right = Truth.of((got if truth is None else truth).detach().to(torch.float64).numpy())
+    expected = Expected(role=role, truth=right, baseline=NO_ERROR, rounding=NO_ERROR, samples=1)
     tolerance = tolerance_of(expected, got.dtype, 1.0) if allowed is None else _tolerance(right, *allowed)
-    fact = compare(name, got, expected, tolerance, seed=seed)
+    fact = compare(name, got, expected, tolerance, Noted(sketch_seed=seed))
     return fact if truth is not None else replace(fact, nonfinite=int((~torch.isfinite(got)).sum()))
 
 
-def _tolerance(truth: torch.Tensor, whole: float, row: float) -> Tolerance:
-    return Tolerance(whole=whole, per_tile=torch.full_like(rms(truth), row))
+def _tolerance(truth: Truth, whole: float, row: float) -> Tolerance:
+    return Tolerance(whole=whole, per_tile=np.full_like(truth.size.per_tile, row))
 
 
 def _uncompared(name: str, got: torch.Tensor, role: Role) -> Result:

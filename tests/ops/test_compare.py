@@ -4,14 +4,16 @@ import math
 from contextlib import nullcontext
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from harness.model.case import DType, Values
 from harness.model.run import Completed, Result, Role
-from harness.ops.compare import Errors, Expected, compare, tiles, tolerance_of
+from harness.ops.compare import Noted, compare
 from harness.ops.execute import Execution
 from harness.ops.inputs import TORCH_DTYPES
+from harness.ops.tolerance import Errors, Expected, Truth, error_of, tiles, tolerance_of
 from tests.ops.ops_for_tests import LAYER_NORM, RMS_NORM, case
 
 SIZES = [(1, 1), (1, 2), (2, 1), (3, 3), (1, 100), (100, 1), (7, 5), (33, 64), (100, 100)]
@@ -40,11 +42,9 @@ def test_right_results_are_never_blamed(dtype: DType, values: Values, name: str)
 
 def expected(truth: torch.Tensor, error: float) -> Expected:
     """A reference whose baseline and rounding err by so much everywhere."""
-    wide = truth.double()
-    errors = Errors(per_tile=torch.full((tiles(wide).shape[0],), error, dtype=torch.float64), whole=error)
-    return Expected(
-        role=Role.OUTPUT, truth=wide, in_range=torch.isfinite(wide), baseline=errors, rounding=errors, samples=8
-    )
+    wide = truth.double().numpy()
+    errors = Errors(per_tile=np.full(len(tiles(wide)), error), whole=error)
+    return Expected(role=Role.OUTPUT, truth=Truth.of(wide), baseline=errors, rounding=errors, samples=8)
 
 
 def judged(got: torch.Tensor, truth: torch.Tensor, error: float = 1e-7) -> Result:
@@ -52,7 +52,7 @@ def judged(got: torch.Tensor, truth: torch.Tensor, error: float = 1e-7) -> Resul
 
 
 def compared(got: torch.Tensor, want: Expected) -> Result:
-    return compare("y", got, want, tolerance_of(want, got.dtype, 2.0), seed=0)
+    return compare("y", got, want, tolerance_of(want, got.dtype, 2.0), Noted(sketch_seed=0))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -113,6 +113,13 @@ def test_a_scalar_is_compared() -> None:
     assert judged(torch.tensor(1.1), torch.tensor(1.0)).whole.ratio > 1
 
 
+def test_a_scalar_has_an_error_as_any_result_does() -> None:
+    truth = Truth.of(np.array(2.0))
+    assert error_of([np.array(2.5), np.array(1.5)], truth).whole == 0.5
+    assert error_of([np.array(math.nan)], truth).per_tile.tolist() == [0.0]
+    assert Truth.of(np.array(math.inf)).largest == 0.0
+
+
 def test_equal_bits_have_equal_digests_whatever_the_strides() -> None:
     truth = torch.randn(4, 6)
     same, other = truth.T.contiguous().T, truth.clone()
@@ -145,7 +152,7 @@ def test_every_dtype_of_a_case_is_known() -> None:
 def test_what_the_definition_itself_takes_out_of_range_is_counted_and_not_judged() -> None:
     truth = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     sound = expected(truth, 1e-7)
-    narrow = replace(sound, in_range=torch.tensor([[True, False], [True, True]]))
+    narrow = replace(sound, in_range=np.array([[True, False], [True, True]]))
     got = truth.clone()
     got[0, 1] = math.nan
     assert compared(got, sound).nonfinite == 1

@@ -3,20 +3,22 @@
 from contextlib import nullcontext
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from harness.model.run import Result
-from harness.ops.compare import IN_DOUBT, USUALLY, are_right, is_doubtful, largest_error_of, tiles
 from harness.ops.engine_parts import Seen
 from harness.ops.execute import Execution
+from harness.ops.sampling import IN_DOUBT, USUALLY, are_right, is_doubtful
+from harness.ops.tolerance import Truth, largest_error_of
 from tests.ops.ops_for_tests import RMS_NORM, case
 from tests.ops.test_compare import compared, expected
 
 
 def in_doubt(got: torch.Tensor, truth: torch.Tensor, rounding_of_rows: torch.Tensor) -> Result:
     usual = expected(truth, 1e-7)
-    moved = replace(usual.rounding, per_tile=rounding_of_rows.double())
+    moved = replace(usual.rounding, per_tile=rounding_of_rows.double().numpy())
     want = replace(usual, rounding=moved, judges_noise=IN_DOUBT.judges_noise)
     return compared(got, want)
 
@@ -25,7 +27,7 @@ def test_a_row_of_which_rounding_leaves_no_digit_is_not_judged_in_doubt() -> Non
     truth = torch.ones(4, 8)
     got = truth.clone()
     got[2] = 50.0
-    noise = torch.full((tiles(truth).shape[0],), 1e-7)
+    noise = torch.full((4,), 1e-7)
     assert in_doubt(got, truth, noise).worst_tile.ratio > 1
     noise[2] = 2.0
     settled = in_doubt(got, truth, noise)
@@ -42,10 +44,10 @@ def test_the_other_rows_are_judged_as_ever() -> None:
 
 
 def test_of_many_runs_each_row_keeps_its_worst() -> None:
-    truth = torch.zeros(2, 2, dtype=torch.float64)
-    one, other = truth.clone(), truth.clone()
+    truth = np.zeros((2, 2))
+    one, other = truth.copy(), truth.copy()
     one[0], other[1] = 3.0, 4.0
-    errors = largest_error_of([one, other, truth], truth)
+    errors = largest_error_of([one, other, truth], Truth.of(truth))
     assert (errors.per_tile.tolist(), errors.whole) == ([3.0, 4.0], pytest.approx(8**0.5))
 
 

@@ -1,7 +1,7 @@
 """The virtual GPU that also writes a case down as pieces of a program; child processes alone import this file."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +15,9 @@ from harness.findings.repro.tensors import Writing, write
 from harness.model.case import Case
 from harness.model.op import Op
 from harness.model.run import Ending, Result, Run
-from harness.ops.compare import Expected, rms, tolerance_of
+from harness.ops.compare import Noted
 from harness.ops.execute import Execution, Tensors, plain_torch
+from harness.ops.tolerance import Expected, sizes, tolerance_of
 from harness.virtual.builds import FOLDER_VARIABLE
 from harness.virtual.driver import LaunchHandler, LaunchRequest
 from harness.virtual.engine import VirtualEngine
@@ -83,9 +84,9 @@ class RecordingExecution(Execution):
         return super().run_again(op, case)
 
     def _compare(
-        self, results: Tensors, expected: Mapping[str, Expected], op: Op, seed: int | None
+        self, op: Op, results: Tensors, expected: Mapping[str, Expected], noted: Callable[..., Noted]
     ) -> tuple[Result, ...]:
-        facts = super()._compare(results, expected, op, seed)
+        facts = super()._compare(op, results, expected, noted)
         self.results = results
         self.truths = {name: _truth(got, expected[name], op.slack) for name, got in results.items()}
         return facts
@@ -94,13 +95,14 @@ class RecordingExecution(Execution):
 def _truth(got: torch.Tensor, expected: Expected, slack: float) -> TruthRecord:
     """The row's figure is the largest of all rows if that row is still wrong by it, otherwise that row's own."""
     tolerance = tolerance_of(expected, got.dtype, slack)
-    errors = rms(got.detach().to(torch.float64).reshape(expected.truth.shape) - expected.truth)
-    if not errors.numel():
+    truth = expected.truth.values
+    errors = sizes(got.detach().to(torch.float64).reshape(truth.shape).numpy() - truth).per_tile
+    if not errors.size:
         return TruthRecord(expression="", whole=tolerance.whole, row=tolerance.whole)
-    worst = int((errors / tolerance.per_tile).nan_to_num(nan=float("inf")).argmax())
+    worst = int((errors / tolerance.per_tile).argmax())  # to NumPy NaN is the largest
     largest = float(tolerance.per_tile.max())
     row = largest if not errors.max() <= largest else float(tolerance.per_tile[worst])
     writing = Writing(exact=True, after=lambda _: "")
-    write({"truth": expected.truth.clone()}, writing)
+    write({"truth": torch.from_numpy(truth).clone()}, writing)
     expression = "" if writing.missing else writing.lines[0].partition(" = ")[2]
     return TruthRecord(expression=expression, whole=tolerance.whole, row=row)

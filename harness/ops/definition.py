@@ -1,0 +1,72 @@
+"""An op's definition: outputs and gradients in any type, from the same rounded inputs."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import torch
+
+from harness.model.case import Case
+from harness.model.op import Op
+from harness.ops.inputs import detached
+from harness.ops.parameters import wanted
+from harness.ops.tolerance import Array
+
+Tensors = dict[str, torch.Tensor]
+
+
+def reference(
+    op: Op, case: Case, inputs: Mapping[str, torch.Tensor | None], cotangents: Tensors, dtype: torch.dtype
+) -> Tensors:
+    """Outputs and gradients of the op's definition in one type, from the case's rounded inputs."""
+    copies = {
+        name: None if value is None else detached(value, dtype if value.is_floating_point() else value.dtype)
+        for name, value in inputs.items()
+    }
+    leaves = {name: copy.requires_grad_() for name, copy in copies.items() if copy is not None and op.inputs[name].grad}
+    outputs = named(op.reference(**wanted(op.reference, copies, op.settings(case))))
+    _check_alike(cotangents, outputs)
+    differentiable = {name: output for name, output in outputs.items() if output.requires_grad}
+    results = dict(outputs)
+    if leaves and differentiable:
+        made = gradients(
+            differentiable,
+            leaves,
+            {name: detached(cotangents[name], output.dtype) for name, output in differentiable.items()},
+        )
+        results |= made
+    return {name: value.detach() for name, value in results.items()}
+
+
+def arrays(results: Tensors) -> dict[str, Array]:
+    """The same in float64 for NumPy."""
+    return {name: value.to(torch.float64).numpy() for name, value in results.items()}
+
+
+def gradients(outputs: Tensors, leaves: Tensors, cotangents: Tensors) -> Tensors:
+    """`d:x` for each leaf x; zeros where no output depends on it."""
+    made = torch.autograd.grad(
+        tuple(outputs.values()), tuple(leaves.values()), tuple(cotangents[name] for name in outputs), allow_unused=True
+    )
+    found = cast("tuple[torch.Tensor | None, ...]", made)  # torch's stubs do not know allow_unused
+    return {
+        f"d:{name}": torch.zeros_like(leaves[name]) if gradient is None else gradient
+        for name, gradient in zip(leaves, found, strict=True)
+    }
+
+
+def named(outputs: Any) -> Tensors:
+    """`y` for a single output; `y0`, `y1`, … for several, None among them left out."""
+    if isinstance(outputs, torch.Tensor):
+        return {"y": outputs}
+    return {f"y{index}": output for index, output in enumerate(outputs) if output is not None}
+
+
+def _check_alike(returned: Tensors, references: Tensors) -> None:
+    """The op and its reference must return the same, in names and shapes; cotangents stand for what the op returned."""
+    if set(returned) != set(references):
+        raise ValueError(
+            f"the op returned {sorted(returned)} and its reference {sorted(references)}: they must return the same"
+        )
+    for name, value in returned.items():
+        if value.shape != references[name].shape:
+            raise ValueError(f"{name} has shape {tuple(value.shape)}, its reference {tuple(references[name].shape)}")
