@@ -11,7 +11,7 @@ from dataclasses import is_dataclass
 from enum import Enum
 from math import isfinite
 from types import UnionType
-from typing import Any, NoReturn, TypeVar, get_origin, overload
+from typing import Any, NoReturn, TypeVar, Union, get_origin, overload
 
 from cattrs import Converter, transform_error
 from cattrs.cols import homogenous_tuple_structure_factory
@@ -79,7 +79,7 @@ def _structured(plain: Any, into: Any) -> Any:
 
 
 def answer_to_json(run: Run) -> str:
-    """A run or companion without its case, which whoever asked for it has."""
+    """A run or companion without its case, which whoever asked for it has, and without what is as it is by default."""
     return _compact(_answers[type(run)](run))
 
 
@@ -100,6 +100,7 @@ def warm_up() -> None:
     for kind in (Run, Companion, Beside):
         _quick.get_structure_hook(kind)
         _quick.get_unstructure_hook(kind)
+        _terse.get_unstructure_hook(kind)
 
 
 # --- what goes wrong, in words ---------------------------------------------------------------------------------------
@@ -138,8 +139,19 @@ def _describe(error: BaseException, _: type | None) -> str:
 # --- strict readers and writers --------------------------------------------------------------------------------------
 
 
+def _exactly(kind: type, expected: str) -> Hook:
+    """Reads JSON values of one kind: True is an int too.  Hooks of a class serve its subclasses: a StrEnum is a str."""
+
+    def read(value: Any, into: Any) -> Any:
+        if type(value) is not kind:
+            raise Mismatch(expected, value)
+        return into(value) if into is not kind and issubclass(into, Enum) else value
+
+    return read
+
+
 def _only(kind: type, expected: str, read: Hook) -> Hook:
-    """`read`, for JSON values of exactly one kind: a string is a sequence too, and True an int."""
+    """`read`, for JSON values of exactly one kind: a string is a sequence too."""
 
     def read_only(value: Any, into: Any) -> Any:
         if type(value) is not kind:
@@ -149,9 +161,23 @@ def _only(kind: type, expected: str, read: Hook) -> Hook:
     return read_only
 
 
-def _as_it_is(value: Any, into: Any) -> Any:
-    """Hooks of a class serve its subclasses too: a StrEnum comes here as a str."""
-    return into(value) if issubclass(into, Enum) else value
+def _many(of: Any, converter: Converter) -> Hook:
+    """Reads a list as a tuple, without a word on which element is wrong."""
+    element = of.__args__[0]
+    read = converter.get_structure_hook(element)
+
+    def read_many(value: Any, _: Any) -> Any:
+        if type(value) is not list:
+            raise Mismatch("a list", value)
+        return tuple([read(one, element) for one in value])
+
+    return read_many
+
+
+def _optional(of: Any, converter: Converter) -> Hook:
+    element = next(one for one in of.__args__ if one is not type(None))
+    read = converter.get_structure_hook(element)
+    return lambda value, _: None if value is None else read(value, element)
 
 
 def _read_float(value: Any, _: Any = None) -> float:
@@ -186,6 +212,10 @@ def _is_tuple_of_few(of: Any) -> bool:
     return get_origin(of) is tuple and of.__args__[-1] is not Ellipsis
 
 
+def _is_optional(of: Any) -> bool:
+    return get_origin(of) in (UnionType, Union) and len(of.__args__) == 2 and type(None) in of.__args__
+
+
 def _is_mapping(of: Any) -> bool:
     origin = get_origin(of)
     return isinstance(origin, type) and hasattr(origin, "keys")
@@ -206,10 +236,11 @@ def _tagged(converter: Converter, union: Any) -> None:
     converter.register_structure_hook(union, read_known)
 
 
-def _converter(*, explaining: bool) -> Converter:
-    made = Converter(forbid_extra_keys=True, detailed_validation=explaining)
+def _converter(*, explaining: bool, terse: bool = False) -> Converter:
+    """One that says which field is wrong, or is quick; and that leaves out what is as it is by default."""
+    made = Converter(forbid_extra_keys=True, detailed_validation=explaining, omit_if_default=terse)
     for kind, expected in ((int, "an integer"), (bool, "true or false"), (str, "a string")):
-        made.register_structure_hook(kind, _only(kind, expected, _as_it_is))
+        made.register_structure_hook(kind, _exactly(kind, expected))
     made.register_structure_hook(float, _read_float)
     made.register_unstructure_hook(float, _write_float)
     made.register_structure_hook(Scalar, _read_scalar)
@@ -217,6 +248,8 @@ def _converter(*, explaining: bool) -> Converter:
 
     @made.register_structure_hook_factory(_is_tuple_of_many)
     def many(of: Any, converter: Converter) -> Hook:
+        if not explaining:
+            return _many(of, converter)
         return _only(list, "a list", homogenous_tuple_structure_factory(of, converter))
 
     @made.register_structure_hook_factory(_is_tuple_of_few)
@@ -229,8 +262,11 @@ def _converter(*, explaining: bool) -> Converter:
 
     @made.register_structure_hook_factory(is_dataclass)
     def fields(of: Any, converter: Converter) -> Hook:
-        return _only(dict, "an object", make_dict_structure_fn(of, converter))
+        read = make_dict_structure_fn(of, converter)
+        return _only(dict, "an object", read) if explaining else read
 
+    if not explaining:
+        made.register_structure_hook_factory(_is_optional, _optional)
     for union in UNIONS:
         _tagged(made, union)
     return made
@@ -259,8 +295,10 @@ def _or_it_is_one(of: type, read: Hook) -> Hook:
 _quick = _converter(explaining=False)
 _quick.register_structure_hook(DeviceProfile, _remembering(_quick.get_structure_hook(DeviceProfile), most=256))
 _quick.register_structure_hook(Case, _or_it_is_one(Case, _quick.get_structure_hook(Case)))
+_terse = _converter(explaining=False, terse=True)
 _answers: Mapping[type[Run], Callable[[Any], Any]] = {
-    kind: make_dict_unstructure_fn(kind, _quick, case=override(omit=True)) for kind in (Run, Companion)
+    kind: make_dict_unstructure_fn(kind, _terse, _cattrs_omit_if_default=True, case=override(omit=True))
+    for kind in (Run, Companion)
 }
 _explaining = _converter(explaining=True)
 _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
