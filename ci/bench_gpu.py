@@ -29,6 +29,7 @@ from harness.search.options import CUDA, Options, load_ops
 from harness.search.plan import TimeBudget
 from harness.search.session import Session
 from harness.suite import load_suite
+from harness.workers.lanes import KEEP_BUSY
 from harness.workers.loading import Loaded, load, prepare
 from harness.workers.places import GpuPlaces
 from harness.workers.pool import Pool
@@ -51,8 +52,8 @@ def _rates(bench: Bench, sizes: Sizes) -> None:
 
     with bench.pool() as pool:
         for _ in range(2):
-            flow(pool, cases, 2)
-        isolated = [flow(pool, cases, 2) for _ in range(ROUNDS)]
+            flow(pool, cases, KEEP_BUSY)
+        isolated = [flow(pool, cases, KEEP_BUSY) for _ in range(ROUNDS)]
         last = [pool.run(case) for case, _ in cases]
     print(f"  ms a case in the worker:      {_split(last)}")
     told = _in_another(bench, "inside", sizes)
@@ -136,8 +137,8 @@ def scaling(bench: Bench) -> None:
     base = 0.0
     for count in [one for one in (1, 2, 4, 8) if one <= len(bench.gpus)]:
         with bench.pool(processes=count, gpus=count) as pool:
-            flow(pool, cases * (2 * count), 2 * count)
-            times = [flow(pool, cases * (4 * count), 2 * count) for _ in range(ROUNDS)]
+            flow(pool, cases * (2 * count), KEEP_BUSY * count)
+            times = [flow(pool, cases * (4 * count), KEEP_BUSY * count) for _ in range(ROUNDS)]
         rate = 1 / median(times)
         base = base or rate
         print(f"\n{count} GPUs: {rate:.0f} whole cases a second, {rate / base:.2f} times one")

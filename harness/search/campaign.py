@@ -29,6 +29,7 @@ from harness.search.plan import BATCH_SIZE, CaseBudget, Plan, Slot, TimeBudget, 
 from harness.search.runner import Runner
 from harness.search.strategies import scouts
 from harness.search.tally import Tally, Trial
+from harness.workers.lanes import KEEP_BUSY
 
 BARREN = 3
 """An op that gives no new case in so many batches has none left."""
@@ -89,7 +90,7 @@ class Campaign:
         self._runner = runner
         self._judge = judge
         self._observer = observer
-        self._width = 2 * (processes + compilers)
+        self._width = KEEP_BUSY * (processes + compilers)
         self._submit_twin = submit_twin or runner.submit
         self._twins = TWINS_AT_ONCE * processes if plan.kin else 0
         self._queue = _Queue(plan)

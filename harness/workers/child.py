@@ -6,7 +6,7 @@ import socket
 import sys
 import traceback
 from dataclasses import replace
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import TextIO, cast
 
 from harness import wire
@@ -67,7 +67,8 @@ def _serve(stream: socket.socket, loaded: Loaded) -> None:
                     sys.stdout.flush()
                     kind = Kind.COMPANION if isinstance(run, Companion) else Kind.RUN
                     is_lost = isinstance(run.ending, OutOfMemory | Faulted)
-                    send(stream, kind, COST.pack(seconds, grown, is_lost) + wire.answer_to_json(run).encode())
+                    answer = wire.answer_to_json(run).encode()
+                    send(stream, kind, COST.pack(seconds, grown, is_lost, monotonic()) + answer)
 
 
 def _attempt(loaded: Loaded, frame: Frame) -> Run | Fault:

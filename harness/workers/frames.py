@@ -1,9 +1,9 @@
 """The protocol between the parent and a child: frames over a socket of their own, never over stdio.
 
     child  → HELLO  the engine's name: loaded and ready
-    parent → CASE   a case, as JSON
+    parent → CASE   a case, as JSON; perhaps before the last one is answered
     parent → BESIDE the wish for a companion, as JSON
-    child  → RUN    engine seconds, bytes grown, the run as JSON
+    child  → RUN    what it cost, the run as JSON
     child  → COMPANION  the same of a run that was compared with no reference
     child  → FAULT  in place of an answer: why the harness, a suite or a library cannot go on
 
@@ -18,8 +18,9 @@ from enum import IntEnum, StrEnum
 from harness.errors import GpuUnavailable, HarnessError, LibraryError, SuiteError, WorkerError
 
 HEAD = struct.Struct("!BI")
-COST = struct.Struct("!dQ?")
-"""In front of a run: seconds inside the engine, bytes by which the child has grown."""
+COST = struct.Struct("!dQ?d")
+"""In front of a run: seconds inside the engine, bytes by which the child has grown, whether the process is lost, and
+when it ended, on the monotonic clock."""
 
 
 class Kind(IntEnum):

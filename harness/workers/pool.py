@@ -6,24 +6,26 @@ Owns which fork servers and workers live, and how many.  What a case does in its
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from time import monotonic
 from types import TracebackType
 from typing import Protocol, Self
 
-from harness.errors import GpuUnavailable, WorkerError
+from harness.errors import GpuUnavailable, HarnessError, WorkerError
 from harness.model.case import Case
 from harness.model.companion import Wanted, case_of
 from harness.model.device import DeviceProfile
 from harness.model.run import Run
 from harness.workers.folder import Folder
+from harness.workers.lanes import MOST_IN_A_ROW, Lanes, Waiting
 from harness.workers.limits import Patience, TimeLimits
 from harness.workers.sanitized import SanitizedServer, SanitizedWorker
 from harness.workers.server import GroundServer, Server
 from harness.workers.spares import Spares
 from harness.workers.spec import Ground, Isolation, WorkerSpec
+from harness.workers.turns import Turns
 from harness.workers.worker import Answer, Worker, WorkerGone
 
 CHILDREN_PER_PROCESS = 4
@@ -36,8 +38,6 @@ ATTEMPTS = 2
 """A case whose worker was gone through no fault of the case's gets another."""
 
 
-Through = Callable[[Callable[[], Answer]], Answer]
-"""By which thread a worker is asked."""
 AnyWorker = Worker | SanitizedWorker
 AnyServer = Server | SanitizedServer
 
@@ -83,11 +83,8 @@ class Pool:
         self._limits = TimeLimits(time_limit_s)
         self._isolation = isolation
         self._places = places
-        self._slots = threading.BoundedSemaphore(processes)
-        # Submitted cases are run by lanes, one after another, so that a worker has its next case as soon as the last is
-        # done; the threads beside them read the answers meanwhile.
-        self._lanes = ThreadPoolExecutor(max_workers=processes, thread_name_prefix="harness-lane")
-        self._threads = ThreadPoolExecutor(max_workers=2 * processes, thread_name_prefix="harness-worker")
+        self._slots = Turns(processes)
+        self._lanes = Lanes(processes, self._serve, self._finish)
         self._spares = Spares(self._begin, self._discard, most=2 * processes)
         self._lock = threading.Lock()
         self._closed = False
@@ -108,8 +105,12 @@ class Pool:
         self.close()
 
     def submit(self, wanted: Wanted) -> Future[Run]:
-        """Run a case, or one beside another, when its turn comes."""
-        return self._threads.submit(self._run_submitted, wanted)
+        """Run a case, or one beside another, when its turn comes.
+
+        Raises:
+            WorkerError: the pool is closed.
+        """
+        return self._lanes.submit(wanted)
 
     def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:
         """Run it now, or as soon as one of the processes is free.
@@ -118,18 +119,6 @@ class Pool:
             SuiteError, LibraryError, WorkerError: as `harness.workers.server` and `harness.workers.worker` say.
         """
         return self._run_surely((wanted,), patience, reuse=self._isolation is Isolation.WORKER)
-
-    def _run_submitted(self, wanted: Wanted) -> Run:
-        def in_lane(ask: Callable[[], Answer]) -> Answer:
-            try:
-                return self._lanes.submit(ask).result()
-            except (CancelledError, RuntimeError):
-                if self._closed:
-                    raise WorkerError("the pool was closed before the case ran") from None
-                raise
-
-        reuse = self._isolation is Isolation.WORKER
-        return self._run_surely((wanted,), Patience.USUAL, reuse=reuse, through=in_lane)
 
     def run_alone(self, wanted: Wanted, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
         """Run it in a fresh process, after `before` in the same; if those end the process, in the next."""
@@ -146,34 +135,90 @@ class Pool:
             self._closed = True
             idle, self._idle = self._idle, []
             busy, servers, grounds = tuple(self._busy), tuple(self._servers.values()), tuple(self._grounds.values())
-        for threads in (self._lanes, self._threads):
-            threads.shutdown(wait=False, cancel_futures=True)
+        self._lanes.cancel()
         for worker in (*busy, *idle):
             worker.kill()
         for server in (*servers, *grounds):
             server.close()
         for worker in idle:
             worker.close()
-        self._lanes.shutdown(wait=True)
-        self._threads.shutdown(wait=True)
+        self._lanes.join()
         self._spares.close()
-        for _ in range(self._processes):  # every thread that was running a case has cleared up
-            self._slots.acquire()
-        for folder in self._folders.values():
-            folder.remove()
-        self._folders.clear()
-        self._slots.release(self._processes)
+        with ExitStack() as all_turns:
+            for _ in range(self._processes):  # every thread that was running a case has cleared up
+                all_turns.enter_context(self._slots)
+            for folder in self._folders.values():
+                folder.remove()
+            self._folders.clear()
 
-    def _run_surely(
-        self, cases: Sequence[Wanted], patience: Patience, *, reuse: bool, through: Through = lambda ask: ask()
-    ) -> Run:
+    def _run_surely(self, cases: Sequence[Wanted], patience: Patience, *, reuse: bool) -> Run:
         """A run that gave no answer is repeated with more time, unless it need not be sure or others hung likewise."""
-        run = through(lambda: self._ask(cases, patience, reuse=reuse))()
-        if self._limits.believes(run) or patience is not Patience.USUAL:
+        run = self._ask(cases, patience, reuse=reuse)()
+        return self._made_sure(run, cases) if patience is Patience.USUAL else run
+
+    def _made_sure(self, run: Run, cases: Sequence[Wanted]) -> Run:
+        if self._limits.believes(run):
             return run
-        again = through(lambda: self._ask(cases, Patience.LONG, reuse=False))()
+        again = self._ask(cases, Patience.LONG, reuse=False)()
         self._limits.believes(again)
         return again
+
+    def _serve(self, waiting: Waiting) -> None:
+        """Run a submitted case, and after it others that need the same worker."""
+        if self._isolation is not Isolation.WORKER:
+            self._lanes.answered(waiting, self._ask((waiting.wanted,), Patience.USUAL, reuse=False))
+            return
+        with self._slots, self._placed(self._spec_of(case_of(waiting.wanted).device)) as spec:
+            try:
+                worker = self._take(spec, reuse=True)
+            except HarnessError as error:
+                self._excuse_or_tell(waiting, error, spec)
+                return
+            try:
+                self._serve_in_a_row(worker, waiting)
+            finally:
+                self._put_back(worker, reuse=True)
+
+    def _serve_in_a_row(self, worker: AnyWorker, first: Waiting) -> None:
+        """Each case is with the worker before it is done with the last."""
+        waiting = first
+        for turn in range(1, MOST_IN_A_ROW + 1):
+            goes_on = isinstance(worker, Worker) and turn < MOST_IN_A_ROW
+            following = self._lanes.take_after(waiting) if goes_on else None
+            try:
+                answer = self._timed(worker, waiting.wanted, Patience.USUAL, following and following.wanted)
+                self._raise_if_closed()
+            except HarnessError as error:
+                if following is not None:
+                    self._lanes.put_back(following)
+                self._excuse_or_tell(waiting, error, worker.spec)
+                return
+            self._lanes.answered(waiting, answer)
+            if following is None:
+                return
+            if not worker.fit():
+                self._lanes.put_back(following)
+                return
+            waiting = following
+
+    def _excuse_or_tell(self, waiting: Waiting, error: HarnessError, spec: WorkerSpec) -> None:
+        """A case whose worker or GPU is gone gets another; of everything else whoever waits for it is told."""
+        if self._closed:
+            waiting.future.set_exception(WorkerError("the pool was closed while the case ran"))
+            return
+        match error:
+            case GpuUnavailable() if self._places is not None:
+                self._places.give_up(spec, str(error))
+                self._lanes.put_back(waiting)
+            case WorkerGone() if waiting.attempts + 1 < ATTEMPTS:
+                waiting.attempts += 1
+                self._lanes.put_back(waiting)
+            case _:
+                waiting.future.set_exception(error)
+
+    def _finish(self, waiting: Waiting, answer: Answer) -> Run:
+        """The run, once it is sure."""
+        return self._made_sure(answer(), (waiting.wanted,))
 
     def _ask(self, cases: Sequence[Wanted], patience: Patience, *, reuse: bool) -> Answer:
         while True:
@@ -190,8 +235,7 @@ class Pool:
             try:
                 return self._attempt(spec, cases, patience, reuse=reuse)
             except WorkerGone:
-                if self._closed:
-                    raise WorkerError("the pool was closed while the case ran") from None
+                self._raise_if_closed()
                 if attempt == ATTEMPTS:
                     raise
         raise AssertionError("the last attempt returns or raises")
@@ -219,14 +263,17 @@ class Pool:
             answer = self._timed(worker, last, patience) if not before or worker.fit() else None
         finally:
             self._put_back(worker, reuse=reuse)
-        if self._closed:
-            raise WorkerError("the pool was closed while the case ran")
+        self._raise_if_closed()
         return answer or self._attempt(spec, (last,), patience, reuse=False)
 
-    def _timed(self, worker: AnyWorker, wanted: Wanted, patience: Patience) -> Answer:
+    def _raise_if_closed(self) -> None:
+        if self._closed:
+            raise WorkerError("the pool was closed while the case ran")
+
+    def _timed(self, worker: AnyWorker, wanted: Wanted, patience: Patience, following: Wanted | None = None) -> Answer:
         """One run within the time that it may take, from which the limits learn."""
         begun = monotonic()
-        answer = worker.ask(wanted, time_limit_s=self._limits.of(case_of(wanted), patience))
+        answer = worker.ask(wanted, time_limit_s=self._limits.of(case_of(wanted), patience), following=following)
         took_s = monotonic() - begun
         return lambda: self._limits.note(answer(), took_s)
 

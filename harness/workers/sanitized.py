@@ -41,8 +41,9 @@ class SanitizedWorker:
         """Whether it may take another case."""
         return not self._station.is_over and self._worker.fit()
 
-    def ask(self, wanted: Wanted, *, time_limit_s: float) -> Answer:
-        """Run one case, and add what the tool says of it; raises as `Worker.ask` does."""
+    def ask(self, wanted: Wanted, *, time_limit_s: float, following: Wanted | None = None) -> Answer:
+        """Run one case, and add what the tool says of it; raises as `Worker.ask` does.  Takes no case ahead."""
+        assert following is None
         try:
             run = self._worker.ask(wanted, time_limit_s=time_limit_s)()
         except WorkerGone:

@@ -42,6 +42,9 @@ class Worker:
         gpu = gpu_of(spec.environment)
         self._hardware = hardware(spec.device, gpu) if gpu else None
         self._fit = True
+        self._sent: Wanted | None = None
+        """What it has beside the case that it runs, and begins as soon as it is done with that."""
+        self._ended_s = 0.0
 
     @property
     def pid(self) -> int | None:
@@ -52,11 +55,12 @@ class Worker:
         """Whether it may take another case: nothing odd has happened in it, and it is alive."""
         return self._fit and not self._channel.ended()
 
-    def ask(self, wanted: Wanted, *, time_limit_s: float) -> Answer:
+    def ask(self, wanted: Wanted, *, time_limit_s: float, following: Wanted | None = None) -> Answer:
         """Run one case; a companion where one beside another is wanted.
 
         A crash, a hang or a lack of memory is the run's ending.  The worker may have its next case before the answer
-        is read.
+        is read; and it has `following`, if given, before it is done with this one: if the worker is still fit then,
+        that one is to be asked next.
 
         Raises:
             WorkerGone: the child was gone before it took the case.
@@ -68,30 +72,40 @@ class Worker:
         case_json = wire.to_json(case)
         self._channel.forget_log()
         with self._slot.holding(case_json):
-            started, begun_s = perf_counter(), monotonic()
-            if not fit or not self._ask(wanted, case_json):
+            was_sent, self._sent = self._sent is wanted, None
+            started, begun_s = perf_counter(), self._ended_s if was_sent else monotonic()
+            if not fit or not (was_sent or self._send(wanted, case_json)):
                 raise WorkerGone("the worker was gone before it took the case")
-            match self._channel.wait(time_limit_s):
-                case Frame(kind=Kind.RUN, payload=payload):
-                    return self._answer(payload, Run, case, started)
-                case Frame(kind=Kind.COMPANION, payload=payload):
-                    return self._answer(payload, Companion, case, started)
-                case Frame(kind=Kind.FAULT, payload=payload):
-                    raise wire.from_json(payload, Fault).error()
-                case Frame(kind=kind):
-                    raise WorkerError(f"a worker broke the protocol: it answered a case with {kind.name}")
-                case Exited(unread=True):
-                    raise WorkerGone("the worker was gone before it took the case")
-                case Exited(code=code):
-                    crashed = self._failed(case, self._crash(code, begun_s))
-                    return lambda: crashed
-                case Orphaned():
-                    raise WorkerGone(f"the fork server died while {case} ran")
-                case Silent():
-                    ending = hangs.timed_out(self._channel, self.spec, self._engine, time_limit_s, begun_s)
-                    self._channel.kill()
-                    silent = self._failed(case, ending)
-                    return lambda: silent
+            if following is not None and self._send(following, wire.to_json(case_of(following))):
+                self._sent = following
+            return self._answered(case, time_limit_s, started, begun_s)
+
+    def _answered(self, case: Case, time_limit_s: float, started: float, begun_s: float) -> Answer:
+        match self._channel.wait(time_limit_s):
+            case Frame(kind=Kind.RUN, payload=payload):
+                return self._answer(payload, Run, case, started)
+            case Frame(kind=Kind.COMPANION, payload=payload):
+                return self._answer(payload, Companion, case, started)
+            case Frame(kind=Kind.FAULT, payload=payload):
+                raise wire.from_json(payload, Fault).error()
+            case Frame(kind=kind):
+                raise WorkerError(f"a worker broke the protocol: it answered a case with {kind.name}")
+            case Exited(unread=True) if not self._took_it(begun_s):
+                raise WorkerGone("the worker was gone before it took the case")
+            case Exited(code=code):
+                crashed = self._failed(case, self._crash(code, begun_s))
+                return lambda: crashed
+            case Orphaned():
+                raise WorkerGone(f"the fork server died while {case} ran")
+            case Silent():
+                ending = hangs.timed_out(self._channel, self.spec, self._engine, time_limit_s, begun_s)
+                self._channel.kill()
+                silent = self._failed(case, ending)
+                return lambda: silent
+
+    def _took_it(self, begun_s: float) -> bool:
+        """Whether a child that left something unread had begun its case: what it left was the one after that."""
+        return self._sent is not None and bool(self._channel.recorder.since(begun_s).events)
 
     def kill(self) -> None:
         """Kill the child; whoever waits on it sees it end."""
@@ -105,7 +119,7 @@ class Worker:
         if self.pid is not None and (places := coredump.places(self.spec.environment, self.pid)):
             places.remove()
 
-    def _ask(self, wanted: Wanted, case_json: str) -> bool:
+    def _send(self, wanted: Wanted, case_json: str) -> bool:
         match wanted:
             case Case():
                 return self._channel.send(Kind.CASE, case_json.encode())
@@ -113,7 +127,7 @@ class Worker:
                 return self._channel.send(Kind.BESIDE, wire.to_json(wanted).encode())
 
     def _answer(self, payload: bytes, kind: type[Run], case: Case, started: float) -> Answer:
-        engine_s, grown, is_lost = COST.unpack_from(payload)
+        engine_s, grown, is_lost, self._ended_s = COST.unpack_from(payload)
         self._fit = not is_lost and grown * GROWTH_ALLOWED < self.spec.memory_limit_bytes
         way_s = max(0.0, perf_counter() - started - engine_s)
         log_tail = self._channel.log_tail if is_lost else ""

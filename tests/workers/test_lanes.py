@@ -1,0 +1,152 @@
+"""The queue of submitted cases: in order, each to one lane, the next of the same device to whoever asks ahead."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from harness.errors import WorkerError
+from harness.model.companion import Wanted, case_of
+from harness.model.run import Completed, Crashed, Run
+from harness.workers.folder import Folder
+from harness.workers.lanes import MOST_IN_A_ROW, Lanes, Waiting
+from harness.workers.pool import Pool
+from harness.workers.server import GroundServer, Server
+from harness.workers.worker import Answer
+from tests.workers.setting import DEADLINE_S, DEVICE, Fifo, case, specs
+
+OTHER = DEVICE.with_sm_count(1)
+
+
+def answer_to(wanted: Wanted) -> Answer:
+    return lambda: Run(case=case_of(wanted), engine="none", ending=Completed())
+
+
+def finish(_: Waiting, answer: Answer) -> Run:
+    return answer()
+
+
+class Serving:
+    """Serves what it is given when it is let, and takes ahead what follows."""
+
+    def __init__(self, served: Callable[["Serving", Waiting], None]) -> None:
+        self.may_begin = Event()
+        self.order: list[int] = []
+        self.lanes = Lanes(1, lambda waiting: self._serve(waiting, served), finish)
+
+    def submit(self, *cases: Wanted) -> list[Future[Run]]:
+        return [self.lanes.submit(one) for one in cases]
+
+    def answer(self, waiting: Waiting) -> None:
+        self.order.append(case_of(waiting.wanted).dims["rows"])
+        self.lanes.answered(waiting, answer_to(waiting.wanted))
+
+    def close(self) -> None:
+        self.lanes.cancel()
+        self.may_begin.set()
+        self.lanes.join()
+
+    def _serve(self, waiting: Waiting, served: Callable[["Serving", Waiting], None]) -> None:
+        self.may_begin.wait(DEADLINE_S)
+        served(self, waiting)
+
+
+def test_whoever_has_a_case_gets_the_next_ahead_if_it_is_for_the_same_device() -> None:
+    ahead: list[tuple[int, int]] = []
+
+    def take_ahead(serving: Serving, waiting: Waiting) -> None:
+        serving.answer(waiting)
+        while (following := serving.lanes.take_after(waiting)) is not None:
+            ahead.append((case_of(waiting.wanted).dims["rows"], case_of(following.wanted).dims["rows"]))
+            serving.answer(following)
+            waiting = following
+
+    serving = Serving(take_ahead)
+    futures = serving.submit(case("good", 1), case("good", 2), case("good", 3, device=OTHER), case("good", 4))
+    serving.may_begin.set()
+    assert [future.result().case.dims["rows"] for future in futures] == [1, 2, 3, 4]
+    serving.close()
+    assert serving.order == [1, 2, 3, 4]
+    assert ahead == [(1, 2)]
+
+
+def test_a_case_that_is_put_back_comes_next() -> None:
+    refused: list[Waiting] = []
+
+    def refuse_the_first(serving: Serving, waiting: Waiting) -> None:
+        if not refused:
+            refused.append(waiting)
+            serving.lanes.put_back(waiting)
+            return
+        serving.answer(waiting)
+
+    serving = Serving(refuse_the_first)
+    futures = serving.submit(case("good", 1), case("good", 2))
+    serving.may_begin.set()
+    assert [future.result().case.dims["rows"] for future in futures] == [1, 2]
+    serving.close()
+    assert serving.order == [1, 2]
+
+
+def test_what_nobody_has_begun_is_cancelled_and_what_was_put_back_fails() -> None:
+    def put_back(serving: Serving, waiting: Waiting) -> None:
+        serving.lanes.put_back(waiting)
+
+    serving = Serving(put_back)
+    begun, waiting = serving.submit(case("good", 1), case("good", 2))
+    while not begun.running():
+        pass
+    serving.close()
+    assert isinstance(begun.exception(), WorkerError)
+    assert waiting.cancelled()
+    with pytest.raises(WorkerError, match="the pool is closed"):
+        serving.lanes.submit(case("good", 3))
+
+
+def test_an_error_is_told_to_whoever_waits_for_the_case_and_the_lane_goes_on() -> None:
+    def fail(serving: Serving, waiting: Waiting) -> None:
+        if case_of(waiting.wanted).dims["rows"] == 1:
+            raise MemoryError("none left")
+        serving.answer(waiting)
+
+    serving = Serving(fail)
+    first, second = serving.submit(case("good", 1), case("good", 2))
+    serving.may_begin.set()
+    assert isinstance(first.exception(), MemoryError)
+    assert second.result().ending == Completed()
+    serving.close()
+
+
+def test_a_case_that_a_worker_had_ahead_is_not_blamed_for_the_end_of_the_one_before(scratch: Path) -> None:
+    """All are submitted before the first process is there, so that each is sent before the last is done."""
+    names = ["good", "segfault", "good", "killed", "leaves", "good", "allocates_at_once", "good"]
+    with Pool(specs(scratch), processes=1, time_limit_s=DEADLINE_S) as pool:
+        runs = [future.result() for future in [pool.submit(case(name)) for name in names]]
+    assert [run.case.op.rpartition(":")[2] for run in runs] == names
+    ended = [run.ending.signal or run.ending.status for run in runs if isinstance(run.ending, Crashed)]
+    assert ended == ["SIGSEGV", "SIGKILL", 3]
+    assert [run.ending == Completed() for run in runs] == [name == "good" for name in names]
+
+
+def test_a_worker_begins_with_what_it_has_ahead_before_anybody_asks_for_it(scratch: Path, fifo: Fifo) -> None:
+    folder = Folder(str(scratch))
+    spec = specs(scratch)(DEVICE)
+    ground = GroundServer(spec.ground, folder, 0)
+    server = Server(spec, ground, folder, 1)
+    worker = server.fork(2)
+    worker.ask(case("good"), time_limit_s=DEADLINE_S, following=case("hang_with_grandchild"))
+    fifo.read()
+    worker.close()
+    server.close()
+    ground.close()
+    folder.remove()
+
+
+def test_whoever_waits_for_a_process_gets_it_before_all_that_was_submitted_is_done(scratch: Path) -> None:
+    with Pool(specs(scratch), processes=1, time_limit_s=DEADLINE_S) as pool:
+        pool.prepare(DEVICE)
+        futures = [pool.submit(case("works", 100)) for _ in range(20 * MOST_IN_A_ROW)]
+        assert pool.run(case("good", 2)).ending == Completed()
+        assert not futures[-1].done()
