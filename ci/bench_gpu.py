@@ -138,10 +138,15 @@ def scaling(bench: Bench) -> None:
     for count in [one for one in (1, 2, 4, 8) if one <= len(bench.gpus)]:
         with bench.pool(processes=count, gpus=count) as pool:
             flow(pool, cases * (2 * count), KEEP_BUSY * count)
+            before_s = time.process_time()
             times = [flow(pool, cases * (4 * count), KEEP_BUSY * count) for _ in range(ROUNDS)]
+            parent_ms = 1e3 * (time.process_time() - before_s) / (ROUNDS * 4 * count * len(cases))
         rate = 1 / median(times)
         base = base or rate
-        print(f"\n{count} GPUs: {rate:.0f} whole cases a second, {rate / base:.2f} times one")
+        print(
+            f"\n{count} GPUs: {rate:.0f} whole cases a second, {rate / base:.2f} times one; "
+            f"{parent_ms:.2f} ms of CPU a case in the parent"
+        )
 
 
 def cold(bench: Bench) -> None:

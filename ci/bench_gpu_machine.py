@@ -2,12 +2,13 @@
 
 import os
 import time
-from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from enum import Enum
+from itertools import islice
 from pathlib import Path
+from queue import SimpleQueue
 
 from harness import libraries
 from harness.cuda.gpus import RealGpu, profile_of
@@ -108,15 +109,17 @@ class Bench:
 
 
 def flow(pool: Pool, cases: Sequence[tuple[Case, Op]], at_once: int) -> float:
-    """Seconds a case, as in a campaign: each worker has its next case while its last one is judged."""
+    """Seconds a case, as in a campaign: so many are submitted at any time, and each is judged when it comes back."""
     judge = Judge()
+    done = SimpleQueue[Future[Run]]()
+    ops: dict[Future[Run], Op] = {}
     began = time.perf_counter()
-    waiting = deque[tuple[Op, Future[Run]]]()
-    for case, op in cases:
-        waiting.append((op, pool.submit(case)))
-        if len(waiting) >= at_once:
-            earlier, future = waiting.popleft()
-            judge.judge(earlier, future.result(), {})
-    for earlier, future in waiting:
-        judge.judge(earlier, future.result(), {})
+    coming = iter(cases)
+    for _ in cases:
+        for case, op in islice(coming, at_once - len(ops)):
+            future = pool.submit(case)
+            ops[future] = op
+            future.add_done_callback(done.put)
+        future = done.get()
+        judge.judge(ops.pop(future), future.result(), {})
     return (time.perf_counter() - began) / len(cases)

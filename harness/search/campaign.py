@@ -8,10 +8,11 @@ processes busy meanwhile.
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import itemgetter
+from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from harness.model.case import Case
@@ -95,6 +96,7 @@ class Campaign:
         self._twins = TWINS_AT_ONCE * processes if plan.kin else 0
         self._queue = _Queue(plan)
         self._flights: dict[Future[Run], _Flight] = {}
+        self._came_back = SimpleQueue[Future[Run]]()
         self._trying: Case | None = None
         self._recent = dict[DeviceProfile, deque[Case]]()
         self._builds: dict[str, tuple[Trial, Run]] = {}
@@ -109,8 +111,7 @@ class Campaign:
         """Use up the budget.  Leaves at a KeyboardInterrupt with whatever was counted until then."""
         try:
             while not self._stopped and (self._fill() or self._flights):
-                done, _ = wait(self._flights, timeout=TICK_S, return_when=FIRST_COMPLETED)
-                for future in done:
+                for future in self._landed():
                     if not self._stopped:
                         self._land(future)
                 if self._is_over():
@@ -125,6 +126,19 @@ class Campaign:
             for future in self._flights:
                 future.cancel()
         return self.tally
+
+    def _landed(self) -> list[Future[Run]]:
+        """What has come back; waits a moment for it."""
+        try:
+            landed = [self._came_back.get(timeout=TICK_S)]
+        except Empty:
+            return []
+        landed += [self._came_back.get() for _ in range(self._came_back.qsize())]
+        return [future for future in landed if future in self._flights]
+
+    def _follow(self, future: Future[Run], flight: _Flight) -> None:
+        self._flights[future] = flight
+        future.add_done_callback(self._came_back.put)
 
     def _fill(self) -> bool:
         """Submit cases while there is room; true if any was."""
@@ -146,7 +160,7 @@ class Campaign:
         self._trying = trial.case
         recent = self._recent.setdefault(trial.case.device, deque(maxlen=REMEMBERED))
         trial = replace(trial, before=tuple(recent))
-        self._flights[future] = _Flight(trial=trial, batch=batch, waiting={future}, is_twin=is_twin)
+        self._follow(future, _Flight(trial=trial, batch=batch, waiting={future}, is_twin=is_twin))
         recent.append(trial.case)
 
     def _is_over(self) -> bool:
@@ -180,7 +194,7 @@ class Campaign:
         for wanted in more:
             future = self._runner.submit(wanted)
             flight.waiting.add(future)
-            self._flights[future] = flight
+            self._follow(future, flight)
 
     def _close(self, flight: _Flight, run: Run) -> None:
         examined = self._judge.judge(flight.trial.op, run, flight.companions)
