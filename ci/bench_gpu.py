@@ -48,8 +48,8 @@ def rates(bench: Bench) -> None:
 
 def _rates(bench: Bench, sizes: Sizes) -> None:
     cases = bench.small_cases(sizes)
+    bench.compile_ahead([case for case, _ in cases])
     print(f"\n{len(cases)} small cases of {SUITE} ({LIBRARY}), {sizes.value}, all else drawn, kernels compiled")
-
     with bench.pool() as pool:
         for _ in range(2):
             flow(pool, cases, KEEP_BUSY)
@@ -131,9 +131,7 @@ def sanitized(bench: Bench) -> None:
 def scaling(bench: Bench) -> None:
     """Whole cases a second on one GPU and on more, kernels compiled, companions left out."""
     cases = bench.small_cases(Sizes.ONE)
-    with bench.compilers() as pool:
-        for compiled in [pool.submit(case) for case, _ in cases]:
-            compiled.result()
+    bench.compile_ahead([case for case, _ in cases])
     base = 0.0
     for count in [one for one in (1, 2, 4, 8) if one <= len(bench.gpus)]:
         with bench.pool(processes=count, gpus=count) as pool:

@@ -1,5 +1,6 @@
 """The faults of `make bench-gpu`: planted ones of each kind among good cases, each of which must be told apart."""
 
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -10,16 +11,23 @@ from itertools import chain, repeat
 from statistics import median
 
 from ci.bench_gpu_machine import ROOT, Bench
+from harness.cuda import coredump
 from harness.cuda.sanitizer import SLOWDOWN
 from harness.model.case import Case
+from harness.model.op import Op
 from harness.model.run import Completed, OutOfMemory, Run
 from harness.search.judging import Judge
 from harness.suite import load_suite
 
 FAULTS = "tests/cuda/faults.py"
 GOOD, EACH = 1000, 30
+ROWS = range(1, 9)
 PROCESSES = 4
+TOOLS_PROCESSES = 8
+"""Each report costs a compute-sanitizer, which takes longer to begin than all else together."""
 HANG_LIMIT_S = 3.0
+HOST_ALONE = frozenset({"host_deadlocks", "crashes", "asks_too_much_memory"})
+"""The kinds that need no kernel of their own."""
 
 
 def faults(bench: Bench) -> None:
@@ -31,9 +39,31 @@ def faults(bench: Bench) -> None:
         Round(tool, {kind: ("compute-sanitizer", tool) for kind, by in UNDER.items() if by == tool}, GOOD // 10)
         for tool in sorted(set(UNDER.values()))
     ]
+    _make_ready(bench)
     plain = Round("", {**EXPECTED, NO_MEMORY: None}, GOOD - sum(one.good for one in under))
     for one in (plain, *under):
         _among(bench, one)
+
+
+def _make_ready(bench: Bench) -> None:
+    """Have every kernel compiled, and the debugger read from the disk: neither is a fault's cost."""
+    ops = [op for op in load_suite(FAULTS) if op.name not in HOST_ALONE]
+    bench.compile_ahead([_case(bench, op, rows, seed=1) for op in ops for rows in ROWS], FAULTS)
+    if (debugger := coredump.debugger()) is None:
+        print("cuda-gdb is not here: of a kernel that spins the line is not told")
+        return
+    took = [_seconds([debugger, "-batch", "-nx"]) for _ in range(2)]
+    print(f"\ncuda-gdb begins in {took[0]:.1f} s the first time, in {took[1]:.1f} s the second")
+
+
+def _seconds(command: Sequence[str]) -> float:
+    began = time.perf_counter()
+    subprocess.run(command, check=False, capture_output=True, stdin=subprocess.DEVNULL)
+    return time.perf_counter() - began
+
+
+def _case(bench: Bench, op: Op, rows: int, seed: int) -> Case:
+    return Case(op=op.id, dims={"T": rows}, dtype=op.dtypes[0], device=bench.device, seed=seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +90,9 @@ def _among(bench: Bench, planned: Round) -> None:
         number, kind = numbered
         op = ops[kind]
         seed = 8 * number + (kind != "gives_other_bits")  # multiples of eight are run a second time
-        rows = 8 if kind == "gives_other_bits" else 1 + number % 8  # two rows have the same bits by chance now and then
-        case = Case(op=op.id, dims={"T": rows}, dtype=op.dtypes[0], device=bench.device, seed=seed)
+        rows = ROWS[-1] if kind == "gives_other_bits" else ROWS[number % len(ROWS)]  # two rows may have the same bits
         began = time.perf_counter()
-        run = pool.run(case)
+        run = pool.run(_case(bench, op, rows, seed))
         took = time.perf_counter() - began
         places = [(fail.signature.oracle, fail.signature.place) for fail in judge.judge(op, run, {}).fails]
         if not _is_right(run, places, planned.kinds.get(kind), is_good=kind == "good"):
@@ -73,18 +102,18 @@ def _among(bench: Bench, planned: Round) -> None:
             cost[kind].append(took)
 
     limit_s = HANG_LIMIT_S * (SLOWDOWN if planned.tool else 1)
+    processes = TOOLS_PROCESSES if planned.tool else PROCESSES
     with (
-        bench.pool(FAULTS, processes=PROCESSES, limit_s=limit_s, tool=planned.tool) as pool,
-        ThreadPoolExecutor(PROCESSES) as threads,
+        bench.pool(FAULTS, processes=processes, limit_s=limit_s, tool=planned.tool) as pool,
+        ThreadPoolExecutor(processes) as threads,
     ):
-        for _ in range(PROCESSES if planned.tool else 0):  # what a tool takes to begin is no fault's cost
-            threads.submit(one, (0, "good")).result()
+        list(threads.map(one, [(0, "good")] * processes))  # what a process takes to begin is no fault's cost
         began = time.perf_counter()
         list(threads.map(one, enumerate(order)))
         took = time.perf_counter() - began
     tool = f" under {planned.tool}" if planned.tool else ""
     print(
-        f"\n{EACH} faults of {len(planned.kinds)} kinds among {planned.good} good cases{tool}, {PROCESSES} processes, "
+        f"\n{EACH} faults of {len(planned.kinds)} kinds among {planned.good} good cases{tool}, {processes} processes, "
         f"limit {limit_s:g} s: {took:.0f} s"
     )
     for kind, times in cost.items():

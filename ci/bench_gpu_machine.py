@@ -88,10 +88,12 @@ class Bench:
         places = GpuPlaces(self.gpus[:gpus], print)
         return Pool(lambda device: replace(spec, device=device), processes, limit_s, isolation, places)
 
-    def compilers(self) -> Pool:
-        """Processes that compile for the first GPU, on all cores."""
-        spec = replace(self.spec, engine=AHEAD, environment=compiling_for(self.gpus[0]))
-        return Pool(lambda device: replace(spec, device=device), len(os.sched_getaffinity(0)), 300.0)
+    def compile_ahead(self, cases: Sequence[Case], suite: str = SUITE) -> None:
+        """Have the kernels of these cases compiled for the first GPU, on all cores, and none launched."""
+        spec = replace(self.spec, suites=(suite,), engine=AHEAD, environment=compiling_for(self.gpus[0]))
+        with Pool(lambda device: replace(spec, device=device), len(os.sched_getaffinity(0)), 300.0) as pool:
+            for compiled in [pool.submit(case) for case in cases]:
+                compiled.result()
 
     def small_cases(self, sizes: Sizes) -> list[tuple[Case, Op]]:
         """Small cases of the norm suite: anything up to `SMALL`, or one size with all else drawn."""

@@ -4,6 +4,7 @@ Owns their order: causes before consequences, so that the first failure of a cas
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from harness.errors import unknown
 from harness.model.case import Case, Scale
@@ -115,17 +116,17 @@ def judge_all(
     """
     assert not isinstance(run, Companion), f"{run.case} was compared with no reference: it cannot be judged by itself"
     verdicts: list[Verdict] = []
+    alone = Evidence(run=run, companions=(), resources=resources)
     for oracle in promised(waives, oracles):
         if run.case.scale is Scale.GIANT and oracle.name not in JUDGE_GIANTS:
             verdicts.append(Abstain(oracle=oracle.name, reason=GIANT))
-            continue
-        if _is_out_of_place(oracle, run.case):
+        elif _is_out_of_place(oracle, run.case):
             verdicts.append(Abstain(oracle=oracle.name, reason=SPOILED))
-            continue
-        digests = [case.digest for case in oracle.companions(run)]
-        known = tuple(companion_runs[digest] for digest in digests if digest in companion_runs)
-        complete = known if len(known) == len(digests) else ()
-        verdicts += oracle.judge(Evidence(run=run, companions=complete, resources=resources))
+        elif wanted := oracle.companions(run):
+            known = tuple(companion_runs[case.digest] for case in wanted if case.digest in companion_runs)
+            verdicts += oracle.judge(replace(alone, companions=known) if len(known) == len(wanted) else alone)
+        else:
+            verdicts += oracle.judge(alone)
     return tuple(verdicts)
 
 

@@ -14,10 +14,9 @@ from harness.model.companion import Wanted, case_of
 from harness.model.run import Run
 from harness.workers.worker import Answer
 
-KEEP_BUSY = 3
-"""So many submitted cases for each process: one runs, the worker has the next, and one waits to be sent ahead."""
-MOST_IN_A_ROW = 16
-"""So many cases one worker takes before whoever waits for a process has a turn."""
+KEEP_BUSY = 4
+"""So many submitted cases for each process: one runs, the worker has the next, and others wait to be sent ahead while
+the last is judged."""
 
 
 class Waiting:

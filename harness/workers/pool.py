@@ -19,7 +19,7 @@ from harness.model.companion import Wanted, case_of
 from harness.model.device import DeviceProfile
 from harness.model.run import Run
 from harness.workers.folder import Folder
-from harness.workers.lanes import MOST_IN_A_ROW, Lanes, Waiting
+from harness.workers.lanes import Lanes, Waiting
 from harness.workers.limits import Patience, TimeLimits
 from harness.workers.sanitized import SanitizedServer, SanitizedWorker
 from harness.workers.server import GroundServer, Server
@@ -180,10 +180,10 @@ class Pool:
                 self._put_back(worker, reuse=True)
 
     def _serve_in_a_row(self, worker: AnyWorker, first: Waiting) -> None:
-        """Each case is with the worker before it is done with the last."""
+        """Each case is with the worker before it is done with the last, until somebody else waits for a process."""
         waiting = first
-        for turn in range(1, MOST_IN_A_ROW + 1):
-            goes_on = isinstance(worker, Worker) and turn < MOST_IN_A_ROW
+        while True:
+            goes_on = isinstance(worker, Worker) and not self._slots.is_wanted
             following = self._lanes.take_after(waiting) if goes_on else None
             try:
                 answer = self._timed(worker, waiting.wanted, Patience.USUAL, following and following.wanted)

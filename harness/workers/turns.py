@@ -16,6 +16,11 @@ class Turns:
         self._waiting: deque[threading.Event] = deque()
         self._lock = threading.Lock()
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody waits for a turn."""
+        return bool(self._waiting)
+
     def __enter__(self) -> None:
         with self._lock:
             if self._free:  # so nobody waits

@@ -11,7 +11,7 @@ from harness.errors import WorkerError
 from harness.model.companion import Wanted, case_of
 from harness.model.run import Completed, Crashed, Run
 from harness.workers.folder import Folder
-from harness.workers.lanes import MOST_IN_A_ROW, Lanes, Waiting
+from harness.workers.lanes import Lanes, Waiting
 from harness.workers.pool import Pool
 from harness.workers.server import GroundServer, Server
 from harness.workers.worker import Answer
@@ -147,6 +147,6 @@ def test_a_worker_begins_with_what_it_has_ahead_before_anybody_asks_for_it(scrat
 def test_whoever_waits_for_a_process_gets_it_before_all_that_was_submitted_is_done(scratch: Path) -> None:
     with Pool(specs(scratch), processes=1, time_limit_s=DEADLINE_S) as pool:
         pool.prepare(DEVICE)
-        futures = [pool.submit(case("works", 100)) for _ in range(20 * MOST_IN_A_ROW)]
+        futures = [pool.submit(case("works", 100)) for _ in range(300)]
         assert pool.run(case("good", 2)).ending == Completed()
         assert not futures[-1].done()
