@@ -20,6 +20,9 @@ from harness.workers.spec import WorkerSpec
 from harness.workers.station import Station
 from harness.workers.worker import Answer, Worker, WorkerGone
 
+MOST_BEGIN = 64
+"""So many spares are made ready at once: of several workers that lost theirs together, none waits for another's."""
+
 
 class SanitizedWorker:
     """A worker, and the station that it alone uses as long as it lives."""
@@ -96,7 +99,7 @@ class SanitizedServer:
         self._free: list[Station] = []
         self._spare: Future[Station] | None = None
         self._needs_spares = False
-        self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="harness-station")
+        self._threads = ThreadPoolExecutor(max_workers=MOST_BEGIN, thread_name_prefix="harness-station")
         self._closed = False
 
     def fork(self, number: int) -> SanitizedWorker:

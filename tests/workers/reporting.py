@@ -1,6 +1,7 @@
 """A suite, an engine and a witness for workers under a stand-in for compute-sanitizer: ops say what it reports."""
 
 import os
+import time
 from pathlib import Path
 
 from harness.model.case import Case
@@ -23,6 +24,7 @@ PRINTED = """========= Invalid __global__ write of size 4 bytes
 =========     by thread ({x},0,0) in block (3,0,0)
 """
 KERNEL = "scale_kernel"
+ALONE_S = 20.0
 
 
 def report(kernel: str, threads: int) -> None:
@@ -37,6 +39,17 @@ def witness(fds: tuple[int, ...]) -> int:
     del fds
     report("harness_witness_memcheck", 1)
     return 0
+
+
+def witness_of_a_pair(fds: tuple[int, ...]) -> int:
+    """Testifies when another one is there, or was; not at all where nobody comes."""
+    company = Path(os.environ["MISCHIEF_FOLDER"])
+    (company / str(os.getpid())).touch()
+    deadline = time.monotonic() + ALONE_S
+    while len(list(company.iterdir())) == 1:
+        if time.monotonic() > deadline:
+            return 1
+    return witness(fds)
 
 
 def silent(fds: tuple[int, ...]) -> int:

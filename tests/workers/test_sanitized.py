@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,11 @@ from harness.model.case import Case
 from harness.model.ending import Source
 from harness.model.run import Completed, Crashed, Run
 from harness.model.sanitizer import Level, Sanitized, SanitizerRecord, Tool, Touch
+from harness.workers.folder import Folder
 from harness.workers.pool import Pool
+from harness.workers.sanitized import SanitizedServer, SanitizedWorker
 from tests.workers.reporting import KERNEL
-from tests.workers.setting import DEADLINE_S, ROOT, case, processes_marked, specs, survivors
+from tests.workers.setting import DEADLINE_S, DEVICE, ROOT, case, processes_marked, specs, survivors
 
 SUITE = str(Path(__file__).with_name("reporting.py"))
 STAND_IN = str(Path(__file__).with_name("stand_in_sanitizer.py"))
@@ -132,6 +136,32 @@ def test_a_tool_that_does_not_start_python_is_one_line_with_what_to_do(scratch: 
         text = str(failed.value)
         assert text.startswith(f"compute-sanitizer 1 does not run Python here: {said}. Another release"), text
         assert "\n" not in text
+
+
+def test_the_spare_runs_of_the_tool_for_two_workers_begin_beside_each_other(
+    scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    company = tmp_path / "company"
+    company.mkdir()
+    monkeypatch.setenv("MISCHIEF_FOLDER", str(company))
+    sanitizing = replace(UNDER_STAND_IN, witness="tests.workers.reporting:witness_of_a_pair")
+    spec = specs(scratch, suites=(SUITE,), engine="tests.workers.reporting:Launching", sanitizing=sanitizing)(DEVICE)
+    folder = Folder(str(scratch))
+    server = SanitizedServer(spec, sanitizing, folder, count().__next__)
+    with ThreadPoolExecutor(2) as threads:
+        forked: list[Future[SanitizedWorker]] = []
+        for number in (100, 101):
+            server.make_spare()
+            forked.append(threads.submit(server.fork, number))
+            while server._spare is not None:
+                pass
+        workers = [future.result() for future in forked]
+    runs = [worker.ask(of("is_quiet"), time_limit_s=DEADLINE_S)() for worker in workers]
+    for worker in workers:
+        worker.close()
+    server.close()
+    folder.remove()
+    assert [sanitized(run).unproven for run in runs] == ["", ""]
 
 
 def test_a_case_that_is_run_alone_has_a_fresh_process(scratch: Path) -> None:
