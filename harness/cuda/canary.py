@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from harness.cuda.asking import Answered, Silent, ask
 from harness.cuda.gpus import VISIBLE, RealGpu
-from harness.cuda.quarantine import Quarantine
 from harness.errors import MissingPart
 
 PROGRAM = "harness.cuda.canary_program"
@@ -40,18 +39,6 @@ def sing(gpu: RealGpu, *, time_limit_s: float = TIME_LIMIT_S) -> Healthy | Sick:
         MissingPart: torch is not installed, or is built without CUDA.
     """
     return judged(ask(PROGRAM, time_limit_s=time_limit_s, environment={VISIBLE: gpu.uuid}))
-
-
-def examine(gpu: RealGpu, quarantine: Quarantine, *, time_limit_s: float = TIME_LIMIT_S) -> Healthy | Sick:
-    """The same, and a GPU that is sick gets no more cases.
-
-    Raises:
-        MissingPart: as `sing`.
-    """
-    answer = sing(gpu, time_limit_s=time_limit_s)
-    if isinstance(answer, Sick):
-        quarantine.put(gpu, answer.reason)
-    return answer
 
 
 def judged(answer: Answered | Silent) -> Healthy | Sick:

@@ -1,5 +1,7 @@
 """What the canary's process runs on the one GPU that it is shown; its exit status and last line are its answer.
 
+A process that runs cases begins with the quick ones of these checks, on few elements.
+
 The expected values are computed on the CPU.  Elements are small integers, so that every order of summation, and
 products in TF32 on tensor cores too, give them exactly.
 """
@@ -27,22 +29,31 @@ def main() -> int:
     if torch.version.cuda is None:
         return _say(f"torch {torch.__version__} is built without CUDA", CANNOT_ASK)
     try:
-        reason = kept_patterns(_on_gpu) or products(_on_gpu)
+        reason = kept_patterns(on_gpu) or sums(on_gpu) or products(on_gpu)
     except Exception as error:  # noqa: BLE001 - the process ends here, and this is its answer
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
     return _say(reason, SICK) if reason else 0
 
 
-def kept_patterns(put: Callable[[Any], Any]) -> str:
+def kept_patterns(put: Callable[[Any], Any], elements: int = ELEMENTS) -> str:
     """What memory did not keep of tensors that `put` puts there; empty where it kept all."""
     import torch  # noqa: PLC0415 - as above
 
-    pattern = torch.arange(ELEMENTS, dtype=torch.int32) * SPREADING
+    pattern = torch.arange(elements, dtype=torch.int32) * SPREADING
     for wanted in (pattern, ~pattern):
         kept = put(wanted).clone().cpu()
         if not torch.equal(kept, wanted):
-            return f"{int((kept != wanted).sum())} of {ELEMENTS} words of memory came back changed"
+            return f"{int((kept != wanted).sum())} of {elements} words of memory came back changed"
     return ""
+
+
+def sums(put: Callable[[Any], Any], elements: int = ELEMENTS) -> str:
+    """Whether integers that `put` puts there are added up wrongly; empty where they are not."""
+    import torch  # noqa: PLC0415 - as above
+
+    wanted = 3 * elements * (elements - 1) // 2 + elements
+    got = int((put(torch.arange(elements, dtype=torch.int64)) * 3 + 1).sum())
+    return "" if got == wanted else f"{elements} integers were added up to {got} instead of {wanted}"
 
 
 def products(put: Callable[[Any], Any]) -> str:
@@ -61,7 +72,8 @@ def products(put: Callable[[Any], Any]) -> str:
     return ""
 
 
-def _on_gpu(tensor: Any) -> Any:
+def on_gpu(tensor: Any) -> Any:
+    """Where a real canary puts its tensors."""
     return tensor.to("cuda")
 
 

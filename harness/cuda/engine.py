@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from harness.cuda import answers
+from harness.cuda.canary_program import kept_patterns, on_gpu, sums
 from harness.cuda.driver import RealDriver
 from harness.cuda.faults import faulted
 from harness.cuda.launches import Session, WatchedLaunches
@@ -24,17 +25,6 @@ from harness.ops.execute import Execution
 from harness.virtual import triton_seam
 
 CANARY_ELEMENTS = 1 << 20
-
-
-def canary() -> str:
-    """A copy there and back and some integer arithmetic, right on every GPU that is well; what is wrong, or nothing."""
-    numbers = torch.arange(CANARY_ELEMENTS, dtype=torch.int64)
-    there = numbers.cuda()
-    if not torch.equal(there.cpu(), numbers):
-        return "the GPU does not give back what was written to its memory"
-    if int((there * 3 + 1).sum()) != 3 * CANARY_ELEMENTS * (CANARY_ELEMENTS - 1) // 2 + CANARY_ELEMENTS:
-        return "the GPU adds up integers wrongly"
-    return ""
 
 
 class CudaEngine:
@@ -88,7 +78,7 @@ class CudaEngine:
     def begin(self) -> str:
         """Start CUDA, and see whether the GPU still does what every GPU does."""
         try:
-            return canary()
+            return kept_patterns(on_gpu, CANARY_ELEMENTS) or sums(on_gpu, CANARY_ELEMENTS)
         except RuntimeError as error:
             return f"the GPU cannot be used: {str(error).splitlines()[0]}"
 

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 from harness.cuda.assignment import Assignment
 from harness.cuda.gpus import VISIBLE, RealGpu
+from harness.cuda.quarantine import Quarantine
+from harness.cuda.vigil import Vigil
 from harness.cuda.wearing import environment_of
 from harness.workers.spec import WorkerSpec
 
@@ -12,11 +14,11 @@ from harness.workers.spec import WorkerSpec
 class GpuPlaces:
     """Gives specs the environment of a GPU; thread-safe.  `say` is told once of each GPU that is given up."""
 
-    def __init__(self, gpus: Sequence[RealGpu], say: Callable[[str], None]) -> None:
-        self._assignment = Assignment(gpus)
+    def __init__(self, gpus: Sequence[RealGpu], say: Callable[[str], None], vigil: Vigil | None = None) -> None:
+        self._assignment = Assignment(gpus, Quarantine(say))
+        self._vigil = vigil or Vigil(gpus)
         self._gpus = {gpu.uuid: gpu for gpu in gpus}
         self._environments = {gpu.uuid: environment_of(gpu) for gpu in gpus}
-        self._say = say
 
     def take(self, spec: WorkerSpec) -> WorkerSpec:
         """The spec with a GPU of its own.
@@ -24,6 +26,8 @@ class GpuPlaces:
         Raises:
             GpuUnavailable: every one is in quarantine.
         """
+        for sick, reason in self._vigil.sick():
+            self._assignment.quarantine(sick, reason)
         gpu = self._assignment.take()
         return replace(spec, environment=(*spec.environment, *self._environments[gpu.uuid]))
 
@@ -33,10 +37,7 @@ class GpuPlaces:
 
     def give_up(self, spec: WorkerSpec, reason: str) -> None:
         """The GPU of what was taken is sick: no case goes there any more."""
-        gpu = self._gpu_of(spec)
-        if gpu in self._assignment.healthy:
-            self._assignment.quarantine(gpu, reason)
-            self._say(f"{gpu} is out of use: {reason}")
+        self._assignment.quarantine(self._gpu_of(spec), reason)
 
     def _gpu_of(self, spec: WorkerSpec) -> RealGpu:
         return self._gpus[dict(spec.environment)[VISIBLE]]

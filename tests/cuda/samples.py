@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from harness.cuda.gpus import ComputeMode, RealGpu
+from harness.cuda.xid import Xid
 
 H200 = RealGpu(
     uuid="GPU-00000000-0000-0000-0000-000000000000",
@@ -31,3 +32,17 @@ def several(count: int) -> tuple[RealGpu, ...]:
         replace(H200, uuid=f"GPU-{number}0000000-0000-0000-0000-000000000000", pci_bus_id=f"0000:{number}b:00.0")
         for number in range(count)
     )
+
+
+class Told:
+    """Tells of these Xid events, once."""
+
+    def __init__(self, *xids: Xid) -> None:
+        self._xids = xids
+
+    def observe(self, uuid: str) -> bool:
+        return any(xid.uuid == uuid for xid in self._xids)
+
+    def xids(self) -> tuple[Xid, ...]:
+        xids, self._xids = self._xids, ()
+        return xids

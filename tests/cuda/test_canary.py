@@ -7,7 +7,7 @@ import torch
 
 from harness.cuda.asking import Answered, Silent, ask
 from harness.cuda.canary import CANNOT_ASK, Healthy, Sick, judged, sing
-from harness.cuda.canary_program import kept_patterns, products
+from harness.cuda.canary_program import kept_patterns, products, sums
 from harness.cuda.gpus import torch_problem
 from harness.errors import MissingPart
 from tests.cuda.samples import H200
@@ -34,11 +34,12 @@ def with_one_bit_stuck(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def test_sound_memory_and_arithmetic_pass() -> None:
-    assert (kept_patterns(sound), products(sound)) == ("", "")
+    assert (kept_patterns(sound), sums(sound), products(sound)) == ("", "", "")
 
 
 def test_one_bit_that_is_stuck_is_noticed() -> None:
     assert kept_patterns(with_one_bit_stuck) == "1 of 16777216 words of memory came back changed"
+    assert sums(with_one_bit_stuck, 1 << 20).startswith("1048576 integers were added up to ")
     assert products(with_one_bit_stuck).endswith("are wrong (float32, precision highest)")
 
 

@@ -4,17 +4,25 @@ from dataclasses import replace
 
 import pytest
 
+from harness.cuda.canary import Healthy, Sick
+from harness.cuda.gpus import RealGpu
+from harness.cuda.vigil import Vigil
 from harness.cuda.wearing import gpu_of
-from harness.errors import GpuUnavailable
+from harness.cuda.xid import Xid
+from harness.errors import GpuUnavailable, MissingPart
 from harness.workers.places import GpuPlaces
 from harness.workers.spec import WorkerSpec
-from tests.cuda.samples import H200
+from tests.cuda.samples import H200, Told
 from tests.oracles.facts import DEVICE
 
 pytestmark = pytest.mark.once
 
 OTHER = replace(H200, uuid="GPU-other")
 SPEC = WorkerSpec(device=DEVICE, suites=(), scratch="", environment=(("A", "1"),))
+
+
+def quarantined(gpu: RealGpu | None, reason: str) -> str:
+    return f"{gpu} is in quarantine for this session: {reason}. Its cases go to other GPUs; no kernel is blamed"
 
 
 def test_each_process_sees_one_gpu_and_gives_it_back() -> None:
@@ -35,9 +43,51 @@ def test_a_sick_gpu_is_told_once_and_given_to_nobody() -> None:
     sick = places.take(SPEC)
     places.give_up(sick, "it cannot count")
     places.give_up(sick, "it cannot count")
-    assert told == [f"{gpu_of(sick.environment)} is out of use: it cannot count"]
+    assert told == [quarantined(gpu_of(sick.environment), "it cannot count")]
     well = places.take(SPEC)
     assert gpu_of(well.environment) != gpu_of(sick.environment)
     places.give_up(well, "neither can this")
     with pytest.raises(GpuUnavailable):
         places.take(SPEC)
+
+
+def test_a_gpu_whose_card_is_reported_and_that_fails_the_canary_is_given_to_nobody() -> None:
+    told: list[str] = []
+    asked: list[str] = []
+
+    def ask(gpu: RealGpu) -> Healthy | Sick:
+        asked.append(gpu.uuid)
+        return Sick(reason="the canary gave no answer")
+
+    events = Told(Xid(uuid=H200.uuid, code=79), Xid(uuid="GPU-of-others", code=79))
+    places = GpuPlaces((H200, OTHER), told.append, Vigil((H200, OTHER), lambda: events, ask))
+    assert [gpu_of(places.take(SPEC).environment) for _ in range(2)] == [OTHER, OTHER]
+    assert asked == [H200.uuid]
+    reported = f"{H200.uuid} reported Xid 79: the GPU has fallen off the bus"
+    assert told == [quarantined(H200, f"{reported}, and the canary gave no answer")]
+
+
+@pytest.mark.parametrize(("code", "asks"), [(31, 0), (79, 1), (9999, 1)])
+def test_the_canary_is_asked_where_no_kernel_is_to_blame_and_a_gpu_that_passes_stays(code: int, asks: int) -> None:
+    asked: list[RealGpu] = []
+
+    def ask(gpu: RealGpu) -> Healthy | Sick:
+        asked.append(gpu)
+        return Healthy()
+
+    vigil = Vigil((H200,), lambda: Told(Xid(uuid=H200.uuid, code=code)), ask)
+    places = GpuPlaces((H200,), print, vigil)
+    assert gpu_of(places.take(SPEC).environment) == H200
+    assert asked == [H200] * asks
+
+
+def test_where_nobody_tells_of_events_or_can_ask_every_gpu_stays_in_use() -> None:
+    def nobody() -> Told:
+        raise MissingPart("nvidia-ml-py is not here")
+
+    def cannot_ask(_: RealGpu) -> Healthy | Sick:
+        raise MissingPart("torch is not here")
+
+    assert Vigil((H200,), nobody).sick() == ()
+    assert Vigil((OTHER,), lambda: Told(Xid(uuid=H200.uuid, code=79))).sick() == ()
+    assert Vigil((H200,), lambda: Told(Xid(uuid=H200.uuid, code=79)), cannot_ask).sick() == ()

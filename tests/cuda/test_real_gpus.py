@@ -14,17 +14,20 @@ from pathlib import Path
 
 import pytest
 
-from harness.cuda.assignment import Assignment
-from harness.cuda.canary import Healthy, Sick, examine, sing
+from harness.cuda.canary import Healthy, Sick, sing
 from harness.cuda.gpus import ComputeMode, RealGpu, inventory, profile_of, real_gpus
 from harness.cuda.health import Watch, utilisation
 from harness.cuda.leases import FOLDER, lease
-from harness.cuda.quarantine import Quarantine
 from harness.cuda.symptoms import Company, Lost, RowRemap, Snapshot, changes, is_gpus_own_fault
-from harness.cuda.xid import Fault
+from harness.cuda.vigil import Vigil
+from harness.cuda.wearing import gpu_of
+from harness.cuda.xid import Fault, Xid
 from harness.devices import catalogue
 from harness.errors import GpuUnavailable, MissingPart
 from harness.reports.doctor_of_gpus import gpu_parts
+from harness.workers.places import GpuPlaces
+from harness.workers.spec import WorkerSpec
+from tests.cuda.samples import Told
 
 pytestmark = [pytest.mark.gpu, pytest.mark.once]
 
@@ -201,13 +204,12 @@ def test_a_gpu_that_is_not_there_is_lost() -> None:
 def test_a_gpu_that_the_canary_cannot_use_gets_no_more_processes(gpus: tuple[RealGpu, ...]) -> None:
     nowhere = replace(gpus[0], uuid="GPU-00000000-0000-0000-0000-000000000000")
     said: list[str] = []
-    quarantine = Quarantine(tell=said.append)
-    assignment = Assignment((nowhere, *gpus), quarantine)
-    answers = {gpu.uuid: examine(gpu, quarantine) for gpu in (nowhere, gpus[0])}
+    events = Told(*(Xid(uuid=gpu.uuid, code=79) for gpu in (nowhere, gpus[0])))
+    places = GpuPlaces((nowhere, gpus[0]), said.append, Vigil((nowhere, gpus[0]), lambda: events))
+    spec = WorkerSpec(device=profile_of(gpus[0]), suites=(), scratch="")
+    assert [gpu_of(places.take(spec).environment) for _ in range(2)] == [gpus[0]] * 2
     print(*said)  # noqa: T201 - as above
-    assert isinstance(answers[nowhere.uuid], Sick)
-    assert answers[gpus[0].uuid] == Healthy()
-    assert (len(said), assignment.healthy, assignment.take()) == (1, gpus, gpus[0])
+    assert len(said) == 1
 
 
 def test_the_canary_sings_on_every_gpu(gpus: tuple[RealGpu, ...]) -> None:
