@@ -109,7 +109,7 @@ def fails_assertion(x: Any) -> Any:
 def gives_other_bits(x: Any) -> Any:
     from tests.cuda import fault_kernels
 
-    return by_rows(fault_kernels.add_one_and_a_bit_of_the_clock, x)
+    return by_rows(fault_kernels.add_one_and_bits_of_the_clock, x)
 
 
 @planted
