@@ -188,7 +188,7 @@ class Pool:
             try:
                 answer = self._timed(worker, waiting.wanted, Patience.USUAL, following and following.wanted)
                 self._raise_if_closed()
-            except HarnessError as error:
+            except Exception as error:  # noqa: BLE001 - whoever waits for the case is told, and nobody waits for ever
                 if following is not None:
                     self._lanes.put_back(following)
                 self._excuse_or_tell(waiting, error, worker.spec)
@@ -196,12 +196,12 @@ class Pool:
             self._lanes.answered(waiting, answer)
             if following is None:
                 return
-            if not worker.fit():
+            if not worker.is_sound:  # what the next case does in it is of no use
                 self._lanes.put_back(following)
                 return
             waiting = following
 
-    def _excuse_or_tell(self, waiting: Waiting, error: HarnessError, spec: WorkerSpec) -> None:
+    def _excuse_or_tell(self, waiting: Waiting, error: Exception, spec: WorkerSpec) -> None:
         """A case whose worker or GPU is gone gets another; of everything else whoever waits for it is told."""
         if self._closed:
             waiting.future.set_exception(WorkerError("the pool was closed while the case ran"))

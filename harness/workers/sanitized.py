@@ -40,6 +40,11 @@ class SanitizedWorker:
         """The child's process id."""
         return self._worker.pid
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether neither answers nor the tool told of anything odd."""
+        return not self._station.is_over and self._worker.is_sound
+
     def fit(self) -> bool:
         """Whether it may take another case."""
         return not self._station.is_over and self._worker.fit()

@@ -51,6 +51,11 @@ class Worker:
         """The child's process id."""
         return self._channel.pid
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing odd has happened in it, as far as its answers tell."""
+        return self._fit
+
     def fit(self) -> bool:
         """Whether it may take another case: nothing odd has happened in it, and it is alive."""
         return self._fit and not self._channel.ended()
@@ -59,8 +64,8 @@ class Worker:
         """Run one case; a companion where one beside another is wanted.
 
         A crash, a hang or a lack of memory is the run's ending.  The worker may have its next case before the answer
-        is read; and it has `following`, if given, before it is done with this one: if the worker is still fit then,
-        that one is to be asked next.
+        is read; and it has `following`, if given, before it is done with this one: as long as the worker is sound,
+        that one is to be asked next, and may have killed it by then.
 
         Raises:
             WorkerGone: the child was gone before it took the case.

@@ -1,7 +1,8 @@
 """The queue of submitted cases: in order, each to one lane, the next of the same device to whoever asks ahead."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 
@@ -14,7 +15,7 @@ from harness.workers.folder import Folder
 from harness.workers.lanes import Lanes, Waiting
 from harness.workers.pool import Pool
 from harness.workers.server import GroundServer, Server
-from harness.workers.worker import Answer
+from harness.workers.worker import Answer, Worker
 from tests.workers.setting import DEADLINE_S, DEVICE, Fifo, case, specs
 
 OTHER = DEVICE.with_sm_count(1)
@@ -130,18 +131,37 @@ def test_a_case_that_a_worker_had_ahead_is_not_blamed_for_the_end_of_the_one_bef
     assert [run.ending == Completed() for run in runs] == [name == "good" for name in names]
 
 
-def test_a_worker_begins_with_what_it_has_ahead_before_anybody_asks_for_it(scratch: Path, fifo: Fifo) -> None:
+@contextmanager
+def one_worker(scratch: Path) -> Generator[Worker]:
     folder = Folder(str(scratch))
     spec = specs(scratch)(DEVICE)
     ground = GroundServer(spec.ground, folder, 0)
     server = Server(spec, ground, folder, 1)
     worker = server.fork(2)
-    worker.ask(case("good"), time_limit_s=DEADLINE_S, following=case("hang_with_grandchild"))
-    fifo.read()
+    yield worker
     worker.close()
     server.close()
     ground.close()
     folder.remove()
+
+
+def test_a_worker_begins_with_what_it_has_ahead_before_anybody_asks_for_it(scratch: Path, fifo: Fifo) -> None:
+    with one_worker(scratch) as worker:
+        worker.ask(case("good"), time_limit_s=DEADLINE_S, following=case("hang_with_grandchild"))
+        fifo.read()
+
+
+def test_a_case_that_killed_its_worker_before_anybody_asked_for_it_is_a_crash_all_the_same(scratch: Path) -> None:
+    crashing = case("segfault")
+    with one_worker(scratch) as worker:
+        assert worker.ask(case("good"), time_limit_s=DEADLINE_S, following=crashing)().ending == Completed()
+        while worker.fit():
+            pass
+        assert worker.is_sound
+        ending = worker.ask(crashing, time_limit_s=DEADLINE_S, following=case("good"))().ending
+    assert isinstance(ending, Crashed)
+    assert ending.signal == "SIGSEGV"
+    assert any("segfault" in event for event in ending.events)
 
 
 def test_whoever_waits_for_a_process_gets_it_before_all_that_was_submitted_is_done(scratch: Path) -> None:
