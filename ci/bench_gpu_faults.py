@@ -1,6 +1,5 @@
 """The faults of `make bench-gpu`: planted ones of each kind among good cases, each of which must be told apart."""
 
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -11,7 +10,6 @@ from itertools import chain, repeat
 from statistics import median
 
 from ci.bench_gpu_machine import ROOT, Bench
-from harness.cuda import coredump
 from harness.cuda.sanitizer import SLOWDOWN
 from harness.model.case import Case
 from harness.model.op import Op
@@ -39,27 +37,12 @@ def faults(bench: Bench) -> None:
         Round(tool, {kind: ("compute-sanitizer", tool) for kind, by in UNDER.items() if by == tool}, GOOD // 10)
         for tool in sorted(set(UNDER.values()))
     ]
-    _make_ready(bench)
+    ops = [op for op in load_suite(FAULTS) if op.name not in HOST_ALONE]
+    # What a kernel takes to compile is no fault's cost.
+    bench.compile_ahead([_case(bench, op, rows, seed=1) for op in ops for rows in ROWS], FAULTS)
     plain = Round("", {**EXPECTED, NO_MEMORY: None}, GOOD - sum(one.good for one in under))
     for one in (plain, *under):
         _among(bench, one)
-
-
-def _make_ready(bench: Bench) -> None:
-    """Have every kernel compiled, and the debugger read from the disk: neither is a fault's cost."""
-    ops = [op for op in load_suite(FAULTS) if op.name not in HOST_ALONE]
-    bench.compile_ahead([_case(bench, op, rows, seed=1) for op in ops for rows in ROWS], FAULTS)
-    if (debugger := coredump.debugger()) is None:
-        print("cuda-gdb is not here: of a kernel that spins the line is not told")
-        return
-    took = [_seconds([debugger, "-batch", "-nx"]) for _ in range(2)]
-    print(f"\ncuda-gdb begins in {took[0]:.1f} s the first time, in {took[1]:.1f} s the second")
-
-
-def _seconds(command: Sequence[str]) -> float:
-    began = time.perf_counter()
-    subprocess.run(command, check=False, capture_output=True, stdin=subprocess.DEVNULL)
-    return time.perf_counter() - began
 
 
 def _case(bench: Bench, op: Op, rows: int, seed: int) -> Case:

@@ -100,7 +100,6 @@ def warm_up() -> None:
     for kind in (Run, Companion, Beside):
         _quick.get_structure_hook(kind)
         _quick.get_unstructure_hook(kind)
-        _terse.get_unstructure_hook(kind)
 
 
 # --- what goes wrong, in words ---------------------------------------------------------------------------------------

@@ -38,16 +38,16 @@ def compare(name: str, got: torch.Tensor, expected: Expected, tolerance: Toleran
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         error = wide - truth
         size = sizes(error)
-        unjudged = broken = None
+        unjudged, broken = 0, None
         if not math.isfinite(size.whole) or not _judges_all(expected, got.dtype, tolerance):
             judged = _judged(wide, expected, got.dtype, tolerance)
-            unjudged, broken = ~judged, judged & ~np.isfinite(wide)
-            error = np.where(judged, error, 0.0)
+            broken = judged & ~np.isfinite(wide)
+            unjudged = judged.size - int(judged.sum())
+            error = np.where(judged, np.where(broken, math.inf, error), 0.0)
             size = sizes(error)
         ratios = size.per_tile / tolerance.per_tile
     if broken is not None:
         ratios = np.where(np.isnan(ratios), math.inf, ratios)
-        error = np.where(np.isnan(error), math.inf, error)
     whole = size.whole / tolerance.whole
     worst = int(ratios.argmax()) if ratios.size else 0
     worst_ratio = float(ratios[worst]) if ratios.size else 0.0
@@ -66,14 +66,12 @@ def compare(name: str, got: torch.Tensor, expected: Expected, tolerance: Toleran
         unwritten=unwritten,
         first_unwritten=first_unwritten,
         nonfinite=nonfinite,
-        unjudged=0 if unjudged is None else int(unjudged.sum()),
+        unjudged=unjudged,
         digest=_digest(got, may_hold_nan=broken is not None),
         writer=noted.writer,
         sketch=_sums(blocks),
         sketch_tolerance=tuple(4 * tolerance.whole * math.sqrt(max(1, block.numel())) for block in blocks),
-        wrong_where=_wrong_where(error if broken is None else np.where(broken, math.inf, error), tolerance)
-        if is_wrong and noted.where
-        else None,
+        wrong_where=_wrong_where(error, tolerance) if is_wrong and noted.where else None,
         unwritten_where=_unwritten_where(got) if unwritten else None,
     )
 

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -140,7 +140,7 @@ class Execution:
                 op,
                 computed.results,
                 expected,
-                partial(Noted, sketch_seed=defined.sketch_seed, where=sampling.may_blame),
+                Noted(sketch_seed=defined.sketch_seed, where=sampling.may_blame),
             )
 
     def _sketched(self, op: Op, wish: Beside) -> tuple[Sketch, ...]:
@@ -248,9 +248,7 @@ class Execution:
             for name, truth in defined.truth.items()
         }
 
-    def _compare(
-        self, op: Op, results: Tensors, expected: Mapping[str, Expected], noted: Callable[..., Noted]
-    ) -> tuple[Result, ...]:
+    def _compare(self, op: Op, results: Tensors, expected: Mapping[str, Expected], noted: Noted) -> tuple[Result, ...]:
         if set(results) != set(expected):
             raise ValueError(
                 f"the op has {sorted(results)} and its reference {sorted(expected)}: they must have the same gradients"
@@ -259,7 +257,7 @@ class Execution:
         for name, value in results.items():
             want = expected[name]
             tolerance = tolerance_of(want, value.dtype, op.slack)
-            facts.append(compare(name, value, want, tolerance, noted(writer=self._writers[name])))
+            facts.append(compare(name, value, want, tolerance, replace(noted, writer=self._writers[name])))
         return tuple(facts)
 
     @contextmanager

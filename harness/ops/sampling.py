@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from harness.model.run import Result
-from harness.ops.tolerance import Array, Errors, Truth, error_of, largest_error_of, no_error_of
+from harness.ops.tolerance import Array, Errors, Truth, error_of, largest_error_of
 
 DOUBTFUL = 100.0
 """So many times the tolerance is no matter of rounding."""
@@ -55,7 +55,7 @@ class Sampling:
         return next((count for limit, count in self.limits if elements <= limit), self.otherwise)
 
 
-UNROUNDED = Sampling(limits=(), otherwise=0, error=no_error_of, judges_noise=True, settles=are_right, may_blame=False)
+UNROUNDED = Sampling(limits=(), otherwise=0, error=error_of, judges_noise=True, settles=are_right, may_blame=False)
 """Where no other run is compared with this one's tolerances: the eager baseline explains most errors."""
 BARE = replace(UNROUNDED, has_baseline=False)
 """And most results need not even that: they are as near as their type can tell."""

@@ -113,28 +113,22 @@ def tiles(values: Array) -> Array:
 
 
 def sizes(values: Array) -> Errors:
-    """Root-mean-square of each tile and of the whole; infinite where a number is not."""
+    """Root-mean-square of each tile and of the whole."""
     if not values.size:
         return Errors(per_tile=np.zeros(0), whole=0.0)
     rows = tiles(values)
     with np.errstate(over="ignore", invalid="ignore"):
         sums = np.einsum("ij,ij->i", rows, rows)
-        whole = math.sqrt(total / values.size) if not math.isnan(total := float(sums.sum())) else math.inf
-        return Errors(per_tile=np.sqrt(sums / rows.shape[1]), whole=whole)
+        return Errors(per_tile=np.sqrt(sums / rows.shape[1]), whole=math.sqrt(float(sums.sum()) / values.size))
 
 
 def error_of(results: Sequence[Array], truth: Truth) -> Errors:
-    """The error of several results together."""
+    """The error of several results together, or of none."""
+    if not results:
+        return NO_ERROR
     each = [sizes(_finite(result - truth.values)) for result in results]
     squares = np.stack([np.square(one.per_tile) for one in each]).mean(0)
     return Errors(per_tile=np.sqrt(squares), whole=math.sqrt(sum(one.whole**2 for one in each) / len(each)))
-
-
-def no_error_of(results: Sequence[Array], truth: Truth) -> Errors:
-    """The error that no run with random rounding has shown."""
-    del truth
-    assert not results
-    return NO_ERROR
 
 
 def largest_error_of(results: Sequence[Array], truth: Truth) -> Errors:

@@ -122,11 +122,11 @@ def judge_all(
             verdicts.append(Abstain(oracle=oracle.name, reason=GIANT))
         elif _is_out_of_place(oracle, run.case):
             verdicts.append(Abstain(oracle=oracle.name, reason=SPOILED))
-        elif wanted := oracle.companions(run):
-            known = tuple(companion_runs[case.digest] for case in wanted if case.digest in companion_runs)
-            verdicts += oracle.judge(replace(alone, companions=known) if len(known) == len(wanted) else alone)
         else:
-            verdicts += oracle.judge(alone)
+            wanted = oracle.companions(run)
+            known = tuple(companion_runs[case.digest] for case in wanted if case.digest in companion_runs)
+            is_complete = bool(known) and len(known) == len(wanted)
+            verdicts += oracle.judge(replace(alone, companions=known) if is_complete else alone)
     return tuple(verdicts)
 
 

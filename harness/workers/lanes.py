@@ -18,6 +18,8 @@ KEEP_BUSY = 4
 """So many submitted cases for each process: one runs, the worker has the next, and others wait to be sent ahead while
 the last is judged."""
 
+CLOSED = "the pool was closed before the case ran"
+
 
 class Waiting:
     """A submitted case until its run is known."""
@@ -71,7 +73,7 @@ class Lanes:
                 self._waiting.appendleft(waiting)
                 self._lanes.submit(self._next)
                 return
-        waiting.future.set_exception(WorkerError("the pool was closed before the case ran"))
+        waiting.future.set_exception(WorkerError(CLOSED))
 
     def answered(self, waiting: Waiting, answer: Answer) -> None:
         """Have the answer read, and whoever waits for it told."""
@@ -85,7 +87,7 @@ class Lanes:
             self._waiting.clear()
         for one in waiting:
             if not one.future.cancel():  # it was put back
-                one.future.set_exception(WorkerError("the pool was closed before the case ran"))
+                one.future.set_exception(WorkerError(CLOSED))
 
     def join(self) -> None:
         """Wait until what was begun has ended."""

@@ -40,3 +40,12 @@ def fifo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fifo]:
     fifo = Fifo(path)
     yield fifo
     fifo.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that cases find in their environment."""
+    made = tmp_path / "mischief"
+    made.mkdir()
+    monkeypatch.setenv("MISCHIEF_FOLDER", str(made))
+    return made

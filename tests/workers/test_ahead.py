@@ -17,14 +17,6 @@ def pool(scratch: Path, engine: str = "tests.workers.engines:Calling", processes
     return Pool(specs(scratch, engine=engine), processes=processes, time_limit_s=DEADLINE_S)
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    made = tmp_path / "seen"
-    made.mkdir()
-    monkeypatch.setenv("MISCHIEF_FOLDER", str(made))
-    return made
-
-
 def test_every_case_is_compiled_before_it_runs_and_runs_where_cases_run(scratch: Path, folder: Path) -> None:
     said: list[str] = []
     with pool(scratch, NOTICING) as gpus:

@@ -61,12 +61,8 @@ def test_every_one_of_650_cases_is_classified_rightly(scratch: Path) -> None:
     assert [run.seconds["result"] for run in good] == [run.case.dims["rows"] ** 2 for run in good]
 
 
-def test_no_more_cases_run_at_once_than_there_are_processes(
-    scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    company = tmp_path / "company"
-    company.mkdir()
-    monkeypatch.setenv("MISCHIEF_FOLDER", str(company))
+@pytest.mark.usefixtures("folder")
+def test_no_more_cases_run_at_once_than_there_are_processes(scratch: Path) -> None:
     with Pool(specs(scratch), processes=2, time_limit_s=DEADLINE_S) as pool, ThreadPoolExecutor(8) as threads:
         direct = [threads.submit(pool.run, case("counts_company", 100)) for _ in range(20)]
         queued = [pool.submit(case("counts_company", 100)) for _ in range(20)]

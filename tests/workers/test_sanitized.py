@@ -138,12 +138,8 @@ def test_a_tool_that_does_not_start_python_is_one_line_with_what_to_do(scratch: 
         assert "\n" not in text
 
 
-def test_the_spare_runs_of_the_tool_for_two_workers_begin_beside_each_other(
-    scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    company = tmp_path / "company"
-    company.mkdir()
-    monkeypatch.setenv("MISCHIEF_FOLDER", str(company))
+@pytest.mark.usefixtures("folder")
+def test_the_spare_runs_of_the_tool_for_two_workers_begin_beside_each_other(scratch: Path) -> None:
     sanitizing = replace(UNDER_STAND_IN, witness="tests.workers.reporting:witness_of_a_pair")
     spec = specs(scratch, suites=(SUITE,), engine="tests.workers.reporting:Launching", sanitizing=sanitizing)(DEVICE)
     folder = Folder(str(scratch))

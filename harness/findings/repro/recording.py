@@ -1,7 +1,7 @@
 """The virtual GPU that also writes a case down as pieces of a program; child processes alone import this file."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,9 +83,7 @@ class RecordingExecution(Execution):
         self.is_again = True
         return super().run_again(op, case)
 
-    def _compare(
-        self, op: Op, results: Tensors, expected: Mapping[str, Expected], noted: Callable[..., Noted]
-    ) -> tuple[Result, ...]:
+    def _compare(self, op: Op, results: Tensors, expected: Mapping[str, Expected], noted: Noted) -> tuple[Result, ...]:
         facts = super()._compare(op, results, expected, noted)
         self.results = results
         self.truths = {name: _truth(got, expected[name], op.slack) for name, got in results.items()}
