@@ -54,6 +54,25 @@ def resolve(
     return tuple(str(_path_of(source, folder, tell or _say)) for source in sources)
 
 
+def lacking(required: Iterable[str], specs: Iterable[str]) -> tuple[str, ...]:
+    """The distributions that are neither installed here nor named by `specs`; nothing is installed for the answer.
+
+    What does not say which distribution it is, a checkout, say, or a source archive, may be any of them.
+
+    Raises:
+        UsageError: as `resolve`.
+    """
+    named = [_distributions_of(_read(spec)) for spec in specs]
+    if not all(named):
+        return ()
+    given = {name for names in named for name in names}
+    return tuple(
+        name
+        for name in dict.fromkeys(required)
+        if canonicalize_name(name) not in given and not any(distributions(name=name))
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
     """A folder of the user's that can be imported from as it is."""
@@ -107,6 +126,19 @@ def _read_folder(spec: str, path: Path) -> Source:
     if not any((path / name).is_file() for name in ("pyproject.toml", "setup.py")):
         raise UsageError(f"--with {spec}: the folder holds neither a package nor a project that pip could install")
     return Release(spec=spec, argument=str(path), key=None)
+
+
+def _distributions_of(source: Source) -> set[str]:
+    """What it holds; nothing where it does not say."""
+    match source:
+        case Folder(path=path):
+            return {canonicalize_name(found.metadata["Name"]) for found in distributions(path=[str(path)])}
+        case Release(name=str(name)):
+            return {name}
+        case Release(argument=argument) if argument.endswith(".whl"):
+            return {canonicalize_name(Path(argument).name.partition("-")[0])}
+        case Release():
+            return set()
 
 
 def _refuse_doubles(sources: Iterable[Source]) -> None:

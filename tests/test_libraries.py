@@ -10,7 +10,7 @@ import pytest
 
 from harness import libraries
 from harness.errors import LibraryError, MissingPart, UsageError
-from harness.libraries import PYTHON_TAG, cache_folder, resolve
+from harness.libraries import PYTHON_TAG, cache_folder, lacking, resolve
 
 pytestmark = pytest.mark.once
 
@@ -166,6 +166,31 @@ def test_without_pip_the_command_that_provides_it_is_named(tmp_path: Path, monke
     monkeypatch.setenv("PATH", "")
     with pytest.raises(MissingPart, match=r"--with needs pip: .* -m ensurepip$"):
         resolve(["tiny-kernels==1.0"], cache=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("specs", "missing"),
+    [
+        ([], ("tiny-kernels", "no-such-thing")),
+        (["tiny_kernels==1.0"], ("no-such-thing",)),
+        (["tiny_kernels==1.0", "No.Such.Thing>=2"], ()),
+        (["WHEEL"], ("no-such-thing",)),
+        (["INSTALLED"], ("no-such-thing",)),
+        (["CHECKOUT"], ()),
+        (["tiny_kernels==1.0", "CHECKOUT"], ()),
+    ],
+)
+def test_what_is_lacking_is_known_without_an_installation(
+    specs: list[str], missing: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "checkout" / "tiny").mkdir(parents=True)
+    (tmp_path / "checkout" / "tiny" / "__init__.py").touch()
+    file = wheel(tmp_path)
+    meant = {"WHEEL": str(file), "CHECKOUT": str(tmp_path / "checkout")}
+    if "INSTALLED" in specs:
+        (meant["INSTALLED"],) = resolve([str(file)], cache=tmp_path / "cache")
+    required = ("tiny-kernels", "pytest", "no-such-thing", "tiny-kernels")
+    assert lacking(required, [meant.get(spec, spec) for spec in specs]) == missing
 
 
 def test_the_cache_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

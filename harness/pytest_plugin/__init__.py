@@ -8,6 +8,7 @@ import re
 import secrets
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,6 +78,26 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return gpus.count() if gpus.is_asked_for(config) else None
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> object | None:
+    """On real GPUs a worker gets all tests of a suite and device, unless `--dist` says otherwise."""
+    from harness.pytest_plugin import gpus  # noqa: PLC0415 -- as above
+
+    if config.getoption("dist") != "load" or not gpus.is_asked_for(config):
+        return None
+    from harness.pytest_plugin.distribution import BySuiteAndDevice  # noqa: PLC0415 -- needs pytest-xdist
+
+    return BySuiteAndDevice(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Each worker of pytest-xdist is told whether it has the tests of a suite to itself."""
+    from harness.pytest_plugin import gpus  # noqa: PLC0415 -- as above
+
+    node.workerinput[gpus.TOGETHER] = gpus.is_asked_for(node.config) and gpus.keeps_suites_together(node.config)
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     """What it takes to repeat this run."""
     option = config.option
@@ -91,7 +112,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         return
     from harness.pytest_plugin import where  # noqa: PLC0415 -- for those alone who ran suites
 
-    skipped = [str(report.longrepr[2]) for report in stats.get("skipped", []) if isinstance(report.longrepr, tuple)]
+    reasons = [str(report.longrepr[2]) for report in stats.get("skipped", []) if isinstance(report.longrepr, tuple)]
+    skipped = [reason.removeprefix("Skipped: ") for reason in reasons]
     if told := list(where.lines(ran, skipped)):
         terminalreporter.section("kernel-harness: where cases ran")
         for line in told:

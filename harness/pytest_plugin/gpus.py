@@ -18,6 +18,7 @@ from harness.search.options import CUDA, ENGINES, ON_GPUS, VIRTUAL, engine_of
 WAIT_S = 60.0
 """Processes that were killed need a moment to let go."""
 LEASED = pytest.StashKey[RealGpu]()
+TOGETHER = "harness_keeps_suites_together"
 
 
 def engine_for(config: pytest.Config) -> str:
@@ -62,6 +63,14 @@ def count() -> int:
         return len(real_gpus())
     except HarnessError as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def keeps_suites_together(config: pytest.Config) -> bool:
+    """Whether a process of this run has all tests of a suite and device, in their order."""
+    of_worker: dict[str, object] | None = getattr(config, "workerinput", None)
+    if of_worker is not None:
+        return bool(of_worker.get(TOGETHER))
+    return config.getoption("dist", "no") in {"no", "load", "each", "loadfile", "loadscope"}
 
 
 def gpu_of(config: pytest.Config) -> RealGpu:

@@ -4,11 +4,14 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
+from functools import cached_property
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness import libraries
 from harness.cuda.sanitizer import Sanitizing
 from harness.cuda.suppressions import FILE as ACCEPTS
 from harness.devices import catalogue
@@ -23,12 +26,13 @@ from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
 from harness.model.op import Op
 from harness.model.verdict import Fail, Outcome, Severity
-from harness.pytest_plugin import AUTO, devices_for, where
-from harness.pytest_plugin.gpus import engine_for, gpu_of, why_virtual
+from harness.pytest_plugin import AUTO, devices_for, gpus, where
+from harness.pytest_plugin.gpus import engine_for, why_virtual
+from harness.pytest_plugin.searches import Searches, Sought
 from harness.reports.finding import Sources, quoted, render
 from harness.reports.junit import properties
 from harness.reports.summary import summary
-from harness.search.options import CUDA, ON_GPUS, VIRTUAL, Options, is_suite, sanitizing_for
+from harness.search.options import CUDA, VIRTUAL, Options, is_suite, sanitizing_for
 from harness.search.plan import CaseBudget
 from harness.search.session import FOLDER, Session, prepared
 from harness.search.tally import Tally, Trial
@@ -55,8 +59,8 @@ class SuiteFile(pytest.File):
             ops = load_suite(suite)
         except HarnessError as error:
             raise self.CollectError(str(error)) from None
-        for op in ops:
-            for device in devices_for(self.config):
+        for device in devices_for(self.config):  # those of one device follow one another: its processes are there
+            for op in ops:
                 name = f"{op.name}[{device.slug}]"
                 yield SearchItem.from_parent(self, name=name, op=op, ops=ops, device=device)
 
@@ -134,14 +138,13 @@ class SearchItem(HarnessItem):
 
     def runtest(self) -> None:
         """Search, triage, and fail if anything was found or nothing could be judged."""
-        session = _session(self.config, self._options())
-        plan = replace(session.options.plan, ops=(self.op,), devices=(self.device,))
-        campaign = session.campaign(plan, QUIET)
+        searches = _searches(self.config)
+        session = searches.session(self.options)
         findings: list[Finding] = []
-        campaign.run()
-        session.triage(campaign.tally, QUIET, findings.append)
+        tally = searches.search(session, (self.op, self.device), QUIET, self._then())
+        session.triage(tally, QUIET, findings.append)
         issues = read_known_issues(self.config.rootpath / FILE, date.today())  # noqa: DTZ011 - dates of people
-        report = report_of(session.options, campaign.tally, findings, interrupted=False, issues=issues)
+        report = report_of(session.options, tally, findings, interrupted=False, issues=issues)
         report = replace(report, waiting=session.waiting)
         sources = Sources(roots=session.sources)
         store.save(
@@ -157,7 +160,40 @@ class SearchItem(HarnessItem):
         self.judge(report.findings, session, report.known)
         _refuse_silence(report)
 
-    def _options(self) -> Options:
+    def setup(self) -> None:
+        """Skip where the op's library is not there, but that of others is: `pytest suites --with …` runs what it can.
+
+        Where no op has its library, each test fails and says why.
+        """
+        searches = (item for item in self.session.items if isinstance(item, SearchItem))
+        if self.lacking and not all(item.lacking for item in searches):
+            wanted = " ".join(f"--with {name}" for name in self.lacking)
+            pytest.skip(f"{', '.join(self.lacking)} is not installed: add {wanted}")
+
+    @cached_property
+    def lacking(self) -> tuple[str, ...]:
+        """The distributions that the op requires and that are not there; a wrong `--with` is told by the test."""
+        try:
+            return libraries.lacking(self.op.requires, self.config.option.harness_with)
+        except HarnessError:
+            return ()
+
+    def _then(self) -> Iterator[Sought]:
+        """What this process searches for next in the same suite on the same device."""
+        if not gpus.keeps_suites_together(self.config):
+            return
+        items = iter(self.session.items)
+        for item in dropwhile(lambda item: item is not self, items):
+            match item:
+                case SearchItem(options=self.options, device=self.device):
+                    if item is not self:
+                        yield item.op, item.device
+                case _:
+                    return
+
+    @cached_property
+    def options(self) -> Options:
+        """What the command line asks for, of this suite."""
         option = self.config.option
         return Options(
             suites=(self.op.suite,),
@@ -190,7 +226,7 @@ class RegressionItem(HarnessItem):
             engine=VIRTUAL if option.harness_engine == AUTO else self.engine,
             sanitizing=self.sanitizing(),
         )
-        session = _session(self.config, options)
+        session = _searches(self.config).session(options)
         self.user_properties += where.place_and_cases(session, 1)
         replayed = replay(self.recorded, session)
         self.judge(replayed.findings, session)
@@ -215,25 +251,15 @@ class Quiet:
 
 
 QUIET = Quiet()
-OPEN = pytest.StashKey[Session]()
+SEARCHES = pytest.StashKey[Searches]()
 
 
-def _session(config: pytest.Config, options: Options) -> Session:
-    """The open session if it is for the same options, or a new one in its place: tests of one suite follow another."""
-    open_one = config.stash.get(OPEN, None)
-    if open_one is not None and open_one.options == options:
-        return open_one
-    if open_one is None:
-        config.add_cleanup(lambda: _close(config))
-    _close(config)
-    config.stash[OPEN] = Session(options, gpus=(gpu_of(config),) if options.engine in ON_GPUS else ())
-    return config.stash[OPEN]
-
-
-def _close(config: pytest.Config) -> None:
-    if OPEN in config.stash:
-        config.stash[OPEN].close()
-        del config.stash[OPEN]
+def _searches(config: pytest.Config) -> Searches:
+    """Those of this pytest process, which end with it."""
+    if SEARCHES not in config.stash:
+        config.stash[SEARCHES] = Searches(config)
+        config.add_cleanup(config.stash[SEARCHES].close)
+    return config.stash[SEARCHES]
 
 
 def _refuse_silence(report: Report) -> None:

@@ -37,6 +37,8 @@ BARREN = 3
 REMEMBERED = 16
 """So many earlier cases are tried before a failure that does not repeat alone."""
 TICK_S = 0.5
+TICK_BESIDE_S = 0.05
+"""Where others go on beside, which have no other chance to look at what has come back for them."""
 TWINS_AT_ONCE = 64
 """For each process that runs cases: enough for the second that it takes to draw a batch."""
 NO_BATCH = -1
@@ -102,22 +104,23 @@ class Campaign:
         self._builds: dict[str, tuple[Trial, Run]] = {}
         self._begun = time.monotonic()
         self._stopped = False
+        self._error: Exception | None = None
 
     def stop(self) -> None:
         """Let `run` return now: for a watcher who has seen enough.  Cases on their way are dropped."""
         self._stopped = True
 
-    def run(self) -> Tally:
-        """Use up the budget.  Leaves at a KeyboardInterrupt with whatever was counted until then."""
+    def run(self, beside: Sequence["Campaign"] = ()) -> Tally:
+        """Use up the budget.  Leaves at a KeyboardInterrupt with whatever was counted until then.
+
+        Those `beside` it go on meanwhile, and come to their end when they are run.
+        """
         try:
-            while not self._stopped and (self._fill() or self._flights):
-                for future in self._landed():
-                    if not self._stopped:
-                        self._land(future)
-                if self._is_over():
-                    self._drop_what_has_not_begun()
-                self.tally.seconds = time.monotonic() - self._begun
-                self._observer.tick(self.tally, self._trying)
+            if self._error is not None:
+                raise self._error
+            while self._step(TICK_BESIDE_S if beside else TICK_S):
+                for other in beside:
+                    other.go_on()
             if not self._stopped:
                 self._judge.resources.settle()
                 self._judge_late_resources()
@@ -127,10 +130,30 @@ class Campaign:
                 future.cancel()
         return self.tally
 
-    def _landed(self) -> list[Future[Run]]:
+    def go_on(self) -> None:
+        """Judge what has come back, and submit more: what a campaign does that is not being run yet."""
+        try:
+            self._step(0.0)
+        except Exception as error:  # noqa: BLE001 - whoever runs it is told, and not whoever runs another
+            self._error = error
+
+    def _step(self, wait_s: float) -> bool:
+        """Submit, and wait for what comes back; false if there is nothing left to do."""
+        if self._stopped or self._error is not None or not (self._fill() or self._flights):
+            return False
+        for future in self._landed(wait_s):
+            if not self._stopped:
+                self._land(future)
+        if self._is_over():
+            self._drop_what_has_not_begun()
+        self.tally.seconds = time.monotonic() - self._begun
+        self._observer.tick(self.tally, self._trying)
+        return True
+
+    def _landed(self, wait_s: float) -> list[Future[Run]]:
         """What has come back; waits a moment for it."""
         try:
-            landed = [self._came_back.get(timeout=TICK_S)]
+            landed = [self._came_back.get(timeout=wait_s)]
         except Empty:
             return []
         landed += [self._came_back.get() for _ in range(self._came_back.qsize())]

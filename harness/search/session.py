@@ -32,6 +32,7 @@ from harness.search.tally import Tally
 from harness.search.triage import Triage
 from harness.workers.ahead import CompileAhead
 from harness.workers.compiler import BackgroundCompiler
+from harness.workers.grounds import Grounds
 from harness.workers.places import GpuPlaces
 from harness.workers.pool import Pool
 from harness.workers.spec import BUILDS, LOAD_LIMIT_S, WorkerSpec
@@ -58,11 +59,15 @@ class Session:
     """A context manager: no process is left when it is."""
 
     def __init__(
-        self, options: Options, say: Callable[[str], None] = lambda _: None, gpus: tuple[RealGpu, ...] = ()
+        self,
+        options: Options,
+        say: Callable[[str], None] = lambda _: None,
+        gpus: tuple[RealGpu, ...] = (),
+        grounds: Grounds | None = None,
     ) -> None:
         """Fetch the libraries under test, and lease GPUs where the engine needs them and none is given.
 
-        `say` hears what befalls them.
+        `say` hears what befalls them; `grounds` outlive the session, and are each pool's own otherwise.
 
         Raises:
             LibraryError: one of them cannot be installed.
@@ -82,7 +87,10 @@ class Session:
         self.judge = Judge(oracles=oracles, resources=self.compiler)
         places = GpuPlaces(self.gpus, say) if self.gpus else None
         limit_s = options.time_limit_s * self._slowdown
-        self.pool = Pool(cache(self._spec_of), self.processes, limit_s, options.isolation, places)
+        self._grounds = grounds
+        self.pool = Pool(
+            cache(self._spec_of), self.processes, limit_s, options.isolation, places, grounds=self._grounds
+        )
         self._compilers = _compilers(options, self.processes)
         self._ahead = self._compile_ahead(limit_s, say) if self._compilers else None
 
@@ -163,7 +171,8 @@ class Session:
         spec_of = cache(
             lambda device: replace(self._spec_of(device), engine=AHEAD, environment=environment, sanitizing=None)
         )
-        return CompileAhead(self.pool, Pool(spec_of, self._compilers, limit_s), self.processes, say)
+        compilers = Pool(spec_of, self._compilers, limit_s, grounds=self._grounds)
+        return CompileAhead(self.pool, compilers, self.processes, say)
 
     def _environment(self) -> tuple[tuple[str, str], ...]:
         """CUDA tells where a kernel spins if it is asked in time; compute-sanitizer wants the process for itself."""

@@ -19,12 +19,13 @@ from harness.model.companion import Wanted, case_of
 from harness.model.device import DeviceProfile
 from harness.model.run import Run
 from harness.workers.folder import Folder
+from harness.workers.grounds import Grounds
 from harness.workers.lanes import Lanes, Waiting
 from harness.workers.limits import Patience, TimeLimits
 from harness.workers.sanitized import SanitizedServer, SanitizedWorker
-from harness.workers.server import GroundServer, Server
+from harness.workers.server import Server
 from harness.workers.spares import Spares
-from harness.workers.spec import Ground, Isolation, WorkerSpec
+from harness.workers.spec import Isolation, WorkerSpec
 from harness.workers.turns import Turns
 from harness.workers.worker import Answer, Worker, WorkerGone
 
@@ -69,15 +70,17 @@ class Pool:
     near; no process and no file remains.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it works with, and how
         self,
         spec_of: Callable[[DeviceProfile], WorkerSpec],
         processes: int,
         time_limit_s: float,
         isolation: Isolation = Isolation.WORKER,
         places: Places | None = None,
+        *,
+        grounds: Grounds | None = None,
     ) -> None:
-        """`places` are real GPUs, for an engine that needs them."""
+        """`places` are real GPUs, for an engine that needs them; `grounds` outlive the pool, or are its own."""
         self._spec_of = spec_of
         self._processes = processes
         self._limits = TimeLimits(time_limit_s)
@@ -90,7 +93,8 @@ class Pool:
         self._closed = False
         self._numbers = count()
         self._folders: dict[str, Folder] = {}
-        self._grounds: dict[Ground, GroundServer] = {}
+        self._grounds = Grounds() if grounds is None else grounds
+        self._has_own_grounds = grounds is None
         self._servers: OrderedDict[WorkerSpec, AnyServer] = OrderedDict()
         """Least recently used first, and so are the workers below."""
         self._idle: list[AnyWorker] = []
@@ -134,12 +138,14 @@ class Pool:
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
-            busy, servers, grounds = tuple(self._busy), tuple(self._servers.values()), tuple(self._grounds.values())
+            busy, servers = tuple(self._busy), tuple(self._servers.values())
         self._lanes.cancel()
         for worker in (*busy, *idle):
             worker.kill()
-        for server in (*servers, *grounds):
+        for server in servers:
             server.close()
+        if self._has_own_grounds:
+            self._grounds.close()
         for worker in idle:
             worker.close()
         self._lanes.join()
@@ -346,9 +352,7 @@ class Pool:
     def _new_server(self, spec: WorkerSpec, folder: Folder) -> AnyServer:
         if spec.sanitizing is not None:
             return SanitizedServer(spec, spec.sanitizing, folder, lambda: next(self._numbers))
-        if spec.ground not in self._grounds:
-            self._grounds[spec.ground] = GroundServer(spec.ground, folder, next(self._numbers))
-        return Server(spec, self._grounds[spec.ground], folder, next(self._numbers))
+        return Server(spec, self._grounds.of(spec.ground), folder, next(self._numbers))
 
     def _retire_servers(self) -> list[AnyWorker | AnyServer]:
         surplus = len(self._servers) - max(LEAST_SERVERS, self._processes)

@@ -44,9 +44,27 @@ def test_its_work_goes_on_while_the_other_keeps_its_gpu(worker_id):
 TORCH = {"__init__.py": "raise AssertionError('nobody imports torch')", "version.py": "cuda: str | None = '13.0'\n"}
 
 
-def run(folder: Path, *arguments: str, gpus: int) -> subprocess.CompletedProcess[str]:
+IN_ORDER = """
+from pathlib import Path
+
+import pytest
+from harness.pytest_plugin.gpus import keeps_suites_together
+
+pytestmark = pytest.mark.parametrize("device", ["b200", "rtx-pro-6000"])
+
+def test_a(request, worker_id, device):
+    together = keeps_suites_together(request.config)
+    with Path("seen").open("a") as seen:
+        seen.write(f"{request.node.name} {worker_id} {together}\\n")
+
+def test_b(request, worker_id, device):
+    test_a(request, worker_id, device)
+"""
+
+
+def run(folder: Path, *arguments: str, gpus: int, tests: str = TESTS) -> subprocess.CompletedProcess[str]:
     (folder / "suites").mkdir()
-    (folder / "suites" / "test_dying.py").write_text(TESTS, encoding="utf-8")
+    (folder / "suites" / "test_dying.py").write_text(tests, encoding="utf-8")
     os.mkfifo(folder / "meeting")
     os.mkfifo(folder / "replaced")
     (folder / "torch").mkdir()
@@ -81,6 +99,33 @@ def test_each_gpu_has_a_worker_and_a_worker_that_dies_leaves_its_gpu_to_the_next
     assert "1 failed, 3 passed" in done.stdout
     assert {seen["gw0"], seen["gw1"]} == {"GPU-01", "GPU-02"}
     assert seen["gw2"] == seen["gw0"]
+
+
+def seen_by_worker(folder: Path) -> dict[str, list[str]]:
+    """The tests that each ran, in their order, and what it thinks of that."""
+    seen: dict[str, list[str]] = {}
+    for line in (folder / "seen").read_text(encoding="utf-8").splitlines():
+        test, worker, together = line.split()
+        seen.setdefault(worker, []).append(f"{test} {together}")
+    return seen
+
+
+def test_a_gpu_has_all_tests_of_a_suite_and_device_in_their_order(tmp_path: Path) -> None:
+    done = run(tmp_path, "suites", gpus=2, tests=IN_ORDER)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(seen_by_worker(tmp_path).values()) == [
+        [f"test_{name}[{device}] True" for name in "ab"] for device in ("b200", "rtx-pro-6000")
+    ]
+
+
+@pytest.mark.parametrize(("dist", "together"), [("worksteal", "False"), ("loadfile", "True")])
+def test_who_says_how_tests_are_distributed_is_heard(dist: str, together: str, tmp_path: Path) -> None:
+    done = run(tmp_path, "suites", "--dist", dist, gpus=2, tests=IN_ORDER)
+    assert done.returncode == 0, done.stdout + done.stderr
+    seen = [line for lines in seen_by_worker(tmp_path).values() for line in lines]
+    assert sorted(seen) == sorted(
+        f"test_{name}[{device}] {together}" for name in "ab" for device in ("b200", "rtx-pro-6000")
+    )
 
 
 def test_without_a_gpu_it_says_why_at_once(tmp_path: Path) -> None:

@@ -83,8 +83,8 @@ def test_each_op_is_a_test_on_each_device(repository: Repository) -> None:
     said = repository.pytest("suites", "--collect-only", "-q")
     assert said.out.splitlines()[:8] == [
         f"suites/norm.py::{op}[{device}]"
-        for op in ("overlapping", "faultless")
         for device in ("a100", "h200", "b200", "rtx-pro-6000")
+        for op in ("overlapping", "faultless")
     ]
 
 
@@ -147,6 +147,15 @@ def test_a_library_that_is_not_installed_fails(repository: Repository) -> None:
     assert (said.status, said.counts) == (1, "1 failed, 3 deselected")
     assert "no-such-library, which is not installed: add --with no-such-library" in said.out
     assert "Traceback" not in said.out
+
+
+def test_suites_of_a_library_that_is_not_there_are_skipped_where_others_run(repository: Repository) -> None:
+    repository.write("suites/other.py", suite_of("faultless", options=', requires=("no-such-library",)'))
+    said = repository.pytest("suites", "-m", "sm_120")
+    assert (said.status, said.counts) == (1, "1 failed, 1 passed, 1 skipped, 9 deselected")
+    assert "skipped: 1 tests: no-such-library is not installed: add --with no-such-library" in said.out
+    said = repository.pytest("suites", "-m", "sm_120", "-k", "other")
+    assert (said.status, said.counts) == (1, "1 failed, 11 deselected")
 
 
 def test_regressions_come_first(repository: Repository) -> None:

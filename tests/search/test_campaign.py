@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.errors import WorkerError
 from harness.model.case import Case
 from harness.model.companion import Beside, Companion, Sketch, Wanted, case_of
 from harness.model.op import Dim
@@ -184,6 +185,34 @@ def test_an_interrupt_leaves_what_was_counted() -> None:
         campaign.run()
     assert campaign.tally.cases >= 48
     assert campaign.tally.sightings
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_campaigns_beside_one_another_find_and_run_what_each_would_alone(seed: int) -> None:
+    other_op = replace(OP, name="rms_norm")
+    plans = [replace(PLAN, budget=CaseBudget(cases=40), ops=(op,)) for op in (OP, other_op)]
+    alone = [AtOnce(buggy), AtOnce(buggy)]
+    expected = [replace_seconds(search(runner, plan)) for runner, plan in zip(alone, plans, strict=True)]
+    with out_of_order(buggy, seed) as shared:
+        first, second = (Campaign(plan, shared, ALONE, Silent(), processes=3) for plan in plans)
+        first.run(beside=[second])
+        begun = second.tally.cases
+        second.run()
+    assert begun > 0
+    assert [replace_seconds(one.tally) for one in (first, second)] == expected
+    assert digests(shared.ran) == digests(alone[0].ran) | digests(alone[1].ran)
+
+
+def test_what_goes_wrong_in_a_campaign_is_told_to_whoever_runs_it_and_to_nobody_beside() -> None:
+    def broken(case: Case) -> Run:
+        raise WorkerError(f"no worker for {case.op_name}")
+
+    plan = replace(PLAN, budget=CaseBudget(cases=20))
+    first = Campaign(plan, AtOnce(clean), ALONE, Silent(), processes=1)
+    second = Campaign(plan, AtOnce(broken), ALONE, Silent(), processes=1)
+    assert first.run(beside=[second]).cases == 20
+    with pytest.raises(WorkerError, match="no worker for layer_norm"):
+        second.run()
 
 
 class Compiler:

@@ -1,0 +1,80 @@
+"""The searches of one pytest process: one open session at a time, and on a real GPU those of the next tests under way.
+
+A search on a GPU mostly waits: for the compiler, and for the verdicts that its next cases are drawn from.  So several
+go on at once, each with the cases that it would have alone.  Torch, Triton and the engines are loaded once for all.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+
+from harness.model.device import DeviceProfile
+from harness.model.op import Op
+from harness.pytest_plugin.gpus import gpu_of
+from harness.search.campaign import Campaign
+from harness.search.options import CUDA, ON_GPUS, Options
+from harness.search.session import Session, Watcher
+from harness.search.tally import Tally
+from harness.workers.grounds import Grounds
+
+AT_ONCE = 4
+"""Searches on one GPU.  On an H200 beside 16 cores, one alone keeps two of the cores busy."""
+COMPILERS_EACH = 3
+"""Processes that compile ahead, at least, for each search at once."""
+
+Sought = tuple[Op, DeviceProfile]
+
+
+class Searches:
+    """Owns the open session, its fork servers, and the campaigns that have begun."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._grounds = Grounds()
+        self._open: Session | None = None
+        self._begun: dict[tuple[str, DeviceProfile], Campaign] = {}
+
+    def session(self, options: Options) -> Session:
+        """The open session if it is for the same options, or a new one in its place."""
+        if self._open is None or self._open.options != options:
+            self._close_session()
+            gpus = (gpu_of(self._config),) if options.engine in ON_GPUS else ()
+            self._open = Session(options, gpus=gpus, grounds=self._grounds)
+        return self._open
+
+    def search(self, session: Session, sought: Sought, watcher: Watcher, then: Iterable[Sought]) -> Tally:
+        """Search for one op on one device; those that come `then` go on beside it, as many as there are cores for."""
+        campaign = self._campaign(session, sought, watcher)
+        beside = [self._campaign(session, one, watcher) for one in islice(then, _others(session.options))]
+        del self._begun[_key(sought)]
+        return campaign.run(beside)
+
+    def close(self) -> None:
+        """End every process.  Those that all sessions share go first, so that nobody waits for one that still loads."""
+        self._grounds.close()
+        self._close_session()
+
+    def _campaign(self, session: Session, sought: Sought, watcher: Watcher) -> Campaign:
+        if _key(sought) not in self._begun:
+            op, device = sought
+            plan = replace(session.options.plan, ops=(op,), devices=(device,))
+            self._begun[_key(sought)] = session.campaign(plan, watcher)
+        return self._begun[_key(sought)]
+
+    def _close_session(self) -> None:
+        self._begun.clear()
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+
+def _key(sought: Sought) -> tuple[str, DeviceProfile]:
+    op, device = sought
+    return op.id, device
+
+
+def _others(options: Options) -> int:
+    """How many searches may go on beside one."""
+    return min(AT_ONCE, (options.compilers or 0) // COMPILERS_EACH) - 1 if options.engine == CUDA else 0

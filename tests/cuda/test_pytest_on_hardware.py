@@ -1,0 +1,51 @@
+"""`pytest suites -n auto` on hardware: a process for each GPU, several searches under way in each, and all told."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from harness.cuda.gpus import real_gpus
+from harness.errors import MissingPart
+from tests import plugin
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.once,
+    pytest.mark.skipif(find_spec("xdist") is None, reason="pytest-xdist is not installed"),
+]
+
+ROOT = Path(__file__).resolve().parents[2]
+PLANTED = ROOT / "suites" / "planted"
+
+
+def test_searches_that_go_on_at_once_find_what_each_finds_alone(tmp_path: Path) -> None:
+    try:
+        gpus = real_gpus()
+    except MissingPart as missing:
+        pytest.skip(str(missing))
+    suites = [str(PLANTED / "dropped_term.py"), str(PLANTED / "unwritten_tail.py")]
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", *plugin.arguments(), "-p", "no:cacheprovider", "-m", "blackwell"),
+            *("--harness-cases", "6", "--harness-seed", "1", "-n", "auto", "-rA", *suites),
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, said
+    ended = {line.split()[1].rpartition("::")[2]: line.split()[0] for line in said.splitlines() if "::" in line}
+    assert ended == {
+        f"{name}{repaired}[{device}]": "PASSED" if repaired else "FAILED"
+        for name in ("dropped_term", "unwritten_tail")
+        for repaired in ("", "_repaired")
+        for device in ("b200", "rtx-pro-6000")
+    }, said
+    assert f"on {gpus[0].name} ({gpus[0].sm_count} SMs): 8 tests, 48 cases" in said
