@@ -80,22 +80,23 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config) -> object | None:
-    """On real GPUs a worker gets all tests of a suite and device, unless `--dist` says otherwise."""
+    """On real GPUs a worker gets tests that follow one another, unless `--dist` says otherwise."""
     from harness.pytest_plugin import gpus  # noqa: PLC0415 -- as above
 
     if config.getoption("dist") != "load" or not gpus.is_asked_for(config):
         return None
-    from harness.pytest_plugin.distribution import BySuiteAndDevice  # noqa: PLC0415 -- needs pytest-xdist
+    from harness.pytest_plugin.distribution import InParts  # noqa: PLC0415 -- needs pytest-xdist
 
-    return BySuiteAndDevice(config)
+    return InParts(config)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Each worker of pytest-xdist is told whether it has the tests of a suite to itself."""
+    """Each worker of pytest-xdist is told in how many parts the tests are shared."""
     from harness.pytest_plugin import gpus  # noqa: PLC0415 -- as above
 
-    node.workerinput[gpus.TOGETHER] = gpus.is_asked_for(node.config) and gpus.keeps_suites_together(node.config)
+    parts = {"load": node.workerinput["workercount"], "each": 1}
+    node.workerinput[gpus.PARTS] = parts.get(node.config.getoption("dist"), 0) if gpus.is_asked_for(node.config) else 0
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -134,9 +135,14 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     return None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Regressions first: they are quick, and they are known."""
-    items.sort(key=lambda item: REGRESSIONS not in item.path.parts)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Regressions first: they are quick, and they are known.  On real GPUs, then device by device."""
+    from harness.pytest_plugin import gpus  # noqa: PLC0415 -- as above
+
+    ranks: dict[object, int] = {}
+    if gpus.is_asked_for(config):
+        ranks = {device: rank for rank, device in enumerate(devices_for(config))}
+    items.sort(key=lambda item: (REGRESSIONS not in item.path.parts, ranks.get(getattr(item, "device", None), -1)))
 
 
 def devices_for(config: pytest.Config) -> tuple[DeviceProfile, ...]:

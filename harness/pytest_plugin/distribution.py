@@ -1,23 +1,25 @@
-"""Which worker of pytest-xdist gets which tests on real GPUs: those of one suite and device go to one, in their order.
+"""Which worker of pytest-xdist gets which tests on real GPUs: each a part of them, one test after the other.
 
-So each suite is loaded once for each device, and a worker knows what comes next.  Imported where pytest-xdist is there.
+So a worker loads libraries for few devices, and knows what comes next.  Imported where pytest-xdist is there.
 """
-
-from pathlib import PurePath
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from harness.pytest_plugin import SUITES
+from harness.pytest_plugin.gpus import part_of
 
 
-class BySuiteAndDevice(LoadScopeScheduling):
-    """Tests of suites by file and device, other tests by file."""
+class InParts(LoadScopeScheduling):
+    """As many parts as workers."""
 
     def __init__(self, config: pytest.Config) -> None:
-        config.option.loadscopereorder = False  # regressions come first
         super().__init__(config)
+        self._parts: dict[str, str] = {}
 
     def _split_scope(self, nodeid: str) -> str:
-        file, _, test = nodeid.partition("::")
-        return file + test[test.find("[") :] if SUITES in PurePath(file).parts and "[" in test else file
+        if not self._parts:
+            tests = self.collection or []
+            self._parts = {
+                test: f"part {part_of(index, len(tests), self.numnodes)}" for index, test in enumerate(tests)
+            }
+        return self._parts[nodeid]

@@ -6,6 +6,7 @@ A worker that dies loses its lease with its life, so the one that replaces it ge
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,8 @@ from harness.search.options import CUDA, ENGINES, ON_GPUS, VIRTUAL, engine_of
 WAIT_S = 60.0
 """Processes that were killed need a moment to let go."""
 LEASED = pytest.StashKey[RealGpu]()
-TOGETHER = "harness_keeps_suites_together"
+PARTS = "harness_parts"
+"""In how many parts pytest-xdist's workers share the tests, one after the other; 0 where any may get any."""
 
 
 def engine_for(config: pytest.Config) -> str:
@@ -65,12 +67,21 @@ def count() -> int:
         raise pytest.UsageError(str(error)) from None
 
 
-def keeps_suites_together(config: pytest.Config) -> bool:
-    """Whether a process of this run has all tests of a suite and device, in their order."""
-    of_worker: dict[str, object] | None = getattr(config, "workerinput", None)
-    if of_worker is not None:
-        return bool(of_worker.get(TOGETHER))
-    return config.getoption("dist", "no") in {"no", "load", "each", "loadfile", "loadscope"}
+def part_of(index: int, count: int, parts: int) -> int:
+    """Which part of so many, alike in size, the test of this index among `count` belongs to."""
+    return index * parts // count
+
+
+def coming(config: pytest.Config, index: int, count: int) -> range:
+    """The indices of the tests that this process runs after the one of this index, as far as it knows."""
+    of_worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if of_worker is None:
+        return range(index + 1, count)
+    parts: int = of_worker.get(PARTS, 0)
+    mine = [
+        other for other in range(index, count) if parts and part_of(other, count, parts) == part_of(index, count, parts)
+    ]
+    return range(index + 1, index + len(mine))
 
 
 def gpu_of(config: pytest.Config) -> RealGpu:

@@ -1,11 +1,10 @@
 """The tests that suites become: one for each op and device, and one for each case of a regression file."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import cached_property
-from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from harness import libraries
 from harness.cuda.sanitizer import Sanitizing
 from harness.cuda.suppressions import FILE as ACCEPTS
 from harness.devices import catalogue
-from harness.errors import HarnessError
+from harness.errors import HarnessError, LibraryError, SuiteError
 from harness.findings import store
 from harness.findings.again import options_for, replay
 from harness.findings.known import FILE, Known, read_known_issues
@@ -138,10 +137,8 @@ class SearchItem(HarnessItem):
 
     def runtest(self) -> None:
         """Search, triage, and fail if anything was found or nothing could be judged."""
-        searches = _searches(self.config)
-        session = searches.session(self.options)
+        session, tally = self._search()
         findings: list[Finding] = []
-        tally = searches.search(session, (self.op, self.device), QUIET, self._then())
         session.triage(tally, QUIET, findings.append)
         issues = read_known_issues(self.config.rootpath / FILE, date.today())  # noqa: DTZ011 - dates of people
         report = report_of(session.options, tally, findings, interrupted=False, issues=issues)
@@ -178,26 +175,52 @@ class SearchItem(HarnessItem):
         except HarnessError:
             return ()
 
+    def _search(self) -> tuple[Session, Tally]:
+        """The suites of one library share processes; where one of them cannot be loaded, each has its own."""
+        searches = _searches(self.config)
+        session = searches.session(self.options)
+        try:
+            return session, searches.search(session, (self.op, self.device), QUIET, self._then())
+        except (SuiteError, LibraryError):
+            if len(self.options.suites) == 1:
+                raise
+        self.session.stash[APART] = True
+        return self._search()
+
     def _then(self) -> Iterator[Sought]:
-        """What this process searches for next in the same suite on the same device."""
-        if not gpus.keeps_suites_together(self.config):
-            return
-        items = iter(self.session.items)
-        for item in dropwhile(lambda item: item is not self, items):
-            match item:
-                case SearchItem(options=self.options, device=self.device):
-                    if item is not self:
-                        yield item.op, item.device
+        """What this process searches for next on the same device, in the same session."""
+        items = self.session.items
+        for index in gpus.coming(self.config, items.index(self), len(items)):
+            match items[index]:
+                case SearchItem(options=self.options, device=self.device, op=op):
+                    yield op, self.device
                 case _:
-                    return
+                    pass
+
+    @property
+    def options(self) -> Options:
+        """What the command line asks for, of all suites of the same library, or of this suite alone."""
+        return self._of_suite if APART in self.session.stash else self._of_library
 
     @cached_property
-    def options(self) -> Options:
-        """What the command line asks for, of this suite."""
+    def _of_library(self) -> Options:
+        return self._options(
+            [
+                item
+                for item in self.session.items
+                if isinstance(item, SearchItem) and set(item.op.requires) == set(self.op.requires)
+            ]
+        )
+
+    @cached_property
+    def _of_suite(self) -> Options:
+        return self._options([self])
+
+    def _options(self, items: Sequence["SearchItem"]) -> Options:
         option = self.config.option
         return Options(
-            suites=(self.op.suite,),
-            ops=self.ops,
+            suites=tuple(dict.fromkeys(item.op.suite for item in items)),
+            ops=tuple({op.id: op for item in items for op in item.ops}.values()),
             devices=devices_for(self.config),
             budget=CaseBudget(cases=option.harness_cases),
             seed=option.harness_seed,
@@ -252,6 +275,8 @@ class Quiet:
 
 QUIET = Quiet()
 SEARCHES = pytest.StashKey[Searches]()
+APART = pytest.StashKey[bool]()
+"""There where suites of one library cannot be loaded together."""
 
 
 def _searches(config: pytest.Config) -> Searches:

@@ -19,9 +19,9 @@ from harness.search.session import Session, Watcher
 from harness.search.tally import Tally
 from harness.workers.grounds import Grounds
 
-AT_ONCE = 4
+AT_ONCE = 8
 """Searches on one GPU.  On an H200 beside 16 cores, one alone keeps two of the cores busy."""
-COMPILERS_EACH = 3
+COMPILERS_EACH = 2
 """Processes that compile ahead, at least, for each search at once."""
 
 Sought = tuple[Op, DeviceProfile]

@@ -171,7 +171,8 @@ class Session:
         spec_of = cache(
             lambda device: replace(self._spec_of(device), engine=AHEAD, environment=environment, sanitizing=None)
         )
-        compilers = Pool(spec_of, self._compilers, limit_s, grounds=self._grounds)
+        # A case with a rare config takes the compiler ten times as long as nearly all others, and is no hang.
+        compilers = Pool(spec_of, self._compilers, limit_s, grounds=self._grounds, follows=False)
         return CompileAhead(self.pool, compilers, self.processes, say)
 
     def _environment(self) -> tuple[tuple[str, str], ...]:

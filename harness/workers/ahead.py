@@ -7,10 +7,13 @@ account of the time in which a GPU had nothing to do but wait for a compiler.
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from time import monotonic
 
+from harness.errors import HarnessError
 from harness.model.case import Case
 from harness.model.companion import Wanted, case_of
+from harness.model.device import DeviceProfile
 from harness.model.run import Run
 from harness.workers.limits import Patience
 from harness.workers.pool import Pool
@@ -30,6 +33,7 @@ class CompileAhead:
         self._idle = _Idle(count)
         self._lock = threading.Lock()
         self._has_failed = self._closed = False
+        self._preparing: threading.Thread | None = None
 
     @property
     def waiting(self) -> float:
@@ -41,9 +45,17 @@ class CompileAhead:
         self._closed = True
         self._compilers.close()
 
+    def _prepare(self, device: DeviceProfile) -> None:
+        """Load, on the GPUs' side, while the first kernels are compiled: a GPU's process is there when they are."""
+        with suppress(HarnessError, RuntimeError):  # the case that comes there meets it again, or the pool is closed
+            self._gpus.prepare(device)
+
     def submit(self, wanted: Wanted) -> Future[Run]:
         """Run a case, or one beside another, once its kernels are compiled."""
         done = Future[Run]()
+        if self._preparing is None:
+            self._preparing = threading.Thread(target=self._prepare, args=(case_of(wanted).device,), daemon=True)
+            self._preparing.start()
         self._idle.compiling(+1)
         self._compilers.submit(case_of(wanted)).add_done_callback(lambda ahead: self._go_on(wanted, ahead, done))
         return done

@@ -64,9 +64,10 @@ class _Took:
 class TimeLimits:
     """What one pool knows of how long cases take.  Thread-safe."""
 
-    def __init__(self, most_s: float) -> None:
-        """`most_s` is what the user allows."""
+    def __init__(self, most_s: float, *, follows: bool = True) -> None:
+        """`most_s` is what the user allows; where the limit does not follow what cases took, each has all of it."""
         self.most_s = most_s
+        self._follows = follows
         self._took: dict[tuple[str, Scale], _Took] = {}
         self._believed: set[Kind] = set()
         self._lock = threading.Lock()
@@ -76,7 +77,7 @@ class TimeLimits:
         with self._lock:
             took = self._took.get(_sort(case), _Took())
             count, nearly_all_s, longest_s = len(took.latest), took.quantile(QUANTILE), took.quantile(1.0)
-        usual_s = self._above(nearly_all_s) if count >= FIRST else self.most_s
+        usual_s = self._above(nearly_all_s) if self._follows and count >= FIRST else self.most_s
         match patience:
             case Patience.USUAL:
                 return usual_s

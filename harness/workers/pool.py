@@ -79,11 +79,15 @@ class Pool:
         places: Places | None = None,
         *,
         grounds: Grounds | None = None,
+        follows: bool = True,
     ) -> None:
-        """`places` are real GPUs, for an engine that needs them; `grounds` outlive the pool, or are its own."""
+        """`places` are real GPUs, for an engine that needs them; `grounds` outlive the pool, or are its own.
+
+        The time limit `follows` what cases take, or is the same for all.
+        """
         self._spec_of = spec_of
         self._processes = processes
-        self._limits = TimeLimits(time_limit_s)
+        self._limits = TimeLimits(time_limit_s, follows=follows)
         self._isolation = isolation
         self._places = places
         self._slots = Turns(processes)

@@ -41,7 +41,8 @@ def test_searches_that_go_on_at_once_find_what_each_finds_alone(tmp_path: Path) 
     )
     said = done.stdout + done.stderr
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, said
-    ended = {line.split()[1].rpartition("::")[2]: line.split()[0] for line in said.splitlines() if "::" in line}
+    lines = [line.split() for line in said.splitlines() if line.startswith(("PASSED", "FAILED"))]
+    ended = {test.rpartition("::")[2]: how for how, test, *_ in lines}
     assert ended == {
         f"{name}{repaired}[{device}]": "PASSED" if repaired else "FAILED"
         for name in ("dropped_term", "unwritten_tail")

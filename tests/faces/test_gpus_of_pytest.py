@@ -48,17 +48,13 @@ IN_ORDER = """
 from pathlib import Path
 
 import pytest
-from harness.pytest_plugin.gpus import keeps_suites_together
+from harness.pytest_plugin.gpus import coming
 
-pytestmark = pytest.mark.parametrize("device", ["b200", "rtx-pro-6000"])
-
-def test_a(request, worker_id, device):
-    together = keeps_suites_together(request.config)
+@pytest.mark.parametrize("number", range(7))
+def test_one(request, worker_id, number):
+    coming_here = [request.session.items[index].name[9:-1] for index in coming(request.config, number, 7)]
     with Path("seen").open("a") as seen:
-        seen.write(f"{request.node.name} {worker_id} {together}\\n")
-
-def test_b(request, worker_id, device):
-    test_a(request, worker_id, device)
+        seen.write(f"{worker_id} {number}:{'+'.join(coming_here)}\\n")
 """
 
 
@@ -101,31 +97,33 @@ def test_each_gpu_has_a_worker_and_a_worker_that_dies_leaves_its_gpu_to_the_next
     assert seen["gw2"] == seen["gw0"]
 
 
-def seen_by_worker(folder: Path) -> dict[str, list[str]]:
-    """The tests that each ran, in their order, and what it thinks of that."""
+def seen_by_worker(folder: Path) -> list[list[str]]:
+    """The tests that each worker ran, in their order, with those of which it knew that they come."""
     seen: dict[str, list[str]] = {}
     for line in (folder / "seen").read_text(encoding="utf-8").splitlines():
-        test, worker, together = line.split()
-        seen.setdefault(worker, []).append(f"{test} {together}")
-    return seen
+        worker, test = line.split()
+        seen.setdefault(worker, []).append(test)
+    return sorted(seen.values())
 
 
-def test_a_gpu_has_all_tests_of_a_suite_and_device_in_their_order(tmp_path: Path) -> None:
+def test_each_gpu_has_tests_that_follow_one_another_and_knows_what_comes(tmp_path: Path) -> None:
     done = run(tmp_path, "suites", gpus=2, tests=IN_ORDER)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert sorted(seen_by_worker(tmp_path).values()) == [
-        [f"test_{name}[{device}] True" for name in "ab"] for device in ("b200", "rtx-pro-6000")
-    ]
+    assert seen_by_worker(tmp_path) == [["0:1+2+3", "1:2+3", "2:3", "3:"], ["4:5+6", "5:6", "6:"]]
 
 
-@pytest.mark.parametrize(("dist", "together"), [("worksteal", "False"), ("loadfile", "True")])
-def test_who_says_how_tests_are_distributed_is_heard(dist: str, together: str, tmp_path: Path) -> None:
-    done = run(tmp_path, "suites", "--dist", dist, gpus=2, tests=IN_ORDER)
+def test_who_says_how_tests_are_distributed_is_heard_and_no_worker_knows_what_comes(tmp_path: Path) -> None:
+    done = run(tmp_path, "suites", "--dist", "worksteal", gpus=2, tests=IN_ORDER)
     assert done.returncode == 0, done.stdout + done.stderr
-    seen = [line for lines in seen_by_worker(tmp_path).values() for line in lines]
-    assert sorted(seen) == sorted(
-        f"test_{name}[{device}] {together}" for name in "ab" for device in ("b200", "rtx-pro-6000")
-    )
+    ran = [test for tests in seen_by_worker(tmp_path) for test in tests]
+    assert sorted(ran) == [f"{number}:" for number in range(7)]
+
+
+def test_one_process_knows_all_that_comes(tmp_path: Path) -> None:
+    tests = IN_ORDER.replace("worker_id, number", "number").replace("{worker_id}", "alone")
+    done = run(tmp_path, "suites", "-n", "0", gpus=2, tests=tests)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert seen_by_worker(tmp_path) == [[f"{n}:{'+'.join(map(str, range(n + 1, 7)))}" for n in range(7)]]
 
 
 def test_without_a_gpu_it_says_why_at_once(tmp_path: Path) -> None:

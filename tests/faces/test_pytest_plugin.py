@@ -149,6 +149,15 @@ def test_a_library_that_is_not_installed_fails(repository: Repository) -> None:
     assert "Traceback" not in said.out
 
 
+def test_a_suite_that_workers_cannot_load_fails_alone(repository: Repository) -> None:
+    text = suite_of("faultless").replace('raise AssertionError("no test runs this")', "import no_such_kernels", 1)
+    repository.write("suites/broken.py", text)
+    said = repository.pytest("suites", "-m", "sm_120")
+    assert (said.status, said.counts) == (1, "2 failed, 1 passed, 9 deselected")
+    assert "suites/broken.py: the library under test cannot be imported: ModuleNotFoundError" in said.out
+    assert "WARNING  write-overlap  layer_norm_bwd_kernel  in overlapping " in said.out
+
+
 def test_suites_of_a_library_that_is_not_there_are_skipped_where_others_run(repository: Repository) -> None:
     repository.write("suites/other.py", suite_of("faultless", options=', requires=("no-such-library",)'))
     said = repository.pytest("suites", "-m", "sm_120")

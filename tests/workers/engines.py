@@ -83,6 +83,15 @@ class Compiling(Calling):
             return super().run(op, case)
 
 
+class Telling(Calling):
+    """Tells, on the pipe that MISCHIEF_FIFO names, when it wears a device."""
+
+    def wear(self, device: DeviceProfile) -> None:
+        super().wear(device)
+        with Path(os.environ["MISCHIEF_FIFO"]).open("w", encoding="utf-8") as told:
+            told.write("worn\n")
+
+
 class WithTorch(Calling):
     """Has torch and Triton loaded, as the virtual GPU has."""
 

@@ -81,6 +81,16 @@ def test_a_case_that_was_cancelled_meanwhile_does_not_run(scratch: Path, fifo: F
         assert gpus.run(case("good", 3)).seconds["result"] == 0
 
 
+def test_the_process_that_runs_cases_is_made_ready_while_the_first_is_compiled(scratch: Path, fifo: Fifo) -> None:
+    with pool(scratch, "tests.workers.engines:Telling") as gpus:
+        ahead = CompileAhead(gpus, pool(scratch), 1, print)
+        ahead.submit(case("hang_with_grandchild"))
+        told = ""
+        while "worn" not in told:  # the case at the compiler tells of itself, too, and does not come back
+            told += fifo.read()
+        ahead.close()
+
+
 def test_the_time_in_which_the_gpus_wait_for_the_compiler_is_told(scratch: Path) -> None:
     with pool(scratch) as gpus:
         slow = CompileAhead(gpus, pool(scratch), 1, print)

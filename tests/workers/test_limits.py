@@ -50,6 +50,14 @@ def test_the_limit_is_neither_below_the_floor_nor_above_the_users() -> None:
     assert after(*[0.01] * FIRST, most_s=2.0).of(GOOD, Patience.USUAL) == 2.0
 
 
+def test_a_limit_that_does_not_follow_is_the_users_for_every_case() -> None:
+    limits = TimeLimits(MOST_S, follows=False)
+    for _ in range(FIRST):
+        limits.note(ran(), 0.01)
+    assert limits.of(GOOD, Patience.USUAL) == MOST_S
+    assert limits.believes(hung(MOST_S))
+
+
 def test_one_slow_case_among_many_does_not_count_but_some_do() -> None:
     assert after(*[1.5] * 39, 5.0).of(GOOD, Patience.USUAL) == FACTOR * 1.5
     assert after(*[1.5] * 36, *[5.0] * 4).of(GOOD, Patience.USUAL) == FACTOR * 5.0
