@@ -21,6 +21,7 @@ from harness.search import USUAL_DEVICES
 
 CASES = 30
 SUITES, REGRESSIONS = "suites", "regressions"
+SEED = "harness_seed"
 AUTO = "auto"
 """The engine that the machine decides: its GPUs, or the virtual one."""
 
@@ -67,7 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.harness_sanitizer and config.option.harness_engine == "virtual":
         raise pytest.UsageError("--harness-sanitizer watches kernels on a real GPU: add --harness-engine cuda")
     if config.option.harness_seed is None:
-        config.option.harness_seed = secrets.randbelow(2**32)
+        config.option.harness_seed = getattr(config, "workerinput", {}).get(SEED, secrets.randbelow(2**32))
 
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
@@ -92,9 +93,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> object | None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Each worker of pytest-xdist is told in how many parts the tests are shared."""
+    """Each worker of pytest-xdist is told the seed, and in how many parts the tests are shared."""
     from harness.pytest_plugin import gpus  # noqa: PLC0415 -- as above
 
+    node.workerinput[SEED] = node.config.option.harness_seed
     parts = {"load": node.workerinput["workercount"], "each": 1}
     node.workerinput[gpus.PARTS] = parts.get(node.config.getoption("dist"), 0) if gpus.is_asked_for(node.config) else 0
 

@@ -20,11 +20,10 @@ from harness.findings.again import options_for, replay
 from harness.findings.known import FILE, Known, read_known_issues
 from harness.findings.replay import Recorded, read
 from harness.findings.report import Report, counts, report_of
-from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
 from harness.model.op import Op
-from harness.model.verdict import Fail, Outcome, Severity
+from harness.model.verdict import Outcome, Severity
 from harness.pytest_plugin import AUTO, devices_for, gpus, where
 from harness.pytest_plugin.gpus import engine_for, why_virtual
 from harness.pytest_plugin.searches import Searches, Sought
@@ -34,7 +33,7 @@ from harness.reports.summary import summary
 from harness.search.options import CUDA, VIRTUAL, Options, is_suite, sanitizing_for
 from harness.search.plan import CaseBudget
 from harness.search.session import FOLDER, Session, prepared
-from harness.search.tally import Tally, Trial
+from harness.search.tally import Tally
 from harness.suite import load_suite
 
 __all__ = ["RegressionFile", "SuiteFile", "is_suite"]
@@ -138,8 +137,7 @@ class SearchItem(HarnessItem):
     def runtest(self) -> None:
         """Search, triage, and fail if anything was found or nothing could be judged."""
         session, tally = self._search()
-        findings: list[Finding] = []
-        session.triage(tally, QUIET, findings.append)
+        findings = _searches(self.config).findings(session, tally)
         issues = read_known_issues(self.config.rootpath / FILE, date.today())  # noqa: DTZ011 - dates of people
         report = report_of(session.options, tally, findings, interrupted=False, issues=issues)
         report = replace(report, waiting=session.waiting)
@@ -180,7 +178,7 @@ class SearchItem(HarnessItem):
         searches = _searches(self.config)
         session = searches.session(self.options)
         try:
-            return session, searches.search(session, (self.op, self.device), QUIET, self._then())
+            return session, searches.search(session, (self.op, self.device), self._then())
         except (SuiteError, LibraryError):
             if len(self.options.suites) == 1:
                 raise
@@ -257,23 +255,6 @@ class RegressionItem(HarnessItem):
             raise Failed(str(replayed))
 
 
-class Quiet:
-    """Watches without a word: pytest has its own progress."""
-
-    def tick(self, tally: Tally, trying: Case | None) -> None:
-        """Nothing."""
-
-    def sighted(self, fail: Fail, trial: Trial) -> None:
-        """Nothing."""
-
-    def shrinking(self, fail: Fail, number: int, total: int) -> None:
-        """Nothing."""
-
-    def trying(self, case: Case) -> None:
-        """Nothing."""
-
-
-QUIET = Quiet()
 SEARCHES = pytest.StashKey[Searches]()
 APART = pytest.StashKey[bool]()
 """There where suites of one library cannot be loaded together."""

@@ -10,13 +10,16 @@ from itertools import islice
 
 import pytest
 
+from harness.model.case import Case
 from harness.model.device import DeviceProfile
+from harness.model.finding import Finding
 from harness.model.op import Op
+from harness.model.verdict import Fail
 from harness.pytest_plugin.gpus import gpu_of
 from harness.search.campaign import Campaign
 from harness.search.options import CUDA, ON_GPUS, Options
-from harness.search.session import Session, Watcher
-from harness.search.tally import Tally
+from harness.search.session import Session
+from harness.search.tally import Tally, Trial
 from harness.workers.grounds import Grounds
 
 AT_ONCE = 8
@@ -35,6 +38,7 @@ class Searches:
         self._grounds = Grounds()
         self._open: Session | None = None
         self._begun: dict[tuple[str, DeviceProfile], Campaign] = {}
+        self._watcher = Watching(self._begun.values())
 
     def session(self, options: Options) -> Session:
         """The open session if it is for the same options, or a new one in its place."""
@@ -44,23 +48,29 @@ class Searches:
             self._open = Session(options, gpus=gpus, grounds=self._grounds)
         return self._open
 
-    def search(self, session: Session, sought: Sought, watcher: Watcher, then: Iterable[Sought]) -> Tally:
+    def search(self, session: Session, sought: Sought, then: Iterable[Sought]) -> Tally:
         """Search for one op on one device; those that come `then` go on beside it, as many as there are cores for."""
-        campaign = self._campaign(session, sought, watcher)
-        beside = [self._campaign(session, one, watcher) for one in islice(then, _others(session.options))]
+        campaign = self._campaign(session, sought)
+        beside = [self._campaign(session, one) for one in islice(then, _others(session.options))]
         del self._begun[_key(sought)]
         return campaign.run(beside)
+
+    def findings(self, session: Session, tally: Tally) -> list[Finding]:
+        """What the sightings of a search come to.  Between two tries the searches that have begun go on."""
+        found: list[Finding] = []
+        session.triage(tally, self._watcher, found.append)
+        return found
 
     def close(self) -> None:
         """End every process.  Those that all sessions share go first, so that nobody waits for one that still loads."""
         self._grounds.close()
         self._close_session()
 
-    def _campaign(self, session: Session, sought: Sought, watcher: Watcher) -> Campaign:
+    def _campaign(self, session: Session, sought: Sought) -> Campaign:
         if _key(sought) not in self._begun:
             op, device = sought
             plan = replace(session.options.plan, ops=(op,), devices=(device,))
-            self._begun[_key(sought)] = session.campaign(plan, watcher)
+            self._begun[_key(sought)] = session.campaign(plan, self._watcher)
         return self._begun[_key(sought)]
 
     def _close_session(self) -> None:
@@ -68,6 +78,28 @@ class Searches:
         if self._open is not None:
             self._open.close()
             self._open = None
+
+
+class Watching:
+    """Says nothing, since pytest has its own progress; before each case of a triage it sees to other campaigns."""
+
+    def __init__(self, others: Iterable[Campaign]) -> None:
+        self._others = others
+
+    def tick(self, tally: Tally, trying: Case | None) -> None:
+        """Nothing."""
+
+    def sighted(self, fail: Fail, trial: Trial) -> None:
+        """Nothing."""
+
+    def shrinking(self, fail: Fail, number: int, total: int) -> None:
+        """Nothing."""
+
+    def trying(self, case: Case) -> None:
+        """Let the others go on."""
+        del case
+        for campaign in self._others:
+            campaign.go_on()
 
 
 def _key(sought: Sought) -> tuple[str, DeviceProfile]:

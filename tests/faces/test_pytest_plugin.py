@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -55,12 +56,13 @@ class Repository:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
-    def pytest(self, *arguments: str) -> Said:
+    def pytest(self, *arguments: str, seed: int | None = 1) -> Said:
         run = subprocess.run(
             [
                 *(sys.executable, "-m", "pytest", *plugin.arguments(), "-p", "no:cacheprovider", "--strict-markers"),
-                *("--harness-engine", "tests.faces.pretending:Pretending", "--harness-seed", "1"),
-                *("--harness-cases", "6", *arguments),
+                *("--harness-engine", "tests.faces.pretending:Pretending", "--harness-cases", "6"),
+                *(() if seed is None else ("--harness-seed", str(seed))),
+                *arguments,
             ],
             cwd=self.folder,
             env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80", "PYTEST_ADDOPTS": ""},
@@ -119,6 +121,13 @@ def test_it_works_with_several_processes(repository: Repository) -> None:
     said = repository.pytest("suites", "-m", "blackwell", "-n", "2")
     assert (said.status, said.counts) == (1, "2 failed, 2 passed")
     assert "\non tests.faces.pretending:Pretending: 4 tests, 24 cases\n" in said.out
+
+
+def test_several_processes_draw_from_the_one_seed_that_is_told(repository: Repository) -> None:
+    said = repository.pytest("suites", "-m", "blackwell", "-n", "2", "-rP", seed=None)
+    told = re.search(r"--harness-seed (\d+)", said.out)
+    assert told is not None
+    assert set(re.findall(r", seed (\d+)\)", said.out)) == {told[1]}
 
 
 def test_what_could_not_be_judged_is_told_with_where_it_ran(repository: Repository) -> None:
