@@ -139,12 +139,20 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Regressions first: they are quick, and they are known.  On real GPUs, then device by device."""
+    items.sort(key=lambda item: REGRESSIONS not in item.path.parts)
+    if not any(map(_device_of, items)):
+        return
     from harness.pytest_plugin import gpus  # noqa: PLC0415 -- as above
 
-    ranks: dict[object, int] = {}
     if gpus.is_asked_for(config):
-        ranks = {device: rank for rank, device in enumerate(devices_for(config))}
-    items.sort(key=lambda item: (REGRESSIONS not in item.path.parts, ranks.get(getattr(item, "device", None), -1)))
+        ranks: dict[DeviceProfile | None, int] = {device: n for n, device in enumerate(devices_for(config))}
+        items.sort(key=lambda item: (REGRESSIONS not in item.path.parts, ranks.get(_device_of(item), -1)))
+
+
+def _device_of(item: pytest.Item) -> DeviceProfile | None:
+    """The device of a suite's test; None of another."""
+    device = getattr(item, "device", None)
+    return device if isinstance(device, DeviceProfile) else None
 
 
 def devices_for(config: pytest.Config) -> tuple[DeviceProfile, ...]:

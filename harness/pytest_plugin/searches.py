@@ -51,7 +51,7 @@ class Searches:
     def search(self, session: Session, sought: Sought, then: Iterable[Sought]) -> Tally:
         """Search for one op on one device; those that come `then` go on beside it, as many as there are cores for."""
         campaign = self._campaign(session, sought)
-        beside = [self._campaign(session, one) for one in islice(then, _others(session.options))]
+        beside = [self._campaign(session, one) for one in islice(then, others(session.options))]
         del self._begun[_key(sought)]
         return campaign.run(beside)
 
@@ -107,6 +107,7 @@ def _key(sought: Sought) -> tuple[str, DeviceProfile]:
     return op.id, device
 
 
-def _others(options: Options) -> int:
+def others(options: Options) -> int:
     """How many searches may go on beside one."""
-    return min(AT_ONCE, (options.compilers or 0) // COMPILERS_EACH) - 1 if options.engine == CUDA else 0
+    at_once = min(AT_ONCE, (options.compilers or 0) // COMPILERS_EACH) if options.engine == CUDA else 1
+    return max(0, at_once - 1)
