@@ -64,6 +64,15 @@ class Unsupported:
     """Where the kernel's TTIR was kept; empty where no folder was given."""
 
 
+class Doing(StrEnum):
+    """What was being done with a kernel."""
+
+    CALLED = "called"
+    COMPILED = "compiled"
+    LAUNCHED = "launched"
+    WAITED_FOR = "waited for"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crashed:
     """The process died.  Exactly one of `signal` and `status` says how."""
@@ -75,6 +84,8 @@ class Crashed:
     log_tail: str
     launch: str | None = None
     """The kernel that was being compiled, launched or waited for, where one was."""
+    doing: Doing = Doing.LAUNCHED
+    """Which of these."""
     events: tuple[str, ...] = field(default=(), compare=False)
     """The last of what the process noted that it was doing, one line each."""
 

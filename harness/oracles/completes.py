@@ -24,6 +24,9 @@ from harness.oracles.endings import Judge, describe, judge_of
 from harness.oracles.sanitizer import ended_by_tool
 
 MESSAGE_CLASS_LENGTH = 80
+WORDS_LENGTH = 300
+ABORTING = re.compile(r"\bAssertion\b|LLVM ERROR|terminate called|what\(\):")
+"""How C's library, LLVM and C++ begin to say why a process aborts."""
 
 RAISED = (
     "The library cannot run this input on this GPU, and does not say so in the way that its op declares for refusals."
@@ -84,12 +87,13 @@ class Completes(Alone):
                 )
 
     def _judge_crashed(self, run: Run, crashed: Crashed) -> Fail:
-        launched = f" while {crashed.launch} was launched" if crashed.launch else ""
+        meanwhile = f" while {crashed.launch} was {crashed.doing}" if crashed.launch else ""
+        words = last_words(crashed.log_tail) if crashed.signal == "SIGABRT" else ""
         return self._fail(
             run,
             kernel=crashed.launch or "",
             place=f"signal {crashed.signal}" if crashed.signal else f"status {crashed.status}",
-            message=f"{describe(crashed)}{launched}",
+            message=": ".join(filter(None, (f"{describe(crashed)}{meanwhile}", words))),
             meaning=CRASHED,
         )
 
@@ -156,9 +160,19 @@ class Completes(Alone):
         )
 
 
+def last_words(log: str) -> str:
+    """Why a process that aborted did so: what it printed before Python listed its stacks, best an assertion."""
+    printed = [line.strip() for line in log.partition("Fatal Python error")[0].splitlines() if line.strip()]
+    assertions = [line for line in printed if ABORTING.search(line)]
+    return (assertions or printed or [""])[-1][-WORDS_LENGTH:]
+
+
 def telling_line(message: str) -> str:
-    """The line that says what went wrong: the first, or the last of a Triton compile error, which lists code first."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    """The line that says what went wrong: the first, or the last of a Triton compile error, which lists code first.
+
+    Where such an error has no words of its own, that is the code above the caret.
+    """
+    lines = [line.strip() for line in message.splitlines() if line.strip(" ^")]
     if not lines:
         return "no message"
     return lines[-1] if re.fullmatch(r"at \d+:\d+:", lines[0]) else lines[0]

@@ -8,6 +8,7 @@ import mmap
 import os
 from dataclasses import dataclass
 
+from harness.model.run import Doing
 from harness.ops import flight
 from harness.ops.flight import Edge, Event, Kind
 
@@ -82,6 +83,19 @@ class Flight:
                 return self.launched
             case Event(subject=kernel):
                 return kernel
+
+    @property
+    def doing(self) -> Doing:
+        """What was being done with that kernel."""
+        match self.unfinished:
+            case Event(kind=Kind.CALL):
+                return Doing.CALLED
+            case Event(kind=Kind.COMPILE):
+                return Doing.COMPILED
+            case Event(kind=Kind.SYNCHRONISE):
+                return Doing.WAITED_FOR
+            case _:
+                return Doing.LAUNCHED
 
     @property
     def swallowed(self) -> tuple[str, ...]:

@@ -153,6 +153,7 @@ class Worker:
             status=code if code >= 0 else None,
             log_tail=self._channel.log_tail,
             launch=flight.kernel,
+            doing=flight.doing,
             events=flight.lines(),
         )
         return memory.reclassified(crash, self.spec.memory_limit_bytes)

@@ -9,6 +9,7 @@ from harness.model.companion import Companion
 from harness.model.run import (
     Completed,
     Crashed,
+    Doing,
     Ending,
     Faulted,
     FaultOf,
@@ -19,7 +20,7 @@ from harness.model.run import (
 )
 from harness.model.verdict import Fail, Outcome, Pass
 from harness.oracles import registry
-from harness.oracles.completes import Completes, message_class
+from harness.oracles.completes import Completes, last_words, message_class
 from harness.oracles.endings import NO_ALLOCATOR, describe
 from tests.oracles.facts import (
     KERNEL,
@@ -158,6 +159,34 @@ class TestCompletes:
         fail = only_failure(Completes(), run(ending=crashed))
         assert fail.signature == signature("completes", "signal SIGSEGV")
         assert fail.message == "the process died of SIGSEGV while layer_norm_bwd_kernel was launched"
+
+    def test_a_crash_of_the_compiler_says_so_with_the_words_of_what_aborted(self) -> None:
+        log = (
+            "warning: slow\npython: Ops.cpp:7: Assertion `rank == 2' failed.\n\nFatal Python error: Aborted\n  File x\n"
+        )
+        crashed = Crashed(signal="SIGABRT", status=None, log_tail=log, launch=KERNEL, doing=Doing.COMPILED)
+        fail = only_failure(Completes(), run(ending=crashed))
+        assert fail.signature == signature("completes", "signal SIGABRT")
+        assert fail.message == (
+            "the process died of SIGABRT while layer_norm_bwd_kernel was compiled: "
+            "python: Ops.cpp:7: Assertion `rank == 2' failed."
+        )
+
+    @pytest.mark.parametrize(
+        ("log", "words"),
+        [
+            ("", ""),
+            ("Fatal Python error: Aborted\n", ""),
+            ("out of patience\nFatal Python error: Aborted\n", "out of patience"),
+            ("LLVM ERROR: no such type\nPLEASE submit a bug report\nFatal Python error", "LLVM ERROR: no such type"),
+        ],
+    )
+    def test_who_aborted_without_an_assertion_is_quoted_with_the_last_line(self, log: str, words: str) -> None:
+        assert last_words(log) == words
+
+    def test_a_compile_error_without_words_is_named_by_the_code_above_its_caret(self) -> None:
+        message = "at 12:8:\n    x = tl.load(p)\n    y = tl.dot(x, x)\n        ^"
+        assert message_class(message) == "y = tl.dot(x, x)"
 
     def test_an_exit_is_named_by_its_status(self) -> None:
         fail = only_failure(Completes(), run(ending=Crashed(signal=None, status=3, log_tail="")))

@@ -10,7 +10,7 @@ import pytest
 from harness.cuda import coredump
 from harness.devices import catalogue
 from harness.model.case import Case, DType
-from harness.model.run import Crashed, Source, TimedOut, Waiting
+from harness.model.run import Crashed, Doing, Source, TimedOut, Waiting
 from harness.ops.flight import Edge, Event, Kind
 from harness.workers import stacks
 from harness.workers.hangs import Look, gpu_of, verdict
@@ -108,8 +108,14 @@ def test_an_exception_that_an_autotuner_swallowed_before_is_told(ends: Ends) -> 
 def test_a_process_that_dies_in_a_launch_names_the_kernel(ends: Ends, op: str, signal: str) -> None:
     ending = ends(op, "Launching")
     assert isinstance(ending, Crashed)
-    assert (ending.signal, ending.launch) == (signal, "spin_kernel")
+    assert (ending.signal, ending.launch, ending.doing) == (signal, "spin_kernel", Doing.LAUNCHED)
     assert ending.events[-1].endswith("launch of spin_kernel begins: grid (4, 1, 1), num_warps: 4")
+
+
+def test_a_process_that_dies_in_a_compilation_says_that_it_compiled(ends: Ends) -> None:
+    ending = ends("segfault", "Compiling")
+    assert isinstance(ending, Crashed)
+    assert (ending.launch, ending.doing) == ("spin_kernel", Doing.COMPILED)
 
 
 @pytest.mark.parametrize("engine", ["Calling", "Launched"])
