@@ -5,7 +5,7 @@ from harness.model.run import Run, TimedOut, Waiting
 VIRTUAL = "virtual"
 
 COMPILING = (
-    "The compiler does not come to an end with this kernel: so it does in the process of whoever calls the library."
+    "The compiler had not come to an end with this kernel by then: whoever calls the library waits as long, or forever."
 )
 SPINNING = "The kernel never ends: whoever waits for the GPU waits forever, and others that share it wait as well."
 AT_WORK = (

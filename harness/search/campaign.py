@@ -21,6 +21,7 @@ from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Completed, Run
 from harness.model.verdict import Fail
+from harness.oracles.endings import WATCHED
 from harness.oracles.resources import Fits
 from harness.search.hints import Hints
 from harness.search.judging import Judge
@@ -225,7 +226,7 @@ class Campaign:
         self._sight(flight.trial, examined.fails)
         if flight.batch != NO_BATCH:
             self._queue.judged(flight.batch, flight.trial, run)
-        for launch in run.launches:
+        for launch in run.launches if run.engine in WATCHED else ():  # the others leave no TTIR to compile
             known = self._builds.get(launch.build)
             if known is None or flight.trial.number < known[0].number:
                 self._builds[launch.build] = (flight.trial, run)

@@ -248,6 +248,11 @@ def test_resources_that_are_known_late_are_still_judged() -> None:
     assert (sighting.fail.oracle, sighting.fail.signature.place, sighting.count) == ("resources", "shared memory", 1)
 
 
+def test_where_no_compiler_runs_beside_the_search_nobody_says_that_it_was_not_done() -> None:
+    on_virtual, on_hardware = search(AtOnce(clean)), search(AtOnce(lambda case: replace(clean(case), engine="cuda")))
+    assert (on_virtual.builds, on_hardware.builds) == (1, 0)
+
+
 def test_companions_are_run_and_count_as_no_case() -> None:
     runner = AtOnce(clean)
     tally = search(runner, judge=Judge(oracles=(registry.find("sm-invariance"),)))
