@@ -20,7 +20,7 @@ from harness.model.companion import Beside, Companion, is_sampled, order_matters
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Completed, Repeated, Run
-from harness.ops.engine_parts import Seen
+from harness.ops.engine_parts import Seen, blamed
 from harness.ops.execute import Execution
 from harness.virtual import triton_seam
 
@@ -88,7 +88,7 @@ class CudaEngine:
         repeated = None
         try:
             ending, results = self._execution.run(op, case)
-            ending = faulted(ending, session.under_way)
+            ending = faulted(blamed(ending, self._chooser.failed), session.under_way)
             if isinstance(ending, Completed):
                 self._look_at_bands(op, case)
                 if is_sampled(case):
@@ -111,7 +111,7 @@ class CudaEngine:
         session = self._begin(wanted.case)
         try:
             ending, sketches = self._execution.run_beside(op, wanted)
-            ending = faulted(ending, session.under_way)
+            ending = faulted(blamed(ending, self._chooser.failed), session.under_way)
         finally:
             self._memory.forget()
         return Companion(

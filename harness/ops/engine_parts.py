@@ -1,12 +1,13 @@
 """What an engine brings to the execution of a case: where tensors live, and what it sees of the launches."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
 
 from harness.model.case import Case
+from harness.model.run import Ending, Raised
 
 Writer = tuple[str, str] | None
 """The kernel and the argument through which a tensor was stored; None where no launch did."""
@@ -25,6 +26,14 @@ class Seen:
 
 
 NOTHING_SEEN = Seen()
+
+
+def blamed(ending: Ending, failed: tuple[str, int] | None) -> Ending:
+    """What was raised, with the kernel that was being built or launched, and how many configs it has."""
+    if failed is None or not isinstance(ending, Raised):
+        return ending
+    kernel, configs = failed
+    return replace(ending, launch=kernel, config_count=configs)
 
 
 class Elsewhere(Protocol):

@@ -4,7 +4,6 @@ import importlib
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -13,8 +12,8 @@ from harness.model.case import Case, LaneFill, Scale
 from harness.model.companion import Beside, Companion, is_sampled, order_matters
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
-from harness.model.run import Completed, Ending, Raised, Refilled, Run, UndefinedLanes
-from harness.ops.engine_parts import Seen
+from harness.model.run import Completed, Refilled, Run, UndefinedLanes
+from harness.ops.engine_parts import Seen, blamed
 from harness.ops.execute import Execution
 from harness.ops.poison import FreshMemory
 from harness.virtual import triton_seam
@@ -113,7 +112,7 @@ class VirtualEngine:
         return Run(
             case=case,
             engine=self.name,
-            ending=session.halted or self._blame_kernel(ending),
+            ending=session.halted or blamed(ending, self._chooser.failed),
             launches=tuple(session.launches),
             results=() if session.halted else results,
             memory=tuple(session.memory),
@@ -132,7 +131,7 @@ class VirtualEngine:
         return Companion(
             case=case,
             engine=self.name,
-            ending=session.halted or self._blame_kernel(ending),
+            ending=session.halted or blamed(ending, self._chooser.failed),
             launches=tuple(session.launches),
             sketches=() if session.halted else sketches,
             memory=tuple(session.memory),
@@ -153,13 +152,6 @@ class VirtualEngine:
         for part, seconds in again.seconds.items():
             first.add_seconds(part, seconds)
         return Refilled(ending=again.halted or ending, digests=digests)
-
-    def _blame_kernel(self, ending: Ending) -> Ending:
-        """What was raised, with the kernel that was being built or launched."""
-        if not isinstance(ending, Raised) or self._chooser.failed is None:
-            return ending
-        kernel, configs = self._chooser.failed
-        return replace(ending, launch=kernel, config_count=configs)
 
     def _writer_of(self, result: torch.Tensor) -> tuple[str, str] | None:
         return self._session.writers.get(result.untyped_storage().data_ptr())

@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.once]
 
 SUITE = str(Path(faults.__file__))
 OPS = {op.name: op for op in load_ops((SUITE,), ())}
+PLANTED = str(Path(__file__).resolve().parents[2] / "suites" / "planted" / "too_much_shared_memory.py")
 WORN = str(Path(worn.__file__))
 WORN_OPS = {op.name: op for op in load_ops((WORN,), ())}
 
@@ -56,6 +57,19 @@ def test_each_fault_is_told_apart_and_the_next_case_is_not_blamed(
     assert [fail.signature.oracle for fail in found] == [oracle], (run.ending, found)
     assert place in found[0].signature.place
     assert fails(pool, OPS["good"], case_of("good", device))[1] == ()
+
+
+def test_a_kernel_that_does_not_fit_on_the_gpu_that_is_pretended_is_named(pool_of: PoolOf) -> None:
+    (op, repaired) = load_ops((PLANTED,), ())
+    small = catalogue.find("rtx-pro-6000")
+    cases = [Case(op=one.id, dims={"T": 1, "D": 16}, dtype=DType.FP16, device=small, seed=1) for one in (op, repaired)]
+    _, (fail,) = fails(pool_of(PLANTED), op, cases[0])
+    assert (fail.signature.oracle, fail.signature.kernel, fail.signature.place) == (
+        "resources",
+        "product_kernel",
+        "OutOfResources",
+    )
+    assert fails(pool_of(PLANTED), repaired, cases[1])[1] == ()
 
 
 def test_an_assertion_is_told_with_its_text_and_line(pool_of: PoolOf, device: DeviceProfile) -> None:
