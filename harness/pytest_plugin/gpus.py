@@ -78,10 +78,11 @@ def coming(config: pytest.Config, index: int, count: int) -> range:
     if of_worker is None:
         return range(index + 1, count)
     parts: int = of_worker.get(PARTS, 0)
-    mine = [
-        other for other in range(index, count) if parts and part_of(other, count, parts) == part_of(index, count, parts)
-    ]
-    return range(index + 1, index + len(mine))
+    if not parts:
+        return range(0)
+    mine = part_of(index, count, parts)
+    end = next((later for later in range(index, count) if part_of(later, count, parts) != mine), count)
+    return range(index + 1, end)
 
 
 def gpu_of(config: pytest.Config) -> RealGpu:

@@ -45,11 +45,6 @@ class CompileAhead:
         self._closed = True
         self._compilers.close()
 
-    def _prepare(self, device: DeviceProfile) -> None:
-        """Load, on the GPUs' side, while the first kernels are compiled: a GPU's process is there when they are."""
-        with suppress(HarnessError, RuntimeError):  # the case that comes there meets it again, or the pool is closed
-            self._gpus.prepare(device)
-
     def submit(self, wanted: Wanted) -> Future[Run]:
         """Run a case, or one beside another, once its kernels are compiled."""
         done = Future[Run]()
@@ -73,6 +68,11 @@ class CompileAhead:
     def run_alone(self, wanted: Wanted, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
         """Run it in a fresh process on a GPU."""
         return self._gpus.run_alone(wanted, before, patience=patience)
+
+    def _prepare(self, device: DeviceProfile) -> None:
+        """Load, on the GPUs' side, while the first kernels are compiled: a GPU's process is there when they are."""
+        with suppress(HarnessError, RuntimeError):  # the case that comes there meets it again, or the pool is closed
+            self._gpus.prepare(device)
 
     def _go_on(self, wanted: Wanted, ahead: Future[Run], done: Future[Run]) -> None:
         self._idle.compiling(-1)

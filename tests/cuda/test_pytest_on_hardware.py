@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cuda.gpus import real_gpus
-from harness.errors import MissingPart
+from harness.cuda.gpus import RealGpu
 from tests import plugin
 
 pytestmark = [
@@ -22,11 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PLANTED = ROOT / "suites" / "planted"
 
 
-def test_searches_that_go_on_at_once_find_what_each_finds_alone(tmp_path: Path) -> None:
-    try:
-        gpus = real_gpus()
-    except MissingPart as missing:
-        pytest.skip(str(missing))
+def test_searches_that_go_on_at_once_find_what_each_finds_alone(tmp_path: Path, gpu: RealGpu) -> None:
     suites = [str(PLANTED / "dropped_term.py"), str(PLANTED / "unwritten_tail.py")]
     done = subprocess.run(
         [
@@ -49,4 +44,4 @@ def test_searches_that_go_on_at_once_find_what_each_finds_alone(tmp_path: Path) 
         for repaired in ("", "_repaired")
         for device in ("b200", "rtx-pro-6000")
     }, said
-    assert f"on {gpus[0].name} ({gpus[0].sm_count} SMs): 8 tests, 48 cases" in said
+    assert f"on {gpu.name} ({gpu.sm_count} SMs): 8 tests, 48 cases" in said
