@@ -7,17 +7,26 @@ in the values.  Fresh memory is poisoned as on the virtual GPU.  Owns what a cas
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from threading import Lock
+from typing import Any, NamedTuple
 
 import torch
+from torch.utils import dlpack
 
 from harness.model.run import Region
 from harness.ops.execute import plain_torch
 from harness.ops.poison import PATTERNS, SAME_SIZE
 
 BAND_BYTES = 1 << 15
-"""On each side; a multiple of 512, so that the tensor is aligned as the allocator aligns."""
+"""On each side; a multiple of `ALIGNMENT`."""
+ALIGNMENT = 512
+"""Of a tensor's first byte, as torch's allocator aligns."""
+ARENA_BYTES = 1 << 20
+WORD_BYTES = 8
 FILL = 0xFF
+KEPT_BYTES = 1 << 20
+"""Gaps of layouts of so many bytes are kept from case to case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,42 +41,117 @@ class Damage:
     """From the tensor's first element, in units of its type."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class _Arena:
+    """One allocation, filled, of which tensors get pieces with bands between them: filling each piece takes longer."""
+
+    def __init__(self, size: int, device: str) -> None:
+        self.memory = _full((-(-size // WORD_BYTES),), -1, dtype=torch.int64, device=device).view(torch.uint8)
+        self.address = self.memory.data_ptr()
+        self._size = self.memory.numel()
+        self._typed: dict[torch.dtype, torch.Tensor] = {}
+        self._contents: list[tuple[int, int]] = []
+        self._used = 0
+
+    def place(self, size: int) -> int | None:
+        """Where content of so many bytes begins; None where it does not fit."""
+        begin = self._used + BAND_BYTES
+        end = begin + size
+        used = -(-end // ALIGNMENT) * ALIGNMENT + BAND_BYTES
+        if used > self._size:
+            return None
+        self._contents.append((begin, end))
+        self._used = used
+        return begin
+
+    def typed(self, dtype: torch.dtype) -> torch.Tensor:
+        """All of it as elements of one type."""
+        if dtype not in self._typed:
+            self._typed[dtype] = self.memory.view(dtype)
+        return self._typed[dtype]
+
+    def bands(self) -> Generator[torch.Tensor]:
+        """What lies around the contents."""
+        position = 0
+        for begin, end in self._contents:
+            yield self.memory[position:begin]
+            position = end
+        yield self.memory[position : self._used]
+
+
+@dataclass(slots=True)
 class _Guarded:
-    whole: torch.Tensor
-    """uint8: band, content, band."""
-    first_byte: int
-    """Of the tensor's first element, from the beginning of `whole`."""
-    element_size: int
+    """One tensor's piece of an arena."""
+
+    arena: _Arena
+    begin: int
+    """Of the content, in bytes."""
+    size: int
+    first_byte: int = 0
+    """Of the tensor's first element, within the content."""
+    element_size: int = 1
     gaps: torch.Tensor | None = None
     """Which bytes of the content belong to no element; None where all do."""
-    content: torch.Tensor | None = None
+    kept: torch.Tensor | None = None
     """What stood there, where there are gaps."""
+
+    @property
+    def content(self) -> torch.Tensor:
+        """Its bytes."""
+        return self.arena.memory[self.begin : self.begin + self.size]
+
+    def plain(self, like: torch.Tensor) -> torch.Tensor:
+        """The content as a tensor like a plain one, in a storage of its own."""
+        self.element_size = like.element_size()
+        typed = self.arena.typed(like.dtype)
+        return _own(typed.as_strided(like.shape, like.stride(), self.begin // self.element_size))
+
+    def laid_out(self, like: torch.Tensor) -> torch.Tensor:
+        """The content as a tensor like another one, in a storage of its own."""
+        self.element_size = like.element_size()
+        offset = int(like.storage_offset())
+        self.first_byte = offset * self.element_size
+        storage = _own(self.content).untyped_storage()
+        empty = _empty(0, dtype=like.dtype, device=self.arena.memory.device)
+        return empty.set_(storage, offset, like.shape, like.stride())
+
+    def poison(self, pattern: int) -> None:
+        """Fill the content with what no computation makes."""
+        begin, end = self.begin // self.element_size, (self.begin + self.size) // self.element_size
+        self.arena.typed(SAME_SIZE[self.element_size])[begin:end].fill_(pattern)
+
+    def torn_gaps(self) -> torch.Tensor | None:
+        """Which bytes of the gaps are not as they were; None where there are no gaps."""
+        return None if self.gaps is None or self.kept is None else (self.content != self.kept) & self.gaps
 
 
 class GuardedMemory:
     """The tensors of one case on the current GPU."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str = "cuda") -> None:
+        self._device = device
+        self._arenas: list[_Arena] = []
+        self._open: _Arena | None = None
+        """The one that has room left."""
         self._guarded: dict[int, _Guarded] = {}
+        self._placing = Lock()
         self._is_watching = False
 
     def lend(self, values: torch.Tensor) -> torch.Tensor:
         """A copy on the GPU, laid out alike in a storage of its own, NaN around it; a leaf if `values` is one."""
         storage = values.untyped_storage()
-        raw = _empty(0, dtype=torch.uint8).set_(storage)
-        gaps = _gaps(values, storage.nbytes())
-        whole = self._band(storage.nbytes())
-        content = whole[BAND_BYTES : BAND_BYTES + storage.nbytes()]
-        content.copy_(raw)
-        lent = _typed(whole, values)
-        self._guarded[whole.data_ptr()] = _Guarded(
-            whole=whole,
-            first_byte=BAND_BYTES + int(values.storage_offset()) * values.element_size(),
-            element_size=values.element_size(),
-            gaps=None if gaps is None else gaps.to(whole.device),
-            content=None if gaps is None else content.clone(),
-        )
+        size = storage.nbytes()
+        if not size:
+            return values.detach().to(self._device).requires_grad_(values.requires_grad)
+        piece = self._piece(size)
+        if _is_plain(values, size):
+            lent = piece.plain(values)
+            lent.copy_(values.detach())
+        else:
+            lent = piece.laid_out(values)
+            content = piece.content
+            content.copy_(_empty(0, dtype=torch.uint8).set_(storage))
+            piece.gaps = _gaps(values, size, self._device)
+            piece.kept = None if piece.gaps is None else content.clone()
         return lent.requires_grad_(values.requires_grad)
 
     def fetch(self, values: torch.Tensor) -> torch.Tensor:
@@ -102,26 +186,38 @@ class GuardedMemory:
     def forget(self) -> None:
         """Let go of all memory."""
         self._guarded.clear()
+        self._arenas.clear()
+        self._open = None
 
     def _is_damaged(self) -> bool:
         """In one go, since almost nothing ever is."""
         with plain_torch():
-            bands = [
-                band for one in self._guarded.values() for band in (one.whole[:BAND_BYTES], one.whole[-BAND_BYTES:])
-            ]
-            torn = (torch.cat(bands) != FILL).any()
+            torn = (torch.cat([band for arena in self._arenas for band in arena.bands()]) != FILL).any()
             for one in self._guarded.values():
-                if one.gaps is not None and one.content is not None:
-                    torn = torn | ((one.whole[BAND_BYTES:-BAND_BYTES] != one.content) & one.gaps).any()
+                if (torn_gaps := one.torn_gaps()) is not None:
+                    torn = torn | torn_gaps.any()
             return bool(torn)
 
-    def _band(self, size: int) -> torch.Tensor:
-        return _full((BAND_BYTES + size + BAND_BYTES,), FILL, dtype=torch.uint8, device="cuda")
+    def _piece(self, size: int) -> _Guarded:
+        """Room for content of so many bytes."""
+        with self._placing:  # autograd's threads may ask at once
+            arena = self._open
+            begin = None if arena is None else arena.place(size)
+            if arena is None or begin is None:
+                needed = BAND_BYTES + size + ALIGNMENT + BAND_BYTES
+                arena = _Arena(max(ARENA_BYTES, needed), self._device)
+                self._arenas.append(arena)
+                if needed <= ARENA_BYTES:
+                    self._open = arena
+                begin = arena.place(size)
+                assert begin is not None
+            piece = self._guarded[arena.address + begin] = _Guarded(arena, begin, size)
+            return piece
 
     def _guarding(self, original: Callable[..., Any], *, is_fresh: bool) -> Callable[..., Any]:
         def made_between_bands(*args: Any, **kwargs: Any) -> Any:
             made = original(*args, **kwargs)
-            if not self._is_watching or not isinstance(made, torch.Tensor) or not made.is_cuda:
+            if not self._is_watching or not isinstance(made, torch.Tensor) or made.device.type != self._device:
                 return made
             return self._between_bands(made, is_fresh=is_fresh)
 
@@ -129,57 +225,78 @@ class GuardedMemory:
         return made_between_bands
 
     def _between_bands(self, made: torch.Tensor, *, is_fresh: bool) -> torch.Tensor:
-        with plain_torch(), torch.no_grad():
+        with plain_torch():
             size = made.untyped_storage().nbytes()
-            whole = self._band(size)
-            moved = _typed(whole, made)
-            pattern = PATTERNS.get(made.dtype)
+            if not size:
+                return made
+            piece = self._piece(size)
+            moved = piece.plain(made) if _is_plain(made, size) else piece.laid_out(made)
             if not is_fresh:
-                moved.copy_(made)
-            elif pattern is not None and size:
-                content = whole[BAND_BYTES : BAND_BYTES + size]
-                content.view(SAME_SIZE[made.element_size()]).fill_(pattern)
-            first = BAND_BYTES + int(made.storage_offset()) * made.element_size()
-            self._guarded[whole.data_ptr()] = _Guarded(whole=whole, first_byte=first, element_size=made.element_size())
+                moved.copy_(made.detach())
+            elif (pattern := PATTERNS.get(made.dtype)) is not None:
+                piece.poison(pattern)
             return moved.requires_grad_(made.requires_grad)
 
 
-def _gaps(values: torch.Tensor, size: int) -> torch.Tensor | None:
-    """Which of so many bytes of a storage belong to no element of the tensor; None where all do."""
-    if values.numel() * values.element_size() == size and values.is_contiguous():
-        return None
-    covered = torch.zeros(size // values.element_size(), dtype=torch.bool)
-    if covered.numel():
-        covered.as_strided(values.shape, values.stride(), values.storage_offset()).fill_(True)  # noqa: FBT003 - torch's
-    return None if bool(covered.all()) else (~covered).repeat_interleave(values.element_size())
+def _is_plain(values: torch.Tensor, size: int) -> bool:
+    """Whether a tensor's elements, one after the other, are all that its storage of so many bytes holds."""
+    is_whole = values.numel() * values.element_size() == size and values.is_contiguous()
+    return is_whole and values.dtype in _EXCHANGED
 
 
-def _typed(whole: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """The content as a tensor like another one."""
-    size = like.element_size()
-    typed = _empty(0, dtype=like.dtype, device=whole.device).set_(whole.untyped_storage())
-    return typed.as_strided(like.shape, like.stride(), BAND_BYTES // size + int(like.storage_offset()))
+def _own(piece: torch.Tensor) -> torch.Tensor:
+    """The same memory as a storage of its own, since libraries ask what shares one; keeps the arena alive."""
+    capsule = dlpack.to_dlpack(piece)  # pyright: ignore[reportPrivateImportUsage] - documented, and not in __all__
+    return dlpack.from_dlpack(capsule)
+
+
+class _Layout(NamedTuple):
+    """How a tensor lies in its storage."""
+
+    shape: torch.Size
+    stride: tuple[int, ...]
+    offset: int
+    element_size: int
+    size: int
+    """Of the storage, in bytes."""
+
+
+def _gaps(values: torch.Tensor, size: int, device: str) -> torch.Tensor | None:
+    """Which bytes of a storage of so many belong to no element of the tensor; None where all do."""
+    layout = _Layout(values.shape, values.stride(), int(values.storage_offset()), values.element_size(), size)
+    return (_gaps_of if size > KEPT_BYTES else _kept_gaps_of)(layout, device)
+
+
+def _gaps_of(layout: _Layout, device: str) -> torch.Tensor | None:
+    covered = torch.zeros(layout.size // layout.element_size, dtype=torch.bool)
+    covered.as_strided(layout.shape, layout.stride, layout.offset).fill_(True)  # noqa: FBT003 - torch's
+    return None if bool(covered.all()) else (~covered).repeat_interleave(layout.element_size).to(device)
+
+
+_kept_gaps_of = lru_cache(maxsize=64)(_gaps_of)
 
 
 def _damages(address: int, one: _Guarded) -> Generator[Damage]:
-    bands = torch.ones_like(one.whole, dtype=torch.bool)
-    bands[BAND_BYTES:-BAND_BYTES] = False
-    torn = (one.whole != FILL) & bands
-    yield from _damage(address, one, torn, Region.OUTSIDE_STORAGE)
-    if one.gaps is not None and one.content is not None:
-        torn = torch.zeros_like(bands)
-        torn[BAND_BYTES:-BAND_BYTES] = (one.whole[BAND_BYTES:-BAND_BYTES] != one.content) & one.gaps
-        yield from _damage(address, one, torn, Region.IN_GAP)
+    begin, end = one.begin - BAND_BYTES, one.begin + one.size
+    after = -(-end // ALIGNMENT) * ALIGNMENT + BAND_BYTES
+    around = one.arena.memory[begin:after] != FILL
+    around[BAND_BYTES : BAND_BYTES + one.size] = False
+    yield from _damage(address, one, around, BAND_BYTES, Region.OUTSIDE_STORAGE)
+    if (torn := one.torn_gaps()) is not None:
+        yield from _damage(address, one, torn, 0, Region.IN_GAP)
 
 
-def _damage(address: int, one: _Guarded, torn: torch.Tensor, region: Region) -> Generator[Damage]:
-    places = torn.nonzero()[:, 0].cpu()
+def _damage(address: int, one: _Guarded, torn: torch.Tensor, content: int, region: Region) -> Generator[Damage]:
+    """Of the bytes that are torn, among which the content begins there."""
+    places = torn.nonzero()[:, 0].cpu() - content - one.first_byte
     if places.numel():
-        elements = torch.unique(torch.div(places - one.first_byte, one.element_size, rounding_mode="floor"))
+        elements = torch.unique(torch.div(places, one.element_size, rounding_mode="floor"))
         yield Damage(address=address, region=region, cells=int(elements.numel()), element=int(elements[0]))
 
 
 _empty, _full = torch.empty, torch.full
+_EXCHANGED = frozenset({*PATTERNS, torch.uint8, torch.int8, torch.bool})
+"""Types that every torch's DLPack knows."""
 _FACTORIES: tuple[tuple[Any, str, bool], ...] = (
     *((torch, name, True) for name in ("empty", "empty_like", "empty_strided")),
     *((torch, name, False) for name in ("zeros", "zeros_like", "ones", "ones_like", "full", "full_like")),
