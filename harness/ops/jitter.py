@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from functools import cache, lru_cache
+from math import isfinite
 from typing import Any
 
 import torch
@@ -57,7 +58,7 @@ class Jitter(TorchDispatchMode):
         """Let the operation run, and move what it made."""
         nature = _nature(func)
         if nature is _Nature.MATRIX_PRODUCT and self._products > self._epsilon:
-            args = tuple(self._moved(one, self._products) for one in args)  # before terms cancel
+            args = tuple(self._factor(one) for one in args)  # before terms cancel
         made = func(*args, **kwargs) if kwargs else func(*args)
         match nature:
             case _Nature.EXACT:
@@ -68,25 +69,30 @@ class Jitter(TorchDispatchMode):
                 scale = max(self._epsilon, _in_a_row(args[0], made))
             case _Nature.OTHER:
                 scale = self._epsilon
-        if isinstance(made, torch.Tensor):
-            return self._moved(made, scale)
-        return type(made)(self._moved(one, scale) for one in made) if isinstance(made, tuple | list) else made
+        for one in (made,) if isinstance(made, torch.Tensor) else made if isinstance(made, tuple | list) else ():
+            self._move(one, scale)
+        return made
 
-    def _moved(self, value: Any, scale: float) -> Any:
+    def _factor(self, value: Any) -> Any:
+        """What a matrix unit makes of a factor: the factor itself stays as it is."""
         if not isinstance(value, torch.Tensor) or value.dtype is not torch.float64:
             return value
+        self._move(rounded := value.clone(), self._products)
+        return rounded
+
+    def _move(self, value: Any, scale: float) -> None:
+        """In place: nobody has seen it yet."""
+        if not isinstance(value, torch.Tensor) or value.dtype is not torch.float64:
+            return
         count = value.numel()
         if not count:
-            return value
+            return
         if self.watches_size:
-            self.largest = max(
-                self.largest, float(torch.nan_to_num(value, nan=0.0, posinf=0.0, neginf=0.0).abs().max())
-            )
-        moved = value * self._draw(count, _factors(scale)).view(value.shape)
+            self.largest = max(self.largest, _largest(value))
+        value.mul_(self._draw(count, _factors(scale)).view(value.shape))
         if self._spacing:
-            noise = self._draw(count, _noise()).view(value.shape)
-            moved = moved + self._spacing * noise * (value != 0)  # a zero is exact
-        return moved
+            zeros = value == 0  # which are exact
+            value.add_(self._draw(count, _steps(self._spacing)).view(value.shape)).masked_fill_(zeros, 0.0)
 
     def _draw(self, count: int, twice: torch.Tensor) -> torch.Tensor:
         """A stretch of noise, or of factors made of it, that begins somewhere else each time."""
@@ -95,6 +101,14 @@ class Jitter(TorchDispatchMode):
         if end <= 2 * NOISE_ELEMENTS:
             return twice[start:end]
         return twice.repeat(-(-end // (2 * NOISE_ELEMENTS)))[start:end]
+
+
+def _largest(value: torch.Tensor) -> float:
+    """Magnitude of a finite element."""
+    largest = float(value.abs().max())
+    if isfinite(largest):
+        return largest
+    return float(torch.nan_to_num(value, nan=0.0, posinf=0.0, neginf=0.0).abs().max())
 
 
 def _in_a_row(summed: torch.Tensor, sums: torch.Tensor) -> float:
@@ -106,6 +120,11 @@ def _in_a_row(summed: torch.Tensor, sums: torch.Tensor) -> float:
 @lru_cache(maxsize=32)
 def _factors(scale: float) -> torch.Tensor:
     return 1 + scale * _noise()
+
+
+@lru_cache(maxsize=2)
+def _steps(spacing: float) -> torch.Tensor:
+    return spacing * _noise()
 
 
 @cache
