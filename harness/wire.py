@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from enum import Enum
+from functools import lru_cache
 from math import isfinite
 from types import UnionType
 from typing import Any, NoReturn, TypeVar, Union, get_origin, overload
@@ -95,9 +96,36 @@ def answer_from_json(text: bytes, kind: type[Run], case: Case) -> Run:
     return _structured(plain, kind)
 
 
+def order_to_json(case: Case) -> str:
+    """A case without its device, which whoever runs it wears, and without what is as it is by default."""
+    return _compact(_order(case))
+
+
+def order_from_json(text: bytes, device: DeviceProfile) -> Case:
+    """What `order_to_json` wrote, on this device; `with_device` does the same for the text.
+
+    Raises:
+        ReplayError: as `from_json`.
+    """
+    plain = _parsed(text)
+    if type(plain) is dict:
+        plain["device"] = device
+    return _structured(plain, Case)
+
+
+def with_device(order: str, device: DeviceProfile) -> str:
+    """The JSON of a whole case."""
+    return f'{order[:-1]},"device":{_device_json(device)}}}'
+
+
+@lru_cache(maxsize=256)
+def _device_json(device: DeviceProfile) -> str:
+    return to_json(device)
+
+
 def warm_up() -> None:
     """Build the code that reads and writes runs now, so that a process forked from this one need not."""
-    for kind in (Run, Companion, Beside):
+    for kind in (Case, Run, Companion, Beside):
         _quick.get_structure_hook(kind)
         _quick.get_unstructure_hook(kind)
 
@@ -292,13 +320,15 @@ def _or_it_is_one(of: type, read: Hook) -> Hook:
 
 
 _quick = _converter(explaining=False)
-_quick.register_structure_hook(DeviceProfile, _remembering(_quick.get_structure_hook(DeviceProfile), most=256))
+_remembered = _remembering(_quick.get_structure_hook(DeviceProfile), most=256)
+_quick.register_structure_hook(DeviceProfile, _or_it_is_one(DeviceProfile, _remembered))
 _quick.register_structure_hook(Case, _or_it_is_one(Case, _quick.get_structure_hook(Case)))
 _terse = _converter(explaining=False, terse=True)
 _answers: Mapping[type[Run], Callable[[Any], Any]] = {
     kind: make_dict_unstructure_fn(kind, _terse, _cattrs_omit_if_default=True, case=override(omit=True))
     for kind in (Run, Companion)
 }
+_order = make_dict_unstructure_fn(Case, _terse, _cattrs_omit_if_default=True, device=override(omit=True))
 _explaining = _converter(explaining=True)
 _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _decode = json.JSONDecoder(parse_constant=_refuse_constant).decode

@@ -14,7 +14,15 @@ from harness.model.case import Case
 from harness.model.finding import Finding
 from harness.model.run import Completed, Ending, Measure, MemoryEvent, Overlap, Run, Site, Source
 from harness.model.verdict import Abstain, Fail, Severity, Signature, Verdict
-from harness.wire import answer_from_json, answer_to_json, from_json, to_json
+from harness.wire import (
+    answer_from_json,
+    answer_to_json,
+    from_json,
+    order_from_json,
+    order_to_json,
+    to_json,
+    with_device,
+)
 
 SITE = Site(kernel="norm_bwd", launch=0, argument="dx", source=Source(file="norm.py", line=431))
 EVENT = Overlap(site=SITE, same_bytes=True, cells=2, first_cells=((2, 0), (2, 1)), programs=(0, 1))
@@ -48,6 +56,23 @@ def test_an_answer_is_the_run_without_the_case_that_was_asked_for(run: Run) -> N
     again = answer_from_json(text.encode(), type(run), run.case)
     assert again.case is run.case
     assert to_json(again) == to_json(run)
+
+
+@settings(max_examples=50)
+@given(case=st.from_type(Case))
+def test_an_order_is_the_case_without_the_device_that_its_reader_wears(case: Case) -> None:
+    order = order_to_json(case)
+    assert "device" not in json.loads(order)
+    again = order_from_json(order.encode(), case.device)
+    assert again.device is case.device
+    assert to_json(again) == to_json(case)
+    assert to_json(from_json(with_device(order, case.device), Case)) == to_json(case)
+
+
+@pytest.mark.parametrize("text", [b"[]", b"null", b'{"op": 3}', b"{"])
+def test_an_order_that_is_none_is_refused(run: Run, text: bytes) -> None:
+    with pytest.raises(ReplayError):
+        order_from_json(text, run.case.device)
 
 
 @pytest.mark.parametrize("text", [b"[]", b"null", b'{"engine": 3}', b"{"])

@@ -1,7 +1,7 @@
 """The protocol between the parent and a child: frames over a socket of their own, never over stdio.
 
     child  → HELLO  the engine's name: loaded and ready
-    parent → CASE   a case, as JSON; perhaps before the last one is answered
+    parent → CASE   a case for the device that the child wears, as JSON; perhaps before the last one is answered
     parent → BESIDE the wish for a companion, as JSON
     child  → RUN    what it cost, the run as JSON
     child  → COMPANION  the same of a run that was compared with no reference

@@ -4,6 +4,7 @@ import ctypes
 import os
 import select
 import signal
+from functools import cache
 from pathlib import Path
 
 STACK_SIGNAL = signal.SIGRTMIN
@@ -12,6 +13,7 @@ PR_SET_PDEATHSIG = 1
 KILL_ME_FIRST = "1000"
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 KEPT_BYTES = 64 << 20
 MAPPED_FROM_BYTES = 32 << 20
 """The most that glibc takes for a threshold."""
@@ -48,11 +50,13 @@ def keep_freed_memory() -> None:
 
 def data_bytes() -> int:
     """Private writable memory that this process has mapped, touched or not: what RLIMIT_DATA limits."""
-    statm = os.open("/proc/self/statm", os.O_RDONLY)  # after every case: a tenth of what pathlib takes
-    try:
-        return int(os.read(statm, 256).split()[5]) * os.sysconf("SC_PAGE_SIZE")
-    finally:
-        os.close(statm)
+    return int(os.pread(_statm(os.getpid()), 256, 0).split()[5]) * PAGE_BYTES
+
+
+@cache
+def _statm(pid: int) -> int:
+    """Held open: it is read after every case, and to open it takes longer than to read it."""
+    return os.open(f"/proc/{pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def children() -> list[int]:

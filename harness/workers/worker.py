@@ -74,14 +74,14 @@ class Worker:
         """
         fit, self._fit = self._fit, False
         case = case_of(wanted)
-        case_json = wire.to_json(case)
+        order = wire.order_to_json(case)
         self._channel.forget_log()
-        with self._slot.holding(case_json):
+        with self._slot.holding(wire.with_device(order, case.device)):
             was_sent, self._sent = self._sent is wanted, None
             started, begun_s = perf_counter(), self._ended_s if was_sent else monotonic()
-            if not fit or not (was_sent or self._send(wanted, case_json)):
+            if not fit or not (was_sent or self._send(wanted, order)):
                 raise WorkerGone("the worker was gone before it took the case")
-            if following is not None and self._send(following, wire.to_json(case_of(following))):
+            if following is not None and self._send(following, wire.order_to_json(case_of(following))):
                 self._sent = following
             return self._answered(case, time_limit_s, started, begun_s)
 
@@ -124,10 +124,10 @@ class Worker:
         if self.pid is not None and (places := coredump.places(self.spec.environment, self.pid)):
             places.remove()
 
-    def _send(self, wanted: Wanted, case_json: str) -> bool:
+    def _send(self, wanted: Wanted, order: str) -> bool:
         match wanted:
             case Case():
-                return self._channel.send(Kind.CASE, case_json.encode())
+                return self._channel.send(Kind.CASE, order.encode())
             case Beside():
                 return self._channel.send(Kind.BESIDE, wire.to_json(wanted).encode())
 
