@@ -69,6 +69,8 @@ class Launch:
     config_index: int
     config_count: int
     """How many configs survived pruning; 1 where the kernel is not autotuned."""
+    refused: tuple[str, ...] = ()
+    """Configs that were to be launched before this one and do not compile or do not fit, each with what was said."""
     num_warps: int
     constants: Mapping[str, int | float | bool | str | None]
     """The values of the `tl.constexpr` parameters."""

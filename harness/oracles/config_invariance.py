@@ -39,6 +39,9 @@ class ConfigInvariance:
         kernel, _ = choice
         if reason := unfinished(other):
             return (Abstain(oracle=self.name, reason=f"with config {config_of(other, kernel)} of {kernel}, {reason}"),)
+        if index_of(run, kernel) == index_of(other, kernel):
+            reason = f"{kernel} ran with config {config_of(run, kernel)} again, since the GPU refuses another"
+            return (Abstain(oracle=self.name, reason=reason),)
         failures = (self._fail(run, other, kernel, result, block) for result, block in disagreements(run, other))
         return tuple({fail.signature: fail for fail in failures}.values()) or (Pass(oracle=self.name),)
 
@@ -71,6 +74,11 @@ def other_config(run: Run) -> tuple[str, int] | None:
     if index == launch.config_index:
         index = (index + 1) % launch.config_count
     return launch.kernel, index
+
+
+def index_of(run: Run, kernel: str) -> int | None:
+    """The index of the config that the kernel ran with; None where it was not launched."""
+    return next((launch.config_index for launch in run.launches if launch.kernel == kernel), None)
 
 
 def config_of(run: Run, kernel: str) -> str:

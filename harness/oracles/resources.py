@@ -18,12 +18,12 @@ MEANING = "On this GPU the launch raises OutOfResources or fails to compile, how
 class Fits(Alone):
     """Shared and tensor memory, registers and threads, from the whole compiler pipeline and from Triton's own refusals.
 
-    A config that the GPU refuses breaks nothing where the kernel is autotuned: the autotuner skips it.  So only kernels
-    with a single config fail here; of the others a refusal passes, or abstains where it ended the case.
+    A config that the GPU refuses breaks nothing where the kernel is autotuned: the autotuner skips it, and so does the
+    engine.  So of these kernels only those fail that no config is left of.
     """
 
     name = "resources"
-    promise = "Every kernel that is not autotuned compiles for the GPU and fits in its memory, registers and threads."
+    promise = "Every kernel, or a config of it, compiles for the GPU and fits in its memory, registers and threads."
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """One failure for each kernel and resource; abstains while builds are unknown that could still fail."""
@@ -48,11 +48,8 @@ class Fits(Alone):
             return Abstain(
                 oracle=self.name, reason=f"{raised.kind} in {kernel}, which may be autotuned and skip this config"
             )
-        if raised.config_count > 1:
-            reason = (
-                f"{run.case.device.slug} refuses this config of {kernel}, and the autotuner skips it: {raised.message}"
-            )
-            return Abstain(oracle=self.name, reason=reason)
+        subject = kernel if raised.config_count == 1 else f"none of the {raised.config_count} configs of {kernel}"
+        how = "cannot" if raised.config_count == 1 else "can"
         return Fail(
             signature=Signature(
                 oracle=self.name,
@@ -61,7 +58,7 @@ class Fits(Alone):
                 kernel=raised.launch or "",
                 place=raised.kind,
             ),
-            message=f"{kernel} cannot be launched on {run.case.device.slug}: {first_line(raised.message)}",
+            message=f"{subject} {how} be launched on {run.case.device.slug}: {first_line(raised.message)}",
             meaning=MEANING,
             source=raised.source,
         )

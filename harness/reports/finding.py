@@ -165,7 +165,8 @@ def _launch(launch: Launch) -> str:
     parts = [f"grid {grid}"]
     if launch.config:
         which = f" (config {launch.config_index + 1} of {launch.config_count})" if launch.config_count > 1 else ""
-        parts.append(f"{_told(launch.config)}{which}")
+        skipped = f", in place of {len(launch.refused)} that this GPU refuses" if launch.refused else ""
+        parts.append(f"{_told(launch.config)}{which}{skipped}")
     return "; ".join(parts)
 
 

@@ -64,6 +64,7 @@ def launch_of(described: Described, request: LaunchRequest, chosen: Chosen, scra
         config=chosen.text or f"num_warps: {metadata.num_warps}, num_stages: {metadata.num_stages}",
         config_index=chosen.index,
         config_count=chosen.count,
+        refused=chosen.refused,
         num_warps=metadata.num_warps,
         constants=_constants(request.source),
         tile_sizes=described.tile_sizes,

@@ -16,6 +16,7 @@ import triton
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import get_ptxas_version
+from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime import _allocation
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.cache import triton_key
@@ -27,6 +28,8 @@ from harness.ops import flight
 VERSIONS = ("3.6", "3.7", "3.8", "3.9")
 """The releases whose private names were read; others may work."""
 
+SKIPPED = (OutOfResources, PTXASError, CompileTimeAssertionFailure)
+"""What an autotuner takes for a config's being slow (`Autotuner._bench`, 3.6 to 3.9)."""
 SHORT = 100
 STAGE_HOOK_KEY = "kernel-harness: ttir only"
 WHOLE = "-whole"
@@ -45,19 +48,27 @@ class Chosen:
     text: str
     index: int
     count: int
+    refused: tuple[str, ...] = ()
+    """What came of the configs that were tried before it."""
 
 
 NOT_TUNED = Chosen("", 0, 1)
 
 
 class ConfigChooser:
-    """Makes every autotuner take the config that the case names, without benchmarking."""
+    """Makes every autotuner take the config that the case names, without benchmarking.
+
+    One that the autotuner would skip, because it does not compile or does not fit, gives way to the next, as it would.
+    """
 
     def __init__(self) -> None:
         self.wanted: Mapping[str, int] = {}
         self.current: list[Chosen] = []
         self.failed: tuple[str, int] | None = None
-        """The kernel whose build or launch raised first, and how many configs it has; set to None before a case."""
+        """The kernel whose build or launch raised first, and how many configs it has; set to None before a case.
+
+        One that is skipped for another config did not raise.
+        """
         self._raised: str | None = None
         """What a kernel raised since an autotuner last began to try a config."""
 
@@ -105,14 +116,24 @@ class ConfigChooser:
             self.nargs = dict(zip(self.arg_names, args, strict=False))
             all_configs = self.configs
             usable = self.prune_configs(kwargs) if len(all_configs) > 1 else all_configs
-            index = chooser.wanted.get(self.base_fn.__name__, 0) % len(usable)
-            chooser.current.append(Chosen(str(usable[index]), index, len(usable)))
-            self.configs = [usable[index]]
+            wanted = chooser.wanted.get(self.base_fn.__name__, 0)
+            failed, refusals = chooser.failed, dict[str, Exception]()
             try:
-                return original(self, *args, **kwargs)
+                for index in ((wanted + step) % len(usable) for step in range(len(usable))):
+                    self.configs = [usable[index]]
+                    told = tuple(f"{config}: {_in_short(error)}" for config, error in refusals.items())
+                    chooser.current.append(Chosen(str(usable[index]), index, len(usable), told))
+                    try:
+                        return original(self, *args, **kwargs)
+                    except SKIPPED as refusal:
+                        refusals[str(usable[index])] = refusal
+                        chooser.failed = failed
+                    finally:
+                        chooser.current.pop()
             finally:
                 self.configs = all_configs
-                chooser.current.pop()
+            chooser.failed = failed or (self.base_fn.__name__, len(usable))
+            raise next(iter(refusals.values()))
 
         Autotuner.run = run
 

@@ -12,16 +12,18 @@ from harness.cuda.wearing import compiling_for
 from harness.devices import catalogue
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
-from harness.model.run import Completed, OutOfMemory, Run
-from harness.search.options import AHEAD, CUDA
+from harness.model.run import Completed, OutOfMemory, Raised, Run
+from harness.search.options import AHEAD, CUDA, load_ops
 from harness.virtual.triton_seam import WHOLE
 from harness.workers.places import GpuPlaces
 from harness.workers.pool import Pool
 from harness.workers.spec import WorkerSpec
-from tests.cuda import faults
+from tests.cuda import faults, sized
 from tests.cuda.samples import H200
 
 SUITE = str(Path(faults.__file__))
+SIZED_SUITE = str(Path(sized.__file__))
+SIZED = load_ops((SIZED_SUITE,), ())
 BLACKWELL = catalogue.find("rtx-pro-6000")
 LIMIT_S = 120.0
 
@@ -76,6 +78,16 @@ def test_a_case_that_asks_for_more_memory_than_there_is_ends_there_too(tmp_path:
     run, good = ran(tmp_path, faults.NO_MEMORY, "good")
     assert isinstance(run.ending, OutOfMemory)
     assert good.ending == Completed()
+
+
+def test_a_config_that_does_not_fit_the_gpu_that_is_pretended_gives_way_ahead_too(tmp_path: Path) -> None:
+    tuned = {op.name: Case(op=op.id, dims={"T": 4, "D": 16}, dtype=DType.FP16, device=BLACKWELL) for op in SIZED}
+    sized = replace(spec_of(tmp_path, AHEAD, compiling_for(H200))(BLACKWELL), suites=(SIZED_SUITE,))
+    with Pool(lambda _: sized, 1, LIMIT_S) as pool:
+        fits, fails = pool.run(tuned["second_fits"]), pool.run(tuned["none_fits"])
+    assert fits.ending == Completed()
+    assert isinstance(fails.ending, Raised)
+    assert fails.ending.kind == "OutOfResources"
 
 
 @pytest.mark.gpu

@@ -14,7 +14,7 @@ from harness.model.verdict import Fail
 from harness.search.judging import Judge
 from harness.search.options import load_ops
 from harness.workers.pool import Pool
-from tests.cuda import faults, worn
+from tests.cuda import faults, sized, worn
 from tests.cuda.conftest import PoolOf
 
 pytestmark = [pytest.mark.gpu, pytest.mark.once]
@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.once]
 SUITE = str(Path(faults.__file__))
 OPS = {op.name: op for op in load_ops((SUITE,), ())}
 PLANTED = str(Path(__file__).resolve().parents[2] / "suites" / "planted" / "too_much_shared_memory.py")
+SIZED = str(Path(sized.__file__))
 WORN = str(Path(worn.__file__))
 WORN_OPS = {op.name: op for op in load_ops((WORN,), ())}
 
@@ -70,6 +71,23 @@ def test_a_kernel_that_does_not_fit_on_the_gpu_that_is_pretended_is_named(pool_o
         "OutOfResources",
     )
     assert fails(pool_of(PLANTED), repaired, cases[1])[1] == ()
+
+
+def test_a_config_too_large_for_the_gpu_that_is_pretended_gives_way_to_one_that_fits(pool_of: PoolOf) -> None:
+    second_fits, none_fits = load_ops((SIZED,), ())
+    small = catalogue.find("rtx-pro-6000")
+    pool = pool_of(SIZED)
+
+    def case(op: Op) -> Case:
+        return Case(op=op.id, dims={"T": 4, "D": 16}, dtype=DType.FP16, device=small, seed=1)
+
+    run, found = fails(pool, second_fits, case(second_fits))
+    (launch,) = run.launches
+    assert (launch.config_index, launch.config_count, len(launch.refused), found) == (1, 2, 1, ())
+    assert "OutOfResources" in launch.refused[0]
+    _, (fail,) = fails(pool, none_fits, case(none_fits))
+    assert (fail.signature.oracle, fail.signature.kernel) == ("resources", "product_kernel")
+    assert fail.message.startswith("none of the 2 configs of product_kernel can be launched on rtx-pro-6000")
 
 
 def test_an_assertion_is_told_with_its_text_and_line(pool_of: PoolOf, device: DeviceProfile) -> None:

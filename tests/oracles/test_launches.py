@@ -95,12 +95,14 @@ class TestResources:
             "layer_norm_bwd_kernel cannot be launched on rtx-pro-6000: out of resource: shared memory"
         )
 
-    def test_a_refusal_of_one_config_of_several_abstains(self) -> None:
+    def test_a_refusal_of_every_config_fails(self) -> None:
         refusal = raised("out of resource: shared memory", kind="OutOfResources", config_count=6)
-        assert judge(Fits(), run(launches=(), ending=refusal)) == [
-            "abstain: rtx-pro-6000 refuses this config of layer_norm_bwd_kernel, and the autotuner skips it: "
+        fail = only_failure(Fits(), run(launches=(), ending=refusal))
+        assert fail.signature == signature("resources", "OutOfResources")
+        assert fail.message == (
+            "none of the 6 configs of layer_norm_bwd_kernel can be launched on rtx-pro-6000: "
             "out of resource: shared memory"
-        ]
+        )
 
     def test_abstains_where_it_is_not_known_which_kernel_was_refused(self) -> None:
         assert judge(Fits(), run(launches=(), ending=raised(kind="PTXASError"))) == [

@@ -47,7 +47,7 @@ ENDINGS: tuple[tuple[Ending, str | None], ...] = (
     (raised(phase="reference"), None),
     (raised(phase="compare"), None),
     (raised(kind="OutOfResources", config_count=1), "resources"),
-    (raised(kind="OutOfResources", config_count=6), None),
+    (raised(kind="OutOfResources", config_count=6), "resources"),
     (raised(NO_ALLOCATOR), "scratch-memory"),
     (Refused(message="head size above 256"), None),
     (UNSUPPORTED, None),
@@ -107,7 +107,14 @@ def test_each_oracle_is_handed_the_companions_that_it_asked_for() -> None:
     wants_two = run(of=case(seed=0), launches=(launch(config_count=6),))
     asked = registry.companions(wants_two)
     assert asked == (case(seed=0, sm_count=1), case(seed=0, configs={KERNEL: 1}))
-    others = {one.digest: run(of=one, results=(result(digest=one.digest, sketch=(9.0, 9.0)),)) for one in asked}
+    others = {
+        one.digest: run(
+            of=one,
+            launches=(launch(config_count=6, config_index=one.configs.get(KERNEL, 0)),),
+            results=(result(digest=one.digest, sketch=(9.0, 9.0)),),
+        )
+        for one in asked
+    }
     verdicts = registry.judge_all(wants_two, others, {"b1": SMALL})
     assert [verdict.oracle for verdict in verdicts if isinstance(verdict, Fail)] == [
         "sm-invariance",

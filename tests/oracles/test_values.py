@@ -123,7 +123,14 @@ class TestConfigInvariance:
 
     def test_passes_where_both_configs_agree(self) -> None:
         tuned = run(of=case(seed=0), launches=(self.TUNED,))
-        assert judge(ConfigInvariance(), tuned, tuned) == ["pass"]
+        other = run(of=case(seed=0, configs={KERNEL: 1}), launches=(launch(config_count=6, config_index=1),))
+        assert judge(ConfigInvariance(), tuned, other) == ["pass"]
+
+    def test_abstains_where_the_gpu_refuses_the_other_config_and_the_same_one_ran(self) -> None:
+        tuned = run(of=case(seed=0), launches=(self.TUNED,))
+        assert judge(ConfigInvariance(), tuned, replace(tuned, case=case(seed=0, configs={KERNEL: 1}))) == [
+            "abstain: layer_norm_bwd_kernel ran with config [BT: 32, num_warps: 4] again, since the GPU refuses another"
+        ]
 
     def test_names_both_configs_where_they_differ(self) -> None:
         tuned = run(of=case(seed=0), launches=(self.TUNED,))
@@ -139,7 +146,7 @@ class TestConfigInvariance:
             "of layer_norm_bwd_kernel, first in block 0 of its projections"
         )
 
-    def test_abstains_where_the_gpu_refuses_the_other_config(self) -> None:
+    def test_abstains_where_the_other_config_raised(self) -> None:
         tuned = run(of=case(seed=0), launches=(self.TUNED,))
         other = run(of=case(seed=0, configs={KERNEL: 1}), launches=(), ending=raised(kind="OutOfResources"))
         assert judge(ConfigInvariance(), tuned, other) == [

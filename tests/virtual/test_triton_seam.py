@@ -124,6 +124,39 @@ def test_what_triton_refuses_comes_through(gpu: Gpu) -> None:
     assert gpu.seen == []
 
 
+@triton.autotune(configs=[triton.Config({"WAY": way}) for way in range(4)], key=["n"])
+@triton.jit
+def picky_kernel(out, n, FIRST: tl.constexpr, LAST: tl.constexpr, WAY: tl.constexpr):
+    tl.static_assert(WAY >= FIRST, "too early")
+    tl.static_assert(WAY <= LAST, "too late")
+    tl.store(out, WAY + n * 0)
+
+
+def test_a_config_that_an_autotuner_would_skip_gives_way_to_the_next_that_it_would_not(gpu: Gpu) -> None:
+    stored: list[int] = []
+    for way, first, last in ((0, 2, 3), (2, 2, 3), (3, 1, 2)):
+        gpu.chooser.wanted = {"picky_kernel": way}
+        out = torch.full((1,), -1, dtype=torch.int32)
+        picky_kernel[(1,)](out, 7, first, last)
+        stored.append(int(out))
+    assert stored == [2, 2, 1]
+    assert [(launch.config_index, launch.config_count) for launch in gpu.seen] == [(2, 4), (2, 4), (1, 4)]
+    assert [len(launch.refused) for launch in gpu.seen] == [2, 0, 2]
+    assert gpu.seen[0].refused[0].startswith("WAY: 0, num_warps: 4")
+    assert "CompileTimeAssertionFailure" in gpu.seen[0].refused[0]
+    assert "too early" in gpu.seen[0].refused[0]
+    assert gpu.chooser.failed is None
+    assert len(picky_kernel.configs) == 4
+
+
+def test_where_an_autotuner_would_skip_every_config_the_error_is_that_of_the_one_that_was_chosen(gpu: Gpu) -> None:
+    gpu.chooser.wanted = {"picky_kernel": 3}
+    with pytest.raises(triton.compiler.errors.CompileTimeAssertionFailure, match="too late"):
+        picky_kernel[(1,)](torch.zeros(1, dtype=torch.int32), 7, 3, 2)
+    assert gpu.seen == []
+    assert gpu.chooser.failed == ("picky_kernel", 4)
+
+
 # --- scratch memory ---
 
 

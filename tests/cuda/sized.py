@@ -1,0 +1,28 @@
+"""A suite of autotuned products: of one's two configs one fits in 99 KiB of shared memory, of the other's none does."""
+
+from typing import Any
+
+from harness.suite import Dim, DType, op, tensor, tokens
+
+DIMS = {"T": tokens(128), "D": Dim(low=16, high=16)}
+XW = {"x": tensor("T", "D", grad=False), "w": tensor("D", "D", grad=False)}
+
+
+@op(dims=DIMS, inputs=XW, dtypes=(DType.FP16,))
+def second_fits(x: Any, w: Any) -> Any:
+    from tests.cuda import sized_kernels
+
+    return sized_kernels.product(x, w, sized_kernels.second_fits)
+
+
+@op(dims=DIMS, inputs=XW, dtypes=(DType.FP16,))
+def none_fits(x: Any, w: Any) -> Any:
+    from tests.cuda import sized_kernels
+
+    return sized_kernels.product(x, w, sized_kernels.none_fits)
+
+
+@second_fits.reference
+@none_fits.reference
+def product(x: Any, w: Any) -> Any:
+    return x @ w
