@@ -83,15 +83,15 @@ def _apart(bench: Bench) -> None:
     with bench.pool(isolation=Isolation.CASE, processes=1) as pool:
         pool.run(cases[0][0])
         began = time.perf_counter()
-        for case, _ in cases[:8]:
+        for case, _ in cases[:24]:
             pool.run(case)
-        print(f"  --isolation=case:     {(time.perf_counter() - began) / 8:6.2f} s a case, one after another")
+        print(f"  --isolation=case:     {(time.perf_counter() - began) / 24:6.3f} s a case, one after another")
     for processes in (4, 8):
         with bench.pool(isolation=Isolation.CASE, processes=processes) as pool:
             list(ThreadPoolExecutor(processes).map(pool.run, [case for case, _ in cases[:processes]]))
             began = time.perf_counter()
             list(ThreadPoolExecutor(processes).map(pool.run, [case for case, _ in cases[:24]]))
-            print(f"                        {(time.perf_counter() - began) / 24:6.2f} s a case, {processes} at once")
+            print(f"                        {(time.perf_counter() - began) / 24:6.3f} s a case, {processes} at once")
     began = time.perf_counter()
     _in_another(bench, "fresh", Sizes.ANY)
     print(f"  a fresh python:       {time.perf_counter() - began:6.2f} s a case")
