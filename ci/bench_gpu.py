@@ -38,6 +38,8 @@ from harness.workers.spec import Isolation, WorkerSpec
 ROUNDS = 5
 LENGTH = 4
 """So many times the cases of a round flow through a worker, as in a search: its first and its last case wait."""
+APART = 24
+"""So many cases run in a process each."""
 COLD_S = 90.0
 
 
@@ -78,20 +80,21 @@ def _split(runs: Sequence[Run]) -> str:
 
 def _apart(bench: Bench) -> None:
     """A process for each case, and a fresh interpreter for each."""
-    cases = bench.small_cases(Sizes.ANY)
+    cases = [case for case, _ in bench.small_cases(Sizes.ANY)][:APART]
     print()
     with bench.pool(isolation=Isolation.CASE, processes=1) as pool:
-        pool.run(cases[0][0])
+        pool.run(cases[0])
         began = time.perf_counter()
-        for case, _ in cases[:24]:
+        for case in cases:
             pool.run(case)
-        print(f"  --isolation=case:     {(time.perf_counter() - began) / 24:6.3f} s a case, one after another")
+        print(f"  --isolation=case:     {(time.perf_counter() - began) / len(cases):6.3f} s a case, one after another")
     for processes in (4, 8):
         with bench.pool(isolation=Isolation.CASE, processes=processes) as pool:
-            list(ThreadPoolExecutor(processes).map(pool.run, [case for case, _ in cases[:processes]]))
+            list(ThreadPoolExecutor(processes).map(pool.run, cases[:processes]))
             began = time.perf_counter()
-            list(ThreadPoolExecutor(processes).map(pool.run, [case for case, _ in cases[:24]]))
-            print(f"                        {(time.perf_counter() - began) / 24:6.3f} s a case, {processes} at once")
+            list(ThreadPoolExecutor(processes).map(pool.run, cases))
+            seconds = (time.perf_counter() - began) / len(cases)
+            print(f"                        {seconds:6.3f} s a case, {processes} at once")
     began = time.perf_counter()
     _in_another(bench, "fresh", Sizes.ANY)
     print(f"  a fresh python:       {time.perf_counter() - began:6.2f} s a case")

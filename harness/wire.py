@@ -28,7 +28,7 @@ from cattrs.strategies import configure_tagged_union
 
 from harness.errors import ReplayError
 from harness.model.case import Case
-from harness.model.companion import Beside, Companion
+from harness.model.companion import Beside, Companion, Wanted
 from harness.model.device import DeviceProfile
 from harness.model.picture import Picture
 from harness.model.run import Ending, MemoryEvent, Run
@@ -90,27 +90,30 @@ def answer_from_json(text: bytes, kind: type[Run], case: Case) -> Run:
     Raises:
         ReplayError: as `from_json`.
     """
-    plain = _parsed(text)
-    if type(plain) is dict:
-        plain["case"] = case
-    return _structured(plain, kind)
+    return _structured(_with(_parsed(text), "case", case), kind)
 
 
-def order_to_json(case: Case) -> str:
-    """A case without its device, which whoever runs it wears, and without what is as it is by default."""
-    return _compact(_order(case))
+def order_to_json(wanted: Wanted) -> str:
+    """What is to be run, without its device, which whoever runs it wears, and without what is as it is by default."""
+    return _compact(_terse.unstructure(wanted))
 
 
-def order_from_json(text: bytes, device: DeviceProfile) -> Case:
-    """What `order_to_json` wrote, on this device; `with_device` does the same for the text.
+def order_from_json(text: bytes, device: DeviceProfile, kind: type[T] = Case) -> T:
+    """What `order_to_json` wrote, on this device; `with_device` does the same for the text of a case.
 
     Raises:
         ReplayError: as `from_json`.
     """
     plain = _parsed(text)
+    _with(plain.get("case") if kind is Beside and type(plain) is dict else plain, "device", device)
+    return _structured(plain, kind)
+
+
+def _with(plain: Any, field: str, value: object) -> Any:
+    """The same, with a field that was left out because its reader knows it."""
     if type(plain) is dict:
-        plain["device"] = device
-    return _structured(plain, Case)
+        plain[field] = value
+    return plain
 
 
 def with_device(order: str, device: DeviceProfile) -> str:
@@ -125,7 +128,7 @@ def _device_json(device: DeviceProfile) -> str:
 
 def warm_up() -> None:
     """Build the code that reads and writes runs now, so that a process forked from this one need not."""
-    for kind in (Case, Run, Companion, Beside):
+    for kind in (Run, Companion, Beside):
         _quick.get_structure_hook(kind)
         _quick.get_unstructure_hook(kind)
 
@@ -328,7 +331,9 @@ _answers: Mapping[type[Run], Callable[[Any], Any]] = {
     kind: make_dict_unstructure_fn(kind, _terse, _cattrs_omit_if_default=True, case=override(omit=True))
     for kind in (Run, Companion)
 }
-_order = make_dict_unstructure_fn(Case, _terse, _cattrs_omit_if_default=True, device=override(omit=True))
+_terse.register_unstructure_hook(
+    Case, make_dict_unstructure_fn(Case, _terse, _cattrs_omit_if_default=True, device=override(omit=True))
+)
 _explaining = _converter(explaining=True)
 _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _decode = json.JSONDecoder(parse_constant=_refuse_constant).decode

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from harness.errors import ReplayError
 from harness.model.case import Case
+from harness.model.companion import Beside
 from harness.model.finding import Finding
 from harness.model.run import Completed, Ending, Measure, MemoryEvent, Overlap, Run, Site, Source
 from harness.model.verdict import Abstain, Fail, Severity, Signature, Verdict
@@ -67,6 +68,16 @@ def test_an_order_is_the_case_without_the_device_that_its_reader_wears(case: Cas
     assert again.device is case.device
     assert to_json(again) == to_json(case)
     assert to_json(from_json(with_device(order, case.device), Case)) == to_json(case)
+
+
+@settings(max_examples=50)
+@given(wish=st.from_type(Beside))
+def test_the_wish_for_a_companion_goes_without_the_device_too(wish: Beside) -> None:
+    order = order_to_json(wish)
+    assert "device" not in json.loads(order)["case"]
+    again = order_from_json(order.encode(), wish.case.device, Beside)
+    assert again.case.device is wish.case.device
+    assert to_json(again) == to_json(wish)
 
 
 @pytest.mark.parametrize("text", [b"[]", b"null", b'{"op": 3}', b"{"])

@@ -45,22 +45,23 @@ class _Arena:
     """One allocation, filled, of which tensors get pieces with bands between them: filling each piece takes longer."""
 
     def __init__(self, size: int, device: str) -> None:
-        self.memory = _full((-(-size // WORD_BYTES),), -1, dtype=torch.int64, device=device).view(torch.uint8)
+        words = _rounded_up(size, WORD_BYTES) // WORD_BYTES
+        self.memory = _full((words,), -1, dtype=torch.int64, device=device).view(torch.uint8)
         self.address = self.memory.data_ptr()
         self._size = self.memory.numel()
         self._typed: dict[torch.dtype, torch.Tensor] = {}
         self._contents: list[tuple[int, int]] = []
         self._used = 0
 
-    def place(self, size: int) -> int | None:
-        """Where content of so many bytes begins; None where it does not fit."""
+    def has_room(self, size: int) -> bool:
+        """Whether content of so many bytes fits."""
+        return self._used + _with_bands(size) <= self._size
+
+    def place(self, size: int) -> int:
+        """Where content of so many bytes begins."""
         begin = self._used + BAND_BYTES
-        end = begin + size
-        used = -(-end // ALIGNMENT) * ALIGNMENT + BAND_BYTES
-        if used > self._size:
-            return None
-        self._contents.append((begin, end))
-        self._used = used
+        self._contents.append((begin, begin + size))
+        self._used += _with_bands(size)
         return begin
 
     def typed(self, dtype: torch.dtype) -> torch.Tensor:
@@ -93,6 +94,11 @@ class _Guarded:
     """Which bytes of the content belong to no element; None where all do."""
     kept: torch.Tensor | None = None
     """What stood there, where there are gaps."""
+
+    @property
+    def address(self) -> int:
+        """Of the content, and so of the tensor's storage."""
+        return self.arena.address + self.begin
 
     @property
     def content(self) -> torch.Tensor:
@@ -132,7 +138,7 @@ class GuardedMemory:
         self._arenas: list[_Arena] = []
         self._open: _Arena | None = None
         """The one that has room left."""
-        self._guarded: dict[int, _Guarded] = {}
+        self._guarded: list[_Guarded] = []
         self._placing = Lock()
         self._is_watching = False
 
@@ -179,7 +185,7 @@ class GuardedMemory:
             if not self._guarded or not self._is_damaged():
                 return ()
             with plain_torch():
-                return tuple(damage for address, one in self._guarded.items() for damage in _damages(address, one))
+                return tuple(damage for one in self._guarded for damage in _damages(one))
         finally:
             self._is_watching = watching
 
@@ -193,7 +199,7 @@ class GuardedMemory:
         """In one go, since almost nothing ever is."""
         with plain_torch():
             torn = (torch.cat([band for arena in self._arenas for band in arena.bands()]) != FILL).any()
-            for one in self._guarded.values():
+            for one in self._guarded:
                 if (torn_gaps := one.torn_gaps()) is not None:
                     torn = torn | torn_gaps.any()
             return bool(torn)
@@ -202,16 +208,14 @@ class GuardedMemory:
         """Room for content of so many bytes."""
         with self._placing:  # autograd's threads may ask at once
             arena = self._open
-            begin = None if arena is None else arena.place(size)
-            if arena is None or begin is None:
-                needed = BAND_BYTES + size + ALIGNMENT + BAND_BYTES
+            if arena is None or not arena.has_room(size):
+                needed = _with_bands(size)
                 arena = _Arena(max(ARENA_BYTES, needed), self._device)
                 self._arenas.append(arena)
                 if needed <= ARENA_BYTES:
                     self._open = arena
-                begin = arena.place(size)
-                assert begin is not None
-            piece = self._guarded[arena.address + begin] = _Guarded(arena, begin, size)
+            piece = _Guarded(arena, arena.place(size), size)
+            self._guarded.append(piece)
             return piece
 
     def _guarding(self, original: Callable[..., Any], *, is_fresh: bool) -> Callable[..., Any]:
@@ -236,6 +240,15 @@ class GuardedMemory:
             elif (pattern := PATTERNS.get(made.dtype)) is not None:
                 piece.poison(pattern)
             return moved.requires_grad_(made.requires_grad)
+
+
+def _rounded_up(size: int, unit: int) -> int:
+    return -(-size // unit) * unit
+
+
+def _with_bands(size: int) -> int:
+    """Bytes that content of so many takes between its bands, both included."""
+    return BAND_BYTES + _rounded_up(size, ALIGNMENT) + BAND_BYTES
 
 
 def _is_plain(values: torch.Tensor, size: int) -> bool:
@@ -276,22 +289,21 @@ def _gaps_of(layout: _Layout, device: str) -> torch.Tensor | None:
 _kept_gaps_of = lru_cache(maxsize=64)(_gaps_of)
 
 
-def _damages(address: int, one: _Guarded) -> Generator[Damage]:
-    begin, end = one.begin - BAND_BYTES, one.begin + one.size
-    after = -(-end // ALIGNMENT) * ALIGNMENT + BAND_BYTES
-    around = one.arena.memory[begin:after] != FILL
+def _damages(one: _Guarded) -> Generator[Damage]:
+    begin = one.begin - BAND_BYTES
+    around = one.arena.memory[begin : begin + _with_bands(one.size)] != FILL
     around[BAND_BYTES : BAND_BYTES + one.size] = False
-    yield from _damage(address, one, around, BAND_BYTES, Region.OUTSIDE_STORAGE)
+    yield from _damage(one, around, BAND_BYTES, Region.OUTSIDE_STORAGE)
     if (torn := one.torn_gaps()) is not None:
-        yield from _damage(address, one, torn, 0, Region.IN_GAP)
+        yield from _damage(one, torn, 0, Region.IN_GAP)
 
 
-def _damage(address: int, one: _Guarded, torn: torch.Tensor, content: int, region: Region) -> Generator[Damage]:
+def _damage(one: _Guarded, torn: torch.Tensor, content: int, region: Region) -> Generator[Damage]:
     """Of the bytes that are torn, among which the content begins there."""
     places = torn.nonzero()[:, 0].cpu() - content - one.first_byte
     if places.numel():
         elements = torch.unique(torch.div(places, one.element_size, rounding_mode="floor"))
-        yield Damage(address=address, region=region, cells=int(elements.numel()), element=int(elements[0]))
+        yield Damage(address=one.address, region=region, cells=int(elements.numel()), element=int(elements[0]))
 
 
 _empty, _full = torch.empty, torch.full

@@ -6,6 +6,9 @@ Facts carry no judgement; `harness.oracles` turns them into verdicts.
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+REFUSED_BUILDS = frozenset({"OutOfResources", "PTXASError", "CompileTimeAssertionFailure"})
+"""The exceptions that Triton's autotuner takes for "not this config" (`Autotuner._bench`, 3.6 to 3.9)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:

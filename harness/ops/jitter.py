@@ -69,16 +69,16 @@ class Jitter(TorchDispatchMode):
                 scale = max(self._epsilon, _in_a_row(args[0], made))
             case _Nature.OTHER:
                 scale = self._epsilon
-        for one in (made,) if isinstance(made, torch.Tensor) else made if isinstance(made, tuple | list) else ():
+        for one in made if isinstance(made, tuple | list) else (made,):
             self._move(one, scale)
         return made
 
     def _factor(self, value: Any) -> Any:
         """What a matrix unit makes of a factor: the factor itself stays as it is."""
-        if not isinstance(value, torch.Tensor) or value.dtype is not torch.float64:
-            return value
-        self._move(rounded := value.clone(), self._products)
-        return rounded
+        if isinstance(value, torch.Tensor):
+            value = value.clone()
+            self._move(value, self._products)
+        return value
 
     def _move(self, value: Any, scale: float) -> None:
         """In place: nobody has seen it yet."""

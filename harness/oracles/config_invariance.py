@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from harness.model.case import Case
 from harness.model.companion import is_sampled
-from harness.model.run import Result, Run
+from harness.model.run import Launch, Result, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence
 from harness.oracles.endings import unfinished
@@ -39,7 +39,8 @@ class ConfigInvariance:
         kernel, _ = choice
         if reason := unfinished(other):
             return (Abstain(oracle=self.name, reason=f"with config {config_of(other, kernel)} of {kernel}, {reason}"),)
-        if index_of(run, kernel) == index_of(other, kernel):
+        first, second = launch_of(run, kernel), launch_of(other, kernel)
+        if first and second and first.config_index == second.config_index:
             reason = f"{kernel} ran with config {config_of(run, kernel)} again, since the GPU refuses another"
             return (Abstain(oracle=self.name, reason=reason),)
         failures = (self._fail(run, other, kernel, result, block) for result, block in disagreements(run, other))
@@ -47,6 +48,7 @@ class ConfigInvariance:
 
     def _fail(self, run: Run, other: Run, kernel: str, result: Result, block: int) -> Fail:
         place = result.writer[1] if result.writer else result.name
+        launch = launch_of(run, kernel)
         return Fail(
             signature=Signature(oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=kernel, place=place),
             message=(
@@ -57,7 +59,7 @@ class ConfigInvariance:
                 "Which config the autotuner picks depends on timing, so the same program gives right results on one "
                 "GPU or day and wrong ones on another."
             ),
-            source=next((launch.source for launch in run.launches if launch.kernel == kernel), None),
+            source=launch.source if launch else None,
         )
 
 
@@ -76,12 +78,12 @@ def other_config(run: Run) -> tuple[str, int] | None:
     return launch.kernel, index
 
 
-def index_of(run: Run, kernel: str) -> int | None:
-    """The index of the config that the kernel ran with; None where it was not launched."""
-    return next((launch.config_index for launch in run.launches if launch.kernel == kernel), None)
+def launch_of(run: Run, kernel: str) -> Launch | None:
+    """The kernel's first launch; None where it was not launched."""
+    return next((launch for launch in run.launches if launch.kernel == kernel), None)
 
 
 def config_of(run: Run, kernel: str) -> str:
     """The config that the kernel ran with, in brackets: `[BT: 64, num_warps: 4]`."""
-    config = next((launch.config for launch in run.launches if launch.kernel == kernel), None)
-    return f"[{config}]" if config is not None else f"number {run.case.configs.get(kernel, 0)}"
+    launch = launch_of(run, kernel)
+    return f"[{launch.config}]" if launch else f"number {run.case.configs.get(kernel, 0)}"

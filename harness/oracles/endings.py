@@ -7,6 +7,7 @@ counts only if it completed.  Owns that rule, and which of the oracles that judg
 from enum import Enum, auto
 
 from harness.errors import SuiteError
+from harness.model.ending import REFUSED_BUILDS
 from harness.model.run import (
     Completed,
     Crashed,
@@ -23,9 +24,6 @@ from harness.model.run import (
 
 NO_ALLOCATOR = "Kernel requires a runtime memory allocation, but no allocator was set"
 """What Triton's `NullAllocator` says (3.6 to 3.9); it raises a plain RuntimeError, so only the text tells it apart."""
-
-REFUSED_BUILDS = frozenset({"OutOfResources", "PTXASError", "CompileTimeAssertionFailure"})
-"""The exceptions that Triton's autotuner takes for "not this config" (`Autotuner._bench`, 3.6 to 3.9)."""
 
 SUITE_PHASES = frozenset({"inputs", "reference", "compare"})
 """Phases in which only the suite's own code runs."""

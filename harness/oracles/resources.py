@@ -48,8 +48,8 @@ class Fits(Alone):
             return Abstain(
                 oracle=self.name, reason=f"{raised.kind} in {kernel}, which may be autotuned and skip this config"
             )
-        subject = kernel if raised.config_count == 1 else f"none of the {raised.config_count} configs of {kernel}"
-        how = "cannot" if raised.config_count == 1 else "can"
+        count = raised.config_count
+        nothing = f"{kernel} cannot" if count == 1 else f"none of the {count} configs of {kernel} can"
         return Fail(
             signature=Signature(
                 oracle=self.name,
@@ -58,7 +58,7 @@ class Fits(Alone):
                 kernel=raised.launch or "",
                 place=raised.kind,
             ),
-            message=f"{subject} {how} be launched on {run.case.device.slug}: {first_line(raised.message)}",
+            message=f"{nothing} be launched on {run.case.device.slug}: {first_line(raised.message)}",
             meaning=MEANING,
             source=raised.source,
         )

@@ -16,20 +16,18 @@ import triton
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import get_ptxas_version
-from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime import _allocation
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.cache import triton_key
 from triton.runtime.errors import OutOfResources, PTXASError
 from triton.runtime.jit import JITFunction
 
+from harness.model.ending import REFUSED_BUILDS
 from harness.ops import flight
 
 VERSIONS = ("3.6", "3.7", "3.8", "3.9")
 """The releases whose private names were read; others may work."""
 
-SKIPPED = (OutOfResources, PTXASError, CompileTimeAssertionFailure)
-"""What an autotuner takes for a config's being slow (`Autotuner._bench`, 3.6 to 3.9)."""
 SHORT = 100
 STAGE_HOOK_KEY = "kernel-harness: ttir only"
 WHOLE = "-whole"
@@ -125,8 +123,10 @@ class ConfigChooser:
                     chooser.current.append(Chosen(str(usable[index]), index, len(usable), told))
                     try:
                         return original(self, *args, **kwargs)
-                    except SKIPPED as refusal:
-                        refusals[str(usable[index])] = refusal
+                    except Exception as error:
+                        if type(error).__name__ not in REFUSED_BUILDS:
+                            raise
+                        refusals[str(usable[index])] = error
                         chooser.failed = failed
                     finally:
                         chooser.current.pop()

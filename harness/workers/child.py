@@ -13,7 +13,6 @@ from harness import wire
 from harness.errors import ReplayError
 from harness.model.case import Case
 from harness.model.companion import Beside, Companion, Wanted, case_of
-from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Faulted, OutOfMemory, Run
 from harness.ops import flight
@@ -75,7 +74,8 @@ def _serve(stream: socket.socket, loaded: Loaded) -> None:
 def _attempt(loaded: Loaded, frame: Frame) -> Run | Fault:
     """One case.  Only what is the harness's fault, or the suite's, is a fault."""
     try:
-        wanted = _wanted(frame, loaded.spec.device)
+        kind = Beside if frame.kind is Kind.BESIDE else Case
+        wanted = wire.order_from_json(frame.payload, loaded.spec.device, kind)
     except ReplayError as error:
         return Fault(kind=FaultKind.WORKER, message=f"a worker was sent a case that it cannot read: {error}")
     case = case_of(wanted)
@@ -94,17 +94,6 @@ def _attempt(loaded: Loaded, frame: Frame) -> Run | Fault:
         return Fault(kind=FaultKind.WORKER, message=f"the engine failed on {case}:\n{traceback.format_exc()}")
     ending = memory.reclassified(run.ending, limit)
     return run if ending is run.ending else replace(run, ending=ending)
-
-
-def _wanted(frame: Frame, worn: DeviceProfile) -> Wanted:
-    """What is to be run, on the device that this process wears.
-
-    Raises:
-        ReplayError: it cannot be read.
-    """
-    if frame.kind is Kind.BESIDE:
-        return wire.from_json(frame.payload, Beside)
-    return wire.order_from_json(frame.payload, worn)
 
 
 def _run(loaded: Loaded, op: Op, wanted: Wanted) -> Run:

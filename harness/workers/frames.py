@@ -2,7 +2,7 @@
 
     child  → HELLO  the engine's name: loaded and ready
     parent → CASE   a case for the device that the child wears, as JSON; perhaps before the last one is answered
-    parent → BESIDE the wish for a companion, as JSON
+    parent → BESIDE the wish for a companion on that device, as JSON
     child  → RUN    what it cost, the run as JSON
     child  → COMPANION  the same of a run that was compared with no reference
     child  → FAULT  in place of an answer: why the harness, a suite or a library cannot go on

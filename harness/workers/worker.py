@@ -79,9 +79,9 @@ class Worker:
         with self._slot.holding(wire.with_device(order, case.device)):
             was_sent, self._sent = self._sent is wanted, None
             started, begun_s = perf_counter(), self._ended_s if was_sent else monotonic()
-            if not fit or not (was_sent or self._send(wanted, order)):
+            if not fit or not (was_sent or self._send(wanted, order if wanted is case else wire.order_to_json(wanted))):
                 raise WorkerGone("the worker was gone before it took the case")
-            if following is not None and self._send(following, wire.order_to_json(case_of(following))):
+            if following is not None and self._send(following, wire.order_to_json(following)):
                 self._sent = following
             return self._answered(case, time_limit_s, started, begun_s)
 
@@ -125,11 +125,7 @@ class Worker:
             places.remove()
 
     def _send(self, wanted: Wanted, order: str) -> bool:
-        match wanted:
-            case Case():
-                return self._channel.send(Kind.CASE, order.encode())
-            case Beside():
-                return self._channel.send(Kind.BESIDE, wire.to_json(wanted).encode())
+        return self._channel.send(Kind.BESIDE if isinstance(wanted, Beside) else Kind.CASE, order.encode())
 
     def _answer(self, payload: bytes, kind: type[Run], case: Case, started: float) -> Answer:
         engine_s, grown, is_lost, self._ended_s = COST.unpack_from(payload)
