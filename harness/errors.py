@@ -9,6 +9,7 @@
     ├── MissingPart         something optional is not installed: install it
     ├── GpuUnavailable      GPUs are leased to other processes, or sick: wait, or use others
     ├── CannotExecute       the virtual GPU cannot execute a construct: becomes the run's ending, never shown raw
+    │   └── CannotRunHere   a real GPU refuses what the one that it pretends to be may take: the same
     └── LaunchStuck         the virtual GPU ended a launch that would never end: becomes the run's ending
 
 A kernel that misbehaves is no error: it is a value (`harness.model.run.Ending`).  All but
@@ -57,6 +58,10 @@ class CannotExecute(HarnessError):
     def __init__(self, what: str) -> None:
         super().__init__(what)
         self.what = what
+
+
+class CannotRunHere(CannotExecute):
+    """The GPU at hand refuses a build where the one that is pretended, which has another, may not."""
 
 
 class LaunchStuck(HarnessError):

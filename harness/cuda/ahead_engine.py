@@ -8,6 +8,7 @@ whatever fresh memory holds, and nobody looks at them.
 import os
 
 from harness.cuda.compiling_driver import CompilingDriver
+from harness.cuda.fitting import Fitting
 from harness.cuda.wearing import answered, gpu_of_this_process
 from harness.model.case import Case, Scale
 from harness.model.device import DeviceProfile
@@ -34,9 +35,10 @@ class AheadEngine(VirtualEngine):
 
     def _drive(self, device: DeviceProfile, on_launch: LaunchHandler) -> None:
         del on_launch  # nothing is launched
-        arch = gpu_of_this_process().arch
-        triton_seam.set_driver(CompilingDriver(device, arch))
-        triton_seam.ask_assembler(arch)
+        gpu = gpu_of_this_process()
+        triton_seam.set_driver(CompilingDriver(device, gpu.arch))
+        Fitting(device, gpu).install()
+        triton_seam.ask_assembler(gpu.arch)
         triton_seam.build_utilities()
 
     def run(self, op: Op, case: Case) -> Run:

@@ -11,6 +11,7 @@ from harness.cuda import answers
 from harness.cuda.canary_program import kept_patterns, on_gpu, sums
 from harness.cuda.driver import RealDriver
 from harness.cuda.faults import faulted
+from harness.cuda.fitting import Fitting
 from harness.cuda.launches import Session, WatchedLaunches
 from harness.cuda.unguarded import memory_of_this_process
 from harness.cuda.wearing import answered, gpu_of_this_process, restriction
@@ -65,6 +66,7 @@ class CudaEngine:
         self._launches = WatchedLaunches(gpu.arch, lambda: self._chooser.chosen, self._memory)
         self._held_to = restriction(device, gpu)
         triton_seam.set_driver(RealDriver(told, gpu.arch, self._launches))
+        Fitting(told, gpu).install()
         triton_seam.on_compile(self._compiled)
         self._chooser.install()
         self._memory.install()

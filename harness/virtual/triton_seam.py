@@ -16,12 +16,14 @@ import triton
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import get_ptxas_version
+from triton.compiler.compiler import CompiledKernel
 from triton.runtime import _allocation
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.cache import triton_key
 from triton.runtime.errors import OutOfResources, PTXASError
 from triton.runtime.jit import JITFunction
 
+from harness.errors import CannotRunHere
 from harness.model.ending import REFUSED_BUILDS
 from harness.ops import flight
 
@@ -124,7 +126,7 @@ class ConfigChooser:
                     try:
                         return original(self, *args, **kwargs)
                     except Exception as error:
-                        if type(error).__name__ not in REFUSED_BUILDS:
+                        if type(error).__name__ not in REFUSED_BUILDS and not isinstance(error, CannotRunHere):
                             raise
                         refusals[str(usable[index])] = error
                         chooser.failed = failed
@@ -133,7 +135,8 @@ class ConfigChooser:
             finally:
                 self.configs = all_configs
             chooser.failed = failed or (self.base_fn.__name__, len(usable))
-            raise next(iter(refusals.values()))
+            unknown = (error for error in refusals.values() if isinstance(error, CannotRunHere))
+            raise next(unknown, next(iter(refusals.values())))
 
         Autotuner.run = run
 
@@ -158,6 +161,52 @@ def _in_short(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
     line = lines[-1 if lines[0].startswith("at ") else 0][:SHORT]
     return f"{type(error).__name__}{f' ({line})' if line else ''}"
+
+
+def load_by(
+    look: Callable[[Any], None], refused: Callable[[str, Exception], Exception], *, shared_bytes_per_block: int
+) -> None:
+    """Stand, in this process, for good, around Triton's loading of kernels onto a GPU that pretends to be another.
+
+    `look` is shown each `CompiledKernel` before, and may raise; `refused` says what to raise for a kernel of that name
+    that the compiler or the GPU refuses.  Triton goes by the hardware's shared memory, whatever it tells libraries.
+    """
+    module: Any = importlib.import_module("triton.compiler.compiler")
+    module.max_shared_mem = lambda _device: shared_bytes_per_block
+    load = CompiledKernel._init_handles  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
+    build = JITFunction._do_compile  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
+
+    def load_kernel(self: Any) -> None:
+        look(self)
+        try:
+            load(self)
+        except OutOfResources as error:
+            self._run = None  # else it would raise by itself the next time
+            raise refused(self.src.fn.__name__, error) from None
+
+    def compile_kernel(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return build(self, *args, **kwargs)
+        except PTXASError as error:
+            raise refused(self.fn.__name__, error) from None
+
+    CompiledKernel._init_handles = load_kernel  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
+    JITFunction._do_compile = compile_kernel  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
+
+
+def shared_bytes_on(kernel: Any, arch: int, options: Mapping[str, Any]) -> int:
+    """What a block takes of shared memory where the source of a `CompiledKernel` is compiled for another architecture.
+
+    Whatever Triton raises goes through.
+    """
+    driver: Any = triton.runtime.driver.active
+    there = target(arch, 32)
+    driver.get_current_target = lambda: there  # the front end asks
+    try:
+        with flight.compiling(kernel.src.fn.__name__):
+            return int(triton.compile(kernel.src, target=there, options=dict(options)).metadata.shared)
+    finally:
+        del driver.get_current_target
 
 
 def set_driver(driver: object) -> None:

@@ -12,7 +12,7 @@ from harness.cuda.wearing import compiling_for
 from harness.devices import catalogue
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
-from harness.model.run import Completed, OutOfMemory, Raised, Run
+from harness.model.run import Completed, OutOfMemory, Raised, Run, Unsupported
 from harness.search.options import AHEAD, CUDA, load_ops
 from harness.virtual.triton_seam import WHOLE
 from harness.workers.places import GpuPlaces
@@ -80,14 +80,37 @@ def test_a_case_that_asks_for_more_memory_than_there_is_ends_there_too(tmp_path:
     assert good.ending == Completed()
 
 
-def test_a_config_that_does_not_fit_the_gpu_that_is_pretended_gives_way_ahead_too(tmp_path: Path) -> None:
+def sized_runs(scratch: Path, *ops: str, gpu: RealGpu = H200) -> list[Run]:
     tuned = {op.name: Case(op=op.id, dims={"T": 4, "D": 16}, dtype=DType.FP16, device=BLACKWELL) for op in SIZED}
-    sized = replace(spec_of(tmp_path, AHEAD, compiling_for(H200))(BLACKWELL), suites=(SIZED_SUITE,))
+    sized = replace(spec_of(scratch, AHEAD, compiling_for(gpu))(BLACKWELL), suites=(SIZED_SUITE,))
     with Pool(lambda _: sized, 1, LIMIT_S) as pool:
-        fits, fails = pool.run(tuned["second_fits"]), pool.run(tuned["none_fits"])
+        return [pool.run(tuned[op]) for op in ops]
+
+
+def test_a_config_that_does_not_fit_the_gpu_that_is_pretended_gives_way_ahead_too(tmp_path: Path) -> None:
+    fits, fails = sized_runs(tmp_path, "second_fits", "none_fits")
     assert fits.ending == Completed()
     assert isinstance(fails.ending, Raised)
     assert fails.ending.kind == "OutOfResources"
+    assert "Required: 131072, Hardware limit: 101376" in fails.ending.message  # as the pretended one compiles it
+
+
+def test_what_fits_as_the_gpu_that_is_pretended_compiles_it_fits_though_the_one_at_hand_takes_more(
+    tmp_path: Path,
+) -> None:
+    first, again = sized_runs(tmp_path, "fits_there", "fits_there")
+    assert (first.ending, again.ending) == (Completed(), Completed())
+
+
+def test_what_is_too_large_for_the_gpu_at_hand_alone_is_not_the_pretended_ones_fault(tmp_path: Path) -> None:
+    small = replace(H200, shared_bytes_per_block=120_000)
+    for run in sized_runs(tmp_path, "fits_there", "fits_there", gpu=small):
+        assert isinstance(run.ending, Unsupported)
+        assert run.ending.what == (
+            "product_kernel: the NVIDIA H200 refuses its build for sm_90 (out of resource: shared memory, "
+            "Required: 131072, Hardware limit: 120000. Reducing block sizes or `num_stages` may help), "
+            "which says nothing of the one for sm_120"
+        )
 
 
 @pytest.mark.gpu

@@ -74,7 +74,7 @@ def test_a_kernel_that_does_not_fit_on_the_gpu_that_is_pretended_is_named(pool_o
 
 
 def test_a_config_too_large_for_the_gpu_that_is_pretended_gives_way_to_one_that_fits(pool_of: PoolOf) -> None:
-    second_fits, none_fits = load_ops((SIZED,), ())
+    second_fits, none_fits, fits_there = load_ops((SIZED,), ())
     small = catalogue.find("rtx-pro-6000")
     pool = pool_of(SIZED)
 
@@ -88,6 +88,8 @@ def test_a_config_too_large_for_the_gpu_that_is_pretended_gives_way_to_one_that_
     _, (fail,) = fails(pool, none_fits, case(none_fits))
     assert (fail.signature.oracle, fail.signature.kernel) == ("resources", "product_kernel")
     assert fail.message.startswith("none of the 2 configs of product_kernel can be launched on rtx-pro-6000")
+    run, found = fails(pool, fits_there, case(fits_there))
+    assert (len(run.launches), run.launches[0].refused, found) == (1, (), ())
 
 
 def test_an_assertion_is_told_with_its_text_and_line(pool_of: PoolOf, device: DeviceProfile) -> None:
