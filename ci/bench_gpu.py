@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import chdir
+from contextlib import ExitStack, chdir
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -134,21 +134,27 @@ def sanitized(bench: Bench) -> None:
 
 
 def scaling(bench: Bench) -> None:
-    """Whole cases a second on one GPU and on more, kernels compiled, companions left out."""
+    """Whole cases a second on one GPU and on more, in turns, kernels compiled, companions left out."""
     cases = bench.small_cases(Sizes.ONE)
     bench.compile_ahead([case for case, _ in cases])
-    base = 0.0
-    for count in [one for one in (1, 2, 4, 8) if one <= len(bench.gpus)]:
-        with bench.pool(processes=count, gpus=count) as pool:
+    counts = [count for count in (1, 2, 4, 8) if count <= len(bench.gpus)]
+    times: dict[int, list[float]] = {count: [] for count in counts}
+    parent_s = dict.fromkeys(counts, 0.0)
+    with ExitStack() as stack:
+        pools = {count: stack.enter_context(bench.pool(processes=count, gpus=count)) for count in counts}
+        for count, pool in pools.items():
             flow(pool, cases * (2 * count), KEEP_BUSY * count)
-            before_s = time.process_time()
-            times = [flow(pool, cases * (4 * count), KEEP_BUSY * count) for _ in range(ROUNDS)]
-            parent_ms = 1e3 * (time.process_time() - before_s) / (ROUNDS * 4 * count * len(cases))
-        rate = 1 / median(times)
-        base = base or rate
+        for _ in range(ROUNDS):
+            for count, pool in pools.items():
+                before_s = time.process_time()
+                times[count].append(flow(pool, cases * (LENGTH * count), KEEP_BUSY * count))
+                parent_s[count] += time.process_time() - before_s
+    for count in counts:
+        ratios = sorted(one / several for one, several in zip(times[1], times[count], strict=True))
+        parent_ms = 1e3 * parent_s[count] / (ROUNDS * LENGTH * count * len(cases))
         print(
-            f"\n{count} GPUs: {rate:.0f} whole cases a second, {rate / base:.2f} times one; "
-            f"{parent_ms:.2f} ms of CPU a case in the parent"
+            f"\n{count} GPUs: {1 / median(times[count]):.0f} whole cases a second, {median(ratios):.2f} times one "
+            f"({ratios[0]:.2f} to {ratios[-1]:.2f}); {parent_ms:.2f} ms of CPU a case in the parent"
         )
 
 
