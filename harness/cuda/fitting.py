@@ -47,7 +47,7 @@ class Fitting:
         """What it means for the pretended GPU that this one refuses a kernel's build."""
         if not self._compiles_otherwise:
             return error
-        said = next((line.strip().removesuffix(".") for line in str(error).splitlines() if line.strip()), "no message")
+        said = str(error).splitlines()[0].removesuffix(".")
         return CannotRunHere(
             f"{name}: the {self._gpu.name} refuses its build for sm_{self._gpu.arch} ({said}), "
             f"which says nothing of the one for sm_{self._told.arch}"

@@ -12,18 +12,19 @@ from harness.cuda.wearing import compiling_for
 from harness.devices import catalogue
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
-from harness.model.run import Completed, OutOfMemory, Raised, Run, Unsupported
+from harness.model.run import Completed, Ending, OutOfMemory, Raised, Run, Unsupported
 from harness.search.options import AHEAD, CUDA, load_ops
 from harness.virtual.triton_seam import WHOLE
 from harness.workers.places import GpuPlaces
 from harness.workers.pool import Pool
 from harness.workers.spec import WorkerSpec
-from tests.cuda import faults, sized
+from tests.cuda import faults, sized, unassembled
 from tests.cuda.samples import H200
 
 SUITE = str(Path(faults.__file__))
 SIZED_SUITE = str(Path(sized.__file__))
 SIZED = load_ops((SIZED_SUITE,), ())
+UNASSEMBLED_SUITE = str(Path(unassembled.__file__))
 BLACKWELL = catalogue.find("rtx-pro-6000")
 LIMIT_S = 120.0
 
@@ -111,6 +112,22 @@ def test_what_is_too_large_for_the_gpu_at_hand_alone_is_not_the_pretended_ones_f
             "Required: 131072, Hardware limit: 120000. Reducing block sizes or `num_stages` may help), "
             "which says nothing of the one for sm_120"
         )
+
+
+@pytest.mark.parametrize(
+    ("device", "ending", "said"),
+    [(profile_of(H200), Raised, "PTXASError"), (BLACKWELL, Unsupported, "refuses its build for sm_90 (PTXAS error")],
+    ids=["its-own", "another"],
+)
+def test_what_the_assembler_refuses_says_nothing_of_a_gpu_that_has_another(
+    tmp_path: Path, device: DeviceProfile, ending: type[Ending], said: str
+) -> None:
+    (op,) = load_ops((UNASSEMBLED_SUITE,), ())
+    spec = replace(spec_of(tmp_path, AHEAD, compiling_for(H200))(device), suites=(UNASSEMBLED_SUITE,))
+    with Pool(lambda _: spec, 1, LIMIT_S) as pool:
+        run = pool.run(Case(op=op.id, dims={"T": 4}, dtype=DType.FP32, device=device))
+    assert isinstance(run.ending, ending)
+    assert said in str(run.ending)
 
 
 @pytest.mark.gpu
