@@ -1,6 +1,7 @@
 """What a campaign hands back, and its JSON: one object that tools, `harness replay` and other machines can read."""
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -178,4 +179,4 @@ def _plain_pictures(pictures: tuple[Picture, ...]) -> Any:
 
 def replay_command(finding: Finding) -> str:
     """What to type to see the finding again."""
-    return " ".join(("harness replay", finding.id, *finding.where))
+    return shlex.join(("harness", "replay", finding.id, *finding.where))

@@ -65,8 +65,9 @@ class Channel:
 
     @property
     def log_tail(self) -> str:
-        """The last of what the child printed since `forget_log`."""
-        return self._tail.decode(errors="replace")
+        """The last of what the child printed since `forget_log`; no line of it lacks its beginning."""
+        whole = self._tail if len(self._tail) < TAIL_BYTES else self._tail.partition(b"\n")[2] or self._tail
+        return whole.decode(errors="replace")
 
     def forget_log(self) -> None:
         """Begin a new log."""

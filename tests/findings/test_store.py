@@ -58,6 +58,8 @@ def test_a_finding_of_a_real_gpu_is_replayed_there(tmp_path: Path) -> None:
     assert bug.finding.where == found.where
     assert replay_command(bug.finding) == f"harness replay {FINDING.id} --engine cuda --sanitizer memcheck"
     assert replay_command(FINDING) == f"harness replay {FINDING.id}"
+    once = replace(FINDING, where=("--engine", "cuda", "--sanitizer", "gsan --write-once"))
+    assert replay_command(once) == f"harness replay {FINDING.id} --engine cuda --sanitizer 'gsan --write-once'"
 
 
 def test_a_folder_is_text_that_a_pager_shows(tmp_path: Path) -> None:

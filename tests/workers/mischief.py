@@ -160,6 +160,12 @@ def prints_and_leaves(rows: int) -> int:
 
 
 @mischief
+def prints_much_and_leaves(rows: int) -> int:
+    os.write(1, b"the last words\n" * 10_000)
+    os._exit(rows)
+
+
+@mischief
 def answers_at_length(rows: int) -> int:
     """An engine of the tests puts so many megabytes into its answer."""
     return rows

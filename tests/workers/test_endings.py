@@ -61,6 +61,13 @@ def test_what_was_printed_before_the_end_is_kept(pool: Pool) -> None:
     assert ending == Crashed(signal=None, status=3, log_tail="the last words\n")
 
 
+def test_where_much_was_printed_what_is_kept_begins_with_a_whole_line(pool: Pool) -> None:
+    ending = pool.run(case("prints_much_and_leaves", 3)).ending
+    assert isinstance(ending, Crashed)
+    assert len(ending.log_tail) > 8000
+    assert set(ending.log_tail.splitlines()) == {"the last words"}
+
+
 def test_what_an_earlier_case_printed_is_not_blamed_on_a_later_one(pool: Pool) -> None:
     pool.run(case("prints"))
     assert pool.run(case("leaves", 4)).ending == Crashed(signal=None, status=4, log_tail="")
