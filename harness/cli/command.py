@@ -7,6 +7,7 @@ from rich.console import Console
 
 from harness.cuda.suppressions import FILE as ACCEPTS
 from harness.errors import UsageError
+from harness.model.instrumented import Instrumentation
 from harness.model.sanitizer import Tool
 from harness.model.verdict import Severity
 from harness.search.options import TIME_LIMIT_S
@@ -76,13 +77,14 @@ def add_sanitizer(parser: Parser) -> None:
     parser.add_argument(
         "--sanitizer",
         metavar="TOOL",
-        help=f"run cases under compute-sanitizer: {', '.join(Tool)}; further options of it may follow, quoted as one",
+        help=f"run cases under compute-sanitizer ({', '.join(Tool)}) or with checks that Triton compiles into kernels "
+        f"({', '.join(Instrumentation)}); further options of it may follow, quoted as one",
     )
     parser.add_argument(
         "--accepts",
         default=ACCEPTS,
         metavar="FILE",
-        help="reports of compute-sanitizer that are accepted, with reasons (usually %(default)s)",
+        help="reports of sanitizers that are accepted, with reasons (usually %(default)s)",
     )
 
 

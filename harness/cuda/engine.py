@@ -7,11 +7,14 @@ from typing import Any
 
 import torch
 
-from harness.cuda import answers
+from harness.cuda import answers, instrumentation
 from harness.cuda.canary_program import kept_patterns, on_gpu, sums
 from harness.cuda.driver import RealDriver
 from harness.cuda.faults import faulted
 from harness.cuda.fitting import Fitting
+from harness.cuda.guards import GuardedMemory
+from harness.cuda.instrumentation import Instrumenting
+from harness.cuda.instrumented_builds import InstrumentedBuilds, obstacle, turn_on
 from harness.cuda.launches import Session, WatchedLaunches
 from harness.cuda.unguarded import memory_of_this_process
 from harness.cuda.wearing import answered, gpu_of_this_process, restriction
@@ -19,6 +22,7 @@ from harness.errors import WorkerError
 from harness.model.case import Case
 from harness.model.companion import Beside, Companion, is_sampled, order_matters
 from harness.model.device import DeviceProfile
+from harness.model.instrumented import Instrumented
 from harness.model.op import Op
 from harness.model.run import Completed, Repeated, Run
 from harness.ops.engine_parts import Seen, blamed
@@ -33,23 +37,20 @@ class CudaEngine:
 
     name = "cuda"
 
+    _memory: GuardedMemory
+    _execution: Execution
+    """Both since a device is worn: which memory it is depends on what watches the process."""
+    _checked: Instrumenting | None = None
+    """The sanitizer whose checks Triton adds to each kernel."""
+
     def __init__(self) -> None:
-        self._memory = memory_of_this_process()
         self._chooser = triton_seam.ConfigChooser()
         self._launches: WatchedLaunches | None = None
         self._held_to: int | None = None
         self._green: Any = None
         self._stream: Any = None
         self._seconds: dict[str, float] = {}
-        self._execution = Execution(
-            self._surroundings,
-            seen=Seen(
-                writer_of=lambda value: self._session.writers.get(value.untyped_storage().data_ptr()),
-                dot_precisions=lambda: {one for launch in self._session.launches for one in launch.dot_precisions},
-                is_compared=lambda case: is_sampled(case) or order_matters(self._session.launches, ()),
-            ),
-            elsewhere=self._memory,
-        )
+        self._builds: InstrumentedBuilds | None = None
 
     def prepare(self) -> None:
         """Load what every case needs on any device, without starting CUDA."""
@@ -63,10 +64,16 @@ class CudaEngine:
         gpu = gpu_of_this_process()
         told = answered(device, gpu)
         answers.answer_for(told)
+        self._checked = instrumentation.of_this_process()
+        if self._checked is not None:
+            turn_on(self._checked, gpu)
+            self._builds = InstrumentedBuilds(self._checked)
+        self._memory = memory_of_this_process(self._checked)
+        self._execution = self._execution_in(self._memory)
         self._launches = WatchedLaunches(gpu.arch, lambda: self._chooser.chosen, self._memory)
         self._held_to = restriction(device, gpu)
         triton_seam.set_driver(RealDriver(told, gpu.arch, self._launches))
-        Fitting(told, gpu).install()
+        Fitting(told, gpu, self._checked.mode if self._checked else "").install()
         triton_seam.on_compile(self._compiled)
         self._chooser.install()
         self._memory.install()
@@ -80,9 +87,10 @@ class CudaEngine:
     def begin(self) -> str:
         """Start CUDA, and see whether the GPU still does what every GPU does."""
         try:
-            return kept_patterns(on_gpu, CANARY_ELEMENTS) or sums(on_gpu, CANARY_ELEMENTS)
+            wrong = kept_patterns(on_gpu, CANARY_ELEMENTS) or sums(on_gpu, CANARY_ELEMENTS)
         except RuntimeError as error:
             return f"the GPU cannot be used: {str(error).splitlines()[0]}"
+        return wrong or (obstacle(self._checked) if self._checked else "")
 
     def run(self, op: Op, case: Case) -> Run:
         """Run one case on the GPU; a second time where its bands were damaged, or where it is one of those repeated."""
@@ -93,7 +101,7 @@ class CudaEngine:
             ending = faulted(blamed(ending, self._chooser.failed), session.under_way)
             if isinstance(ending, Completed):
                 self._look_at_bands(op, case)
-                if is_sampled(case):
+                if is_sampled(case) and self._checked is None:  # a check that fails then would count as other bits
                     repeated = self._repeat(op, case)
         finally:
             self._memory.forget()
@@ -105,6 +113,7 @@ class CudaEngine:
             results=results,
             memory=tuple(session.memory),
             repeated=repeated,
+            instrumented=self._watched(session),
             seconds=self._split(),
         )
 
@@ -122,8 +131,25 @@ class CudaEngine:
             ending=ending,
             launches=tuple(session.launches),
             sketches=sketches,
+            instrumented=self._watched(session),
             seconds=self._split(),
         )
+
+    def _execution_in(self, memory: GuardedMemory) -> Execution:
+        return Execution(
+            self._surroundings,
+            seen=Seen(
+                writer_of=lambda value: self._session.writers.get(value.untyped_storage().data_ptr()),
+                dot_precisions=lambda: {one for launch in self._session.launches for one in launch.dot_precisions},
+                is_compared=lambda case: is_sampled(case) or order_matters(self._session.launches, ()),
+            ),
+            elsewhere=memory,
+        )
+
+    def _watched(self, session: Session) -> Instrumented | None:
+        if self._builds is None:
+            return None
+        return self._builds.watched((launch.kernel for launch in session.launches), session.unwatched)
 
     def _begin(self, case: Case) -> Session:
         assert self._launches is not None, "wear a device first"

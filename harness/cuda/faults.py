@@ -4,17 +4,17 @@ Pure: reads messages and logs, asks no GPU.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, replace
 
 from harness.model.run import Ending, Faulted, FaultOf, Raised, Source
 
 CUDA_ERROR = re.compile(r"(?:CUDA error|Triton Error \[CUDA\]): ([^\n|]*)")
 """What torch (2.6 to 2.13) and Triton (3.6 to 3.9) say of an error of the CUDA driver."""
 ASSERTION = re.compile(
-    r"^(.+?):(\d+): \S*: block: \[(.+?)\], thread: \[(.+?)\] Assertion `(.*)` failed\.", re.MULTILINE
+    r"^(.+?):(\d+): \S*: block: \[(\d+,\d+,\d+)\], thread: \[(\d+,\d+,\d+)\] Assertion `(.*)` failed\.", re.MULTILINE
 )
-"""What the driver prints for `tl.device_assert`, a line for each thread."""
+"""What the driver prints for `tl.device_assert`, and for checks of Triton's sanitizers, a line for each thread."""
 FAULTS: Mapping[str, FaultOf] = {
     "illegal memory access": FaultOf.ILLEGAL_ADDRESS,
     "misaligned address": FaultOf.MISALIGNED_ADDRESS,
@@ -23,6 +23,17 @@ FAULTS: Mapping[str, FaultOf] = {
 }
 LEAVES_CONTEXT = ("out of memory", "invalid argument", "invalid configuration", "too many resources", "invalid value")
 """Errors of a call, not of a kernel: the context lives on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assertion:
+    """One line of what the driver prints."""
+
+    source: Source
+    program: str
+    """`3,0,0`"""
+    thread: str
+    text: str
 
 
 def faulted(ending: Ending, launch: str | None) -> Ending:
@@ -41,9 +52,15 @@ def with_assertion(ending: Ending, log: str) -> Ending:
     """A fault by assertion, with the assertion's own words and line, as the driver printed them."""
     if not isinstance(ending, Faulted) or ending.fault is not FaultOf.DEVICE_ASSERT:
         return ending
-    printed = ASSERTION.search(log)
+    printed = next(assertions(log), None)
     if printed is None:
         return ending
-    file, line, block, thread, text = printed.groups()
-    message = f"`{text}` fails in program [{block}], thread [{thread}]"
-    return replace(ending, message=message, source=Source(file=file, line=int(line)))
+    message = f"`{printed.text}` fails in program [{printed.program}], thread [{printed.thread}]"
+    return replace(ending, message=message, source=printed.source)
+
+
+def assertions(log: str) -> Generator[Assertion]:
+    """The device assertions that failed, in the order in which they were printed."""
+    for printed in ASSERTION.finditer(log):
+        file, line, program, thread, text = printed.groups()
+        yield Assertion(source=Source(file=file, line=int(line)), program=program, thread=thread, text=text)

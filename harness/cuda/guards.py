@@ -5,7 +5,7 @@ in the values.  Fresh memory is poisoned as on the virtual GPU.  Owns what a cas
 """
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
@@ -41,17 +41,23 @@ class Damage:
     """From the tensor's first element, in units of its type."""
 
 
-class _Arena:
+class Arena:
     """One allocation, filled, of which tensors get pieces with bands between them: filling each piece takes longer."""
 
-    def __init__(self, size: int, device: str) -> None:
+    def __init__(self, size: int, device: str, pool: object = None) -> None:
+        """`pool` is kept as long as the memory, which lies in it."""
         words = _rounded_up(size, WORD_BYTES) // WORD_BYTES
+        self.pool = pool
         self.memory = _full((words,), -1, dtype=torch.int64, device=device).view(torch.uint8)
         self.address = self.memory.data_ptr()
         self._size = self.memory.numel()
         self._typed: dict[torch.dtype, torch.Tensor] = {}
         self._contents: list[tuple[int, int]] = []
         self._used = 0
+
+    def holds(self, address: int) -> bool:
+        """Whether an address lies in it."""
+        return self.address <= address < self.address + self._size
 
     def has_room(self, size: int) -> bool:
         """Whether content of so many bytes fits."""
@@ -83,7 +89,7 @@ class _Arena:
 class _Guarded:
     """One tensor's piece of an arena."""
 
-    arena: _Arena
+    arena: Arena
     begin: int
     """Of the content, in bytes."""
     size: int
@@ -135,9 +141,9 @@ class GuardedMemory:
 
     def __init__(self, device: str = "cuda") -> None:
         self._device = device
-        self._arenas: list[_Arena] = []
-        self._open: _Arena | None = None
-        """The one that has room left."""
+        self._arenas: list[Arena] = []
+        self._open: dict[str, Arena] = {}
+        """Those that have room left, by their kind."""
         self._guarded: list[_Guarded] = []
         self._placing = Lock()
         self._is_watching = False
@@ -148,7 +154,7 @@ class GuardedMemory:
         size = storage.nbytes()
         if not size:
             return values.detach().to(self._device).requires_grad_(values.requires_grad)
-        piece = self._piece(size)
+        piece = self._piece(size, values, is_fresh=False)
         if _is_plain(values, size):
             lent = piece.plain(values)
             lent.copy_(values.detach())
@@ -193,7 +199,7 @@ class GuardedMemory:
         """Let go of all memory."""
         self._guarded.clear()
         self._arenas.clear()
-        self._open = None
+        self._open.clear()
 
     def _is_damaged(self) -> bool:
         """In one go, since almost nothing ever is."""
@@ -204,16 +210,36 @@ class GuardedMemory:
                     torn = torn | torn_gaps.any()
             return bool(torn)
 
-    def _piece(self, size: int) -> _Guarded:
+    def launching(self) -> AbstractContextManager[None]:
+        """While Triton launches a kernel, which may allocate what it needs itself."""
+        return nullcontext()
+
+    def unwatched(self, tensor: torch.Tensor) -> str:
+        """Why accesses of a tensor are not watched where they should be; empty where nothing is missed."""
+        del tensor
+        return ""
+
+    def _arena(self, size: int, kind: str) -> Arena:
+        """Memory for tensors of a kind."""
+        del kind
+        return Arena(size, self._device)
+
+    def _kind(self, like: torch.Tensor, *, is_fresh: bool) -> str:
+        """What arena such tensors lie in; `is_fresh` where nobody writes to them before a kernel does."""
+        del like, is_fresh
+        return ""
+
+    def _piece(self, size: int, like: torch.Tensor, *, is_fresh: bool) -> _Guarded:
         """Room for content of so many bytes."""
         with self._placing:  # autograd's threads may ask at once
-            arena = self._open
+            kind = self._kind(like, is_fresh=is_fresh)
+            arena = self._open.get(kind)
             if arena is None or not arena.has_room(size):
                 needed = _with_bands(size)
-                arena = _Arena(max(ARENA_BYTES, needed), self._device)
+                arena = self._arena(max(ARENA_BYTES, needed), kind)
                 self._arenas.append(arena)
                 if needed <= ARENA_BYTES:
-                    self._open = arena
+                    self._open[kind] = arena
             piece = _Guarded(arena, arena.place(size), size)
             self._guarded.append(piece)
             return piece
@@ -233,7 +259,7 @@ class GuardedMemory:
             size = made.untyped_storage().nbytes()
             if not size:
                 return made
-            piece = self._piece(size)
+            piece = self._piece(size, made, is_fresh=is_fresh)
             moved = piece.plain(made) if _is_plain(made, size) else piece.laid_out(made)
             if not is_fresh:
                 moved.copy_(made.detach())

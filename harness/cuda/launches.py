@@ -28,6 +28,8 @@ class Session:
     memory: list[Trampled] = field(default_factory=list[Trampled])
     writers: dict[int, tuple[str, str]] = field(default_factory=dict[int, "tuple[str, str]"])
     """By address of a storage, the kernel and argument that stored to it last."""
+    unwatched: str = ""
+    """Why the first store that a sanitizer may have missed was not watched; empty where it saw each."""
     under_way: str | None = None
     """The kernel that was launched and has not come to its end."""
 
@@ -53,13 +55,16 @@ class WatchedLaunches:
         given = dict(zip(request.source.fn.arg_names, request.arguments, strict=False))
         tensors = {key: value for key, value in given.items() if isinstance(value, torch.Tensor)}
         session.under_way = name
-        with flight.launching(name, request.grid, f"num_warps: {request.metadata.num_warps}"):
+        under_way = flight.launching(name, request.grid, f"num_warps: {request.metadata.num_warps}")
+        with under_way, self._memory.launching():
             launch()
         with flight.synchronising(name):
             torch.cuda.synchronize()
         session.under_way = None
         for key, tensor in tensors.items():
             if build.written is None or key in build.written:
+                reason = self._memory.unwatched(tensor)
+                session.unwatched = session.unwatched or (reason and f"{name} stores to {key}, {reason}")
                 session.writers[tensor.untyped_storage().data_ptr()] = (name, key)
         if session.blames and not session.memory:
             session.memory += (self._trampled(damage, name, tensors) for damage in self._memory.damages())

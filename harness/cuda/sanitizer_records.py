@@ -13,6 +13,7 @@ from xml.etree import ElementTree as ET
 
 from harness.cuda.suppressions import Suppression
 from harness.model.ending import Source
+from harness.model.instrumented import Instrumentation
 from harness.model.sanitizer import Index, Level, SanitizerRecord, Tool, Touch
 
 Element = ET.Element
@@ -59,7 +60,7 @@ def grouped(records: Iterable[SanitizerRecord]) -> tuple[SanitizerRecord, ...]:
 
 
 def accept(
-    records: Iterable[SanitizerRecord], tool: Tool, suppressions: Iterable[Suppression]
+    records: Iterable[SanitizerRecord], tool: Tool | Instrumentation, suppressions: Iterable[Suppression]
 ) -> tuple[SanitizerRecord, ...]:
     """The same records, those that an entry speaks of with its reason."""
     entries = tuple(suppressions)

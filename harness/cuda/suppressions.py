@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from harness.errors import UsageError, unknown
+from harness.model.instrumented import Instrumentation
 from harness.model.sanitizer import SanitizerRecord, Tool
 
 FILE = "sanitizer_accepts.toml"
@@ -36,7 +37,7 @@ class Suppression:
     """The end of the path of the source file."""
     line: int = 0
 
-    def fits(self, tool: Tool, record: SanitizerRecord) -> bool:
+    def fits(self, tool: Tool | Instrumentation, record: SanitizerRecord) -> bool:
         """Whether it speaks of this record."""
         source = record.at.source
         return (
@@ -83,8 +84,9 @@ def _entry(where: str, entry: dict[str, Any]) -> Suppression:
         raise UsageError(f"{where}: reason is missing; say why such a report is accepted")
     if not any(entry.get(name) for name in MATCHERS):
         raise UsageError(f"{where} would accept everything: give one of {', '.join(MATCHERS)}")
-    if "tool" in entry and entry["tool"] not in list(Tool):
-        raise UsageError(f"{where}: {unknown('tool', entry['tool'], list(Tool))}")
+    tools = [*Tool, *Instrumentation]
+    if "tool" in entry and entry["tool"] not in tools:
+        raise UsageError(f"{where}: {unknown('tool', entry['tool'], tools)}")
     for name in ("kernel", "text"):
         try:
             re.compile(entry.get(name, ""))

@@ -9,16 +9,23 @@ from collections.abc import Mapping
 
 import torch
 
+from harness.cuda.gsan_memory import GsanMemory
 from harness.cuda.guards import GuardedMemory
+from harness.cuda.instrumentation import WRITE_ONCE, Instrumenting
 from harness.cuda.sanitizer import VARIABLE
+from harness.model.instrumented import Instrumentation
 from harness.model.sanitizer import Tool
 
 KNOW_ALLOCATIONS = frozenset({Tool.MEMCHECK, Tool.INITCHECK})
 """The tools that look at where an allocation ends, or whether it was written."""
 
 
-def memory_of_this_process(environment: Mapping[str, str] = os.environ) -> GuardedMemory:
-    """Guarded memory, unless the process runs under a tool that guards better."""
+def memory_of_this_process(
+    checked: Instrumenting | None = None, environment: Mapping[str, str] = os.environ
+) -> GuardedMemory:
+    """Guarded memory, unless the process runs under a tool that guards better; where GSan watches it if so asked."""
+    if checked is not None and checked.mode is Instrumentation.GSAN:
+        return GsanMemory(write_once=WRITE_ONCE in checked.options)
     return UnguardedMemory() if environment.get(VARIABLE, "") in KNOW_ALLOCATIONS else GuardedMemory()
 
 

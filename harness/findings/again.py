@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from harness.cuda.sanitizer import Sanitizing
 from harness.errors import UsageError
 from harness.findings.replay import Recorded
 from harness.model.finding import Finding
@@ -13,7 +12,7 @@ from harness.oracles import registry
 from harness.oracles.base import Alone
 from harness.oracles.completes import Completes
 from harness.search.judging import Examination
-from harness.search.options import TIME_LIMIT_S, Options
+from harness.search.options import TIME_LIMIT_S, Options, Watching
 from harness.search.plan import CaseBudget
 from harness.search.session import Session
 from harness.suite import load_suite
@@ -79,7 +78,7 @@ def options_for(
     libraries: tuple[str, ...],
     engine: str,
     time_limit_s: float = TIME_LIMIT_S,
-    sanitizing: Sanitizing | None = None,
+    sanitizing: Watching | None = None,
 ) -> Options:
     """What it takes to run one recorded case; `libraries` instead of those on record, if there are any."""
     op = op_of(recorded)

@@ -29,6 +29,7 @@ from harness.model.ending import (
     Wait,
     Waiting,
 )
+from harness.model.instrumented import Instrumented
 from harness.model.picture import Reach, Spread
 from harness.model.sanitizer import Sanitized
 
@@ -355,5 +356,7 @@ class Run:
     """None where it ended within the time that a case is given usually."""
     sanitizer: Sanitized | None = None
     """None where the process did not run under compute-sanitizer."""
+    instrumented: Instrumented | None = None
+    """None where Triton compiled the kernels without a sanitizer of its own."""
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     """By part of the work: `inputs`, `front_end`, `parse`, `execution`, `reference`, `compare`, `host`."""

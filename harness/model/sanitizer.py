@@ -106,3 +106,8 @@ class Sanitized:
     """
     incomplete: str = ""
     """Why there may have been more records than these; empty where these are all."""
+
+    @property
+    def name(self) -> str:
+        """What the records are told to be of."""
+        return self.tool

@@ -35,7 +35,7 @@ CRASHED = (
     "On a GPU the process of whoever calls the library would die with it, or go on with a CUDA context that is lost."
 )
 FAULTED = "The process's CUDA context is lost: every later call fails, and what was in flight with it."
-BY_TOOL = "memcheck ends the CUDA context at its first error, which `compute-sanitizer` judges"
+BY_TOOL = "what a sanitizer reports first ends the CUDA context, and is judged by itself"
 SLOW = "The case is slow and does not hang: a longer --time-limit lets it be judged."
 
 

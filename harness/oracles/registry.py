@@ -20,6 +20,7 @@ from harness.oracles.completes import Completes
 from harness.oracles.config_invariance import ConfigInvariance
 from harness.oracles.descriptor_alignment import DescriptorAlignment
 from harness.oracles.device_asserts import DeviceAsserts
+from harness.oracles.instrumented import NOT_CHECKED, TritonSanitizer
 from harness.oracles.launch_limits import LaunchLimits
 from harness.oracles.order_dependence import OrderDependent
 from harness.oracles.order_invariance import OrderInvariance
@@ -44,6 +45,7 @@ ALL: tuple[Oracle, ...] = (
     FITS,
     SCRATCH,
     ComputeSanitizer(),
+    TritonSanitizer(),
     BOUNDS,
     DescriptorAlignment(),
     DeviceAsserts(),
@@ -63,7 +65,7 @@ ALL: tuple[Oracle, ...] = (
 
 JUDGE_GIANTS = frozenset({COMPLETES.name, LIMITS.name, FITS.name, SCRATCH.name, BOUNDS.name})
 """The oracles that need neither values, nor every program of a launch."""
-UNASKED = frozenset({NOT_UNDER_IT, NOT_REPEATED, NOT_BOTH})
+UNASKED = frozenset({NOT_UNDER_IT, NOT_CHECKED, NOT_REPEATED, NOT_BOTH})
 """What nobody asked for is no reason beside others."""
 GIANT = "of a giant case a few programs run and nothing is compared"
 SPOILED = "what infinity or NaN reaches may differ from run to run"

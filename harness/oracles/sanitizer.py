@@ -1,5 +1,6 @@
 """Nothing that compute-sanitizer watches for happens on the real GPU."""
 
+from harness.model.instrumented import Instrumented
 from harness.model.run import Completed, Run
 from harness.model.sanitizer import Level, Sanitized, SanitizerRecord, Tool
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
@@ -61,20 +62,18 @@ class ComputeSanitizer(Alone):
         )
 
 
-def standing(watched: Sanitized) -> tuple[SanitizerRecord, ...]:
+def standing(watched: Sanitized | Instrumented) -> tuple[SanitizerRecord, ...]:
     """The records that count: neither accepted nor mere information."""
     return tuple(one for one in watched.records if not one.accepted and one.level is not Level.INFO)
 
 
 def ended_by_tool(run: Run) -> bool:
-    """Whether memcheck itself may have ended the case: it destroys the CUDA context at its first error."""
-    watched = run.sanitizer
-    return (
-        watched is not None
-        and watched.tool is Tool.MEMCHECK
-        and bool(watched.records)
-        and not isinstance(run.ending, Completed)
-    )
+    """Whether a tool itself may have ended the case: memcheck and a failed check destroy the CUDA context."""
+    if isinstance(run.ending, Completed):
+        return False
+    watched, checked = run.sanitizer, run.instrumented
+    by_memcheck = watched is not None and watched.tool is Tool.MEMCHECK and bool(watched.records)
+    return by_memcheck or (checked is not None and bool(checked.records))
 
 
 def where(record: SanitizerRecord) -> str:

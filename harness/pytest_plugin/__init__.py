@@ -41,7 +41,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="where cases run: virtual, cuda, cuda,virtual, module:factory of another, or auto: on this machine's GPUs "
         "or, where it has none, on the virtual one",
     )
-    group.addoption("--harness-sanitizer", metavar="TOOL", help="run cases under this tool of compute-sanitizer")
+    group.addoption(
+        "--harness-sanitizer",
+        metavar="TOOL",
+        help="run cases under this tool of compute-sanitizer, or with checks of this sanitizer of Triton's",
+    )
     group.addoption(
         "--with",
         action="append",

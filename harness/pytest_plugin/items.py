@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from harness import libraries
-from harness.cuda.sanitizer import Sanitizing
 from harness.cuda.suppressions import FILE as ACCEPTS
 from harness.devices import catalogue
 from harness.errors import HarnessError, LibraryError, SuiteError
@@ -30,7 +29,7 @@ from harness.pytest_plugin.searches import Searches, Sought
 from harness.reports.finding import Sources, quoted, render
 from harness.reports.junit import properties
 from harness.reports.summary import summary
-from harness.search.options import CUDA, VIRTUAL, Options, is_suite, sanitizing_for
+from harness.search.options import CUDA, VIRTUAL, Options, Watching, is_suite, sanitizing_for
 from harness.search.plan import CaseBudget
 from harness.search.session import FOLDER, Session, prepared
 from harness.search.tally import Tally
@@ -104,8 +103,8 @@ class HarnessItem(pytest.Item):
         """The factory of what `--harness-engine` asks for."""
         return engine_for(self.config)
 
-    def sanitizing(self) -> Sanitizing | None:
-        """The tool that `--harness-sanitizer` asks for."""
+    def sanitizing(self) -> Watching | None:
+        """What `--harness-sanitizer` asks for."""
         option = self.config.option
         return sanitizing_for(option.harness_sanitizer, self.engine, self.config.rootpath / ACCEPTS)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.cuda.instrumentation import Instrumenting, instrumenting, names_one
 from harness.cuda.sanitizer import Sanitizing, sanitizing
 from harness.cuda.suppressions import read_suppressions
 from harness.devices import catalogue
@@ -26,6 +27,10 @@ ENGINES = {"virtual": VIRTUAL, "cuda": CUDA, "cuda,virtual": BOTH, "virtual,cuda
 """Short names; any other is `module:factory`."""
 ON_GPUS = frozenset({CUDA, BOTH})
 """Those whose processes need a real GPU each."""
+
+
+Watching = Sanitizing | Instrumenting
+"""A tool of compute-sanitizer under which processes run, or a sanitizer of Triton's with which they compile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +57,8 @@ class Options:
     time_limit_s: float = TIME_LIMIT_S
     engine: str = VIRTUAL
     """Module and name of what makes the engine."""
-    sanitizing: Sanitizing | None = None
-    """The tool of compute-sanitizer under which cases run."""
+    sanitizing: Watching | None = None
+    """What watches the kernels of cases."""
     gpus: int | None = None
     """How many real GPUs to lease, for the engine that runs there; as many as are free where None."""
     limits: Limits = field(default_factory=Limits)
@@ -65,8 +70,16 @@ class Options:
         if self.engine == VIRTUAL:
             return ()
         name = next((short for short, factory in ENGINES.items() if factory == self.engine), self.engine)
-        tool = ("--sanitizer", str(self.sanitizing.tool)) if self.sanitizing else ()
-        return ("--engine", name, *tool)
+        return ("--engine", name, *self._sanitizer())
+
+    def _sanitizer(self) -> tuple[str, ...]:
+        match self.sanitizing:
+            case Sanitizing(tool=tool):
+                return ("--sanitizer", str(tool))
+            case Instrumenting() as asked:
+                return ("--sanitizer", str(asked))
+            case None:
+                return ()
 
     @property
     def plan(self) -> Plan:
@@ -92,18 +105,19 @@ def engine_of(name: str) -> str:
     return ENGINES.get(name, name)
 
 
-def sanitizing_for(wanted: str | None, engine: str, accepts: Path) -> Sanitizing | None:
+def sanitizing_for(wanted: str | None, engine: str, accepts: Path) -> Watching | None:
     """What `--sanitizer` asks for, with the reports that the file `accepts`; None where it asks for nothing.
 
     Raises:
         UsageError: there is no such tool, no kernel that it could watch, or the file is wrong.
-        MissingPart: compute-sanitizer is not here.
+        MissingPart: compute-sanitizer is not here, or the installed Triton has no sanitizer of that name.
     """
     if not wanted:
         return None
     if engine in {VIRTUAL, BOTH}:
         raise UsageError("--sanitizer watches kernels on a real GPU: add --engine cuda")
-    return sanitizing(wanted, read_suppressions(accepts))
+    accepted = read_suppressions(accepts)
+    return instrumenting(wanted, accepted) if names_one(wanted) else sanitizing(wanted, accepted)
 
 
 def suite_files(given: str) -> tuple[str, ...]:

@@ -16,8 +16,10 @@ from typing import Protocol, Self
 from harness import libraries
 from harness.cuda import coredump
 from harness.cuda.gpus import RealGpu
-from harness.cuda.sanitizer import SLOWDOWN
+from harness.cuda.instrumentation import Instrumenting
+from harness.cuda.sanitizer import SLOWDOWN, Sanitizing
 from harness.cuda.wearing import compiling_for
+from harness.errors import UsageError
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
@@ -72,6 +74,7 @@ class Session:
         Raises:
             LibraryError: one of them cannot be installed.
             MissingPart, GpuUnavailable: there is no GPU for cases, or none is free.
+            UsageError: a GPU cannot run what a sanitizer makes of kernels.
         """
         self.options = options
         self.library_paths = tuple(str(path) for path in libraries.resolve(options.libraries))
@@ -81,6 +84,11 @@ class Session:
             gpus = self._leases.enter_context(leased(options.gpus))
         self.gpus = gpus
         """The real GPUs that are this session's as long as it is open."""
+        try:
+            self._check()
+        except UsageError:
+            self._leases.close()
+            raise
         at_once = len(self.gpus) if options.engine == CUDA else len(os.sched_getaffinity(0))
         self.processes = options.processes or at_once
         self.compiler = BackgroundCompiler(Path(_scratch(), BUILDS))
@@ -154,20 +162,22 @@ class Session:
         )
 
     def _spec_of(self, device: DeviceProfile) -> WorkerSpec:
+        watching = self.options.sanitizing
         return WorkerSpec(
             device=device,
             suites=self.options.suites,
             scratch=_scratch(),
             library_paths=self.library_paths,
             engine=self.options.engine,
-            environment=self._environment(),
-            sanitizing=self.options.sanitizing,
+            environment=(*self._environment(), *self._checks),
+            sanitizing=watching if isinstance(watching, Sanitizing) else None,
+            instrumenting=watching if isinstance(watching, Instrumenting) else None,
             load_limit_s=LOAD_LIMIT_S * self._slowdown,
         )
 
     def _compile_ahead(self, limit_s: float, say: Callable[[str], None]) -> CompileAhead:
         """On the first GPU's account: those of one machine are alike, or compile for themselves."""
-        environment = compiling_for(self.gpus[0])
+        environment = (*compiling_for(self.gpus[0]), *self._checks)
         spec_of = cache(
             lambda device: replace(self._spec_of(device), engine=AHEAD, environment=environment, sanitizing=None)
         )
@@ -180,6 +190,17 @@ class Session:
         if not self.gpus or self.options.sanitizing:
             return ()
         return coredump.environment(prepared(FOLDER) / "dumps")
+
+    def _check(self) -> None:
+        if isinstance(self.options.sanitizing, Instrumenting):
+            for gpu in self.gpus:
+                self.options.sanitizing.check(gpu)
+
+    @property
+    def _checks(self) -> tuple[tuple[str, str], ...]:
+        """What tells processes to compile with a sanitizer of Triton's."""
+        watching = self.options.sanitizing
+        return watching.environment if isinstance(watching, Instrumenting) else ()
 
     @property
     def _slowdown(self) -> float:

@@ -109,10 +109,10 @@ class Tally:
         """Count one case."""
         self.cases += 1
         self._locate(examined)
-        if watched := examined.run.sanitizer:
+        for watched in filter(None, (examined.run.sanitizer, examined.run.instrumented)):
             for record in watched.records:
                 if record.accepted:
-                    self.accepted[f"{watched.tool}: {record.at.kernel}: {record.accepted}"] += record.count
+                    self.accepted[f"{watched.name}: {record.at.kernel}: {record.accepted}"] += record.count
         match examined.outcome:
             case Outcome.PASS:
                 self.passed += 1

@@ -4,6 +4,7 @@
 from.
 """
 
+import importlib
 import os
 import socket
 import threading
@@ -12,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import wire
+from harness.cuda.faults import assertions
+from harness.cuda.instrumentation import Instrumenting
 from harness.errors import WorkerError
 from harness.workers import child, preload
 from harness.workers.channel import TAIL_BYTES, Channel, Exited, Orphaned, Silent
@@ -22,6 +25,10 @@ from harness.workers.recorder import Recorder
 from harness.workers.spec import Ground, WorkerSpec
 from harness.workers.standard_forkserver import ForkedServer, ForkServer
 from harness.workers.worker import Worker, WorkerGone
+
+WITNESS_LIMIT_S = 120.0
+"""Some of it goes into compiling the allocator of GSan, where that is not kept from before."""
+WITNESS_FILES = frozenset({"kernels_instrumented.py", "kernels_gluon.py"})
 
 Main = Callable[[tuple[int, ...]], int]
 """What a forked child runs: it is given open files, for its frames, its output and its flight recorder."""
@@ -67,19 +74,8 @@ class GroundServer:
 
     def run_once(self, main: Main, limit_s: float) -> str:
         """Have a module's function run in a child of its own; what went wrong, or nothing."""
-        channel = _ask(lambda fds: self._fork(main, fds))
-        try:
-            match channel.wait(limit_s):
-                case Exited(code=0):
-                    return ""
-                case Exited(code=code):
-                    return f"it left with status {code}: {channel.log_tail}"
-                case Orphaned() | Frame():
-                    return f"its fork server is gone: {self.log_tail()}"
-                case Silent():
-                    return f"it did not end within {limit_s:g} s: {channel.log_tail}"
-        finally:
-            channel.close()
+        failure, _ = _run_once(_ask(lambda fds: self._fork(main, fds)), limit_s, self.log_tail)
+        return failure
 
     def _fork(self, main: Main, fds: list[int]) -> int:
         with self._lock:
@@ -102,6 +98,9 @@ class Server:
         self._loaded = False
         self._fault: Fault | None = None
         self._closed = False
+        self._proving = threading.Lock()
+        self._unproven: str | None = None
+        """Why a sanitizer of Triton's may not watch; empty where it has reported a mistake, None where nobody asked."""
 
     def fork(self, number: int) -> Worker:
         """A fresh worker; the first one waits until engine, suites and libraries are loaded.
@@ -112,13 +111,14 @@ class Server:
             WorkerError: the engine cannot be loaded, or loading killed the process or took too long.
             GpuUnavailable: the GPU on which the worker is to run cases does not do what every GPU does.
         """
-        channel = _ask(self._fork)
+        channel = _ask(lambda fds: self._fork(child.main, fds))
         try:
             engine = self._await_hello(channel)
+            unproven = self._prove(asked) if (asked := self.spec.instrumenting) else ""
         except BaseException:
             channel.close()
             raise
-        return Worker(channel, self.spec, self._folder, engine=engine, number=number)
+        return Worker(channel, self.spec, self._folder, engine=engine, number=number, unproven=unproven)
 
     def close(self) -> None:
         """End the server, and with it every child."""
@@ -126,13 +126,24 @@ class Server:
             self._closed = True
             self._forks.stop()
 
-    def _fork(self, fds: list[int]) -> int:
+    def _prove(self, asked: Instrumenting) -> str:
+        """Have a child make a mistake on purpose, once."""
+        with self._proving:
+            if self._unproven is None:
+                channel = _ask(lambda fds: self._fork(named(asked.witness), fds))
+                failure, printed = _run_once(channel, WITNESS_LIMIT_S, lambda: _tail(self._log))
+                reported = any(Path(one.source.file).name in WITNESS_FILES for one in assertions(printed))
+                said = failure or printed.strip() or "nothing was printed"
+                self._unproven = "" if reported else f"a mistake that was made on purpose was not reported: {said}"
+            return self._unproven
+
+    def _fork(self, main: Main, fds: list[int]) -> int:
         with self._lock:
             if self._fault:
                 raise self._fault.error()
             if self._closed:
                 raise WorkerError("the pool is closed")
-            return self._forks.fork(child.main, fds)
+            return self._forks.fork(main, fds)
 
     def _await_hello(self, channel: Channel) -> str:
         server = self._forks.incarnation
@@ -172,6 +183,28 @@ class Server:
                 self._fault = self._fault or fault
             if self._forks.incarnation == server:
                 self._forks.stop()
+
+
+def named(function: str) -> Main:
+    """What `module:function` names, for a child to run."""
+    module, _, name = function.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _run_once(channel: Channel, limit_s: float, log_tail: Callable[[], str]) -> tuple[str, str]:
+    """Wait for a child that answers nothing: what went wrong, or nothing, and what it printed."""
+    try:
+        match channel.wait(limit_s):
+            case Exited(code=0):
+                return "", channel.log_tail
+            case Exited(code=code):
+                return f"it left with status {code}: {channel.log_tail}", channel.log_tail
+            case Orphaned() | Frame():
+                return f"its fork server is gone: {log_tail()}", ""
+            case Silent():
+                return f"it did not end within {limit_s:g} s: {channel.log_tail}", channel.log_tail
+    finally:
+        channel.close()
 
 
 def _ask(fork: Callable[[list[int]], int]) -> Channel:

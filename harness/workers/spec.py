@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from harness.cuda.instrumentation import Instrumenting
 from harness.cuda.sanitizer import Sanitizing
 from harness.model.device import DeviceProfile
 
@@ -47,6 +48,8 @@ class WorkerSpec:
     """Variables set before the device is worn: which real GPU is seen, and what is read of it."""
     sanitizing: Sanitizing | None = None
     """The tool of compute-sanitizer that the processes run under, if any."""
+    instrumenting: Instrumenting | None = None
+    """The sanitizer of Triton's with which they compile kernels, if any; `environment` tells them."""
     engine: str = "harness.virtual.engine:VirtualEngine"
     """Module and name of what makes the `harness.ops.engine.Engine`, called without arguments."""
     memory_limit_bytes: int = 8 * GIB

@@ -4,7 +4,6 @@ The tool saves its records when the last of its processes has ended, and not bef
 something is ended in order, read, and over.
 """
 
-import importlib
 import shlex
 import sys
 import time
@@ -21,7 +20,7 @@ from harness.errors import HarnessError, WorkerError
 from harness.model.sanitizer import SanitizerRecord, Tool
 from harness.workers import linux
 from harness.workers.folder import Folder
-from harness.workers.server import GroundServer, Main, Server, Under
+from harness.workers.server import GroundServer, Server, Under, named
 from harness.workers.spec import WorkerSpec
 from harness.workers.worker import Worker
 
@@ -145,7 +144,7 @@ class Station:
     def _prove(self) -> str:
         if self._sanitizing.tool is Tool.SYNCCHECK:
             return ""  # what it looks for may hang: that the tool is in the process must do
-        failure = self._ground.run_once(_named(self._sanitizing.witness), WITNESS_LIMIT_S)
+        failure = self._ground.run_once(named(self._sanitizing.witness), WITNESS_LIMIT_S)
         deadline = time.monotonic() + LATE_S
         while not self._log.testified():
             if failure or time.monotonic() >= deadline:
@@ -165,11 +164,6 @@ class Station:
             f"compute-sanitizer {self._sanitizing.version} does not run Python here: {said}. Another release of it "
             f"may, or a newer driver; to see it alone: {alone}"
         )
-
-
-def _named(function: str) -> Main:
-    module, _, name = function.partition(":")
-    return getattr(importlib.import_module(module), name)
 
 
 def _tree(pid: int) -> list[psutil.Process]:

@@ -1,26 +1,28 @@
 """A child that makes a mistake on purpose, of the kind that the tool it runs under looks for, and ends.
 
-If the tool reports it, the tool does instrument Triton's kernels in the children of this fork server.
+If the tool reports it, the tool does instrument Triton's kernels in the children of this fork server; Triton's own
+sanitizers likewise.
 """
 
 import os
 import sys
 import traceback
 
+from harness.cuda import instrumentation
 from harness.cuda.sanitizer import VARIABLE
 from harness.model.sanitizer import Tool
 from harness.workers import linux
 
 
 def main(fds: tuple[int, ...]) -> int:
-    """Launch the kernel of the tool in the environment, and wait for it; the result is the exit status."""
+    """Launch the kernel of what the environment names, and wait for it; the result is the exit status."""
     _, log_fd, _ = fds
     os.setsid()
     linux.die_with(os.getppid())
     for stream in (sys.stdout, sys.stderr):
         os.dup2(log_fd, stream.fileno())
     try:
-        _err(Tool(os.environ[VARIABLE]))
+        _err()
     except Exception:  # noqa: BLE001 — the process's own boundary; memcheck's mistake ends its CUDA context, and should
         traceback.print_exc()
     sys.stdout.flush()
@@ -28,7 +30,10 @@ def main(fds: tuple[int, ...]) -> int:
     os._exit(0)  # torch would abort at its end, for it cannot free memory of a context that is lost
 
 
-def _err(tool: Tool) -> None:
-    from harness.cuda import kernels_witness  # noqa: PLC0415 -- Triton, which the parent does not import
+def _err() -> None:
+    from harness.cuda import kernels_instrumented, kernels_witness  # noqa: PLC0415 -- Triton, which the parent does not import
 
-    kernels_witness.err(tool)
+    if checked := instrumentation.of_this_process():
+        kernels_instrumented.err(checked.mode)
+    else:
+        kernels_witness.err(Tool(os.environ[VARIABLE]))

@@ -8,6 +8,7 @@ from time import monotonic, perf_counter
 from harness import wire
 from harness.cuda import coredump
 from harness.cuda.faults import with_assertion
+from harness.cuda.instrumentation import with_records
 from harness.cuda.wearing import gpu_of, hardware
 from harness.errors import WorkerError
 from harness.model.case import Case
@@ -34,8 +35,12 @@ class WorkerGone(WorkerError):
 class Worker:
     """A child process that runs cases; whatever a case does to it comes back as a run."""
 
-    def __init__(self, channel: Channel, spec: WorkerSpec, folder: Folder, *, engine: str, number: int) -> None:
+    def __init__(  # noqa: PLR0913 - what a server knows of it
+        self, channel: Channel, spec: WorkerSpec, folder: Folder, *, engine: str, number: int, unproven: str = ""
+    ) -> None:
+        """`unproven` says why a sanitizer of Triton's may not watch in it."""
         self.spec = spec
+        self._unproven = unproven
         self._channel = channel
         self._slot = folder.slot(number)
         self._engine = engine
@@ -138,9 +143,19 @@ class Worker:
             run = wire.answer_from_json(payload[COST.size :], kind, case)
             seconds = {**run.seconds, "transport": way_s + perf_counter() - begun}
             ending = with_assertion(run.ending, log_tail)
-            return replace(run, ending=ending, hardware=self._hardware, seconds=seconds)
+            told = replace(run, ending=ending, hardware=self._hardware, seconds=seconds)
+            return told if run.instrumented is None else self._watched(told, log_tail)
 
         return read
+
+    def _watched(self, run: Run, log_tail: str) -> Run:
+        """With what Triton's sanitizer printed."""
+        told, asked = run.instrumented, self.spec.instrumenting
+        assert told is not None
+        assert asked is not None
+        if self._unproven:
+            run = replace(run, instrumented=replace(told, unproven=self._unproven))
+        return with_records(run, log_tail, asked.suppressions)
 
     def _crash(self, code: int, begun_s: float) -> Ending:
         flight = self._channel.recorder.since(begun_s)

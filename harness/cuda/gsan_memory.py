@@ -1,0 +1,55 @@
+"""Memory that Triton's GSan watches: the same bands and poison, in pools of its own.
+
+It keeps account of words of four bytes, so that two programs that store half a word each seem to race; of memory that
+is to be written once, of bytes.  So what has smaller elements is watched there alone, and otherwise said not to be.
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import torch
+
+from harness.cuda.guards import Arena, GuardedMemory
+from harness.cuda.instrumented_builds import pool
+
+WORD_BYTES = 4
+ONCE, ANY, UNWATCHED = "to be written once", "any", "unwatched"
+
+
+class GsanMemory(GuardedMemory):
+    """The tensors of one case, each of whose cells has a history that begins with the case."""
+
+    def __init__(self, *, write_once: bool) -> None:
+        """`write_once` is said of what the library allocates without writing to it."""
+        super().__init__()
+        self._write_once = write_once
+
+    @contextmanager
+    def launching(self) -> Generator[None]:
+        """What GSan allocates for a launch outlives the case."""
+        was, self._is_watching = self._is_watching, False
+        try:
+            yield
+        finally:
+            self._is_watching = was
+
+    def unwatched(self, tensor: torch.Tensor) -> str:
+        """Why GSan may miss, or take for another's, an access of a tensor; empty where it sees each."""
+        address = tensor.data_ptr()
+        if any(arena.pool is not None and arena.holds(address) for arena in self._arenas) or not tensor.numel():
+            return ""
+        if tensor.element_size() < WORD_BYTES:
+            return f"whose elements take {tensor.element_size()} of the {WORD_BYTES} bytes that GSan keeps account of"
+        return "which torch has made"
+
+    def _arena(self, size: int, kind: str) -> Arena:
+        if kind == UNWATCHED:
+            return Arena(size, self._device)
+        own = pool(write_once=kind == ONCE)
+        with torch.cuda.use_mem_pool(own):
+            return Arena(size, self._device, own)
+
+    def _kind(self, like: torch.Tensor, *, is_fresh: bool) -> str:
+        if self._write_once and is_fresh:
+            return ONCE
+        return ANY if like.element_size() >= WORD_BYTES else UNWATCHED

@@ -1,0 +1,107 @@
+"""In a process whose kernels Triton compiles with a sanitizer: turns it on, and sees of each whether it took effect.
+
+Triton ignores the name of a sanitizer that it does not know, and says of each kernel what was asked for: only the code
+that was made tells.
+"""
+
+import importlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from triton import knobs
+from triton.backends.nvidia.compiler import CUDABackend
+
+from harness.cuda.gpus import RealGpu
+from harness.cuda.instrumentation import Instrumenting
+from harness.model.instrumented import Instrumentation, Instrumented
+
+CALLED = {Instrumentation.GSAN: "__triton_gsan_", Instrumentation.CONSAN: "__triton_consan_"}
+"""What stands in PTX that calls the sanitizer."""
+ASSERTED = re.compile(r'\btt\.assert [^"\n]*"((?:[^"\\]|\\.)*)"')
+"""The text of a kernel's own assertion, in TTIR."""
+
+
+def turn_on(told: Instrumenting, gpu: RealGpu) -> None:
+    """Have Triton compile every kernel of this process so from now on, for good."""
+    knobs.compilation.instrumentation_mode = told.mode
+    if told.mode is Instrumentation.GSAN:
+        _keep_programs_apart(gpu.shared_bytes_per_block)
+
+
+class InstrumentedBuilds:
+    """The kernels that were loaded onto the GPU."""
+
+    def __init__(self, told: Instrumenting) -> None:
+        self._told = told
+        self._plain: set[str] = set()
+        """Those that were compiled without a call of the sanitizer, and have something that it watches."""
+        self._asserts: dict[str, set[str]] = {}
+        knobs.runtime.kernel_load_end_hook.add(cast("Any", self._loaded))
+
+    def watched(self, kernels: Iterable[str], unwatched: str) -> Instrumented:
+        """What there is to say of a case that launched these kernels; `unwatched` is the reason why a store was not."""
+        launched = tuple(kernels)
+        names = dict.fromkeys(launched)
+        plain = ", ".join(name for name in names if name in self._plain)
+        return Instrumented(
+            mode=self._told.mode,
+            version=self._told.version,
+            launches=len(launched),
+            asserts=tuple(sorted({text for name in names for text in self._asserts.get(name, ())})),
+            unproven=f"{plain} was compiled without {self._told.mode}" if plain else unwatched,
+        )
+
+    def _loaded(self, module: Any, function: int, name: str, metadata_group: Mapping[str, str], digest: str) -> None:
+        del module, function, digest
+        texts = {Path(file).suffix: Path(path) for file, path in metadata_group.items()}
+        calls = ".ptx" in texts and CALLED[self._told.mode] in texts[".ptx"].read_text(encoding="utf-8")
+        if not calls and not (self._told.mode is Instrumentation.CONSAN and _takes_nothing(texts.get(".json"))):
+            self._plain.add(name)
+        if ".ttir" in texts:
+            found = ASSERTED.findall(texts[".ttir"].read_text(encoding="utf-8"))
+            self._asserts.setdefault(name, set()).update(found)
+
+
+def obstacle(told: Instrumenting) -> str:
+    """Why kernels cannot run so in this process, which has started CUDA; empty where they can."""
+    if told.mode is not Instrumentation.GSAN:
+        return ""
+    try:
+        _gsan().create_mem_pool()
+    except Exception as error:  # noqa: BLE001 - no compiler, or one that fails, or its linker: their words are told
+        said = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        return f"GSan's allocator cannot be built, which takes a C++ compiler ({said})"
+    return ""
+
+
+def pool(*, write_once: bool) -> Any:
+    """A pool of memory that GSan watches; each cell of it is to be written once, and before it is read, if so asked."""
+    return _gsan().create_mem_pool(write_once=write_once)
+
+
+def _gsan() -> Any:
+    return importlib.import_module("triton.experimental.gsan")
+
+
+def _takes_nothing(metadata: Path | None) -> bool:
+    """Whether a kernel has neither shared nor tensor memory."""
+    if metadata is None:
+        return False
+    told = json.loads(metadata.read_text(encoding="utf-8"))
+    return not told.get("shared") and not told.get("tmem_size")
+
+
+def _keep_programs_apart(shared_bytes: int) -> None:
+    """Have each program take all shared memory that there is, whatever the GPU is told to have.
+
+    GSan keeps one clock for each SM, and has Triton's driver tell how much keeps a second program away.
+    """
+    parse = CUDABackend.parse_options
+
+    def parse_options(self: Any, opts: Any) -> Any:
+        return parse(self, {**opts, "min_shared_mem": shared_bytes})
+
+    CUDABackend.parse_options = parse_options

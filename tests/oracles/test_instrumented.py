@@ -1,0 +1,58 @@
+"""The oracle of Triton's own sanitizers: a failed check fails by kernel, line and kind, and silence must be proven."""
+
+from dataclasses import replace
+
+from harness.model.instrumented import Instrumentation, Instrumented
+from harness.model.run import Completed, Ending, Faulted, FaultOf, Run
+from harness.model.sanitizer import Level, SanitizerRecord, Touch
+from harness.model.verdict import Severity
+from harness.oracles.completes import BY_TOOL, Completes
+from harness.oracles.instrumented import NOT_CHECKED, TritonSanitizer
+from tests.oracles.facts import KERNEL, LINE_431, judge, launch, only_failure, run, signature
+
+RACE = SanitizerRecord(
+    kind="gsan",
+    text="Write after write race detected",
+    what="Write after write race detected",
+    level=Level.ERROR,
+    at=Touch(direction="", kernel=KERNEL, source=LINE_431, program=(63, 0, 0), thread=(34, 0, 0)),
+    count=12,
+)
+FAULT = Faulted(fault=FaultOf.DEVICE_ASSERT, message="device-side assert triggered", launch=KERNEL)
+
+
+def checked(*records: SanitizerRecord, ending: Ending | None = None, unproven: str = "") -> Run:
+    seen = Instrumented(mode=Instrumentation.GSAN, version="3.9.0", records=records, launches=1, unproven=unproven)
+    return replace(run(launches=(launch(),), engine="cuda"), ending=ending or Completed(), instrumented=seen)
+
+
+def test_a_failed_check_is_a_failure_by_kernel_line_and_kind() -> None:
+    fail = only_failure(TritonSanitizer(), checked(RACE, ending=FAULT))
+    assert fail.signature == signature(
+        "triton-sanitizer", place="gsan: layernorm.py:431 Write after write race detected", kernel=KERNEL
+    )
+    assert fail.signature.severity is Severity.ERROR
+    assert fail.message == (
+        "gsan: Write after write race detected in 12 reports, first by program (63, 0, 0), thread (34, 0, 0) in "
+        "layer_norm_bwd_kernel (layernorm.py:431)"
+    )
+
+
+def test_the_fault_that_it_ends_in_is_told_once() -> None:
+    assert judge(Completes(), checked(RACE, ending=FAULT)) == [f"abstain: {BY_TOOL}"]
+    assert only_failure(Completes(), checked(ending=FAULT)).signature.oracle == "completes"
+
+
+def test_an_accepted_one_fails_nothing_and_passes_nothing() -> None:
+    accepted = replace(RACE, accepted="both store the same")
+    assert judge(TritonSanitizer(), checked(accepted, ending=FAULT)) == [f"abstain: device assertion in {KERNEL}"]
+
+
+def test_silence_passes_only_where_each_kernel_was_checked() -> None:
+    assert judge(TritonSanitizer(), checked()) == ["pass"]
+    reason = "add_one was compiled without gsan"
+    assert judge(TritonSanitizer(), checked(unproven=reason)) == [f"abstain: {reason}"]
+
+
+def test_without_checks_it_abstains() -> None:
+    assert judge(TritonSanitizer(), replace(checked(), instrumented=None)) == [f"abstain: {NOT_CHECKED}"]
