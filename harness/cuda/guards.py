@@ -47,13 +47,13 @@ class Arena:
     def __init__(self, size: int, device: str, pool: object = None) -> None:
         """`pool` is kept as long as the memory, which lies in it."""
         words = _rounded_up(size, WORD_BYTES) // WORD_BYTES
-        self.pool = pool
         self.memory = _full((words,), -1, dtype=torch.int64, device=device).view(torch.uint8)
         self.address = self.memory.data_ptr()
         self._size = self.memory.numel()
         self._typed: dict[torch.dtype, torch.Tensor] = {}
         self._contents: list[tuple[int, int]] = []
         self._used = 0
+        self.pool = pool  # the last, so that the memory goes before it
 
     def holds(self, address: int) -> bool:
         """Whether an address lies in it."""

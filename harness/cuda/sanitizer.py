@@ -16,6 +16,7 @@ from pathlib import Path
 
 from harness.cuda.suppressions import Suppression
 from harness.errors import MissingPart, UsageError, unknown
+from harness.model.instrumented import Instrumentation
 from harness.model.sanitizer import Tool
 
 NAME = "compute-sanitizer"
@@ -86,7 +87,7 @@ def sanitizing(wanted: str, suppressions: tuple[Suppression, ...] = ()) -> Sanit
     """
     name, *further = shlex.split(wanted) or [""]
     if name not in list(Tool):
-        raise unknown("tool of compute-sanitizer", name, list(Tool))
+        raise unknown("sanitizer", name, [*Tool, *Instrumentation])
     executable = ask(find())
     given = [option.removeprefix("--").partition("=")[0] for option in further if option.startswith("--")]
     for option in given:

@@ -80,7 +80,8 @@ def test_further_options_follow_the_tool_and_are_checked_before_anything_runs(tm
     )
     assert sanitizing("memcheck --padding=32").command[-3:] == ("--target-processes", "all", "--padding=32")
     for wrong, said in (
-        ("memchek", r"unknown tool of compute-sanitizer 'memchek': did you mean memcheck or"),
+        ("memchek", r"unknown sanitizer 'memchek': did you mean memcheck or"),
+        ("gsann", r"unknown sanitizer 'gsann': did you mean gsan"),
         ("memcheck --check-tensor-ops yes", r"2025\.3\.1\.0 has no option --check-tensor-ops"),
     ):
         with pytest.raises(UsageError, match=said):
