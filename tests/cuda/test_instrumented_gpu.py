@@ -91,6 +91,12 @@ def line_of(text: str, after: str) -> int:
     return next(number for number, line in enumerate(lines[begin:], begin + 1) if text in line)
 
 
+def test_each_planted_mistake_is_seen_by_the_sanitizer_that_is_said_to_see_it(runs_under: RunsUnder) -> None:
+    for op, wanted in unordered.UNDER.items():
+        (run,) = runs_under(wanted, op)
+        assert len(places(run)) == 1, (op, run.ending, run.instrumented)
+
+
 def test_gsan_names_the_line_of_overlapping_stores_that_give_the_right_values(runs_under: RunsUnder) -> None:
     good, overlapping, fine, twice, unwritten = runs_under(
         "gsan", "good", "stores_overlap", "good", "writes_twice", "reads_unwritten"

@@ -5,6 +5,13 @@ from typing import Any
 from harness.suite import Declaration, DType, op, tensor, tokens
 
 ROWS, COLUMNS = 64, 64
+UNDER = {
+    "stores_overlap": "gsan",
+    "writes_twice": "gsan --write-once",
+    "reads_unwritten": "gsan --write-once",
+    "reads_too_early": "consan",
+}
+"""By op, the sanitizer of Triton's that sees it."""
 
 
 def planted(function: Any) -> Declaration:

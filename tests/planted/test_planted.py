@@ -21,7 +21,7 @@ from harness.search.shrinking import Limits
 from harness.search.tally import Tally, Trial
 from harness.search.triage import Triage
 from harness.suite import load_suite
-from tests.cuda import differing, faults
+from tests.cuda import differing, faults, unordered
 
 FOLDER = Path(__file__).parents[2] / "suites" / "planted"
 FILES = sorted(FOLDER.glob("*.py"))
@@ -90,13 +90,14 @@ def finding_of(session: Session, tally: Tally, oracle: str) -> Finding:
     return triage.finding(sightings[oracle], Limits())
 
 
-ON_HARDWARE = {"agreement", "compute-sanitizer", "repeatability"}
-"""What only a real GPU shows; their planted bugs are in `tests/cuda/faults.py` and `differing.py`."""
+ON_HARDWARE = {"agreement", "compute-sanitizer", "repeatability", "triton-sanitizer"}
+"""What only a real GPU shows; their planted bugs are in `tests/cuda`: `faults.py`, `differing.py`, `unordered.py`."""
 
 
 def test_every_oracle_has_its_planted_bug() -> None:
     assert {planted(file).oracle for file in FILES} == {oracle.name for oracle in registry.ALL} - ON_HARDWARE
     under_a_tool = {"compute-sanitizer"} if faults.UNDER else set[str]()
+    under_a_tool |= {"triton-sanitizer"} if unordered.UNDER else set[str]()
     expected = {oracle for oracle, _ in (*faults.EXPECTED.values(), *differing.EXPECTED.values())}
     assert under_a_tool | expected >= ON_HARDWARE
 
