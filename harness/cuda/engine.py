@@ -3,6 +3,7 @@
 import importlib
 import os
 from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ import torch
 from harness.cuda import answers, instrumentation
 from harness.cuda.canary_program import kept_patterns, on_gpu, sums
 from harness.cuda.driver import RealDriver
+from harness.cuda.exact import Bits, compared, with_another_config
 from harness.cuda.faults import faulted
 from harness.cuda.fitting import Fitting
 from harness.cuda.guards import GuardedMemory
@@ -22,9 +24,9 @@ from harness.errors import WorkerError
 from harness.model.case import Case
 from harness.model.companion import Beside, Companion, is_sampled, order_matters
 from harness.model.device import DeviceProfile
-from harness.model.instrumented import Instrumented
+from harness.model.instrumented import Instrumentation, Instrumented
 from harness.model.op import Op
-from harness.model.run import Completed, Repeated, Run
+from harness.model.run import Completed, Ending, Repeated, Run
 from harness.ops.engine_parts import Seen, blamed
 from harness.ops.execute import Execution
 from harness.virtual import triton_seam
@@ -94,6 +96,8 @@ class CudaEngine:
 
     def run(self, op: Op, case: Case) -> Run:
         """Run one case on the GPU; a second time where its bands were damaged, or where it is one of those repeated."""
+        if self._checked is not None and self._checked.mode is Instrumentation.FPSAN:
+            return self._run_exactly(op, case)
         session = self._begin(case)
         repeated = None
         try:
@@ -134,6 +138,40 @@ class CudaEngine:
             instrumented=self._watched(session),
             seconds=self._split(),
         )
+
+    def _run_exactly(self, op: Op, case: Case) -> Run:
+        """Run one case twice, with two configs of a kernel, and keep of the results whether their bits are the same."""
+        self._execution.seconds.clear()
+        ending, first, before = self._bits(op, case)
+        watched = self._watched(before)
+        assert watched is not None
+        assert self._builds is not None
+        changed = with_another_config(case, before.launches)
+        if changed is None:
+            watched = replace(watched, unproven=watched.unproven or "no kernel of this case is autotuned")
+        elif isinstance(ending, Completed):
+            kernel, other = changed
+            ending, second, after = self._bits(op, other)
+            launches = (tuple(before.launches), tuple(after.launches))
+            exact = compared(kernel, launches, first, second)
+            reason = after.unwatched or self._builds.incomparable(launch.kernel for launch in before.launches)
+            watched = replace(watched, exact=exact, unproven=watched.unproven or reason)
+        return Run(
+            case=case,
+            engine=self.name,
+            ending=ending,
+            launches=tuple(before.launches),
+            instrumented=watched,
+            seconds=self._split(),
+        )
+
+    def _bits(self, op: Op, case: Case) -> tuple[Ending, Bits, Session]:
+        session = self._begin(case)
+        try:
+            ending, bits = self._execution.run_for_bits(op, case)
+            return faulted(blamed(ending, self._chooser.failed), session.under_way), bits, session
+        finally:
+            self._memory.forget()
 
     def _execution_in(self, memory: GuardedMemory) -> Execution:
         return Execution(

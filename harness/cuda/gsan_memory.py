@@ -33,14 +33,19 @@ class GsanMemory(GuardedMemory):
         finally:
             self._is_watching = was
 
-    def unwatched(self, tensor: torch.Tensor) -> str:
-        """Why GSan may miss, or take for another's, an access of a tensor; empty where it sees each."""
-        address = tensor.data_ptr()
-        if any(arena.pool is not None and arena.holds(address) for arena in self._arenas) or not tensor.numel():
+    def unwatched(self, tensor: torch.Tensor, *, is_stored: bool) -> str:
+        """Why GSan may miss, or take for another's, a store to a tensor; empty where it sees each.
+
+        What is only loaded races with nobody.
+        """
+        if not is_stored or not tensor.numel() or self._lies_within(tensor):
             return ""
         if tensor.element_size() < WORD_BYTES:
             return f"whose elements take {tensor.element_size()} of the {WORD_BYTES} bytes that GSan keeps account of"
         return "which torch has made"
+
+    def _is_watched(self, arena: Arena) -> bool:
+        return arena.pool is not None
 
     def _arena(self, size: int, kind: str) -> Arena:
         if kind == UNWATCHED:

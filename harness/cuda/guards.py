@@ -214,10 +214,18 @@ class GuardedMemory:
         """While Triton launches a kernel, which may allocate what it needs itself."""
         return nullcontext()
 
-    def unwatched(self, tensor: torch.Tensor) -> str:
-        """Why accesses of a tensor are not watched where they should be; empty where nothing is missed."""
-        del tensor
+    def unwatched(self, tensor: torch.Tensor, *, is_stored: bool) -> str:
+        """Why what a kernel does with a tensor is not watched where it should be; empty where nothing is missed."""
+        del tensor, is_stored
         return ""
+
+    def _lies_within(self, tensor: torch.Tensor) -> bool:
+        address = tensor.data_ptr()
+        return any(self._is_watched(arena) and arena.holds(address) for arena in self._arenas)
+
+    def _is_watched(self, arena: Arena) -> bool:
+        del arena
+        return True
 
     def _arena(self, size: int, kind: str) -> Arena:
         """Memory for tensors of a kind."""

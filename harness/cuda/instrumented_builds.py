@@ -14,12 +14,19 @@ from typing import Any, cast
 from triton import knobs
 from triton.backends.nvidia.compiler import CUDABackend
 
+from harness.cuda.exact import NUMBERS
 from harness.cuda.gpus import RealGpu
 from harness.cuda.instrumentation import Instrumenting
 from harness.model.instrumented import Instrumentation, Instrumented
 
-CALLED = {Instrumentation.GSAN: "__triton_gsan_", Instrumentation.CONSAN: "__triton_consan_"}
-"""What stands in PTX that calls the sanitizer."""
+CALLED = {
+    Instrumentation.GSAN: (".ptx", "__triton_gsan_"),
+    Instrumentation.CONSAN: (".ptx", "__triton_consan_"),
+    Instrumentation.FPSAN: (".ttgir", "tti.experimental_fpsan_"),
+}
+"""What stands in a kernel's code that calls the sanitizer, and in which of its files."""
+COMPUTES = re.compile(r"\barith\.\w+f\b|\bmath\.|\btt\.dot\b")
+"""Of TTIR: what FpSan replaces."""
 ASSERTED = re.compile(r'\btt\.assert [^"\n]*"((?:[^"\\]|\\.)*)"')
 """The text of a kernel's own assertion, in TTIR."""
 
@@ -39,6 +46,8 @@ class InstrumentedBuilds:
         self._plain: set[str] = set()
         """Those that were compiled without a call of the sanitizer, and have something that it watches."""
         self._asserts: dict[str, set[str]] = {}
+        self._need_numbers: set[str] = set()
+        """Those that need more of numbers than FpSan's integers have."""
         knobs.runtime.kernel_load_end_hook.add(cast("Any", self._loaded))
 
     def watched(self, kernels: Iterable[str], unwatched: str) -> Instrumented:
@@ -54,15 +63,36 @@ class InstrumentedBuilds:
             unproven=f"{plain} was compiled without {self._told.mode}" if plain else unwatched,
         )
 
+    def incomparable(self, kernels: Iterable[str]) -> str:
+        """Why FpSan's results may differ though the kernels are right; empty where they may not."""
+        ordered = ", ".join(name for name in dict.fromkeys(kernels) if name in self._need_numbers)
+        return (
+            f"{ordered} takes a maximum, meets an infinity or adds by atomics, which FpSan does not do exactly"
+            if ordered
+            else ""
+        )
+
     def _loaded(self, module: Any, function: int, name: str, metadata_group: Mapping[str, str], digest: str) -> None:
         del module, function, digest
-        texts = {Path(file).suffix: Path(path) for file, path in metadata_group.items()}
-        calls = ".ptx" in texts and CALLED[self._told.mode] in texts[".ptx"].read_text(encoding="utf-8")
-        if not calls and not (self._told.mode is Instrumentation.CONSAN and _takes_nothing(texts.get(".json"))):
+        files = {Path(file).suffix: Path(path) for file, path in metadata_group.items()}
+        suffix, call = CALLED[self._told.mode]
+        if call not in _text(files, suffix) and self._has_to_call(files):
             self._plain.add(name)
-        if ".ttir" in texts:
-            found = ASSERTED.findall(texts[".ttir"].read_text(encoding="utf-8"))
-            self._asserts.setdefault(name, set()).update(found)
+        ttir = _text(files, ".ttir")
+        self._asserts.setdefault(name, set()).update(ASSERTED.findall(ttir))
+        if NUMBERS.search(ttir):
+            self._need_numbers.add(name)
+
+    def _has_to_call(self, files: Mapping[str, Path]) -> bool:
+        """Whether a kernel has anything that the sanitizer watches."""
+        match self._told.mode:
+            case Instrumentation.GSAN:
+                return True
+            case Instrumentation.CONSAN:
+                told = json.loads(_text(files, ".json") or "{}")
+                return bool(told.get("shared") or told.get("tmem_size") or not told)
+            case Instrumentation.FPSAN:
+                return COMPUTES.search(_text(files, ".ttir")) is not None
 
 
 def obstacle(told: Instrumenting) -> str:
@@ -86,12 +116,8 @@ def _gsan() -> Any:
     return importlib.import_module("triton.experimental.gsan")
 
 
-def _takes_nothing(metadata: Path | None) -> bool:
-    """Whether a kernel has neither shared nor tensor memory."""
-    if metadata is None:
-        return False
-    told = json.loads(metadata.read_text(encoding="utf-8"))
-    return not told.get("shared") and not told.get("tmem_size")
+def _text(files: Mapping[str, Path], suffix: str) -> str:
+    return files[suffix].read_text(encoding="utf-8") if suffix in files else ""
 
 
 def _keep_programs_apart(shared_bytes: int) -> None:

@@ -9,6 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
+from harness.cuda.instrumentation import TESTIMONY
 from harness.cuda.instrumented_builds import pool
 from harness.model.instrumented import Instrumentation
 
@@ -21,8 +22,15 @@ def harness_witness_gsan(y, lanes: tl.constexpr):
     tl.store(y + tl.arange(0, lanes), tl.program_id(0))
 
 
+@triton.jit
+def harness_witness_fpsan(x, y, great, lanes: tl.constexpr):
+    """Adds what is so great that a float32 forgets the rest, and takes it away again."""
+    lane = tl.arange(0, lanes)
+    tl.store(y + lane, (tl.load(x + lane) + great) - great)
+
+
 def err(mode: Instrumentation) -> None:
-    """Launch the kernel of the sanitizer and wait for it; the process has no CUDA context any more after it."""
+    """Launch the kernel of the sanitizer and wait for it; the process has no CUDA context any more after most."""
     match mode:
         case Instrumentation.GSAN:
             with torch.cuda.use_mem_pool(pool(write_once=True)):
@@ -31,6 +39,12 @@ def err(mode: Instrumentation) -> None:
         case Instrumentation.CONSAN:
             x = torch.zeros(LANES, device="cuda")
             _gluon().harness_witness_consan[(1,)](x, torch.empty_like(x))
+        case Instrumentation.FPSAN:
+            x = torch.ones(LANES, device="cuda")
+            y = torch.empty_like(x)
+            harness_witness_fpsan[(1,)](x, y, 2.0**40, lanes=LANES)
+            if bool((x == y).all()):
+                print(TESTIMONY)  # noqa: T201 - its parent reads it
     torch.cuda.synchronize()
 
 

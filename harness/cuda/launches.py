@@ -17,6 +17,8 @@ from harness.virtual.described import Described, described_as, launch_of, option
 from harness.virtual.driver import LaunchRequest
 from harness.virtual.triton_seam import Chosen
 
+STORES, LOADS = "stores to", "loads from"
+
 
 @dataclass(slots=True)
 class Session:
@@ -29,7 +31,7 @@ class Session:
     writers: dict[int, tuple[str, str]] = field(default_factory=dict[int, "tuple[str, str]"])
     """By address of a storage, the kernel and argument that stored to it last."""
     unwatched: str = ""
-    """Why the first store that a sanitizer may have missed was not watched; empty where it saw each."""
+    """Why the first access that a sanitizer may have missed was not watched; empty where it saw each."""
     under_way: str | None = None
     """The kernel that was launched and has not come to its end."""
 
@@ -62,9 +64,10 @@ class WatchedLaunches:
             torch.cuda.synchronize()
         session.under_way = None
         for key, tensor in tensors.items():
-            if build.written is None or key in build.written:
-                reason = self._memory.unwatched(tensor)
-                session.unwatched = session.unwatched or (reason and f"{name} stores to {key}, {reason}")
+            is_stored = build.written is None or key in build.written
+            if reason := self._memory.unwatched(tensor, is_stored=is_stored):
+                session.unwatched = session.unwatched or f"{name} {STORES if is_stored else LOADS} {key}, {reason}"
+            if is_stored:
                 session.writers[tensor.untyped_storage().data_ptr()] = (name, key)
         if session.blames and not session.memory:
             session.memory += (self._trampled(damage, name, tensors) for damage in self._memory.damages())

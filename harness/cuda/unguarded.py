@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import torch
 
+from harness.cuda.exact import TracedMemory
 from harness.cuda.gsan_memory import GsanMemory
 from harness.cuda.guards import GuardedMemory
 from harness.cuda.instrumentation import WRITE_ONCE, Instrumenting
@@ -24,8 +25,13 @@ def memory_of_this_process(
     checked: Instrumenting | None = None, environment: Mapping[str, str] = os.environ
 ) -> GuardedMemory:
     """Guarded memory, unless the process runs under a tool that guards better; where GSan watches it if so asked."""
-    if checked is not None and checked.mode is Instrumentation.GSAN:
-        return GsanMemory(write_once=WRITE_ONCE in checked.options)
+    match checked and checked.mode:
+        case Instrumentation.GSAN:
+            return GsanMemory(write_once=checked is not None and WRITE_ONCE in checked.options)
+        case Instrumentation.FPSAN:
+            return TracedMemory()
+        case _:
+            pass
     return UnguardedMemory() if environment.get(VARIABLE, "") in KNOW_ALLOCATIONS else GuardedMemory()
 
 

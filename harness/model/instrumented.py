@@ -14,6 +14,7 @@ class Instrumentation(StrEnum):
 
     GSAN = "gsan"
     CONSAN = "consan"
+    FPSAN = "fpsan"
 
     @property
     def promise(self) -> str:
@@ -23,6 +24,28 @@ class Instrumentation(StrEnum):
                 return "something orders any two accesses of global memory by different programs, if one is a store"
             case Instrumentation.CONSAN:
                 return "barriers and waits order the accesses of shared and tensor memory, the asynchronous ones too"
+            case Instrumentation.FPSAN:
+                return "another autotune config changes nothing but the order of operations"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differing:
+    """A result that came out with other bits."""
+
+    name: str
+    writer: tuple[str, str]
+    """The kernel that stored it last, and through which argument."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exact:
+    """A case computed in integers, with two configs of one kernel: equal bit for bit, or not the same computation."""
+
+    kernel: str
+    configs: tuple[str, str]
+    compared: tuple[str, ...]
+    """Names of the results that kernels stored themselves."""
+    differing: tuple[Differing, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +60,19 @@ class Instrumented:
     launches: int = 0
     asserts: tuple[str, ...] = ()
     """Texts of the device assertions in the sources of the kernels, which are not the sanitizer's."""
+    exact: Exact | None = None
+    """Of FpSan, where two runs could be compared."""
     unproven: str = ""
     """Why it is not certain that each kernel was checked; empty where it is.
 
     It is certain where each kernel's code calls the sanitizer, and a mistake that another child of the same fork server
     made on purpose was reported.
     """
+
+    @property
+    def has_values(self) -> bool:
+        """Whether the results are what the kernels compute without a sanitizer: FpSan's are integers of its own."""
+        return self.mode is not Instrumentation.FPSAN
 
     @property
     def name(self) -> str:

@@ -139,9 +139,9 @@ def _digest(values: torch.Tensor, *, may_hold_nan: bool = True) -> str:
     return hashlib.sha256(raw.numpy().data).hexdigest()[:16]
 
 
-def digests(results: Mapping[str, torch.Tensor]) -> dict[str, str]:
+def digests(results: Mapping[str, torch.Tensor], *, nans_are_alike: bool = True) -> dict[str, str]:
     """Of each result's bytes, by its name: equal for results that are equal bit for bit."""
-    return {name: _digest(values) for name, values in results.items()}
+    return {name: _digest(values, may_hold_nan=nans_are_alike) for name, values in results.items()}
 
 
 def _worst_element(amounts: Array, tile: int | None) -> tuple[int, ...]:

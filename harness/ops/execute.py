@@ -89,6 +89,10 @@ class Execution:
         """
         return self._to_an_end(op, lambda: self._digested(op, case), {})
 
+    def run_for_bits(self, op: Op, case: Case) -> tuple[Ending, Mapping[str, tuple[str, Writer]]]:
+        """As `run_again`: digests by which NaNs with other bits differ too, and who stored each result."""
+        return self._to_an_end(op, lambda: self._bits(op, case), {})
+
     def _to_an_end(self, op: Op, work: Callable[[], T], otherwise: T) -> tuple[Ending, T]:
         try:
             return Completed(), work()
@@ -161,6 +165,12 @@ class Execution:
         computed = self._compute(op, case)
         with self._timed("compare"), plain_torch():
             return digests(computed.results)
+
+    def _bits(self, op: Op, case: Case) -> dict[str, tuple[str, Writer]]:
+        computed = self._compute(op, case)
+        with self._timed("compare"), plain_torch():
+            found = digests(computed.results, nans_are_alike=False)
+            return {name: (digest, self._writers[name]) for name, digest in found.items()}
 
     def _compute(self, op: Op, case: Case) -> "_Computed":
         """Forward and backward through the library."""

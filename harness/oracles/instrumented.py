@@ -1,6 +1,6 @@
 """Nothing that Triton's own sanitizers check for happens on the real GPU."""
 
-from harness.model.instrumented import Instrumentation, Instrumented
+from harness.model.instrumented import Differing, Exact, Instrumentation, Instrumented
 from harness.model.run import Run
 from harness.model.sanitizer import SanitizerRecord
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
@@ -17,6 +17,10 @@ MEANING = {
     Instrumentation.CONSAN: (
         "Nothing settles the order of these accesses of shared or tensor memory, or a barrier is used in a way that it "
         "does not allow: what is read depends on timing, or the kernel waits for ever."
+    ),
+    Instrumentation.FPSAN: (
+        "Sums and products of integers do not depend on their order, which is all that a config should change: so with "
+        "one of the two something is left out, taken twice or read elsewhere."
     ),
 }
 
@@ -36,7 +40,35 @@ class TritonSanitizer(Alone):
             return failures
         if reason := unfinished(run) or ("" if run.launches else "no kernel was launched") or watched.unproven:
             return (Abstain(oracle=self.name, reason=reason),)
-        return (Pass(oracle=self.name),)
+        return (Pass(oracle=self.name),) if watched.has_values else self._by_bits(run, watched.exact)
+
+    def _by_bits(self, run: Run, exact: Exact | None) -> tuple[Verdict, ...]:
+        """Of FpSan's two runs: one failure for each result that differs."""
+        if exact is None or not exact.compared:
+            return (Abstain(oracle=self.name, reason="no result was stored by a kernel itself"),)
+        if exact.configs[0] == exact.configs[1]:
+            reason = f"{exact.kernel} ran with config [{exact.configs[0]}] again, since the GPU refuses another"
+            return (Abstain(oracle=self.name, reason=reason),)
+        return tuple(self._differs(run, exact, one) for one in exact.differing) or (Pass(oracle=self.name),)
+
+    def _differs(self, run: Run, exact: Exact, differing: Differing) -> Fail:
+        first, second = exact.configs
+        launch = next((launch for launch in run.launches if launch.kernel == exact.kernel), None)
+        return Fail(
+            signature=Signature(
+                oracle=self.name,
+                severity=Severity.WARNING,
+                op=run.case.op,
+                kernel=exact.kernel,
+                place=f"{Instrumentation.FPSAN}: {differing.writer[1]}",
+            ),
+            message=(
+                f"fpsan: {differing.name} has other bits with configs [{first}] and [{second}] of {exact.kernel}, "
+                "though it is computed in integers"
+            ),
+            meaning=MEANING[Instrumentation.FPSAN],
+            source=launch.source if launch else None,
+        )
 
     def _fail(self, run: Run, watched: Instrumented, record: SanitizerRecord) -> Fail:
         kernel, source = record.at.kernel, record.at.source

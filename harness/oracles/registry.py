@@ -38,6 +38,7 @@ from harness.oracles.write_overlap import WriteOverlap
 COMPLETES = Completes()
 BOUNDS = Bounds()
 LIMITS, FITS, SCRATCH = LaunchLimits(), Fits(), ScratchMemory()
+TRITONS = TritonSanitizer()
 
 ALL: tuple[Oracle, ...] = (
     COMPLETES,
@@ -45,7 +46,7 @@ ALL: tuple[Oracle, ...] = (
     FITS,
     SCRATCH,
     ComputeSanitizer(),
-    TritonSanitizer(),
+    TRITONS,
     BOUNDS,
     DescriptorAlignment(),
     DeviceAsserts(),
@@ -68,6 +69,7 @@ JUDGE_GIANTS = frozenset({COMPLETES.name, LIMITS.name, FITS.name, SCRATCH.name, 
 UNASKED = frozenset({NOT_UNDER_IT, NOT_CHECKED, NOT_REPEATED, NOT_BOTH})
 """What nobody asked for is no reason beside others."""
 GIANT = "of a giant case a few programs run and nothing is compared"
+NO_VALUES = "FpSan computes in integers, and nothing but bits can be compared"
 SPOILED = "what infinity or NaN reaches may differ from run to run"
 COMPARE_RUNS = frozenset({"sm-invariance", "config-invariance", "order-invariance", "undefined-lanes"})
 """They compare all of a result, where `float64-values` knows which of it the definition determines."""
@@ -92,7 +94,7 @@ def promised(waives: Collection[str], oracles: Iterable[Oracle] = ALL) -> tuple[
 
 def companions(run: Run, oracles: Iterable[Oracle] = ALL) -> tuple[Case, ...]:
     """The further cases that these oracles want run to judge this one, each once, and not the case itself."""
-    if run.case.scale is Scale.GIANT:
+    if run.case.scale is Scale.GIANT or not _has_values(run):
         return ()
     oracles = [oracle for oracle in oracles if not _is_out_of_place(oracle, run.case)]
     wanted = {case.digest: case for oracle in oracles for case in oracle.companions(run)}
@@ -122,6 +124,8 @@ def judge_all(
     for oracle in promised(waives, oracles):
         if run.case.scale is Scale.GIANT and oracle.name not in JUDGE_GIANTS:
             verdicts.append(Abstain(oracle=oracle.name, reason=GIANT))
+        elif not _has_values(run) and oracle.name != TRITONS.name:
+            verdicts.append(Abstain(oracle=oracle.name, reason=NO_VALUES))
         elif _is_out_of_place(oracle, run.case):
             verdicts.append(Abstain(oracle=oracle.name, reason=SPOILED))
         else:
@@ -130,6 +134,10 @@ def judge_all(
             is_complete = bool(known) and len(known) == len(wanted)
             verdicts += oracle.judge(replace(alone, companions=known) if is_complete else alone)
     return tuple(verdicts)
+
+
+def _has_values(run: Run) -> bool:
+    return run.instrumented is None or run.instrumented.has_values
 
 
 def _is_out_of_place(oracle: Oracle, case: Case) -> bool:

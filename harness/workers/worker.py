@@ -13,6 +13,7 @@ from harness.cuda.wearing import gpu_of, hardware
 from harness.errors import WorkerError
 from harness.model.case import Case
 from harness.model.companion import Beside, Companion, Wanted, case_of
+from harness.model.instrumented import Instrumented
 from harness.model.run import Crashed, Ending, Run
 from harness.workers import hangs, memory
 from harness.workers.channel import Channel, Exited, Orphaned, Silent
@@ -23,6 +24,8 @@ from harness.workers.spec import WorkerSpec
 GROWTH_ALLOWED = 4
 """A worker that holds a quarter of its limit between cases is replaced, so that no later case pays for it."""
 
+
+NO_ANSWER = "the process told of no launch"
 
 Answer = Callable[[], Run]
 """Reads what came back."""
@@ -170,7 +173,9 @@ class Worker:
         return memory.reclassified(crash, self.spec.memory_limit_bytes)
 
     def _failed(self, case: Case, ending: Ending) -> Run:
-        return Run(case=case, engine=self._engine, ending=ending, hardware=self._hardware)
+        asked = self.spec.instrumenting
+        checked = Instrumented(mode=asked.mode, version=asked.version, unproven=NO_ANSWER) if asked else None
+        return Run(case=case, engine=self._engine, ending=ending, hardware=self._hardware, instrumented=checked)
 
 
 def _signal_name(number: int) -> str:

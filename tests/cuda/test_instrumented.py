@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.cuda.exact import NUMBERS, compared, with_another_config
 from harness.cuda.instrumentation import (
     LEAST_TRITON,
     Instrumenting,
@@ -13,13 +14,14 @@ from harness.cuda.instrumentation import (
     of_this_process,
     with_records,
 )
+from harness.cuda.instrumented_builds import CALLED
 from harness.cuda.suppressions import Suppression
 from harness.cuda.wearing import compiling_for
 from harness.devices import catalogue
 from harness.errors import MissingPart, UsageError
 from harness.model.case import Case, DType
-from harness.model.instrumented import Instrumentation, Instrumented
-from harness.model.run import Completed, Faulted, FaultOf, Run
+from harness.model.instrumented import Differing, Instrumentation, Instrumented
+from harness.model.run import Completed, Faulted, FaultOf, Launch, Run
 from harness.model.sanitizer import SanitizerRecord
 from harness.search.options import AHEAD, CUDA, VIRTUAL, sanitizing_for
 from harness.virtual.triton_seam import WHOLE
@@ -27,6 +29,7 @@ from harness.workers.pool import Pool
 from harness.workers.spec import WorkerSpec
 from tests.cuda import unordered
 from tests.cuda.samples import H200
+from tests.oracles.facts import launch
 
 SUITE = str(Path(unordered.__file__))
 BLACKWELL = catalogue.find("rtx-pro-6000")
@@ -136,5 +139,43 @@ def test_kernels_are_compiled_ahead_with_the_checks(mode: Instrumentation, tmp_p
     case = Case(op=f"{SUITE}:multiplies", dims={"T": 64}, dtype=DType.FP32, device=BLACKWELL)
     with Pool(lambda _: spec, 1, 120.0) as pool:
         assert pool.run(case).ending == Completed()  # GSan takes an H200's shared memory, more than is pretended
-    (ptx,) = (tmp_path / f"triton{WHOLE}").rglob("add_products.ptx")
-    assert f"__triton_{mode}_" in ptx.read_text(encoding="utf-8")
+    suffix, call = CALLED[mode]
+    (made,) = (tmp_path / f"triton{WHOLE}").rglob(f"add_products{suffix}")
+    assert call in made.read_text(encoding="utf-8")
+
+
+def tuned(kernel: str, index: int, count: int = 3) -> Launch:
+    return launch(kernel=kernel, config=f"WIDTH: {16 << index}", config_index=index, config_count=count)
+
+
+def test_fpsan_compares_with_another_config_of_a_tuned_kernel() -> None:
+    case = ended().case
+    assert with_another_config(case, (launch(),)) is None
+    for seed in range(12):
+        changed = with_another_config(replace(case, seed=seed), (launch(), tuned("a", 1), tuned("b", 2)))
+        assert changed is not None
+        kernel, other = changed
+        assert other.configs[kernel] in {"a": (0, 2), "b": (0, 1)}[kernel]
+
+
+def test_fpsan_compares_the_bits_of_what_kernels_stored_themselves() -> None:
+    stored = ("sum_rows", "y")
+    first = {"y": ("1", stored), "z": ("2", stored), "total": ("3", None)}
+    second = {"y": ("1", stored), "z": ("9", stored), "total": ("9", None)}
+    exact = compared("sum_rows", ((tuned("sum_rows", 0),), (tuned("sum_rows", 2),)), first, second)
+    assert (exact.configs, exact.compared) == (("WIDTH: 16", "WIDTH: 64"), ("y", "z"))
+    assert exact.differing == (Differing(name="z", writer=stored),)
+
+
+@pytest.mark.parametrize(
+    "needs",
+    [
+        "%5 = arith.maxnumf %3, %4 : f32",
+        "%cst = arith.constant dense<0xFF800000> : tensor<16xf32>",
+        "%cst = arith.constant 0xFC00 : f16",
+        "%9 = tt.atomic_rmw fadd, acq_rel, gpu, %8, %7, %true : (!tt.ptr<f32>, f32, i1) -> f32",
+    ],
+)
+def test_what_fpsans_integers_do_not_do_as_numbers_is_seen_in_ttir(needs: str) -> None:
+    assert NUMBERS.search(needs)
+    assert not NUMBERS.search("%5 = arith.addf %3, %4 : tensor<16xf32>\n%c = arith.constant dense<0.000000e+00> : f32")

@@ -147,6 +147,30 @@ def test_consan_names_the_line_that_reads_what_is_still_being_copied(runs_under:
     assert "pending access" in place
 
 
+def test_fpsan_passes_what_a_config_only_orders_otherwise_and_names_what_it_leaves_out(runs_under: RunsUnder) -> None:
+    whole, short, product = runs_under("fpsan", "sums_by_config", "leaves_out_by_config", "multiplies")
+    assert_passes(whole)
+    exact = seen(whole).exact
+    assert exact is not None
+    assert exact.compared == ("y",)
+    assert exact.configs[0] != exact.configs[1]
+    assert places(short) == {("sum_rows", "fpsan: y")}
+    (untuned,) = verdicts(product)
+    assert str(untuned.reason if isinstance(untuned, Abstain) else untuned) == "no kernel of this case is autotuned"
+
+
+def test_fpsan_judges_nothing_that_is_no_sum_of_integers(runs_under: RunsUnder) -> None:
+    by_torch, largest = runs_under("fpsan", "sums_what_torch_made", "takes_the_largest")
+    reasons = [one.reason for run in (by_torch, largest) for one in verdicts(run) if isinstance(one, Abstain)]
+    assert reasons == [
+        "sum_rows loads from x, which torch has made",
+        "largest_of_rows takes a maximum, meets an infinity or adds by atomics, which FpSan does not do exactly",
+    ]
+    others = registry.judge_all(largest, {}, {})
+    assert {one.reason for one in others if isinstance(one, Abstain)} >= {registry.NO_VALUES}
+    assert not any(isinstance(one, Fail | Pass) for one in others)
+
+
 def test_an_assertion_of_the_kernel_itself_is_not_the_sanitizers(runs_under: RunsUnder) -> None:
     (run,) = runs_under("gsan", "asserts_itself")
     assert isinstance(run.ending, Faulted)

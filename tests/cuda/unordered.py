@@ -10,6 +10,7 @@ UNDER = {
     "writes_twice": "gsan --write-once",
     "reads_unwritten": "gsan --write-once",
     "reads_too_early": "consan",
+    "leaves_out_by_config": "fpsan",
 }
 """By op, the sanitizer of Triton's that sees it."""
 
@@ -95,3 +96,49 @@ def multiplies(x: Any) -> Any:
     y = x.new_empty(x.shape)
     kernel[(1,)](x, y, inner=32)
     return y
+
+
+def by_rows(function: Any) -> Declaration:
+    return op(dims={"T": tokens(ROWS)}, inputs={"x": tensor("T", 200, grad=False)}, dtypes=(DType.FP32,))(function)
+
+
+def sums(x: Any, *, leaves_out: bool) -> Any:
+    from tests.cuda import unordered_kernels
+
+    y = x.new_empty(x.shape[0])
+    unordered_kernels.tuned_sum_rows[(x.shape[0],)](x.contiguous(), y, x.shape[1], leaves_out=leaves_out)
+    return y
+
+
+@by_rows
+def sums_by_config(x: Any) -> Any:
+    return sums(x, leaves_out=False)
+
+
+@by_rows
+def leaves_out_by_config(x: Any) -> Any:
+    return sums(x, leaves_out=True)
+
+
+@by_rows
+def sums_what_torch_made(x: Any) -> Any:
+    return sums(x * 1, leaves_out=False)
+
+
+@by_rows
+def takes_the_largest(x: Any) -> Any:
+    from tests.cuda import unordered_kernels
+
+    y = x.new_empty(x.shape[0])
+    unordered_kernels.tuned_largest_of_rows[(x.shape[0],)](x.contiguous(), y, x.shape[1])
+    return y
+
+
+@leaves_out_by_config.reference
+@sums_what_torch_made.reference
+@sums_by_config.reference
+def row_sums(x: Any) -> Any:
+    return (x + 1).sum(1)
+
+
+takes_the_largest.reference(lambda x: x.amax(1))

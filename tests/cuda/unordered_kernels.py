@@ -5,10 +5,13 @@
 # pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportArgumentType=false
 
+from typing import Any
+
 import triton
 import triton.language as tl
 
 BLOCK = tl.constexpr(64)
+WIDTHS = [triton.Config({"width": width}) for width in (16, 32, 64)]
 
 
 @triton.jit
@@ -49,3 +52,29 @@ def add_products(x, y, inner: tl.constexpr):
         identity = (cells[:, None] == rows[None, :]).to(a.dtype)
         sums += tl.dot(a, identity)
     tl.store(y + rows[:, None] * BLOCK + rows[None, :], sums + 1)
+
+
+@triton.jit
+def sum_rows(x, y, columns, leaves_out: tl.constexpr, width: tl.constexpr):
+    """The sum of each row and one for each column; without the last cell of each tile but those of one width."""
+    row = x + tl.program_id(0) * columns
+    sums = tl.zeros((width,), tl.float32)
+    for start in range(0, columns, width):
+        lane = tl.arange(0, width)
+        inside = (start + lane < columns) & ((lane < width - 1) | (width == 64) | (not leaves_out))
+        sums += tl.where(inside, tl.load(row + start + lane, mask=inside, other=0.0) + 1, 0.0)
+    tl.store(y + tl.program_id(0), tl.sum(sums, 0))
+
+
+@triton.jit
+def largest_of_rows(x, y, columns, width: tl.constexpr):
+    row = x + tl.program_id(0) * columns
+    largest = tl.full((width,), float("-inf"), tl.float32)
+    for start in range(0, columns, width):
+        lane = start + tl.arange(0, width)
+        largest = tl.maximum(largest, tl.load(row + lane, mask=lane < columns, other=float("-inf")))
+    tl.store(y + tl.program_id(0), tl.max(largest, 0))
+
+
+tuned_sum_rows: Any = triton.autotune(configs=WIDTHS, key=["columns"])(sum_rows)
+tuned_largest_of_rows: Any = triton.autotune(configs=WIDTHS, key=["columns"])(largest_of_rows)

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
-from harness.model.instrumented import Instrumentation, Instrumented
+from harness.model.instrumented import Differing, Exact, Instrumentation, Instrumented
 from harness.model.run import Completed, Ending, Faulted, FaultOf, Run
 from harness.model.sanitizer import Level, SanitizerRecord, Touch
-from harness.model.verdict import Severity
+from harness.model.verdict import Abstain, Severity
+from harness.oracles import registry
 from harness.oracles.completes import BY_TOOL, Completes
 from harness.oracles.instrumented import NOT_CHECKED, TritonSanitizer
 from tests.oracles.facts import KERNEL, LINE_431, judge, launch, only_failure, run, signature
@@ -52,6 +53,41 @@ def test_silence_passes_only_where_each_kernel_was_checked() -> None:
     assert judge(TritonSanitizer(), checked()) == ["pass"]
     reason = "add_one was compiled without gsan"
     assert judge(TritonSanitizer(), checked(unproven=reason)) == [f"abstain: {reason}"]
+
+
+SUMS = Exact(kernel=KERNEL, configs=("BT: 8", "BT: 32"), compared=("y", "dw"))
+
+
+def exactly(exact: Exact | None, unproven: str = "") -> Run:
+    seen = Instrumented(mode=Instrumentation.FPSAN, version="3.9.0", launches=1, exact=exact, unproven=unproven)
+    return replace(run(launches=(launch(),), engine="cuda"), instrumented=seen)
+
+
+def test_fpsans_bits_must_be_the_same_with_another_config() -> None:
+    assert judge(TritonSanitizer(), exactly(SUMS)) == ["pass"]
+    differs = replace(SUMS, differing=(Differing(name="dw", writer=(KERNEL, "DW")),))
+    fail = only_failure(TritonSanitizer(), exactly(differs))
+    assert fail.signature == signature("triton-sanitizer", place="fpsan: DW", kernel=KERNEL, severity=Severity.WARNING)
+    assert fail.message == (
+        f"fpsan: dw has other bits with configs [BT: 8] and [BT: 32] of {KERNEL}, though it is computed in integers"
+    )
+
+
+def test_fpsan_abstains_where_two_runs_cannot_be_compared() -> None:
+    alike = replace(SUMS, configs=("BT: 8", "BT: 8"))
+    assert judge(TritonSanitizer(), exactly(alike)) == [
+        f"abstain: {KERNEL} ran with config [BT: 8] again, since the GPU refuses another"
+    ]
+    nothing = "abstain: no result was stored by a kernel itself"
+    assert judge(TritonSanitizer(), exactly(replace(SUMS, compared=()))) == [nothing]
+    assert judge(TritonSanitizer(), exactly(SUMS, unproven="a reason")) == ["abstain: a reason"]
+
+
+def test_nobody_else_judges_what_fpsan_computes() -> None:
+    verdicts = registry.judge_all(exactly(SUMS), {}, {})
+    assert {one.oracle for one in verdicts if not isinstance(one, Abstain)} == {"triton-sanitizer"}
+    assert {one.reason for one in verdicts if isinstance(one, Abstain)} == {registry.NO_VALUES}
+    assert registry.companions(exactly(SUMS)) == ()
 
 
 def test_without_checks_it_abstains() -> None:
