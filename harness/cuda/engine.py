@@ -81,18 +81,17 @@ class CudaEngine:
         self._memory.install()
 
     def obstacle(self) -> str:
-        """That a library started CUDA when it was imported: no child of this process could use it."""
+        """That a library started CUDA when it was imported, or a sanitizer lacks something: no child can run cases."""
         if not torch.cuda.is_initialized():
-            return ""
+            return obstacle(self._checked) if self._checked else ""
         return "a library starts CUDA when it is imported: its cases cannot run in processes forked from that one"
 
     def begin(self) -> str:
         """Start CUDA, and see whether the GPU still does what every GPU does."""
         try:
-            wrong = kept_patterns(on_gpu, CANARY_ELEMENTS) or sums(on_gpu, CANARY_ELEMENTS)
+            return kept_patterns(on_gpu, CANARY_ELEMENTS) or sums(on_gpu, CANARY_ELEMENTS)
         except RuntimeError as error:
             return f"the GPU cannot be used: {str(error).splitlines()[0]}"
-        return wrong or (obstacle(self._checked) if self._checked else "")
 
     def run(self, op: Op, case: Case) -> Run:
         """Run one case on the GPU; a second time where its bands were damaged, or where it is one of those repeated."""

@@ -96,11 +96,11 @@ class InstrumentedBuilds:
 
 
 def obstacle(told: Instrumenting) -> str:
-    """Why kernels cannot run so in this process, which has started CUDA; empty where they can."""
+    """Why kernels cannot run so in processes forked from this one, where CUDA is not started; empty where they can."""
     if told.mode is not Instrumentation.GSAN:
         return ""
     try:
-        _gsan().create_mem_pool()
+        _gsan().get_allocator()
     except Exception as error:  # noqa: BLE001 - no compiler, or one that fails, or its linker: their words are told
         said = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         return f"GSan's allocator cannot be built, which takes a C++ compiler ({said})"

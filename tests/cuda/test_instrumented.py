@@ -14,7 +14,7 @@ from harness.cuda.instrumentation import (
     of_this_process,
     with_records,
 )
-from harness.cuda.instrumented_builds import CALLED
+from harness.cuda.instrumented_builds import CALLED, obstacle
 from harness.cuda.suppressions import Suppression
 from harness.cuda.wearing import compiling_for
 from harness.devices import catalogue
@@ -142,6 +142,18 @@ def test_kernels_are_compiled_ahead_with_the_checks(mode: Instrumentation, tmp_p
     suffix, call = CALLED[mode]
     (made,) = (tmp_path / f"triton{WHOLE}").rglob(f"add_products{suffix}")
     assert call in made.read_text(encoding="utf-8")
+
+
+@needs_them
+def test_an_allocator_that_cannot_be_built_is_told_with_what_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert obstacle(asked(Instrumentation.GSAN)).startswith(
+        "GSan's allocator cannot be built, which takes a C++ compiler ("
+    )
+    assert obstacle(asked(Instrumentation.CONSAN)) == ""
 
 
 def tuned(kernel: str, index: int, count: int = 3) -> Launch:
