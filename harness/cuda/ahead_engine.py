@@ -7,10 +7,9 @@ whatever fresh memory holds, and nobody looks at them.
 
 import os
 
-from harness.cuda import instrumentation
 from harness.cuda.compiling_driver import CompilingDriver
 from harness.cuda.fitting import Fitting
-from harness.cuda.instrumented_builds import turn_on
+from harness.cuda.instrumented_builds import turned_on
 from harness.cuda.wearing import answered, gpu_of_this_process
 from harness.model.case import Case, Scale
 from harness.model.device import DeviceProfile
@@ -39,10 +38,7 @@ class AheadEngine(VirtualEngine):
         del on_launch  # nothing is launched
         gpu = gpu_of_this_process()
         triton_seam.set_driver(CompilingDriver(device, gpu.arch))
-        told = instrumentation.of_this_process()
-        if told is not None:
-            turn_on(told, gpu)
-        Fitting(device, gpu, told.mode if told else "").install()
+        Fitting(device, gpu, turned_on(gpu)).install()
         triton_seam.ask_assembler(gpu.arch)
         triton_seam.build_utilities()
 

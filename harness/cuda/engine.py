@@ -8,21 +8,21 @@ from typing import Any
 
 import torch
 
-from harness.cuda import answers, instrumentation
+from harness.cuda import answers
 from harness.cuda.canary_program import kept_patterns, on_gpu, sums
 from harness.cuda.driver import RealDriver
-from harness.cuda.exact import Bits, compared, with_another_config
+from harness.cuda.exact import Bits, compared
 from harness.cuda.faults import faulted
 from harness.cuda.fitting import Fitting
 from harness.cuda.guards import GuardedMemory
 from harness.cuda.instrumentation import Instrumenting
-from harness.cuda.instrumented_builds import InstrumentedBuilds, obstacle, turn_on
+from harness.cuda.instrumented_builds import InstrumentedBuilds, obstacle, turned_on
 from harness.cuda.launches import Session, WatchedLaunches
 from harness.cuda.unguarded import memory_of_this_process
 from harness.cuda.wearing import answered, gpu_of_this_process, restriction
 from harness.errors import WorkerError
 from harness.model.case import Case
-from harness.model.companion import Beside, Companion, is_sampled, order_matters
+from harness.model.companion import Beside, Companion, is_sampled, order_matters, with_another_config
 from harness.model.device import DeviceProfile
 from harness.model.instrumented import Instrumentation, Instrumented
 from harness.model.op import Op
@@ -66,16 +66,15 @@ class CudaEngine:
         gpu = gpu_of_this_process()
         told = answered(device, gpu)
         answers.answer_for(told)
-        self._checked = instrumentation.of_this_process()
+        self._checked = turned_on(gpu)
         if self._checked is not None:
-            turn_on(self._checked, gpu)
             self._builds = InstrumentedBuilds(self._checked)
         self._memory = memory_of_this_process(self._checked)
         self._execution = self._execution_in(self._memory)
         self._launches = WatchedLaunches(gpu.arch, lambda: self._chooser.chosen, self._memory)
         self._held_to = restriction(device, gpu)
         triton_seam.set_driver(RealDriver(told, gpu.arch, self._launches))
-        Fitting(told, gpu, self._checked.mode if self._checked else "").install()
+        Fitting(told, gpu, self._checked).install()
         triton_seam.on_compile(self._compiled)
         self._chooser.install()
         self._memory.install()
@@ -151,8 +150,7 @@ class CudaEngine:
         elif isinstance(ending, Completed):
             kernel, other = changed
             ending, second, after = self._bits(op, other)
-            launches = (tuple(before.launches), tuple(after.launches))
-            exact = compared(kernel, launches, first, second)
+            exact = compared(kernel, (before.launches, after.launches), first, second)
             reason = after.unwatched or self._builds.incomparable(launch.kernel for launch in before.launches)
             watched = replace(watched, exact=exact, unproven=watched.unproven or reason)
         return Run(

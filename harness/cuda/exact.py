@@ -7,12 +7,11 @@ what depends on that is not judged.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import torch
 
-from harness.cuda.guards import GuardedMemory
-from harness.model.case import Case
+from harness.cuda.guards import TORCHS, GuardedMemory
+from harness.model.companion import launch_of
 from harness.model.instrumented import Differing, Exact
 from harness.model.run import Launch
 from harness.ops.engine_parts import Writer
@@ -33,35 +32,20 @@ class TracedMemory(GuardedMemory):
     def unwatched(self, tensor: torch.Tensor, *, is_stored: bool) -> str:
         """Why a tensor's bits may depend on more than on what kernels compute; empty where they do not."""
         del is_stored
-        if not tensor.is_floating_point() or not tensor.numel() or self._lies_within(tensor):
+        if not tensor.is_floating_point() or not tensor.numel():
             return ""
-        return "which torch has made"
+        return "" if any(arena.holds(tensor) for arena in self._arenas) else TORCHS
 
 
-def with_another_config(case: Case, launches: Sequence[Launch]) -> tuple[str, Case] | None:
-    """An autotuned kernel, and the case with another config of it; None where no kernel is autotuned."""
-    tuned = {launch.kernel: launch for launch in launches if launch.config_count > 1}
-    if not tuned:
-        return None
-    launch = tuned[sorted(tuned)[case.seed % len(tuned)]]
-    index = (launch.config_index + 1 + case.seed % (launch.config_count - 1)) % launch.config_count
-    return launch.kernel, replace(case, configs={**case.configs, launch.kernel: index})
-
-
-def compared(kernel: str, launches: Sequence[tuple[Launch, ...]], first: Bits, second: Bits) -> Exact:
+def compared(kernel: str, launches: tuple[Sequence[Launch], Sequence[Launch]], first: Bits, second: Bits) -> Exact:
     """What two runs with other configs of a kernel come to, in the results that kernels stored themselves."""
-    names = tuple(name for name, (_, writer) in first.items() if writer is not None and name in second)
+    stored = {name: writer for name, (_, writer) in first.items() if writer is not None and name in second}
+    before, after = (launch_of(some, kernel) for some in launches)
     return Exact(
         kernel=kernel,
-        configs=(_config_of(launches[0], kernel), _config_of(launches[1], kernel)),
-        compared=names,
+        configs=(before.config if before else "", after.config if after else ""),
+        compared=tuple(stored),
         differing=tuple(
-            Differing(name=name, writer=writer)
-            for name, (digest, writer) in first.items()
-            if writer is not None and name in second and second[name][0] != digest
+            Differing(name=name, writer=writer) for name, writer in stored.items() if second[name][0] != first[name][0]
         ),
     )
-
-
-def _config_of(launches: Sequence[Launch], kernel: str) -> str:
-    return next((launch.config for launch in launches if launch.kernel == kernel), "")

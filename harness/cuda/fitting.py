@@ -9,6 +9,7 @@ from typing import Any
 from triton import OutOfResources
 
 from harness.cuda.gpus import RealGpu
+from harness.cuda.instrumentation import Instrumenting
 from harness.errors import CannotRunHere
 from harness.model.device import DeviceProfile
 from harness.virtual.described import options_of
@@ -18,11 +19,11 @@ from harness.virtual.triton_seam import load_by, shared_bytes_on
 class Fitting:
     """Judges builds for a GPU by what another is told to have."""
 
-    def __init__(self, told: DeviceProfile, gpu: RealGpu, with_checks_of: str = "") -> None:
+    def __init__(self, told: DeviceProfile, gpu: RealGpu, checked: Instrumenting | None) -> None:
         """`told` has no more shared memory than `gpu`; builds with a sanitizer's checks tell nothing of others."""
         self._told = told
         self._gpu = gpu
-        self._with_checks_of = with_checks_of
+        self._checked = checked
         self._needs: dict[str, int] = {}
         """By hash of the build for this GPU, what the one for the other takes of shared memory."""
 
@@ -36,7 +37,7 @@ class Fitting:
         Raises:
             OutOfResources: the pretended GPU has less shared memory than its own build takes.
         """
-        if self._with_checks_of:
+        if self._checked is not None:
             return
         needed, limit = int(kernel.metadata.shared), self._told.shared_bytes_per_block
         if needed > limit and self._compiles_otherwise:
@@ -48,17 +49,15 @@ class Fitting:
 
     def refused(self, name: str, error: Exception) -> Exception:
         """What it means for the pretended GPU that this one refuses a kernel's build."""
-        said = str(error).splitlines()[0].removesuffix(".")
-        if self._with_checks_of:
-            return CannotRunHere(
-                f"{name}: the {self._gpu.name} refuses its build with {self._with_checks_of} ({said}), "
-                "which says nothing of the one without"
-            )
-        if not self._compiles_otherwise:
+        if self._checked is not None:
+            build, other = f"with {self._checked.mode}", "without"
+        elif self._compiles_otherwise:
+            build, other = f"for sm_{self._gpu.arch}", f"for sm_{self._told.arch}"
+        else:
             return error
+        said = str(error).splitlines()[0].removesuffix(".")
         return CannotRunHere(
-            f"{name}: the {self._gpu.name} refuses its build for sm_{self._gpu.arch} ({said}), "
-            f"which says nothing of the one for sm_{self._told.arch}"
+            f"{name}: the {self._gpu.name} refuses its build {build} ({said}), which says nothing of the one {other}"
         )
 
     @property

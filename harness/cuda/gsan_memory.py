@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import torch
 
-from harness.cuda.guards import Arena, GuardedMemory
+from harness.cuda.guards import TORCHS, Arena, GuardedMemory
 from harness.cuda.instrumented_builds import pool
 
 WORD_BYTES = 4
@@ -38,14 +38,13 @@ class GsanMemory(GuardedMemory):
 
         What is only loaded races with nobody.
         """
-        if not is_stored or not tensor.numel() or self._lies_within(tensor):
+        if not is_stored or not tensor.numel():
+            return ""
+        if any(arena.pool is not None and arena.holds(tensor) for arena in self._arenas):
             return ""
         if tensor.element_size() < WORD_BYTES:
             return f"whose elements take {tensor.element_size()} of the {WORD_BYTES} bytes that GSan keeps account of"
-        return "which torch has made"
-
-    def _is_watched(self, arena: Arena) -> bool:
-        return arena.pool is not None
+        return TORCHS
 
     def _arena(self, size: int, kind: str) -> Arena:
         if kind == UNWATCHED:

@@ -25,6 +25,8 @@ ALIGNMENT = 512
 ARENA_BYTES = 1 << 20
 WORD_BYTES = 8
 FILL = 0xFF
+TORCHS = "which torch has made"
+"""Why a tensor is not watched that lies in none of the case's arenas."""
 KEPT_BYTES = 1 << 20
 """Gaps of layouts of so many bytes are kept from case to case."""
 
@@ -55,9 +57,9 @@ class Arena:
         self._used = 0
         self.pool = pool  # the last, so that the memory goes before it
 
-    def holds(self, address: int) -> bool:
-        """Whether an address lies in it."""
-        return self.address <= address < self.address + self._size
+    def holds(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor lies in it."""
+        return self.address <= tensor.data_ptr() < self.address + self._size
 
     def has_room(self, size: int) -> bool:
         """Whether content of so many bytes fits."""
@@ -218,14 +220,6 @@ class GuardedMemory:
         """Why what a kernel does with a tensor is not watched where it should be; empty where nothing is missed."""
         del tensor, is_stored
         return ""
-
-    def _lies_within(self, tensor: torch.Tensor) -> bool:
-        address = tensor.data_ptr()
-        return any(self._is_watched(arena) and arena.holds(address) for arena in self._arenas)
-
-    def _is_watched(self, arena: Arena) -> bool:
-        del arena
-        return True
 
     def _arena(self, size: int, kind: str) -> Arena:
         """Memory for tensors of a kind."""

@@ -26,9 +26,9 @@ LEAST_TRITON = (3, 9)
 """Before it, GSan was an experiment, and kernels with ConSan did not compile for compute capability 9.0."""
 LEAST_CAPABILITY = {Instrumentation.GSAN: (8, 0), Instrumentation.CONSAN: (9, 0), Instrumentation.FPSAN: (8, 0)}
 WRITE_ONCE = "--write-once"
+OPTIONS = {Instrumentation.GSAN: (WRITE_ONCE,), Instrumentation.CONSAN: (), Instrumentation.FPSAN: ()}
 TESTIMONY = "harness witness: computed in integers"
 """What a witness prints that no device assertion ends."""
-OPTIONS = {Instrumentation.GSAN: (WRITE_ONCE,), Instrumentation.CONSAN: (), Instrumentation.FPSAN: ()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from triton.backends.nvidia.compiler import CUDABackend
 
 from harness.cuda.exact import NUMBERS
 from harness.cuda.gpus import RealGpu
-from harness.cuda.instrumentation import Instrumenting
+from harness.cuda.instrumentation import Instrumenting, of_this_process
 from harness.model.instrumented import Instrumentation, Instrumented
 
 CALLED = {
@@ -31,11 +31,14 @@ ASSERTED = re.compile(r'\btt\.assert [^"\n]*"((?:[^"\\]|\\.)*)"')
 """The text of a kernel's own assertion, in TTIR."""
 
 
-def turn_on(told: Instrumenting, gpu: RealGpu) -> None:
-    """Have Triton compile every kernel of this process so from now on, for good."""
-    knobs.compilation.instrumentation_mode = told.mode
-    if told.mode is Instrumentation.GSAN:
-        _keep_programs_apart(gpu.shared_bytes_per_block)
+def turned_on(gpu: RealGpu) -> Instrumenting | None:
+    """Have Triton compile every kernel of this process as its parent wants it, for good; that, where it is told."""
+    told = of_this_process()
+    if told is not None:
+        knobs.compilation.instrumentation_mode = told.mode
+        if told.mode is Instrumentation.GSAN:
+            _keep_programs_apart(gpu.shared_bytes_per_block)
+    return told
 
 
 class InstrumentedBuilds:

@@ -17,8 +17,6 @@ from harness.virtual.described import Described, described_as, launch_of, option
 from harness.virtual.driver import LaunchRequest
 from harness.virtual.triton_seam import Chosen
 
-STORES, LOADS = "stores to", "loads from"
-
 
 @dataclass(slots=True)
 class Session:
@@ -65,8 +63,9 @@ class WatchedLaunches:
         session.under_way = None
         for key, tensor in tensors.items():
             is_stored = build.written is None or key in build.written
+            does = "stores to" if is_stored else "loads from"
             if reason := self._memory.unwatched(tensor, is_stored=is_stored):
-                session.unwatched = session.unwatched or f"{name} {STORES if is_stored else LOADS} {key}, {reason}"
+                session.unwatched = session.unwatched or f"{name} {does} {key}, {reason}"
             if is_stored:
                 session.writers[tensor.untyped_storage().data_ptr()] = (name, key)
         if session.blames and not session.memory:

@@ -77,6 +77,10 @@ class Sanitizing:
     library: str = LIBRARY
     """Part of the name of what a watched process has mapped."""
 
+    def __str__(self) -> str:
+        """As `--sanitizer` takes it, without further options."""
+        return self.tool
+
 
 def sanitizing(wanted: str, suppressions: tuple[Suppression, ...] = ()) -> Sanitizing:
     """What `--sanitizer` asks for: a tool, and perhaps further options of compute-sanitizer behind it.

@@ -25,14 +25,13 @@ def memory_of_this_process(
     checked: Instrumenting | None = None, environment: Mapping[str, str] = os.environ
 ) -> GuardedMemory:
     """Guarded memory, unless the process runs under a tool that guards better; where GSan watches it if so asked."""
-    match checked and checked.mode:
-        case Instrumentation.GSAN:
-            return GsanMemory(write_once=checked is not None and WRITE_ONCE in checked.options)
-        case Instrumentation.FPSAN:
+    match checked:
+        case Instrumenting(mode=Instrumentation.GSAN, options=options):
+            return GsanMemory(write_once=WRITE_ONCE in options)
+        case Instrumenting(mode=Instrumentation.FPSAN):
             return TracedMemory()
         case _:
-            pass
-    return UnguardedMemory() if environment.get(VARIABLE, "") in KNOW_ALLOCATIONS else GuardedMemory()
+            return UnguardedMemory() if environment.get(VARIABLE, "") in KNOW_ALLOCATIONS else GuardedMemory()
 
 
 class UnguardedMemory(GuardedMemory):

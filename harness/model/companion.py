@@ -5,7 +5,7 @@ it is right by itself, and it is never judged by itself.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.model.case import Case
 from harness.model.run import Launch, MemoryEvent, OrderDependence, Overlap, Result, Run
@@ -69,6 +69,31 @@ def beside(run: Run, case: Case) -> Beside:
 def sketches_of(run: Run) -> tuple[Sketch, ...]:
     """What of a run another one is compared with."""
     return run.sketches if isinstance(run, Companion) else tuple(map(Sketch.of, run.results))
+
+
+def draw(case: Case) -> int:
+    """A number to choose the second run by: decided by the seed alone, so that it stays while other parts shrink."""
+    return case.seed // ONE_CASE_IN
+
+
+def with_another_config(case: Case, launches: Iterable[Launch]) -> tuple[str, Case] | None:
+    """An autotuned kernel, and the case with a config of it that did not run; None where no kernel is autotuned.
+
+    The index is chosen by the seed, not relative to the one that ran: shrinking towards config 0 keeps the comparison.
+    """
+    tuned = {launch.kernel: launch for launch in launches if launch.config_count > 1}
+    if not tuned:
+        return None
+    launch = tuned[sorted(tuned)[draw(case) % len(tuned)]]
+    index = draw(case) % launch.config_count
+    if index == launch.config_index:
+        index = (index + 1) % launch.config_count
+    return launch.kernel, replace(case, configs={**case.configs, launch.kernel: index})
+
+
+def launch_of(launches: Iterable[Launch], kernel: str) -> Launch | None:
+    """The kernel's first launch; None where it was not launched."""
+    return next((launch for launch in launches if launch.kernel == kernel), None)
 
 
 def is_sampled(case: Case) -> bool:

@@ -1,14 +1,12 @@
 """The result does not depend on which autotune config wins."""
 
-from dataclasses import replace
-
 from harness.model.case import Case
-from harness.model.companion import is_sampled
-from harness.model.run import Launch, Result, Run
+from harness.model.companion import is_sampled, launch_of, with_another_config
+from harness.model.run import Result, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence
 from harness.oracles.endings import unfinished
-from harness.oracles.sketches import disagreements, draw
+from harness.oracles.sketches import disagreements
 
 
 class ConfigInvariance:
@@ -19,27 +17,26 @@ class ConfigInvariance:
 
     def companions(self, run: Run) -> tuple[Case, ...]:
         """The same case with one kernel on another config, for one case in `ONE_CASE_IN`."""
-        choice = other_config(run)
-        if unfinished(run) or not is_sampled(run.case) or choice is None:
+        changed = with_another_config(run.case, run.launches)
+        if unfinished(run) or not is_sampled(run.case) or changed is None:
             return ()
-        kernel, index = choice
-        return (replace(run.case, configs={**run.case.configs, kernel: index}),)
+        return (changed[1],)
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """One failure for each result that differs, in the name of the kernel whose config was changed."""
         run = evidence.run
         if reason := unfinished(run):
             return (Abstain(oracle=self.name, reason=reason),)
-        choice = other_config(run)
-        if choice is None:
+        changed = with_another_config(run.case, run.launches)
+        if changed is None:
             return (Abstain(oracle=self.name, reason="no kernel of this case is autotuned"),)
         if not evidence.companions:
             return (Abstain(oracle=self.name, reason="this case was not run with another config"),)
         (other,) = evidence.companions
-        kernel, _ = choice
+        kernel, _ = changed
         if reason := unfinished(other):
             return (Abstain(oracle=self.name, reason=f"with config {config_of(other, kernel)} of {kernel}, {reason}"),)
-        first, second = launch_of(run, kernel), launch_of(other, kernel)
+        first, second = launch_of(run.launches, kernel), launch_of(other.launches, kernel)
         if first and second and first.config_index == second.config_index:
             reason = f"{kernel} ran with config {config_of(run, kernel)} again, since the GPU refuses another"
             return (Abstain(oracle=self.name, reason=reason),)
@@ -48,7 +45,7 @@ class ConfigInvariance:
 
     def _fail(self, run: Run, other: Run, kernel: str, result: Result, block: int) -> Fail:
         place = result.writer[1] if result.writer else result.name
-        launch = launch_of(run, kernel)
+        launch = launch_of(run.launches, kernel)
         return Fail(
             signature=Signature(oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=kernel, place=place),
             message=(
@@ -63,27 +60,7 @@ class ConfigInvariance:
         )
 
 
-def other_config(run: Run) -> tuple[str, int] | None:
-    """An autotuned kernel and the index of a config that it did not run with; None where no kernel is autotuned.
-
-    The index is chosen by the seed, not relative to the one that ran: shrinking towards config 0 keeps the comparison.
-    """
-    tuned = {launch.kernel: launch for launch in run.launches if launch.config_count > 1}
-    if not tuned:
-        return None
-    launch = tuned[sorted(tuned)[draw(run) % len(tuned)]]
-    index = draw(run) % launch.config_count
-    if index == launch.config_index:
-        index = (index + 1) % launch.config_count
-    return launch.kernel, index
-
-
-def launch_of(run: Run, kernel: str) -> Launch | None:
-    """The kernel's first launch; None where it was not launched."""
-    return next((launch for launch in run.launches if launch.kernel == kernel), None)
-
-
 def config_of(run: Run, kernel: str) -> str:
     """The config that the kernel ran with, in brackets: `[BT: 64, num_warps: 4]`."""
-    launch = launch_of(run, kernel)
+    launch = launch_of(run.launches, kernel)
     return f"[{launch.config}]" if launch else f"number {run.case.configs.get(kernel, 0)}"

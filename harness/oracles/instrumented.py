@@ -1,5 +1,6 @@
 """Nothing that Triton's own sanitizers check for happens on the real GPU."""
 
+from harness.model.companion import launch_of
 from harness.model.instrumented import Differing, Exact, Instrumentation, Instrumented
 from harness.model.run import Run
 from harness.model.sanitizer import SanitizerRecord
@@ -53,7 +54,7 @@ class TritonSanitizer(Alone):
 
     def _differs(self, run: Run, exact: Exact, differing: Differing) -> Fail:
         first, second = exact.configs
-        launch = next((launch for launch in run.launches if launch.kernel == exact.kernel), None)
+        launch = launch_of(run.launches, exact.kernel)
         return Fail(
             signature=Signature(
                 oracle=self.name,

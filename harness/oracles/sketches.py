@@ -5,13 +5,8 @@ Which cases are run a second time is `harness.model.companion`'s to say, since a
 
 from math import isnan
 
-from harness.model.companion import ONE_CASE_IN, Sketch, sketches_of
+from harness.model.companion import Sketch, sketches_of
 from harness.model.run import Result, Run
-
-
-def draw(run: Run) -> int:
-    """A number to choose the second run by: decided by the seed alone, so that it stays while other parts shrink."""
-    return run.case.seed // ONE_CASE_IN
 
 
 def disagreements(run: Run, other: Run) -> tuple[tuple[Result, int], ...]:

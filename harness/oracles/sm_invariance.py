@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from harness.model.case import Case
-from harness.model.companion import is_sampled
+from harness.model.companion import draw, is_sampled
 from harness.model.run import Result, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence
 from harness.oracles.endings import unfinished
-from harness.oracles.sketches import disagreements, draw
+from harness.oracles.sketches import disagreements
 
 SM_COUNTS = (1, 304)
 """One program for everything, and more programs than many inputs have rows.  Always the same two, because each needs a
@@ -27,7 +27,7 @@ class SmInvariance:
             return ()
         device = run.case.device
         others = [count for count in SM_COUNTS if count != device.sm_count]
-        return (replace(run.case, device=device.with_sm_count(others[draw(run) % len(others)])),)
+        return (replace(run.case, device=device.with_sm_count(others[draw(run.case) % len(others)])),)
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """One failure for each result that differs."""

@@ -70,16 +70,8 @@ class Options:
         if self.engine == VIRTUAL:
             return ()
         name = next((short for short, factory in ENGINES.items() if factory == self.engine), self.engine)
-        return ("--engine", name, *self._sanitizer())
-
-    def _sanitizer(self) -> tuple[str, ...]:
-        match self.sanitizing:
-            case Sanitizing(tool=tool):
-                return ("--sanitizer", str(tool))
-            case Instrumenting() as asked:
-                return ("--sanitizer", str(asked))
-            case None:
-                return ()
+        sanitizer = ("--sanitizer", str(self.sanitizing)) if self.sanitizing else ()
+        return ("--engine", name, *sanitizer)
 
     @property
     def plan(self) -> Plan:

@@ -27,7 +27,7 @@ from harness.workers.standard_forkserver import ForkedServer, ForkServer
 from harness.workers.worker import Worker, WorkerGone
 
 WITNESS_LIMIT_S = 120.0
-"""Some of it goes into compiling the allocator of GSan, where that is not kept from before."""
+"""For a planted mistake, whose kernel, and for GSan whose allocator, may have to be compiled."""
 WITNESS_FILES = frozenset({"kernels_instrumented.py", "kernels_gluon.py"})
 
 Main = Callable[[tuple[int, ...]], int]

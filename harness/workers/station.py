@@ -20,12 +20,10 @@ from harness.errors import HarnessError, WorkerError
 from harness.model.sanitizer import SanitizerRecord, Tool
 from harness.workers import linux
 from harness.workers.folder import Folder
-from harness.workers.server import GroundServer, Server, Under, named
+from harness.workers.server import WITNESS_LIMIT_S, GroundServer, Server, Under, named
 from harness.workers.spec import WorkerSpec
 from harness.workers.worker import Worker
 
-WITNESS_LIMIT_S = 120.0
-"""For a planted mistake, whose kernel may have to be compiled."""
 END_LIMIT_S = 60.0
 """For the tool to write what it kept."""
 SOON_S: Mapping[Tool, float] = {Tool.MEMCHECK: 0.0, Tool.RACECHECK: 0.02, Tool.INITCHECK: 0.02, Tool.SYNCCHECK: 0.02}

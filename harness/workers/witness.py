@@ -31,9 +31,12 @@ def main(fds: tuple[int, ...]) -> int:
 
 
 def _err() -> None:
-    from harness.cuda import kernels_instrumented, kernels_witness  # noqa: PLC0415 -- Triton, which the parent does not import
-
+    """Each imports its own kernels, and Triton, which the parent does not."""
     if checked := instrumentation.of_this_process():
+        from harness.cuda import kernels_instrumented  # noqa: PLC0415
+
         kernels_instrumented.err(checked.mode)
     else:
+        from harness.cuda import kernels_witness  # noqa: PLC0415
+
         kernels_witness.err(Tool(os.environ[VARIABLE]))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cuda.exact import NUMBERS, compared, with_another_config
+from harness.cuda.exact import NUMBERS, compared
 from harness.cuda.instrumentation import (
     LEAST_TRITON,
     Instrumenting,
@@ -20,6 +20,7 @@ from harness.cuda.wearing import compiling_for
 from harness.devices import catalogue
 from harness.errors import MissingPart, UsageError
 from harness.model.case import Case, DType
+from harness.model.companion import with_another_config
 from harness.model.instrumented import Differing, Instrumentation, Instrumented
 from harness.model.run import Completed, Faulted, FaultOf, Launch, Run
 from harness.model.sanitizer import SanitizerRecord
