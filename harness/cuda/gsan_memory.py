@@ -23,12 +23,15 @@ class GsanMemory(GuardedMemory):
         """`write_once` is said of what the library allocates without writing to it."""
         super().__init__()
         self._write_once = write_once
+        self._first: Arena | None = None
+        """Memory of the process: GSan launches no kernel before some of its own was allocated, which a case may not."""
 
     @contextmanager
     def launching(self) -> Generator[None]:
         """What GSan allocates for a launch outlives the case."""
         was, self._is_watching = self._is_watching, False
         try:
+            self._first = self._first or self._arena(WORD_BYTES, ANY)
             yield
         finally:
             self._is_watching = was
