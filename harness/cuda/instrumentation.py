@@ -24,6 +24,8 @@ VARIABLE = "KERNEL_HARNESS_INSTRUMENTATION"
 """In the environment of workers: the sanitizer, and its options behind it."""
 LEAST_TRITON = (3, 9)
 """Before it, GSan was an experiment, and kernels with ConSan did not compile for compute capability 9.0."""
+_LEAST = ".".join(map(str, LEAST_TRITON))
+PROVIDE = f"pip install 'triton=={_LEAST}.*'"
 LEAST_CAPABILITY = {Instrumentation.GSAN: (8, 0), Instrumentation.CONSAN: (9, 0), Instrumentation.FPSAN: (8, 0)}
 WRITE_ONCE = "--write-once"
 OPTIONS = {Instrumentation.GSAN: (WRITE_ONCE,), Instrumentation.CONSAN: (), Instrumentation.FPSAN: ()}
@@ -79,12 +81,14 @@ def instrumenting(wanted: str, suppressions: tuple[Suppression, ...] = ()) -> In
         if option not in OPTIONS[mode]:
             raise unknown(f"option of {mode}", option, OPTIONS[mode])
     installed = version("triton")
-    if tuple(map(int, installed.split(".")[:2])) < LEAST_TRITON:
-        least = ".".join(map(str, LEAST_TRITON))
-        raise MissingPart(
-            f"{mode} is a part of Triton {least}, and {installed} is installed: pip install triton=={least}.*"
-        )
+    if not works_in(installed):
+        raise MissingPart(f"{mode} is a part of Triton {_LEAST}, and {installed} is installed: {PROVIDE}")
     return Instrumenting(mode=mode, version=installed, options=tuple(options), suppressions=suppressions)
+
+
+def works_in(release: str) -> bool:
+    """Whether the sanitizers of a release of Triton work."""
+    return tuple(map(int, release.split(".")[:2])) >= LEAST_TRITON
 
 
 def names_one(wanted: str) -> bool:

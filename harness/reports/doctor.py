@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from harness.cuda import sanitizer
+from harness.cuda import instrumentation, sanitizer
 from harness.errors import MissingPart
 from harness.findings.versions import installed
+from harness.model.instrumented import Instrumentation
 from harness.reports.doctor_of_gpus import gpu_parts
 from harness.reports.part import Part
 
@@ -46,6 +47,12 @@ def examine() -> Iterator[Part]:
         needed=False,
         provide=f"{sanitizer.PROVIDE} (for --sanitizer, with a GPU only)",
     )
+    yield Part(
+        name="Triton's sanitizers",
+        found=_in_this_triton(),
+        needed=False,
+        provide=f"{instrumentation.PROVIDE} (for --sanitizer {', '.join(Instrumentation)}, with a GPU only)",
+    )
 
 
 def _in_triton(tool: str) -> str:
@@ -68,3 +75,8 @@ def _sanitizer() -> str:
     except MissingPart:
         return ""
     return f"{known.version} ({known.path})"
+
+
+def _in_this_triton() -> str:
+    release = installed("triton")
+    return f"{', '.join(Instrumentation)} of Triton {release}" if release and instrumentation.works_in(release) else ""

@@ -8,11 +8,11 @@ import pytest
 
 from harness.cuda.exact import NUMBERS, compared
 from harness.cuda.instrumentation import (
-    LEAST_TRITON,
     Instrumenting,
     instrumenting,
     of_this_process,
     with_records,
+    works_in,
 )
 from harness.cuda.instrumented_builds import CALLED, obstacle
 from harness.cuda.suppressions import Suppression
@@ -35,7 +35,7 @@ from tests.oracles.facts import launch
 SUITE = str(Path(unordered.__file__))
 BLACKWELL = catalogue.find("rtx-pro-6000")
 NOWHERE = Path("no such file")
-HAS_THEM = tuple(map(int, version("triton").split(".")[:2])) >= LEAST_TRITON
+HAS_THEM = works_in(version("triton"))
 needs_them = pytest.mark.skipif(not HAS_THEM, reason=f"Triton {version('triton')} has no sanitizers that work")
 RACE = "Write after write race detected"
 PRINTED = (

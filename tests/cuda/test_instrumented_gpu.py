@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.cuda.gpus import RealGpu
-from harness.cuda.instrumentation import LEAST_TRITON, instrumenting
+from harness.cuda.instrumentation import instrumenting, works_in
 from harness.devices import catalogue
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
@@ -25,7 +25,7 @@ from tests.cuda import unordered, unordered_kernels
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(
-        tuple(map(int, version("triton").split(".")[:2])) < LEAST_TRITON,
+        not works_in(version("triton")),
         reason=f"Triton {version('triton')} has no sanitizers that work: pip install 'triton>=3.9'",
     ),
 ]

@@ -342,7 +342,7 @@ def test_devices_are_listed_by_the_name_to_type(place: Place) -> None:
 def test_the_doctor_says_what_is_here_without_importing_it(place: Place) -> None:
     said = place.harness("doctor")
     assert said.status == 0
-    for part in ("Python", "torch", "triton", "ptxas of Triton", "compute-sanitizer", "GPU"):
+    for part in ("Python", "torch", "triton", "ptxas of Triton", "compute-sanitizer", "Triton's sanitizers", "GPU"):
         assert f" {part}: " in said.out
 
 
