@@ -53,7 +53,7 @@ format: setup ## write the files as `make check` wants them
 	$(BIN)/ruff check --fix .
 
 bench-gpu: ## measure rates, isolation and faults on a real GPU, as test-gpu runs; prints, judges nothing
-	PYTHONPATH=. $(or $(PYTHON),python3) ci/bench_gpu.py $(ARGS)
+	PYTHONPATH=.$${PYTHONPATH:+:$$PYTHONPATH} $(or $(PYTHON),python3) ci/bench_gpu.py $(ARGS)
 
 bench: setup ## measure the speeds that the README promises; prints ratios, judges nothing
 	$(BIN)/python ci/bench.py $(ARGS)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from harness.virtual.elements import NARROW_FLOATS
 from harness.virtual.ir import Operation
 from harness.virtual.machine import Handler, Machine, Value, Values
 
@@ -30,7 +31,7 @@ SUMS = frozenset({"tt.dot", "tt.dot_scaled", "tt.reduce", "tt.scan"})
 
 
 def rounded_at_random(handlers: Mapping[str, Handler], seed: int) -> dict[str, Handler]:
-    """The same operations; equal seeds and launches give equal results.  Nothing else than float32 is moved."""
+    """The same operations; equal seeds and launches give equal results.  Only what is computed in float32 is moved."""
     generator = np.random.default_rng(seed)
     moved = dict(handlers)
     for names, units in ((CORRECTLY_ROUNDED, 1.0), (APPROXIMATE, 2.0)):
@@ -58,10 +59,15 @@ def _moving_terms(moving: Handler, exact: Handler, generator: np.random.Generato
             return exact(machine, operation, frame)
         terms = list(frame)
         for slot, kind in zip(operation.operands, operation.operand_types, strict=True):
-            terms[slot] = _moved(frame[slot], kind.element, 1.0, generator)
+            terms[slot] = _moved(frame[slot], _summed_in(operation, kind.element), 1.0, generator)
         return moving(machine, operation, terms)
 
     return handle
+
+
+def _summed_in(operation: Operation, element: str) -> str:
+    """The type that terms of a sum have when they are added: of a product, float32 whatever its factors are kept in."""
+    return "f32" if element in NARROW_FLOATS and not operation.regions else element
 
 
 def _rounds(operation: Operation) -> bool:

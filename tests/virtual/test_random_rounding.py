@@ -37,6 +37,16 @@ def count(x, y, size: tl.constexpr):
     tl.store(y + at, (tl.load(x + at) > 0.0).to(tl.int32) + at * 3)
 
 
+@triton.jit
+def product(x, y, size: tl.constexpr):
+    """Rows of one number, times columns of as many ones as minus ones."""
+    at = tl.arange(0, size)
+    value = tl.load(x + at)
+    signs = tl.where(at[:, None] % 2 == 0, 1.0, -1.0).to(value.dtype)
+    left, right = tl.broadcast_to(value[:, None], (size, size)), tl.broadcast_to(signs, (size, size))
+    tl.store(y + at, tl.max(tl.dot(left, right, input_precision="ieee"), 1))
+
+
 def launched(gpu: Gpu, kernel: object, x: torch.Tensor, dtype: torch.dtype, seed: int | None) -> torch.Tensor:
     gpu.begin()
     gpu.launches.handlers = HANDLERS if seed is None else rounded_at_random(HANDLERS, seed)
@@ -52,6 +62,19 @@ def test_what_cancels_moves_by_the_roundings_of_its_terms(gpu: Gpu) -> None:
     assert bool((exact == 0).all())
     furthest = max(float(one.abs().max()) for one in moved)
     unit = 15.0 * EPSILON * 1e6
+    assert unit / 4 < furthest < 4 * unit
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_product_that_cancels_moves_by_the_roundings_of_its_terms_whatever_they_are_kept_in(
+    gpu: Gpu, dtype: torch.dtype
+) -> None:
+    x = torch.full((SIZE,), 5.0, dtype=dtype)
+    exact = launched(gpu, product, x, torch.float32, None)
+    moved = [launched(gpu, product, x, torch.float32, seed) for seed in range(8)]
+    assert bool((exact == 0).all())
+    furthest = max(float(one.abs().max()) for one in moved)
+    unit = 5.0 * EPSILON * SIZE**0.5
     assert unit / 4 < furthest < 4 * unit
 
 
