@@ -47,7 +47,7 @@ def conform(given: argparse.Namespace) -> int:
         screen.print(Text(line), soft_wrap=True)
     if compared.agrees:
         return CLEAN
-    return FINDINGS if compared.unexplained or compared.broken else NOTHING_JUDGED
+    return FINDINGS if compared.has_findings else NOTHING_JUDGED
 
 
 def add_options(parser: Parser) -> None:

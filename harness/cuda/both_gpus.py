@@ -100,11 +100,37 @@ class BothGpus:
             for name, tensor in tensors.items()
         }
         far = [name for name, one in found.items() if one.is_floating and not one.is_explained]
+        moved = dict[str, torch.Tensor]()
         if far and sum(tensor.numel() for tensor in tensors.values()) <= MODEST:
             moved = self._moved(request, {name: tensors[name] for name in far}, before)
             for name in far:
                 found[name] = replace(found[name], doubt=doubt(found[name], tensors[name], others[name], moved[name]))
+        for name in self._agreeing_unoptimised(request, tensors, before, found, moved):
+            found[name] = replace(found[name], is_by_ptxas=True)
         return found.values()
+
+    def _agreeing_unoptimised(
+        self,
+        request: LaunchRequest,
+        tensors: Mapping[str, torch.Tensor],
+        before: Mapping[int, bytes],
+        found: Mapping[str, Difference],
+        moved: Mapping[str, torch.Tensor],
+    ) -> Iterator[str]:
+        """Of the tensors that rounding leaves unexplained, those that agree once ptxas does not optimise."""
+        apart = [name for name, one in found.items() if not one.is_explained]
+        if not apart:
+            return
+        try:
+            after = self._on_hardware(request, before, ptxas_optimises=False)
+        except NotHere:
+            return
+        for name in apart:
+            tensor = tensors[name]
+            other = _like(tensor, after[tensor.untyped_storage().data_ptr()])
+            again = replace(compare(found[name].kernel, name, tensor, other), rounds=found[name].rounds)
+            if again.is_explained or (name in moved and doubt(again, tensor, other, moved[name]) <= 1.0):
+                yield name
 
     @contextmanager
     def aside(self) -> Generator[None]:
@@ -124,9 +150,11 @@ class BothGpus:
     def _launcher(self) -> RealLauncher:
         return RealLauncher(self._arch, self._cache)
 
-    def _on_hardware(self, request: LaunchRequest, before: Mapping[int, bytes]) -> dict[int, bytearray]:
+    def _on_hardware(
+        self, request: LaunchRequest, before: Mapping[int, bytes], *, ptxas_optimises: bool = True
+    ) -> dict[int, bytearray]:
         options = {name: getattr(request.metadata, name) for name in BUILD_OPTIONS}
-        kernel = self._launcher.compiled(request.source, options, request.ttir)
+        kernel = self._launcher.compiled(request.source, options, request.ttir, ptxas_optimises=ptxas_optimises)
         self._memory.enter()
         contents = {address: bytearray(content) for address, content in before.items()}
         with ExitStack() as stack:

@@ -41,6 +41,8 @@ class Difference:
 
     It is asked for floating-point results that are further apart than `few_roundings`, which cancellation may explain.
     """
+    is_by_ptxas: bool = False
+    """Rounding does not explain it, and it is gone once ptxas does not optimise the kernel."""
 
     @property
     def is_floating(self) -> bool:

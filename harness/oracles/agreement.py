@@ -10,6 +10,10 @@ MEANING = (
     "The compiler, the GPU or the virtual GPU computes something else than the kernel says; the kernel is hardly to "
     "blame, unless its threads race."
 )
+BY_PTXAS = (
+    "ptxas, NVIDIA's assembler, makes wrong code of the kernel, or its threads race and other code hides it. Another "
+    "release of ptxas (TRITON_PTXAS_PATH) or no optimisation (DISABLE_PTXAS_OPT=1) tells which."
+)
 
 
 class Agrees(Alone):
@@ -42,7 +46,7 @@ class Agrees(Alone):
                 place=found.argument,
             ),
             message=sentence(found, run.agreement.gpu if run.agreement else "", launch),
-            meaning=MEANING,
+            meaning=BY_PTXAS if found.is_by_ptxas else MEANING,
             source=launch.source if launch else None,
         )
 
@@ -51,7 +55,8 @@ def sentence(found: Difference, gpu: str, launch: Launch | None) -> str:
     """`3 of 64 elements of dx are other on the NVIDIA H200, by up to 0.2 of the largest element, 40 times what …`."""
     config = f" ({launch.config})" if launch and launch.config_count > 1 else ""
     told = f"{found.differing} of {found.elements} elements of {found.argument} are other on the {gpu}{config}"
+    gone = "; they agree once ptxas does not optimise" if found.is_by_ptxas else ""
     if not found.is_floating:
-        return f"{told}, where integers must be equal"
+        return f"{told}, where integers must be equal{gone}"
     over = "" if found.doubt is None else f", {found.doubt:.3g} times what random rounding explains"
-    return f"{told}, by up to {found.scaled:.2g} of the largest element{over}"
+    return f"{told}, by up to {found.scaled:.2g} of the largest element{over}{gone}"

@@ -1,19 +1,21 @@
 """The machine's operations with random rounding: how far rounding alone moves what a kernel leaves behind.
 
-Two right computations of one kernel, here and on a GPU, may fuse a product into a sum, add in another order, or use
-another library's exponential.  Each result in float32 is therefore moved at random by as much as that makes a
-difference (Monte Carlo arithmetic: D. S. Parker, 1997); what cancels then shows by how much it is in doubt.
+Two right computations of one kernel, here and on a GPU, may fuse a product into a sum, add in another order or use
+another exponential.  Each result in float32, float16 or bfloat16 is therefore moved at random by as much as that
+makes a difference (Monte Carlo arithmetic: D. S. Parker, 1997); what cancels then shows by how much it is in doubt.
 """
 
 from collections.abc import Mapping
 
 import numpy as np
 
-from harness.virtual.elements import NARROW_FLOATS
+from harness.virtual.elements import NARROW_FLOATS, rounded
 from harness.virtual.ir import Operation
 from harness.virtual.machine import Handler, Machine, Value, Values
 
 EPSILON = 2.0**-23
+EPSILONS = {"f32": EPSILON, "f16": 2.0**-10, "bf16": 2.0**-7}
+"""By type, the distance from 1 to the next larger number; others are left alone."""
 CORRECTLY_ROUNDED = frozenset(
     {"arith.addf", "arith.subf", "arith.mulf", "math.fma", "tt.precise_divf", "tt.precise_sqrt"}
 )
@@ -31,7 +33,7 @@ SUMS = frozenset({"tt.dot", "tt.dot_scaled", "tt.reduce", "tt.scan"})
 
 
 def rounded_at_random(handlers: Mapping[str, Handler], seed: int) -> dict[str, Handler]:
-    """The same operations; equal seeds and launches give equal results.  Only what is computed in float32 is moved."""
+    """The same operations; equal seeds and launches give equal results."""
     generator = np.random.default_rng(seed)
     moved = dict(handlers)
     for names, units in ((CORRECTLY_ROUNDED, 1.0), (APPROXIMATE, 2.0)):
@@ -77,7 +79,7 @@ def _rounds(operation: Operation) -> bool:
 
 
 def _moved(value: Value, element: str, units: float, generator: np.random.Generator) -> Value:
-    if element != "f32" or not isinstance(value, np.ndarray):
+    if element not in EPSILONS or not isinstance(value, np.ndarray):
         return value
-    off = generator.uniform(-units * EPSILON, units * EPSILON, value.shape)
-    return (value * (1 + off)).astype(np.float32)
+    furthest = units * EPSILONS[element]
+    return rounded((value * (1 + generator.uniform(-furthest, furthest, value.shape))).astype(np.float32), element)

@@ -361,16 +361,19 @@ class RealLauncher:
         finally:
             _allocation._allocator.reset(allocator)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the seam
 
-    def compiled(self, source: Any, options: Mapping[str, Any], ttir: str) -> Any:
+    def compiled(self, source: Any, options: Mapping[str, Any], ttir: str, *, ptxas_optimises: bool = True) -> Any:
         """What Triton's whole pipeline makes of an `ASTSource` that is this TTIR on the virtual GPU.
 
         Raises:
             NotHere: it cannot be compiled for the GPU at hand, or moves its blocks in another way there.
         """
-        key = f"{source.hash()} {sorted(options.items())}"
+        key = f"{source.hash()} {sorted(options.items())} {ptxas_optimises}"
         if key not in self._compiled:
             try:
-                with self._worn():
+                with self._worn(), knobs.nvidia.scope():
+                    if not ptxas_optimises:
+                        knobs.nvidia.disable_ptxas_opt = True
+                        knobs.cache.dir = str(self._cache / "unoptimised")  # it is no part of the cache's key
                     self._compiled[key] = triton.compile(source, target=self._target, options=dict(options))
             except PTXASError as error:
                 raise NotHere(str(error).splitlines()[0]) from None

@@ -38,3 +38,15 @@ def strays_on_the_real_gpu(x: Any) -> Any:
     y = x + 1
     fault_kernels.store_at[(1,)](y, 1 << 44)
     return y
+
+
+@planted
+def multiplies_by_two_widths(x: Any) -> Any:
+    import torch
+
+    from tests.cuda import fault_kernels
+
+    numbers = torch.arange(64 * 64, device=x.device)
+    left, wide, narrow = ((numbers % count - count // 2).to(torch.float16) for count in (7, 5, 3))
+    fault_kernels.multiply_by_two_widths[(1,)](left, wide, narrow, x.new_empty(64, 64), x.new_empty(64, 16))
+    return x + 1

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from triton.backends.nvidia.compiler import get_ptxas_version
 
 from harness.cuda.gpus import RealGpu
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
 from harness.model.run import Completed, Run
 from harness.model.verdict import Fail
+from harness.oracles.agreement import BY_PTXAS
 from harness.search.judging import Judge
 from harness.search.options import BOTH, load_ops
 from harness.virtual.operations import HANDLERS
@@ -99,6 +101,20 @@ def test_what_differs_without_rounding_is_a_failure(pool: Pool, device: DevicePr
     _, (fail,) = judged(pool, device, "tells_its_address")
     assert (fail.signature.oracle, fail.signature.place) == differing.EXPECTED["tells_its_address"]
     assert fail.signature.kernel == "add_one_and_tell_address"
+
+
+def test_what_ptxas_makes_wrong_code_of_is_told_to_agree_once_it_does_not_optimise(
+    pool: Pool, device: DeviceProfile, gpu: RealGpu
+) -> None:
+    run, found = judged(pool, device, "multiplies_by_two_widths")
+    assert run.agreement is not None
+    if gpu.capability != (9, 0) or "release 12.8" not in get_ptxas_version(gpu.arch):
+        assert found == ()
+        return
+    (fail,) = found
+    assert (fail.signature.oracle, fail.signature.place) == ("agreement", "z")
+    assert fail.message.endswith("; they agree once ptxas does not optimise")
+    assert fail.meaning == BY_PTXAS
 
 
 def test_a_launch_that_strays_stays_away_from_the_real_gpu(pool: Pool, device: DeviceProfile) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from harness.model.agreement import Agreement, Difference
 from harness.model.run import Run
-from harness.oracles.agreement import NOT_BOTH, Agrees
+from harness.oracles.agreement import BY_PTXAS, NOT_BOTH, Agrees
 from tests.oracles.facts import KERNEL, judge, launch, only_failure, run, signature
 
 EQUAL = Difference(kernel=KERNEL, argument="x", dtype="float32", elements=64, differing=0, ulps=0.0, scaled=0.0)
@@ -25,6 +25,12 @@ def test_what_rounding_does_not_explain_is_a_failure_by_kernel_and_argument() ->
         "3 of 64 elements of dx are other on the NVIDIA H200, by up to 0.25 of the largest element, 40 times what "
         "random rounding explains"
     )
+
+
+def test_what_is_gone_once_ptxas_does_not_optimise_says_so() -> None:
+    fail = only_failure(Agrees(), compared(replace(APART, is_by_ptxas=True)))
+    assert fail.message.endswith("40 times what random rounding explains; they agree once ptxas does not optimise")
+    assert fail.meaning == BY_PTXAS
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from harness.virtual.operations import HANDLERS
-from harness.virtual.random_rounding import EPSILON, rounded_at_random
+from harness.virtual.random_rounding import EPSILON, EPSILONS, rounded_at_random
 from tests.virtual.conftest import Gpu
 
 pytestmark = pytest.mark.once
@@ -22,6 +22,12 @@ def cancel(x, y, size: tl.constexpr):
     at = tl.arange(0, size)
     value = tl.load(x + at)
     tl.store(y + at, (value * 3.0 - tl.sum(value * 3.0, 0) / size) * 1e6)
+
+
+@triton.jit
+def total(x, y, size: tl.constexpr):
+    at = tl.arange(0, size)
+    tl.store(y + at, tl.broadcast_to(tl.sum(tl.load(x + at), 0), (size,)))
 
 
 @triton.jit
@@ -63,6 +69,21 @@ def test_what_cancels_moves_by_the_roundings_of_its_terms(gpu: Gpu) -> None:
     furthest = max(float(one.abs().max()) for one in moved)
     unit = 15.0 * EPSILON * 1e6
     assert unit / 4 < furthest < 4 * unit
+
+
+@pytest.mark.parametrize(
+    ("dtype", "element"), [(torch.float32, "f32"), (torch.float16, "f16"), (torch.bfloat16, "bf16")]
+)
+def test_a_sum_moves_by_roundings_of_the_type_that_it_is_computed_in(
+    gpu: Gpu, dtype: torch.dtype, element: str
+) -> None:
+    x = torch.cat([torch.full((SIZE // 2,), 5.0), torch.full((SIZE // 2,), -5.0)]).to(dtype)
+    exact = launched(gpu, total, x, dtype, None)
+    moved = [launched(gpu, total, x, dtype, seed) for seed in range(8)]
+    assert bool((exact == 0).all())
+    furthest = max(float(one.abs().max()) for one in moved)
+    unit = 5.0 * SIZE / 2 * EPSILONS[element]  # of its largest partial sums
+    assert unit / 8 < furthest < 4 * unit
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
