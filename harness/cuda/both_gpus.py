@@ -8,15 +8,16 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 
 from harness.cuda import incomparable
+from harness.cuda.differences import compare, distance, doubt, roundings
 from harness.cuda.memory import DeviceMemory
-from harness.model.agreement import Difference
+from harness.model.agreement import Difference, Plainer
 from harness.model.case import LaneFill, Scale
 from harness.model.run import UndefinedLanes
 from harness.virtual.described import BUILD_OPTIONS
@@ -24,15 +25,11 @@ from harness.virtual.driver import LaunchRequest
 from harness.virtual.launches import Launches, Session
 from harness.virtual.native.choice import NativeCode
 from harness.virtual.operations import HANDLERS
-from harness.virtual.parser import parse
 from harness.virtual.random_rounding import rounded_at_random
 from harness.virtual.triton_seam import NotHere, RealLauncher
 
 SAMPLES = 8
 """So often is a launch repeated with random rounding where the GPUs are further apart than a few roundings."""
-MARGIN = 8.0
-"""Two right results may be apart by so many times what the samples moved: few of them see less than there is."""
-ROUNDINGS = {"bf16": "bfloat16", "f16": "float16", "tf32": "tf32", "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2"}
 MODEST = 1 << 22
 """Elements of all tensors of a launch up to which it is repeated with random rounding."""
 
@@ -82,55 +79,47 @@ class BothGpus:
             self.skipped.append((kernel, f"the real GPU cannot: {error}"))
         else:
             self.launches += 1
-            self.differences += self._compared(request, tensors, before, after)
+            self.differences += self._compared(_Made(request, tensors, before), after)
         self.under_way = None
 
-    def _compared(
-        self,
-        request: LaunchRequest,
-        tensors: Mapping[str, torch.Tensor],
-        before: Mapping[int, bytes],
-        after: Mapping[int, bytearray],
-    ) -> Iterable[Difference]:
-        """One difference for each tensor; where one needs explaining, with what random rounding says of it."""
-        kernel, rounds = request.source.fn.__name__, roundings(request.ttir)
-        others = {name: _like(tensor, after[tensor.untyped_storage().data_ptr()]) for name, tensor in tensors.items()}
-        found = {
-            name: replace(compare(kernel, name, tensor, others[name]), rounds=rounds)
-            for name, tensor in tensors.items()
-        }
-        far = [name for name, one in found.items() if one.is_floating and not one.is_explained]
+    def _compared(self, made: "_Made", after: Mapping[int, bytearray]) -> Iterable[Difference]:
+        """One difference for each tensor; where one needs explaining, with what random rounding says of it.
+
+        What that leaves unexplained is tried again with plainer builds of the kernel.
+        """
         moved = dict[str, torch.Tensor]()
-        if far and sum(tensor.numel() for tensor in tensors.values()) <= MODEST:
-            moved = self._moved(request, {name: tensors[name] for name in far}, before)
-            for name in far:
-                found[name] = replace(found[name], doubt=doubt(found[name], tensors[name], others[name], moved[name]))
-        for name in self._agreeing_unoptimised(request, tensors, before, found, moved):
-            found[name] = replace(found[name], is_by_ptxas=True)
+        found = self._differences(made, after, moved)
+        for plainer in Plainer:
+            apart = [name for name, one in found.items() if not one.is_explained and one.agrees_once is None]
+            if not apart:
+                break
+            try:
+                plain = self._differences(made, self._on_hardware(made.request, made.before, plainer), moved)
+            except NotHere:
+                continue
+            for name in apart:
+                if plain[name].is_explained:
+                    found[name] = replace(found[name], agrees_once=plainer)
         return found.values()
 
-    def _agreeing_unoptimised(
-        self,
-        request: LaunchRequest,
-        tensors: Mapping[str, torch.Tensor],
-        before: Mapping[int, bytes],
-        found: Mapping[str, Difference],
-        moved: Mapping[str, torch.Tensor],
-    ) -> Iterator[str]:
-        """Of the tensors that rounding leaves unexplained, those that agree once ptxas does not optimise."""
-        apart = [name for name, one in found.items() if not one.is_explained]
-        if not apart:
-            return
-        try:
-            after = self._on_hardware(request, before, ptxas_optimises=False)
-        except NotHere:
-            return
-        for name in apart:
-            tensor = tensors[name]
-            other = _like(tensor, after[tensor.untyped_storage().data_ptr()])
-            again = replace(compare(found[name].kernel, name, tensor, other), rounds=found[name].rounds)
-            if again.is_explained or (name in moved and doubt(again, tensor, other, moved[name]) <= 1.0):
-                yield name
+    def _differences(
+        self, made: "_Made", after: Mapping[int, bytearray], moved: dict[str, torch.Tensor]
+    ) -> dict[str, Difference]:
+        """By tensor, how far the real GPU's is; `moved` keeps what random rounding moves: that takes eight launches."""
+        kernel, rounds = made.request.source.fn.__name__, roundings(made.request.ttir)
+        others = {
+            name: _like(tensor, after[tensor.untyped_storage().data_ptr()]) for name, tensor in made.tensors.items()
+        }
+        found = {
+            name: replace(compare(kernel, name, tensor, others[name]), rounds=rounds)
+            for name, tensor in made.tensors.items()
+        }
+        far = [name for name, one in found.items() if one.is_floating and not one.is_explained]
+        if (new := [name for name in far if name not in moved]) and made.elements <= MODEST:
+            moved |= self._moved(made.request, {name: made.tensors[name] for name in new}, made.before)
+        for name in moved.keys() & far:
+            found[name] = replace(found[name], doubt=doubt(found[name], made.tensors[name], others[name], moved[name]))
+        return found
 
     @contextmanager
     def aside(self) -> Generator[None]:
@@ -151,10 +140,13 @@ class BothGpus:
         return RealLauncher(self._arch, self._cache)
 
     def _on_hardware(
-        self, request: LaunchRequest, before: Mapping[int, bytes], *, ptxas_optimises: bool = True
+        self, request: LaunchRequest, before: Mapping[int, bytes], plainer: Plainer | None = None
     ) -> dict[int, bytearray]:
         options = {name: getattr(request.metadata, name) for name in BUILD_OPTIONS}
-        kernel = self._launcher.compiled(request.source, options, request.ttir, ptxas_optimises=ptxas_optimises)
+        if plainer is Plainer.UNFUSED:
+            options["enable_fp_fusion"] = False
+        optimises = plainer is not Plainer.UNOPTIMISED
+        kernel = self._launcher.compiled(request.source, options, request.ttir, ptxas_optimises=optimises)
         self._memory.enter()
         contents = {address: bytearray(content) for address, content in before.items()}
         with ExitStack() as stack:
@@ -194,7 +186,7 @@ class BothGpus:
                 self._virtual.handlers = rounded_at_random(HANDLERS, seed)
                 self._virtual(request)
                 for name, tensor in tensors.items():
-                    moved[name] = torch.maximum(moved[name], _distance(right[name], tensor.detach().double()))
+                    moved[name] = torch.maximum(moved[name], distance(right[name], tensor.detach().double()))
         _write(storages, left)
         return moved
 
@@ -211,6 +203,22 @@ class BothGpus:
             virtual.session, virtual.native, virtual.handlers = session, native, HANDLERS
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A launch that the virtual GPU has made."""
+
+    request: LaunchRequest
+    tensors: Mapping[str, torch.Tensor]
+    """As it left them."""
+    before: Mapping[int, bytes]
+    """By address, all storages as they were."""
+
+    @property
+    def elements(self) -> int:
+        """Of all tensors."""
+        return sum(tensor.numel() for tensor in self.tensors.values())
+
+
 def _incomparable(session: Session) -> str:
     """Why no launch of a session can be compared; empty where it can."""
     if session.scale is Scale.GIANT:
@@ -218,19 +226,6 @@ def _incomparable(session: Session) -> str:
     if session.lane_fill is not LaneFill.ZERO:
         return "undefined lanes hold what no GPU puts there"
     return ""
-
-
-@lru_cache(maxsize=256)
-def roundings(ttir: str) -> tuple[str, ...]:
-    """What `Difference.rounds` says of a kernel: two right computations may round there to different sides."""
-    found: set[str] = set()
-    for function in parse(ttir).functions.values():
-        for operation in function.body.all_operations():
-            if operation.name in {"arith.truncf", "tt.fp_to_fp"}:
-                found.add(operation.result_types[0].element)
-            elif operation.name == "tt.dot" and operation.operand_types[0].element == "f32":
-                found.add(str(operation.attributes.get("inputPrecision", "ieee")))
-    return tuple(sorted(ROUNDINGS[one] for one in found & ROUNDINGS.keys()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,54 +275,3 @@ def _like(tensor: torch.Tensor, content: bytearray) -> torch.Tensor:
     whole = torch.frombuffer(content, dtype=torch.uint8)
     typed = torch.empty(0, dtype=tensor.dtype).set_(whole.untyped_storage())
     return typed.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
-
-
-def compare(kernel: str, name: str, ours: torch.Tensor, theirs: torch.Tensor) -> Difference:
-    """How far two tensors of one type are apart."""
-    ours, theirs = ours.detach().contiguous(), theirs.contiguous()
-    bits = getattr(torch, f"int{8 * ours.element_size()}")
-    unequal = ours.view(bits) != theirs.view(bits)
-    ulps = scaled = 0.0
-    if ours.is_floating_point():
-        wide, other = ours.double(), theirs.double()
-        unequal &= ~(wide.isnan() & other.isnan())
-        distance = _distance(wide, other)[unequal]
-        size = torch.maximum(wide.abs(), other.abs())[unequal]
-        if distance.numel():
-            unit = torch.exp2(torch.floor(torch.log2(size.clamp(min=1e-300)))) * torch.finfo(ours.dtype).eps
-            ulps = float(torch.nan_to_num(distance / unit, nan=float("inf"), posinf=float("inf")).max())
-            furthest, largest = float(distance.max()), _largest(wide)
-            scaled = furthest / largest if largest else float("inf") if furthest else 0.0
-    elif bool(unequal.any()):
-        ulps = scaled = float("inf")
-    return Difference(
-        kernel=kernel,
-        argument=name,
-        dtype=str(ours.dtype).removeprefix("torch."),
-        elements=ours.numel(),
-        differing=int(unequal.sum()),
-        ulps=ulps,
-        scaled=scaled,
-    )
-
-
-def doubt(found: Difference, ours: torch.Tensor, theirs: torch.Tensor, moved: torch.Tensor) -> float:
-    """The largest distance over what random rounding moves that element, and a few roundings of the largest one."""
-    wide, other = ours.detach().double(), theirs.double()
-    distance = _distance(wide, other)
-    allowed = MARGIN * moved + found.few_roundings * _largest(wide)
-    over = torch.where(distance == 0, 0.0, distance / allowed)
-    over = torch.where(allowed == float("inf"), 0.0, over)
-    return float(over.max()) if over.numel() else 0.0
-
-
-def _distance(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Element by element; 0 between equal infinities and two NaNs, infinity where one is finite and the other not."""
-    alike = (one == other) | (one.isnan() & other.isnan())
-    apart = torch.nan_to_num((one - other).abs(), nan=float("inf"), posinf=float("inf"))
-    return torch.where(alike, 0.0, apart)
-
-
-def _largest(values: torch.Tensor) -> float:
-    finite = values[values.isfinite()]
-    return float(finite.abs().max()) if finite.numel() else 0.0

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 EPSILONS: Mapping[str, float] = {
     "float64": 2.0**-52,
@@ -18,6 +19,13 @@ FEW = 16.0
 
 Both round every operation, in another order and with other library functions.
 """
+
+
+class Plainer(StrEnum):
+    """What the compiler leaves out in another build of a kernel; of a right one, it changes results by roundings."""
+
+    UNOPTIMISED = "ptxas does not optimise"
+    UNFUSED = "no product is fused into a sum"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +49,8 @@ class Difference:
 
     It is asked for floating-point results that are further apart than `few_roundings`, which cancellation may explain.
     """
-    is_by_ptxas: bool = False
-    """Rounding does not explain it, and it is gone once ptxas does not optimise the kernel."""
+    agrees_once: Plainer | None = None
+    """The plainer build that is as the virtual GPU, where rounding explains nothing; None where there is none."""
 
     @property
     def is_floating(self) -> bool:

@@ -1,6 +1,6 @@
 """The virtual GPU and a real one leave the same behind."""
 
-from harness.model.agreement import Difference
+from harness.model.agreement import Difference, Plainer
 from harness.model.run import Launch, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Alone, Evidence
@@ -10,10 +10,17 @@ MEANING = (
     "The compiler, the GPU or the virtual GPU computes something else than the kernel says; the kernel is hardly to "
     "blame, unless its threads race."
 )
-BY_PTXAS = (
-    "ptxas, NVIDIA's assembler, makes wrong code of the kernel, or its threads race and other code hides it. Another "
-    "release of ptxas (TRITON_PTXAS_PATH) or no optimisation (DISABLE_PTXAS_OPT=1) tells which."
-)
+WITHOUT = {
+    Plainer.UNOPTIMISED: (
+        "ptxas, NVIDIA's assembler, makes wrong code of the kernel, or its threads race and other code hides it. "
+        "Another release of ptxas (TRITON_PTXAS_PATH) tells which."
+    ),
+    Plainer.UNFUSED: (
+        "A product that is fused into a sum is not rounded before. Threads that are to hold the same sum then hold "
+        "others, where each fuses its own product: enable_fp_fusion=False keeps them equal."
+    ),
+}
+"""By the build that agrees, what is wrong with the first."""
 
 
 class Agrees(Alone):
@@ -46,7 +53,7 @@ class Agrees(Alone):
                 place=found.argument,
             ),
             message=sentence(found, run.agreement.gpu if run.agreement else "", launch),
-            meaning=BY_PTXAS if found.is_by_ptxas else MEANING,
+            meaning=MEANING if found.agrees_once is None else WITHOUT[found.agrees_once],
             source=launch.source if launch else None,
         )
 
@@ -55,7 +62,7 @@ def sentence(found: Difference, gpu: str, launch: Launch | None) -> str:
     """`3 of 64 elements of dx are other on the NVIDIA H200, by up to 0.2 of the largest element, 40 times what …`."""
     config = f" ({launch.config})" if launch and launch.config_count > 1 else ""
     told = f"{found.differing} of {found.elements} elements of {found.argument} are other on the {gpu}{config}"
-    gone = "; they agree once ptxas does not optimise" if found.is_by_ptxas else ""
+    gone = "" if found.agrees_once is None else f"; they agree once {found.agrees_once}"
     if not found.is_floating:
         return f"{told}, where integers must be equal{gone}"
     over = "" if found.doubt is None else f", {found.doubt:.3g} times what random rounding explains"

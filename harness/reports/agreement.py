@@ -26,8 +26,8 @@ class Compared:
     """By kernel, argument and type."""
     unexplained: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """The difference as a sentence, and its case."""
-    by_ptxas: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """The same for what is gone once ptxas does not optimise."""
+    by_compiler: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """The same for what is gone once the compiler leaves something out."""
     skipped: Counter[str] = field(default_factory=Counter[str])
     broken: Counter[str] = field(default_factory=Counter[str])
     """By op and how they ended, cases that did not come to their end."""
@@ -45,7 +45,7 @@ class Compared:
         for found in run.agreement.differences:
             self.tensors[found.kernel, found.argument, found.dtype].append(found)
             if not found.is_explained:
-                kept = self.by_ptxas if found.is_by_ptxas else self.unexplained
+                kept = self.unexplained if found.agrees_once is None else self.by_compiler
                 kept.append((f"{found.kernel}: {sentence(found, self.gpu, None)}", str(run.case)))
 
     @property
@@ -56,7 +56,7 @@ class Compared:
     @property
     def has_findings(self) -> bool:
         """Whether the GPUs part, whoever is to blame, or a case did not come to its end."""
-        return bool(self.unexplained or self.by_ptxas or self.broken)
+        return bool(self.unexplained or self.by_compiler or self.broken)
 
 
 def lines(compared: Compared) -> Iterator[str]:
@@ -69,7 +69,7 @@ def lines(compared: Compared) -> Iterator[str]:
         yield f"{count} launches were not compared: {reason}"
     for broken, count in compared.broken.most_common():
         yield f"{count} cases of {broken}"
-    for word, told in (("ptxas", compared.by_ptxas), ("unexplained", compared.unexplained)):
+    for word, told in (("compiler", compared.by_compiler), ("unexplained", compared.unexplained)):
         for found, case in told[:MOST]:
             yield f"{word}: {found}; {case}"
     yield conclusion(compared)
@@ -80,7 +80,7 @@ def conclusion(compared: Compared) -> str:
     tensors = [found for of_one in compared.tensors.values() for found in of_one]
     equal = sum(not found.differing for found in tensors)
     doubted = sum(found.doubt is not None for found in tensors)
-    blamed = f"; {len(compared.by_ptxas)} others are gone once ptxas does not optimise" if compared.by_ptxas else ""
+    blamed = f"; the compiler is to blame for {len(compared.by_compiler)} others" if compared.by_compiler else ""
     return (
         f"{compared.launches} launches of {len({kernel for kernel, _, _ in compared.tensors})} kernels in "
         f"{compared.cases} cases were repeated on the {compared.gpu or 'real GPU'}: of {len(tensors)} tensors {equal} "

@@ -50,3 +50,14 @@ def multiplies_by_two_widths(x: Any) -> Any:
     left, wide, narrow = ((numbers % count - count // 2).to(torch.float16) for count in (7, 5, 3))
     fault_kernels.multiply_by_two_widths[(1,)](left, wide, narrow, x.new_empty(64, 64), x.new_empty(64, 16))
     return x + 1
+
+
+@planted
+def copies_sums_of_products(x: Any) -> Any:
+    import torch
+
+    from tests.cuda import fault_kernels
+
+    numbers = torch.arange(64 * 13, device=x.device).remainder(37).to(torch.bfloat16) / 7
+    fault_kernels.how_far_copies_of_sums_are_apart[(1,)](numbers[3:16].clone(), numbers, x.new_empty(64, 13))
+    return x + 1

@@ -6,7 +6,7 @@ from ctypes.util import find_library
 import pytest
 import torch
 
-from harness.cuda.both_gpus import compare, roundings
+from harness.cuda.differences import compare, roundings
 from harness.cuda.memory import DeviceMemory
 from harness.errors import MissingPart
 from harness.model.agreement import Difference

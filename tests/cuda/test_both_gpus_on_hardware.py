@@ -10,11 +10,12 @@ import pytest
 from triton.backends.nvidia.compiler import get_ptxas_version
 
 from harness.cuda.gpus import RealGpu
+from harness.model.agreement import Plainer
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
 from harness.model.run import Completed, Run
 from harness.model.verdict import Fail
-from harness.oracles.agreement import BY_PTXAS
+from harness.oracles.agreement import WITHOUT
 from harness.search.judging import Judge
 from harness.search.options import BOTH, load_ops
 from harness.virtual.operations import HANDLERS
@@ -103,7 +104,7 @@ def test_what_differs_without_rounding_is_a_failure(pool: Pool, device: DevicePr
     assert fail.signature.kernel == "add_one_and_tell_address"
 
 
-def test_what_ptxas_makes_wrong_code_of_is_told_to_agree_once_it_does_not_optimise(
+def test_what_ptxas_makes_wrong_code_of_is_said_to_agree_once_it_does_not_optimise(
     pool: Pool, device: DeviceProfile, gpu: RealGpu
 ) -> None:
     run, found = judged(pool, device, "multiplies_by_two_widths")
@@ -114,7 +115,16 @@ def test_what_ptxas_makes_wrong_code_of_is_told_to_agree_once_it_does_not_optimi
     (fail,) = found
     assert (fail.signature.oracle, fail.signature.place) == ("agreement", "z")
     assert fail.message.endswith("; they agree once ptxas does not optimise")
-    assert fail.meaning == BY_PTXAS
+    assert fail.meaning == WITHOUT[Plainer.UNOPTIMISED]
+
+
+def test_sums_that_differ_from_lane_to_lane_are_said_to_agree_once_no_product_is_fused_into_them(
+    pool: Pool, device: DeviceProfile
+) -> None:
+    _, (fail,) = judged(pool, device, "copies_sums_of_products")
+    assert (fail.signature.oracle, fail.signature.place) == ("agreement", "y")
+    assert fail.message.endswith("; they agree once no product is fused into a sum")
+    assert fail.meaning == WITHOUT[Plainer.UNFUSED]
 
 
 def test_a_launch_that_strays_stays_away_from_the_real_gpu(pool: Pool, device: DeviceProfile) -> None:

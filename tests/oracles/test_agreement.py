@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model.agreement import Agreement, Difference
+from harness.model.agreement import Agreement, Difference, Plainer
 from harness.model.run import Run
-from harness.oracles.agreement import BY_PTXAS, NOT_BOTH, Agrees
+from harness.oracles.agreement import NOT_BOTH, WITHOUT, Agrees
 from tests.oracles.facts import KERNEL, judge, launch, only_failure, run, signature
 
 EQUAL = Difference(kernel=KERNEL, argument="x", dtype="float32", elements=64, differing=0, ulps=0.0, scaled=0.0)
@@ -28,9 +28,9 @@ def test_what_rounding_does_not_explain_is_a_failure_by_kernel_and_argument() ->
 
 
 def test_what_is_gone_once_ptxas_does_not_optimise_says_so() -> None:
-    fail = only_failure(Agrees(), compared(replace(APART, is_by_ptxas=True)))
+    fail = only_failure(Agrees(), compared(replace(APART, agrees_once=Plainer.UNOPTIMISED)))
     assert fail.message.endswith("40 times what random rounding explains; they agree once ptxas does not optimise")
-    assert fail.meaning == BY_PTXAS
+    assert fail.meaning == WITHOUT[Plainer.UNOPTIMISED]
 
 
 @pytest.mark.parametrize(

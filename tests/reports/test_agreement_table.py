@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from harness.model.agreement import Agreement, Difference
+from harness.model.agreement import Agreement, Difference, Plainer
 from harness.model.run import Crashed, Run
 from harness.reports.agreement import Compared, conclusion, lines
 from tests.oracles.facts import launch, run
@@ -13,7 +13,7 @@ CANCELLED = replace(EQUAL, argument="dx", differing=5, ulps=1e6, scaled=0.5, dou
 WRONG = replace(EQUAL, argument="dx", differing=1, ulps=1e6, scaled=0.5, doubt=9.0)
 
 
-MISASSEMBLED = replace(WRONG, is_by_ptxas=True)
+MISASSEMBLED = replace(WRONG, agrees_once=Plainer.UNOPTIMISED)
 
 
 def both(*found: Difference, skipped: tuple[tuple[str, str], ...] = ()) -> Run:
@@ -62,11 +62,11 @@ def test_what_is_odd_is_told_with_its_case() -> None:
 
 def test_what_is_gone_once_ptxas_does_not_optimise_is_told_apart_from_what_nothing_explains() -> None:
     told = list(lines(compared(both(MISASSEMBLED), both(CANCELLED))))
-    (blamed,) = (line for line in told if line.startswith("ptxas: "))
+    (blamed,) = (line for line in told if line.startswith("compiler: "))
     assert blamed == (
-        "ptxas: norm_fwd: 1 of 64 elements of dx are other on the NVIDIA H200, by up to 0.5 of the largest element, "
+        "compiler: norm_fwd: 1 of 64 elements of dx are other on the NVIDIA H200, by up to 0.5 of the largest element, "
         f"9 times what random rounding explains; they agree once ptxas does not optimise; {both().case}"
     )
     assert told[-1].endswith(
-        "2 by more, and 0 of these by more than rounding explains; 1 others are gone once ptxas does not optimise"
+        "2 by more, and 0 of these by more than rounding explains; the compiler is to blame for 1 others"
     )
