@@ -9,8 +9,8 @@ from harness.model.run import Completed, Refused, Run
 from harness.oracles.agreement import sentence
 from harness.oracles.endings import describe
 
-MOST = 20
-"""So many unexplained differences are told one by one."""
+EACH = 3
+"""So many differences of one argument of a kernel are told one by one."""
 
 
 @dataclass(slots=True)
@@ -24,9 +24,9 @@ class Compared:
         default_factory=lambda: defaultdict[tuple[str, str, str], list[Difference]](list)
     )
     """By kernel, argument and type."""
-    unexplained: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """The difference as a sentence, and its case."""
-    by_compiler: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    unexplained: list[tuple[Difference, str]] = field(default_factory=list[tuple[Difference, str]])
+    """With its case."""
+    by_compiler: list[tuple[Difference, str]] = field(default_factory=list[tuple[Difference, str]])
     """The same for what is gone once the compiler leaves something out."""
     skipped: Counter[str] = field(default_factory=Counter[str])
     broken: Counter[str] = field(default_factory=Counter[str])
@@ -46,7 +46,7 @@ class Compared:
             self.tensors[found.kernel, found.argument, found.dtype].append(found)
             if not found.is_explained:
                 kept = self.unexplained if found.agrees_once is None else self.by_compiler
-                kept.append((f"{found.kernel}: {sentence(found, self.gpu, None)}", str(run.case)))
+                kept.append((found, str(run.case)))
 
     @property
     def agrees(self) -> bool:
@@ -69,9 +69,15 @@ def lines(compared: Compared) -> Iterator[str]:
         yield f"{count} launches were not compared: {reason}"
     for broken, count in compared.broken.most_common():
         yield f"{count} cases of {broken}"
-    for word, told in (("compiler", compared.by_compiler), ("unexplained", compared.unexplained)):
-        for found, case in told[:MOST]:
-            yield f"{word}: {found}; {case}"
+    for word, apart in (("compiler", compared.by_compiler), ("unexplained", compared.unexplained)):
+        told = Counter[tuple[str, str]]()
+        for found, case in apart:
+            told[found.kernel, found.argument] += 1
+            if told[found.kernel, found.argument] <= EACH:
+                yield f"{word}: {found.kernel}: {sentence(found, compared.gpu, None)}; {case}"
+        for (kernel, argument), count in told.items():
+            if count > EACH:
+                yield f"{word}: {kernel}: {argument} in {count - EACH} more launches"
     yield conclusion(compared)
 
 

@@ -70,3 +70,10 @@ def test_what_is_gone_once_ptxas_does_not_optimise_is_told_apart_from_what_nothi
     assert told[-1].endswith(
         "2 by more, and 0 of these by more than rounding explains; the compiler is to blame for 1 others"
     )
+
+
+def test_three_differences_of_one_argument_are_told_and_the_others_counted() -> None:
+    elsewhere = replace(WRONG, kernel="norm_bwd")
+    told = [line for line in lines(compared(*[both(WRONG)] * 5, both(elsewhere))) if line.startswith("unexplained")]
+    assert [line.split(":")[1] for line in told] == [" norm_fwd"] * 3 + [" norm_bwd", " norm_fwd"]
+    assert told[-1] == "unexplained: norm_fwd: dx in 2 more launches"
