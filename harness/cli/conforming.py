@@ -16,6 +16,8 @@ from harness.search.options import BOTH, load_devices
 from harness.search.session import Session
 
 CASES = 20
+TURN = 10
+"""So many cases of an op before the next one's: who stops it early has seen something of each kernel."""
 
 
 class _Enough(Exception):
@@ -25,7 +27,7 @@ class _Enough(Exception):
 def conform(given: argparse.Namespace) -> int:
     """Run some cases of each op on both GPUs and print where they part."""
     devices = own_devices(None) if given.device is None else load_devices(given.device, None)
-    order, options = asked_for(given, devices, BOTH)
+    order, options = asked_for(given, devices, BOTH, turn=TURN)
     compared, telling, began = Compared(), Telling(TELL_EVERY_S), time.monotonic()
 
     def ran(run: Run) -> None:

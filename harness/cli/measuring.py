@@ -16,14 +16,19 @@ from harness.search.session import FOLDER, prepared
 TELL_EVERY_S = 5.0
 
 
-def asked_for(given: argparse.Namespace, devices: tuple[DeviceProfile, ...], engine: str) -> tuple[Order, Options]:
-    """Which cases, and how they are run; Hypothesis keeps what it knows in the harness's folder from now on.
+def asked_for(
+    given: argparse.Namespace, devices: tuple[DeviceProfile, ...], engine: str, *, turn: int | None = None
+) -> tuple[Order, Options]:
+    """Which cases, `turn` of each op in turn, and how they are run.
+
+    Hypothesis keeps what it knows in the harness's folder from now on.
 
     Raises:
         UsageError: a suite or an op does not exist.
     """
     suites = tuple(dict.fromkeys(file for suite in given.suites for file in suite_files(suite)))
-    order = Order(ops=load_ops(suites, tuple(given.op)), devices=devices, cases=given.cases, seed=given.seed)
+    ops = load_ops(suites, tuple(given.op))
+    order = Order(ops=ops, devices=devices, cases=given.cases, seed=given.seed, turn=turn)
     set_hypothesis_home_dir(prepared(FOLDER) / "hypothesis")
     return order, Options(
         suites=suites,

@@ -5,9 +5,10 @@ was refused or broke off, is counted as such.  Judging results is a campaign's b
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, as_completed
 from dataclasses import dataclass, field
+from itertools import count as numbers
 from itertools import islice
 
 from harness.model.case import Case, Scale
@@ -101,6 +102,8 @@ class Order:
     cases: int
     """Of each op on each device."""
     seed: int
+    turn: int | None = None
+    """After so many drawn cases of an op comes the next one's turn; None where each has all of its own at once."""
 
     @property
     def pairs(self) -> tuple[tuple[Op, DeviceProfile], ...]:
@@ -116,25 +119,50 @@ def measure(order: Order, runner: Runner, ran: Callable[[Run], object]) -> Cover
     shown = _run_all(first, runner, tally, ran)
     drawn = (
         (op, case)
-        for op, device in order.pairs
-        for case in _drawn(order, op, shown.get((op.id, device.slug), Hints()), plain[op.id, device.slug], device)
+        for device in order.devices
+        for op, case in _in_turn([(op, _drawn(order, op, device, shown, plain)) for op in order.ops], order.turn)
     )
     _run_all(drawn, runner, tally, ran)
     return tally.coverage(order.pairs)
 
 
-def _drawn(order: Order, op: Op, hints: Hints, plain: tuple[Case, ...], device: DeviceProfile) -> Iterator[Case]:
-    """The cases that are left to draw, none of them twice."""
-    left = order.cases - len(plain)
-    if left <= 0:
-        return
-    seed = seed_of(order.seed, op.id, device.slug)
-    batch = Batch(op=op, device=device, hints=hints, seed=seed, size=DRAWS_FOR_EACH * order.cases)
-    seen = {case.digest for case in plain}
-    # Of a giant case a few programs run: that a kernel was executed means all of them.
-    usual = (case for case in batch.draw() if case.scale is Scale.USUAL)
-    fresh = {case.digest: case for case in usual if case.digest not in seen}
-    yield from islice(fresh.values(), left)
+def _in_turn(drawn: Sequence[tuple[Op, Iterator[Case]]], turn: int | None) -> Iterator[tuple[Op, Case]]:
+    """So many cases of each op, again and again until none is left."""
+    while drawn:
+        left: list[tuple[Op, Iterator[Case]]] = []
+        for op, cases in drawn:
+            taken = tuple(islice(cases, turn))
+            yield from ((op, case) for case in taken)
+            if len(taken) == turn:
+                left.append((op, cases))
+        drawn = left
+
+
+def _drawn(
+    order: Order,
+    op: Op,
+    device: DeviceProfile,
+    shown: Mapping[tuple[str, str], Hints],
+    plain: Mapping[tuple[str, str], tuple[Case, ...]],
+) -> Iterator[Case]:
+    """The cases that are left to draw, none of them twice; no more are drawn ahead than make a turn."""
+    key = op.id, device.slug
+    seen = {case.digest for case in plain[key]}
+    left, hints = order.cases - len(plain[key]), shown.get(key, Hints())
+    size = DRAWS_FOR_EACH * min(order.turn or order.cases, order.cases)
+    for number in numbers():
+        if left <= 0:
+            return
+        seed = seed_of(order.seed, *key, *((str(number),) if number else ()))
+        batch = Batch(op=op, device=device, hints=hints, seed=seed, size=size)
+        # Of a giant case a few programs run: that a kernel was executed means all of them.
+        usual = (case for case in batch.draw() if case.scale is Scale.USUAL)
+        fresh = {case.digest: case for case in usual if case.digest not in seen}
+        yield from islice(fresh.values(), left)
+        left -= len(fresh)
+        seen |= fresh.keys()
+        if order.turn is None or not fresh:
+            return
 
 
 def _run_all(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import groupby
 
 import pytest
 
@@ -51,6 +52,14 @@ def test_each_op_gets_so_many_different_cases_on_each_device_plain_ones_first(ca
         ran = [case for case in runner.ran if case.device == device]
         assert (len(ran), len({case.digest for case in ran})) == (cases, cases)
         assert ran[0].dims == {"T": 48, "D": 48, "G": 1}
+
+
+def test_ops_take_turns_where_so_many_cases_at_a_time_are_asked_for() -> None:
+    other = replace(FLA_OP, name="rms_norm")
+    runner = AtOnce(clean)
+    measure(Order(ops=(FLA_OP, other), devices=(DEVICE,), cases=30, seed=0, turn=10), runner, lambda _: None)
+    assert [len(tuple(same)) for _, same in groupby(case.op for case in runner.ran)] == [2, 2, 10, 10, 10, 10, 8, 8]
+    assert len({(case.op, case.digest) for case in runner.ran}) == 60
 
 
 def test_no_case_is_a_giant_of_which_few_programs_run() -> None:
