@@ -16,10 +16,10 @@ from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from harness.model.case import Case
-from harness.model.companion import Wanted
+from harness.model.companion import Companion, Wanted
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
-from harness.model.run import Completed, Run
+from harness.model.run import Completed, Refused, Run, Unsupported
 from harness.model.verdict import Fail
 from harness.oracles.endings import WATCHED
 from harness.oracles.resources import Fits
@@ -43,7 +43,7 @@ TICK_BESIDE_S = 0.05
 TWINS_AT_ONCE = 64
 """For each process that runs cases: enough for the second that it takes to draw a batch."""
 NO_BATCH = -1
-"""Of twins and kin: what is drawn depends on the seed and on what was drawn, not on how many of them ran."""
+"""Of twins, kin, companions: what is drawn depends on the seed and on what was drawn, not on how many of them ran."""
 MOST_KIN = 64
 MOST_TWINS = 1024
 FAMILIES = 512
@@ -103,6 +103,8 @@ class Campaign:
         self._trying: Case | None = None
         self._recent = dict[DeviceProfile, deque[Case]]()
         self._builds: dict[str, tuple[Trial, Run]] = {}
+        self._followed: set[str] = set()
+        """Companions that were run as cases of their own."""
         self._begun = time.monotonic()
         self._stopped = False
         self._error: Exception | None = None
@@ -209,10 +211,20 @@ class Campaign:
             self._submit_also(flight, self._judge.companions(flight.trial.op, run))
         else:
             flight.companions[run.case.digest] = run
+            self._follow_up(flight.trial, run)
         if not flight.waiting:
             self._submit_also(flight, self._judge.doubtful(flight.run, flight.companions))
         if not flight.waiting:
             self._close(flight, flight.run)
+
+    def _follow_up(self, trial: Trial, companion: Run) -> None:
+        """Have a companion that broke off run as a case of its own: beside another, it is only not compared."""
+        case = companion.case
+        is_new = isinstance(companion, Companion) and case.digest not in self._followed
+        if isinstance(companion.ending, Completed | Refused | Unsupported) or not is_new or self._is_over():
+            return
+        self._followed.add(case.digest)
+        self._begin(replace(trial, case=case, batch=None), NO_BATCH, self._runner.submit(case))
 
     def _submit_also(self, flight: _Flight, more: Sequence[Wanted]) -> None:
         for wanted in more:

@@ -7,10 +7,10 @@ import pytest
 
 from harness.errors import WorkerError
 from harness.model.case import Case
-from harness.model.companion import Beside, Companion, Sketch, Wanted, case_of
+from harness.model.companion import Wanted, case_of
 from harness.model.op import Dim
 from harness.model.resources import Resources
-from harness.model.run import Launch, Measure, Result, Role, Run
+from harness.model.run import Launch, Run
 from harness.model.verdict import Severity, Signature
 from harness.oracles import registry
 from harness.oracles.sm_invariance import SM_COUNTS
@@ -21,7 +21,6 @@ from harness.search.plan import BATCH_SIZE, CaseBudget, Plan, TimeBudget, other_
 from harness.search.runner import Runner
 from harness.search.strategies import scouts
 from harness.search.tally import Tally
-from harness.workers.limits import Patience
 from tests.search.pretence import DEVICE, KERNEL, OP, AtOnce, Silent, facts, never, out_of_order, unsupported
 
 pytestmark = pytest.mark.once
@@ -251,79 +250,6 @@ def test_resources_that_are_known_late_are_still_judged() -> None:
 def test_where_no_compiler_runs_beside_the_search_nobody_says_that_it_was_not_done() -> None:
     on_virtual, on_hardware = search(AtOnce(clean)), search(AtOnce(lambda case: replace(clean(case), engine="cuda")))
     assert (on_virtual.builds, on_hardware.builds) == (1, 0)
-
-
-def test_companions_are_run_and_count_as_no_case() -> None:
-    runner = AtOnce(clean)
-    tally = search(runner, judge=Judge(oracles=(registry.find("sm-invariance"),)))
-    companions = len(runner.ran) - tally.cases
-    assert tally.cases == 120
-    assert 0 < companions <= sum(case.seed % 8 == 0 for case in runner.ran)
-
-
-def test_companions_are_wanted_beside_their_run_and_cases_by_themselves() -> None:
-    submitted: list[Wanted] = []
-
-    class Noting(AtOnce):
-        def submit(self, wanted: Wanted) -> Future[Run]:
-            submitted.append(wanted)
-            return super().submit(wanted)
-
-    tally = search(Noting(clean), judge=Judge(oracles=(registry.find("sm-invariance"),)))
-    assert sum(isinstance(one, Case) for one in submitted) == tally.cases
-    besides = [one for one in submitted if isinstance(one, Beside)]
-    assert besides
-    assert {one.case.device.sm_count for one in besides} <= set(SM_COUNTS)
-
-
-def test_a_companion_that_differs_is_run_whole_before_it_is_judged() -> None:
-    """A wider tolerance of its own may explain what the run's does not."""
-    submitted: list[Wanted] = []
-
-    def compared(case: Case, sketch: float, tolerance: float) -> Run:
-        run = clean(case)
-        measure = Measure(ratio=0.5, index=(0,), got=0.0, expected=0.0)
-        result = Result(
-            name="y",
-            role=Role.OUTPUT,
-            shape=(8,),
-            whole=measure,
-            worst_tile=measure,
-            unwritten=0,
-            first_unwritten=None,
-            nonfinite=0,
-            digest="aa",
-            sketch=(sketch,),
-            sketch_tolerance=(tolerance,),
-        )
-        return replace(run, results=(result,))
-
-    class Differing(AtOnce):
-        """Away from home the results are 3 further, which a tolerance of 5 allows and one of 1 does not."""
-
-        def submit(self, wanted: Wanted) -> Future[Run]:
-            submitted.append(wanted)
-            return super().submit(wanted)
-
-        def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:  # noqa: ARG002 - one limit for all
-            case = case_of(wanted)
-            away = case.device.sm_count in SM_COUNTS
-            whole = compared(case, 3.0 * away, 1.0 + self.wider * away)
-            if isinstance(wanted, Case):
-                return whole
-            sketches = tuple(replace(Sketch.of(result), tolerance=()) for result in whole.results)
-            return Companion(case=case, engine="virtual", ending=whole.ending, sketches=sketches)
-
-        wider = 4.0
-
-    class Wrong(Differing):
-        wider = 0.0
-
-    judge = Judge(oracles=(registry.find("sm-invariance"),))
-    assert list(search(Differing(clean), judge=judge).in_order()) == []
-    besides = [one.case for one in submitted if isinstance(one, Beside)]
-    assert any(case in submitted for case in besides)
-    assert [one.fail.oracle for one in search(Wrong(clean), judge=judge).in_order()] == ["sm-invariance"]
 
 
 def test_when_time_is_up_what_has_not_begun_is_dropped_and_what_ran_is_counted() -> None:
