@@ -1,6 +1,7 @@
 """The virtual GPU and a real one leave the same behind."""
 
 from harness.model.agreement import Difference, Plainer
+from harness.model.companion import launch_of
 from harness.model.run import Launch, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Alone, Evidence
@@ -43,7 +44,7 @@ class Agrees(Alone):
         return tuple(self._fail(run, found) for found in apart.values()) or (Pass(oracle=self.name),)
 
     def _fail(self, run: Run, found: Difference) -> Fail:
-        launch = next((one for one in run.launches if one.kernel == found.kernel), None)
+        launch = launch_of(run.launches, found.kernel)
         return Fail(
             signature=Signature(
                 oracle=self.name,

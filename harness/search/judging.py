@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from harness.model.case import Case
-from harness.model.companion import Beside, Companion, Wanted, beside
+from harness.model.companion import Beside, Companion, Wanted, beside, launch_of
 from harness.model.op import Op
 from harness.model.resources import Resources
 from harness.model.run import Completed, Launch, Run
@@ -38,7 +38,7 @@ class Examination:
 
     def launch_of(self, fail: Fail) -> Launch | None:
         """The launch at fault: the first of the kernel that the signature names."""
-        return next((launch for launch in self.run.launches if launch.kernel == fail.signature.kernel), None)
+        return launch_of(self.run.launches, fail.signature.kernel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
