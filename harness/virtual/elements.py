@@ -83,6 +83,16 @@ def rounded(values: Array, element: str) -> Array:
     return values
 
 
+SMALLEST_NORMAL = np.float32(2.0**-126)
+
+
+def flushed(values: Array) -> Array:
+    """What an instruction with `.ftz` sees and leaves behind: subnormal float32 numbers are zeros of their sign."""
+    if values.dtype != np.float32:
+        return values
+    return np.where(np.abs(values) < SMALLEST_NORMAL, np.copysign(np.float32(0), values), values)
+
+
 def to_odd(values: Array) -> Array:
     """float64 to float32 toward zero, with the last bit set where that was inexact: rounding it again is then exact."""
     nearest = values.astype(np.float32)

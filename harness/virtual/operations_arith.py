@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from harness.errors import CannotExecute
-from harness.virtual.elements import NARROW_FLOATS, Array, carrier, rounded, unsigned
+from harness.virtual.elements import NARROW_FLOATS, Array, carrier, flushed, rounded, unsigned
 from harness.virtual.ir import Operation, Type
 from harness.virtual.machine import Handler, Machine, Value
 
@@ -306,6 +306,16 @@ def _wide(function: Elementwise) -> Elementwise:
     return apply
 
 
+def _flushing(function: Elementwise) -> Elementwise:
+    """Of float32, one that Triton's builds for NVIDIA's GPUs compute by instructions with `.ftz` (3.6 and 3.9)."""
+
+    def apply(value: Array) -> Array:
+        made = function(flushed(value))
+        return flushed(made.astype(np.float32)) if value.dtype == np.float32 else made
+
+    return apply
+
+
 HANDLERS: Mapping[str, Handler] = {
     "arith.constant": constant,
     "arith.select": select,
@@ -353,18 +363,18 @@ HANDLERS: Mapping[str, Handler] = {
     "math.absf": floating(np.abs),
     "math.absi": integral(np.abs),
     "math.exp": floating(_wide(np.exp)),
-    "math.exp2": floating(_wide(np.exp2)),
+    "math.exp2": floating(_flushing(_wide(np.exp2))),
     "math.log": floating(_wide(np.log)),
     "math.log2": floating(_wide(np.log2)),
-    "math.sqrt": floating(np.sqrt),
+    "math.sqrt": floating(_flushing(np.sqrt)),
     "tt.precise_sqrt": floating(np.sqrt),
-    "math.rsqrt": floating(_wide(lambda value: 1 / np.sqrt(value))),
-    "math.sin": floating(_wide(np.sin)),
+    "math.rsqrt": floating(_flushing(_wide(lambda value: 1 / np.sqrt(value)))),
+    "math.sin": floating(_flushing(_wide(np.sin))),
     "math.cos": floating(_wide(np.cos)),
     "math.tanh": floating(_wide(np.tanh)),
-    "math.erf": floating(_erf),
-    "math.floor": floating(np.floor),
-    "math.ceil": floating(np.ceil),
+    "math.erf": floating(_flushing(_erf)),
+    "math.floor": floating(_flushing(np.floor)),
+    "math.ceil": floating(_flushing(np.ceil)),
     "math.roundeven": floating(_round_half_even),
     "math.fma": floating(_wide(lambda left, right, addend: left * right + addend)),
 }

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from harness.errors import CannotExecute
-from harness.virtual.elements import Array, carrier, decode, encode, rounded, storage, toward_zero
+from harness.virtual.elements import Array, carrier, decode, encode, flushed, rounded, storage, toward_zero
 
 _UNSIGNED: dict[int, type[Any]] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 _FLOATS = {
@@ -27,7 +27,6 @@ _FLOATS = {
 _TYPE = re.compile(r"(?:[bsu](?:8|16|32|64)|f16|bf16|f32|tf32|f64|e4m3|e5m2|e2m1|ue8m0|pred)(?:x2|x4)?$")
 _FOURS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 """The four-bit floats without a sign, by their code."""
-SMALLEST_NORMAL = np.float32(2.0**-126)
 
 
 def bits_dtype(bits: int) -> type[Any]:
@@ -120,9 +119,7 @@ RunSeveral = Callable[[Opcode, Sequence[Array]], "Array | Sequence[Array]"]
 
 
 def _flushed(opcode: Opcode, values: Array) -> Array:
-    if "ftz" not in opcode.words or values.dtype != np.float32:
-        return values
-    return np.where(np.abs(values) < SMALLEST_NORMAL, np.copysign(np.float32(0), values), values)
+    return flushed(values) if "ftz" in opcode.words else values
 
 
 def arithmetic(compute: Compute) -> Run:

@@ -254,3 +254,49 @@ def test_mathematics_is_within_two_ulps_of_float64(gpu: Gpu) -> None:
     error = (out.double() - torch.stack(expected)).abs() / torch.stack(expected).abs().clamp(min=1e-6)
     assert float(error.max()) < 2 * torch.finfo(torch.float32).eps, error.amax(1)
     assert gpu.memory == []
+
+
+@triton.jit
+def subnormal_kernel(x, below, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    a = tl.load(x + at)
+    size = tl.abs(a)
+    tl.store(out + 0 * N + at, tl.exp2(tl.load(below + at)))
+    tl.store(out + 1 * N + at, tl.sqrt(size))
+    tl.store(out + 2 * N + at, tl.rsqrt(size))
+    tl.store(out + 3 * N + at, tl.sin(a))
+    tl.store(out + 4 * N + at, tl.erf(a))
+    tl.store(out + 5 * N + at, tl.floor(a))
+    tl.store(out + 6 * N + at, tl.ceil(a))
+    tl.store(out + 7 * N + at, tl.exp(tl.load(below + at) * 0.7))
+    tl.store(out + 8 * N + at, tl.log(size))
+    tl.store(out + 9 * N + at, tl.log2(size))
+    tl.store(out + 10 * N + at, tl.sqrt_rn(size.to(tl.float32)))
+
+
+def subnormal() -> tuple[torch.Tensor, torch.Tensor]:
+    """Subnormal numbers of both signs, and exponents whose powers of two are subnormal."""
+    sizes = torch.linspace(2, 1 << 22, 64).round() * 2.0**-149
+    return sizes * torch.tensor([1.0, -1.0]).repeat(32), torch.linspace(-148.0, -127.0, 64)
+
+
+def test_what_triton_builds_with_ftz_makes_zeros_of_subnormal_numbers_and_the_rest_keeps_them(gpu: Gpu) -> None:
+    x, below = subnormal()
+    out = torch.zeros(11, 64)
+    subnormal_kernel[(1,)](x, below, out, 64)
+    zeros, signed = torch.zeros(64), torch.zeros(64).copysign(x)
+    flushing = torch.stack([zeros, zeros, torch.full((64,), float("inf")), signed, signed, signed, signed])
+    assert out[:7].view(torch.int32).tolist() == flushing.view(torch.int32).tolist()
+    size = x.abs().double()
+    keeping = torch.stack([(below * 0.7).double().exp(), size.log(), size.log2(), size.sqrt()])
+    assert torch.allclose(out[7:].double(), keeping, rtol=1e-6, atol=2.0**-149)
+    assert gpu.memory == []
+
+
+def test_float64_keeps_its_small_numbers(gpu: Gpu) -> None:
+    x, below = (one.double() for one in subnormal())
+    out = torch.zeros(11, 64, dtype=torch.float64)
+    subnormal_kernel[(1,)](x, below, out, 64)
+    expected = torch.stack([below.exp2(), x.abs().sqrt(), x.abs().rsqrt(), x.sin(), x.erf(), x.floor(), x.ceil()])
+    assert torch.allclose(out[:7], expected, rtol=1e-12, atol=0)
+    assert gpu.memory == []

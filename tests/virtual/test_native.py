@@ -67,6 +67,22 @@ def test_arithmetic_rounds_and_wraps_alike(compare: Compare, dtype: torch.dtype)
 
 
 @triton.jit
+def flushing_kernel(x, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    value = tl.load(x + at)
+    size, one = tl.abs(value), tl.load(x)
+    tl.store(out + at, tl.exp2(value * 1e40) + tl.sqrt(size) + tl.sin(value) + tl.erf(value) + tl.floor(value))
+    tl.store(out + N + at, tl.rsqrt(size) + tl.ceil(value))
+    tl.store(out + 2 * N + at, tl.sqrt(tl.abs(one)) + tl.ceil(one) + value)
+
+
+def test_subnormal_numbers_are_flushed_alike(compare: Compare) -> None:
+    x = (torch.arange(128) - 64) * 2.0**-132
+    x[0] = -(2.0**-140)
+    assert compare(lambda: flushing_kernel[(1,)](x, torch.zeros(384), 128)).native == 1
+
+
+@triton.jit
 def folding_kernel(x, out, M: tl.constexpr, N: tl.constexpr):
     pid = tl.program_id(0)
     rows, columns = tl.arange(0, M), tl.arange(0, N)

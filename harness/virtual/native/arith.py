@@ -277,16 +277,14 @@ RULES: Mapping[str, Rule] = {
     "tt.clampf": _clamp,
     "math.absf": _intrinsic("fabs"),
     "math.absi": _absolute,
-    "math.sqrt": _intrinsic("sqrt"),
+    "math.sqrt": mathematics.flushing(_intrinsic("sqrt")),
     "tt.precise_sqrt": _intrinsic("sqrt"),
-    "math.floor": _intrinsic("floor"),
-    "math.ceil": _intrinsic("ceil"),
+    "math.floor": mathematics.flushing(_intrinsic("floor")),
+    "math.ceil": mathematics.flushing(_intrinsic("ceil")),
     "math.roundeven": _intrinsic("roundeven"),
-    **{
-        f"math.{name}": mathematics.through(name)
-        for name in ("exp", "exp2", "log", "log2", "sin", "cos", "tanh", "erf")
-    },
-    "math.rsqrt": mathematics.rsqrt,
+    **{f"math.{name}": mathematics.through(name) for name in ("exp", "log", "log2", "cos", "tanh")},
+    **{f"math.{name}": mathematics.flushing(mathematics.through(name)) for name in ("exp2", "sin", "erf")},
+    "math.rsqrt": mathematics.flushing(mathematics.rsqrt),
     "math.fma": mathematics.multiply_add,
     "tt.extern_elementwise": mathematics.external,
 }

@@ -6,7 +6,7 @@ from harness.errors import CannotExecute
 from harness.virtual.ir import Operation
 from harness.virtual.native.assembly import Assembly
 from harness.virtual.native.lanes import Lanes, of, register, spread, suffix
-from harness.virtual.native.rounding import resized, rounded
+from harness.virtual.native.rounding import flushed, resized, rounded
 
 Rule = Callable[[Assembly, Operation, list[Lanes]], Lanes]
 
@@ -60,6 +60,15 @@ def through(function: str) -> Rule:
         return _finished(code, operation, _library(code, function, _wide(code, operands)))
 
     return rule
+
+
+def flushing(rule: Rule) -> Rule:
+    """What the rule computes, of floats by instructions with `.ftz`."""
+
+    def flush(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+        return flushed(code, rule(code, operation, [flushed(code, lanes) for lanes in operands]))
+
+    return flush
 
 
 def rsqrt(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:

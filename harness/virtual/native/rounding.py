@@ -6,6 +6,8 @@ from harness.virtual.native.assembly import Assembly
 from harness.virtual.native.lanes import BITS, Lanes, of, register, splat, spread, suffix
 
 FLOATS = frozenset({"float", "double"})
+_SMALLEST_NORMAL = "0x3810000000000000"
+"""2^-126, as LLVM writes a float."""
 
 
 def rounded(code: Assembly, lanes: Lanes, element: str) -> Lanes:
@@ -17,6 +19,21 @@ def rounded(code: Assembly, lanes: Lanes, element: str) -> Lanes:
             return spread(code, [lanes], _through_half, "float")
         case _:
             return lanes
+
+
+def flushed(code: Assembly, lanes: Lanes) -> Lanes:
+    """Zeros of their sign for subnormal floats; doubles stay."""
+    if lanes.kind != "float":
+        return lanes
+
+    def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
+        whole, typed, (value,) = of(kind, width), suffix(kind, width), names
+        size = code.call(whole, f"llvm.fabs.{typed}", (whole, value))
+        small = code.value(f"fcmp olt {whole} {size}, {_all(_SMALLEST_NORMAL, width, kind)}")
+        zero = code.call(whole, f"llvm.copysign.{typed}", (whole, _all("0.0", width, kind)), (whole, value))
+        return code.value(f"select {of('i1', width)} {small}, {whole} {zero}, {whole} {value}")
+
+    return spread(code, [lanes], emit, "float")
 
 
 def bfloat16_bits(code: Assembly, width: int, value: str) -> str:
@@ -130,8 +147,8 @@ def from_integer(code: Assembly, lanes: Lanes, element: str, *, signed: bool) ->
     return rounded(code, spread(code, [lanes], emit, wanted), element)
 
 
-def _all(number: str, width: int) -> str:
-    return f"splat (i32 {number})" if width else number
+def _all(number: str, width: int, kind: str = "i32") -> str:
+    return f"splat ({kind} {number})" if width else number
 
 
 def _through_bfloat16(code: Assembly, kind: str, width: int, names: list[str]) -> str:
