@@ -3,6 +3,7 @@
 Two right computations of one kernel, here and on a GPU, may fuse a product into a sum, add in another order or use
 another exponential.  Each result in float32, float16 or bfloat16 is therefore moved at random by as much as that
 makes a difference (Monte Carlo arithmetic: D. S. Parker, 1997); what cancels then shows by how much it is in doubt.
+Sums of a block are added in a random order, since one may overflow on the way where another does not.
 """
 
 from collections.abc import Mapping
@@ -56,12 +57,17 @@ def _moving_results(handler: Handler, units: float, generator: np.random.Generat
 
 
 def _moving_terms(moving: Handler, exact: Handler, generator: np.random.Generator) -> Handler:
+    (orders,) = generator.spawn(1)
+
     def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Value | Values | None:
         if operation.regions and not _rounds(operation):
             return exact(machine, operation, frame)
         terms = list(frame)
         for slot, kind in zip(operation.operands, operation.operand_types, strict=True):
             terms[slot] = _moved(frame[slot], _summed_in(operation, kind.element), 1.0, generator)
+        if _only_adds(operation):
+            (slot,) = operation.operands
+            terms[slot] = _reordered(operation, terms[slot], orders)
         return moving(machine, operation, terms)
 
     return handle
@@ -70,6 +76,17 @@ def _moving_terms(moving: Handler, exact: Handler, generator: np.random.Generato
 def _summed_in(operation: Operation, element: str) -> str:
     """The type that terms of a sum have when they are added: of a product, float32 whatever its factors are kept in."""
     return "f32" if element in NARROW_FLOATS and not operation.regions else element
+
+
+def _only_adds(operation: Operation) -> bool:
+    """Whether it is a reduction that adds, of one block: any order of its terms is right."""
+    bodies = [region.entry.operations for region in operation.regions]
+    return operation.name == "tt.reduce" and [[one.name for one in body[:-1]] for body in bodies] == [["arith.addf"]]
+
+
+def _reordered(operation: Operation, value: Value, orders: np.random.Generator) -> Value:
+    axis = int(operation.attributes["axis"]) + 1  # type: ignore[arg-type] - after the axis of programs
+    return orders.permutation(value, axis=axis) if isinstance(value, np.ndarray) else value
 
 
 def _rounds(operation: Operation) -> bool:

@@ -87,6 +87,18 @@ def test_a_sum_moves_by_roundings_of_the_type_that_it_is_computed_in(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_sum_that_overflows_in_one_order_alone_comes_to_both(gpu: Gpu, dtype: torch.dtype) -> None:
+    large = 0.75 * torch.finfo(dtype).max
+    x = torch.zeros(SIZE, dtype=dtype)
+    x[0], x[1], x[2], x[3] = large, large, -large, -large
+    moved = [launched(gpu, total, x, dtype, seed) for seed in range(8)]
+    finite = [bool(one.isfinite().all()) for one in moved]
+    assert not bool(launched(gpu, total, x, dtype, None).isfinite().any())
+    assert any(finite)
+    assert not all(finite)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_a_product_that_cancels_moves_by_the_roundings_of_its_terms_whatever_they_are_kept_in(
     gpu: Gpu, dtype: torch.dtype
 ) -> None:
