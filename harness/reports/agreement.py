@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from harness.model.agreement import Difference
 from harness.model.run import Completed, Refused, Run
+from harness.model.verdict import Fail
+from harness.oracles import registry
 from harness.oracles.agreement import sentence
 from harness.oracles.endings import describe
 
@@ -29,14 +31,14 @@ class Compared:
     by_compiler: list[tuple[Difference, str]] = field(default_factory=list[tuple[Difference, str]])
     """The same for what is gone once the compiler leaves something out."""
     skipped: Counter[str] = field(default_factory=Counter[str])
-    broken: Counter[str] = field(default_factory=Counter[str])
+    broken: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict[str, list[str]](list))
     """By op and how they ended, cases that did not come to their end."""
 
     def add(self, run: Run) -> None:
         """One more case."""
         self.cases += 1
         if not isinstance(run.ending, Completed | Refused):
-            self.broken[f"{run.case.op_name}: {describe(run.ending).splitlines()[0]}"] += 1
+            self.broken[f"{run.case.op_name}: {_how_it_broke(run)}"].append(str(run.case))
         if run.agreement is None:
             return
         self.gpu = run.agreement.gpu
@@ -67,8 +69,8 @@ def lines(compared: Compared) -> Iterator[str]:
         yield ""
     for reason, count in compared.skipped.most_common():
         yield f"{count} launches were not compared: {reason}"
-    for broken, count in compared.broken.most_common():
-        yield f"{count} cases of {broken}"
+    for broken, cases in sorted(compared.broken.items(), key=lambda item: -len(item[1])):
+        yield f"{len(cases)} cases of {broken}; {cases[0]}"
     for word, apart in (("compiler", compared.by_compiler), ("unexplained", compared.unexplained)):
         told = Counter[tuple[str, str]]()
         for found, case in apart:
@@ -93,6 +95,13 @@ def conclusion(compared: Compared) -> str:
         f"are equal bit for bit, {len(tensors) - equal - doubted} differ by a few roundings, {doubted} by more, and "
         f"{len(compared.unexplained)} of these by more than rounding explains{blamed}"
     )
+
+
+def _how_it_broke(run: Run) -> str:
+    """One line: what a finding of it would say, or how it ended where there would be none."""
+    said = registry.judge_all(run, {}, {}, oracles=(registry.find("completes"),))
+    messages = [verdict.message for verdict in said if isinstance(verdict, Fail)]
+    return (messages or [describe(run.ending)])[0].splitlines()[0]
 
 
 def _row(names: tuple[str, str, str], found: Sequence[Difference]) -> tuple[str, ...]:

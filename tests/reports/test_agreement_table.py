@@ -53,11 +53,20 @@ def test_what_is_odd_is_told_with_its_case() -> None:
     crashed = replace(both(), ending=Crashed(signal="SIGSEGV", status=None, log_tail=""))
     told = list(lines(compared(both(WRONG, skipped=(("norm_bwd", "memory saw Stray"),)), crashed)))
     assert "1 launches were not compared: memory saw Stray" in told
-    assert "1 cases of layer_norm: the process died of SIGSEGV" in told
+    assert f"1 cases of layer_norm: the process died of SIGSEGV; {crashed.case}" in told
     (unexplained,) = (line for line in told if line.startswith("unexplained"))
     assert unexplained.startswith("unexplained: norm_fwd: 1 of 64 elements of dx are other on the NVIDIA H200")
     assert str(both().case) in unexplained
     assert conclusion(compared()).startswith("0 launches of 0 kernels in 0 cases were repeated on the real GPU")
+
+
+def test_cases_that_broke_off_alike_are_told_once_with_the_first_of_them_and_why() -> None:
+    said = "ptx.cc:7: bool fits(): Assertion `registers < 256' failed.\nFatal Python error: Aborted\n"
+    aborted = replace(both(), ending=Crashed(signal="SIGABRT", status=None, log_tail=said))
+    other = replace(aborted, case=replace(aborted.case, seed=99))
+    (line,) = (line for line in lines(compared(aborted, other)) if "SIGABRT" in line)
+    assert line.startswith("2 cases of layer_norm: the process died of SIGABRT: ")
+    assert line.endswith(f"Assertion `registers < 256' failed.; {aborted.case}")
 
 
 def test_what_is_gone_once_ptxas_does_not_optimise_is_told_apart_from_what_nothing_explains() -> None:
