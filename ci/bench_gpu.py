@@ -10,9 +10,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, chdir
+from contextlib import ExitStack, chdir, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -23,6 +23,7 @@ from harness.cuda.gpus import real_gpus
 from harness.cuda.wearing import environment_of
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
+from harness.model.op import Op
 from harness.model.run import Run
 from harness.search.judging import Judge
 from harness.search.options import CUDA, Options, load_ops
@@ -41,6 +42,8 @@ LENGTH = 4
 APART = 24
 """So many cases run in a process each."""
 COLD_S = 90.0
+ROUND = "round"
+"""Begins the line that a process says of a round."""
 
 
 def rates(bench: Bench) -> None:
@@ -54,20 +57,25 @@ def _rates(bench: Bench, sizes: Sizes) -> None:
     cases = bench.small_cases(sizes)
     bench.compile_ahead([case for case, _ in cases])
     print(f"\n{len(cases)} small cases of {SUITE} ({LIBRARY}), {sizes.value}, all else drawn, kernels compiled")
-    with bench.pool() as pool:
-        for _ in range(2):
-            flow(pool, cases, KEEP_BUSY)
-        isolated = [flow(pool, cases * LENGTH, KEEP_BUSY) for _ in range(ROUNDS)]
+    isolated, alone, parts = list[float](), list[float](), ""
+    with bench.pool() as pool, _in_another(bench, "inside", sizes) as ask:
+        for number in range(-2, ROUNDS):
+            rounds = (flow(pool, cases * LENGTH, KEEP_BUSY), *ask())
+            if number >= 0:
+                isolated.append(rounds[0])
+                alone.append(rounds[1])
+                parts = rounds[2]
         last = [pool.run(case) for case, _ in cases]
+    shares = sorted(100 * one / other for one, other in zip(alone, isolated, strict=True))
     print(f"  ms a case in the worker:      {_split(last)}")
-    told = _in_another(bench, "inside", sizes)
-    print(f"  ms a case in one process:     {told[1]}")
-    inside = float(told[0])
-    fastest, slowest = 1e3 * min(isolated), 1e3 * max(isolated)
-    print(f"  in one reused worker: {1 / median(isolated):6.0f} cases/s ({fastest:.2f} to {slowest:.2f} ms)")
-    print(
-        f"  in one process:       {1 / inside:6.0f} cases/s; isolated is {100 * inside / median(isolated):.0f} % of it"
-    )
+    print(f"  ms a case in one process:     {parts}")
+    print(f"  in one reused worker: {_spread(isolated)}")
+    print(f"  in one process:       {_spread(alone)}")
+    print(f"  in turns, isolated comes to {median(shares):.0f} % of it ({shares[0]:.0f} to {shares[-1]:.0f} %)")
+
+
+def _spread(times: Sequence[float]) -> str:
+    return f"{1 / median(times):6.0f} cases/s ({1e3 * min(times):.2f} to {1e3 * max(times):.2f} ms)"
 
 
 def _split(runs: Sequence[Run]) -> str:
@@ -96,7 +104,8 @@ def _apart(bench: Bench) -> None:
             seconds = (time.perf_counter() - began) / len(cases)
             print(f"                        {seconds:6.3f} s a case, {processes} at once")
     began = time.perf_counter()
-    _in_another(bench, "fresh", Sizes.ANY)
+    with _in_another(bench, "fresh", Sizes.ANY) as ask:
+        ask()
     print(f"  a fresh python:       {time.perf_counter() - began:6.2f} s a case")
 
 
@@ -184,32 +193,46 @@ def cold(bench: Bench) -> None:
 PARTS = {part.__name__: part for part in (rates, trivial, sanitized, faults, scaling, cold)}
 
 
-def _in_another(bench: Bench, what: str, sizes: Sizes) -> list[str]:
-    """This script's own loops that need a process of their own: CUDA is started there."""
+Ask = Callable[[], tuple[float, str]]
+"""Has one round run there; seconds a case, and what they go into."""
+
+
+@contextmanager
+def _in_another(bench: Bench, what: str, sizes: Sizes) -> Generator[Ask]:
+    """This script's own loops that need a process of their own, since CUDA is started there."""
     environment = {**os.environ, **dict(environment_of(bench.gpus[0]))}
     command = [sys.executable, __file__, what, "--folder", str(bench.folder), "--sizes", sizes.name]
     command += ["--library", bench.library]
-    done = subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True, text=True)
-    return done.stdout.splitlines()[-2:]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as process:
+        asked, told = process.stdin, process.stdout
+        assert asked is not None
+        assert told is not None
+
+        def ask() -> tuple[float, str]:
+            print("another", file=asked, flush=True)
+            said = next((line for line in told if line.startswith(ROUND)), None)
+            assert said is not None, f"it ended: {process.wait()}"
+            _, seconds, parts = said.split(maxsplit=2)
+            return float(seconds), parts.strip()
+
+        yield ask
 
 
-def inside(bench: Bench, sizes: Sizes, rounds: int = ROUNDS) -> tuple[float, str]:
-    """Seconds a case of the same loop in this process, and what they go into."""
-    cases = bench.small_cases(sizes)
+def inside(bench: Bench, cases: Sequence[tuple[Case, Op]]) -> None:
+    """The same loop in this process, a round for each line that comes in."""
     spec = replace(bench.spec, environment=environment_of(bench.gpus[0]))
     loaded = load(spec, prepare(spec.ground))
     assert isinstance(loaded, Loaded), loaded
     assert not loaded.engine.begin()
     judge = Judge()
-    times: list[float] = []
-    runs: list[Run] = []
-    for _ in range(rounds + 2 if rounds > 1 else 1):
+    for _ in sys.stdin:
         began = time.perf_counter()
-        runs = [loaded.engine.run(loaded.ops[case.op], case) for case, _ in (cases if rounds > 1 else cases[:1])]
-        for (_, op), run in zip(cases, runs, strict=False):
-            judge.judge(op, run, {})
-        times.append((time.perf_counter() - began) / len(cases))
-    return median(times[2:] or times), _split(runs)
+        runs: list[Run] = []
+        for case, op in cases:
+            runs.append(loaded.engine.run(loaded.ops[case.op], case))
+            judge.judge(op, runs[-1], {})
+        print(ROUND, (time.perf_counter() - began) / len(cases), _split(runs), flush=True)
 
 
 def main() -> None:
@@ -223,8 +246,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="harness-bench-gpu-") as made:
         bench = Bench(real_gpus(), given.folder or Path(made), given.library)
         if given.parts in (["inside"], ["fresh"]):
-            print(*inside(bench, Sizes[given.sizes], ROUNDS if given.parts == ["inside"] else 1), sep="\n")
-            sys.stdout.flush()
+            cases = bench.small_cases(Sizes[given.sizes])
+            inside(bench, cases * LENGTH if given.parts == ["inside"] else cases[:1])
             os._exit(0)
         names = ", ".join(map(str, bench.gpus))
         print(f"{names}; driver {bench.gpus[0].driver_version}; {len(os.sched_getaffinity(0))} cores")
