@@ -97,7 +97,13 @@ class Session:
         limit_s = options.time_limit_s * self._slowdown
         self._grounds = grounds
         self.pool = Pool(
-            cache(self._spec_of), self.processes, limit_s, options.isolation, places, grounds=self._grounds
+            cache(self._spec_of),
+            self.processes,
+            limit_s,
+            options.isolation,
+            places,
+            grounds=self._grounds,
+            listening=self._listening,
         )
         self._compilers = _compilers(options, self.processes)
         self._ahead = self._compile_ahead(limit_s, say) if self._compilers else None
@@ -169,7 +175,7 @@ class Session:
             scratch=_scratch(),
             library_paths=self.library_paths,
             engine=self.options.engine,
-            environment=(*self._environment(), *self._checks),
+            environment=self._checks,
             sanitizing=watching if isinstance(watching, Sanitizing) else None,
             instrumenting=watching if isinstance(watching, Instrumenting) else None,
             load_limit_s=LOAD_LIMIT_S * self._slowdown,
@@ -185,7 +191,8 @@ class Session:
         compilers = Pool(spec_of, self._compilers, limit_s, grounds=self._grounds, follows=False)
         return CompileAhead(self.pool, compilers, self.processes, say)
 
-    def _environment(self) -> tuple[tuple[str, str], ...]:
+    @property
+    def _listening(self) -> tuple[tuple[str, str], ...]:
         """CUDA tells where a kernel spins if it is asked in time; compute-sanitizer wants the process for itself."""
         if not self.gpus or self.options.sanitizing:
             return ()

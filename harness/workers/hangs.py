@@ -5,14 +5,16 @@ where its Python code stands.  Where the GPU works and never ends, a core dump o
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from harness.cuda import coredump
 from harness.cuda.health import utilisation as utilisation_of
-from harness.model.run import TimedOut, Waiting
+from harness.model.run import Run, TimedOut, Waiting
 from harness.ops.flight import Kind
 from harness.workers import processes, stacks
 from harness.workers.channel import Channel
+from harness.workers.limits import Patience
 from harness.workers.processes import RUNNING, Thread
 from harness.workers.recorder import Flight
 from harness.workers.spec import WorkerSpec
@@ -26,6 +28,7 @@ BUSY_PERCENT = 99
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 UUID = "GPU-"
 VIRTUAL = "virtual"
+NO_DEBUGGER = f"{coredump.DEBUGGER} is not installed: the line is not known"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +117,25 @@ def timed_out(channel: Channel, spec: WorkerSpec, engine: str, limit_s: float, b
     return ending
 
 
+def looked_at_again(run: Run, patience: Patience, again: Callable[[], Run]) -> Run:
+    """A hang of the device, from `again` where that shows its line: the case in a process in which CUDA listens.
+
+    No other process is told to: in one that is, a kernel that faults aborts it, and nobody says which fault it was.
+    """
+    ending = run.ending
+    if not isinstance(ending, TimedOut) or ending.source is not None:
+        return run
+    in_doubt = ending.waiting is Waiting.UNKNOWN and ending.launch is not None
+    if not in_doubt and (ending.waiting, patience) != (Waiting.DEVICE, Patience.LONG):
+        return run
+    if coredump.debugger() is None:
+        return replace(run, ending=_also(ending, NO_DEBUGGER))
+    seen = again().ending
+    if not isinstance(seen, TimedOut) or seen.waiting is not Waiting.DEVICE:
+        return run
+    return replace(run, ending=replace(seen, limit_s=ending.limit_s))
+
+
 def verdict(look: Look, limit_s: float, log_tail: str = "") -> TimedOut:
     """What follows from what was seen."""
     flight = look.flight
@@ -179,7 +201,7 @@ def _with_core_dump(ending: TimedOut, flight: Flight, channel: Channel, spec: Wo
         return ending
     program = coredump.debugger()
     if program is None:
-        return _also(ending, f"{coredump.DEBUGGER} is not installed: the line is not known")
+        return _also(ending, NO_DEBUGGER)
     if obstacle := coredump.trigger(places):
         return _also(ending, obstacle)
     channel.wait(coredump.DUMPING_S)  # the driver aborts the process when the dump is written

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import count
 from time import monotonic
 from types import TracebackType
@@ -18,6 +19,7 @@ from harness.model.case import Case
 from harness.model.companion import Wanted, case_of
 from harness.model.device import DeviceProfile
 from harness.model.run import Run
+from harness.workers import hangs
 from harness.workers.folder import Folder
 from harness.workers.grounds import Grounds
 from harness.workers.lanes import Lanes, Waiting
@@ -80,15 +82,18 @@ class Pool:
         *,
         grounds: Grounds | None = None,
         follows: bool = True,
+        listening: tuple[tuple[str, str], ...] = (),
     ) -> None:
         """`places` are real GPUs, for an engine that needs them; `grounds` outlive the pool, or are its own.
 
-        The time limit `follows` what cases take, or is the same for all.
+        The time limit `follows` what cases take, or is the same for all.  `listening` is what the environment of a
+        process needs besides, for CUDA to say in it where a kernel spins.
         """
         self._spec_of = spec_of
         self._processes = processes
         self._limits = TimeLimits(time_limit_s, follows=follows)
         self._isolation = isolation
+        self._listening = listening
         self._places = places
         self._slots = Turns(processes)
         self._lanes = Lanes(processes, self._serve, self._finish)
@@ -164,7 +169,8 @@ class Pool:
     def _run_surely(self, cases: Sequence[Wanted], patience: Patience, *, reuse: bool) -> Run:
         """A run that gave no answer is repeated with more time, unless it need not be sure or others hung likewise."""
         run = self._ask(cases, patience, reuse=reuse)()
-        return self._made_sure(run, cases) if patience is Patience.USUAL else run
+        sure = self._made_sure(run, cases) if patience is Patience.USUAL else run
+        return self._looked_at(sure, cases, patience)
 
     def _made_sure(self, run: Run, cases: Sequence[Wanted]) -> Run:
         if self._limits.believes(run):
@@ -172,6 +178,15 @@ class Pool:
         again = self._ask(cases, Patience.LONG, reuse=False)()
         self._limits.believes(again)
         return again
+
+    def _looked_at(self, run: Run, cases: Sequence[Wanted], patience: Patience) -> Run:
+        if not self._listening:
+            return run
+
+        def again() -> Run:
+            return self._ask(cases, Patience.HURRIED, reuse=False, besides=self._listening)()
+
+        return hangs.looked_at_again(run, patience, again)
 
     def _serve(self, waiting: Waiting) -> None:
         """Run a submitted case, and after it others that need the same worker."""
@@ -228,11 +243,16 @@ class Pool:
 
     def _finish(self, waiting: Waiting, answer: Answer) -> Run:
         """The run, once it is sure."""
-        return self._made_sure(answer(), (waiting.wanted,))
+        cases = (waiting.wanted,)
+        return self._looked_at(self._made_sure(answer(), cases), cases, Patience.USUAL)
 
-    def _ask(self, cases: Sequence[Wanted], patience: Patience, *, reuse: bool) -> Answer:
+    def _ask(
+        self, cases: Sequence[Wanted], patience: Patience, *, reuse: bool, besides: tuple[tuple[str, str], ...] = ()
+    ) -> Answer:
+        plain = self._spec_of(case_of(cases[-1]).device)
+        asked = replace(plain, environment=(*plain.environment, *besides)) if besides else plain
         while True:
-            with self._slots, self._placed(self._spec_of(case_of(cases[-1]).device)) as spec:
+            with self._slots, self._placed(asked) as spec:
                 try:
                     return self._run_placed(spec, cases, patience, reuse=reuse)
                 except GpuUnavailable as sick:

@@ -89,6 +89,25 @@ def waits_to_be_dumped(rows: int) -> int:
 
 
 @mischief
+def spins_until_it_is_dumped(rows: int) -> int:
+    """As above where somebody listens; elsewhere it never ends."""
+    if coredump.places(os.environ.items(), os.getpid()):
+        return waits_to_be_dumped._call(rows)
+    with flight.launching("spin_kernel", (4, 1, 1)):
+        threading.Event().wait()
+    return rows
+
+
+@mischief
+def faults_on_the_gpu(rows: int) -> int:
+    """Aborts where somebody listens, as CUDA's driver does when a kernel faults."""
+    del rows
+    if coredump.places(os.environ.items(), os.getpid()):
+        os.abort()
+    raise RuntimeError("CUDA error: misaligned address")
+
+
+@mischief
 def hang_with_grandchild(rows: int) -> int:
     """Tells the grandchild's process id through the pipe that MISCHIEF_FIFO names."""
     grandchild = subprocess.Popen(["/bin/sleep", "1000"])

@@ -1,7 +1,7 @@
 """Who hangs: real processes that hang in each way, and what is concluded from what GPU and threads show."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +10,11 @@ import pytest
 from harness.cuda import coredump
 from harness.devices import catalogue
 from harness.model.case import Case, DType
-from harness.model.run import Crashed, Doing, Source, TimedOut, Waiting
+from harness.model.run import Crashed, Doing, Raised, Source, TimedOut, Waiting
 from harness.ops.flight import Edge, Event, Kind
 from harness.workers import stacks
 from harness.workers.hangs import Look, gpu_of, verdict
+from harness.workers.limits import LONGER, Patience
 from harness.workers.pool import Pool
 from harness.workers.processes import Thread
 from harness.workers.recorder import Flight
@@ -118,15 +119,19 @@ def test_a_process_that_dies_in_a_compilation_says_that_it_compiled(ends: Ends) 
     assert (ending.launch, ending.doing) == ("spin_kernel", Doing.COMPILED)
 
 
-@pytest.mark.parametrize("engine", ["Calling", "Launched"])
-def test_the_line_comes_from_a_core_dump_where_cuda_was_told_to_listen(
-    ends: Ends, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
-) -> None:
-    debugger = tmp_path / coredump.DEBUGGER
+@pytest.fixture
+def debugger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that reads the same out of every core dump."""
+    program = tmp_path / coredump.DEBUGGER
     frame = "#0  0x00007f8b577a11d0 in spin_kernel<<<(1,1,1),(128,1,1)>>> () at /lib/kernels.py:35"
-    debugger.write_text(f'#!/bin/sh\necho "{frame}"\n', encoding="ascii")
-    debugger.chmod(0o755)
+    program.write_text(f'#!/bin/sh\necho "{frame}"\n', encoding="ascii")
+    program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+@pytest.mark.usefixtures("debugger")
+@pytest.mark.parametrize("engine", ["Calling", "Launched"])
+def test_the_line_comes_from_a_core_dump_where_cuda_was_told_to_listen(ends: Ends, tmp_path: Path, engine: str) -> None:
     folder = tmp_path / "dumps"
     folder.mkdir()
     ending = ends("waits_to_be_dumped", engine, environment=coredump.environment(folder))
@@ -135,6 +140,51 @@ def test_the_line_comes_from_a_core_dump_where_cuda_was_told_to_listen(
     assert ending.source == Source(file="/lib/kernels.py", line=35)
     assert ending.evidence[-1] == "a core dump of the GPU shows spin_kernel (kernels.py:35)"
     assert list(folder.iterdir()) == []
+
+
+@pytest.fixture
+def listening(scratch: Path, tmp_path: Path) -> Iterator[Pool]:
+    """A pool that may have CUDA listen."""
+    dumps = coredump.environment(tmp_path / "dumps")
+    spec = specs(scratch, engine="tests.workers.engines:Catching")
+    with Pool(spec, processes=1, time_limit_s=LIMIT_S, listening=dumps) as pool:
+        yield pool
+    assert list((tmp_path / "dumps").iterdir()) == []
+
+
+@pytest.mark.usefixtures("debugger")
+@pytest.mark.parametrize("patience", [Patience.USUAL, Patience.LONG])
+def test_a_hang_is_looked_at_once_more_in_a_process_that_listens(listening: Pool, patience: Patience) -> None:
+    ending = listening.run(case("spins_until_it_is_dumped"), patience=patience).ending
+    assert isinstance(ending, TimedOut)
+    assert (ending.waiting, ending.launch) == (Waiting.DEVICE, "spin_kernel")
+    assert ending.source == Source(file="/lib/kernels.py", line=35)
+    assert ending.limit_s == LIMIT_S * (LONGER if patience is Patience.LONG else 1)
+
+
+@pytest.mark.usefixtures("debugger")
+def test_a_submitted_hang_is_looked_at_as_well(listening: Pool) -> None:
+    ending = listening.submit(case("spins_until_it_is_dumped")).result().ending
+    assert isinstance(ending, TimedOut)
+    assert ending.source == Source(file="/lib/kernels.py", line=35)
+
+
+def test_where_nothing_reads_core_dumps_a_hang_says_so_and_is_not_looked_at_again(
+    listening: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(coredump, "DEBUGGER_FOLDERS", ())
+    ending = listening.run(case("spins_until_it_is_dumped")).ending
+    assert isinstance(ending, TimedOut)
+    assert (ending.waiting, ending.source) == (Waiting.UNKNOWN, None)
+    assert ending.evidence[-1] == "cuda-gdb is not installed: the line is not known"
+
+
+@pytest.mark.parametrize("patience", list(Patience))
+def test_a_fault_is_told_by_a_process_that_does_not_listen(listening: Pool, patience: Patience) -> None:
+    ending = listening.run(case("faults_on_the_gpu"), patience=patience).ending
+    assert isinstance(ending, Raised)
+    assert ending.message == "CUDA error: misaligned address"
 
 
 @pytest.mark.slow
