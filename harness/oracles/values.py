@@ -13,6 +13,13 @@ WRONG = (
     "The result is further from the float64 truth than rounding in this precision explains: a term, a mask or an "
     "index of the computation is wrong."
 )
+NEAR = (
+    "The result is further from the float64 truth than rounding of its definition explains, though not by much: a "
+    "term, a mask or an index is wrong, or the kernel loses digits that the definition keeps.  With the same numbers "
+    "in a finer type a wrong term is as large as here, and what rounding does is smaller."
+)
+FAR = 10.0
+"""An error of so many tolerances is not put down to the kernel's own rounding."""
 NOT_FINITE = "NaN or infinity spreads from here through everything that is computed later."
 
 
@@ -53,7 +60,7 @@ class Values(Alone):
         return Fail(
             signature=Signature(oracle=self.name, severity=Severity.ERROR, op=op, kernel=kernel, place=place),
             message=message,
-            meaning=NOT_FINITE if result.nonfinite else WRONG,
+            meaning=NOT_FINITE if result.nonfinite else WRONG if badness(worst) >= FAR else NEAR,
             pictures=_pictures(result, worst),
         )
 

@@ -8,7 +8,7 @@ from harness.model.run import Result, TimedOut
 from harness.model.verdict import Severity
 from harness.oracles.config_invariance import ConfigInvariance
 from harness.oracles.sm_invariance import SM_COUNTS, SmInvariance
-from harness.oracles.values import Values
+from harness.oracles.values import NEAR, WRONG, Values
 from tests.oracles.facts import KERNEL, case, judge, launch, only_failure, raised, result, run, signature
 
 NAN = float("nan")
@@ -22,6 +22,13 @@ class TestValues:
         fail = only_failure(Values(), run(results=(result("y"), result("d:x", whole=0.3, worst_tile=12.4))))
         assert fail.signature == signature("float64-values", "d:x", kernel="")
         assert fail.message == "d:x[3, 0] is 0.5 where the float64 reference gives 0.25: 12.4 times the tolerance"
+
+    @pytest.mark.parametrize(("times", "meaning"), [(1.02, NEAR), (9.9, NEAR), (10.0, WRONG), (1e6, WRONG)])
+    def test_an_error_little_beyond_the_tolerance_may_be_the_kernels_own_rounding(
+        self, times: float, meaning: str
+    ) -> None:
+        fail = only_failure(Values(), run(results=(result(whole=times, worst_tile=0.5),)))
+        assert fail.meaning == meaning
 
     def test_every_wrong_result_fails_once(self) -> None:
         wrong = (result("y", whole=2.0, worst_tile=3.0), result("d:x", whole=4.0))
