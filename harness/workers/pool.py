@@ -167,24 +167,21 @@ class Pool:
             self._folders.clear()
 
     def _run_surely(self, cases: Sequence[Wanted], patience: Patience, *, reuse: bool) -> Run:
-        """A run that gave no answer is repeated with more time, unless it need not be sure or others hung likewise."""
-        run = self._ask(cases, patience, reuse=reuse)()
-        sure = self._made_sure(run, cases) if patience is Patience.USUAL else run
-        return self._looked_at(sure, cases, patience)
+        return self._sure(self._ask(cases, patience, reuse=reuse)(), cases, patience)
 
-    def _made_sure(self, run: Run, cases: Sequence[Wanted]) -> Run:
-        if self._limits.believes(run):
-            return run
-        again = self._ask(cases, Patience.LONG, reuse=False)()
-        self._limits.believes(again)
-        return again
+    def _sure(self, run: Run, cases: Sequence[Wanted], patience: Patience) -> Run:
+        """A run that gave no answer is repeated with more time, unless it need not be sure or others hung likewise.
 
-    def _looked_at(self, run: Run, cases: Sequence[Wanted], patience: Patience) -> Run:
+        Where CUDA can be told to listen, a hang is looked at once more.
+        """
+        if patience is Patience.USUAL and not self._limits.believes(run):
+            run = self._ask(cases, Patience.LONG, reuse=False)()
+            self._limits.believes(run)
         if not self._listening:
             return run
 
         def again() -> Run:
-            return self._ask(cases, Patience.HURRIED, reuse=False, besides=self._listening)()
+            return self._ask(cases, Patience.HURRIED, reuse=False, listening=True)()
 
         return hangs.looked_at_again(run, patience, again)
 
@@ -243,14 +240,11 @@ class Pool:
 
     def _finish(self, waiting: Waiting, answer: Answer) -> Run:
         """The run, once it is sure."""
-        cases = (waiting.wanted,)
-        return self._looked_at(self._made_sure(answer(), cases), cases, Patience.USUAL)
+        return self._sure(answer(), (waiting.wanted,), Patience.USUAL)
 
-    def _ask(
-        self, cases: Sequence[Wanted], patience: Patience, *, reuse: bool, besides: tuple[tuple[str, str], ...] = ()
-    ) -> Answer:
+    def _ask(self, cases: Sequence[Wanted], patience: Patience, *, reuse: bool, listening: bool = False) -> Answer:
         plain = self._spec_of(case_of(cases[-1]).device)
-        asked = replace(plain, environment=(*plain.environment, *besides)) if besides else plain
+        asked = replace(plain, environment=(*plain.environment, *self._listening)) if listening else plain
         while True:
             with self._slots, self._placed(asked) as spec:
                 try:
