@@ -57,18 +57,13 @@ def _rates(bench: Bench, sizes: Sizes) -> None:
     cases = bench.small_cases(sizes)
     bench.compile_ahead([case for case, _ in cases])
     print(f"\n{len(cases)} small cases of {SUITE} ({LIBRARY}), {sizes.value}, all else drawn, kernels compiled")
-    isolated, alone, parts = list[float](), list[float](), ""
     with bench.pool() as pool, _in_another(bench, "inside", sizes) as ask:
-        for number in range(-2, ROUNDS):
-            rounds = (flow(pool, cases * LENGTH, KEEP_BUSY), *ask())
-            if number >= 0:
-                isolated.append(rounds[0])
-                alone.append(rounds[1])
-                parts = rounds[2]
+        turns = [(flow(pool, cases * LENGTH, KEEP_BUSY), *ask()) for _ in range(2 + ROUNDS)]
         last = [pool.run(case) for case, _ in cases]
+    isolated, alone, parts = zip(*turns[2:], strict=True)  # the first two warm up
     shares = sorted(100 * one / other for one, other in zip(alone, isolated, strict=True))
     print(f"  ms a case in the worker:      {_split(last)}")
-    print(f"  ms a case in one process:     {parts}")
+    print(f"  ms a case in one process:     {parts[-1]}")
     print(f"  in one reused worker: {_spread(isolated)}")
     print(f"  in one process:       {_spread(alone)}")
     print(f"  in turns, isolated comes to {median(shares):.0f} % of it ({shares[0]:.0f} to {shares[-1]:.0f} %)")

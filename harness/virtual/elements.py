@@ -37,6 +37,7 @@ _STORAGE: dict[str, type[Any]] = {
 }
 _UNSIGNED: dict[int, type[Any]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 NARROW_FLOATS = frozenset({"f16", "bf16", *float8.FORMATS})
+SMALLEST_NORMAL = np.float32(2.0**-126)
 
 
 def carrier(element: str) -> type[Any]:
@@ -81,9 +82,6 @@ def rounded(values: Array, element: str) -> Array:
     if element in float8.FORMATS:
         return float8.rounded(values, element)
     return values
-
-
-SMALLEST_NORMAL = np.float32(2.0**-126)
 
 
 def flushed(values: Array) -> Array:

@@ -1,7 +1,7 @@
 """On hardware: faults in a session as the commands open it, each told apart as in a pool of the tests' own."""
 
-import os
 from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,6 @@ LIMIT_S = 8.0
 
 @pytest.fixture(scope="module")
 def session(gpu: RealGpu, device: DeviceProfile, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    folder, before = tmp_path_factory.mktemp("session"), Path.cwd()
     ops = load_ops((SUITE,), ())
     options = Options(
         suites=(SUITE,),
@@ -37,12 +36,9 @@ def session(gpu: RealGpu, device: DeviceProfile, tmp_path_factory: pytest.TempPa
         engine=CUDA,
         time_limit_s=LIMIT_S,
     )
-    os.chdir(folder)  # where the session keeps what it keeps
-    try:
-        with Session(options, print, gpus=(gpu,)) as opened:
-            yield opened
-    finally:
-        os.chdir(before)
+    # Where the session keeps what it keeps.
+    with chdir(tmp_path_factory.mktemp("session")), Session(options, print, gpus=(gpu,)) as opened:
+        yield opened
 
 
 def case(op: str, device: DeviceProfile) -> Case:

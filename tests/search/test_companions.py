@@ -1,7 +1,7 @@
 """Companions of a campaign's cases: run beside them, and cases of their own where they break off."""
 
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -27,6 +27,17 @@ def clean(case: Case) -> Run:
     return facts(case, never)
 
 
+@dataclass
+class Noting(AtOnce):
+    """Remembers what it was asked for, companions and all."""
+
+    submitted: list[Wanted] = field(default_factory=list[Wanted])
+
+    def submit(self, wanted: Wanted) -> Future[Run]:
+        self.submitted.append(wanted)
+        return super().submit(wanted)
+
+
 def search(runner: Runner, judge: Judge) -> Tally:
     return Campaign(PLAN, runner, judge, Silent(), processes=3).run()
 
@@ -40,23 +51,16 @@ def test_companions_are_run_and_count_as_no_case() -> None:
 
 
 def test_companions_are_wanted_beside_their_run_and_cases_by_themselves() -> None:
-    submitted: list[Wanted] = []
-
-    class Noting(AtOnce):
-        def submit(self, wanted: Wanted) -> Future[Run]:
-            submitted.append(wanted)
-            return super().submit(wanted)
-
-    tally = search(Noting(clean), Judge(oracles=(registry.find("sm-invariance"),)))
-    assert sum(isinstance(one, Case) for one in submitted) == tally.cases
-    besides = [one for one in submitted if isinstance(one, Beside)]
+    runner = Noting(clean)
+    tally = search(runner, Judge(oracles=(registry.find("sm-invariance"),)))
+    assert sum(isinstance(one, Case) for one in runner.submitted) == tally.cases
+    besides = [one for one in runner.submitted if isinstance(one, Beside)]
     assert besides
     assert {one.case.device.sm_count for one in besides} <= set(SM_COUNTS)
 
 
 def test_a_companion_that_differs_is_run_whole_before_it_is_judged() -> None:
     """A wider tolerance of its own may explain what the run's does not."""
-    submitted: list[Wanted] = []
 
     def compared(case: Case, sketch: float, tolerance: float) -> Run:
         run = clean(case)
@@ -76,12 +80,8 @@ def test_a_companion_that_differs_is_run_whole_before_it_is_judged() -> None:
         )
         return replace(run, results=(result,))
 
-    class Differing(AtOnce):
+    class Differing(Noting):
         """Away from home the results are 3 further, which a tolerance of 5 allows and one of 1 does not."""
-
-        def submit(self, wanted: Wanted) -> Future[Run]:
-            submitted.append(wanted)
-            return super().submit(wanted)
 
         def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:  # noqa: ARG002 - one limit for all
             case = case_of(wanted)
@@ -98,21 +98,16 @@ def test_a_companion_that_differs_is_run_whole_before_it_is_judged() -> None:
         wider = 0.0
 
     judge = Judge(oracles=(registry.find("sm-invariance"),))
-    assert list(search(Differing(clean), judge).in_order()) == []
-    besides = [one.case for one in submitted if isinstance(one, Beside)]
-    assert any(case in submitted for case in besides)
+    runner = Differing(clean)
+    assert list(search(runner, judge).in_order()) == []
+    besides = [one.case for one in runner.submitted if isinstance(one, Beside)]
+    assert any(case in runner.submitted for case in besides)
     assert [one.fail.oracle for one in search(Wrong(clean), judge).in_order()] == ["sm-invariance"]
 
 
 def test_a_companion_that_breaks_off_is_run_as_a_case_of_its_own_and_found() -> None:
-    submitted: list[Wanted] = []
-
-    class Crashing(AtOnce):
+    class Crashing(Noting):
         """Away from home the process dies."""
-
-        def submit(self, wanted: Wanted) -> Future[Run]:
-            submitted.append(wanted)
-            return super().submit(wanted)
 
         def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:
             run = super().run(wanted, patience=patience)
@@ -124,11 +119,12 @@ def test_a_companion_that_breaks_off_is_run_as_a_case_of_its_own_and_found() -> 
             return Companion(case=run.case, engine="virtual", ending=died)
 
     oracles = tuple(registry.find(name) for name in ("sm-invariance", "completes"))
-    tally = search(Crashing(clean), Judge(oracles=oracles))
+    runner = Crashing(clean)
+    tally = search(runner, Judge(oracles=oracles))
     (sighting,) = tally.in_order()
-    besides = {one.case.digest: one.case for one in submitted if isinstance(one, Beside)}
-    again = [one for one in submitted if isinstance(one, Case) and one.digest in besides]
+    besides = {one.case.digest: one.case for one in runner.submitted if isinstance(one, Beside)}
+    again = [one for one in runner.submitted if isinstance(one, Case) and one.digest in besides]
     assert sighting.fail.oracle == "completes"
     assert sorted(one.digest for one in again) == sorted(besides)
-    away = sum(isinstance(one, Case) and one.device.sm_count in SM_COUNTS for one in submitted)
+    away = sum(isinstance(one, Case) and one.device.sm_count in SM_COUNTS for one in runner.submitted)
     assert (sighting.count, tally.cases) == (away, 120 + len(besides))

@@ -3,7 +3,7 @@
 from harness.errors import CannotExecute
 from harness.virtual.ir import Operation
 from harness.virtual.native.assembly import Assembly
-from harness.virtual.native.lanes import BITS, Lanes, of, register, splat, spread, suffix
+from harness.virtual.native.lanes import BITS, Lanes, of, register, spread, suffix
 
 FLOATS = frozenset({"float", "double"})
 _SMALLEST_NORMAL = "0x3810000000000000"
@@ -171,8 +171,7 @@ def _to_odd(code: Assembly, kind: str, width: int, names: list[str]) -> str:
     whole = code.value(f"bitcast {narrow} {nearest} to {bits}")
     cut = code.value(f"or {bits} {code.value(f'sub {bits} {whole}, {beyond}')}, {_all('1', width)}")
     infinity = "0x7FF0000000000000"
-    limit = splat(code, kind, infinity, width) if width else infinity
-    finite = code.value(f"fcmp olt {wide} {sizes[1]}, {limit}")
+    finite = code.value(f"fcmp olt {wide} {sizes[1]}, {_all(infinity, width, kind)}")
     unequal = code.value(f"fcmp une {wide} {back}, {names[0]}")
     inexact = code.value(f"and {flag} {finite}, {unequal}")
     chosen = code.value(f"select {flag} {inexact}, {bits} {cut}, {bits} {whole}")
