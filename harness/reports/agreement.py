@@ -87,13 +87,13 @@ def conclusion(compared: Compared) -> str:
     """One line."""
     tensors = [found for of_one in compared.tensors.values() for found in of_one]
     equal = sum(not found.differing for found in tensors)
-    doubted = sum(found.doubt is not None for found in tensors)
-    blamed = f"; the compiler is to blame for {len(compared.by_compiler)} others" if compared.by_compiler else ""
+    explained = sum(found.is_explained and found.doubt is not None for found in tensors)
+    rounded = len(tensors) - equal - explained - len(compared.by_compiler) - len(compared.unexplained)
     return (
         f"{compared.launches} launches of {len({kernel for kernel, _, _ in compared.tensors})} kernels in "
         f"{compared.cases} cases were repeated on the {compared.gpu or 'real GPU'}: of {len(tensors)} tensors {equal} "
-        f"are equal bit for bit, {len(tensors) - equal - doubted} differ by a few roundings, {doubted} by more, and "
-        f"{len(compared.unexplained)} of these by more than rounding explains{blamed}"
+        f"are equal bit for bit, {rounded} differ by a few roundings, {explained} by what rounding explains, "
+        f"{len(compared.by_compiler)} by what the compiler made wrong, and {len(compared.unexplained)} unexplained"
     )
 
 
