@@ -1,6 +1,7 @@
 """What the subcommands share: exit statuses, a parser that says what is wrong in one line, usual options."""
 
 import argparse
+from pathlib import Path
 from typing import NoReturn, Protocol
 
 from rich.console import Console
@@ -82,7 +83,8 @@ def add_sanitizer(parser: Parser) -> None:
     )
     parser.add_argument(
         "--accepts",
-        default=ACCEPTS,
+        type=existing,
+        default=Path(ACCEPTS),
         metavar="FILE",
         help="reports of sanitizers that are accepted, with reasons (usually %(default)s)",
     )
@@ -96,6 +98,14 @@ def add_fail_on(parser: Parser) -> None:
         default=Severity.WARNING,
         help="the least severity that makes the exit status 1",
     )
+
+
+def existing(text: str) -> Path:
+    """A file that is there."""
+    path = Path(text)
+    if not path.is_file():
+        raise argparse.ArgumentTypeError(f"there is no file {text!r}")
+    return path
 
 
 def positive(text: str) -> int:

@@ -137,7 +137,7 @@ def _options(given: argparse.Namespace) -> Options:
         isolation=Isolation(given.isolation),
         time_limit_s=given.time_limit,
         engine=engine_of(given.engine),
-        sanitizing=sanitizing_for(given.sanitizer, engine_of(given.engine), Path(given.accepts)),
+        sanitizing=sanitizing_for(given.sanitizer, engine_of(given.engine), given.accepts),
     )
 
 

@@ -1,14 +1,12 @@
 """`harness mutate`, as far as the command line sees it; what it does is in `harness.cli.scoring`."""
 
 import argparse
-from pathlib import Path
 
-from harness.cli.command import Parser, add_engine, add_libraries, duration, positive
+from harness.cli.command import Parser, add_engine, add_libraries, duration, existing, positive
 
 DEVICE = "rtx-pro-6000"
 CASES = 300
 SECONDS = 300.0
-KNOWN = Path("suites", "mutants.toml")
 
 
 def mutate(given: argparse.Namespace) -> int:
@@ -40,7 +38,10 @@ def add_options(parser: Parser) -> None:
         "--json", metavar="FILE", help="keep what became of each mutant there, and go on from what is there already"
     )
     parser.add_argument(
-        "--known", default=str(KNOWN), metavar="FILE", help="survivors that were looked at (usually %(default)s)"
+        "--known",
+        type=existing,
+        metavar="FILE",
+        help="survivors that were looked at (usually each mutants.toml beside the suites and one folder above)",
     )
     parser.add_argument(
         "--at-least", type=float, default=95.0, metavar="PERCENT", help="the score asked for (usually %(default)g)"

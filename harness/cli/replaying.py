@@ -1,7 +1,6 @@
 """`harness replay`."""
 
 import argparse
-from pathlib import Path
 
 from rich.text import Text
 
@@ -40,7 +39,7 @@ def replay(given: argparse.Namespace) -> int:
             libraries=tuple(given.libraries),
             time_limit_s=given.time_limit,
             engine=engine_of(given.engine),
-            sanitizing=sanitizing_for(given.sanitizer, engine_of(given.engine), Path(given.accepts)),
+            sanitizing=sanitizing_for(given.sanitizer, engine_of(given.engine), given.accepts),
         )
         with Session(options) as session:
             replayed = replay_recorded(recorded, session)

@@ -39,7 +39,8 @@ TELL_EVERY_S = 10.0
 def run(given: argparse.Namespace) -> int:
     """Try mutants of what the ops execute, and print what became of them."""
     options = _options(given)
-    known = arguments.read(Path(given.known))
+    sources = (given.known,) if given.known else arguments.files_for(options.suites)
+    known = tuple(argument for source in sources for argument in arguments.read(source))
     path = Path(given.json) if given.json else None
     if path and not path.absolute().parent.is_dir():
         raise UsageError(f"--json {path}: there is no folder {path.parent}")
@@ -56,7 +57,7 @@ def run(given: argparse.Namespace) -> int:
     mine = [outcome for outcome in ledger.outcomes if outcome.mutant.id in ids]
     outcomes = score.argued(mine, known)
     screen = console()
-    screen.print(Text(f"{ledger.setting}\n"), soft_wrap=True)
+    screen.print(Text(f"{ledger.setting}\n{_looked_at(sources)}\n"), soft_wrap=True)
     for line in score.lines(outcomes, len(found)):
         screen.print(Text(line), soft_wrap=True)
     share = score.score(outcomes)
@@ -91,6 +92,12 @@ def _options(given: argparse.Namespace) -> Options:
         time_limit_s=given.time_limit,
         engine=engine_of(given.engine),
     )
+
+
+def _looked_at(sources: tuple[Path, ...]) -> str:
+    if not sources:
+        return f"no {arguments.FILE} beside the suites or one folder above: nobody has looked at survivors"
+    return f"survivors that were looked at: {', '.join(str(source) for source in sources)}"
 
 
 def _chosen(found: tuple[Job, ...], ids: list[str]) -> tuple[Job, ...]:

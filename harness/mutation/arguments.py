@@ -5,14 +5,17 @@ An entry names a mutant by what it does to which line, so that it stays valid wh
 
 import json
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from harness.errors import ReplayError, SuiteError
+from harness.errors import ReplayError, SuiteError, unknown
 from harness.mutation.mutants import Mutant
 from harness.mutation.operators import Operator
 from harness.wire import from_json
+
+FILE = "mutants.toml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,20 +49,32 @@ def plain(lines: str) -> str:
     return "\n".join(line.strip() for line in lines.strip().splitlines())
 
 
+def files_for(suites: Iterable[str]) -> tuple[Path, ...]:
+    """The files of that name beside suite files and one folder above, each once."""
+    beside = (Path(suite).absolute().parent for suite in suites)
+    found = dict.fromkeys(folder / FILE for one in beside for folder in (one, one.parent))
+    return tuple(path for path in found if path.is_file())
+
+
 def read(path: Path) -> tuple[Argument, ...]:
-    """The arguments of a file; none where there is no file.
+    """The arguments of a file.
 
     Raises:
         SuiteError: it cannot be read, or an entry is no argument; the text names the entry and the field.
     """
-    if not path.exists():
-        return ()
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SuiteError(f"{path} is not a list of survivors: {error}") from error
+    for name in document:
+        if name != "survivor":
+            raise SuiteError(f"{path}: {unknown('table', name, ['survivor'])}")
     entries = document.get("survivor", [])
-    return tuple(_argument(entry, f"{path}: survivor {number}") for number, entry in enumerate(entries, 1))
+    if not isinstance(entries, list):
+        raise SuiteError(f"{path}: write [[survivor]], with two brackets, before each entry")
+    return tuple(
+        _argument(entry, f"{path}: survivor {number}") for number, entry in enumerate(cast("list[Any]", entries), 1)
+    )
 
 
 def _argument(entry: Any, place: str) -> Argument:

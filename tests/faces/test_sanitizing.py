@@ -23,6 +23,14 @@ def test_the_virtual_gpu_has_nothing_for_it_to_watch(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == "harness: --sanitizer watches kernels on a real GPU: add --engine cuda\n"
 
 
+@pytest.mark.parametrize("command", ["fuzz", "replay"])
+def test_a_file_of_accepted_reports_that_is_named_and_not_there_is_an_error(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, str(SUITE), "--sanitizer", "memcheck", "--accepts", "typo.toml"]) == BROKEN
+    assert "argument --accepts: there is no file 'typo.toml'" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.once
 def test_a_replayed_case_is_judged_by_what_the_tool_reports_of_it(tmp_path: Path) -> None:

@@ -87,11 +87,22 @@ def test_mistakes_are_noticed_and_changes_without_effect_are_told_apart(
         (Operator.DROP_INT64, "double_kernel", Fate.SAME_CODE): 1,
     }
     assert {outcome.oracle for outcome in ledger.outcomes if outcome.fate is Fate.KILLED} == {"bounds", "unwritten"}
+    assert said.out.splitlines()[1] == (
+        "no mutants.toml beside the suites or one folder above: nobody has looked at survivors"
+    )
     assert said.out.splitlines()[-1] == (
         "7 of 7 mutants tried: 6 of 6 killed that compute something else (100.0 %); 1 compile to the same code, "
         "0 are equivalent by argument, 0 do not compile"
     )
     assert list(Path(".harness").glob("mutation-*")) == []
+
+
+@pytest.mark.once
+def test_a_file_of_survivors_that_is_named_and_not_there_is_an_error(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments, "--known", "typo.toml"]) == 2
+    assert "argument --known: there is no file 'typo.toml'" in capsys.readouterr().err
 
 
 @pytest.mark.once

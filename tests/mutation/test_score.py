@@ -111,6 +111,28 @@ def test_an_argument_without_a_reason_is_refused_with_its_number(tmp_path: Path)
         arguments.read(path)
 
 
+def test_a_table_of_another_name_is_refused_with_the_one_that_was_meant(tmp_path: Path) -> None:
+    path = tmp_path / "mutants.toml"
+    path.write_text("[[survivors]]\n")
+    with pytest.raises(SuiteError, match="unknown table 'survivors': did you mean survivor"):
+        arguments.read(path)
+
+
+def test_survivors_are_looked_up_beside_the_suites_and_one_folder_above_wherever_the_command_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "suites" / "fla").mkdir(parents=True)
+    above, beside = tmp_path / "suites" / "mutants.toml", tmp_path / "suites" / "fla" / "mutants.toml"
+    (tmp_path / "mutants.toml").touch()
+    monkeypatch.chdir(tmp_path)
+    assert arguments.files_for(["suites/fla/norm.py"]) == ()
+    above.touch()
+    beside.touch()
+    assert arguments.files_for(["suites/fla/norm.py", "suites/fla/gla.py"]) == (beside, above)
+    monkeypatch.chdir(tmp_path / "suites" / "fla")
+    assert arguments.files_for(["norm.py"]) == (beside, above)
+
+
 def test_the_survivors_that_were_looked_at_can_be_read() -> None:
     known = arguments.read(Path(__file__).parents[2] / "suites" / "mutants.toml")
     assert all(one.reason for one in known)
