@@ -2,12 +2,14 @@
 
 import argparse
 import time
+from concurrent.futures import Future
 
 from rich.text import Text
 
 from harness.cli.command import CLEAN, FINDINGS, NOTHING_JUDGED, Parser, add_time_limit, console, duration
 from harness.cli.measuring import TELL_EVERY_S, add_cases, asked_for, tested
 from harness.cli.telling import Telling
+from harness.model.companion import beside, ended_there_alone
 from harness.model.run import Run
 from harness.reports.agreement import Compared, lines
 from harness.search.coverage import measure
@@ -29,19 +31,26 @@ def conform(given: argparse.Namespace) -> int:
     devices = own_devices(None) if given.device is None else load_devices(given.device, None)
     order, options = asked_for(given, devices, BOTH, turn=TURN)
     compared, telling, began = Compared(), Telling(TELL_EVERY_S), time.monotonic()
-
-    def ran(run: Run) -> None:
-        compared.add(run)
-        telling(f"{compared.cases} of {given.cases * len(order.pairs)} cases, last {run.case}")
-        if given.seconds is not None and time.monotonic() - began > given.seconds:
-            raise _Enough
-
+    beside_again = list[tuple[Run, Future[Run]]]()
     screen = console()
     with Session(options) as session:
+
+        def ran(run: Run) -> None:
+            if ended_there_alone(run):
+                beside_again.append((run, session.pool.submit(beside(run, run.case))))
+            else:
+                compared.add(run)
+            tried = compared.cases + len(beside_again)
+            telling(f"{tried} of {given.cases * len(order.pairs)} cases, last {run.case}")
+            if given.seconds is not None and time.monotonic() - began > given.seconds:
+                raise _Enough
+
         try:
             measure(order, session.pool, ran)
         except _Enough:
             screen.print(Text(f"the {given.seconds:g} s are over: not all cases were run\n"))
+        for run, again in beside_again:
+            compared.add(run, again.result())
     screen.print(
         Text(f"both GPUs with {tested(options)}; at most {given.cases} cases an op and device, seed {given.seed}\n")
     )

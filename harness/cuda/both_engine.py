@@ -60,22 +60,26 @@ class BothEngine(VirtualEngine):
         assert self._gpus is not None, "wear a device first"
         self._gpus.begin()
         run = super().run(op, case)
-        return replace(
-            run,
-            ending=faulted(run.ending, self._gpus.under_way),
-            agreement=Agreement(
-                gpu=self._name,
-                launches=self._gpus.launches,
-                differences=tuple(self._gpus.differences),
-                skipped=tuple(self._gpus.skipped),
-            ),
-        )
+        return replace(run, ending=faulted(run.ending, self._gpus.under_way), agreement=self._agreement(self._gpus))
 
     def run_beside(self, op: Op, wanted: Beside) -> Companion:
-        """Run one case on the virtual GPU alone: what it launches has been compared."""
+        """Run one case on the virtual GPU alone, unless the real one is to get plainer code: all else was compared."""
         assert self._gpus is not None, "wear a device first"
-        with self._gpus.aside():
-            return super().run_beside(op, wanted)
+        if wanted.plainer is None:
+            with self._gpus.aside():
+                return super().run_beside(op, wanted)
+        self._gpus.begin()
+        with self._gpus.built(wanted.plainer):
+            run = super().run_beside(op, wanted)
+        return replace(run, ending=faulted(run.ending, self._gpus.under_way), agreement=self._agreement(self._gpus))
+
+    def _agreement(self, gpus: BothGpus) -> Agreement:
+        return Agreement(
+            gpu=self._name,
+            launches=gpus.launches,
+            differences=tuple(gpus.differences),
+            skipped=tuple(gpus.skipped),
+        )
 
     def _beside(self, launches: Launches) -> BothGpus:
         cache = Path(os.environ["TRITON_CACHE_DIR"] + triton_seam.WHOLE)

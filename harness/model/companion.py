@@ -1,14 +1,15 @@
 """Companion runs: of a case that differs from another in one thing, made to be compared with that case's run alone.
 
 Owns what is asked for and what comes back.  A companion is compared with no reference, so nothing in it tells whether
-it is right by itself, and it is never judged by itself.
+it is right by itself, and it is never judged by itself.  The case itself is run beside where the builds are others.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from harness.model.agreement import Plainer
 from harness.model.case import Case
-from harness.model.run import Launch, MemoryEvent, OrderDependence, Overlap, Result, Run
+from harness.model.run import Faulted, Launch, MemoryEvent, OrderDependence, Overlap, Result, Run
 
 ONE_CASE_IN = 8
 """Seeds that are a multiple of this are run a second time; 0 is one, so shrinking the seed keeps the second run.
@@ -24,6 +25,8 @@ class Beside:
     case: Case
     dot_precisions: tuple[str, ...]
     """Of all launches of the run beside which it is made: where both round products alike, tolerances are equal too."""
+    plainer: Plainer | None = None
+    """On both GPUs: launches are repeated on the real one as so built, and not compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +66,13 @@ def case_of(wanted: Wanted) -> Case:
 def beside(run: Run, case: Case) -> Beside:
     """The wish for a run of `case` that is compared with `run` and nothing else."""
     precisions = {precision for launch in run.launches for precision in launch.dot_precisions}
-    return Beside(case=case, dot_precisions=tuple(sorted(precisions)))
+    plainer = Plainer.UNOPTIMISED if case == run.case and ended_there_alone(run) else None
+    return Beside(case=case, dot_precisions=tuple(sorted(precisions)), plainer=plainer)
+
+
+def ended_there_alone(run: Run) -> bool:
+    """Whether a launch that the virtual GPU executed, and saw nothing in, cost the real one its context."""
+    return run.agreement is not None and isinstance(run.ending, Faulted) and run.ending.launch is not None
 
 
 def sketches_of(run: Run) -> tuple[Sketch, ...]:

@@ -48,7 +48,7 @@ class Oracle(Protocol):
         ...
 
     def companions(self, run: Run) -> tuple[Case, ...]:
-        """Further cases whose runs are needed to judge this one; usually none."""
+        """Further cases whose runs are needed to judge this one, usually none; itself, as plainer code."""
         ...
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:

@@ -2,6 +2,9 @@
 
 import re
 
+from harness.model.agreement import Plainer
+from harness.model.case import Case
+from harness.model.companion import ended_there_alone
 from harness.model.run import (
     Completed,
     Crashed,
@@ -19,8 +22,9 @@ from harness.model.run import (
 )
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles import deadlocks, hangs
-from harness.oracles.base import Alone, Evidence
-from harness.oracles.endings import Judge, describe, judge_of
+from harness.oracles.agreement import WITHOUT
+from harness.oracles.base import Evidence
+from harness.oracles.endings import Judge, describe, is_gone, judge_of
 from harness.oracles.sanitizer import ended_by_tool
 
 MESSAGE_CLASS_LENGTH = 80
@@ -35,15 +39,21 @@ CRASHED = (
     "On a GPU the process of whoever calls the library would die with it, or go on with a CUDA context that is lost."
 )
 FAULTED = "The process's CUDA context is lost: every later call fails, and what was in flight with it."
+IS_GONE = f"; it does not end so once {Plainer.UNOPTIMISED}"
+STAYS = f"; it ends so, too, where {Plainer.UNOPTIMISED}"
 BY_TOOL = "what a sanitizer reports first ends the CUDA context, and is judged by itself"
 SLOW = "The case is slow and does not hang: a longer --time-limit lets it be judged."
 
 
-class Completes(Alone):
+class Completes:
     """Crashes, hangs and exceptions, save those that `resources` and `scratch-memory` explain better."""
 
     name = "completes"
     promise = "Every legal case runs forward and backward to its end, without an exception, a crash or a hang."
+
+    def companions(self, run: Run) -> tuple[Case, ...]:
+        """The case itself, as plainer code, where the real GPU lost its context and the virtual one saw nothing."""
+        return (run.case,) if ended_there_alone(run) else ()
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Exactly one verdict."""
@@ -60,7 +70,7 @@ class Completes(Alone):
             case TimedOut() as silent:
                 return (self._judge_silent(run, silent),)
             case Faulted() as faulted:
-                return (self._judge_faulted(run, faulted),)
+                return (self._judge_faulted(run, faulted, next(iter(evidence.companions), None)),)
             case Deadlocked() as deadlocked:
                 return (self._judge_deadlocked(run, deadlocked),)
             case Refused() | Unsupported() | OutOfMemory():
@@ -97,14 +107,16 @@ class Completes(Alone):
             meaning=CRASHED,
         )
 
-    def _judge_faulted(self, run: Run, faulted: Faulted) -> Fail:
+    def _judge_faulted(self, run: Run, faulted: Faulted, again: Run | None) -> Fail:
+        gone = again is not None and is_gone(run, again)
+        so_built = "" if again is None else IS_GONE if gone else STAYS * isinstance(again.ending, Faulted)
         where = f" ({faulted.source})" if faulted.source else ""
         return self._fail(
             run,
             kernel=faulted.launch or "",
             place=f"{faulted.fault}{where}",
-            message=f"{describe(faulted)}{where}: {faulted.message}",
-            meaning=FAULTED,
+            message=f"{describe(faulted)}{where}: {faulted.message}{so_built}",
+            meaning=WITHOUT[Plainer.UNOPTIMISED] if gone else FAULTED,
             source=faulted.source,
         )
 

@@ -32,6 +32,13 @@ WATCHED = frozenset({"virtual", "cuda,virtual"})
 """The engines that see every access; elsewhere the absence of memory events says nothing."""
 
 
+def is_gone(run: Run, again: Run) -> bool:
+    """Whether the launch that cost a real GPU its context was made again, beside, and did not."""
+    if not isinstance(run.ending, Faulted) or again.agreement is None or not isinstance(again.ending, Completed):
+        return False
+    return run.ending.launch not in {kernel for kernel, _ in again.agreement.skipped}
+
+
 class Judge(Enum):
     """Who answers for an exception."""
 

@@ -9,7 +9,7 @@ from harness.model.run import Completed, Refused, Run
 from harness.model.verdict import Fail
 from harness.oracles import registry
 from harness.oracles.agreement import sentence
-from harness.oracles.endings import describe
+from harness.oracles.endings import describe, is_gone
 
 EACH = 3
 """So many differences of one argument of a kernel are told one by one."""
@@ -33,12 +33,15 @@ class Compared:
     skipped: Counter[str] = field(default_factory=Counter[str])
     broken: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict[str, list[str]](list))
     """By op and how they ended, cases that did not come to their end."""
+    broken_by_compiler: int = 0
+    """So many of them do once the compiler leaves something out."""
 
-    def add(self, run: Run) -> None:
-        """One more case."""
+    def add(self, run: Run, again: Run | None = None) -> None:
+        """One more case; `again` is its run beside, where a launch cost the real GPU its context."""
         self.cases += 1
         if not isinstance(run.ending, Completed | Refused):
-            self.broken[f"{run.case.op_name}: {_how_it_broke(run)}"].append(str(run.case))
+            self.broken[f"{run.case.op_name}: {_how_it_broke(run, again)}"].append(str(run.case))
+            self.broken_by_compiler += again is not None and is_gone(run, again)
         if run.agreement is None:
             return
         self.gpu = run.agreement.gpu
@@ -93,13 +96,16 @@ def conclusion(compared: Compared) -> str:
         f"{compared.launches} launches of {len({kernel for kernel, _, _ in compared.tensors})} kernels in "
         f"{compared.cases} cases were repeated on the {compared.gpu or 'real GPU'}: of {len(tensors)} tensors {equal} "
         f"are equal bit for bit, {rounded} differ by a few roundings, {explained} by what rounding explains, "
-        f"{len(compared.by_compiler)} by what the compiler made wrong, and {len(compared.unexplained)} unexplained"
+        f"{len(compared.by_compiler)} by what the compiler made wrong, and {len(compared.unexplained)} unexplained; "
+        f"{sum(map(len, compared.broken.values()))} cases broke off, {compared.broken_by_compiler} of them by what the "
+        "compiler made wrong"
     )
 
 
-def _how_it_broke(run: Run) -> str:
+def _how_it_broke(run: Run, again: Run | None) -> str:
     """One line: what a finding of it would say, or how it ended where there would be none."""
-    said = registry.judge_all(run, {}, {}, oracles=(registry.find("completes"),))
+    beside = {} if again is None else {again.case.digest: again}
+    said = registry.judge_all(run, beside, {}, oracles=(registry.find("completes"),))
     messages = [verdict.message for verdict in said if isinstance(verdict, Fail)]
     return (messages or [describe(run.ending)])[0].splitlines()[0]
 

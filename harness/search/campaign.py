@@ -220,7 +220,8 @@ class Campaign:
     def _follow_up(self, trial: Trial, companion: Run) -> None:
         """Have a companion that broke off run as a case of its own: beside another, it is only not compared."""
         case = companion.case
-        is_new = isinstance(companion, Companion) and case.digest not in self._followed
+        is_another = isinstance(companion, Companion) and case.digest != trial.case.digest
+        is_new = is_another and case.digest not in self._followed
         if isinstance(companion.ending, Completed | Refused | Unsupported) or not is_new or self._is_over():
             return
         self._followed.add(case.digest)

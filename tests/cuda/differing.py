@@ -41,6 +41,15 @@ def strays_on_the_real_gpu(x: Any) -> Any:
 
 
 @planted
+def strays_on_the_real_gpu_alone(x: Any) -> Any:
+    from tests.cuda import fault_kernels
+
+    y = x + 1
+    fault_kernels.store_far_outside_unless_at[(1,)](y, y.data_ptr())
+    return y
+
+
+@planted
 def multiplies_by_two_widths(x: Any) -> Any:
     import torch
 

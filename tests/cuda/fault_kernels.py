@@ -45,6 +45,13 @@ def store_at(y, element):
 
 
 @triton.jit
+def store_far_outside_unless_at(y, here):
+    """Stores what stands in `y` already, if `y` lies there."""
+    first = tl.load(y)
+    tl.store(y + tl.where(y.to(tl.int64) == here, 0, 1 << 44), first)
+
+
+@triton.jit
 def store_misaligned(y):
     at = (y.to(tl.int64) + 1).to(tl.pointer_type(tl.float32))
     tl.store(at, 7.0)

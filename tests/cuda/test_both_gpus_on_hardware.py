@@ -16,6 +16,7 @@ from harness.model.device import DeviceProfile
 from harness.model.run import Completed, Run
 from harness.model.verdict import Fail
 from harness.oracles.agreement import WITHOUT
+from harness.oracles.completes import STAYS
 from harness.search.judging import Judge
 from harness.search.options import BOTH, load_ops
 from harness.virtual.operations import HANDLERS
@@ -125,6 +126,16 @@ def test_sums_that_differ_from_lane_to_lane_are_said_to_agree_once_no_product_is
     assert (fail.signature.oracle, fail.signature.place) == ("agreement", "y")
     assert fail.message.endswith("; they agree once no product is fused into a sum")
     assert fail.meaning == WITHOUT[Plainer.UNFUSED]
+
+
+def test_a_launch_that_strays_on_the_real_gpu_alone_is_made_again_without_optimisation(
+    pool: Pool, device: DeviceProfile
+) -> None:
+    run, (fail,) = judged(pool, device, "strays_on_the_real_gpu_alone")
+    assert run.memory == ()
+    assert (fail.signature.oracle, fail.signature.place) == ("completes", "illegal memory access")
+    assert fail.signature.kernel == "store_far_outside_unless_at"
+    assert fail.message.endswith(STAYS)
 
 
 def test_a_launch_that_strays_stays_away_from_the_real_gpu(pool: Pool, device: DeviceProfile) -> None:

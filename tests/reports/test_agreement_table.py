@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from harness.model.agreement import Agreement, Difference, Plainer
-from harness.model.run import Crashed, Run
+from harness.model.companion import Companion
+from harness.model.run import Completed, Crashed, Faulted, FaultOf, Run
 from harness.reports.agreement import Compared, conclusion, lines
 from tests.oracles.facts import launch, run
 
@@ -35,7 +36,8 @@ def test_arguments_that_are_not_always_equal_have_a_row_each() -> None:
         "norm_fwd  dx        float32        1      0             0.5         0.25",
         "",
         "3 launches of 1 kernels in 3 cases were repeated on the NVIDIA H200: of 6 tensors 3 are equal bit for bit, 2 "
-        "differ by a few roundings, 1 by what rounding explains, 0 by what the compiler made wrong, and 0 unexplained",
+        "differ by a few roundings, 1 by what rounding explains, 0 by what the compiler made wrong, and 0 unexplained; "
+        "0 cases broke off, 0 of them by what the compiler made wrong",
     ]
 
 
@@ -75,15 +77,35 @@ def test_what_is_gone_once_ptxas_does_not_optimise_is_told_apart_from_what_nothi
         "compiler: norm_fwd: 1 of 64 elements of dx are other on the NVIDIA H200, by up to 0.5 of the largest element, "
         f"9 times what random rounding explains; they agree once ptxas does not optimise; {both().case}"
     )
-    assert told[-1].endswith("1 by what rounding explains, 1 by what the compiler made wrong, and 0 unexplained")
+    assert "1 by what rounding explains, 1 by what the compiler made wrong, and 0 unexplained; 0 cases" in told[-1]
 
 
 def test_no_tensor_is_counted_twice_and_no_wrong_integer_as_a_rounding() -> None:
     said = conclusion(compared(both(EQUAL, ROUNDED, CANCELLED, WRONG, MISCOUNTED, MISASSEMBLED)))
-    assert said.endswith(
+    assert (
         "of 6 tensors 1 are equal bit for bit, 1 differ by a few roundings, 1 by what rounding explains, "
-        "1 by what the compiler made wrong, and 2 unexplained"
+        "1 by what the compiler made wrong, and 2 unexplained; 0 cases broke off"
+    ) in said
+
+
+def test_a_launch_that_only_optimised_code_breaks_off_counts_as_the_compilers() -> None:
+    strayed = replace(
+        both(),
+        ending=Faulted(
+            fault=FaultOf.ILLEGAL_ADDRESS, message="an illegal memory access was encountered", launch="norm_fwd"
+        ),
     )
+    completed = Companion(case=strayed.case, engine="cuda,virtual", ending=Completed(), agreement=both().agreement)
+    told = Compared()
+    told.add(strayed, completed)
+    other = replace(strayed.case, seed=99)
+    told.add(replace(strayed, case=other), replace(completed, case=other, ending=strayed.ending))
+    gone, stays, last = lines(told)
+    said = "1 cases of layer_norm: illegal memory access in norm_fwd: an illegal memory access was encountered; "
+    assert gone == f"{said}it does not end so once ptxas does not optimise; {strayed.case}"
+    assert stays.startswith(f"{said}it ends so, too, where ptxas does not optimise; ")
+    assert last.endswith("and 0 unexplained; 2 cases broke off, 1 of them by what the compiler made wrong")
+    assert not told.agrees
 
 
 def test_three_differences_of_one_argument_are_told_and_the_others_counted() -> None:

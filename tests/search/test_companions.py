@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from harness.model.agreement import Agreement, Plainer
 from harness.model.case import Case
 from harness.model.companion import Beside, Companion, Sketch, Wanted, case_of
-from harness.model.run import Crashed, Measure, Result, Role, Run
+from harness.model.run import Crashed, Faulted, FaultOf, Measure, Result, Role, Run
 from harness.oracles import registry
 from harness.oracles.sm_invariance import SM_COUNTS
 from harness.search.campaign import Campaign
@@ -16,7 +17,7 @@ from harness.search.plan import CaseBudget, Plan
 from harness.search.runner import Runner
 from harness.search.tally import Tally
 from harness.workers.limits import Patience
-from tests.search.pretence import DEVICE, OP, AtOnce, Silent, facts, never
+from tests.search.pretence import DEVICE, KERNEL, OP, AtOnce, Silent, facts, never
 
 pytestmark = pytest.mark.once
 
@@ -103,6 +104,29 @@ def test_a_companion_that_differs_is_run_whole_before_it_is_judged() -> None:
     besides = [one.case for one in runner.submitted if isinstance(one, Beside)]
     assert any(case in runner.submitted for case in besides)
     assert [one.fail.oracle for one in search(Wrong(clean), judge).in_order()] == ["sm-invariance"]
+
+
+def test_a_case_that_ends_on_the_real_gpu_alone_is_run_beside_itself_and_not_as_another_case() -> None:
+    strayed = Faulted(fault=FaultOf.ILLEGAL_ADDRESS, message="an illegal memory access", launch=KERNEL)
+    both = Agreement(gpu="NVIDIA H200", launches=1)
+
+    class Straying(Noting):
+        """The real GPU loses its context in every case, as plainer code too."""
+
+        def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:
+            run = replace(super().run(wanted, patience=patience), ending=strayed, agreement=both)
+            if isinstance(wanted, Case):
+                return run
+            return Companion(case=run.case, engine=run.engine, ending=strayed, agreement=both)
+
+    runner = Straying(clean)
+    tally = search(runner, Judge(oracles=(registry.find("completes"),)))
+    (sighting,) = tally.in_order()
+    assert sighting.fail.message.endswith("it ends so, too, where ptxas does not optimise")
+    assert (sighting.count, tally.cases) == (120, 120)
+    wanted = [one for one in runner.submitted if isinstance(one, Beside)]
+    assert {one.plainer for one in wanted} == {Plainer.UNOPTIMISED}
+    assert len(wanted) == 120
 
 
 def test_a_companion_that_breaks_off_is_run_as_a_case_of_its_own_and_found() -> None:
