@@ -83,3 +83,7 @@ class Agreement:
     """One for each tensor of each of them, in their order; most say that all is equal."""
     skipped: tuple[tuple[str, str], ...] = ()
     """Kernel and reason of each launch that was not compared."""
+
+    def skips_of(self, kernel: str | None) -> int:
+        """How many launches of a kernel were not compared."""
+        return sum(skipped == kernel for skipped, _ in self.skipped)

@@ -24,7 +24,7 @@ from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verd
 from harness.oracles import deadlocks, hangs
 from harness.oracles.agreement import WITHOUT
 from harness.oracles.base import Evidence
-from harness.oracles.endings import Judge, describe, is_gone, judge_of
+from harness.oracles.endings import Judge, describe, ends_so_too, is_gone, judge_of
 from harness.oracles.sanitizer import ended_by_tool
 
 MESSAGE_CLASS_LENGTH = 80
@@ -109,7 +109,7 @@ class Completes:
 
     def _judge_faulted(self, run: Run, faulted: Faulted, again: Run | None) -> Fail:
         gone = again is not None and is_gone(run, again)
-        so_built = "" if again is None else IS_GONE if gone else STAYS * isinstance(again.ending, Faulted)
+        so_built = "" if again is None else IS_GONE if gone else STAYS * ends_so_too(run, again)
         where = f" ({faulted.source})" if faulted.source else ""
         return self._fail(
             run,

@@ -32,11 +32,23 @@ WATCHED = frozenset({"virtual", "cuda,virtual"})
 """The engines that see every access; elsewhere the absence of memory events says nothing."""
 
 
+def ends_so_too(run: Run, again: Run) -> bool:
+    """Whether the kernel that cost a real GPU its context did so once more, beside."""
+    if isinstance(run.ending, Faulted) and isinstance(again.ending, Faulted):
+        return run.ending.launch == again.ending.launch
+    return False
+
+
 def is_gone(run: Run, again: Run) -> bool:
-    """Whether the launch that cost a real GPU its context was made again, beside, and did not."""
-    if not isinstance(run.ending, Faulted) or again.agreement is None or not isinstance(again.ending, Completed):
+    """Whether the launch that cost a real GPU its context was made once more, beside, and did not.
+
+    What came after it may be anything: nobody knows how the first run would have gone on.
+    """
+    if not isinstance(run.ending, Faulted) or run.agreement is None or again.agreement is None:
         return False
-    return run.ending.launch not in {kernel for kernel, _ in again.agreement.skipped}
+    kernel, before = run.ending.launch, run.agreement
+    is_left_out = again.agreement.skips_of(kernel) > before.skips_of(kernel)
+    return again.agreement.launches > before.launches and not is_left_out and not ends_so_too(run, again)
 
 
 class Judge(Enum):

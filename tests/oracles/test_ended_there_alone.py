@@ -6,7 +6,7 @@ import pytest
 
 from harness.model.agreement import Agreement, Plainer
 from harness.model.companion import Beside, Companion, Wanted, beside, case_of
-from harness.model.run import Completed, Ending, Faulted, FaultOf, Run
+from harness.model.run import Completed, Ending, Faulted, FaultOf, Refused, Run
 from harness.oracles import registry
 from harness.oracles.agreement import WITHOUT
 from harness.oracles.completes import FAULTED, IS_GONE, STAYS
@@ -23,8 +23,8 @@ THERE_ALONE = replace(run(launches=(launch(),), engine="cuda,virtual"), ending=S
 COMPLETES = registry.find("completes")
 
 
-def again(ending: Ending, *skipped: tuple[str, str]) -> Run:
-    agreement = replace(ON_BOTH, skipped=skipped)
+def again(ending: Ending, *skipped: tuple[str, str], launches: int = 4) -> Run:
+    agreement = replace(ON_BOTH, launches=launches, skipped=skipped)
     return Companion(case=THERE_ALONE.case, engine="cuda,virtual", ending=ending, agreement=agreement)
 
 
@@ -52,11 +52,24 @@ def test_nothing_is_wanted_once_more_where_no_launch_ended_on_the_real_gpu_alone
     ("companion", "said", "meaning"),
     [
         (again(Completed()), IS_GONE, WITHOUT[Plainer.UNOPTIMISED]),
-        (again(STRAYED), STAYS, FAULTED),
+        (again(Refused(message="RuntimeError: not on Hopper")), IS_GONE, WITHOUT[Plainer.UNOPTIMISED]),
+        (again(replace(STRAYED, launch="a_later_kernel")), IS_GONE, WITHOUT[Plainer.UNOPTIMISED]),
+        (again(STRAYED, launches=3), STAYS, FAULTED),
+        (again(STRAYED, launches=5), STAYS, FAULTED),
+        (again(Refused(message="RuntimeError: not so often"), launches=3), "", FAULTED),
         (again(Completed(), (KERNEL, "the real GPU cannot: out of resource: shared memory")), "", FAULTED),
         (again(Completed(), ("another_kernel", "memory saw Stray")), IS_GONE, WITHOUT[Plainer.UNOPTIMISED]),
     ],
-    ids=["gone", "the same", "not made", "another was not made"],
+    ids=[
+        "gone",
+        "declined later on",
+        "another ends so later on",
+        "the same",
+        "the same, in a later launch",
+        "declined before",
+        "not made",
+        "another was not made",
+    ],
 )
 def test_the_finding_says_what_became_of_the_launch_as_plainer_code(companion: Run, said: str, meaning: str) -> None:
     fail = only_failure(COMPLETES, THERE_ALONE, companion)
