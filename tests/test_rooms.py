@@ -36,6 +36,7 @@ LEAVES = {
     "suite": {"errors", "model"},
     "wire": {"errors", "model"},
     "libraries": {"errors"},
+    "tables": {"errors"},
 }
 """Modules that any room but `model` may import, each with the rooms and leaves that it may import itself."""
 

@@ -12,8 +12,9 @@ import re
 import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from harness import tables
 from harness.errors import UsageError, unknown
 from harness.model.instrumented import Instrumentation
 from harness.model.sanitizer import SanitizerRecord, Tool
@@ -64,13 +65,8 @@ def read_suppressions(path: Path) -> tuple[Suppression, ...]:
         return ()
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
-    for name in document:
-        if name != "accept":
-            raise UsageError(f"{path}: {unknown('table', name, ['accept'])}")
-    entries = document.get("accept", [])
-    if not isinstance(entries, list):
-        raise UsageError(f"{path}: write [[accept]], with two brackets, before each entry")
-    return tuple(_entry(f"{path}, entry {number}", entry) for number, entry in enumerate(cast("list[Any]", entries), 1))
+    found = tables.entries(document, "accept", path)
+    return tuple(_entry(f"{path}, entry {number}", entry) for number, entry in enumerate(found, 1))
 
 
 def _entry(where: str, entry: dict[str, Any]) -> Suppression:

@@ -16,6 +16,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from harness import tables
 from harness.errors import UsageError, unknown
 from harness.model.finding import Finding
 
@@ -89,15 +90,9 @@ def read_known_issues(path: Path, today: date) -> KnownIssues:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {error}") from None
-    for name in document:
-        if name != "issue":
-            raise UsageError(f"{path}: {unknown('table', name, ['issue'])}")
-    entries = document.get("issue", [])
-    if not isinstance(entries, list):
-        raise UsageError(f"{path}: write [[issue]], with two brackets, before each entry")
-    return KnownIssues(
-        issues=tuple(_issue(entry, f"{path}, issue {number}") for number, entry in enumerate(entries, 1)), today=today
-    )
+    found = tables.entries(document, "issue", path)
+    issues = tuple(_issue(entry, f"{path}, issue {number}") for number, entry in enumerate(found, 1))
+    return KnownIssues(issues=issues, today=today)
 
 
 def _issue(entry: dict[str, Any], place: str) -> KnownIssue:

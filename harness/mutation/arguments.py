@@ -8,9 +8,10 @@ import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from harness.errors import ReplayError, SuiteError, unknown
+from harness import tables
+from harness.errors import ReplayError, SuiteError
 from harness.mutation.mutants import Mutant
 from harness.mutation.operators import Operator
 from harness.wire import from_json
@@ -66,15 +67,8 @@ def read(path: Path) -> tuple[Argument, ...]:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SuiteError(f"{path} is not a list of survivors: {error}") from error
-    for name in document:
-        if name != "survivor":
-            raise SuiteError(f"{path}: {unknown('table', name, ['survivor'])}")
-    entries = document.get("survivor", [])
-    if not isinstance(entries, list):
-        raise SuiteError(f"{path}: write [[survivor]], with two brackets, before each entry")
-    return tuple(
-        _argument(entry, f"{path}: survivor {number}") for number, entry in enumerate(cast("list[Any]", entries), 1)
-    )
+    found = tables.entries(document, "survivor", path, SuiteError)
+    return tuple(_argument(entry, f"{path}: survivor {number}") for number, entry in enumerate(found, 1))
 
 
 def _argument(entry: Any, place: str) -> Argument:
