@@ -108,15 +108,18 @@ class Completes:
         )
 
     def _judge_faulted(self, run: Run, faulted: Faulted, again: Run | None) -> Fail:
-        gone = again is not None and is_gone(run, again)
-        so_built = "" if again is None else IS_GONE if gone else STAYS * ends_so_too(run, again)
+        so_built, meaning = "", FAULTED
+        if again is not None and is_gone(run, again):
+            so_built, meaning = IS_GONE, WITHOUT[Plainer.UNOPTIMISED]
+        elif again is not None and ends_so_too(run, again):
+            so_built = STAYS
         where = f" ({faulted.source})" if faulted.source else ""
         return self._fail(
             run,
             kernel=faulted.launch or "",
             place=f"{faulted.fault}{where}",
             message=f"{describe(faulted)}{where}: {faulted.message}{so_built}",
-            meaning=WITHOUT[Plainer.UNOPTIMISED] if gone else FAULTED,
+            meaning=meaning,
             source=faulted.source,
         )
 

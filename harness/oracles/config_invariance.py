@@ -16,9 +16,12 @@ class ConfigInvariance:
     promise = "The results are the same, up to rounding, whichever autotune config a kernel runs with."
 
     def companions(self, run: Run) -> tuple[Case, ...]:
-        """The same case with one kernel on another config, for one case in `ONE_CASE_IN`."""
+        """The same case with one kernel on another config, for one case in `ONE_CASE_IN`.
+
+        Not one with the config that the case asked for and that gave way: that is the case itself.
+        """
         changed = with_another_config(run.case, run.launches)
-        if unfinished(run) or not is_sampled(run.case) or changed is None:
+        if unfinished(run) or not is_sampled(run.case) or changed is None or changed[1] == run.case:
             return ()
         return (changed[1],)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from harness.errors import unknown
 from harness.model.case import Case, Scale
 from harness.model.case import Values as Distribution
-from harness.model.companion import Companion, ended_there_alone
+from harness.model.companion import Companion
 from harness.model.resources import Resources
 from harness.model.run import Completed, Run
 from harness.model.verdict import Abstain, Fail, Outcome, Pass, Verdict
@@ -93,17 +93,11 @@ def promised(waives: Collection[str], oracles: Iterable[Oracle] = ALL) -> tuple[
 
 
 def companions(run: Run, oracles: Iterable[Oracle] = ALL) -> tuple[Case, ...]:
-    """The cases that these oracles want run to judge this one, each once.
-
-    The case itself is among them only where other builds are asked for.
-    """
+    """The cases that these oracles want run to judge this one, each once."""
     if run.case.scale is Scale.GIANT or not _has_values(run):
         return ()
     oracles = [oracle for oracle in oracles if not _is_out_of_place(oracle, run.case)]
-    wanted = {case.digest: case for oracle in oracles for case in oracle.companions(run)}
-    if not ended_there_alone(run):
-        wanted.pop(run.case.digest, None)
-    return tuple(wanted.values())
+    return tuple({case.digest: case for oracle in oracles for case in oracle.companions(run)}.values())
 
 
 def judge_all(

@@ -6,6 +6,7 @@ import pytest
 
 from harness.model.run import Result, TimedOut
 from harness.model.verdict import Severity
+from harness.oracles import registry
 from harness.oracles.config_invariance import ConfigInvariance
 from harness.oracles.sm_invariance import SM_COUNTS, SmInvariance
 from harness.oracles.values import NEAR, WRONG, Values
@@ -118,6 +119,10 @@ class TestConfigInvariance:
     def test_never_the_config_that_ran(self) -> None:
         tuned = run(of=case(seed=24), launches=(launch(config_count=6, config_index=3),))
         assert ConfigInvariance().companions(tuned) == (case(seed=24, configs={KERNEL: 4}),)
+
+    def test_a_case_whose_config_gave_way_is_not_run_beside_itself(self) -> None:
+        tuned = run(of=case(seed=24, configs={KERNEL: 3}), launches=(self.TUNED,))
+        assert registry.companions(tuned, (ConfigInvariance(),)) == ()
 
     def test_keeps_the_configs_of_the_other_kernels(self) -> None:
         tuned = run(of=case(seed=0, configs={"other": 2}), launches=(self.TUNED,))
