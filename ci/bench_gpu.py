@@ -21,6 +21,7 @@ from ci.bench_gpu_faults import FAULTS, faults
 from ci.bench_gpu_machine import LIBRARY, ROOT, SUITE, Bench, Silent, Sizes, flow
 from harness.cuda.gpus import real_gpus
 from harness.cuda.wearing import environment_of
+from harness.errors import HarnessError
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
@@ -252,4 +253,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except HarnessError as error:
+        sys.exit(f"bench-gpu: {error}")

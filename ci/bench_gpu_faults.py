@@ -3,14 +3,18 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, repeat
 from statistics import median
 
 from ci.bench_gpu_machine import ROOT, Bench
+from harness.cuda.canary import Healthy, sing
+from harness.cuda.gpus import RealGpu
+from harness.cuda.health import Watch
 from harness.cuda.sanitizer import SLOWDOWN
+from harness.cuda.symptoms import Lost, Snapshot, changes
 from harness.model.case import Case
 from harness.model.op import Op
 from harness.model.run import Completed, OutOfMemory, Run
@@ -29,7 +33,7 @@ HOST_ALONE = frozenset({"host_deadlocks", "crashes", "asks_too_much_memory"})
 
 
 def faults(bench: Bench) -> None:
-    """Planted faults of each kind among good cases; each must be told apart, and no good case lost or blamed."""
+    """Planted faults among good cases: each must be told apart, no good one lost or blamed, the GPU be clean after."""
     sys.path.insert(0, str(ROOT))
     from tests.cuda.faults import EXPECTED, NO_MEMORY, UNDER  # noqa: PLC0415 - of the tests, not of the harness
 
@@ -41,8 +45,12 @@ def faults(bench: Bench) -> None:
     # What a kernel takes to compile is no fault's cost.
     bench.compile_ahead([_case(bench, op, rows, seed=1) for op in ops for rows in ROWS], FAULTS)
     plain = Round("", {**EXPECTED, NO_MEMORY: None}, GOOD - sum(one.good for one in under))
-    for one in (plain, *under):
-        _among(bench, one)
+    gpu = bench.gpus[0]
+    with Watch() as watch:
+        before = watch.snapshot(gpu.uuid, ours=frozenset())
+        for one in (plain, *under):
+            _among(bench, one)
+            print(f"  the GPU afterwards     {_state(gpu, watch, before)}")
 
 
 def _case(bench: Bench, op: Op, rows: int, seed: int) -> Case:
@@ -103,6 +111,27 @@ def _among(bench: Bench, planned: Round) -> None:
         told = EACH - wrong[kind]
         print(f"  {kind:22} {told:3} of {EACH} told apart; {median(times):.2f} s each, {max(times):.2f} s at most")
     print(f"  good                   {planned.good - wrong['good']} of {planned.good} judged right")
+
+
+def _state(gpu: RealGpu, watch: Watch, before: Snapshot | Lost) -> str:
+    """Whether the GPU still computes, and what is not as it was before the faults."""
+    canary = sing(gpu)
+    said = ["the canary passes" if isinstance(canary, Healthy) else str(canary)]
+    match before, watch.snapshot(gpu.uuid, ours=frozenset()):
+        case Snapshot(), Snapshot() as after:
+            said += map(str, changes(before, after))
+            said.append(f"{len(after.processes)} processes on it, {len(before.processes)} before")
+            said += _memory(before, after)
+        case lost:
+            said += [str(one) for one in lost if isinstance(one, Lost)]
+    return "; ".join(said)
+
+
+def _memory(before: Snapshot, after: Snapshot) -> Iterator[str]:
+    if after.ecc_uncorrected is not None:
+        yield f"{after.ecc_uncorrected - (before.ecc_uncorrected or 0)} more errors of memory"
+    if before.memory_used_bytes is not None and after.memory_used_bytes is not None:
+        yield f"{(after.memory_used_bytes - before.memory_used_bytes) / 2**20:.0f} MiB more in use than before"
 
 
 def _is_right(run: Run, places: Sequence[tuple[str, str]], expected: tuple[str, str] | None, *, is_good: bool) -> bool:

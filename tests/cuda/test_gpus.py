@@ -1,6 +1,9 @@
 """Which GPUs there are, asked of a driver that is pretended, and the device profiles that follow from what it says."""
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from ctypes.util import find_library
 from dataclasses import replace
@@ -166,3 +169,18 @@ def test_a_gpu_that_the_catalogue_does_not_know_has_its_architecture(
 def test_an_architecture_that_the_harness_does_not_know_is_refused() -> None:
     with pytest.raises(MissingPart, match=r"Tesla T4 has compute capability 7\.5, .* 8\.0 to 12\.1"):
         profile_of(replace(H200, name="Tesla T4", capability=(7, 5)))
+
+
+def test_measuring_without_a_gpu_says_so_in_one_line() -> None:
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "ci/bench_gpu.py", "trivial"],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root), "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert re.fullmatch(r"bench-gpu: no GPU for cases: .*; --engine virtual needs no GPU\n", done.stderr)
