@@ -19,6 +19,6 @@ def entries(
         if other != name:
             raise error(f"{path}: {unknown('table', other, [name])}")
     found = document.get(name, [])
-    if not isinstance(found, list):
+    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in cast("list[Any]", found)):
         raise error(f"{path}: write [[{name}]], with two brackets, before each entry")
     return cast("list[dict[str, Any]]", found)

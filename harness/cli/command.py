@@ -8,6 +8,7 @@ from rich.console import Console
 
 from harness.cuda.suppressions import FILE as ACCEPTS
 from harness.errors import UsageError
+from harness.findings.known import FILE as KNOWN
 from harness.model.instrumented import Instrumentation
 from harness.model.sanitizer import Tool
 from harness.model.verdict import Severity
@@ -87,6 +88,17 @@ def add_sanitizer(parser: Parser) -> None:
         default=Path(ACCEPTS),
         metavar="FILE",
         help="reports of sanitizers that are accepted, with reasons (usually %(default)s)",
+    )
+
+
+def add_known(parser: Parser) -> None:
+    """`--known`, of findings."""
+    parser.add_argument(
+        "--known",
+        type=existing,
+        default=Path(KNOWN),
+        metavar="FILE",
+        help="findings that are accepted for now (usually %(default)s)",
     )
 
 

@@ -20,6 +20,7 @@ from harness.cli.command import (
     Parser,
     add_engine,
     add_fail_on,
+    add_known,
     add_libraries,
     add_sanitizer,
     console,
@@ -29,7 +30,7 @@ from harness.cli.command import (
 )
 from harness.errors import HarnessError, UsageError
 from harness.findings import store
-from harness.findings.known import FILE, KnownIssues, read_known_issues
+from harness.findings.known import KnownIssues, read_known_issues
 from harness.findings.report import Report, report_document, report_of
 from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
@@ -65,7 +66,7 @@ def fuzz(given: argparse.Namespace) -> int:
     if report_path and not report_path.absolute().parent.is_dir():
         raise UsageError(f"--json {report_path}: there is no folder {report_path.parent}")
     set_hypothesis_home_dir(prepared(FOLDER) / "hypothesis")
-    issues = read_known_issues(Path(given.known), date.today())  # noqa: DTZ011 - a date that people write has no zone
+    issues = read_known_issues(given.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
     with Session(options, _say) as session:
         report, broken = _search(session, issues)
         sources = Sources(roots=session.sources)
@@ -170,9 +171,7 @@ def add_options(parser: Parser) -> None:
     budget.add_argument("--minutes", type=duration, metavar="M", help="begin new cases for so long")
     parser.add_argument("--seed", type=int, metavar="S", help="the same seed gives the same cases (else a random one)")
     parser.add_argument("--json", metavar="FILE", help="write the report there as JSON too")
-    parser.add_argument(
-        "--known", default=FILE, metavar="FILE", help="findings that are accepted for now (usually %(default)s)"
-    )
+    add_known(parser)
     parser.add_argument(
         "--isolation", choices=tuple(Isolation), default=Isolation.WORKER, help="how far cases are kept apart"
     )

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from rich.text import Text
 
-from harness.cli.command import CLEAN, STORE, Parser, console
+from harness.cli.command import CLEAN, STORE, Parser, add_known, console
 from harness.errors import UsageError
-from harness.findings.known import FILE, KnownIssues, read_known_issues
+from harness.findings.known import KnownIssues, read_known_issues
 from harness.model.verdict import Severity
 from harness.reports import markdown
 from harness.reports.finding import COLOURS
@@ -76,7 +76,7 @@ def _sightings(bug: Bug) -> str:
 
 def _gathered(given: argparse.Namespace, paths: tuple[Path, ...], earlier: tuple[Path, ...] = ()) -> Gathered:
     today = date.today()  # noqa: DTZ011 - a date that people write has no zone
-    issues: KnownIssues = read_known_issues(Path(given.known), today)
+    issues: KnownIssues = read_known_issues(given.known, today)
     return gather(paths, earlier=earlier, issues=issues, folder=STORE)
 
 
@@ -126,16 +126,10 @@ def add_report_options(parser: Parser) -> None:
         metavar="OLDER",
         help="earlier reports as JSON, the oldest first: what is new, and what is gone",
     )
-    _add_known(parser)
+    add_known(parser)
 
 
 def add_findings_options(parser: Parser) -> None:
     """The options of `harness findings`."""
     parser.add_argument("folder", nargs="?", metavar="FOLDER|REPORT", help=f"usually {STORE}")
-    _add_known(parser)
-
-
-def _add_known(parser: Parser) -> None:
-    parser.add_argument(
-        "--known", default=FILE, metavar="FILE", help="findings that are accepted for now (usually %(default)s)"
-    )
+    add_known(parser)

@@ -114,6 +114,7 @@ def test_a_file_of_accepted_reports_is_read_and_a_missing_one_accepts_nothing(tm
         ('[[accept]]\nkernl = "a"\nreason = "a"\n', "unknown key 'kernl': did you mean kernel"),
         ('[[accept]]\nkernel = "a"\nline = "9"\nreason = "a"\n', "entry 1: line is no number"),
         ("[accept]\n", r"write \[\[accept\]\]"),
+        ("accept = [1]\n", r"write \[\[accept\]\]"),
         ("[[acept]]\n", "unknown table 'acept'"),
         ("accept", "cannot be read"),
     ],

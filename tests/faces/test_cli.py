@@ -259,6 +259,8 @@ def test_a_run_leaves_nothing_behind_but_its_own_folder(place: Place) -> None:
         (("fuzz", "suites", "--minutes", "nan"), "argument --minutes: nan is no time"),
         (("fuzz", "suites", "--device", ","), "--device names no device"),
         (("fuzz", "suites", "--json", "no/such/r.json"), "--json no/such/r.json: there is no folder no/such"),
+        (("fuzz", "suites", "--known", "typo.toml"), "argument --known: there is no file 'typo.toml'"),
+        (("findings", "--known", "typo.toml"), "argument --known: there is no file 'typo.toml'"),
         (("fuzz", "."), ""),
         (("fuzz", "empty"), "no suite in the folder 'empty'"),
         (("fuzz", "broken.py"), "broken.py fails on import: ZeroDivisionError: division by zero"),

@@ -53,6 +53,7 @@ def test_an_entry_that_no_longer_fires_is_reported_where_its_kernel_was_launched
         ("[[issue]", "known.toml: Expected"),
         (TEXT.replace("issue]]", "isue]]"), "unknown table 'isue': did you mean issue?"),
         (TEXT.replace("[[issue]]", "[issue]"), "two brackets"),
+        ("issue = [1]", "two brackets"),
         (TEXT.replace("expires", "expire"), "issue 1: unknown key 'expire': did you mean expires?"),
         (TEXT.replace("expires = 2026-12-01", ""), "issue 1: expires is missing"),
         (TEXT.replace("2026-12-01", '"tomorrow"'), "issue 1: expires is no date"),
