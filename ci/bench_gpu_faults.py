@@ -3,7 +3,7 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, repeat
@@ -119,19 +119,14 @@ def _state(gpu: RealGpu, watch: Watch, before: Snapshot | Lost) -> str:
     said = ["the canary passes" if isinstance(canary, Healthy) else str(canary)]
     match before, watch.snapshot(gpu.uuid, ours=frozenset()):
         case Snapshot(), Snapshot() as after:
-            said += map(str, changes(before, after))
+            said += [str(change) for change in changes(before, after)] or ["NVML tells of nothing that got worse"]
             said.append(f"{len(after.processes)} processes on it, {len(before.processes)} before")
-            said += _memory(before, after)
+            if before.memory_used_bytes is not None and after.memory_used_bytes is not None:
+                more = after.memory_used_bytes - before.memory_used_bytes
+                said.append(f"{more / 2**20:.0f} MiB more in use than before")
         case lost:
             said += [str(one) for one in lost if isinstance(one, Lost)]
     return "; ".join(said)
-
-
-def _memory(before: Snapshot, after: Snapshot) -> Iterator[str]:
-    if after.ecc_uncorrected is not None:
-        yield f"{after.ecc_uncorrected - (before.ecc_uncorrected or 0)} more errors of memory"
-    if before.memory_used_bytes is not None and after.memory_used_bytes is not None:
-        yield f"{(after.memory_used_bytes - before.memory_used_bytes) / 2**20:.0f} MiB more in use than before"
 
 
 def _is_right(run: Run, places: Sequence[tuple[str, str]], expected: tuple[str, str] | None, *, is_good: bool) -> bool:
