@@ -6,6 +6,7 @@ The library sees the virtual GPU, and goes on with its results; all that the vir
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from harness.cuda.both_gpus import BothGpus
 from harness.cuda.faults import faulted
@@ -21,6 +22,8 @@ from harness.model.run import Run
 from harness.virtual import triton_seam
 from harness.virtual.engine import VirtualEngine
 from harness.virtual.launches import Launches
+
+R = TypeVar("R", bound=Run)
 
 
 class BothEngine(VirtualEngine):
@@ -59,8 +62,7 @@ class BothEngine(VirtualEngine):
         """Run one case on the virtual GPU, and what it launches on the real one."""
         assert self._gpus is not None, "wear a device first"
         self._gpus.begin()
-        run = super().run(op, case)
-        return replace(run, ending=faulted(run.ending, self._gpus.under_way), agreement=self._agreement(self._gpus))
+        return self._compared(super().run(op, case), self._gpus)
 
     def run_beside(self, op: Op, wanted: Beside) -> Companion:
         """Run one case on the virtual GPU alone, unless the real one is to get plainer code: all else was compared."""
@@ -71,14 +73,19 @@ class BothEngine(VirtualEngine):
         self._gpus.begin()
         with self._gpus.built(wanted.plainer):
             run = super().run_beside(op, wanted)
-        return replace(run, ending=faulted(run.ending, self._gpus.under_way), agreement=self._agreement(self._gpus))
+        return self._compared(run, self._gpus)
 
-    def _agreement(self, gpus: BothGpus) -> Agreement:
-        return Agreement(
-            gpu=self._name,
-            launches=gpus.launches,
-            differences=tuple(gpus.differences),
-            skipped=tuple(gpus.skipped),
+    def _compared(self, run: R, gpus: BothGpus) -> R:
+        """The run, and what the real GPU made of its launches."""
+        return replace(
+            run,
+            ending=faulted(run.ending, gpus.under_way),
+            agreement=Agreement(
+                gpu=self._name,
+                launches=gpus.launches,
+                differences=tuple(gpus.differences),
+                skipped=tuple(gpus.skipped),
+            ),
         )
 
     def _beside(self, launches: Launches) -> BothGpus:
