@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness.cuda.both_gpus import BothGpus
+from harness.cuda.canary_program import CANARY_ELEMENTS, given_room, kept_patterns
 from harness.cuda.faults import faulted
 from harness.cuda.gpus import VISIBLE
 from harness.cuda.memory import CudaError, DeviceMemory
@@ -51,12 +52,13 @@ class BothEngine(VirtualEngine):
         super().wear(device)
 
     def begin(self) -> str:
-        """Start CUDA."""
+        """Start CUDA, and see whether the GPU's memory keeps what is written there."""
         try:
-            DeviceMemory().enter()
+            memory = DeviceMemory()
+            memory.enter()
+            return given_room(lambda: kept_patterns(memory.returned, CANARY_ELEMENTS))
         except CudaError as error:
             return f"the GPU cannot be used: {error}"
-        return ""
 
     def run(self, op: Op, case: Case) -> Run:
         """Run one case on the virtual GPU, and what it launches on the real one."""

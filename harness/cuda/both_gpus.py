@@ -21,7 +21,7 @@ from harness.model.agreement import Difference, Plainer
 from harness.model.case import LaneFill, Scale
 from harness.model.run import UndefinedLanes
 from harness.virtual.described import BUILD_OPTIONS
-from harness.virtual.driver import LaunchRequest
+from harness.virtual.driver import LaunchRequest, described_by, tensors_of
 from harness.virtual.launches import Launches, Session
 from harness.virtual.native.choice import NativeCode
 from harness.virtual.operations import HANDLERS
@@ -64,7 +64,7 @@ class BothGpus:
             self._virtual(request)
             self.skipped.append((kernel, reason))
             return
-        tensors = _tensors(request)
+        tensors = tensors_of(request)
         before = {address: bytes(view) for address, view in _storages(tensors.values())}
         events = len(session.memory)
         self._virtual(request)
@@ -169,7 +169,7 @@ class BothGpus:
             def placed(value: object) -> object:
                 if isinstance(value, torch.Tensor):
                     return Placed(places[value.untyped_storage().data_ptr()] + _offset(value), value.dtype)
-                if (base := _described(value)) is None:
+                if (base := described_by(value)) is None:
                     return value
                 there: Any = copy(value)
                 there.base = placed(base)
@@ -189,7 +189,7 @@ class BothGpus:
         """By how much random rounding moves each element of these tensors at most; float64."""
         right = {name: tensor.detach().double().clone() for name, tensor in tensors.items()}
         moved = {name: torch.zeros_like(value) for name, value in right.items()}
-        storages = dict(_storages(_tensors(request).values()))
+        storages = dict(_storages(tensors_of(request).values()))
         left = {address: bytes(view) for address, view in storages.items()}
         with self._without_facts():
             for seed in range(SAMPLES):
@@ -249,18 +249,6 @@ class Placed:
     def data_ptr(self) -> int:
         """The address."""
         return self.address
-
-
-def _tensors(request: LaunchRequest) -> dict[str, torch.Tensor]:
-    given = zip(request.source.fn.arg_names, request.arguments, strict=False)
-    found = ((name, value if isinstance(value, torch.Tensor) else _described(value)) for name, value in given)
-    return {name: value for name, value in found if value is not None}
-
-
-def _described(value: object) -> torch.Tensor | None:
-    """The tensor that a descriptor made by the host leads to; None for anything else."""
-    base = getattr(value, "base", None)
-    return base if isinstance(base, torch.Tensor) and hasattr(value, "block_shape") else None
 
 
 def _storages(tensors: Iterable[torch.Tensor]) -> Iterator[tuple[int, memoryview]]:

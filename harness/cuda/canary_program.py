@@ -8,16 +8,21 @@ products in TF32 on tensor cores too, give them exactly.
 
 import sys
 from collections.abc import Callable
+from time import monotonic, sleep
 from typing import Any
 
 from harness.cuda.canary import CANNOT_ASK
 
 ELEMENTS = 1 << 24
 """Of 4 bytes: 64 MiB, more than any L2 cache that is not Blackwell's, and little beside what else uses the GPU."""
+CANARY_ELEMENTS = 1 << 20
+"""For the look with which a process that runs cases begins."""
 SPREADING = 0x9E3779B1 - (1 << 32)
 """An odd number, so that every address gets a value of its own."""
 SIZE = 1024
 SICK = 3
+ROOM_LIMIT_S = 30.0
+LOOK_EVERY_S = 0.5
 
 
 def main() -> int:
@@ -29,10 +34,24 @@ def main() -> int:
     if torch.version.cuda is None:
         return _say(f"torch {torch.__version__} is built without CUDA", CANNOT_ASK)
     try:
-        reason = kept_patterns(on_gpu) or sums(on_gpu) or products(on_gpu)
+        reason = given_room(lambda: kept_patterns(on_gpu) or sums(on_gpu) or products(on_gpu))
     except Exception as error:  # noqa: BLE001 - the process ends here, and this is its answer
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
     return _say(reason, SICK) if reason else 0
+
+
+def given_room(check: Callable[[], str], limit_s: float = ROOM_LIMIT_S) -> str:
+    """What a check says once there is memory for it: others, cases among them, may have all there is for a while."""
+    deadline = monotonic() + limit_s
+    while True:
+        try:
+            return check()
+        except RuntimeError as error:
+            if "out of memory" not in str(error):
+                raise
+            if monotonic() >= deadline:
+                return f"its memory has been full for {limit_s:g} s: {str(error).partition(chr(10))[0]}"
+        sleep(LOOK_EVERY_S)
 
 
 def kept_patterns(put: Callable[[Any], Any], elements: int = ELEMENTS) -> str:

@@ -9,29 +9,27 @@ from typing import Any
 import torch
 
 from harness.cuda import answers
-from harness.cuda.canary_program import kept_patterns, on_gpu, sums
+from harness.cuda.canary_program import CANARY_ELEMENTS, given_room, kept_patterns, on_gpu, sums
 from harness.cuda.driver import RealDriver
 from harness.cuda.exact import Bits, compared
-from harness.cuda.faults import faulted
+from harness.cuda.faults import fault_told, faulted
 from harness.cuda.fitting import Fitting
+from harness.cuda.green import Restriction
 from harness.cuda.guards import GuardedMemory
 from harness.cuda.instrumentation import Instrumenting
 from harness.cuda.instrumented_builds import InstrumentedBuilds, obstacle, turned_on
 from harness.cuda.launches import Session, WatchedLaunches
 from harness.cuda.unguarded import memory_of_this_process
 from harness.cuda.wearing import answered, gpu_of_this_process, restriction
-from harness.errors import WorkerError
 from harness.model.case import Case
 from harness.model.companion import Beside, Companion, is_sampled, order_matters, with_another_config
 from harness.model.device import DeviceProfile
 from harness.model.instrumented import Instrumentation, Instrumented
 from harness.model.op import Op
-from harness.model.run import Completed, Ending, Repeated, Run
+from harness.model.run import Completed, Ending, Faulted, OutOfMemory, Repeated, Run
 from harness.ops.engine_parts import Seen, blamed
 from harness.ops.execute import Execution
 from harness.virtual import triton_seam
-
-CANARY_ELEMENTS = 1 << 20
 
 
 class CudaEngine:
@@ -48,9 +46,7 @@ class CudaEngine:
     def __init__(self) -> None:
         self._chooser = triton_seam.ConfigChooser()
         self._launches: WatchedLaunches | None = None
-        self._held_to: int | None = None
-        self._green: Any = None
-        self._stream: Any = None
+        self._restriction: Restriction | None = None
         self._seconds: dict[str, float] = {}
         self._builds: InstrumentedBuilds | None = None
 
@@ -72,7 +68,8 @@ class CudaEngine:
         self._memory = memory_of_this_process(self._checked)
         self._execution = self._execution_in(self._memory)
         self._launches = WatchedLaunches(gpu.arch, lambda: self._chooser.chosen, self._memory)
-        self._held_to = restriction(device, gpu)
+        sm_count = restriction(device, gpu)
+        self._restriction = None if sm_count is None else Restriction(sm_count)
         triton_seam.set_driver(RealDriver(told, gpu.arch, self._launches))
         Fitting(told, gpu, self._checked).install()
         triton_seam.on_compile(self._compiled)
@@ -88,7 +85,7 @@ class CudaEngine:
     def begin(self) -> str:
         """Start CUDA, and see whether the GPU still does what every GPU does."""
         try:
-            return kept_patterns(on_gpu, CANARY_ELEMENTS) or sums(on_gpu, CANARY_ELEMENTS)
+            return given_room(lambda: kept_patterns(on_gpu, CANARY_ELEMENTS) or sums(on_gpu, CANARY_ELEMENTS))
         except RuntimeError as error:
             return f"the GPU cannot be used: {str(error).splitlines()[0]}"
 
@@ -100,11 +97,13 @@ class CudaEngine:
         repeated = None
         try:
             ending, results = self._execution.run(op, case)
-            ending = faulted(blamed(ending, self._chooser.failed), session.under_way)
+            ending = self._ended(blamed(ending, self._chooser.failed))
             if isinstance(ending, Completed):
-                self._look_at_bands(op, case)
-                if is_sampled(case) and self._checked is None:  # a check that fails then would count as other bits
-                    repeated = self._repeat(op, case)
+                ending = self._look_at_bands(op, case)
+            # A sanitizer's check that fails the second time would count as other bits.
+            if isinstance(ending, Completed) and is_sampled(case) and self._checked is None:
+                repeated = self._repeat(op, case)
+                ending = _of_second_run(repeated.ending)
         finally:
             self._memory.forget()
         return Run(
@@ -124,7 +123,7 @@ class CudaEngine:
         session = self._begin(wanted.case)
         try:
             ending, sketches = self._execution.run_beside(op, wanted)
-            ending = faulted(blamed(ending, self._chooser.failed), session.under_way)
+            ending = self._ended(blamed(ending, self._chooser.failed))
         finally:
             self._memory.forget()
         return Companion(
@@ -166,7 +165,7 @@ class CudaEngine:
         session = self._begin(case)
         try:
             ending, bits = self._execution.run_for_bits(op, case)
-            return faulted(blamed(ending, self._chooser.failed), session.under_way), bits, session
+            return self._ended(blamed(ending, self._chooser.failed)), bits, session
         finally:
             self._memory.forget()
 
@@ -193,18 +192,32 @@ class CudaEngine:
         self._launches.session = Session()
         return self._launches.session
 
-    def _look_at_bands(self, op: Op, case: Case) -> None:
-        """Where something lies in them, run again and look after each launch."""
+    def _ended(self, ending: Ending) -> Ending:
+        """The ending, or the fault that is behind it: where the library puts it in words of its own, the GPU tells."""
+        launch = self._session.under_way
+        ending = faulted(ending, launch)
+        if isinstance(ending, Completed | Faulted | OutOfMemory):
+            return ending
+        try:
+            torch.cuda.synchronize()
+        except RuntimeError as error:
+            return fault_told(str(error), launch) or ending
+        return ending
+
+    def _look_at_bands(self, op: Op, case: Case) -> Ending:
+        """Where something lies in them, run again and look after each launch; the fault, if that ends by one."""
         assert self._launches is not None
         session = self._session
         damages = self._memory.damages()
         if not damages:
-            return
+            return Completed()
         self._memory.forget()
         again = self._launches.session = Session(blames=True)
-        self._execution.run_again(op, case)
+        ending, _ = self._execution.run_again(op, case)
+        ending = self._ended(ending)
         self._launches.session = session
         session.memory += again.memory or map(self._launches.trampled_by_nobody, damages)
+        return _of_second_run(ending)
 
     def _repeat(self, op: Op, case: Case) -> Repeated:
         assert self._launches is not None
@@ -212,30 +225,16 @@ class CudaEngine:
         self._memory.forget()
         self._launches.session = Session()
         ending, digests = self._execution.run_again(op, case)
-        ending = faulted(ending, self._session.under_way)
+        ending = self._ended(ending)
         self._launches.session = session
         return Repeated(ending=ending, digests=digests)
 
     def _surroundings(self) -> AbstractContextManager[Any]:
         stack = ExitStack()
         stack.enter_context(self._memory.watching())
-        if self._held_to is not None:
-            stack.enter_context(torch.cuda.stream(self._restricted_stream(self._held_to)))
+        if self._restriction is not None:
+            stack.enter_context(self._restriction.held())
         return stack
-
-    def _restricted_stream(self, sm_count: int) -> Any:
-        """A stream of a green context: what is launched on it, backward passes too, gets so many SMs and no more."""
-        if self._stream is None:
-            try:
-                contexts = importlib.import_module("torch.cuda.green_contexts")
-                self._green = contexts.GreenContext.create(sm_count, 0)  # lives as long as what is launched on it
-                self._stream = self._green.Stream()
-            except (ImportError, AttributeError, RuntimeError) as error:
-                raise WorkerError(
-                    f"work cannot be held to {sm_count} SMs: torch {torch.__version__} and this driver have no green "
-                    f"contexts ({error}); choose a device with at least as many SMs as the GPU, or --engine virtual"
-                ) from error
-        return self._stream
 
     def _compiled(self, seconds: float) -> None:
         self._seconds["compile"] = self._seconds.get("compile", 0.0) + seconds
@@ -250,3 +249,10 @@ class CudaEngine:
     def _session(self) -> Session:
         assert self._launches is not None
         return self._launches.session
+
+
+def _of_second_run(ending: Ending) -> Ending:
+    """How a case that had completed ended after all: by the fault that it met as it ran once more, if by any."""
+    if isinstance(ending, Faulted):
+        return replace(ending, message=f"{ending.message}, as the case ran a second time")
+    return Completed()

@@ -7,7 +7,7 @@ import re
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 
-from harness.model.run import Ending, Faulted, FaultOf, Raised, Source
+from harness.model.run import Ending, Faulted, FaultOf, OutOfMemory, Raised, Refused, Source
 
 CUDA_ERROR = re.compile(r"(?:CUDA error|Triton Error \[CUDA\]): ([^\n|]*)")
 """What torch (2.6 to 2.13) and Triton (3.6 to 3.9) say of an error of the CUDA driver."""
@@ -21,7 +21,8 @@ FAULTS: Mapping[str, FaultOf] = {
     "device-side assert": FaultOf.DEVICE_ASSERT,
     "illegal instruction": FaultOf.ILLEGAL_INSTRUCTION,
 }
-LEAVES_CONTEXT = ("out of memory", "invalid argument", "invalid configuration", "too many resources", "invalid value")
+OUT_OF_MEMORY = "out of memory"
+LEAVES_CONTEXT = ("invalid argument", "invalid configuration", "too many resources", "invalid value")
 """Errors of a call, not of a kernel: the context lives on."""
 
 
@@ -37,13 +38,25 @@ class Assertion:
 
 
 def faulted(ending: Ending, launch: str | None) -> Ending:
-    """The ending as a fault, where what was raised is an error that the context does not survive."""
-    if not isinstance(ending, Raised):
+    """The ending as a fault, where what was raised is an error that the context does not survive.
+
+    Also where the op declares that it refuses what is raised so; and want of memory as that, whoever tells of it.
+    """
+    if not isinstance(ending, Raised | Refused):
         return ending
-    found = CUDA_ERROR.search(ending.message)
-    if not found or any(part in found[0] for part in LEAVES_CONTEXT):
-        return ending
-    says = (found[1]).strip()
+    return fault_told(ending.message, launch) or ending
+
+
+def fault_told(message: str, launch: str | None) -> Faulted | OutOfMemory | None:
+    """What an exception's words say of the GPU; None where they say nothing that concerns more than one call."""
+    found = CUDA_ERROR.search(message)
+    if not found:
+        return None
+    says = found[1].strip()
+    if OUT_OF_MEMORY in says:
+        return OutOfMemory(limit_bytes=0, message=found[0].strip())
+    if any(part in says for part in LEAVES_CONTEXT):
+        return None
     fault = next((fault for part, fault in FAULTS.items() if part in says), FaultOf.OTHER)
     return Faulted(fault=fault, message=says, launch=launch)
 

@@ -117,7 +117,9 @@ class _Guarded:
         """The content as a tensor like a plain one, in a storage of its own."""
         self.element_size = like.element_size()
         typed = self.arena.typed(like.dtype)
-        return _own(typed.as_strided(like.shape, like.stride(), self.begin // self.element_size))
+        made = _own(typed.as_strided(like.shape, like.stride(), self.begin // self.element_size))
+        # Of sizes of 1, DLPack in torch before 2.10 makes the stride 1.
+        return made if made.stride() == like.stride() else made.as_strided(like.shape, like.stride())
 
     def laid_out(self, like: torch.Tensor) -> torch.Tensor:
         """The content as a tensor like another one, in a storage of its own."""
@@ -251,7 +253,8 @@ class GuardedMemory:
             made = original(*args, **kwargs)
             if not self._is_watching or not isinstance(made, torch.Tensor) or made.device.type != self._device:
                 return made
-            return self._between_bands(made, is_fresh=is_fresh)
+            is_own = kwargs.get("out") is None  # else the caller goes on with what it gave
+            return self._between_bands(made, is_fresh=is_fresh) if is_own else made
 
         made_between_bands.__name__ = original.__name__
         return made_between_bands

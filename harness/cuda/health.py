@@ -18,6 +18,8 @@ from harness.cuda.xid import Xid
 from harness.errors import MissingPart
 
 INSTALL = "pip install nvidia-ml-py"
+LOST = "a GPU that is lost"
+"""In the place of a UUID: one that has fallen off the bus tells none."""
 
 
 class Watch:
@@ -120,7 +122,7 @@ class Watch:
                 event = self._nvml.nvmlEventSetWait_v2(self._events, 0)
             except self._nvml.NVMLError:  # a time-out says that there are no more; a lost GPU, that none will come
                 return
-            uuid = self._told(self._nvml.nvmlDeviceGetUUID, event.device) or "a GPU that is lost"
+            uuid = self._told(self._nvml.nvmlDeviceGetUUID, event.device) or LOST
             yield Xid(uuid=uuid, code=int(event.eventData))
 
     def _handle(self, uuid: str) -> Any:

@@ -4,7 +4,6 @@ The compiler adds checks to every kernel; one that fails is a device assertion. 
 """
 
 import os
-import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from importlib.metadata import version
 
 from harness.cuda.faults import Assertion, assertions
 from harness.cuda.gpus import RealGpu
-from harness.cuda.sanitizer import WITNESS_MAIN
+from harness.cuda.sanitizer import WITNESS_MAIN, words
 from harness.cuda.sanitizer_records import accept
 from harness.cuda.suppressions import Suppression
 from harness.errors import MissingPart, UsageError, unknown
@@ -75,7 +74,7 @@ def instrumenting(wanted: str, suppressions: tuple[Suppression, ...] = ()) -> In
         UsageError: it has no such option.
         MissingPart: the Triton that is installed has none that works.
     """
-    name, *options = shlex.split(wanted)
+    name, *options = words(wanted)
     mode = Instrumentation(name)
     for option in options:
         if option not in OPTIONS[mode]:

@@ -29,6 +29,7 @@ COMPUTES = re.compile(r"\barith\.\w+f\b|\bmath\.|\btt\.dot\b")
 """Of TTIR: what FpSan replaces."""
 ASSERTED = re.compile(r'\btt\.assert [^"\n]*"((?:[^"\\]|\\.)*)"')
 """The text of a kernel's own assertion, in TTIR."""
+ESCAPED = re.compile(rb"\\(?:([0-9A-Fa-f]{2})|(.))")
 
 
 def turned_on(gpu: RealGpu) -> Instrumenting | None:
@@ -82,7 +83,7 @@ class InstrumentedBuilds:
         if call not in _text(files, suffix) and self._has_to_call(files):
             self._plain.add(name)
         ttir = _text(files, ".ttir")
-        self._asserts.setdefault(name, set()).update(ASSERTED.findall(ttir))
+        self._asserts.setdefault(name, set()).update(asserted(ttir))
         if NUMBERS.search(ttir):
             self._need_numbers.add(name)
 
@@ -110,6 +111,11 @@ def obstacle(told: Instrumenting) -> str:
     return ""
 
 
+def asserted(ttir: str) -> set[str]:
+    """The texts of a kernel's own assertions, as they are printed."""
+    return set(map(_unescaped, ASSERTED.findall(ttir)))
+
+
 def pool(*, write_once: bool) -> Any:
     """A pool of memory that GSan watches; each cell of it is to be written once, and before it is read, if so asked."""
     return _gsan().create_mem_pool(write_once=write_once)
@@ -117,6 +123,12 @@ def pool(*, write_once: bool) -> Any:
 
 def _gsan() -> Any:
     return importlib.import_module("triton.experimental.gsan")
+
+
+def _unescaped(text: str) -> str:
+    """A string of TTIR as it is printed: bytes of its UTF-8 stand there as two hexadecimal digits."""
+    plain = ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()) if found[1] else found[2], text.encode())
+    return plain.decode(errors="replace")
 
 
 def _text(files: Mapping[str, Path], suffix: str) -> str:

@@ -1,6 +1,7 @@
 """Watches the launches of one case on a real GPU: what each was, who stored what last, and which one faults.
 
-Every launch is waited for, so that an error belongs to the kernel that made it and a hang to the one that hangs.
+The GPU is waited for before and after each, so that an error belongs to the kernel that made it (torch's own among
+them) and a hang to the one that hangs.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from harness.model.run import Launch, Site, Trampled
 from harness.ops import flight
 from harness.virtual.binding import written_parameters
 from harness.virtual.described import Described, described_as, launch_of, options_of
-from harness.virtual.driver import LaunchRequest
+from harness.virtual.driver import LaunchRequest, tensors_of
 from harness.virtual.triton_seam import Chosen
 
 
@@ -52,8 +53,9 @@ class WatchedLaunches:
         if build.described is not None:
             scratch = self._scratch(request)
             session.launches.append(launch_of(build.described, request, self._chosen(), scratch))
-        given = dict(zip(request.source.fn.arg_names, request.arguments, strict=False))
-        tensors = {key: value for key, value in given.items() if isinstance(value, torch.Tensor)}
+        tensors = tensors_of(request)
+        with flight.synchronising():
+            torch.cuda.synchronize()
         session.under_way = name
         under_way = flight.launching(name, request.grid, f"num_warps: {request.metadata.num_warps}")
         with under_way, self._memory.launching():

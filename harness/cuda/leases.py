@@ -23,14 +23,15 @@ ASKED_EVERY_S = 0.1
 
 
 def leases_folder() -> Path:
-    """`$HARNESS_LEASES`, or one in the user's runtime folder, or in that for temporary files; for this user alone.
+    """`$HARNESS_LEASES` as it is, or one in the user's runtime folder, or in that for temporary files, for them alone.
 
     Raises:
         HarnessError: somebody else has made a folder of that name.
+        UsageError: `$HARNESS_LEASES` is no folder to write to.
     """
     if own := os.environ.get(FOLDER):
-        folder = Path(own).expanduser()
-    elif (runtime := Path(os.environ.get("XDG_RUNTIME_DIR") or os.devnull)).is_dir():
+        return _chosen(Path(own).expanduser())
+    if (runtime := Path(os.environ.get("XDG_RUNTIME_DIR") or os.devnull)).is_dir():
         folder = runtime / "kernel-harness-gpus"
     else:
         folder = Path(tempfile.gettempdir()) / f"kernel-harness-gpus-{os.getuid()}"
@@ -39,6 +40,17 @@ def leases_folder() -> Path:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise HarnessError(f"{folder} belongs to somebody else: export {FOLDER}=… names another folder for GPU leases")
     folder.chmod(0o700)
+    return folder
+
+
+def _chosen(folder: Path) -> Path:
+    """A folder of the user's choice, which may be shared: made where it is not there, and left as it is where it is."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{FOLDER}={folder} cannot be made: {error.strerror}") from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"{FOLDER}={folder}: no file can be made there")
     return folder
 
 

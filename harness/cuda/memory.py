@@ -7,7 +7,9 @@ import ctypes
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, cast
+
+import torch
 
 from harness.errors import MissingPart
 
@@ -40,6 +42,13 @@ class DeviceMemory:
                 _call("cuMemcpyDtoH_v2", host, address, size)
         finally:
             _library().cuMemFree_v2(address)  # after an illegal access this fails too, which says nothing new
+
+    def returned(self, values: torch.Tensor) -> torch.Tensor:
+        """A copy of a tensor on the CPU that has been on the GPU meanwhile."""
+        there = values.clone()
+        with self.holding(memoryview(cast("Any", there.numpy())).cast("B")):
+            there.zero_()
+        return there
 
 
 @cache

@@ -51,6 +51,14 @@ ONE_TOOL = {
     Tool.RACECHECK: (),
     Tool.SYNCCHECK: (),
 }
+FILTERS = frozenset(
+    (
+        *("kernel-name", "kernel-name-exclude", "kernel-regex", "kernel-regex-exclude"),
+        *("launch-count", "launch-skip", "suppressions"),
+    )
+)
+"""Options that leave out kernels, launches or reports: what they hide may be the case's."""
+SHORT = re.compile(r"-[a-zA-Z]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +84,8 @@ class Sanitizing:
     """Module and function that makes a mistake on purpose in a child of the same fork server, as a worker is."""
     library: str = LIBRARY
     """Part of the name of what a watched process has mapped."""
+    filtered: str = ""
+    """The option by which it may leave out kernels or reports; empty where it has none such."""
 
     def __str__(self) -> str:
         """As `--sanitizer` takes it, without further options."""
@@ -89,11 +99,14 @@ def sanitizing(wanted: str, suppressions: tuple[Suppression, ...] = ()) -> Sanit
         UsageError: there is no such tool or option.
         MissingPart: compute-sanitizer is not here.
     """
-    name, *further = shlex.split(wanted) or [""]
+    name, *further = words(wanted) or [""]
     if name not in list(Tool):
         raise unknown("sanitizer", name, [*Tool, *Instrumentation])
     executable = ask(find())
     given = [option.removeprefix("--").partition("=")[0] for option in further if option.startswith("--")]
+    for option in further:
+        if SHORT.match(option):
+            raise UsageError(f"--sanitizer {wanted}: give {option} by its long name (see {executable.path} --help)")
     for option in given:
         if option not in executable.options:
             raise UsageError(f"{NAME} {executable.version} has no option --{option} (see {executable.path} --help)")
@@ -103,7 +116,20 @@ def sanitizing(wanted: str, suppressions: tuple[Suppression, ...] = ()) -> Sanit
         command=(*command(executable, tool, given), *further),
         version=executable.version,
         suppressions=suppressions,
+        filtered=next((f"--{option}" for option in given if option in FILTERS), ""),
     )
+
+
+def words(wanted: str) -> list[str]:
+    """What `--sanitizer` was given, as a shell would part it.
+
+    Raises:
+        UsageError: a quotation does not end.
+    """
+    try:
+        return shlex.split(wanted)
+    except ValueError as error:
+        raise UsageError(f"--sanitizer {wanted}: {error}") from None
 
 
 def find() -> str:

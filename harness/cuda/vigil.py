@@ -4,7 +4,7 @@ Most events tell of a kernel that did what it may not; its process is lost, and 
 own (`harness.cuda.engine`).  Where nvidia-ml-py or its events are not there, nothing is seen.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from threading import Lock
 from time import monotonic
@@ -12,7 +12,7 @@ from typing import Protocol
 
 from harness.cuda.canary import Healthy, Sick, sing
 from harness.cuda.gpus import RealGpu
-from harness.cuda.health import Watch
+from harness.cuda.health import LOST, Watch
 from harness.cuda.xid import Fault, Xid
 from harness.errors import MissingPart
 
@@ -61,10 +61,14 @@ class Vigil:
             self._lock.release()
 
     def _failing(self, xids: Sequence[Xid]) -> list[tuple[RealGpu, str]]:
-        doubted = {xid.uuid: xid for xid in xids if xid.fault is not Fault.KERNEL and xid.uuid in self._gpus}
+        doubted = {uuid: xid for xid in xids if xid.fault is not Fault.KERNEL for uuid in self._meant(xid)}
         failing: list[tuple[RealGpu, str]] = []
         for uuid, xid in doubted.items():
             with suppress(MissingPart):  # nobody can ask
                 if isinstance(answer := self._ask(self._gpus[uuid]), Sick):
                     failing.append((self._gpus[uuid], f"{xid}, and {answer.reason}"))
         return failing
+
+    def _meant(self, xid: Xid) -> Collection[str]:
+        """The UUIDs of the GPUs in use that an event may be of: one that is lost does not tell which it is."""
+        return self._gpus if xid.uuid == LOST else self._gpus.keys() & {xid.uuid}

@@ -31,6 +31,19 @@ class LaunchRequest:
     """Everything that the caller passed, constexprs included."""
 
 
+def tensors_of(request: LaunchRequest) -> dict[str, torch.Tensor]:
+    """By name of the argument, the tensors that a kernel gets, also those that descriptors made by the host lead to."""
+    given = zip(request.source.fn.arg_names, request.arguments, strict=False)
+    found = ((name, value if isinstance(value, torch.Tensor) else described_by(value)) for name, value in given)
+    return {name: value for name, value in found if value is not None}
+
+
+def described_by(value: object) -> torch.Tensor | None:
+    """The tensor that a descriptor made by the host leads to; None for anything else."""
+    base = getattr(value, "base", None)
+    return base if isinstance(base, torch.Tensor) and hasattr(value, "block_shape") else None
+
+
 class LaunchHandler(Protocol):
     """Whoever executes launches."""
 

@@ -90,6 +90,8 @@ class Station:
         """Why it is not certain that this process's kernels are instrumented; empty where it is."""
         if self._unproven:
             return self._unproven
+        if self._sanitizing.filtered:
+            return f"{self._sanitizing.filtered} may leave out kernels or reports of this case"
         maps = Path(f"/proc/{pid}/maps")
         try:
             if self._sanitizing.library in maps.read_text():

@@ -1,6 +1,7 @@
 """A suite of what goes wrong on a real GPU, one op each, and of what does not; `EXPECTED` says how each is judged."""
 
 import ctypes
+import itertools
 import threading
 from typing import Any
 
@@ -23,6 +24,7 @@ NO_MEMORY = "asks_too_much_memory"
 """Judged by nobody: the case does not fit the GPU."""
 UNDER = {"reads_uninitialised": "initcheck", "races_in_shared_memory": "racecheck"}
 """By op, the tool of compute-sanitizer that sees it."""
+_CALLS = itertools.count()
 
 
 def planted(function: Any) -> Declaration:
@@ -103,6 +105,26 @@ def fails_assertion(x: Any) -> Any:
     y = x + 1
     fault_kernels.assert_below[(1,)](y, 5, debug=True)  # pyright: ignore[reportCallIssue] - Triton's own option
     return y
+
+
+@planted
+def strays_every_second_time(x: Any) -> Any:
+    """In a process that is new: as the case runs again."""
+    from tests.cuda import fault_kernels
+
+    y = by_rows(fault_kernels.add_one, x)
+    if next(_CALLS) % 2:
+        fault_kernels.store_at[(1,)](y, 1 << 44)
+    return y
+
+
+@planted
+def strays_in_torch(x: Any) -> Any:
+    """Before a kernel that does nothing wrong, which nobody waits for."""
+    import torch
+
+    nowhere = torch.full((1,), 1 << 40, dtype=torch.int64, device=x.device)
+    return good._call(x + x.flatten()[nowhere])
 
 
 @planted

@@ -7,7 +7,7 @@ import torch
 
 from harness.cuda.asking import Answered, Silent, ask
 from harness.cuda.canary import CANNOT_ASK, Healthy, Sick, judged, sing
-from harness.cuda.canary_program import kept_patterns, products, sums
+from harness.cuda.canary_program import given_room, kept_patterns, products, sums
 from harness.cuda.gpus import torch_problem
 from harness.errors import MissingPart
 from tests.cuda.samples import H200
@@ -64,6 +64,35 @@ def test_without_a_torch_for_cuda_no_gpu_is_called_sick() -> None:
         pytest.skip("this torch is built with CUDA")
     with pytest.raises(MissingPart, match=r"the canary cannot ask the GPU: torch \S+ is built without CUDA"):
         sing(H200)
+
+
+def test_a_gpu_whose_memory_is_full_for_a_while_is_not_sick() -> None:
+    calls = 0
+
+    def check() -> str:
+        nonlocal calls
+        calls += 1
+        if calls < 3:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 4.00 MiB")
+        return ""
+
+    assert given_room(check) == ""
+
+
+def test_who_finds_no_memory_says_that_it_is_full() -> None:
+    def check() -> str:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 4.00 MiB\nGPU 0 has")
+
+    full = "its memory has been full for 0 s: CUDA out of memory. Tried to allocate 4.00 MiB"
+    assert given_room(check, limit_s=0) == full
+
+
+def test_what_else_goes_wrong_is_not_waited_for() -> None:
+    def check() -> str:
+        raise RuntimeError("CUDA error: unspecified launch failure")
+
+    with pytest.raises(RuntimeError, match="unspecified"):
+        given_room(check)
 
 
 def test_a_child_that_does_not_end_is_killed() -> None:

@@ -134,3 +134,28 @@ def test_work_is_held_to_fewer_sms_forward_and_backward(
     assert run.ending == Completed()
     held = [] if sm_count else ["d:x", "y"]
     assert sorted(result.name for result in run.results if result.whole.ratio > 1) == held, found
+
+
+def test_results_are_taken_when_all_work_on_fewer_sms_is_done(pool_of: PoolOf, device: DeviceProfile) -> None:
+    op = WORN_OPS["adds_late"]
+    run, found = fails(pool_of(WORN), op, case_of(op.name, device.with_sm_count(8), WORN))
+    assert (run.ending, found) == (Completed(), ())
+
+
+def test_a_fault_of_the_second_run_is_told_and_the_next_case_is_not_blamed(
+    pool_of: PoolOf, device: DeviceProfile
+) -> None:
+    pool = pool_of(SUITE)
+    op = OPS["strays_every_second_time"]
+    run, found = fails(pool, op, case_of(op.name, device, seed=8))
+    assert isinstance(run.ending, Faulted), run.ending
+    assert run.ending.launch == "store_at"
+    assert [fail.signature.oracle for fail in found] == ["completes"]
+    assert fails(pool, OPS["good"], case_of("good", device))[1] == ()
+
+
+def test_a_fault_of_torchs_own_kernel_blames_no_kernel_that_follows(pool_of: PoolOf, device: DeviceProfile) -> None:
+    op = OPS["strays_in_torch"]
+    run, _ = fails(pool_of(SUITE), op, case_of(op.name, device))
+    assert isinstance(run.ending, Faulted), run.ending
+    assert run.ending.launch is None

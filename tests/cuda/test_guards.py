@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+from torch.utils import dlpack
 
 from harness.cuda.guards import ARENA_BYTES, BAND_BYTES, Damage, GuardedMemory
 from harness.model.case import Layout
@@ -134,3 +135,27 @@ def test_what_torch_allocates_by_name_lies_between_bands_while_watched(installed
     assert not installed.damages()
     store(zeros, -2)
     assert told(installed, zeros) == [(Region.OUTSIDE_STORAGE, 1, -2)]
+
+
+def test_what_torch_writes_where_it_was_told_to_stays_there(installed: GuardedMemory) -> None:
+    with installed.watching():
+        buffer = torch.ones(4)
+        assert torch.zeros(4, out=buffer) is buffer
+    assert buffer.tolist() == [0] * 4
+
+
+def test_strides_of_sizes_of_one_are_kept_whatever_dlpack_makes_of_them(
+    memory: GuardedMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exchanged(capsule: object) -> torch.Tensor:
+        """As torch before 2.10 does."""
+        made: torch.Tensor = taken(capsule)
+        steps = zip(made.shape, made.stride(), strict=True)
+        return made.as_strided(made.shape, [1 if size == 1 else step for size, step in steps])
+
+    taken = dlpack.from_dlpack
+    monkeypatch.setattr(dlpack, "from_dlpack", exchanged)
+    values = torch.arange(12.0).reshape(1, 3, 4)
+    lent = memory.lend(values)
+    assert (lent.stride(), lent.untyped_storage().nbytes()) == ((12, 4, 1), 48)
+    assert torch.equal(lent, values)

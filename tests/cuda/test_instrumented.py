@@ -14,7 +14,7 @@ from harness.cuda.instrumentation import (
     with_records,
     works_in,
 )
-from harness.cuda.instrumented_builds import CALLED, obstacle
+from harness.cuda.instrumented_builds import CALLED, asserted, obstacle
 from harness.cuda.suppressions import Suppression
 from harness.cuda.wearing import compiling_for
 from harness.devices import catalogue
@@ -80,6 +80,14 @@ def test_what_a_kernel_asserts_itself_is_none() -> None:
     assert records(ended(asserts=("too high", RACE))) == ()
 
 
+def test_what_a_kernel_asserts_is_known_by_the_words_that_are_printed() -> None:
+    ttir = r"""
+    tt.assert %4, "no \22big\22 x" : tensor<64xi1>
+    tt.assert %6, "gr\C3\B6\C3\9Fer \\ kleiner" : i1
+"""
+    assert asserted(ttir) == {'no "big" x', "größer \\ kleiner"}
+
+
 def test_nothing_is_read_of_what_another_fault_printed() -> None:
     assert records(ended(fault=FaultOf.ILLEGAL_ADDRESS)) == ()
     assert records(replace(ended(), ending=Completed())) == ()
@@ -117,6 +125,8 @@ def test_an_option_that_it_does_not_have_is_named() -> None:
         instrumenting("gsan --write-one")
     with pytest.raises(UsageError, match="consan"):
         instrumenting("consan --write-once")
+    with pytest.raises(UsageError, match="--sanitizer gsan 'x: No closing quotation"):
+        instrumenting("gsan 'x")
 
 
 def test_a_gpu_that_is_too_old_is_told_what_watches_there() -> None:

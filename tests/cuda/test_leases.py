@@ -1,9 +1,11 @@
 """Leases of GPUs between real processes: who gets which, who is told, and that a lease dies with its process."""
 
+import os
 import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -121,7 +123,11 @@ def test_no_gpus_and_more_than_there_are_make_no_sense(wanted: int) -> None:
         pass
 
 
-def test_the_folder_is_this_users_alone(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_for_temporary_files_is_this_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(FOLDER)
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = tmp_path / f"kernel-harness-gpus-{os.getuid()}"
     folder.mkdir(mode=0o777)
     assert leases_folder() == folder
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -129,6 +135,24 @@ def test_the_folder_is_this_users_alone(folder: Path, tmp_path: Path, monkeypatc
     folder.symlink_to(tmp_path)
     with pytest.raises(HarnessError, match="belongs to somebody else: export HARNESS_LEASES="):
         leases_folder()
-    monkeypatch.delenv(FOLDER)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     assert leases_folder() == tmp_path / "kernel-harness-gpus"
+
+
+def test_a_folder_of_the_users_choice_is_left_as_it_is(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.mkdir()
+    folder.chmod(0o1777)
+    assert leases_folder() == folder
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o1777
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    monkeypatch.setenv(FOLDER, str(link))
+    assert leases_folder() == link
+    file = tmp_path / "file"
+    file.touch()
+    for wrong in (file, Path("/proc/nope")):
+        monkeypatch.setenv(FOLDER, str(wrong))
+        with pytest.raises(UsageError, match=f"HARNESS_LEASES={wrong}"):
+            leases_folder()

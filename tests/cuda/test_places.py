@@ -6,6 +6,7 @@ import pytest
 
 from harness.cuda.canary import Healthy, Sick
 from harness.cuda.gpus import RealGpu
+from harness.cuda.health import LOST
 from harness.cuda.vigil import Vigil
 from harness.cuda.wearing import gpu_of
 from harness.cuda.xid import Xid
@@ -79,6 +80,19 @@ def test_the_canary_is_asked_where_no_kernel_is_to_blame_and_a_gpu_that_passes_s
     places = GpuPlaces((H200,), print, vigil)
     assert gpu_of(places.take(SPEC).environment) == H200
     assert asked == [H200] * asks
+
+
+def test_where_a_gpu_is_lost_and_does_not_tell_which_every_one_is_asked() -> None:
+    def ask(gpu: RealGpu) -> Healthy | Sick:
+        return Healthy() if gpu == OTHER else Sick(reason="the canary failed: no such device")
+
+    events = Told(Xid(uuid=H200.uuid, code=31), Xid(uuid=LOST, code=79))
+    vigil = Vigil((H200, OTHER), lambda: events, ask)
+    ((gpu, reason),) = vigil.sick()
+    assert (gpu, reason) == (
+        H200,
+        "a GPU that is lost reported Xid 79: the GPU has fallen off the bus, and the canary failed: no such device",
+    )
 
 
 def test_where_nobody_tells_of_events_or_can_ask_every_gpu_stays_in_use() -> None:

@@ -83,9 +83,19 @@ def test_further_options_follow_the_tool_and_are_checked_before_anything_runs(tm
         ("memchek", r"unknown sanitizer 'memchek': did you mean memcheck or"),
         ("gsann", r"unknown sanitizer 'gsann': did you mean gsan"),
         ("memcheck --check-tensor-ops yes", r"2025\.3\.1\.0 has no option --check-tensor-ops"),
+        ("memcheck -c 20", "give -c by its long name"),
+        ("memcheck 'x", "--sanitizer memcheck 'x: No closing quotation"),
     ):
         with pytest.raises(UsageError, match=said):
             sanitizing(wrong)
+
+
+def test_an_option_that_leaves_something_out_is_remembered(tmp_path: Path) -> None:
+    executable(tmp_path / "path", HELP + "  --launch-count arg\n  --kernel-name-exclude arg\n  --suppressions arg\n")
+    for further in ("--launch-count 20", "--kernel-name-exclude kns=norm", "--suppressions=all.xml"):
+        asked = sanitizing(f"memcheck --padding 32 {further}")
+        assert asked.filtered == further.partition(" ")[0].partition("=")[0]
+    assert not sanitizing("memcheck --padding 32").filtered
 
 
 def test_tools_that_know_allocations_have_torch_make_one_for_each_tensor() -> None:

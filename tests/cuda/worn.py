@@ -6,6 +6,8 @@ from harness.suite import DType, op, tensor, tokens
 
 FEW = 48
 PROGRAMS = 4096
+PASSED_ELEMENTS = 1 << 26
+PASSES = 100
 
 
 @op(dims={"T": tokens(8)}, inputs={"x": tensor("T", grad=False)}, dtypes=(DType.FP32,))
@@ -50,6 +52,16 @@ def runs_on_few_sms(x: Any) -> Any:
     return Twice.apply(x)
 
 
+@op(dims={"T": tokens(8)}, inputs={"x": tensor("T", grad=False)}, dtypes=(DType.FP32,))
+def adds_late(x: Any) -> Any:
+    """What torch still works on, long after the call."""
+    ones = x.new_ones(PASSED_ELEMENTS)
+    for _ in range(PASSES):
+        ones = ones * 1.0
+    return x + ones[: x.shape[0]]
+
+
+@adds_late.reference
 @sees_an_rtx_pro_6000.reference
 def one_more(x: Any) -> Any:
     return x + 1

@@ -125,6 +125,12 @@ def test_a_tool_that_is_not_in_the_process_proves_nothing_by_its_silence(scratch
         assert sanitized(under.run(of("is_quiet"))).unproven == "compute-sanitizer's libnowhere is not in the process"
 
 
+def test_a_tool_that_may_leave_out_kernels_proves_nothing_by_its_silence(scratch: Path) -> None:
+    with pool(scratch, filtered="--launch-count") as under:
+        unproven = sanitized(under.run(of("is_quiet"))).unproven
+    assert unproven == "--launch-count may leave out kernels or reports of this case"
+
+
 def test_a_tool_that_does_not_start_python_is_one_line_with_what_to_do(scratch: Path) -> None:
     program = "import pathlib, sys; pathlib.Path(sys.argv[5]).write_text('========= Error: no driver\\n')"
     for command, said in (
