@@ -28,7 +28,7 @@ from harness.ops import flight
 from harness.ops.compare import Noted, compare, digests, sketch
 from harness.ops.definition import Tensors, arrays, gradients, named, reference
 from harness.ops.engine_parts import NOTHING_SEEN, Elsewhere, Seen, Writer
-from harness.ops.inputs import TORCH_DTYPES, beside_spoiled, make_cotangents, make_inputs
+from harness.ops.inputs import TORCH_DTYPES, beside_spoiled, make_cotangents, make_inputs, seed_globals
 from harness.ops.jitter import Jitter, product_epsilon
 from harness.ops.parameters import wanted
 from harness.ops.sampling import BARE, IN_DOUBT, UNROUNDED, USUALLY, Sampling
@@ -184,6 +184,7 @@ class Execution:
             made = make_inputs(op, case)
             kept_inputs = {name: None if value is None else kept(value) for name, value in made.items()}
             inputs = {name: None if value is None else lent(value) for name, value in made.items()}
+            seed_globals(case)
         with self._timed("forward"), surroundings():
             outputs = named(op.call(**wanted(op.call, inputs, op.settings(case))))
         with self._timed("inputs"), plain_torch():

@@ -5,6 +5,7 @@ changes no other.  What lies around an offset or strided tensor is NaN: a lane t
 """
 
 import hashlib
+import random
 from collections.abc import Mapping
 from math import prod
 
@@ -198,6 +199,14 @@ def _generator(case: Case, name: str) -> torch.Generator:
 def seed_of(seed: int, name: str) -> int:
     """What seeds the generator of one tensor of a case; a cotangent is called `grad:` and its output's name."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:7], "big")
+
+
+def seed_globals(case: Case) -> None:
+    """Have the generators that host code may draw from, for dropout say, begin alike for equal cases."""
+    seed = seed_of(case.seed, "host code")
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % (1 << 32))  # noqa: NPY002 - the global one is what is meant
 
 
 def lay_out(values: torch.Tensor, layout: Layout) -> torch.Tensor:

@@ -1,11 +1,13 @@
 """One case from inputs to facts, and how it ends when something goes wrong on the way."""
 
+import random
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -90,6 +92,22 @@ def test_a_case_ends_with_every_output_and_gradient_compared() -> None:
 def test_equal_cases_give_equal_facts() -> None:
     first, second = (Execution(nullcontext).run(RMS_NORM, case(seed=7)) for _ in range(2))
     assert first == second
+
+
+def test_what_host_code_draws_at_random_is_the_same_for_equal_cases() -> None:
+    drawn: list[tuple[float, ...]] = []
+
+    def noisy(x: torch.Tensor) -> torch.Tensor:
+        drawn.append((torch.rand(()).item(), random.random(), float(np.random.rand())))  # noqa: NPY002, S311
+        return x * 2
+
+    execution = Execution(nullcontext)
+    for seed in (1, 1, 2):
+        execution.run(op(noisy, lambda x: x * 2, {"x": ROWS}), case(seed=seed))
+        torch.rand(3)  # what comes between
+    first, second, third = drawn
+    assert first == second
+    assert all(one != other for one, other in zip(first, third, strict=True))
 
 
 def test_backward_runs_where_the_callers_context_is_not_seen() -> None:
