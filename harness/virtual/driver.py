@@ -147,6 +147,11 @@ class _Utilities:
     def __init__(self, profile: DeviceProfile) -> None:
         self._profile = profile
         self.texts: dict[int, str] = {}
+        self._taken: dict[str, tuple[int, int]] = {}
+
+    def tell(self, text: str, registers: int, spills: int) -> None:
+        """What a kernel takes whose text this is, for those who load it from now on."""
+        self._taken[text] = (registers, spills)
 
     def get_device_properties(self, device: int | None = None) -> dict[str, int]:
         """The figures that Triton and libraries read."""
@@ -154,11 +159,14 @@ class _Utilities:
         return figures(self._profile)
 
     def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
-        """(module, function, registers, spills, most threads); the function is the handle of the TTIR text."""
+        """(module, function, registers, spills, most threads); the function is the handle of the TTIR text.
+
+        Registers and spills are 0 of a kernel of which nobody was told.
+        """
         del name, shared, device
         handle = next(_HANDLES)
-        self.texts[handle] = binary.decode()
-        return handle, handle, 0, 0, self._profile.max_threads_per_block
+        text = self.texts[handle] = binary.decode()
+        return handle, handle, *self._taken.get(text, (0, 0)), self._profile.max_threads_per_block
 
     def unload_module(self, module: int) -> None:
         """Forget a text."""

@@ -22,6 +22,7 @@ from harness.virtual.driver import LaunchHandler, VirtualDriver
 from harness.virtual.launches import Launches, Session
 from harness.virtual.native.choice import Executing, NativeCode, executor_of
 from harness.virtual.resources import compile_resources
+from harness.virtual.warmup import tell_what_kernels_take
 
 
 class VirtualEngine:
@@ -82,8 +83,10 @@ class VirtualEngine:
 
     def _drive(self, device: DeviceProfile, on_launch: LaunchHandler) -> None:
         """Choose the driver that Triton asks, and how far kernels are compiled."""
-        triton_seam.set_driver(VirtualDriver(device, on_launch))
+        driver = VirtualDriver(device, on_launch)
+        triton_seam.set_driver(driver)
         triton_seam.compile_to_ttir_only()
+        tell_what_kernels_take(lambda ttir, options: compile_resources(ttir, device.arch, options), driver.utils.tell)
         triton_seam.ask_assembler(device.arch)
 
     def obstacle(self) -> str:
