@@ -40,6 +40,10 @@ class Fits(Alone):
         pending = {launch.kernel for launch in run.launches if launch.build not in evidence.resources}
         if pending:
             return (Abstain(oracle=self.name, reason=f"not compiled to the end: {', '.join(sorted(pending))}"),)
+        for launch in run.launches:
+            if why := evidence.resources[launch.build].unknown:
+                reason = f"{launch.kernel} could not be compiled here: {first_line(why)}"
+                return (Abstain(oracle=self.name, reason=reason),)
         return (Pass(oracle=self.name),)
 
     def _judge_raised(self, run: Run, raised: Raised) -> Verdict:

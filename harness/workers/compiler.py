@@ -3,7 +3,8 @@
 One child process compiles at the lowest priority.  Kernels of a new shape (TTIR that differs in more than the values of
 integer constants) go first: a constant that follows the number of rows makes nearly every case a new build, but hardly
 ever other resources.  What is still waiting when the search ends is compiled until the time limit; the rest stays
-unknown, and the resources oracle abstains there.  Answers are kept in files, so that the next search begins with them.
+unknown, and the resources oracle abstains there.  Answers of the compiler's own are kept in files, so that the next
+search begins with them; a process that died, and trouble of the machine, are no answers, and are tried again then.
 """
 
 import json
@@ -16,16 +17,23 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from signal import Signals
 from types import TracebackType
 from typing import Self
 
 from harness import wire
-from harness.model.resources import Resources
+from harness.errors import ReplayError
+from harness.model.resources import CRASHES, Resources
 from harness.model.run import Launch
 from harness.virtual.builds import BUILD_SUFFIX, RESOURCES_SUFFIX
 
 SETTLE_S = 20.0
 ATTEMPTS = 2
+CACHE = "triton-resources"
+"""Triton's cache of whole kernels, beside the builds: the workers' own holds "cubins" that are none."""
+KEPT_FORMAT = 2
+"""The first kept failures of the machine too."""
+LONGEST_QUOTE = 60
 
 
 class BackgroundCompiler:
@@ -33,6 +41,7 @@ class BackgroundCompiler:
 
     def __init__(self, builds: Path, *, settle_s: float = SETTLE_S) -> None:
         self._builds = builds
+        self._cache = (builds.parent / CACHE).resolve()
         self._settle_s = settle_s
         self._known: dict[str, Resources] = {}
         self._asked: set[str] = set()
@@ -42,23 +51,38 @@ class BackgroundCompiler:
         self._changed = threading.Condition()
         self._closed = False
         self._compiling = False
+        self._error: Exception | None = None
         self._process: subprocess.Popen[str] | None = None
+        for path in builds.glob(f"*{RESOURCES_SUFFIX}"):
+            _kept(path)  # what cannot be read is gone before engines look whether there is an answer
         self._thread = threading.Thread(target=self._serve, name="background-compiler", daemon=True)
         self._thread.start()
 
     def of(self, launch: Launch) -> Resources | None:
-        """The figures for this launch's build if they are known; otherwise asks for them."""
+        """The figures for this launch's build if they are known; otherwise asks for them.
+
+        Raises:
+            Exception: what broke the thread that answers.
+        """
         with self._changed:
+            if self._error is not None:
+                raise self._error
             if launch.build not in self._asked:
                 self._ask(launch.build)
             return self._known.get(launch.build)
 
     def settle(self) -> None:
-        """Wait until every build of a new shape is known, and for the others as long as the time limit allows."""
+        """Wait until every build of a new shape is known, and for the others as long as the time limit allows.
+
+        Raises:
+            Exception: what broke the thread that answers.
+        """
         deadline = time.monotonic() + self._settle_s
         with self._changed:
-            while (self._new or self._similar or self._compiling) and time.monotonic() < deadline and not self._closed:
+            while self._is_busy() and time.monotonic() < deadline:
                 self._changed.wait(deadline - time.monotonic())
+            if self._error is not None:
+                raise self._error
 
     def close(self) -> None:
         """End the compiler's process; what is waiting stays unknown."""
@@ -83,51 +107,66 @@ class BackgroundCompiler:
     ) -> None:
         self.close()
 
+    def _is_busy(self) -> bool:
+        """Whether there is anything to wait for."""
+        is_over = self._closed or self._error is not None
+        return not is_over and bool(self._new or self._similar or self._compiling)
+
     def _ask(self, build: str) -> None:
         path = self._builds / f"{build}{BUILD_SUFFIX}"
-        answer = path.with_suffix(RESOURCES_SUFFIX)
+        kept = _kept(path.with_suffix(RESOURCES_SUFFIX))
+        if kept is not None:
+            self._known[build] = kept
+            self._asked.add(build)
+            return
         try:
-            if answer.is_file():
-                self._known[build] = wire.from_json(answer.read_text(encoding="utf-8"), Resources)
-                self._asked.add(build)
-                return
             text = path.read_text(encoding="utf-8")
+            shape = json.loads(text)["shape"]
         except FileNotFoundError:
             return  # the engine leaves no builds behind, or another search that shares the folder tidied up
+        except (ValueError, LookupError, TypeError):
+            path.unlink(missing_ok=True)  # emptied by a power cut: the next process leaves it again
+            return
         self._asked.add(build)
-        shape = json.loads(text)["shape"]
         (self._similar if shape in self._shapes else self._new).append(_Waiting(path, text))
         self._shapes.add(shape)
         self._changed.notify_all()
 
     def _serve(self) -> None:
-        while waiting := self._next():
-            resources = self._compile(waiting.text)
+        try:
+            while waiting := self._next():
+                resources = self._compile(waiting)
+                waiting.path.unlink(missing_ok=True)
+                with self._changed:
+                    self._known[waiting.path.stem] = resources
+                    self._compiling = False
+                    self._changed.notify_all()
+        except Exception as error:  # noqa: BLE001 - whoever asks or waits is told
             with self._changed:
+                self._error = error
                 self._compiling = False
-                if not self._closed:
-                    self._keep(waiting.path, resources)
                 self._changed.notify_all()
 
-    def _compile(self, text: str) -> Resources:
-        """What the compiler's process answers; one that dies twice on the same kernel dies of it."""
-        status = 0
-        for _ in range(ATTEMPTS):
-            process = self._process or self._start()
-            if line := _exchange(process, text):
-                return wire.from_json(line, Resources)
+    def _compile(self, waiting: "_Waiting") -> Resources:
+        """What the compiler's process answers; if it crashes at each attempt, it does so over the kernel."""
+        ends: list[_Died] = []
+        while len(ends) < ATTEMPTS:
+            try:
+                process = self._process or self._start()
+            except OSError as error:
+                return Resources.not_known(f"the compiler's process cannot be started: {error}")
+            answer = _exchange(process, waiting.text)
+            if isinstance(answer, Resources):
+                if not answer.unknown:
+                    _keep(waiting.path.with_suffix(RESOURCES_SUFFIX), answer)
+                return answer
             with self._changed:
                 self._process = None
-            status = _reap(process)
-        return Resources.failed(f"the compiler's process ended with status {status}")
-
-    def _keep(self, path: Path, resources: Resources) -> None:
-        """Know a build's resources, now and in later searches, and drop the build."""
-        self._known[path.stem] = resources
-        draft = path.with_suffix(f".{os.getpid()}")
-        draft.write_text(wire.to_json(resources), encoding="utf-8")
-        draft.rename(path.with_suffix(RESOURCES_SUFFIX))
-        path.unlink(missing_ok=True)
+            ends.append(answer)
+        others = [end.how for end in ends if end.crash is None]
+        if others:
+            return Resources.not_known(f"the compiler's process {others[-1]}")
+        return Resources.failed(f"the compiler crashes over it: {ends[-1].crash}, {ATTEMPTS} times of {ATTEMPTS}")
 
     def _next(self) -> "_Waiting | None":
         with self._changed:
@@ -146,6 +185,9 @@ class BackgroundCompiler:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
+                encoding="utf-8",
+                errors="replace",
+                env=os.environ | {"TRITON_CACHE_DIR": str(self._cache)},
                 start_new_session=True,
             )
             if self._closed:
@@ -160,16 +202,43 @@ class _Waiting:
     """The build file's content: one line of JSON."""
 
 
-def _exchange(process: subprocess.Popen[str], text: str) -> str:
-    """The compiler's answer to a build; empty if it died."""
+@dataclass(frozen=True, slots=True)
+class _Died:
+    """A compiler's process that is no more, and gave no answer."""
+
+    how: str
+    crash: str | None = None
+    """The signal, where it is one that the process raised itself."""
+
+
+def _exchange(process: subprocess.Popen[str], text: str) -> Resources | _Died:
+    """The compiler's answer to a build.  A process that gives none is ended: nobody knows what else it would say."""
     assert process.stdin is not None
     assert process.stdout is not None
-    try:
+    line = ""
+    with suppress(BrokenPipeError):
         process.stdin.write(f"{text}\n")
         process.stdin.flush()
-        return process.stdout.readline()
-    except BrokenPipeError:
-        return ""
+        line = process.stdout.readline()
+    if not line:
+        return _died(_reap(process))
+    try:
+        return wire.from_json(line, Resources)
+    except ReplayError:
+        process.kill()
+        _reap(process)
+        return _Died(f"answers {line.strip()[:LONGEST_QUOTE]!r}")
+
+
+_SIGNALS = frozenset(Signals)
+"""Those that have names."""
+
+
+def _died(status: int) -> _Died:
+    if status >= 0:
+        return _Died(f"ended with status {status}")
+    name = Signals(-status).name if -status in _SIGNALS else f"signal {-status}"
+    return _Died(f"was ended by {name}", name if -status in CRASHES else None)
 
 
 def _reap(process: subprocess.Popen[str]) -> int:
@@ -179,3 +248,41 @@ def _reap(process: subprocess.Popen[str]) -> int:
             with suppress(BrokenPipeError):  # what it did not read any more
                 pipe.close()
     return process.wait()
+
+
+# --- what is known from one search to the next -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """The content of a file of resources."""
+
+    format: int
+    resources: Resources
+
+
+def _kept(path: Path) -> Resources | None:
+    """What the file holds; none if it is not there, or cannot be read, and then it is removed."""
+    try:
+        kept = wire.from_json(path.read_bytes(), _Kept)
+    except FileNotFoundError:
+        return None
+    except ReplayError:
+        kept = None
+    if kept is not None and kept.format == KEPT_FORMAT:
+        return kept.resources
+    path.unlink(missing_ok=True)
+    return None
+
+
+def _keep(path: Path, resources: Resources) -> None:
+    """Write the file, whole or not at all: on a full disk, the next search compiles the build again."""
+    draft = path.with_suffix(f".{os.getpid()}")
+    with suppress(OSError):
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(wire.to_json(_Kept(format=KEPT_FORMAT, resources=resources)))
+            file.flush()
+            os.fsync(file.fileno())  # else a power cut leaves an empty file of that name
+        draft.rename(path)
+    with suppress(OSError):
+        draft.unlink(missing_ok=True)

@@ -63,6 +63,18 @@ class TestResources:
     def test_abstains_until_every_build_is_known(self) -> None:
         assert judge(Fits(), run(), resources={}) == ["abstain: not compiled to the end: layer_norm_bwd_kernel"]
 
+    def test_abstains_with_the_reason_where_the_machine_kept_the_compiler_from_an_answer(self) -> None:
+        unknown = Resources.not_known("OSError: [Errno 28] No space left on device\nmore")
+        assert judge(Fits(), run(), resources={"b1": unknown}) == [
+            "abstain: layer_norm_bwd_kernel could not be compiled here: OSError: [Errno 28] No space left on device"
+        ]
+
+    def test_what_one_kernel_lacks_is_told_whatever_is_not_known_of_another(self) -> None:
+        launches = (launch(), launch(build="b2"))
+        resources = {"b1": replace(SMALL, shared_bytes=131_072), "b2": Resources.not_known("ended by SIGKILL")}
+        fail = only_failure(Fits(), run(launches=launches), resources=resources)
+        assert fail.signature == signature("resources", "shared memory")
+
     @pytest.mark.parametrize(
         ("needed", "place"),
         [
