@@ -127,7 +127,8 @@ class Binding:
 def scalar(kind: Type, given: Any) -> Array:
     """A number as the kernel sees it: in its parameter's type."""
     if kind.element.startswith(("f", "bf")):
-        return rounded(np.array([given], carrier(kind.element)), kind.element)
+        with np.errstate(over="ignore"):  # beyond the type's range it is infinite, as for Triton's launcher
+            return rounded(np.array([given], carrier(kind.element)), kind.element)
     if kind.element == "i1":
         return np.array([bool(given)])
     if not kind.element.startswith("i"):
@@ -135,6 +136,9 @@ def scalar(kind: Type, given: Any) -> Array:
     bits = kind.bits
     (value,) = struct.unpack("<q", struct.pack("<Q", int(given) % (1 << 64)))
     return np.array([(value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)], carrier(kind.element))
+
+
+_POINTERS = frozenset({"ptr", "tensordesc"})
 
 
 _PASSES_POINTERS_ON = frozenset(
@@ -152,7 +156,18 @@ _PASSES_POINTERS_ON = frozenset(
 )
 
 
-_STORES = frozenset({"tt.store", "tt.descriptor_store", "tt.atomic_rmw", "tt.atomic_cas"})
+_STORES = frozenset(
+    {
+        "tt.store",
+        "tt.descriptor_store",
+        "tt.descriptor_scatter",
+        "tt.descriptor_reduce",
+        "tt.atomic_rmw",
+        "tt.atomic_cas",
+        "tt.atomic_store",
+    }
+)
+"""Their first operand says where."""
 
 
 _known: dict[int, tuple[Function, frozenset[int] | None]] = {}
@@ -174,12 +189,12 @@ def written_parameters(kernel: Function) -> frozenset[int] | None:
     for operation in kernel.body.all_operations():
         known = [origins[slot] for slot in operation.operands if slot in origins]
         if operation.name in _PASSES_POINTERS_ON and operation.results and known:
-            if len(known) == sum(kind.element in {"ptr", "tensordesc"} for kind in operation.operand_types):
+            if len(known) == sum(kind.element in _POINTERS for kind in operation.operand_types):
                 origins[operation.results[0]] = frozenset[int]().union(*known)
         elif operation.name in _STORES:
             if operation.operands[0] not in origins:
                 return None
             written |= origins[operation.operands[0]]
-        elif operation.name == "tt.call" and any(kind.is_pointer for kind in operation.operand_types):
+        elif operation.name == "tt.call" and any(kind.element in _POINTERS for kind in operation.operand_types):
             return None
     return written

@@ -228,17 +228,25 @@ def select(machine: Machine, operation: Operation, frame: list[Value]) -> Value:
 
 
 def to_integer(*, signed: bool) -> Handler:
-    """`arith.fptosi` and `fptoui`: toward zero, saturating as PTX's cvt does, NaN to zero."""
+    """`arith.fptosi` and `fptoui`: toward zero, saturating as PTX's cvt does.
+
+    That makes 16 bits at least, of which a result of one byte keeps the lower; and zero of NaN, but the upper bit alone
+    where it comes from float64 or goes to 64 bits.
+    """
 
     def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
         del machine
-        value = np.trunc(array(frame[operation.operands[0]]).astype(np.float64))
+        given = array(frame[operation.operands[0]])
+        value = np.trunc(given.astype(np.float64))
         wanted = np.dtype(carrier(operation.result_types[0].element))
-        range_of = np.iinfo(f"{'i' if signed else 'u'}{wanted.itemsize}")
-        beyond = value >= float(range_of.max)  # the largest i64 is no float64: compare before converting
-        low = np.maximum(np.where(np.isnan(value) | beyond, 0.0, value), float(range_of.min))
+        size = max(2, wanted.itemsize)
+        range_of = np.iinfo(f"{'i' if signed else 'u'}{size}")
+        nan, beyond = np.isnan(value), value >= float(range_of.max)  # no float64 is the largest i64: compare floats
+        low = np.maximum(np.where(nan | beyond, 0.0, value), float(range_of.min))
         made = np.where(beyond, np.array(range_of.max, range_of.dtype), low.astype(range_of.dtype))
-        return made.view(wanted)
+        if given.dtype == np.float64 or size == 8:
+            made = np.where(nan, np.array(1 << 8 * size - 1, f"u{size}").view(range_of.dtype), made)
+        return made.astype(wanted)
 
     return handle
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.errors import CannotExecute
-from harness.virtual.elements import Array, carrier, decode, encode, rounded, unsigned
+from harness.virtual.elements import Array, bits_of, carrier, decode, encode, rounded, unsigned
 from harness.virtual.ir import Operation, Type
 from harness.virtual.machine import Handler, Lap, Machine, Value
 from harness.virtual.memory import Step
@@ -94,7 +94,8 @@ def modify(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
 
 
 def _swap(old: Array, expected: Array, new: Array) -> Array:
-    return np.where(old == expected, new, old)
+    """GPUs compare bits: a NaN equals itself, and the two zeros differ."""
+    return np.where(bits_of(old) == bits_of(expected), new, old)
 
 
 def compare_and_swap(machine: Machine, operation: Operation, frame: list[Value]) -> Array:

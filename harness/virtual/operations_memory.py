@@ -68,7 +68,7 @@ def _load(machine: Machine, operation: Operation, frame: list[Value], kind: Type
     if len(operation.operands) > 2:
         other = array(frame[operation.operands[2]])
     else:
-        other = _undefined(machine, kind) if mask is not None else np.zeros((1,) * rank, carrier(kind.element))
+        other = undefined(machine, kind) if mask is not None else np.zeros((1,) * rank, carrier(kind.element))
     notes = mask is not None and len(operation.operands) < 3 and not mask.all()
     volatile = bool(operation.attributes.get("isVolatile"))
     parts: list[Array] = []
@@ -90,7 +90,7 @@ def _note_undefined(machine: Machine, place: Place, kind: Type, mask: Array) -> 
         machine.memory.events.undefined(place, lanes)
 
 
-def _undefined(machine: Machine, kind: Type) -> Array:
+def undefined(machine: Machine, kind: Type) -> Array:
     """What undefined lanes hold in this case."""
     fill = ODD_FILL if machine.lane_fill is LaneFill.ODD else 0
     return np.full((1,) * (1 + len(kind.shape)), fill, carrier(kind.element))

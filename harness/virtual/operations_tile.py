@@ -12,7 +12,9 @@ from harness.virtual.elements import NARROW_FLOATS, Array, carrier
 from harness.virtual.ir import Operation, Region, Type
 from harness.virtual.machine import Handler, Machine, Value, Values, zeros
 from harness.virtual.operations_arith import array
+from harness.virtual.operations_memory import undefined
 from harness.virtual.pointers import Pointers, Several
+from harness.virtual.triton_seam import version
 
 _DIRECT_REDUCTIONS = {
     "arith.addi": np.add,
@@ -28,6 +30,11 @@ _DIRECT_REDUCTIONS = {
     "arith.xori": np.bitwise_xor,
 }
 """Combine operations whose result no order changes; any other region is folded pair by pair."""
+
+
+_TELLS_BINS_BY_LOW_BITS = tuple(map(int, version.split(".")[:2])) < (3, 8)
+"""Up to Triton 3.7 the code of a histogram looks at the low bits of a number alone, at five of them at least, so that
+-1 counts in the last of 32 bins or more; since then it leaves out what lies outside."""
 
 
 def each(change: Callable[[Array, Operation], Array]) -> Handler:
@@ -199,8 +206,10 @@ def concatenate(machine: Machine, operation: Operation, frame: list[Value]) -> A
 
 
 def gather(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
-    """`tt.gather`: elements of the first operand by their index along one axis; an index outside is undefined."""
-    del machine
+    """`tt.gather`: elements of the first operand by their index along one axis.
+
+    On GPUs an index outside reads another thread's element or beside the block's shared memory: that lane is undefined.
+    """
     axis = _axis(operation)
     source, index = (
         spread(array(frame[slot]), kind) for slot, kind in zip(operation.operands, operation.operand_types, strict=True)
@@ -208,7 +217,9 @@ def gather(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
     programs = max(len(source), len(index))
     source = np.broadcast_to(source, (programs, *source.shape[1:]))
     index = np.broadcast_to(index, (programs, *index.shape[1:]))
-    return np.take_along_axis(source, np.clip(index, 0, source.shape[axis] - 1), axis)
+    last = source.shape[axis] - 1
+    taken = np.take_along_axis(source, np.clip(index, 0, last), axis)
+    return np.where((index >= 0) & (index <= last), taken, undefined(machine, operation.result_types[0]))
 
 
 def histogram(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
@@ -217,6 +228,8 @@ def histogram(machine: Machine, operation: Operation, frame: list[Value]) -> Arr
     kind = operation.operand_types[0]
     values = spread(array(frame[operation.operands[0]]), kind)
     (bins,) = operation.result_types[0].shape
+    if _TELLS_BINS_BY_LOW_BITS:
+        values = values.astype(np.int64) & max(bins, 32) - 1
     counted = (values >= 0) & (values < bins)
     if len(operation.operands) > 1:
         counted = counted & spread(array(frame[operation.operands[1]]), kind)

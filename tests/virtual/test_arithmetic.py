@@ -160,20 +160,29 @@ def conversion_kernel(x, i8, i16, i32, i64, u8, u32, N: tl.constexpr):
 
 
 @pytest.mark.alone("LLVM leaves open what becomes of numbers out of range")
-def test_floats_become_integers_toward_zero_and_saturate(gpu: Gpu) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
+def test_floats_become_integers_toward_zero_and_saturate_in_16_bits_or_more(gpu: Gpu, dtype: torch.dtype) -> None:
     inf, nan = float("inf"), float("nan")
-    x = torch.tensor([0.0, 1.9, -1.9, 2.5, -2.5, 100.99, 3e9, -3e9, 1e30, -1e30, inf, -inf, nan, 127.0, 0.99, -0.99])
+    numbers = [0.0, 1.9, -1.9, 2.5, 255.9, 300.0, -300.0, 128.0, 3e9, -3e9, 4e4, -4e4, inf, -inf, nan, -0.99]
+    x = torch.tensor(numbers).to(dtype)
     outs = [torch.zeros(16, dtype=kind) for kind in (torch.int8, torch.int16, torch.int32, torch.int64)]
     unsigned = [torch.zeros(16, dtype=kind) for kind in (torch.uint8, torch.uint32)]
     conversion_kernel[(1,)](x, *outs, *unsigned, 16)
     for out in (*outs, *unsigned):
-        info = torch.iinfo(out.dtype)
-        expected = [
-            0 if math.isnan(value) else int(max(info.min, min(info.max, int(max(-1e35, min(1e35, value))))))
-            for value in x.tolist()
-        ]
+        expected = [as_cvt_does(value, out.dtype, is_double=dtype is torch.float64) for value in x.tolist()]
         assert out.tolist() == expected, out.dtype
     assert gpu.memory == []
+
+
+def as_cvt_does(value: float, dtype: torch.dtype, *, is_double: bool) -> int:
+    """By the PTX ISA; of one byte, the lower of the 16 bits that Triton's code has it convert to."""
+    info = torch.iinfo(torch.int16 if dtype is torch.int8 else torch.uint16 if dtype is torch.uint8 else dtype)
+    if math.isnan(value):
+        made = 1 << info.bits - 1 if is_double or info.bits == 64 else 0
+    else:
+        made = int(max(info.min, min(info.max, int(max(-1e35, min(1e35, value))))))
+    wanted = torch.iinfo(dtype)
+    return (made - wanted.min) % (1 << wanted.bits) + wanted.min
 
 
 @triton.jit

@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
+from harness.model.case import LaneFill
 from tests.virtual.conftest import Gpu
 
 
@@ -252,6 +253,17 @@ def test_a_gather_takes_elements_by_their_index(gpu: Gpu) -> None:
     assert torch.equal(out, torch.gather(x, 2, index.long()))
 
 
+@pytest.mark.alone("it reads beside its own shared memory")
+def test_a_gathers_lanes_with_an_index_outside_the_axis_hold_what_undefined_lanes_hold(gpu: Gpu) -> None:
+    x, index, out = torch.randn(1, 4, 8), torch.arange(-12, 20, dtype=torch.int32).view(1, 4, 8), torch.zeros(1, 4, 8)
+    inside = (index >= 0) & (index < 8)
+    taken = torch.gather(x, 2, index.long().clamp(0, 7))
+    for fill, held in ((LaneFill.ZERO, 0.0), (LaneFill.ODD, 101.0)):
+        gpu.begin(fill)
+        gather_kernel[(1,)](x, index, out, 4, 8)
+        assert torch.equal(out, torch.where(inside, taken, held))
+
+
 @triton.jit
 def histogram_kernel(x, out, low, N: tl.constexpr, BINS: tl.constexpr):
     value = tl.load(x + tl.program_id(0) * N + tl.arange(0, N))
@@ -269,6 +281,18 @@ def test_a_histogram_counts_each_programs_own_numbers(gpu: Gpu) -> None:
         counts = torch.bincount(x[program], minlength=8)
         assert out[program, 0].tolist() == counts.tolist()
         assert out[program, 1].tolist() == [0, 0, 0, *counts[3:].tolist()]
+
+
+@pytest.mark.parametrize("bins", [8, 32, 64])
+def test_a_histogram_counts_numbers_outside_as_the_code_of_its_triton_does(gpu: Gpu, bins: int) -> None:
+    x = torch.tensor([-1, -bins, bins, bins + 3, -(2**31), 2**31 - 1, 31, 33, 70, *range(7)], dtype=torch.int32)
+    out = torch.zeros(1, 2, bins, dtype=torch.int32)
+    histogram_kernel[(1,)](x, out, -1, 16, bins)
+    for counts, numbers in zip(out[0], (x, x[x >= -1]), strict=True):
+        seen = numbers & max(bins, 32) - 1 if triton.__version__ < "3.8" else numbers
+        expected = torch.bincount(seen[(seen >= 0) & (seen < bins)], minlength=bins)
+        assert counts.tolist() == expected.tolist()
+    assert gpu.memory == []
 
 
 @triton.jit

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from tests.virtual.conftest import Gpu, MakeGpu
+from tests.virtual.conftest import Gpu, MakeGpu, dependences, line_of
 from tests.virtual.test_descriptors import with_scratch
 
 
@@ -76,6 +76,39 @@ def test_programs_reduce_into_a_descriptor(gpu: Gpu, signed: bool) -> None:  # n
     assert torch.equal(most, above.amax(0).clamp(min=0).to(torch.int32))
     assert torch.equal(bits, (above[0] ^ above[1]).to(torch.int32))
     assert gpu.memory == []
+
+
+@triton.jit(noinline=True)
+def fill(box, N: tl.constexpr):
+    box.store([0, 0], tl.full((8, N), 2.0, tl.float32))
+
+
+@triton.jit
+def spreading_kernel(x, table, out, HOW: tl.constexpr, N: tl.constexpr):
+    """The first program changes rows of a table that the others read."""
+    pid = tl.program_id(0)
+    rows, lanes = tl.arange(0, 8), tl.arange(0, N)
+    if pid == 0:
+        value = tl.load(x + rows[:, None] * N + lanes[None, :])
+        if HOW == "scatter":
+            tl.make_tensor_descriptor(table, [8, N], [N, 1], [1, N]).scatter(value, rows, 0)
+        elif HOW == "call":
+            fill(tl.make_tensor_descriptor(table, [8, N], [N, 1], [8, N]), N)
+        else:
+            tl.make_tensor_descriptor(table, [8, N], [N, 1], [8, N]).atomic_add([0, 0], value)
+    else:
+        tl.store(out + pid * N + lanes, tl.load(table + pid * N + lanes))  # of the table
+
+
+@pytest.mark.alone("its programs race")
+@pytest.mark.parametrize("how", ["scatter", "reduce", "call"])
+def test_what_a_program_does_through_a_descriptor_to_a_table_that_others_read_is_seen(gpu: Gpu, how: str) -> None:
+    x, table, out = torch.full((8, 16), 2.0), torch.zeros(8, 16), torch.zeros(4, 16)
+    with_scratch(lambda: spreading_kernel[(4,)](x, table, out, how, 16))
+    assert torch.equal(table, x)
+    assert gpu.session.writers[table.untyped_storage().data_ptr()] == ("spreading_kernel", "table")
+    if how != "reduce":
+        assert dependences(gpu) == {("table", line_of(__file__, "of the table"))}
 
 
 @triton.jit

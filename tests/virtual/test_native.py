@@ -67,6 +67,71 @@ def test_arithmetic_rounds_and_wraps_alike(compare: Compare, dtype: torch.dtype)
 
 
 @triton.jit
+def ramp_kernel(start, out, N: tl.constexpr, STEP: tl.constexpr):
+    at = tl.arange(0, N)
+    narrow = (at * STEP + start).to(out.dtype.element_ty)
+    unsigned = narrow.to(tl.uint8).to(tl.int64)
+    tl.store(out + at, narrow)
+    tl.store(out + N + at, (narrow.to(tl.int64) >> 3).to(out.dtype.element_ty))
+    tl.store(out + 2 * N + at, (narrow.to(tl.int64) // 7 + unsigned % 5).to(out.dtype.element_ty))
+    tl.store(out + 3 * N + at, ((narrow < 5) | (narrow.to(tl.int64) > 100)).to(out.dtype.element_ty))
+
+
+@pytest.mark.parametrize("start", [0, -100, 2**31 - 1])
+@pytest.mark.parametrize(
+    ("dtype", "step"),
+    [
+        (torch.int8, 3),
+        (torch.int8, 37),  # a vector of eight lanes goes round once and a little further
+        (torch.int8, -37),
+        (torch.int8, 1000),
+        (torch.int16, 9362),
+        (torch.int16, -40000),
+        (torch.int32, 668265263),
+        (torch.int32, -1640531535),
+    ],
+    ids=str,
+)
+def test_a_ramp_that_goes_round_once_or_more_is_widened_lane_by_lane(
+    compare: Compare, dtype: torch.dtype, step: int, start: int
+) -> None:
+    out = torch.zeros(4, 64, dtype=dtype)
+    compare(lambda: ramp_kernel[(1,)](start, out, 64, step))
+    numbers = [step * lane + start for lane in range(64)]
+    half = 1 << torch.iinfo(dtype).bits - 1
+    narrow = torch.tensor([(number + half) % (2 * half) - half for number in numbers])
+    assert out[0].tolist() == narrow.tolist()
+    assert out[1].tolist() == (narrow >> 3).tolist()
+    expected = narrow.div(7, rounding_mode="trunc") + (narrow & 255) % 5
+    assert out[2].tolist() == expected.to(dtype).tolist()
+    assert out[3].tolist() == ((narrow < 5) | (narrow > 100)).to(dtype).tolist()
+
+
+@triton.jit
+def integer_kernel(x, i8, i16, i32, i64, u8, u16, u32, u64, N: tl.constexpr):
+    at = tl.arange(0, N)
+    value = tl.load(x + at)
+    tl.store(i8 + at, value.to(tl.int8))
+    tl.store(i16 + at, value.to(tl.int16))
+    tl.store(i32 + at, value.to(tl.int32))
+    tl.store(i64 + at, value.to(tl.int64))
+    tl.store(u8 + at, value.to(tl.uint8))
+    tl.store(u16 + at, value.to(tl.uint16))
+    tl.store(u32 + at, value.to(tl.uint32))
+    tl.store(u64 + at, value.to(tl.uint64))
+
+
+@pytest.mark.alone("LLVM leaves open what becomes of numbers out of range")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
+def test_floats_beyond_an_integers_range_become_the_same_integers(compare: Compare, dtype: torch.dtype) -> None:
+    x = torch.tensor([0.0, 127.9, 128.0, 300.0, -129.0, -300.0, 4e4, -4e4, 7e4, 3e9, -3e9, 1e19, -1e19, 1e38])
+    x = torch.cat([x, torch.tensor([float("nan"), float("inf")])]).to(dtype)
+    names = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+    outs = [torch.zeros(16, dtype=getattr(torch, name)) for name in names]
+    assert compare(lambda: integer_kernel[(1,)](x, *outs, 16)).native == 1
+
+
+@triton.jit
 def flushing_kernel(x, out, N: tl.constexpr):
     at = tl.arange(0, N)
     value = tl.load(x + at)

@@ -7,6 +7,7 @@
 
 import math
 
+import pytest
 import torch
 import triton
 import triton.language as tl
@@ -38,6 +39,38 @@ def test_integers_are_cut_made_positive_multiplied_and_swapped(gpu: Gpu) -> None
     products = [(value % 2**32) * 0x9E3779B9 >> 32 for value in x.tolist()]
     assert [value % 2**32 for value in high.tolist()] == products
     assert first.item() == 2**31 - 1
+    assert gpu.memory == []
+
+
+@triton.jit
+def swapping_kernel(cells, expected, found, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(found + at, tl.atomic_cas(cells + at, tl.load(expected + at), tl.full((N,), 5, found.dtype.element_ty)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+def test_a_compare_and_swap_of_floats_compares_their_bits(gpu: Gpu, dtype: torch.dtype) -> None:
+    nan = math.nan
+    cells = torch.tensor([-0.0, 0.0, nan, 1.5, nan, 2.0, -0.0, 7.0], dtype=dtype)
+    expected = torch.tensor([0.0, 0.0, nan, 1.5, 1.0, 3.0, -0.0, nan], dtype=dtype)
+    found, before = torch.zeros(8, dtype=dtype), cells.clone()
+    swapping_kernel[(1,)](cells, expected, found, 8)
+    after = torch.tensor([-0.0, 5.0, 5.0, 5.0, nan, 2.0, 5.0, 7.0], dtype=dtype)
+    for made, wanted in ((found, before), (cells, after)):
+        assert made.view(torch.uint8).tolist() == wanted.view(torch.uint8).tolist()
+    assert gpu.memory == []
+
+
+@triton.jit
+def scaling_kernel(x, scale, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out + at, tl.load(x + at) * scale)
+
+
+def test_a_float_argument_beyond_the_range_of_float32_is_infinite(gpu: Gpu) -> None:
+    x, out = torch.tensor([1.0, -2.0]), torch.zeros(2)
+    scaling_kernel[(1,)](x, 1e300, out, 2)
+    assert out.tolist() == [math.inf, -math.inf]
     assert gpu.memory == []
 
 

@@ -63,6 +63,14 @@ def test_masks_hold_for_atomic_loads_and_stores(gpu: Gpu) -> None:
     assert gpu.memory == []
 
 
+@only_39
+def test_a_kernel_is_known_as_the_writer_of_what_it_stores_atomically(gpu: Gpu) -> None:
+    cells, seen = torch.arange(8, dtype=torch.int32), counters(8)
+    masked_kernel[(1,)](cells, seen, 8)
+    written = {tensor.untyped_storage().data_ptr(): name for tensor, name in ((cells, "cells"), (seen, "seen"))}
+    assert gpu.session.writers == {address: ("masked_kernel", name) for address, name in written.items()}
+
+
 @triton.jit
 def backwards_kernel(flags, out, n):
     pid = tl.program_id(0)

@@ -106,8 +106,8 @@ def resized(code: Assembly, lanes: Lanes, wanted: str, *, signed: bool = True) -
             return Lanes(wanted, code.value(f"trunc {had} {lanes.name} to {wanted}"), lanes.width, lanes.step)
     else:
         instruction = "sext" if signed else "zext"
-        if lanes.step is not None and signed:
-            return _wider_ramp(code, lanes, wanted)
+        if signed and lanes.step is not None and abs(lanes.step) * (lanes.width - 1) < 1 << BITS[had]:
+            return _wider_ramp(code, lanes, lanes.step, wanted)
 
     def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
         return code.value(f"{instruction} {of(kind, width)} {names[0]} to {of(wanted, width)}")
@@ -115,23 +115,32 @@ def resized(code: Assembly, lanes: Lanes, wanted: str, *, signed: bool = True) -
     return spread(code, [lanes], emit, wanted)
 
 
-def _wider_ramp(code: Assembly, lanes: Lanes, wanted: str) -> Lanes:
-    """A ramp stays one as long as no lane of it wraps around: where one does, the machine has to look."""
-    assert lanes.step is not None
-    last = code.value(f"add {lanes.kind} {lanes.name}, {lanes.step * (lanes.width - 1)}")
-    turned = "slt" if lanes.step >= 0 else "sgt"
+def _wider_ramp(code: Assembly, lanes: Lanes, step: int, wanted: str) -> Lanes:
+    """A ramp stays one as long as no lane of it wraps around: where one does, the machine has to look.
+
+    Its lanes must be less than a whole turn apart: only then is its last one on the wrong side of its first.
+    """
+    last = code.value(f"add {lanes.kind} {lanes.name}, {step * (lanes.width - 1)}")
+    turned = "slt" if step >= 0 else "sgt"
     code.doubt(code.value(f"icmp {turned} {lanes.kind} {last}, {lanes.name}"))
     first = code.value(f"sext {lanes.kind} {lanes.name} to {wanted}")
-    return Lanes(wanted, first, lanes.width, lanes.step)
+    return Lanes(wanted, first, lanes.width, step)
 
 
 def to_integer(code: Assembly, lanes: Lanes, wanted: str, *, signed: bool) -> Lanes:
-    """Toward zero, saturating; NaN to zero."""
+    """As `harness.virtual.operations_arith.to_integer`."""
     name = "fptosi" if signed else "fptoui"
+    bits = max(16, BITS[wanted])
 
     def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
-        function = f"llvm.{name}.sat.{suffix(wanted, width)}.{suffix(kind, width)}"
-        return code.call(of(wanted, width), function, (of(kind, width), names[0]))
+        given, whole = of(kind, width), of(f"i{bits}", width)
+        function = f"llvm.{name}.sat.{suffix(f'i{bits}', width)}.{suffix(kind, width)}"
+        made = code.call(whole, function, (given, names[0]))
+        if kind == "double" or bits == 64:
+            nan = code.value(f"fcmp uno {given} {names[0]}, {names[0]}")
+            upper_bit = _all(str(-(1 << bits - 1)), width, f"i{bits}")
+            made = code.value(f"select {of('i1', width)} {nan}, {whole} {upper_bit}, {whole} {made}")
+        return made if bits == BITS[wanted] else code.value(f"trunc {whole} {made} to {of(wanted, width)}")
 
     return spread(code, [lanes], emit, wanted)
 
