@@ -4,16 +4,19 @@ A suite file imports the library under test inside its ops' functions, never at 
 file too, and stays free of Triton and of the library.  Kernels of a suite's own lie in a file beside it (`beside`).
 """
 
+import dataclasses
+import hashlib
 import importlib.util
+import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from harness.errors import SuiteError
+from harness.errors import SuiteError, unknown
 from harness.model.case import DType
-from harness.model.inputs import Draw, Extent, Input, Integer, Integers, Segments, Tensor
+from harness.model.inputs import Draw, Extent, Input, Integer, Integers, Segments, Tensor, extent_of
 from harness.model.op import Dim, Op
 
 __all__ = [
@@ -32,6 +35,10 @@ __all__ = [
 ]
 
 FORBIDDEN_AT_TOP = ("triton", "torch")
+ARGUMENTS = frozenset(field.name for field in dataclasses.fields(Op)) - {"name", "suite", "call", "reference"}
+"""What `op` takes."""
+BY_NAME = ("dims", "inputs", "options")
+SEVERAL = ("dtypes", "requires", "refuses", "waives", "apart")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -118,22 +125,110 @@ class Declaration:
         """The op.
 
         Raises:
-            SuiteError: no reference was declared, or the declaration contradicts itself.
+            SuiteError: no reference was declared, or the declaration contradicts itself; so does `where` of the op,
+                at whichever sizes it fails.
         """
+        place = f"{suite}: op {self.name!r}"
         if self._reference is None:
-            raise SuiteError(f"{suite}: op {self.name!r} has no reference: add one with @{self.name}.reference")
+            raise SuiteError(f"{place} has no reference: add one with @{self.name}.reference")
+        if mistake := next(_mistakes(self._options), ""):
+            raise SuiteError(f"{place} {mistake}")
         declared = Op(name=self.name, suite=suite, call=self._call, reference=self._reference, **self._options)
-        least = {name: dim.low for name, dim in declared.dims.items()}
+        if declared.where is None:
+            return declared
+        where = _told(declared.where, place)
+        plainest = {name: dim.plainest for name, dim in declared.dims.items()}
+        where({**declared.plainest_options, **plainest, **dict.fromkeys(declared.optional, True)})
+        return dataclasses.replace(declared, where=where)
+
+
+def _mistakes(given: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with the arguments of `op`, to be read after its name; each takes it that there was none before."""
+    for name in given:
+        if name not in ARGUMENTS:
+            yield f"has an {unknown('argument', name, ARGUMENTS)}"
+    for name in BY_NAME:
+        if not isinstance(given.get(name, {}), Mapping):
+            yield f"has {name}={given[name]!r}: write a dict, by name"
+    for name in SEVERAL:
+        if isinstance(given.get(name), str):
+            yield f"has {name}={given[name]!r}: write {name}=({given[name]!r},)"
+    for name, values in given.get("options", {}).items():
+        if not isinstance(values, tuple | list) or not values:
+            yield f"has the option {name}={values!r}: give a tuple of the values worth trying, as (False, True)"
+    yield from _mistakes_of_dims(given["dims"])
+    yield from _mistakes_of_inputs(given["inputs"], given["dims"])
+    if strange := sorted(set(given.get("apart", ())) - set(given["dims"])):
+        yield f"keeps undeclared dims apart: {', '.join(strange)}"
+
+
+def _mistakes_of_dims(dims: Mapping[str, Any]) -> Iterator[str]:
+    for name, dim in dims.items():
+        if not isinstance(dim, Dim):
+            yield f"has the dim {name}={dim!r}: write Dim(low=…, high=…), tokens(…), width(…) or groups(…)"
+        elif dim.low > dim.high:
+            yield f"has the dim {name} with low={dim.low} above high={dim.high}"
+        else:
+            for choice in dim.choices:
+                if not dim.low <= choice <= dim.high:
+                    yield f"has the dim {name} with the choice {choice} outside {dim.low} to {dim.high}"
+
+
+def _mistakes_of_inputs(inputs: Mapping[str, Any], dims: Mapping[str, Dim]) -> Iterator[str]:
+    for name, given in inputs.items():
+        match given:
+            case Tensor(shape=extents):
+                pass
+            case Integers():
+                extents = (*given.shape, given.low, given.high)
+            case Segments():
+                extents = (given.total, given.count)
+            case _:
+                yield f"has the input {name}={given!r}: write tensor(…), integers(…) or segments(…)"
+                continue
+        for extent in extents:
+            for wrong in _mistakes_of_extent(extent, dims):
+                yield f"has an extent of {name} {wrong}"
+
+
+def _mistakes_of_extent(extent: Extent, dims: Mapping[str, Dim]) -> Iterator[str]:
+    """At the least sizes and at the most; others are told by the cases that have them."""
+    for end in ("low", "high"):
+        sizes: dict[str, int] = {name: getattr(dim, end) for name, dim in dims.items()}
         try:
-            if missing := sorted({name for given in declared.inputs.values() for name in given.named} - set(least)):
-                raise SuiteError(f"{suite}: op {self.name!r} has inputs of undeclared dims: {', '.join(missing)}")
-            if strange := sorted(set(declared.apart) - set(least)):
-                raise SuiteError(f"{suite}: op {self.name!r} keeps undeclared dims apart: {', '.join(strange)}")
-            for given in declared.inputs.values():
-                given.extents(least)
-        except (SyntaxError, ValueError) as error:
-            raise SuiteError(f"{suite}: op {self.name!r} has an extent that is no arithmetic: {error}") from error
-        return declared
+            extent_of(extent, sizes)
+        except KeyError as error:
+            yield f"with an {unknown('dim', error.args[0], dims)}"
+        except ZeroDivisionError:
+            yield f"that divides by 0 at {_listed(sizes)}: {extent}"
+        except (SyntaxError, TypeError, ValueError):
+            yield f"that is no arithmetic with +, -, * and // over dims: {extent!r}"
+
+
+def _told(where: Callable[[Mapping[str, Any]], bool], place: str) -> Callable[[Mapping[str, Any]], bool]:
+    """The same, but what it raises is the suite's fault, and says of which op and at which sizes."""
+
+    def legal(at: Mapping[str, Any]) -> bool:
+        try:
+            return where(at)
+        except Exception as error:  # it is somebody's code, as the whole suite is
+            match error:
+                case KeyError(args=(str(name),)) if name not in at:
+                    wrong = f"asks in `where` for an {unknown('name', name, at)}"
+                case _:
+                    wrong = f"fails in `where` at {_listed(at)}: {_words(error)}"
+            raise SuiteError(f"{place} {wrong}") from error
+
+    return legal
+
+
+def _listed(sizes: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sizes.items())
+
+
+def _words(error: BaseException) -> str:
+    """As Python says it: `SystemExit` where it has no text."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def op(
@@ -170,7 +265,10 @@ def load_suite(file: str) -> tuple[Op, ...]:
 
 
 def _module_name(path: Path) -> str:
-    return "harness_suite_" + "_".join(path.with_suffix("").parts[-3:]).replace("-", "_").replace(".", "_")
+    """One for each file: two checkouts of one suite may be compared in one process."""
+    whole = path.resolve()
+    readable = "_".join(whole.with_suffix("").parts[-3:]).replace("-", "_").replace(".", "_")
+    return f"harness_suite_{readable}_{hashlib.sha256(os.fsencode(whole)).hexdigest()[:8]}"
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -180,6 +278,8 @@ def _import_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # a suite is somebody's code: whatever it raises is the suite's fault, named here
-        raise SuiteError(f"{path} fails on import: {type(error).__name__}: {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # it is somebody's code, which may skip itself for pytest or exit: its fault, too
+        raise SuiteError(f"{path} fails on import: {_words(error)}") from error
     return module

@@ -235,7 +235,7 @@ class Execution:
         may_overflow = False
         for sample in range(sampling.runs(largest)):
             seed = JITTER_SEEDS * case.seed + sample
-            with Jitter(limits.eps, seed, products=products, spacing=spacing) as jitter:
+            with Jitter(limits.eps, seed, products=products, spacing=spacing, terms=sampling.moves_terms) as jitter:
                 jitter.watches_size = not sample and (case.dtype is DType.FP16 or case.values is Values.LARGE)
                 moved = reference(op, case, computed.inputs, computed.cotangents, torch.float64)
             rounded.append(arrays(moved))

@@ -17,6 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 NOISE_ELEMENTS = 1 << 16
+FLOAT32_EPSILON = float(torch.finfo(torch.float32).eps)
 
 FACTOR_EPSILONS: Mapping[str, float] = {"tf32": 2.0**-9, "bf16x3": 2.0**-14, "bf16x6": 2.0**-21, "tf32x3": 2.0**-20}
 """How far matrix units move a product of float32s, by `tl.dot`'s input precision: tf32 keeps ten bits of a factor."""
@@ -36,12 +37,20 @@ class Jitter(TorchDispatchMode):
     (measured: 0.06 n), which no sum by halves shows.
     """
 
-    def __init__(self, epsilon: float, seed: int, *, products: float = 0.0, spacing: float = 0.0) -> None:
-        """`spacing` is that of the type's subnormal numbers, where it matters: below them, rounding is absolute."""
+    def __init__(
+        self, epsilon: float, seed: int, *, products: float = 0.0, spacing: float = 0.0, terms: bool = False
+    ) -> None:
+        """`spacing` is that of the type's subnormal numbers, where it matters: below them, rounding is absolute.
+
+        With `terms`, those of a sum of n are moved before it is taken, by some sqrt(n / 2) units in the last place of
+        float32: as far as the rounding of its partial sums, taken one after the other in any order, moves the sum.
+        Where terms cancel, that is far more than what moves their sum alone.
+        """
         super().__init__()
         self._epsilon = epsilon
         self._spacing = spacing
         self._products = max(epsilon, products)
+        self._terms = terms
         self._choice = random.Random(seed)  # noqa: S311 - reproducible, not secret
         self.watches_size = False
         self.largest = 0.0
@@ -58,7 +67,9 @@ class Jitter(TorchDispatchMode):
         """Let the operation run, and move what it made."""
         nature = _nature(func)
         if nature is _Nature.MATRIX_PRODUCT and self._products > self._epsilon:
-            args = tuple(self._factor(one) for one in args)  # before terms cancel
+            args = tuple(self._factor(one, self._products) for one in args)  # before terms cancel
+        if nature is _Nature.SUM and self._terms:
+            return self._sum(func, args, kwargs or {})
         made = func(*args, **kwargs) if kwargs else func(*args)
         match nature:
             case _Nature.EXACT:
@@ -73,12 +84,21 @@ class Jitter(TorchDispatchMode):
             self._move(one, scale)
         return made
 
-    def _factor(self, value: Any) -> Any:
-        """What a matrix unit makes of a factor: the factor itself stays as it is."""
+    def _factor(self, value: Any, scale: float) -> Any:
+        """What a matrix unit makes of a factor, or a sum of a term: the factor itself stays as it is."""
         if isinstance(value, torch.Tensor):
             value = value.clone()
-            self._move(value, self._products)
+            self._move(value, scale)
         return value
+
+    def _sum(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """A sum of terms that are moved, moved itself."""
+        exact = func(*args, **kwargs)
+        made = func(
+            self._factor(args[0], FLOAT32_EPSILON * _steps_of_a_walk(_terms(args[0], exact))), *args[1:], **kwargs
+        )
+        self._move(made, max(self._epsilon, _in_a_row(args[0], exact)))
+        return made
 
     def _move(self, value: Any, scale: float) -> None:
         """In place: nobody has seen it yet."""
@@ -113,8 +133,17 @@ def _largest(value: torch.Tensor) -> float:
 
 def _in_a_row(summed: torch.Tensor, sums: torch.Tensor) -> float:
     """How far sums may be off that were taken one number after the other, rounded down to a power of two."""
-    terms = summed.numel() // max(1, sums.numel())
-    return float(torch.finfo(torch.float32).eps) * 2.0 ** (max(1, terms // 16).bit_length() - 1)
+    return FLOAT32_EPSILON * 2.0 ** (max(1, _terms(summed, sums) // 16).bit_length() - 1)
+
+
+def _steps_of_a_walk(terms: int) -> float:
+    """The square root of half of them, to a power of two."""
+    return 2.0 ** (terms.bit_length() // 2)
+
+
+def _terms(summed: torch.Tensor, sums: torch.Tensor) -> int:
+    """Of each sum."""
+    return summed.numel() // max(1, sums.numel())
 
 
 @lru_cache(maxsize=32)

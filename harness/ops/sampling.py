@@ -47,6 +47,8 @@ class Sampling:
     """Whether results judged by it need no more runs."""
     has_baseline: bool = True
     """Whether the definition runs in the case's own type, too."""
+    moves_terms: bool = False
+    """Whether terms of sums are moved, too: it doubles what a sum takes, and matters where they cancel."""
     may_blame: bool = True
     """Whether it may be the last word on a result that is wrong."""
 
@@ -61,6 +63,11 @@ BARE = replace(UNROUNDED, has_baseline=False)
 """And most results need not even that: they are as near as their type can tell."""
 USUALLY = Sampling(limits=((256, 8), (4096, 4)), otherwise=1, error=error_of, judges_noise=True, settles=are_certain)
 IN_DOUBT = Sampling(
-    limits=((1 << 16, 32), (1 << 20, 8)), otherwise=4, error=largest_error_of, judges_noise=False, settles=are_certain
+    limits=((1 << 16, 32), (1 << 20, 8)),
+    otherwise=4,
+    error=largest_error_of,
+    judges_noise=False,
+    settles=are_certain,
+    moves_terms=True,
 )
 """For a result that is beyond its tolerance."""

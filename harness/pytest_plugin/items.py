@@ -50,11 +50,13 @@ class SuiteFile(pytest.File):
     """One suite."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """A test for each op and device."""
+        """A test for each op and device; none of a suite that skips itself."""
         suite = _as_given(self.path)
         try:
             ops = load_suite(suite)
         except HarnessError as error:
+            if isinstance(error.__cause__, pytest.skip.Exception):
+                raise error.__cause__ from None
             raise self.CollectError(str(error)) from None
         for device in devices_for(self.config):  # those of one device follow one another: its processes are there
             for op in ops:

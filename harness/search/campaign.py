@@ -19,7 +19,7 @@ from harness.model.case import Case
 from harness.model.companion import Companion, Wanted
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
-from harness.model.run import Completed, Refused, Run, Unsupported
+from harness.model.run import Completed, Deadlocked, Refused, Run, Unsupported
 from harness.model.verdict import Fail
 from harness.oracles.endings import WATCHED
 from harness.oracles.resources import Fits
@@ -211,21 +211,19 @@ class Campaign:
             self._submit_also(flight, self._judge.companions(flight.trial.op, run))
         else:
             flight.companions[run.case.digest] = run
-            self._follow_up(flight.trial, run)
+            if isinstance(run, Companion) and _breaks_off(flight.trial.case, run):
+                self._follow_up(flight.trial, run.case)
         if not flight.waiting:
             self._submit_also(flight, self._judge.doubtful(flight.run, flight.companions))
         if not flight.waiting:
             self._close(flight, flight.run)
 
-    def _follow_up(self, trial: Trial, companion: Run) -> None:
+    def _follow_up(self, trial: Trial, case: Case) -> None:
         """Have a companion that broke off run as a case of its own: beside another, it is only not compared."""
-        case = companion.case
-        is_another = isinstance(companion, Companion) and case.digest != trial.case.digest
-        is_new = is_another and case.digest not in self._followed
-        if isinstance(companion.ending, Completed | Refused | Unsupported) or not is_new or self._is_over():
+        if case.digest in self._followed or self._is_over():
             return
         self._followed.add(case.digest)
-        self._begin(replace(trial, case=case, batch=None), NO_BATCH, self._runner.submit(case))
+        self._begin(replace(trial, case=case, batch=None, followed=True), NO_BATCH, self._runner.submit(case))
 
     def _submit_also(self, flight: _Flight, more: Sequence[Wanted]) -> None:
         for wanted in more:
@@ -241,7 +239,7 @@ class Campaign:
             self._queue.judged(flight.batch, flight.trial, run)
         for launch in run.launches if run.engine in WATCHED else ():  # the others leave no TTIR to compile
             known = self._builds.get(launch.build)
-            if known is None or flight.trial.number < known[0].number:
+            if known is None or flight.trial.turn < known[0].turn:
                 self._builds[launch.build] = (flight.trial, run)
 
     def _sight(self, trial: Trial, fails: tuple[Fail, ...]) -> None:
@@ -254,12 +252,21 @@ class Campaign:
         resources_only = self._judge.only(Fits.name)
         launches = {launch.build: launch for _, run in self._builds.values() for launch in run.launches}
         self.tally.builds = len(self._builds)
-        self.tally.compiled = sum(self._judge.resources.of(launches[build]) is not None for build in self._builds)
+        known = (self._judge.resources.of(launches[build]) for build in self._builds)
+        self.tally.compiled = sum(one is not None and not one.unknown for one in known)
         sighted = set(self.tally.sightings)
-        runs = {trial.number: (trial, run) for trial, run in self._builds.values()}
+        runs = {trial.turn: (trial, run) for trial, run in self._builds.values()}
         for _, (trial, run) in sorted(runs.items(), key=itemgetter(0)):
             late = resources_only.judge(trial.op, run, {})
             self._sight(trial, tuple(fail for fail in late.fails if fail.signature not in sighted))
+
+
+def _breaks_off(case: Case, companion: Companion) -> bool:
+    """Whether a companion of the case ended in a way that is to be judged by itself."""
+    if isinstance(companion.ending, Deadlocked) and companion.case.order is not case.order:
+        return False  # a GPU need not ever take that order: `order-invariance` warns of it, and it is no error
+    is_another = companion.case.digest != case.digest
+    return is_another and not isinstance(companion.ending, Completed | Refused | Unsupported)
 
 
 _Family = tuple[Trial, Iterator[Case]]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
+from harness.errors import UsageError
 from harness.model.case import Case, Scale
 from harness.model.op import Op
 from harness.model.region import SMS, Axis, Bound, Ended, Kind, Point, Region, Setting, Sizes, bound_of, sizes_of
@@ -44,7 +45,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is mapped."""
+    """What is mapped.
+
+    Raises:
+        UsageError: the op has no sizes, and so nothing around them.
+    """
 
     finding: str
     op: Op
@@ -54,6 +59,12 @@ class Subject:
     """The plot's, up and across; the two that matter where None."""
     libraries: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        if not self.op.dims:
+            raise UsageError(
+                f"{self.op.id} declares no dims: a region is mapped around the sizes of a case, and here are none"
+            )
 
 
 class Mapper:

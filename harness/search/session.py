@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -34,6 +35,7 @@ from harness.search.tally import Tally
 from harness.search.triage import Triage
 from harness.workers.ahead import CompileAhead
 from harness.workers.compiler import BackgroundCompiler
+from harness.workers.folder import left_behind
 from harness.workers.grounds import Grounds
 from harness.workers.places import GpuPlaces
 from harness.workers.pool import Pool
@@ -69,7 +71,8 @@ class Session:
     ) -> None:
         """Fetch the libraries under test, and lease GPUs where the engine needs them and none is given.
 
-        `say` hears what befalls them; `grounds` outlive the session, and are each pool's own otherwise.
+        `say` hears what befalls them, and which cases an earlier session did not live to end; `grounds` outlive the
+        session, and are each pool's own otherwise.
 
         Raises:
             LibraryError: one of them cannot be installed.
@@ -91,6 +94,8 @@ class Session:
             raise
         at_once = len(self.gpus) if options.engine == CUDA else len(os.sched_getaffinity(0))
         self.processes = options.processes or at_once
+        for case in left_behind(_scratch()):
+            say(f"a search that was killed here was running {case}")
         self.compiler = BackgroundCompiler(Path(_scratch(), BUILDS))
         self.judge = Judge(oracles=oracles, resources=self.compiler)
         places = GpuPlaces(self.gpus, say) if self.gpus else None
@@ -227,8 +232,16 @@ def _scratch() -> str:
 
 
 def prepared(folder: Path) -> Path:
-    """The folder, made where it is missing, and kept out of the repository that it lies in."""
-    if not folder.exists():
-        folder.mkdir(parents=True, exist_ok=True)  # another search may be making it
-        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    """The folder, made where it is missing, and kept out of the repository that it lies in.
+
+    Raises:
+        UsageError: nothing can be written there.
+    """
+    try:
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)  # another search may be making it
+            (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+        TemporaryFile(dir=folder).close()  # to ask for permission says little: of root, or where nothing has room
+    except OSError as error:
+        raise UsageError(f"cannot write to {folder.absolute()}: {error.strerror}: run it in another folder") from None
     return folder

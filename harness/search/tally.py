@@ -18,7 +18,7 @@ class Trial:
     """One case of a campaign, with where it came from."""
 
     number: int
-    """Its place in the campaign: the same for the same seed."""
+    """Its place in the campaign: the same for the same seed.  That of a case beside which it ran, where it followed."""
     op: Op
     case: Case
     batch: Batch | None
@@ -27,6 +27,16 @@ class Trial:
     """The SM count that counts as the device's own."""
     before: tuple[Case, ...] = ()
     """The last cases that began on the same device before it: its process may have run any of them."""
+    followed: bool = False
+    """It broke off as a companion, and so is a case of its own."""
+
+    @property
+    def turn(self) -> tuple[bool, int, str]:
+        """What orders trials, and tells any two apart: the same for the same seed, in whatever order runs come back.
+
+        Those that followed come last, by their digests: which of two cases first wanted one is a matter of luck.
+        """
+        return (True, 0, self.case.digest) if self.followed else (False, self.number, "")
 
 
 class Cell(NamedTuple):
@@ -69,9 +79,9 @@ class Sighting:
         """Another case that shows it.  The order of calls makes no difference to what is kept."""
         self.count += 1
         self.cases.setdefault(trial.case.digest, trial.case)
-        if trial.number < self.first.number:
+        if trial.turn < self.first.turn:
             self.first, self.fail = trial, fail
-        if (place, trial.number) < (self.place, self.plainest.number):
+        if (place, trial.turn) < (self.place, self.plainest.turn):
             self.plainest, self.place = trial, place
 
 
@@ -143,9 +153,9 @@ class Tally:
     def in_order(self) -> list[Sighting]:
         """The sightings: errors before warnings, then in the order of their first cases."""
 
-        def place(sighting: Sighting) -> tuple[bool, int, str]:
+        def place(sighting: Sighting) -> tuple[bool, tuple[bool, int, str], str]:
             signature = sighting.fail.signature
-            return signature.severity is Severity.WARNING, sighting.first.number, str(signature)
+            return signature.severity is Severity.WARNING, sighting.first.turn, str(signature)
 
         return sorted(self.sightings.values(), key=place)
 

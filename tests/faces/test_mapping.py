@@ -145,6 +145,36 @@ def test_what_is_wrong_is_said_in_one_line(
     assert said.err.startswith(f"harness: {line}")
 
 
+SIZELESS = """
+from harness.suite import op, tensor
+
+
+@op(dims={}, inputs={"x": tensor(64, grad=False)})
+def doubled(x):
+    return x + x
+
+
+@doubled.reference
+def twice(x):
+    return x + x
+"""
+
+
+def test_an_op_without_dims_has_no_region_and_one_line_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = Place(tmp_path, "overlapping")
+    (tmp_path / "sizeless.py").write_text(SIZELESS, encoding="utf-8")
+    place.write(tmp_path / "one.json", replace(with_dims(), op="sizeless.py:doubled", dims={}, absent=()))
+    monkeypatch.chdir(tmp_path)
+    assert main(["region", "one.json"]) == 2
+    assert capsys.readouterr() == (
+        "",
+        "harness: sizeless.py:doubled declares no dims: a region is mapped around the sizes of a case, and here are "
+        "none\n",
+    )
+
+
 # --- what is drawn ---------------------------------------------------------------------------------------------------
 
 ROWS, COLUMNS = (1, 2, 31, 32, 2048), (1, 64, 188)

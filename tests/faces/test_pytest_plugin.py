@@ -218,6 +218,14 @@ def test_a_broken_file_is_an_error_that_names_it(repository: Repository, file: s
     assert "Traceback" not in said.out
 
 
+def test_a_suite_that_skips_itself_is_skipped_with_its_reason(repository: Repository) -> None:
+    top = "import pytest\npytest.importorskip('no_such_kernels')\n"
+    repository.write("suites/absent.py", top + suite_of("faultless"))
+    said = repository.pytest("suites", "-m", "sm_120", "-rs", "--deselect", "suites/norm.py::overlapping[rtx-pro-6000]")
+    assert "could not import 'no_such_kernels'" in said.out
+    assert (said.status, said.counts) == (0, "1 passed, 1 skipped, 7 deselected")
+
+
 def test_an_unknown_device_is_a_usage_error(repository: Repository) -> None:
     said = repository.pytest("suites", "--harness-device", "h20")
     assert (said.status, "unknown device 'h20': did you mean h200" in said.out) == (4, True)

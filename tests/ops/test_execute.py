@@ -307,6 +307,29 @@ def test_a_sum_of_many_equal_numbers_may_be_taken_one_after_the_other() -> None:
     assert ratio(one_after_the_other, share=4095 / 4096) > 1
 
 
+def test_a_sum_whose_terms_cancel_may_be_as_far_off_as_its_partial_sums_round() -> None:
+    def terms(x: torch.Tensor) -> torch.Tensor:
+        values = x.flatten()
+        return torch.cat([values, -values, values[:1] / 1024])
+
+    def one_after_the_other(x: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(())
+        for value in terms(x.detach().sort(0).values):
+            total = total + value
+        return total[None]
+
+    def ratio(seed: int, error: float = 0.0) -> float:
+        definition = op(
+            lambda x: one_after_the_other(x) + error,
+            lambda x: terms(x.detach().sort(0).values).sum()[None],
+            {"x": ROWS},
+        )
+        _, (result,) = Execution(nullcontext).run(definition, case(rows=16, columns=12, seed=seed))
+        return max(result.whole.ratio, result.worst_tile.ratio)
+
+    assert all(ratio(seed) < 1 < ratio(seed, error=1e-3) for seed in range(20))
+
+
 @pytest.mark.parametrize(("dtype", "explained"), [(DType.FP16, True), (DType.BF16, False)])
 def test_infinity_is_no_error_where_a_step_of_the_definition_comes_near_the_end_of_float16(
     dtype: DType, *, explained: bool

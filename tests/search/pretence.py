@@ -112,6 +112,9 @@ class OutOfOrder(AtOnce):
         self._held: list[tuple[Future[Run], Wanted]] = []
         self._threads = ThreadPoolExecutor(max_workers=3)
 
+    def close(self) -> None:
+        self._threads.shutdown()
+
     def submit(self, wanted: Wanted) -> Future[Run]:
         future = Future[Run]()
         self._held.append((future, wanted))
@@ -127,7 +130,7 @@ class OutOfOrder(AtOnce):
 def out_of_order(make: Callable[[Case], Run], seed: int) -> Generator[OutOfOrder]:
     runner = OutOfOrder(make, seed)
     yield runner
-    runner._threads.shutdown()
+    runner.close()
 
 
 @dataclass

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.workers.folder import left_behind
+from harness.search.options import Options
+from harness.search.plan import CaseBudget
+from harness.search.session import FOLDER, Session
+from harness.workers.folder import Folder, left_behind
 from tests.workers.setting import DEADLINE_S, ROOT, Fifo, case, processes_marked, survivors
 
 PARENT = Path(__file__).with_name("parent.py")
@@ -24,6 +27,19 @@ def start_parent(scratch: Path) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
     )
+
+
+def killed_with_a_folder(scratch: Path) -> Path:
+    """The folder of a process that made one and was killed."""
+    program = f"from harness.workers.folder import Folder; print(Folder({str(scratch)!r}).path, flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout
+        left = Path(owner.stdout.readline().strip())
+        owner.kill()
+        owner.communicate(timeout=DEADLINE_S)
+    return left
 
 
 def test_after_ctrl_c_no_process_and_no_file_is_left(scratch: Path, fifo: Fifo, mark: str) -> None:
@@ -52,6 +68,73 @@ def test_after_sigkill_of_the_parent_the_running_case_is_on_disk(tmp_path: Path,
         parent.kill()
         parent.communicate(timeout=DEADLINE_S)
     assert left_behind(str(tmp_path)) == (case("hang_with_grandchild"),)
+
+
+def test_the_next_session_says_what_a_killed_one_was_running(
+    tmp_path: Path, fifo: Fifo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with start_parent(tmp_path / FOLDER / "scratch") as parent:
+        fifo.read()
+        parent.kill()
+        parent.communicate(timeout=DEADLINE_S)
+    monkeypatch.chdir(tmp_path)
+    said: list[str] = []
+    with Session(Options(suites=(), ops=(), devices=(), budget=CaseBudget(cases=1), seed=1), said.append):
+        assert said == [f"a search that was killed here was running {case('hang_with_grandchild')}"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_what_a_killed_parent_left_on_disk_goes_when_the_next_begins(
+    tmp_path: Path, fifo: Fifo, mark: str, number: signal.Signals
+) -> None:
+    with start_parent(tmp_path) as parent:
+        fifo.read()
+        parent.send_signal(number)
+        parent.communicate(timeout=DEADLINE_S)
+    assert survivors(mark) == []
+    assert len(list(tmp_path.glob("pool-*"))) == 2
+    folder = Folder(str(tmp_path))
+    assert list(tmp_path.glob("pool-*")) == [folder.path]
+    folder.remove()
+    assert list(tmp_path.glob("pool-*")) == []
+
+
+def test_what_belongs_to_a_parent_that_lives_stays_whatever_another_begins(tmp_path: Path, fifo: Fifo) -> None:
+    with start_parent(tmp_path) as parent:
+        fifo.read()
+        theirs = set(tmp_path.glob("pool-*/*"))
+        own, second = Folder(str(tmp_path)), Folder(str(tmp_path))
+        assert own.path.is_dir()
+        own.remove()
+        second.remove()
+        assert set(tmp_path.glob("pool-*/*")) >= theirs
+        parent.kill()
+        parent.communicate(timeout=DEADLINE_S)
+
+
+def test_a_folder_goes_though_another_process_has_its_owners_number_by_now(tmp_path: Path) -> None:
+    left = killed_with_a_folder(tmp_path)
+    left.rename(left.with_name(f"pool-{os.getpid()}-reused"))
+    Folder(str(tmp_path)).remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_stays_though_its_owner_has_a_number_that_is_unknown_here(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))  # as one of another container, which shares no process numbers with this one
+    elsewhere = folder.path.rename(folder.path.with_name("pool-99999999-elsewhere"))
+    Folder(str(tmp_path)).remove()
+    assert elsewhere.is_dir()
+    assert left_behind(str(tmp_path)) == ()
+    folder.remove()  # it lets the lock go
+
+
+def test_a_folder_without_a_lock_goes_with_the_process_that_its_name_tells(tmp_path: Path) -> None:
+    """As an earlier release made them, and as one looks just before its lock is there."""
+    (tmp_path / "pool-99999999-old").mkdir()
+    (tmp_path / f"pool-{os.getpid()}-new").mkdir()
+    (tmp_path / "pool-of-somebody").mkdir()
+    Folder(str(tmp_path)).remove()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"pool-{os.getpid()}-new", "pool-of-somebody"]
 
 
 def test_a_parent_killed_while_a_library_loads_leaves_nothing(tmp_path: Path, fifo: Fifo, mark: str) -> None:

@@ -62,6 +62,23 @@ def _variant(spec: WorkerSpec, folder: str) -> WorkerSpec:
     return replace(spec, variant_paths=(folder,)) if folder else spec
 
 
+def test_suites_of_two_checkouts_have_each_their_own_kernels_in_one_worker(scratch: Path, tmp_path: Path) -> None:
+    files: list[str] = []
+    for number, checkout in enumerate(("old", "new"), 1):
+        (tmp_path / checkout / "suites" / "kernels").mkdir(parents=True)
+        (tmp_path / checkout / "suites" / "kernels" / "sum.py").write_text(f"number = {number}", encoding="utf-8")
+        statement = "from harness.suite import beside; rows = beside(__file__, 'kernels/sum.py').number"
+        files.append(suite(tmp_path / checkout / "suites", statement))
+    with Pool(specs(scratch, suites=tuple(files)), processes=1, time_limit_s=DEADLINE_S) as pool:
+        assert [pool.run(case("one", suite=file)).seconds["result"] for file in files] == [1, 2]
+
+
+def test_a_suite_that_leaves_at_its_top_is_told_as_one_that_fails(scratch: Path, tmp_path: Path) -> None:
+    file = tmp_path / "leaving.py"
+    file.write_text("import os, pytest\npytest.importorskip('no_such_kernels')", encoding="utf-8")
+    assert_refuses(scratch, str(file), SuiteError, "leaving.py fails on import: Skipped: could not import")
+
+
 def test_names_imported_from_a_package_are_imported_too(scratch: Path, tmp_path: Path) -> None:
     folder = Path(library(tmp_path, "raise ImportError('no such kernel here')"))
     (folder / "family").mkdir()
