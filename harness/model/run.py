@@ -126,7 +126,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """Elements stored non-atomically by more than one program of one launch."""
+    """Elements stored non-atomically by one program of a launch, and in whatever way by another."""
 
     site: Site
     same_bytes: bool
@@ -135,14 +135,16 @@ class Overlap:
     first_cells: tuple[tuple[int, ...], ...]
     """Up to four indices into the argument's tensor, ascending."""
     programs: tuple[int, int]
-    """Two linear program ids that stored the first cell."""
+    """Two linear program ids that stored the first cell; of an atomic's, who stored it and who updated it."""
+    atomic: bool = False
+    """Whether the other program's access is an atomic, and nothing orders the two."""
     where: Spread | None = field(default=None, compare=False)
     """All such cells, to be drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderDependence:
-    """A program read elements that another program of the same launch stores non-atomically."""
+    """A program read elements that another program of the same launch stores, or updates with nothing to order them."""
 
     site: Site
     """The load."""
@@ -150,6 +152,8 @@ class OrderDependence:
     first_cells: tuple[tuple[int, ...], ...]
     programs: tuple[int, int]
     """Reader and writer of the first cell."""
+    atomic: bool = False
+    """Whether what writes is an atomic."""
     where: Spread | None = field(default=None, compare=False)
     """All such cells, to be drawn."""
 

@@ -12,7 +12,7 @@ class OrderDependent(Alone):
     """Reads ordered by acquire and release are no events; the machine sees to that."""
 
     name = "order-dependence"
-    promise = "No program reads a cell that another program of the same launch stores."
+    promise = "No program reads a cell that another program of the same launch stores or updates."
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """One failure for each line that reads."""
@@ -21,6 +21,7 @@ class OrderDependent(Alone):
         def fail(group: Sequence[OrderDependence]) -> Fail:
             first = group[0]
             reader, writer = first.programs
+            does = "updates it by an atomic" if first.atomic else "stores there"
             by = f"program {reader}" if reader != writer else "another program"  # several read it: any but the writer
             return Fail(
                 signature=Signature(
@@ -32,11 +33,11 @@ class OrderDependent(Alone):
                 ),
                 message=(
                     f"{cells(first.site.argument, first.first_cells, first.cells)} {were(first.cells)} read by "
-                    f"{by} of the launch in which program {writer} stores there{where(group)}"
+                    f"{by} of the launch in which program {writer} {does}{where(group)}"
                 ),
                 meaning=(
                     "Programs of a launch run in no order, so the reader sees the value from before or after the "
-                    "store, depending on the GPU and on the day."
+                    f"{'atomic' if first.atomic else 'store'}, depending on the GPU and on the day."
                 ),
                 source=first.site.source,
                 pictures=shading(

@@ -15,6 +15,7 @@ from harness.virtual.elements import Array, carrier, rounded
 from harness.virtual.ir import Function, Parameter, Type
 from harness.virtual.machine import Value
 from harness.virtual.pointers import Descriptor, Pointers
+from harness.virtual.reach import WRITES, Reach, Slots
 from harness.virtual.views import granule_of
 
 PoisonOf = Callable[[int], Poison | None]
@@ -39,6 +40,7 @@ class Binding:
             raise CannotExecute(f"arguments of kinds {sorted(set(map(str, signature.values())))}") from None
         if next(parameters, None) is not None:
             raise CannotExecute(f"arguments of kinds {sorted(set(map(str, signature.values())))}")
+        self._by_slot = [(argument.buffer, slot) for argument, slot in self._pointer_parameters(kernel)]
         written = _written_parameters_of(kernel)
         self.written: list[Argument] = []
         """The arguments that the kernel may store through."""
@@ -53,6 +55,12 @@ class Binding:
     def buffers(self) -> tuple[Buffer, ...]:
         """The storages that the arguments lie in, each once."""
         return tuple(self._buffers.values())
+
+    def buffers_of(self, slots: Slots | None) -> frozenset[Buffer]:
+        """The storages in which the arguments of these parameters lie; those of all where it is None."""
+        return frozenset(
+            buffer for buffer, slot in self._by_slot if buffer is not None and (slots is None or slot in slots)
+        )
 
     def _pointer_parameters(self, kernel: Function) -> Iterator[tuple[Argument, int]]:
         for value, parameter in zip(self.values, kernel.parameters, strict=True):
@@ -138,38 +146,6 @@ def scalar(kind: Type, given: Any) -> Array:
     return np.array([(value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)], carrier(kind.element))
 
 
-_POINTERS = frozenset({"ptr", "tensordesc"})
-
-
-_PASSES_POINTERS_ON = frozenset(
-    {
-        "tt.addptr",
-        "tt.splat",
-        "tt.broadcast",
-        "tt.expand_dims",
-        "tt.reshape",
-        "tt.trans",
-        "tt.bitcast",
-        "tt.make_tensor_descriptor",
-        "arith.select",
-    }
-)
-
-
-_STORES = frozenset(
-    {
-        "tt.store",
-        "tt.descriptor_store",
-        "tt.descriptor_scatter",
-        "tt.descriptor_reduce",
-        "tt.atomic_rmw",
-        "tt.atomic_cas",
-        "tt.atomic_store",
-    }
-)
-"""Their first operand says where."""
-
-
 _known: dict[int, tuple[Function, frozenset[int] | None]] = {}
 """By the id of a kernel, which is kept with it: walking all operations takes as long as a small launch."""
 
@@ -182,19 +158,4 @@ def _written_parameters_of(kernel: Function) -> frozenset[int] | None:
 
 def written_parameters(kernel: Function) -> frozenset[int] | None:
     """Slots of the parameters that some store may go through; None where a store's pointer cannot be traced."""
-    origins: dict[int, frozenset[int]] = {
-        parameter.slot: frozenset({parameter.slot}) for parameter in kernel.parameters
-    }
-    written: frozenset[int] = frozenset()
-    for operation in kernel.body.all_operations():
-        known = [origins[slot] for slot in operation.operands if slot in origins]
-        if operation.name in _PASSES_POINTERS_ON and operation.results and known:
-            if len(known) == sum(kind.element in _POINTERS for kind in operation.operand_types):
-                origins[operation.results[0]] = frozenset[int]().union(*known)
-        elif operation.name in _STORES:
-            if operation.operands[0] not in origins:
-                return None
-            written |= origins[operation.operands[0]]
-        elif operation.name == "tt.call" and any(kind.element in _POINTERS for kind in operation.operand_types):
-            return None
-    return written
+    return Reach(kernel).of(WRITES)

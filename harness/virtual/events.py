@@ -4,7 +4,7 @@ Events are gathered per kind, operation and argument as arrays of cells, and mad
 end, so that a kernel with a million stray lanes costs no more to report than one with a single lane.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -50,6 +50,11 @@ class _Cells:
             self.others.append(others)
             self.kept += len(elements)
 
+    def join(self, more: "_Cells") -> None:
+        for part in zip(more.elements, more.ours, more.others, strict=True):
+            self.add(*part)
+        self.same_bytes = self.same_bytes and more.same_bytes
+
     def unique(self) -> tuple[Array, int, int]:
         """Distinct elements in ascending order, and the two programs at the first: of several pairs the lowest."""
         elements = np.concatenate(self.elements)
@@ -72,6 +77,8 @@ class _StrayLanes:
 
 Place = tuple[str, int]
 """An operation's location text and an argument's number."""
+Meeting = tuple[Place, bool]
+"""Where programs met, and whether one of them met the other by an atomic."""
 StrayPlace = tuple[str, int, Access, Region]
 """The same, with what was done and where it landed."""
 
@@ -80,8 +87,8 @@ class Events:
     """What memory saw in one launch."""
 
     def __init__(self) -> None:
-        self._overlaps: dict[Place, _Cells] = {}
-        self._dependences: dict[Place, _Cells] = {}
+        self._overlaps: dict[Meeting, _Cells] = {}
+        self._dependences: dict[Meeting, _Cells] = {}
         self._uninitialised: dict[Place, _Cells] = {}
         self._strays: dict[StrayPlace, _StrayLanes] = {}
         self._undefined: dict[Place, int] = {}
@@ -90,15 +97,41 @@ class Events:
         self._misaligned: dict[tuple[Place, Unaligned], tuple[int, int]] = {}
         """The first program, and by how many bytes."""
 
-    def overlap(self, place: Place, elements: Array, ours: Array, others: Array, *, same_bytes: bool) -> None:
-        """Elements that two programs stored; programs counted from 0."""
-        cells = self._overlaps.setdefault(place, _Cells())
-        cells.add(elements, ours, others)
+    def overlap(
+        self, place: Place, elements: Array, pairs: tuple[Array, Array], *, same_bytes: bool, atomic: bool = False
+    ) -> None:
+        """Elements that two programs stored, or the first of a pair stored and the other updated; counted from 0."""
+        cells = self._overlaps.setdefault((place, atomic), _Cells())
+        cells.add(elements, *pairs)
         cells.same_bytes = cells.same_bytes and same_bytes
 
-    def dependence(self, place: Place, elements: Array, readers: Array, writers: Array) -> None:
-        """Elements that one program read and another stored."""
-        self._dependences.setdefault(place, _Cells()).add(elements, readers, writers)
+    def dependence(
+        self, place: Place, elements: Array, readers: Array, writers: Array, *, atomic: bool = False
+    ) -> None:
+        """Elements that one program read and another stored or updated."""
+        self._dependences.setdefault((place, atomic), _Cells()).add(elements, readers, writers)
+
+    @property
+    def met(self) -> Array:
+        """The programs of each pair that met, one pair a row, counted from 0."""
+        cells = [cells for meetings in self.meetings for cells in meetings.values()]
+        pairs = [
+            np.stack((ours, others), 1) for one in cells for ours, others in zip(one.ours, one.others, strict=True)
+        ]
+        return np.concatenate([np.zeros((0, 2), np.int64), *pairs])
+
+    @property
+    def meetings(self) -> tuple[dict[Meeting, _Cells], dict[Meeting, _Cells]]:
+        """Overlaps and dependences."""
+        return self._overlaps, self._dependences
+
+    def met_as(self, looks: Iterable["Events"]) -> None:
+        """Programs met where one of these looks at the same launch says so, and nowhere else."""
+        self._overlaps, self._dependences = {}, {}
+        for look in looks:
+            for ours, theirs in zip(self.meetings, look.meetings, strict=True):
+                for meeting, cells in theirs.items():
+                    ours.setdefault(meeting, _Cells()).join(cells)
 
     def uninitialised(self, place: Place, elements: Array, programs: Array) -> None:
         """Elements read before anything wrote them."""
@@ -148,23 +181,25 @@ class Events:
             cells = argument.cells_of(elements)
             return share(argument.shape, cells) if len(cells) else None
 
-        for place, cells in self._overlaps.items():
+        for (place, atomic), cells in self._overlaps.items():
             distinct, ours, others = cells.unique()
             yield Overlap(
                 site=site(place),
                 same_bytes=cells.same_bytes,
                 cells=len(distinct),
                 first_cells=first(place, distinct),
-                programs=(min(ours, others), max(ours, others)),
+                programs=(ours, others) if atomic else (min(ours, others), max(ours, others)),
+                atomic=atomic,
                 where=spread(place, distinct),
             )
-        for place, cells in self._dependences.items():
+        for (place, atomic), cells in self._dependences.items():
             distinct, reader, writer = cells.unique()
             yield OrderDependence(
                 site=site(place),
                 cells=len(distinct),
                 first_cells=first(place, distinct),
                 programs=(reader, writer),
+                atomic=atomic,
                 where=spread(place, distinct),
             )
         for place, cells in sorted(self._uninitialised.items(), key=_by_place):

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from harness.ops.poison import Poison
 from harness.virtual.binding import Binding
 from harness.virtual.builds import BUILD_SUFFIX, KEPT_VARIABLE, RESOURCES_SUFFIX
 from harness.virtual.described import Described, described_as, launch_of, options_of, shape_digest
+from harness.virtual.doubtful import DoubtfulLaunch, screened_memory
 from harness.virtual.driver import LaunchRequest
-from harness.virtual.elements import Array
 from harness.virtual.events import Events
 from harness.virtual.ir import Module
 from harness.virtual.machine import (
@@ -38,8 +39,10 @@ from harness.virtual.occupancy import Occupancy, occupancy
 from harness.virtual.operations import HANDLERS
 from harness.virtual.order import program_ids
 from harness.virtual.parser import parse
+from harness.virtual.reach import Reach
 from harness.virtual.residency import ResidentLaunch, stuck_error
 from harness.virtual.sampling import Enough, SampledMemory, sampled_ids
+from harness.virtual.screened import ScreenedMemory
 from harness.virtual.triton_seam import Chosen, ask_for_scratch, version
 from harness.virtual.waiting import may_wait
 
@@ -133,7 +136,7 @@ class Launches:
         if key not in self._modules:
             began = time.perf_counter()
             described = described_as(request.ttir, self._arch, options)
-            compiled = _Compiled(described, may_wait=may_wait(described.module))
+            compiled = _Compiled.of(described)
             self.session.add_seconds("parse", time.perf_counter() - began)
             if any(operation.name in WANTS_SCRATCH for operation in compiled.module.kernel.body.all_operations()):
                 resources = self._compile_now(request.ttir, options)
@@ -170,14 +173,14 @@ class Launches:
         began = time.perf_counter()
         module = compiled.module
         given = dict(zip(request.source.fn.arg_names, request.arguments, strict=False))
-        binding = Binding(module.kernel, request.source.signature, given, self._poison_of)
+        bind = partial(Binding, module.kernel, request.source.signature, given, self._poison_of)
+        binding = bind()
         work = Work(
             module=module, build=compiled.described.build, binding=binding, grid=grid, lane_fill=session.lane_fill
         )
         events = Events()
         is_giant = session.scale is Scale.GIANT
-        memory = (SampledMemory if is_giant else Memory)(binding.arguments, events)
-        machine = Machine(module, memory, grid, session.lane_fill, self.handlers)
+        machine = Machine(module, self._memory(compiled, binding, events), grid, session.lane_fill, self.handlers)
         machine.arch, machine.poison_of, machine.step_limit = self._arch, self._poison_of, self._step_limit
         name = request.source.fn.__name__
         for argument in binding.written:
@@ -186,7 +189,7 @@ class Launches:
         launch = ResidentLaunch(
             kernel=name,
             machine=machine,
-            bind=lambda: Binding(module.kernel, request.source.signature, given, self._poison_of),
+            bind=bind,
             ids=sampled_ids(grid.programs) if is_giant else program_ids(session.order, grid.programs, session.seed),
             device=self._device,
             occupancy=lambda: self._occupancy(compiled, request),
@@ -201,7 +204,7 @@ class Launches:
             elif is_giant:
                 machine.run(binding.values, launch.ids)
             else:
-                self._execute_independent(work, machine, launch.ids, events)
+                self._execute_independent(work, launch, events)
         except Enough:
             session.launches[-1] = replace(session.launches[-1], cut=True)
         finally:
@@ -210,13 +213,25 @@ class Launches:
         if session.deadlocked is not None:
             raise stuck_error(session.deadlocked)
 
-    def _execute_independent(self, work: Work, machine: Machine, ids: Array, events: Events) -> None:
+    def _memory(self, compiled: "_Compiled", binding: Binding, events: Events) -> Memory:
+        """Of a giant's sample; screened, where atomics may meet or order what programs do; usually without either."""
+        if self.session.scale is Scale.GIANT:
+            return SampledMemory(binding.arguments, events)
+        needs_order = compiled.needs_order and not compiled.may_wait
+        screened = screened_memory(compiled.reach, binding, events) if needs_order else None
+        return screened or Memory(binding.arguments, events)
+
+    def _execute_independent(self, work: Work, launch: ResidentLaunch, events: Events) -> None:
         """In native code what that can prove clean, all else by the machine."""
         if self.native.execute(work, events):
             self.session.launches[-1] = replace(self.session.launches[-1], executor="native")
             return
         began = time.perf_counter()
-        machine.run(work.binding.values, ids)
+        machine = launch.machine
+        if isinstance(machine.memory, ScreenedMemory):
+            DoubtfulLaunch(launch, machine.memory, work.binding).run(events)
+        else:
+            machine.run(work.binding.values, launch.ids)
         self.native.took(work, time.perf_counter() - began)
 
     def _occupancy(self, compiled: "_Compiled", request: LaunchRequest) -> Occupancy:
@@ -257,10 +272,18 @@ class _Compiled:
     described: Described
     may_wait: bool
     """Whether its programs may wait for each other, and need turns."""
+    needs_order: bool
+    """Whether its atomics may order what its programs do, or meet it."""
+    reach: Reach
     scratch_bytes_per_program: int = 0
     scratch_align: int = 128
     occupancy: Occupancy | None = None
     """None as long as nobody asked."""
+
+    @classmethod
+    def of(cls, described: Described) -> "_Compiled":
+        reach = Reach(described.module.kernel)
+        return cls(described, may_wait(described.module), described.atomics or reach.has_atomics, reach)
 
     @property
     def module(self) -> Module:

@@ -101,16 +101,17 @@ class Memory:
         raw = np.ascontiguousarray(encode(np.ascontiguousarray(rows.take(values, shape)), step.kind.element))
         starts, width = view.cells(rows)
         earlier, together, reads = view.buffer.shadow.store(starts, width, rows.programs)
-        same_before = earlier is None or view.holds(rows, raw, earlier)
+        same_before = earlier is None or (not earlier.atomic and view.holds(rows, raw, earlier))
         self.write(view, rows, raw)
         granule = view.buffer.shadow.granule
         if earlier is not None:
             elements = elements_at(view.argument, granule, starts, earlier)
-            self.events.overlap(step.place, elements, *_pairs(rows, earlier), same_bytes=same_before)
+            pairs = _pairs(rows, earlier)
+            self.events.overlap(step.place, elements, pairs, same_bytes=same_before, atomic=earlier.atomic)
         if together is not None:
             elements = elements_at(view.argument, granule, starts, together)
             same = view.holds(rows, raw, together)
-            self.events.overlap(step.place, elements, *_pairs(rows, together), same_bytes=same)
+            self.events.overlap(step.place, elements, _pairs(rows, together), same_bytes=same)
         if reads is not None:
             self.note_reads(granule, rows, starts, reads)
 
@@ -194,15 +195,15 @@ class Memory:
                 elements = elements_at(view.argument, buffer.shadow.granule, starts, clash)
                 self.events.dependence(step.place, elements, programs[clash.rows] - 1, clash.others - 1)
 
-    def note_reads(self, granule: int, rows: Rows, starts: Array, reads: Reads) -> None:
-        """Stores into cells that others read: each is reported at the other's load."""
+    def note_reads(self, granule: int, rows: Rows, starts: Array, reads: Reads, *, atomic: bool = False) -> None:
+        """Stores or atomics into cells that others read: each is reported at the other's load."""
         clash = reads.clash
         for load in np.unique(reads.loads):
             here = reads.loads == load
             place = self._load_places[load]
             cells = Clash(clash.rows[here], clash.columns[here], clash.others[here])
             elements = elements_at(self.arguments[place[1]], granule, starts, cells)
-            self.events.dependence(place, elements, cells.others - 1, rows.ids[cells.rows])
+            self.events.dependence(place, elements, cells.others - 1, rows.ids[cells.rows], atomic=atomic)
 
     def _check_initialised(self, step: Step, view: View, rows: Rows, raw: Array) -> None:
         poison = view.buffer.poison

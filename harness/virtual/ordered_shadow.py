@@ -6,6 +6,8 @@ of a kind that nothing orders, the first and the last are known.  One program ma
 time here.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from harness.virtual.clocks import Clocks
@@ -121,7 +123,8 @@ class OrderedShadow(Shadow):
 
     def _unordered_updates(self, starts: Array, width: int, number: int) -> Clash | None:
         first, second = self._atomics
-        return self._unordered(first, starts, width, number) or self._unordered(second, starts, width, number)
+        found = self._unordered(first, starts, width, number) or self._unordered(second, starts, width, number)
+        return found and replace(found, atomic=True)
 
     def _unordered(self, epochs: Epochs, starts: Array, width: int, number: int) -> Clash | None:
         if width == len(starts) == 1:  # a counter or a lock

@@ -25,6 +25,8 @@ class Clash:
     """Cell within the row."""
     others: Array
     """The other program's number."""
+    atomic: bool = False
+    """Whether what the others did there is an atomic."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Programs come one at a time.  Before an atomic and a volatile load the program g
 did is looked at when its program does the next thing, for only then the operation has been applied.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,7 +21,7 @@ from harness.virtual.shadow import Clash
 from harness.virtual.views import View, elements_at
 from harness.virtual.watch import Read
 
-COMPARE_AND_SWAP = "cas"
+COMPARE_AND_SWAP, LOAD = "cas", "load"
 
 
 class Turn(Protocol):
@@ -142,9 +142,7 @@ class SynchronisedMemory(Memory):
         shadow = _ordered(view.buffer)
         note = shadow.poll if step.volatile else shadow.load
         clash = note(starts, width, rows.programs, self.load_number(step.place))
-        if clash is not None:
-            elements = elements_at(view.argument, shadow.granule, starts, clash)
-            self.events.dependence(step.place, elements, rows.ids[clash.rows], clash.others - 1)
+        self._note_dependence(step, view.argument, rows, starts, clash)
 
     def _note_poll(self, step: Step, argument: Argument, first_bytes: Array, width: int) -> None:
         reads = self._turn().reads
@@ -158,12 +156,22 @@ class SynchronisedMemory(Memory):
         if size < shadow.granule:
             shadow.refine(size)
         starts, width = first_bytes // shadow.granule, size // shadow.granule
+        if step.words[0] == LOAD:
+            found = shadow.poll(starts, width, rows.programs, self.load_number(step.place))
+            self._note_dependence(step, argument, rows, starts, found)
+            return
         clash, reads = shadow.atomic(starts, width, int(rows.programs[0]))
         if clash is not None:
             elements = elements_at(argument, shadow.granule, starts, clash)
-            self.events.overlap(step.place, elements, *_pairs(rows, clash), same_bytes=False)
+            updater, storer = _pairs(rows, clash)
+            self.events.overlap(step.place, elements, (storer, updater), same_bytes=False, atomic=True)
         if reads is not None:
-            self.note_reads(shadow.granule, rows, starts, reads)
+            self.note_reads(shadow.granule, rows, starts, reads, atomic=True)
+
+    def _note_dependence(self, step: Step, argument: Argument, rows: Rows, starts: Array, clash: Clash | None) -> None:
+        if clash is not None and argument.buffer is not None:
+            elements = elements_at(argument, argument.buffer.shadow.granule, starts, clash)
+            self.events.dependence(step.place, elements, *_pairs(rows, clash), atomic=clash.atomic)
 
 
 def _ordered(buffer: Buffer) -> OrderedShadow:
@@ -175,5 +183,5 @@ def _cells(buffer: Buffer, first_bytes: Array) -> list[Cell]:
     return [(buffer.address, byte) for byte in first_bytes.tolist()]
 
 
-def _pairs(rows: Rows, clash: Clash) -> Sequence[Array]:
+def _pairs(rows: Rows, clash: Clash) -> tuple[Array, Array]:
     return rows.ids[clash.rows], clash.others - 1

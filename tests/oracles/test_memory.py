@@ -72,6 +72,14 @@ class TestWriteOverlap:
         assert fail.signature == signature("write-overlap", "layernorm.py:431")
         assert fail.message == "dx[2, 0] was stored by programs 0 and 1, with different bytes (layernorm.py:431)"
 
+    def test_a_store_beside_an_atomic_is_an_error_that_names_who_did_what(self) -> None:
+        mixed = replace(OVERLAP, same_bytes=False, cells=1, programs=(1, 0), atomic=True)
+        fail = only_failure(WriteOverlap(), run(memory=(mixed,)))
+        assert fail.signature == signature("write-overlap", "layernorm.py:431")
+        assert fail.message == (
+            "dx[2, 0] was stored by program 1 and updated by an atomic of program 0 (layernorm.py:431)"
+        )
+
     def test_launches_that_overlap_at_one_line_are_one_failure_told_by_the_worst(self) -> None:
         second = replace(OVERLAP, site=site(launch=1), same_bytes=False, cells=2)
         assert judge(WriteOverlap(), run(memory=(OVERLAP, second))) == [
@@ -106,6 +114,13 @@ def test_a_read_by_several_programs_names_the_writer_alone() -> None:
     event = OrderDependence(site=site("x"), cells=1, first_cells=((16,),), programs=(1, 1))
     assert judge(OrderDependent(), run(memory=(event,))) == [
         "error: x[16] was read by another program of the launch in which program 1 stores there (layernorm.py:431)"
+    ]
+
+
+def test_a_read_of_what_another_program_updates_is_an_error() -> None:
+    event = OrderDependence(site=site("x"), cells=1, first_cells=((5,),), programs=(1, 0), atomic=True)
+    assert judge(OrderDependent(), run(memory=(event,))) == [
+        "error: x[5] was read by program 1 of the launch in which program 0 updates it by an atomic (layernorm.py:431)"
     ]
 
 

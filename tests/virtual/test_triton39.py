@@ -48,6 +48,23 @@ def test_a_relaxed_atomic_load_acquires_nothing(gpu: Gpu) -> None:
 
 
 @triton.jit
+def both_loads_kernel(x, count, out, STORES: tl.constexpr):
+    pid = tl.program_id(0)
+    if STORES and pid == 0:
+        tl.store(x, 1)
+    tl.store(out + pid, tl.load(x + 1) + tl.atomic_load(x + pid % 2))  # looks
+    tl.atomic_add(count, 1)
+
+
+@only_39
+def test_an_atomic_load_may_meet_plain_loads_but_no_plain_store(gpu: Gpu) -> None:
+    both_loads_kernel[(4,)](counters(2), counters(), counters(4), STORES=False)
+    assert gpu.memory == []
+    both_loads_kernel[(4,)](counters(2), counters(), counters(4), STORES=True)
+    assert dependences(gpu) == {("x", line_of(__file__, "looks"))}
+
+
+@triton.jit
 def masked_kernel(cells, seen, N: tl.constexpr):
     at = tl.arange(0, N)
     tl.store(seen + at, tl.atomic_load(cells + at, mask=at < 5), mask=at < 5)
