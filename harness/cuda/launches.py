@@ -54,7 +54,7 @@ class WatchedLaunches:
             scratch = self._scratch(request)
             session.launches.append(launch_of(build.described, request, self._chosen(), scratch))
         tensors = tensors_of(request)
-        with flight.synchronising():
+        with flight.synchronising(flight.EARLIER):
             torch.cuda.synchronize()
         session.under_way = name
         under_way = flight.launching(name, request.grid, f"num_warps: {request.metadata.num_warps}")

@@ -166,6 +166,10 @@ def launching(kernel: str, grid: tuple[int, int, int], config: str = "") -> Duri
     return During(Kind.LAUNCH, kernel, f"grid {grid}{', ' if config else ''}{config}")
 
 
+EARLIER = "what torch works on"
+"""In the place of a kernel's name, while the host waits for what it did not launch by Triton."""
+
+
 def synchronising(what: str = "the device") -> During | _Nothing:
     """While the host waits for the device."""
     return During(Kind.SYNCHRONISE, what) if _state.ring is not None else _NOTHING

@@ -156,3 +156,15 @@ def test_the_memory_is_gone_with_the_recorder() -> None:
     recorder.hand_over()
     recorder.close()
     assert open_files() == before
+
+
+def test_no_kernel_is_named_while_the_host_waits_for_what_torch_works_on() -> None:
+    begun = (
+        at(0, Kind.LAUNCH, Edge.BEGINS, "first"),
+        at(1, Kind.LAUNCH, Edge.ENDS, "first"),
+        at(2, Kind.CALL, Edge.BEGINS, "second"),
+        at(3, Kind.SYNCHRONISE, Edge.BEGINS, flight.EARLIER),
+    )
+    waiting = Flight(begun)
+    assert (waiting.kernel, waiting.is_waited_for) == (None, False)
+    assert waiting.last_words == "waiting for what torch works on begins"
