@@ -68,8 +68,6 @@ class Jitter(TorchDispatchMode):
         nature = _nature(func)
         if nature is _Nature.MATRIX_PRODUCT and self._products > self._epsilon:
             args = tuple(self._factor(one, self._products) for one in args)  # before terms cancel
-        if nature is _Nature.SUM and self._terms:
-            return self._sum(func, args, kwargs or {})
         made = func(*args, **kwargs) if kwargs else func(*args)
         match nature:
             case _Nature.EXACT:
@@ -77,7 +75,11 @@ class Jitter(TorchDispatchMode):
             case _Nature.PRODUCT | _Nature.MATRIX_PRODUCT:
                 scale = self._products
             case _Nature.SUM:
-                scale = max(self._epsilon, _in_a_row(args[0], made))
+                terms = _terms(args[0], made)
+                scale = max(self._epsilon, _in_a_row(terms))
+                if self._terms:
+                    moved = self._factor(args[0], FLOAT32_EPSILON * _steps_of_a_walk(terms))
+                    made = func(moved, *args[1:], **(kwargs or {}))
             case _Nature.OTHER:
                 scale = self._epsilon
         for one in made if isinstance(made, tuple | list) else (made,):
@@ -90,15 +92,6 @@ class Jitter(TorchDispatchMode):
             value = value.clone()
             self._move(value, scale)
         return value
-
-    def _sum(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """A sum of terms that are moved, moved itself."""
-        exact = func(*args, **kwargs)
-        made = func(
-            self._factor(args[0], FLOAT32_EPSILON * _steps_of_a_walk(_terms(args[0], exact))), *args[1:], **kwargs
-        )
-        self._move(made, max(self._epsilon, _in_a_row(args[0], exact)))
-        return made
 
     def _move(self, value: Any, scale: float) -> None:
         """In place: nobody has seen it yet."""
@@ -131,9 +124,9 @@ def _largest(value: torch.Tensor) -> float:
     return float(torch.nan_to_num(value, nan=0.0, posinf=0.0, neginf=0.0).abs().max())
 
 
-def _in_a_row(summed: torch.Tensor, sums: torch.Tensor) -> float:
+def _in_a_row(terms: int) -> float:
     """How far sums may be off that were taken one number after the other, rounded down to a power of two."""
-    return FLOAT32_EPSILON * 2.0 ** (max(1, _terms(summed, sums) // 16).bit_length() - 1)
+    return FLOAT32_EPSILON * 2.0 ** (max(1, terms // 16).bit_length() - 1)
 
 
 def _steps_of_a_walk(terms: int) -> float:

@@ -94,9 +94,10 @@ class Session:
             raise
         at_once = len(self.gpus) if options.engine == CUDA else len(os.sched_getaffinity(0))
         self.processes = options.processes or at_once
-        for case in left_behind(_scratch()):
+        scratch = _scratch()
+        for case in left_behind(scratch):
             say(f"a search that was killed here was running {case}")
-        self.compiler = BackgroundCompiler(Path(_scratch(), BUILDS))
+        self.compiler = BackgroundCompiler(Path(scratch, BUILDS))
         self.judge = Judge(oracles=oracles, resources=self.compiler)
         places = GpuPlaces(self.gpus, say) if self.gpus else None
         limit_s = options.time_limit_s * self._slowdown

@@ -15,7 +15,7 @@ from harness.virtual.elements import Array, carrier, rounded
 from harness.virtual.ir import Function, Parameter, Type
 from harness.virtual.machine import Value
 from harness.virtual.pointers import Descriptor, Pointers
-from harness.virtual.reach import WRITES, Reach, Slots
+from harness.virtual.reach import Slots, reach_of
 from harness.virtual.views import granule_of
 
 PoisonOf = Callable[[int], Poison | None]
@@ -41,7 +41,7 @@ class Binding:
         if next(parameters, None) is not None:
             raise CannotExecute(f"arguments of kinds {sorted(set(map(str, signature.values())))}")
         self._by_slot = [(argument.buffer, slot) for argument, slot in self._pointer_parameters(kernel)]
-        written = _written_parameters_of(kernel)
+        written = reach_of(kernel).written
         self.written: list[Argument] = []
         """The arguments that the kernel may store through."""
         for argument, parameter in self._pointer_parameters(kernel):
@@ -144,18 +144,3 @@ def scalar(kind: Type, given: Any) -> Array:
     bits = kind.bits
     (value,) = struct.unpack("<q", struct.pack("<Q", int(given) % (1 << 64)))
     return np.array([(value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)], carrier(kind.element))
-
-
-_known: dict[int, tuple[Function, frozenset[int] | None]] = {}
-"""By the id of a kernel, which is kept with it: walking all operations takes as long as a small launch."""
-
-
-def _written_parameters_of(kernel: Function) -> frozenset[int] | None:
-    if id(kernel) not in _known:
-        _known[id(kernel)] = (kernel, written_parameters(kernel))
-    return _known[id(kernel)][1]
-
-
-def written_parameters(kernel: Function) -> frozenset[int] | None:
-    """Slots of the parameters that some store may go through; None where a store's pointer cannot be traced."""
-    return Reach(kernel).of(WRITES)

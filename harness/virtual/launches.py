@@ -39,7 +39,7 @@ from harness.virtual.occupancy import Occupancy, occupancy
 from harness.virtual.operations import HANDLERS
 from harness.virtual.order import program_ids
 from harness.virtual.parser import parse
-from harness.virtual.reach import Reach
+from harness.virtual.reach import reach_of
 from harness.virtual.residency import ResidentLaunch, stuck_error
 from harness.virtual.sampling import Enough, SampledMemory, sampled_ids
 from harness.virtual.screened import ScreenedMemory
@@ -218,7 +218,7 @@ class Launches:
         if self.session.scale is Scale.GIANT:
             return SampledMemory(binding.arguments, events)
         needs_order = compiled.needs_order and not compiled.may_wait
-        screened = screened_memory(compiled.reach, binding, events) if needs_order else None
+        screened = screened_memory(reach_of(compiled.module.kernel), binding, events) if needs_order else None
         return screened or Memory(binding.arguments, events)
 
     def _execute_independent(self, work: Work, launch: ResidentLaunch, events: Events) -> None:
@@ -274,7 +274,6 @@ class _Compiled:
     """Whether its programs may wait for each other, and need turns."""
     needs_order: bool
     """Whether its atomics may order what its programs do, or meet it."""
-    reach: Reach
     scratch_bytes_per_program: int = 0
     scratch_align: int = 128
     occupancy: Occupancy | None = None
@@ -282,8 +281,8 @@ class _Compiled:
 
     @classmethod
     def of(cls, described: Described) -> "_Compiled":
-        reach = Reach(described.module.kernel)
-        return cls(described, may_wait(described.module), described.atomics or reach.has_atomics, reach)
+        module = described.module
+        return cls(described, may_wait(module), described.atomics or reach_of(module.kernel).has_atomics)
 
     @property
     def module(self) -> Module:

@@ -68,6 +68,11 @@ class Reach:
         """Those that stores go through."""
         return self.of(STORES)
 
+    @cached_property
+    def written(self) -> Slots | None:
+        """Those that stores go through, and atomics that change what is there."""
+        return self.of(WRITES)
+
     def of(self, names: frozenset[str]) -> Slots | None:
         """Those that operations of these names go through."""
         reached: Slots = frozenset()
@@ -92,6 +97,17 @@ class Reach:
                 if len(after) > len(before):
                     origins[slot], grows = after, True
         return origins
+
+
+_known: dict[int, Reach] = {}
+"""By the id of a kernel, which is kept with it: walking all operations takes as long as a small launch."""
+
+
+def reach_of(kernel: Function) -> Reach:
+    """The same one for every launch of a kernel."""
+    if id(kernel) not in _known:
+        _known[id(kernel)] = Reach(kernel)
+    return _known[id(kernel)]
 
 
 def _is_pointer(kind: Type) -> bool:
