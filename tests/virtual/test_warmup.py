@@ -16,7 +16,7 @@ def test_a_kernel_that_is_asked_for_its_registers_and_shared_memory_has_them(tmp
     done = subprocess.run(
         [sys.executable, "-m", "harness.cli", "fuzz", str(SUITE), "--cases", "6", "--seed", "1", "--device", "h200"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))},
         capture_output=True,
         text=True,
         check=False,
