@@ -159,3 +159,9 @@ def test_a_fault_of_torchs_own_kernel_blames_no_kernel_that_follows(pool_of: Poo
     run, _ = fails(pool_of(SUITE), op, case_of(op.name, device))
     assert isinstance(run.ending, Faulted), run.ending
     assert run.ending.launch is None
+
+
+def test_what_host_code_draws_on_the_gpu_is_the_same_for_equal_cases(pool_of: PoolOf, device: DeviceProfile) -> None:
+    runs = [pool_of(WORN).run(case_of("draws_at_random", device, WORN, seed)) for seed in (1, 2, 1)]
+    first, other, again = (run.results[0].digest for run in runs)
+    assert first == again != other

@@ -70,3 +70,16 @@ def one_more(x: Any) -> Any:
 @runs_on_few_sms.reference
 def twice(x: Any) -> Any:
     return 2 * x
+
+
+@op(dims={"T": tokens(8)}, inputs={"x": tensor("T", grad=False)}, dtypes=(DType.FP32,))
+def draws_at_random(x: Any) -> Any:
+    """As dropout does, on the GPU."""
+    import torch
+
+    return x + torch.rand_like(x)
+
+
+@draws_at_random.reference
+def draws_at_random_reference(x: Any) -> Any:
+    return x + 0.5
