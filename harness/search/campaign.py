@@ -35,7 +35,11 @@ TICK_S = 0.5
 TICK_BESIDE_S = 0.05
 """Where others go on beside, which have no other chance to look at what has come back for them."""
 TWINS_AT_ONCE = 64
-"""For each process that runs cases: enough for the second that it takes to draw a batch."""
+"""For each process that runs cases: enough for the second that it takes to draw a batch.
+
+So many companions of twins may wait beside: one of another config may have to be compiled for longer than a thousand
+twins run.
+"""
 
 
 class Observer(Protocol):
@@ -58,6 +62,8 @@ class _Flight:
     batch: int
     waiting: set[Future[Run]]
     is_twin: bool = False
+    is_in_doubt: bool = False
+    """Whether what it still waits for decides if it is right."""
     run: Run | None = None
     companions: dict[str, Run] = field(default_factory=dict[str, Run])
 
@@ -157,14 +163,19 @@ class Campaign:
     def _fill(self) -> bool:
         """Submit cases while there is room; true if any was."""
         filled = False
-        twins = sum(flight.is_twin for flight in self._flights.values())
-        others = len(self._flights) - twins
+        of_twins = [flight for flight in self._flights.values() if flight.is_twin]
+        others = len(self._flights) - len(of_twins)
+        twins = sum(flight.run is None for flight in of_twins)
+        may_have_companions = len(of_twins) - twins < self._twins
         while others < self._width and not self._is_over() and (next_one := self._queue.take()):
             number, trial = next_one
             self._begin(trial, number, self._runner.submit(trial.case))
             others += 1
             filled = True
-        while twins < self._twins and not self._is_over() and (twin := self._queue.take_twin()):
+        while twins < self._twins and not self._is_over():
+            twin = self._queue.take_twin(may_be_sampled=may_have_companions)
+            if twin is None:
+                break
             self._begin(twin, NO_BATCH, self._submit_twin(twin.case), is_twin=True)
             twins += 1
             filled = True
@@ -185,10 +196,14 @@ class Campaign:
                 return time.monotonic() - self._begun >= seconds
 
     def _drop_what_has_not_begun(self) -> None:
-        """When time is up, nobody waits for cases that are still at the compiler."""
+        """When time is up, nobody waits for what is still at the compiler; cases are judged without such companions."""
         for future, flight in list(self._flights.items()):
-            if flight.run is None and future.cancel():
-                del self._flights[future]
+            if flight.is_in_doubt or not future.cancel():
+                continue
+            del self._flights[future]
+            flight.waiting.discard(future)
+            if flight.run is not None:
+                self._go_on_with(flight, flight.run)
 
     def _land(self, future: Future[Run]) -> None:
         flight = self._flights.pop(future)
@@ -201,10 +216,15 @@ class Campaign:
             flight.companions[run.case.digest] = run
             if isinstance(run, Companion) and _breaks_off(flight.trial.case, run):
                 self._follow_up(flight.trial, run.case)
+        self._go_on_with(flight, flight.run)
+
+    def _go_on_with(self, flight: _Flight, run: Run) -> None:
+        """Judge the run, if its companions are there, and what of them is to be run whole."""
+        if not flight.waiting and (doubtful := self._judge.doubtful(run, flight.companions)):
+            flight.is_in_doubt = True
+            self._submit_also(flight, doubtful)
         if not flight.waiting:
-            self._submit_also(flight, self._judge.doubtful(flight.run, flight.companions))
-        if not flight.waiting:
-            self._close(flight, flight.run)
+            self._close(flight, run)
 
     def _follow_up(self, trial: Trial, case: Case) -> None:
         """Have a companion that broke off run as a case of its own: beside another, it is only not compared."""

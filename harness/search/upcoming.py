@@ -5,11 +5,12 @@ launch what is compiled follow each case that ran.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 
 from harness.model.case import Case
+from harness.model.companion import is_sampled
 from harness.model.op import Op
 from harness.model.run import Completed, Run
 from harness.search.hints import Hints
@@ -60,15 +61,16 @@ class Queue:
         of_family = self._next_of(self._kin)  # while the next batch waits for the verdicts that it is drawn from
         return of_family and (NO_BATCH, of_family)
 
-    def take_twin(self) -> Trial | None:
-        """A case that launches what is compiled; None if there is none left."""
-        return self._next_of(self._twins)
+    def take_twin(self, *, may_be_sampled: bool = True) -> Trial | None:
+        """A case that launches what is compiled, as its companions need not; None if there is none left."""
+        return self._next_of(self._twins, lambda case: may_be_sampled or not is_sampled(case))
 
-    def _next_of(self, families: deque[Family]) -> Trial | None:
-        """A new case of each family in turn."""
+    def _next_of(self, families: deque[Family], fits: Callable[[Case], bool] = bool) -> Trial | None:
+        """A new case of each family in turn, of those that fit; the others are gone."""
         while families and not self._is_used_up():
             leader, cases = families.popleft()
-            if (case := next(filter(self._is_new_in_family, cases), None)) is not None:
+            fitting = (case for case in cases if fits(case) and self._is_new_in_family(case))
+            if (case := next(fitting, None)) is not None:
                 families.append((leader, cases))
                 self._numbered += 1
                 return replace(leader, case=case, batch=None, number=self._numbered - 1)

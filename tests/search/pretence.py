@@ -8,11 +8,24 @@ from random import Random
 
 from harness.devices import catalogue
 from harness.model.case import Case, DType
-from harness.model.companion import Wanted, case_of
+from harness.model.companion import Companion, Sketch, Wanted, case_of
 from harness.model.inputs import Tensor
 from harness.model.op import Dim, Op
-from harness.model.run import Completed, Launch, MemoryEvent, Overlap, Run, Site, Source, Unsupported
+from harness.model.run import (
+    Completed,
+    Launch,
+    Measure,
+    MemoryEvent,
+    Overlap,
+    Result,
+    Role,
+    Run,
+    Site,
+    Source,
+    Unsupported,
+)
 from harness.model.verdict import Fail
+from harness.oracles.sm_invariance import SM_COUNTS
 from harness.search.tally import Tally, Trial
 from harness.workers.limits import Patience
 
@@ -101,6 +114,50 @@ class AtOnce:
         case = case_of(wanted)
         self.alone.append((*before, case))
         return self.make(case)
+
+
+@dataclass
+class Noting(AtOnce):
+    """Remembers what it was asked for, companions and all."""
+
+    submitted: list[Wanted] = field(default_factory=list[Wanted])
+
+    def submit(self, wanted: Wanted) -> Future[Run]:
+        self.submitted.append(wanted)
+        return super().submit(wanted)
+
+
+@dataclass
+class Differing(Noting):
+    """Away from home the results are 3 further, which a tolerance of 5 allows and one of 1 does not."""
+
+    wider: float = 4.0
+
+    def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:
+        run = super().run(wanted, patience=patience)
+        away = run.case.device.sm_count in SM_COUNTS
+        whole = replace(run, results=(_result(3.0 * away, 1.0 + self.wider * away),))
+        if isinstance(wanted, Case):
+            return whole
+        sketches = tuple(replace(Sketch.of(result), tolerance=()) for result in whole.results)
+        return Companion(case=run.case, engine="virtual", ending=whole.ending, sketches=sketches)
+
+
+def _result(sketch: float, tolerance: float) -> Result:
+    measure = Measure(ratio=0.5, index=(0,), got=0.0, expected=0.0)
+    return Result(
+        name="y",
+        role=Role.OUTPUT,
+        shape=(8,),
+        whole=measure,
+        worst_tile=measure,
+        unwritten=0,
+        first_unwritten=None,
+        nonfinite=0,
+        digest="aa",
+        sketch=(sketch,),
+        sketch_tolerance=(tolerance,),
+    )
 
 
 class OutOfOrder(AtOnce):

@@ -1,7 +1,6 @@
 """Companions of a campaign's cases: run beside them, and cases of their own where they break off."""
 
-from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +8,9 @@ import pytest
 from harness.devices import catalogue
 from harness.model.agreement import Agreement, Plainer
 from harness.model.case import Case, Order
-from harness.model.companion import Beside, Companion, Sketch, Wanted, case_of
+from harness.model.companion import Beside, Companion, Wanted
 from harness.model.resources import Resources
-from harness.model.run import Crashed, Ending, Faulted, FaultOf, Launch, Measure, Result, Role, Run
+from harness.model.run import Crashed, Ending, Faulted, FaultOf, Launch, Run
 from harness.model.verdict import Severity
 from harness.oracles import registry
 from harness.oracles.sm_invariance import SM_COUNTS
@@ -25,7 +24,7 @@ from harness.search.tally import Tally
 from harness.suite import load_suite
 from harness.workers.limits import Patience
 from tests.oracles.facts import deadlocked
-from tests.search.pretence import DEVICE, KERNEL, OP, AtOnce, OutOfOrder, Silent, facts, never
+from tests.search.pretence import DEVICE, KERNEL, OP, AtOnce, Differing, Noting, OutOfOrder, Silent, facts, never
 
 pytestmark = pytest.mark.once
 
@@ -35,17 +34,6 @@ PLAN = Plan(ops=(OP,), devices=(DEVICE,), budget=CaseBudget(cases=120), seed=5)
 
 def clean(case: Case) -> Run:
     return facts(case, never)
-
-
-@dataclass
-class Noting(AtOnce):
-    """Remembers what it was asked for, companions and all."""
-
-    submitted: list[Wanted] = field(default_factory=list[Wanted])
-
-    def submit(self, wanted: Wanted) -> Future[Run]:
-        self.submitted.append(wanted)
-        return super().submit(wanted)
 
 
 def search(runner: Runner, judge: Judge) -> Tally:
@@ -72,47 +60,12 @@ def test_companions_are_wanted_beside_their_run_and_cases_by_themselves() -> Non
 def test_a_companion_that_differs_is_run_whole_before_it_is_judged() -> None:
     """A wider tolerance of its own may explain what the run's does not."""
 
-    def compared(case: Case, sketch: float, tolerance: float) -> Run:
-        run = clean(case)
-        measure = Measure(ratio=0.5, index=(0,), got=0.0, expected=0.0)
-        result = Result(
-            name="y",
-            role=Role.OUTPUT,
-            shape=(8,),
-            whole=measure,
-            worst_tile=measure,
-            unwritten=0,
-            first_unwritten=None,
-            nonfinite=0,
-            digest="aa",
-            sketch=(sketch,),
-            sketch_tolerance=(tolerance,),
-        )
-        return replace(run, results=(result,))
-
-    class Differing(Noting):
-        """Away from home the results are 3 further, which a tolerance of 5 allows and one of 1 does not."""
-
-        def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:  # noqa: ARG002 - one limit for all
-            case = case_of(wanted)
-            away = case.device.sm_count in SM_COUNTS
-            whole = compared(case, 3.0 * away, 1.0 + self.wider * away)
-            if isinstance(wanted, Case):
-                return whole
-            sketches = tuple(replace(Sketch.of(result), tolerance=()) for result in whole.results)
-            return Companion(case=case, engine="virtual", ending=whole.ending, sketches=sketches)
-
-        wider = 4.0
-
-    class Wrong(Differing):
-        wider = 0.0
-
     judge = Judge(oracles=(registry.find("sm-invariance"),))
     runner = Differing(clean)
     assert list(search(runner, judge).in_order()) == []
     besides = [one.case for one in runner.submitted if isinstance(one, Beside)]
     assert any(case in runner.submitted for case in besides)
-    assert [one.fail.oracle for one in search(Wrong(clean), judge).in_order()] == ["sm-invariance"]
+    assert [one.fail.oracle for one in search(Differing(clean, wider=0.0), judge).in_order()] == ["sm-invariance"]
 
 
 def test_a_case_that_ends_on_the_real_gpu_alone_is_run_beside_itself_and_not_as_another_case() -> None:

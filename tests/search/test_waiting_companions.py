@@ -1,0 +1,111 @@
+"""Companions that wait for the compiler, for long or until time is up: they hold up nothing but their own case."""
+
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from harness.model.case import Case
+from harness.model.companion import Beside, Wanted, case_of
+from harness.model.op import Dim
+from harness.model.run import Run
+from harness.oracles import registry
+from harness.search.campaign import TWINS_AT_ONCE, Campaign
+from harness.search.judging import Judge
+from harness.search.plan import Plan, TimeBudget
+from harness.search.tally import Tally
+from tests.search.pretence import DEVICE, OP, AtOnce, Differing, Silent, facts, never
+
+pytestmark = pytest.mark.once
+
+GROWING = replace(OP, dims={**OP.dims, "T": Dim(low=1, high=2048, grows=True)})
+PLAN = Plan(ops=(GROWING,), devices=(DEVICE,), budget=TimeBudget(seconds=0.3), seed=5)
+ELSEWHERE = Judge(oracles=(registry.find("sm-invariance"),))
+"""A judge who asks for one companion of one case in eight."""
+
+
+def clean(case: Case) -> Run:
+    return facts(case, never)
+
+
+@dataclass
+class Compiling(AtOnce):
+    """What companions launch is still being compiled."""
+
+    waiting: list[Future[Run]] = field(default_factory=list[Future[Run]])
+
+    def submit(self, wanted: Wanted) -> Future[Run]:
+        if not isinstance(wanted, Beside):
+            return super().submit(wanted)
+        self.waiting.append(Future[Run]())
+        return self.waiting[-1]
+
+
+def test_twins_whose_companions_wait_for_the_compiler_leave_their_places_to_others() -> None:
+    def run_twin(case: Case) -> Run:
+        ran.add(anywhere(case))
+        return clean(case)
+
+    ran: set[str] = set()
+    enough = 30 * TWINS_AT_ONCE
+
+    class Patient(Silent):
+        def tick(self, tally: Tally, trying: Case | None) -> None:
+            del tally, trying
+            if len(ran) >= enough:
+                campaign.stop()
+
+    class CompilingForTwins(Compiling):
+        def submit(self, wanted: Wanted) -> Future[Run]:
+            return super().submit(wanted if anywhere(case_of(wanted)) in ran else case_of(wanted))
+
+    runner = CompilingForTwins(clean)
+    plan = replace(PLAN, budget=TimeBudget(seconds=60.0), kin=True)
+    campaign = Campaign(plan, runner, ELSEWHERE, Patient(), processes=1, submit_twin=AtOnce(run_twin).submit)
+    campaign.run()
+    assert len(ran) >= enough
+    assert TWINS_AT_ONCE <= len(runner.waiting) <= 2 * TWINS_AT_ONCE, "as many as do no harm"
+
+
+def anywhere(case: Case) -> str:
+    return replace(case, device=DEVICE).digest
+
+
+def test_when_time_is_up_a_case_whose_companion_has_not_begun_is_judged_without_it() -> None:
+    runner = Compiling(clean)
+    tally = Campaign(PLAN, runner, ELSEWHERE, Silent(), processes=3).run()
+    assert runner.waiting
+    assert all(future.cancelled() for future in runner.waiting)
+    assert (tally.cases, tally.failed) == (len(runner.ran), 0)
+    assert "this case was not run at another SM count" in tally.reasons
+
+
+@pytest.mark.parametrize(("wider", "expected"), [(4.0, []), (0.0, ["sm-invariance"])])
+def test_when_time_is_up_a_companion_that_differs_is_still_run_whole_before_it_is_judged(
+    wider: float, expected: list[str]
+) -> None:
+    class Late(Differing):
+        """Runs nothing a second time before time is up."""
+
+        def submit(self, wanted: Wanted) -> Future[Run]:
+            besides = [one.case for one in self.submitted if isinstance(one, Beside)]
+            if wanted not in besides:
+                return super().submit(wanted)
+            self.submitted.append(wanted)
+            late.append((Future[Run](), wanted))
+            return late[-1][0]
+
+    class Releasing(Silent):
+        def tick(self, tally: Tally, trying: Case | None) -> None:
+            del trying
+            while late and tally.seconds > 0.3:
+                future, wanted = late.pop()
+                released.append(future)
+                future.set_result(runner.run(wanted))
+
+    late: list[tuple[Future[Run], Wanted]] = []
+    released: list[Future[Run]] = []
+    runner = Late(clean, wider=wider)
+    tally = Campaign(PLAN, runner, ELSEWHERE, Releasing(), processes=3).run()
+    assert released
+    assert [one.fail.oracle for one in tally.in_order()] == expected
