@@ -29,11 +29,10 @@ from harness.pytest_plugin.searches import Searches, Sought
 from harness.reports.finding import Sources, quoted, render
 from harness.reports.junit import properties
 from harness.reports.summary import summary
-from harness.search.options import CUDA, VIRTUAL, Options, Watching, is_suite, sanitizing_for
+from harness.search.options import CUDA, VIRTUAL, Options, Watching, is_suite, load_ops, sanitizing_for
 from harness.search.plan import CaseBudget
 from harness.search.session import FOLDER, Session, prepared
 from harness.search.tally import Tally
-from harness.suite import load_suite
 
 __all__ = ["RegressionFile", "SuiteFile", "is_suite"]
 
@@ -53,7 +52,7 @@ class SuiteFile(pytest.File):
         """A test for each op and device; none of a suite that skips itself."""
         suite = _as_given(self.path)
         try:
-            ops = load_suite(suite)
+            ops = load_ops((suite,), ())
         except HarnessError as error:
             if isinstance(error.__cause__, pytest.skip.Exception):
                 raise error.__cause__ from None

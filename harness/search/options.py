@@ -11,6 +11,7 @@ from harness.devices import catalogue
 from harness.errors import SuiteError, UsageError, unknown
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
+from harness.oracles import registry
 from harness.search import USUAL_DEVICES
 from harness.search.plan import Budget, Plan, TimeBudget
 from harness.search.shrinking import Limits
@@ -144,10 +145,16 @@ def load_ops(suites: tuple[str, ...], names: tuple[str, ...]) -> tuple[Op, ...]:
     """The ops of these suites, or those of them that are named.
 
     Raises:
-        SuiteError: a suite cannot be loaded.
+        SuiteError: a suite cannot be loaded, or waives an oracle that does not exist.
         UsageError: no suite declares an op of a given name.
     """
     ops = tuple(op for suite in suites for op in load_suite(suite))
+    for op in ops:
+        for oracle in sorted(op.waives):
+            try:
+                registry.find(oracle)
+            except UsageError as error:
+                raise SuiteError(f"{op.suite}: op {op.name!r} waives an {error}") from None
     known = {op.name for op in ops}
     for name in names:
         if name not in known:

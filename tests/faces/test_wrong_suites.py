@@ -22,6 +22,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.once]
             "wrong.py: op 'faultless' asks in `where` for an unknown name 'K': known: D, G, T",
         ),
         (
+            suite_of("faultless", options=', waives=("order-invariant",)'),
+            "wrong.py: op 'faultless' waives an unknown oracle 'order-invariant': did you mean order-invariance",
+        ),
+        (
             "import pytest\nfrom harness import suite\npytest.importorskip('no_such_kernels')\n",
             "wrong.py fails on import: Skipped: could not import 'no_such_kernels'",
         ),
