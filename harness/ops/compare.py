@@ -55,8 +55,9 @@ def compare(name: str, got: torch.Tensor, expected: Expected, tolerance: Toleran
     is_wrong = nonfinite > 0 or not (whole <= 1 and worst_ratio <= 1)
     amounts = np.abs(error)
     blocks = () if noted.sketch_seed is None else _blocks(torch.from_numpy(wide), noted.sketch_seed)
-    # Poison is NaN: where everything is finite, everything was written.
-    unwritten, first_unwritten = (0, None) if broken is None else count_poison(got)
+    # Poison is NaN: where everything is finite, everything was written.  That of integers may be a right number.
+    may_be_unwritten = broken is not None if got.is_floating_point() else is_wrong
+    unwritten, first_unwritten = count_poison(got) if may_be_unwritten else (0, None)
     return Result(
         name=name,
         role=expected.role,
@@ -100,7 +101,7 @@ def _judged(wide: Array, expected: Expected, dtype: torch.dtype, tolerance: Tole
 
 def _largest(dtype: torch.dtype, tolerance: Tolerance) -> float:
     """Beyond it, rounding alone may lead to infinity."""
-    return torch.finfo(dtype).max - tolerance.whole
+    return torch.finfo(dtype).max - tolerance.whole if dtype.is_floating_point else math.inf
 
 
 def sketch(name: str, got: torch.Tensor, *, seed: int) -> Sketch:

@@ -78,12 +78,14 @@ def _spoiled(op: Op, case: Case) -> Spoiled | None:
 
 
 def make_cotangents(case: Case, outputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """A random gradient for each output, laid out as the case says for `grad`."""
+    """A random gradient for each output, laid out as the case says for `grad`; zeros for integers, which have none."""
 
     def cotangent(name: str, output: torch.Tensor) -> torch.Tensor:
         shape = tuple(output.shape)
         if _is_sparse(case, shape):
             return sparse(shape, output.dtype)
+        if not output.is_floating_point():
+            return torch.zeros(shape, dtype=output.dtype)
         return lay_out(_normal(case, f"grad:{name}", shape).to(output.dtype), case.layout_of("grad"))
 
     return {name: cotangent(name, output) for name, output in outputs.items()}

@@ -4,9 +4,10 @@ The definition is run from the same rounded inputs: in float64 for the truth; in
 error is usual; and in float64 with every intermediate moved by up to a unit in the last place of the case's type, for
 what error rounding can explain at all (`harness.ops.jitter`); products as far as the kernels' dots round their factors.
 A right result may be `slack` times as far from the truth as the eager baseline, plus what rounding explains, plus a
-floor: two units in the last place of its own type and 64 of float32's, relative to the tensor's size.  Errors are
-root-mean-square, over the whole tensor and over the worst tile, so that one wrong row shows.  Where the eager run
-leaves the range of its type, the definition itself does, and the element is not judged.
+floor: two units in the last place of its own type and 64 of float32's, relative to the tensor's size; integers and
+truth values have none, and are exact but where random rounding moves them, as it moves the index of a maximum.
+Errors are root-mean-square, over the whole tensor and over the worst tile, so that one wrong row shows.  Where the
+eager run leaves the range of its type, the definition itself does, and the element is not judged.
 
 Random rounding is sampled: from one sample of one element nothing follows about the next.  So its error counts
 `2 + 180 / n` times, n being samples times elements: above the ratio of two such errors that chance exceeds once in ten
@@ -34,6 +35,8 @@ Array = npt.NDArray[Any]
 TILE = 64
 OWN_ULPS = 2.0
 FLOAT32_ULPS = 64.0
+EXACT = 1e-9
+"""Of integers: no root-mean-square error of whole numbers is so small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,12 +161,17 @@ def tolerance_of(expected: Expected, dtype: torch.dtype, slack: float) -> Tolera
 
 @cache
 def _floor(dtype: torch.dtype) -> float:
+    """Integers and truth values are not rounded."""
+    if not dtype.is_floating_point:
+        return 0.0
     return OWN_ULPS * torch.finfo(dtype).eps + FLOAT32_ULPS * torch.finfo(torch.float32).eps
 
 
 @cache
 def _smallest(dtype: torch.dtype) -> float:
-    """The spacing of subnormal numbers: below it, rounding is absolute."""
+    """The spacing of subnormal numbers: below it, rounding is absolute.  Never 0, as errors are measured by it."""
+    if not dtype.is_floating_point:
+        return EXACT
     return float(torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps) + 1e-40
 
 

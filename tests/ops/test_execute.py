@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness.model.case import DType, Values
+from harness.model.case import DType, Layout, Values
 from harness.model.run import Completed, Ending, OutOfMemory, Raised, Refused, Role, Source, Unsupported
 from harness.ops.engine_parts import Seen
 from harness.ops.execute import Execution
@@ -86,6 +86,52 @@ def test_a_case_ends_with_every_output_and_gradient_compared() -> None:
         ("y", Role.OUTPUT, (5, 7)),
         ("d:x", Role.GRADIENT, (5, 7)),
         ("d:w", Role.GRADIENT, (7,)),
+    ]
+
+
+@pytest.mark.parametrize("dtype", [DType.FP32, DType.BF16, DType.FP16])
+@pytest.mark.parametrize("values", list(Values))
+def test_integers_and_truth_values_among_results_are_compared_to_the_bit(dtype: DType, values: Values) -> None:
+    def definition(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        largest, at = x.max(-1)
+        return largest, at, x > 0
+
+    def off_by_one(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        largest, at, positive = definition(x)
+        further, other = at.clone(), positive.clone()
+        further[2], other[1, 1] = at[2] + 1, ~positive[1, 1]
+        return largest, further, other
+
+    def ratios(call: Callable[..., Any]) -> list[tuple[str, bool, bool]]:
+        ending, results = Execution(nullcontext).run(
+            op(call, definition, {"x": ROWS}),
+            case(dtype=dtype, values=values, layouts={"grad": Layout.STRIDED}, seed=3),
+        )
+        assert ending == Completed()
+        return [(one.name, one.whole.ratio > 1, one.worst_tile.ratio > 1) for one in results]
+
+    right = [("y0", False, False), ("y1", False, False), ("y2", False, False), ("d:x", False, False)]
+    assert ratios(definition) == right
+    wrong = ratios(off_by_one)
+    assert (wrong[0], wrong[3]) == (right[0], right[3])
+    if values is Values.NORMAL:
+        assert wrong[1:3] == [("y1", True, True), ("y2", True, True)]
+
+
+def test_integers_that_were_never_written_are_counted() -> None:
+    def call(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.empty(x.shape, dtype=torch.int32)
+        y[1:] = 2
+        return y, x * 2
+
+    def definition(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.full(x.shape, 2, dtype=torch.int32), x * 2
+
+    _, results = Execution(FreshMemory).run(op(call, definition, {"x": ROWS}), case())
+    assert [(one.name, one.unwritten, one.first_unwritten) for one in results] == [
+        ("y0", 7, (0, 0)),
+        ("y1", 0, None),
+        ("d:x", 0, None),
     ]
 
 
