@@ -217,7 +217,7 @@ class Launches:
         """Of a giant's sample; screened, where atomics may meet or order what programs do; usually without either."""
         if self.session.scale is Scale.GIANT:
             return SampledMemory(binding.arguments, events)
-        needs_order = compiled.needs_order and not compiled.may_wait
+        needs_order = compiled.described.atomics and not compiled.may_wait
         screened = screened_memory(reach_of(compiled.module.kernel), binding, events) if needs_order else None
         return screened or Memory(binding.arguments, events)
 
@@ -272,8 +272,6 @@ class _Compiled:
     described: Described
     may_wait: bool
     """Whether its programs may wait for each other, and need turns."""
-    needs_order: bool
-    """Whether its atomics may order what its programs do, or meet it."""
     scratch_bytes_per_program: int = 0
     scratch_align: int = 128
     occupancy: Occupancy | None = None
@@ -282,7 +280,7 @@ class _Compiled:
     @classmethod
     def of(cls, described: Described) -> "_Compiled":
         module = described.module
-        return cls(described, may_wait(module), described.atomics or reach_of(module.kernel).has_atomics)
+        return cls(described, may_wait(module))
 
     @property
     def module(self) -> Module:

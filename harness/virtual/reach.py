@@ -48,11 +48,6 @@ class Reach:
 
     kernel: Function
 
-    @property
-    def has_atomics(self) -> bool:
-        """Whether there are any, but for those of functions that it calls."""
-        return any(operation.name in ATOMICS for operation in self.kernel.body.all_operations())
-
     @cached_property
     def atomic(self) -> Slots | None:
         """Those that atomics go through."""

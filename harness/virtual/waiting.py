@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from harness.virtual.ir import Function, Module, Operation, Region
+from harness.virtual.reach import ATOMICS
 
 ATOMIC = "tt.atomic_"
 POLL = "tt.atomic_poll"
@@ -10,9 +11,9 @@ POLL = "tt.atomic_poll"
 
 
 def uses_atomics(module: Module) -> bool:
-    """Whether the order of its programs may show in what the kernel computes."""
+    """Whether the order of its programs may show in what the kernel computes; a descriptor's `reduce` is atomic."""
     return any(
-        operation.name.startswith(ATOMIC)
+        operation.name in ATOMICS
         for function in module.functions.values()
         for operation in function.body.all_operations()
     )

@@ -78,6 +78,12 @@ def test_programs_reduce_into_a_descriptor(gpu: Gpu, signed: bool) -> None:  # n
     assert gpu.memory == []
 
 
+def test_what_is_reduced_into_a_descriptor_counts_as_atomics(gpu: Gpu) -> None:
+    x, sums, least, most, bits = (torch.zeros(8, 4, dtype=torch.int32) for _ in range(5))
+    with_scratch(lambda: reduce_kernel[(2,)](x, sums, least, most, bits, 8, 4))
+    assert [launch.atomics for launch in gpu.seen] == [True], "programs add up in any order"
+
+
 @triton.jit(noinline=True)
 def fill(box, N: tl.constexpr):
     box.store([0, 0], tl.full((8, N), 2.0, tl.float32))
