@@ -257,3 +257,5 @@ if __name__ == "__main__":
         main()
     except HarnessError as error:
         sys.exit(f"bench-gpu: {error}")
+    except KeyboardInterrupt:
+        sys.exit("bench-gpu: interrupted")
