@@ -52,7 +52,9 @@ class CompileAhead:
             self._preparing = threading.Thread(target=self._prepare, args=(case_of(wanted).device,), daemon=True)
             self._preparing.start()
         self._idle.compiling(+1)
-        self._compilers.submit(case_of(wanted)).add_done_callback(lambda ahead: self._go_on(wanted, ahead, done))
+        ahead = self._compilers.submit(case_of(wanted))
+        ahead.add_done_callback(lambda ahead: self._go_on(wanted, ahead, done))
+        done.add_done_callback(lambda done: done.cancelled() and ahead.cancel())  # others need the compiler
         return done
 
     def submit_compiled(self, wanted: Wanted) -> Future[Run]:

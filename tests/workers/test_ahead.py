@@ -81,6 +81,19 @@ def test_a_case_that_was_cancelled_meanwhile_does_not_run(scratch: Path, fifo: F
         assert gpus.run(case("good", 3)).seconds["result"] == 0
 
 
+def test_what_was_cancelled_before_the_compiler_had_it_is_not_compiled(scratch: Path, folder: Path) -> None:
+    compilers = Pool(specs(scratch, engine=NOTING), processes=1, time_limit_s=DEADLINE_S, follows=False)
+    with pool(scratch) as gpus:
+        ahead = CompileAhead(gpus, compilers, 1, print)
+        first = ahead.submit(case("takes_three_quarters_of_a_second"))
+        dropped = [ahead.submit(case("good", rows)) for rows in range(1, 9)]
+        assert all(one.cancel() for one in dropped)
+        last = ahead.submit(case("good", 9))
+        assert [one.result().case.dims["rows"] for one in (first, last)] == [3, 9]
+        ahead.close()
+    assert len(list(folder.iterdir())) == 2
+
+
 def test_the_process_that_runs_cases_is_made_ready_while_the_first_is_compiled(scratch: Path, fifo: Fifo) -> None:
     with pool(scratch, "tests.workers.engines:Telling") as gpus:
         ahead = CompileAhead(gpus, pool(scratch), 1, print)
