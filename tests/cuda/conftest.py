@@ -8,6 +8,7 @@ from harness.cuda.gpus import RealGpu, profile_of, real_gpus
 from harness.errors import MissingPart
 from harness.model.device import DeviceProfile
 from harness.search.options import CUDA
+from harness.workers.grounds import Grounds
 from harness.workers.places import GpuPlaces
 from harness.workers.pool import Pool
 from harness.workers.spec import WorkerSpec
@@ -26,10 +27,23 @@ def gpu() -> RealGpu:
         pytest.skip(str(missing))
 
 
+@pytest.fixture(scope="session")
+def grounds() -> Iterator[Grounds]:
+    """What pools of one engine have in common."""
+    made = Grounds()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of pools that share a ground."""
+    return str(tmp_path_factory.mktemp("scratch"))
+
+
 @pytest.fixture(scope="module")
-def pool_of(gpu: RealGpu, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PoolOf]:
+def pool_of(gpu: RealGpu, grounds: Grounds, scratch: str) -> Iterator[PoolOf]:
     """A pool for each suite on that GPU; closed after the module."""
-    scratch = str(tmp_path_factory.mktemp("scratch"))
     pools: dict[str, Pool] = {}
 
     def made(suite: str) -> Pool:
@@ -37,7 +51,7 @@ def pool_of(gpu: RealGpu, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             return WorkerSpec(device=device, suites=(suite,), scratch=scratch, engine=CUDA)
 
         if suite not in pools:
-            pools[suite] = Pool(spec, 1, LIMIT_S, places=GpuPlaces((gpu,), print))
+            pools[suite] = Pool(spec, 1, LIMIT_S, places=GpuPlaces((gpu,), print), grounds=grounds)
         return pools[suite]
 
     yield made
