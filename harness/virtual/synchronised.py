@@ -63,8 +63,9 @@ class SynchronisedMemory(Memory):
         self._clocks = clocks
         self._turn = turn
         self._atomic: _Atomic | None = None
-        for buffer in {argument.buffer for argument in arguments if argument.buffer is not None}:
-            buffer.shadow = OrderedShadow(buffer.size_bytes, buffer.granule, clocks)
+        self._known = 0
+        """So many arguments have their shadows."""
+        self._order_new()
 
     def settle(self) -> None:
         """Look at what the last atomic did."""
@@ -83,19 +84,19 @@ class SynchronisedMemory(Memory):
 
     def load(self, step: Step, other: Array) -> Array:
         """As without synchronisation; a volatile one lets others go first."""
-        self.settle()
+        self._begin()
         if step.volatile:
             self._turn().give_way()
         return super().load(step, other)
 
     def store(self, step: Step, values: Array) -> None:
         """As without synchronisation."""
-        self.settle()
+        self._begin()
         super().store(step, values)
 
     def atomic(self, step: Step) -> tuple[Rows, Array | None]:
         """As without synchronisation; others go first, and what the cells' releases tell is learnt."""
-        self.settle()
+        self._begin()
         self._turn().give_way()
         rows, flat = super().atomic(step)
         argument = self.arguments[step.pointers.argument]
@@ -118,6 +119,18 @@ class SynchronisedMemory(Memory):
             is_swap=kind == COMPARE_AND_SWAP,
         )
         return rows, flat
+
+    def _begin(self) -> None:
+        """Before an access: look at the last atomic, and at tensors that addresses have led to since."""
+        self.settle()
+        if self._known < len(self.arguments):
+            self._order_new()
+
+    def _order_new(self) -> None:
+        """Give arguments that have none yet their shadows."""
+        for buffer in {argument.buffer for argument in self.arguments[self._known :] if argument.buffer is not None}:
+            buffer.shadow = OrderedShadow(buffer.size_bytes, buffer.granule, self._clocks)
+        self._known = len(self.arguments)
 
     # --- what is noted ---
 

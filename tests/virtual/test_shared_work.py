@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 
 from harness.model.case import Order
+from harness.model.run import OrderDependence, Overlap
 from harness.virtual.driver import LaunchRequest
 from harness.virtual.parser import parse
 from harness.virtual.waiting import may_wait
@@ -34,6 +35,45 @@ def test_tickets_are_given_once_each(any_order: Gpu) -> None:
     ticket_kernel[(7,)](counters(), out, 50)
     assert out.tolist() == [at * at for at in range(50)]
     assert any_order.memory == []
+
+
+@triton.jit
+def grouped_kernel(counter, table, sizes, out, n, ADDS: tl.constexpr, N: tl.constexpr):
+    """Each ticket is a group, whose tensor a table of addresses leads to."""
+    lanes = tl.arange(0, N)
+    group = tl.atomic_add(counter, 1)
+    while group < n:
+        base = tl.load(table + group).to(tl.pointer_type(tl.float32))
+        inside = lanes < tl.load(sizes + group)
+        values = tl.load(base + lanes, mask=inside, other=0.0)
+        tl.store(out + group * N + lanes, values)
+        if ADDS:
+            tl.atomic_add(base + lanes, 1.0, mask=inside)
+        else:
+            tl.store(base + lanes, values + 1.0, mask=inside)
+        group = tl.atomic_add(counter, 1)
+
+
+@pytest.mark.parametrize("adds", [True, False])
+def test_programs_that_take_tickets_follow_a_table_of_addresses(any_order: Gpu, adds: bool) -> None:  # noqa: FBT001
+    groups = [torch.randn(size) for size in (3, 5, 8, 1)]
+    before = [group.clone() for group in groups]
+    table, sizes = torch.tensor([group.data_ptr() for group in groups]), torch.tensor([3, 5, 8, 1])
+    out = torch.zeros(4, 8)
+    grouped_kernel[(3,)](counters(), table, sizes, out, 4, adds, 8)
+    for row, group, was in zip(out, groups, before, strict=True):
+        assert torch.equal(row[: len(was)], was)
+        assert torch.equal(group, was + 1)
+    assert any_order.memory == []
+
+
+@pytest.mark.alone("its programs race")
+def test_a_race_of_those_that_take_tickets_is_seen_where_a_table_of_addresses_leads(any_order: Gpu) -> None:
+    only = torch.randn(8)
+    table = torch.tensor([only.data_ptr()] * 4)
+    grouped_kernel[(3,)](counters(), table, torch.full((4,), 8), torch.zeros(4, 8), 4, False, 8)  # noqa: FBT003
+    sites = {(type(event), event.site.argument) for event in any_order.memory}
+    assert sites == {(kind, "a tensor reached by its address") for kind in (Overlap, OrderDependence)}
 
 
 @triton.jit
