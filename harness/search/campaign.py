@@ -63,7 +63,7 @@ class _Flight:
     waiting: set[Future[Run]]
     is_twin: bool = False
     is_in_doubt: bool = False
-    """Whether what it still waits for decides if it is right."""
+    """Whether what it still waits for decides if it is right, or what of it is wrong."""
     run: Run | None = None
     companions: dict[str, Run] = field(default_factory=dict[str, Run])
 
@@ -211,7 +211,9 @@ class Campaign:
         run = future.result()
         if flight.run is None:
             flight.run = run
-            self._submit_also(flight, self._judge.companions(flight.trial.op, run))
+            companions = self._judge.companions(flight.trial.op, run)
+            flight.is_in_doubt = any(one.plainer is not None for one in companions)
+            self._submit_also(flight, companions)
         else:
             flight.companions[run.case.digest] = run
             if isinstance(run, Companion) and _breaks_off(flight.trial.case, run):

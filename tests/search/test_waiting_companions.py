@@ -1,25 +1,29 @@
 """Companions that wait for the compiler, for long or until time is up: they hold up nothing but their own case."""
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 import pytest
 
+from harness.model.agreement import Agreement
 from harness.model.case import Case
-from harness.model.companion import Beside, Wanted, case_of
+from harness.model.companion import Beside, Companion, Wanted, case_of
 from harness.model.op import Dim
-from harness.model.run import Run
+from harness.model.run import Faulted, FaultOf, Run
 from harness.oracles import registry
 from harness.search.campaign import TWINS_AT_ONCE, Campaign
 from harness.search.judging import Judge
 from harness.search.plan import Plan, TimeBudget
 from harness.search.tally import Tally
-from tests.search.pretence import DEVICE, OP, AtOnce, Differing, Silent, facts, never
+from harness.workers.limits import Patience
+from tests.search.pretence import DEVICE, KERNEL, OP, AtOnce, Differing, Silent, facts, never
 
 pytestmark = pytest.mark.once
 
+LONG_S = 0.3
 GROWING = replace(OP, dims={**OP.dims, "T": Dim(low=1, high=2048, grows=True)})
-PLAN = Plan(ops=(GROWING,), devices=(DEVICE,), budget=TimeBudget(seconds=0.3), seed=5)
+PLAN = Plan(ops=(GROWING,), devices=(DEVICE,), budget=TimeBudget(seconds=LONG_S), seed=5)
 ELSEWHERE = Judge(oracles=(registry.find("sm-invariance"),))
 """A judge who asks for one companion of one case in eight."""
 
@@ -80,6 +84,27 @@ def test_when_time_is_up_a_case_whose_companion_has_not_begun_is_judged_without_
     assert "this case was not run at another SM count" in tally.reasons
 
 
+class Releasing(Silent):
+    """Lets what waits come back once time is up."""
+
+    def __init__(self, run: Callable[[Wanted], Run]) -> None:
+        super().__init__()
+        self.run = run
+        self.waiting: list[tuple[Future[Run], Wanted]] = []
+        self.released = 0
+
+    def keep(self, wanted: Wanted) -> Future[Run]:
+        self.waiting.append((Future[Run](), wanted))
+        return self.waiting[-1][0]
+
+    def tick(self, tally: Tally, trying: Case | None) -> None:
+        del trying
+        while self.waiting and tally.seconds > LONG_S:
+            future, wanted = self.waiting.pop()
+            self.released += 1
+            future.set_result(self.run(wanted))
+
+
 @pytest.mark.parametrize(("wider", "expected"), [(4.0, []), (0.0, ["sm-invariance"])])
 def test_when_time_is_up_a_companion_that_differs_is_still_run_whole_before_it_is_judged(
     wider: float, expected: list[str]
@@ -88,24 +113,36 @@ def test_when_time_is_up_a_companion_that_differs_is_still_run_whole_before_it_i
         """Runs nothing a second time before time is up."""
 
         def submit(self, wanted: Wanted) -> Future[Run]:
-            besides = [one.case for one in self.submitted if isinstance(one, Beside)]
-            if wanted not in besides:
+            if wanted not in [one.case for one in self.submitted if isinstance(one, Beside)]:
                 return super().submit(wanted)
             self.submitted.append(wanted)
-            late.append((Future[Run](), wanted))
-            return late[-1][0]
+            return watcher.keep(wanted)
 
-    class Releasing(Silent):
-        def tick(self, tally: Tally, trying: Case | None) -> None:
-            del trying
-            while late and tally.seconds > 0.3:
-                future, wanted = late.pop()
-                released.append(future)
-                future.set_result(runner.run(wanted))
-
-    late: list[tuple[Future[Run], Wanted]] = []
-    released: list[Future[Run]] = []
     runner = Late(clean, wider=wider)
-    tally = Campaign(PLAN, runner, ELSEWHERE, Releasing(), processes=3).run()
-    assert released
+    watcher = Releasing(runner.run)
+    tally = Campaign(PLAN, runner, ELSEWHERE, watcher, processes=3).run()
+    assert watcher.released
     assert [one.fail.oracle for one in tally.in_order()] == expected
+
+
+def test_when_time_is_up_a_case_that_ended_on_the_real_gpu_alone_is_still_run_beside_itself_as_plainer_code() -> None:
+    strayed = Faulted(fault=FaultOf.ILLEGAL_ADDRESS, message="an illegal memory access", launch=KERNEL)
+
+    class Late(AtOnce):
+        def submit(self, wanted: Wanted) -> Future[Run]:
+            return watcher.keep(wanted) if isinstance(wanted, Beside) else super().submit(wanted)
+
+        def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:
+            run = super().run(wanted, patience=patience)
+            both = Agreement(gpu="NVIDIA H200", launches=1)
+            if isinstance(wanted, Case):
+                return replace(run, ending=strayed, agreement=both)
+            return Companion(case=run.case, engine=run.engine, ending=strayed, agreement=both)
+
+    runner = Late(clean)
+    watcher = Releasing(runner.run)
+    tally = Campaign(PLAN, runner, Judge(oracles=(registry.find("completes"),)), watcher, processes=3).run()
+    assert watcher.released
+    (sighting,) = tally.in_order()
+    assert sighting.fail.message.endswith("it ends so, too, where ptxas does not optimise")
+    assert sighting.count == tally.cases == watcher.released
