@@ -44,7 +44,6 @@ class BackgroundCompiler:
         self._cache = (builds.parent / CACHE).resolve()
         self._settle_s = settle_s
         self._known: dict[str, Resources] = {}
-        self._asked: set[str] = set()
         self._shapes: set[str] = set()
         self._new: deque[_Waiting] = deque()
         self._similar: deque[_Waiting] = deque()
@@ -53,8 +52,10 @@ class BackgroundCompiler:
         self._compiling = False
         self._error: Exception | None = None
         self._process: subprocess.Popen[str] | None = None
-        for path in builds.glob(f"*{RESOURCES_SUFFIX}"):
-            _kept(path)  # what cannot be read is gone before engines look whether there is an answer
+        for path in builds.glob(f"*{RESOURCES_SUFFIX}"):  # what cannot be read is gone before engines look for it
+            if (kept := _kept(path)) is not None:
+                self._known[path.stem] = kept
+        self._asked = set(self._known)
         self._thread = threading.Thread(target=self._serve, name="background-compiler", daemon=True)
         self._thread.start()
 
