@@ -5,9 +5,9 @@ launch what is compiled follow each case that ran.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import filterfalse, islice
 
 from harness.model.case import Case
 from harness.model.companion import is_sampled
@@ -63,14 +63,14 @@ class Queue:
 
     def take_twin(self, *, may_be_sampled: bool = True) -> Trial | None:
         """A case that launches what is compiled, as its companions need not; None if there is none left."""
-        return self._next_of(self._twins, lambda case: may_be_sampled or not is_sampled(case))
+        return self._next_of(self._twins, may_be_sampled=may_be_sampled)
 
-    def _next_of(self, families: deque[Family], fits: Callable[[Case], bool] = bool) -> Trial | None:
-        """A new case of each family in turn, of those that fit; the others are gone."""
+    def _next_of(self, families: deque[Family], *, may_be_sampled: bool = True) -> Trial | None:
+        """A new case of each family in turn; those that are sampled and may not be are gone."""
         while families and not self._is_used_up():
             leader, cases = families.popleft()
-            fitting = (case for case in cases if fits(case) and self._is_new_in_family(case))
-            if (case := next(fitting, None)) is not None:
+            fitting = cases if may_be_sampled else filterfalse(is_sampled, cases)
+            if (case := next(filter(self._is_new_in_family, fitting), None)) is not None:
                 families.append((leader, cases))
                 self._numbered += 1
                 return replace(leader, case=case, batch=None, number=self._numbered - 1)

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from harness.devices import catalogue
+from harness.model.agreement import Agreement
 from harness.model.case import Case, DType
 from harness.model.companion import Companion, Sketch, Wanted, case_of
 from harness.model.inputs import Tensor
 from harness.model.op import Dim, Op
 from harness.model.run import (
     Completed,
+    Faulted,
+    FaultOf,
     Launch,
     Measure,
     MemoryEvent,
@@ -85,6 +88,10 @@ def facts(case: Case, overlaps: Shows) -> Run:
     return Run(case=case, engine="virtual", ending=Completed(), launches=(launch,), memory=memory)
 
 
+def clean(case: Case) -> Run:
+    return facts(case, never)
+
+
 def unsupported(case: Case) -> Run:
     ending = Unsupported(what="tt.histogram", kernel=KERNEL, source=STORE, triton_version="3.6.0")
     return Run(case=case, engine="virtual", ending=ending)
@@ -141,6 +148,19 @@ class Differing(Noting):
             return whole
         sketches = tuple(replace(Sketch.of(result), tolerance=()) for result in whole.results)
         return Companion(case=run.case, engine="virtual", ending=whole.ending, sketches=sketches)
+
+
+@dataclass
+class Straying(Noting):
+    """On both GPUs: the real one loses its context in every case, as plainer code too."""
+
+    def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:
+        run = super().run(wanted, patience=patience)
+        strayed = Faulted(fault=FaultOf.ILLEGAL_ADDRESS, message="an illegal memory access", launch=KERNEL)
+        both = Agreement(gpu="NVIDIA H200", launches=1)
+        if isinstance(wanted, Case):
+            return replace(run, ending=strayed, agreement=both)
+        return Companion(case=run.case, engine=run.engine, ending=strayed, agreement=both)
 
 
 def _result(sketch: float, tolerance: float) -> Result:

@@ -21,7 +21,7 @@ from harness.search.plan import BATCH_SIZE, CaseBudget, Plan, TimeBudget, other_
 from harness.search.runner import Runner
 from harness.search.strategies import scouts
 from harness.search.tally import Tally
-from tests.search.pretence import DEVICE, KERNEL, OP, AtOnce, Silent, facts, never, out_of_order, unsupported
+from tests.search.pretence import DEVICE, KERNEL, OP, AtOnce, Silent, clean, facts, out_of_order, unsupported
 
 pytestmark = pytest.mark.once
 
@@ -36,10 +36,6 @@ def overlaps(case: Case) -> bool:
 
 def buggy(case: Case) -> Run:
     return facts(case, overlaps)
-
-
-def clean(case: Case) -> Run:
-    return facts(case, never)
 
 
 def search(runner: Runner, plan: Plan = PLAN, judge: Judge = ALONE, watcher: Silent | None = None) -> Tally:

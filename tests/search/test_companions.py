@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from harness.devices import catalogue
-from harness.model.agreement import Agreement, Plainer
+from harness.model.agreement import Plainer
 from harness.model.case import Case, Order
 from harness.model.companion import Beside, Companion, Wanted
 from harness.model.resources import Resources
-from harness.model.run import Crashed, Ending, Faulted, FaultOf, Launch, Run
+from harness.model.run import Crashed, Ending, Launch, Run
 from harness.model.verdict import Severity
 from harness.oracles import registry
 from harness.oracles.sm_invariance import SM_COUNTS
@@ -24,16 +24,12 @@ from harness.search.tally import Tally
 from harness.suite import load_suite
 from harness.workers.limits import Patience
 from tests.oracles.facts import deadlocked
-from tests.search.pretence import DEVICE, KERNEL, OP, AtOnce, Differing, Noting, OutOfOrder, Silent, facts, never
+from tests.search.pretence import DEVICE, KERNEL, OP, AtOnce, Differing, Noting, OutOfOrder, Silent, Straying, clean
 
 pytestmark = pytest.mark.once
 
 CRASHED = Crashed(signal="SIGSEGV", status=None, log_tail="")
 PLAN = Plan(ops=(OP,), devices=(DEVICE,), budget=CaseBudget(cases=120), seed=5)
-
-
-def clean(case: Case) -> Run:
-    return facts(case, never)
 
 
 def search(runner: Runner, judge: Judge) -> Tally:
@@ -69,18 +65,6 @@ def test_a_companion_that_differs_is_run_whole_before_it_is_judged() -> None:
 
 
 def test_a_case_that_ends_on_the_real_gpu_alone_is_run_beside_itself_and_not_as_another_case() -> None:
-    strayed = Faulted(fault=FaultOf.ILLEGAL_ADDRESS, message="an illegal memory access", launch=KERNEL)
-    both = Agreement(gpu="NVIDIA H200", launches=1)
-
-    class Straying(Noting):
-        """The real GPU loses its context in every case, as plainer code too."""
-
-        def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:
-            run = replace(super().run(wanted, patience=patience), ending=strayed, agreement=both)
-            if isinstance(wanted, Case):
-                return run
-            return Companion(case=run.case, engine=run.engine, ending=strayed, agreement=both)
-
     runner = Straying(clean)
     tally = search(runner, Judge(oracles=(registry.find("completes"),)))
     (sighting,) = tally.in_order()

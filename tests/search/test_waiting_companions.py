@@ -6,18 +6,16 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from harness.model.agreement import Agreement
 from harness.model.case import Case
-from harness.model.companion import Beside, Companion, Wanted, case_of
+from harness.model.companion import Beside, Wanted, case_of
 from harness.model.op import Dim
-from harness.model.run import Faulted, FaultOf, Run
+from harness.model.run import Run
 from harness.oracles import registry
 from harness.search.campaign import TWINS_AT_ONCE, Campaign
 from harness.search.judging import Judge
 from harness.search.plan import Plan, TimeBudget
 from harness.search.tally import Tally
-from harness.workers.limits import Patience
-from tests.search.pretence import DEVICE, KERNEL, OP, AtOnce, Differing, Silent, facts, never
+from tests.search.pretence import DEVICE, OP, AtOnce, Differing, Silent, Straying, clean
 
 pytestmark = pytest.mark.once
 
@@ -26,10 +24,6 @@ GROWING = replace(OP, dims={**OP.dims, "T": Dim(low=1, high=2048, grows=True)})
 PLAN = Plan(ops=(GROWING,), devices=(DEVICE,), budget=TimeBudget(seconds=LONG_S), seed=5)
 ELSEWHERE = Judge(oracles=(registry.find("sm-invariance"),))
 """A judge who asks for one companion of one case in eight."""
-
-
-def clean(case: Case) -> Run:
-    return facts(case, never)
 
 
 @dataclass
@@ -126,18 +120,9 @@ def test_when_time_is_up_a_companion_that_differs_is_still_run_whole_before_it_i
 
 
 def test_when_time_is_up_a_case_that_ended_on_the_real_gpu_alone_is_still_run_beside_itself_as_plainer_code() -> None:
-    strayed = Faulted(fault=FaultOf.ILLEGAL_ADDRESS, message="an illegal memory access", launch=KERNEL)
-
-    class Late(AtOnce):
+    class Late(Straying):
         def submit(self, wanted: Wanted) -> Future[Run]:
             return watcher.keep(wanted) if isinstance(wanted, Beside) else super().submit(wanted)
-
-        def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:
-            run = super().run(wanted, patience=patience)
-            both = Agreement(gpu="NVIDIA H200", launches=1)
-            if isinstance(wanted, Case):
-                return replace(run, ending=strayed, agreement=both)
-            return Companion(case=run.case, engine=run.engine, ending=strayed, agreement=both)
 
     runner = Late(clean)
     watcher = Releasing(runner.run)
