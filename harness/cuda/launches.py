@@ -15,7 +15,7 @@ from harness.model.run import Launch, Site, Trampled
 from harness.ops import flight
 from harness.virtual.described import Described, described_as, launch_of, options_of
 from harness.virtual.driver import LaunchRequest, tensors_of
-from harness.virtual.reach import Reach
+from harness.virtual.reach import reach_of
 from harness.virtual.triton_seam import Chosen
 
 
@@ -115,6 +115,6 @@ class _Build:
             described = described_as(ttir, arch, options)
         except CannotExecute:
             return cls(None, None)
-        slots = Reach(described.module.kernel).written
+        slots = reach_of(described.module.kernel).written
         parameters = described.module.kernel.parameters
         return cls(described, None if slots is None else frozenset(one.name for one in parameters if one.slot in slots))

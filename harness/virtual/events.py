@@ -168,52 +168,11 @@ class Events:
         self, kernel: str, launch: int, arguments: list[Argument], sources: Callable[[str], Source | None]
     ) -> Iterator[MemoryEvent]:
         """The events as values, in a stable order; what native code tells too is sorted, as it meets it otherwise."""
-
-        def site(place: Place) -> Site:
-            location, argument = place
-            return Site(kernel=kernel, launch=launch, argument=arguments[argument].name, source=sources(location))
-
-        def first(place: Place, elements: Array) -> tuple[tuple[int, ...], ...]:
-            return tuple(arguments[place[1]].index_of(int(element)) for element in elements[:FIRST_CELLS])
-
-        def spread(place: Place, elements: Array) -> Spread | None:
-            argument = arguments[place[1]]
-            cells = argument.cells_of(elements)
-            return share(argument.shape, cells) if len(cells) else None
-
-        for (place, atomic), cells in self._overlaps.items():
-            distinct, ours, others = cells.unique()
-            yield Overlap(
-                site=site(place),
-                same_bytes=cells.same_bytes,
-                cells=len(distinct),
-                first_cells=first(place, distinct),
-                programs=(ours, others) if atomic else (min(ours, others), max(ours, others)),
-                atomic=atomic,
-                where=spread(place, distinct),
-            )
-        for (place, atomic), cells in self._dependences.items():
-            distinct, reader, writer = cells.unique()
-            yield OrderDependence(
-                site=site(place),
-                cells=len(distinct),
-                first_cells=first(place, distinct),
-                programs=(reader, writer),
-                atomic=atomic,
-                where=spread(place, distinct),
-            )
-        for place, cells in sorted(self._uninitialised.items(), key=_by_place):
-            distinct, program, _ = cells.unique()
-            yield UninitialisedRead(
-                site=site(place),
-                cells=len(distinct),
-                first_cells=first(place, distinct),
-                program=program,
-                where=spread(place, distinct),
-            )
+        told = _Launched(kernel, launch, arguments, sources)
+        yield from self._of_cells(told)
         for (location, argument, access, region), stray in self._strays.items():
             yield Stray(
-                site=site((location, argument)),
+                site=told.site((location, argument)),
                 access=access,
                 region=region,
                 lanes=stray.lanes,
@@ -222,19 +181,69 @@ class Events:
                 where=_reach(arguments[argument], stray),
             )
         for place, lanes in sorted(self._undefined.items(), key=_by_place):
-            yield UndefinedLanes(site=site(place), lanes=lanes)
+            yield UndefinedLanes(site=told.site(place), lanes=lanes)
         for (place, what), (program, off_by) in self._misaligned.items():
-            yield Misaligned(site=site(place), what=what, off_by=off_by, program=program)
-        yield from self._assertions(kernel, launch, sources)
-
-    def _assertions(self, kernel: str, launch: int, sources: Callable[[str], Source | None]) -> Iterator[AssertFailed]:
+            yield Misaligned(site=told.site(place), what=what, off_by=off_by, program=program)
         for (location, message), failed in self._failed.items():
-            yield AssertFailed(
-                site=Site(kernel=kernel, launch=launch, argument="", source=sources(location)),
-                message=message,
-                lanes=failed.lanes,
-                program=failed.program,
+            site = Site(kernel=kernel, launch=launch, argument="", source=sources(location))
+            yield AssertFailed(site=site, message=message, lanes=failed.lanes, program=failed.program)
+
+    def _of_cells(self, told: "_Launched") -> Iterator[Overlap | OrderDependence | UninitialisedRead]:
+        """Those that tell of cells of a tensor."""
+        for (place, atomic), cells in self._overlaps.items():
+            distinct, ours, others = cells.unique()
+            yield Overlap(
+                site=told.site(place),
+                same_bytes=cells.same_bytes,
+                cells=len(distinct),
+                first_cells=told.first_cells(place, distinct),
+                programs=(ours, others) if atomic else (min(ours, others), max(ours, others)),
+                atomic=atomic,
+                where=told.spread(place, distinct),
             )
+        for (place, atomic), cells in self._dependences.items():
+            distinct, reader, writer = cells.unique()
+            yield OrderDependence(
+                site=told.site(place),
+                cells=len(distinct),
+                first_cells=told.first_cells(place, distinct),
+                programs=(reader, writer),
+                atomic=atomic,
+                where=told.spread(place, distinct),
+            )
+        for place, cells in sorted(self._uninitialised.items(), key=_by_place):
+            distinct, program, _ = cells.unique()
+            yield UninitialisedRead(
+                site=told.site(place),
+                cells=len(distinct),
+                first_cells=told.first_cells(place, distinct),
+                program=program,
+                where=told.spread(place, distinct),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Launched:
+    """The launch that events tell of, and how its places are told."""
+
+    kernel: str
+    launch: int
+    arguments: list[Argument]
+    sources: Callable[[str], Source | None]
+
+    def site(self, place: Place) -> Site:
+        location, argument = place
+        name = self.arguments[argument].name
+        return Site(kernel=self.kernel, launch=self.launch, argument=name, source=self.sources(location))
+
+    def first_cells(self, place: Place, elements: Array) -> tuple[tuple[int, ...], ...]:
+        argument = self.arguments[place[1]]
+        return tuple(argument.index_of(int(element)) for element in elements[:FIRST_CELLS])
+
+    def spread(self, place: Place, elements: Array) -> Spread | None:
+        argument = self.arguments[place[1]]
+        cells = argument.cells_of(elements)
+        return share(argument.shape, cells) if len(cells) else None
 
 
 def _reach(argument: Argument, stray: _StrayLanes) -> Reach | None:

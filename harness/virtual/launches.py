@@ -136,7 +136,7 @@ class Launches:
         if key not in self._modules:
             began = time.perf_counter()
             described = described_as(request.ttir, self._arch, options)
-            compiled = _Compiled.of(described)
+            compiled = _Compiled(described, may_wait=may_wait(described.module))
             self.session.add_seconds("parse", time.perf_counter() - began)
             if any(operation.name in WANTS_SCRATCH for operation in compiled.module.kernel.body.all_operations()):
                 resources = self._compile_now(request.ttir, options)
@@ -276,11 +276,6 @@ class _Compiled:
     scratch_align: int = 128
     occupancy: Occupancy | None = None
     """None as long as nobody asked."""
-
-    @classmethod
-    def of(cls, described: Described) -> "_Compiled":
-        module = described.module
-        return cls(described, may_wait(module))
 
     @property
     def module(self) -> Module:

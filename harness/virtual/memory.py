@@ -106,12 +106,12 @@ class Memory:
         granule = view.buffer.shadow.granule
         if earlier is not None:
             elements = elements_at(view.argument, granule, starts, earlier)
-            pairs = _pairs(rows, earlier)
+            pairs = pairs_of(rows, earlier)
             self.events.overlap(step.place, elements, pairs, same_bytes=same_before, atomic=earlier.atomic)
         if together is not None:
             elements = elements_at(view.argument, granule, starts, together)
             same = view.holds(rows, raw, together)
-            self.events.overlap(step.place, elements, _pairs(rows, together), same_bytes=same)
+            self.events.overlap(step.place, elements, pairs_of(rows, together), same_bytes=same)
         if reads is not None:
             self.note_reads(granule, rows, starts, reads)
 
@@ -223,6 +223,6 @@ def _rows(step: Step, view: View | None, shape: tuple[int, ...]) -> Rows:
     return rows
 
 
-def _pairs(rows: Rows, clash: Clash) -> tuple[Array, Array]:
+def pairs_of(rows: Rows, clash: Clash) -> tuple[Array, Array]:
     """The ids of the programs that met."""
     return rows.ids[clash.rows], clash.others - 1

@@ -7,6 +7,7 @@ element (reductions over a broadcast axis, reshapes, products) spreads it out.
 from collections.abc import Callable, Mapping
 
 import numpy as np
+from packaging.version import Version
 
 from harness.virtual.elements import NARROW_FLOATS, Array, carrier
 from harness.virtual.ir import Operation, Region, Type
@@ -32,7 +33,7 @@ _DIRECT_REDUCTIONS = {
 """Combine operations whose result no order changes; any other region is folded pair by pair."""
 
 
-_TELLS_BINS_BY_LOW_BITS = tuple(map(int, version.split(".")[:2])) < (3, 8)
+_TELLS_BINS_BY_LOW_BITS = Version(version).release < (3, 8)
 """Up to Triton 3.7 the code of a histogram looks at the low bits of a number alone, at five of them at least, so that
 -1 counts in the last of 32 bins or more; since then it leaves out what lies outside."""
 

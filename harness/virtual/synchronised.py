@@ -14,7 +14,7 @@ from harness.virtual.arguments import Argument, Buffer
 from harness.virtual.clocks import ACQUIRING, RELEASING, WITHIN_PROGRAM, Cell, Clocks
 from harness.virtual.elements import Array, bits_of
 from harness.virtual.events import Events
-from harness.virtual.memory import Memory, Step
+from harness.virtual.memory import Memory, Step, pairs_of
 from harness.virtual.ordered_shadow import OrderedShadow
 from harness.virtual.rows import Rows
 from harness.virtual.shadow import Clash
@@ -176,7 +176,7 @@ class SynchronisedMemory(Memory):
         clash, reads = shadow.atomic(starts, width, int(rows.programs[0]))
         if clash is not None:
             elements = elements_at(argument, shadow.granule, starts, clash)
-            updater, storer = _pairs(rows, clash)
+            updater, storer = pairs_of(rows, clash)
             self.events.overlap(step.place, elements, (storer, updater), same_bytes=False, atomic=True)
         if reads is not None:
             self.note_reads(shadow.granule, rows, starts, reads, atomic=True)
@@ -184,7 +184,7 @@ class SynchronisedMemory(Memory):
     def _note_dependence(self, step: Step, argument: Argument, rows: Rows, starts: Array, clash: Clash | None) -> None:
         if clash is not None and argument.buffer is not None:
             elements = elements_at(argument, argument.buffer.shadow.granule, starts, clash)
-            self.events.dependence(step.place, elements, *_pairs(rows, clash), atomic=clash.atomic)
+            self.events.dependence(step.place, elements, *pairs_of(rows, clash), atomic=clash.atomic)
 
 
 def _ordered(buffer: Buffer) -> OrderedShadow:
@@ -194,7 +194,3 @@ def _ordered(buffer: Buffer) -> OrderedShadow:
 
 def _cells(buffer: Buffer, first_bytes: Array) -> list[Cell]:
     return [(buffer.address, byte) for byte in first_bytes.tolist()]
-
-
-def _pairs(rows: Rows, clash: Clash) -> tuple[Array, Array]:
-    return rows.ids[clash.rows], clash.others - 1

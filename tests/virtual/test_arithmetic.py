@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 
 from tests.virtual.conftest import Gpu
+from tests.virtual.conversions import outputs, to_integers_kernel
 
 N = 512
 
@@ -147,28 +148,15 @@ def test_floats_equal_those_of_torch_bit_for_bit(gpu: Gpu, dtype: torch.dtype) -
     assert gpu.memory == []
 
 
-@triton.jit
-def conversion_kernel(x, i8, i16, i32, i64, u8, u32, N: tl.constexpr):
-    at = tl.arange(0, N)
-    value = tl.load(x + at)
-    tl.store(i8 + at, value.to(tl.int8))
-    tl.store(i16 + at, value.to(tl.int16))
-    tl.store(i32 + at, value.to(tl.int32))
-    tl.store(i64 + at, value.to(tl.int64))
-    tl.store(u8 + at, value.to(tl.uint8))
-    tl.store(u32 + at, value.to(tl.uint32))
-
-
 @pytest.mark.alone("LLVM leaves open what becomes of numbers out of range")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
 def test_floats_become_integers_toward_zero_and_saturate_in_16_bits_or_more(gpu: Gpu, dtype: torch.dtype) -> None:
     inf, nan = float("inf"), float("nan")
     numbers = [0.0, 1.9, -1.9, 2.5, 255.9, 300.0, -300.0, 128.0, 3e9, -3e9, 4e4, -4e4, inf, -inf, nan, -0.99]
     x = torch.tensor(numbers).to(dtype)
-    outs = [torch.zeros(16, dtype=kind) for kind in (torch.int8, torch.int16, torch.int32, torch.int64)]
-    unsigned = [torch.zeros(16, dtype=kind) for kind in (torch.uint8, torch.uint32)]
-    conversion_kernel[(1,)](x, *outs, *unsigned, 16)
-    for out in (*outs, *unsigned):
+    outs = outputs(16)
+    to_integers_kernel[(1,)](x, *outs, 16)
+    for out in outs:
         expected = [as_cvt_does(value, out.dtype, is_double=dtype is torch.float64) for value in x.tolist()]
         assert out.tolist() == expected, out.dtype
     assert gpu.memory == []

@@ -19,6 +19,7 @@ from harness.model.run import OrderDependence, Overlap, Stray, UndefinedLanes, U
 from harness.virtual.native.choice import Executor, NativeCode, executor_of
 from harness.virtual.native.comparison import Agreement, Comparison
 from tests.virtual.conftest import Gpu
+from tests.virtual.conversions import outputs, to_integers_kernel
 
 Compare = Callable[[Callable[[], object]], Agreement]
 
@@ -107,28 +108,12 @@ def test_a_ramp_that_goes_round_once_or_more_is_widened_lane_by_lane(
     assert out[3].tolist() == ((narrow < 5) | (narrow > 100)).to(dtype).tolist()
 
 
-@triton.jit
-def integer_kernel(x, i8, i16, i32, i64, u8, u16, u32, u64, N: tl.constexpr):
-    at = tl.arange(0, N)
-    value = tl.load(x + at)
-    tl.store(i8 + at, value.to(tl.int8))
-    tl.store(i16 + at, value.to(tl.int16))
-    tl.store(i32 + at, value.to(tl.int32))
-    tl.store(i64 + at, value.to(tl.int64))
-    tl.store(u8 + at, value.to(tl.uint8))
-    tl.store(u16 + at, value.to(tl.uint16))
-    tl.store(u32 + at, value.to(tl.uint32))
-    tl.store(u64 + at, value.to(tl.uint64))
-
-
 @pytest.mark.alone("LLVM leaves open what becomes of numbers out of range")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
 def test_floats_beyond_an_integers_range_become_the_same_integers(compare: Compare, dtype: torch.dtype) -> None:
     x = torch.tensor([0.0, 127.9, 128.0, 300.0, -129.0, -300.0, 4e4, -4e4, 7e4, 3e9, -3e9, 1e19, -1e19, 1e38])
     x = torch.cat([x, torch.tensor([float("nan"), float("inf")])]).to(dtype)
-    names = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-    outs = [torch.zeros(16, dtype=getattr(torch, name)) for name in names]
-    assert compare(lambda: integer_kernel[(1,)](x, *outs, 16)).native == 1
+    assert compare(lambda: to_integers_kernel[(1,)](x, *outputs(16), 16)).native == 1
 
 
 @triton.jit
