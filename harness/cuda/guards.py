@@ -11,6 +11,8 @@ from functools import lru_cache
 from threading import Lock
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch.utils import dlpack
 
@@ -25,6 +27,7 @@ ALIGNMENT = 512
 ARENA_BYTES = 1 << 20
 WORD_BYTES = 8
 FILL = 0xFF
+"""The largest of all bytes."""
 TORCHS = "which torch has made"
 """Why a tensor is not watched that lies in none of the case's arenas."""
 KEPT_BYTES = 1 << 20
@@ -54,7 +57,8 @@ class Arena:
         self._size = self.memory.numel()
         self._typed: dict[torch.dtype, torch.Tensor] = {}
         self._contents: list[tuple[int, int]] = []
-        self._used = 0
+        self.used = 0
+        """Bytes that have been given out, bands among them."""
         self.pool = pool  # the last, so that the memory goes before it
 
     def holds(self, tensor: torch.Tensor) -> bool:
@@ -63,13 +67,13 @@ class Arena:
 
     def has_room(self, size: int) -> bool:
         """Whether content of so many bytes fits."""
-        return self._used + _with_bands(size) <= self._size
+        return self.used + _with_bands(size) <= self._size
 
     def place(self, size: int) -> int:
         """Where content of so many bytes begins."""
-        begin = self._used + BAND_BYTES
+        begin = self.used + BAND_BYTES
         self._contents.append((begin, begin + size))
-        self._used += _with_bands(size)
+        self.used += _with_bands(size)
         return begin
 
     def typed(self, dtype: torch.dtype) -> torch.Tensor:
@@ -78,13 +82,37 @@ class Arena:
             self._typed[dtype] = self.memory.view(dtype)
         return self._typed[dtype]
 
-    def bands(self) -> Generator[torch.Tensor]:
-        """What lies around the contents."""
+    def bands(self) -> Generator[slice]:
+        """Where the bytes lie that are around the contents."""
         position = 0
         for begin, end in self._contents:
-            yield self.memory[position:begin]
+            yield slice(position, begin)
             position = end
-        yield self.memory[position : self._used]
+        yield slice(position, self.used)
+
+
+class _Host:
+    """Memory on the host, to which bands are copied to be looked at.
+
+    On the GPU that takes longer, and the first time some 40 ms, in which torch loads its code.
+    """
+
+    def __init__(self, *, is_pinned: bool) -> None:
+        self._memory = _empty(ARENA_BYTES, dtype=torch.uint8, pin_memory=is_pinned)
+        self._bytes = self._memory.numpy()
+
+    def is_torn(self, arena: Arena) -> bool:
+        """Whether anything but its filling lies in an arena's bands; waits for the GPU."""
+        if arena.used <= ARENA_BYTES:
+            everything = self._fetched(arena.memory[: arena.used])
+            return any(everything[band].min() != FILL for band in arena.bands())
+        return any(self._fetched(arena.memory[band]).min() != FILL for band in arena.bands())
+
+    def _fetched(self, memory: torch.Tensor) -> npt.NDArray[np.uint8]:
+        """Its bytes, until others are fetched; no more than there is room for."""
+        size = memory.numel()
+        self._memory[:size].copy_(memory)
+        return self._bytes[:size]
 
 
 @dataclass(slots=True)
@@ -149,6 +177,7 @@ class GuardedMemory:
         self._open: dict[str, Arena] = {}
         """Those that have room left, by their kind."""
         self._guarded: list[_Guarded] = []
+        self._host: _Host | None = None
         self._placing = Lock()
         self._is_watching = False
 
@@ -208,11 +237,11 @@ class GuardedMemory:
     def _is_damaged(self) -> bool:
         """In one go, since almost nothing ever is."""
         with plain_torch():
-            torn = (torch.cat([band for arena in self._arenas for band in arena.bands()]) != FILL).any()
-            for one in self._guarded:
-                if (torn_gaps := one.torn_gaps()) is not None:
-                    torn = torn | torn_gaps.any()
-            return bool(torn)
+            self._host = self._host or _Host(is_pinned=self._device == "cuda")
+            if any(map(self._host.is_torn, self._arenas)):
+                return True
+            torn_gaps = [torn for one in self._guarded if (torn := one.torn_gaps()) is not None]
+            return bool(torch.cat(torn_gaps).any()) if torn_gaps else False
 
     def launching(self) -> AbstractContextManager[None]:
         """While Triton launches a kernel, which may allocate what it needs itself."""

@@ -38,6 +38,16 @@ def test_each_process_sees_one_gpu_and_gives_it_back() -> None:
         places.give_back(first)
 
 
+@pytest.mark.parametrize(("said", "got"), [({}, "1"), ({"CUDA_DEVICE_MAX_CONNECTIONS": "32"}, "32")])
+def test_a_process_has_one_queue_to_its_gpu_unless_the_environment_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, said: dict[str, str], got: str
+) -> None:
+    monkeypatch.delenv("CUDA_DEVICE_MAX_CONNECTIONS", raising=False)
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    assert dict(GpuPlaces((H200,), print).take(SPEC).environment)["CUDA_DEVICE_MAX_CONNECTIONS"] == got
+
+
 def test_a_sick_gpu_is_told_once_and_given_to_nobody() -> None:
     told: list[str] = []
     places = GpuPlaces((H200, OTHER), told.append)
