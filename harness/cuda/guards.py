@@ -235,7 +235,7 @@ class GuardedMemory:
         self._open.clear()
 
     def _is_damaged(self) -> bool:
-        """In one go, since almost nothing ever is."""
+        """Whether anything is: almost nothing ever is, so what it is, is found out afterwards."""
         with plain_torch():
             self._host = self._host or _Host(is_pinned=self._device == "cuda")
             if any(map(self._host.is_torn, self._arenas)):

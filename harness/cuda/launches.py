@@ -19,11 +19,6 @@ from harness.virtual.reach import reach_of
 from harness.virtual.triton_seam import Chosen
 
 
-def wait_for_gpu() -> None:
-    """As `torch.cuda.synchronize`, which finds out first what this process knows: that CUDA has begun, on one GPU."""
-    torch._C._cuda_synchronize()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-
-
 @dataclass(slots=True)
 class Session:
     """What one case launched so far."""
@@ -49,8 +44,6 @@ class WatchedLaunches:
         self._chosen = chosen
         self._memory = memory
         self._described: dict[tuple[str, ...], _Build] = {}
-        self._known: dict[int, tuple[object, _Build]] = {}
-        """By the identity of a kernel's metadata, which lives on beside it."""
 
     def __call__(self, request: LaunchRequest, launch: Callable[[], None]) -> None:
         """Launch, wait, and note what there is to note."""
@@ -62,13 +55,13 @@ class WatchedLaunches:
             session.launches.append(launch_of(build.described, request, self._chosen(), scratch))
         tensors = tensors_of(request)
         with flight.synchronising(flight.EARLIER):
-            wait_for_gpu()
+            torch.cuda.synchronize()
         session.under_way = name
         under_way = flight.launching(name, request.grid, f"num_warps: {request.metadata.num_warps}")
         with under_way, self._memory.launching():
             launch()
         with flight.synchronising(name):
-            wait_for_gpu()
+            torch.cuda.synchronize()
         session.under_way = None
         for key, tensor in tensors.items():
             is_stored = build.written is None or key in build.written
@@ -96,14 +89,10 @@ class WatchedLaunches:
         return Trampled(site=site, region=damage.region, cells=damage.cells, element=damage.element)
 
     def _build(self, request: LaunchRequest) -> "_Build":
-        metadata = request.metadata
-        if (known := self._known.get(id(metadata))) is not None:
-            return known[1]
-        options = options_of(metadata)
+        options = options_of(request.metadata)
         key = (request.ttir, *map(str, options.values()))
         if key not in self._described:
             self._described[key] = _Build.of(request.ttir, self._arch, options)
-        self._known[id(metadata)] = metadata, self._described[key]
         return self._described[key]
 
     @staticmethod

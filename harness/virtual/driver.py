@@ -33,18 +33,9 @@ class LaunchRequest:
 
 def tensors_of(request: LaunchRequest) -> dict[str, torch.Tensor]:
     """By name of the argument, the tensors that a kernel gets, also those that descriptors made by the host lead to."""
-    found: dict[str, torch.Tensor] = {}
-    for name, value in zip(request.source.fn.arg_names, request.arguments, strict=False):
-        if type(value) in _NUMBERS:
-            continue
-        tensor = value if isinstance(value, torch.Tensor) else described_by(value)
-        if tensor is not None:
-            found[name] = tensor
-    return found
-
-
-_NUMBERS = frozenset({int, float, bool, type(None)})
-"""What most arguments are, and leads to no tensor."""
+    given = zip(request.source.fn.arg_names, request.arguments, strict=False)
+    found = ((name, value if isinstance(value, torch.Tensor) else described_by(value)) for name, value in given)
+    return {name: value for name, value in found if value is not None}
 
 
 def described_by(value: object) -> torch.Tensor | None:

@@ -15,7 +15,7 @@ from harness.virtual.triton_seam import ConfigChooser
 
 @pytest.fixture
 def launches(monkeypatch: pytest.MonkeyPatch) -> WatchedLaunches:
-    monkeypatch.setattr("harness.cuda.launches.wait_for_gpu", lambda: None)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     chooser = ConfigChooser()
     return WatchedLaunches(90, lambda: chooser.chosen, GuardedMemory("cpu"))
 
@@ -44,7 +44,7 @@ def test_a_fault_of_torchs_own_kernel_is_no_launchs(launches: WatchedLaunches, m
         raise RuntimeError("CUDA error: device-side assert triggered")
 
     launched: list[str] = []
-    monkeypatch.setattr("harness.cuda.launches.wait_for_gpu", lost)
+    monkeypatch.setattr(torch.cuda, "synchronize", lost)
     with pytest.raises(RuntimeError, match="assert"):
         launches(request(torch.zeros(16)), lambda: launched.append("kernel"))
     assert (launched, launches.session.under_way) == ([], None)
