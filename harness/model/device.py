@@ -17,6 +17,10 @@ class Architecture(StrEnum):
     BLACKWELL = "blackwell"
 
 
+GRID_LIMITS = {"x": 2**31 - 1, "y": 65535, "z": 65535}
+"""CUDA C++ Programming Guide, technical specifications per compute capability: the same from 3.0 to 12.1."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceProfile:
     """One GPU model; every figure is what the CUDA runtime would answer for it.

@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 
 from harness.model.case import Case, Scale
+from harness.model.device import GRID_LIMITS
 from harness.model.run import Launch
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Alone, Evidence
 from harness.oracles.endings import unfinished
-
-GRID_LIMITS = {"x": 2**31 - 1, "y": 65535, "z": 65535}
-"""CUDA C++ Programming Guide, technical specifications per compute capability: the same from 3.0 to 12.1."""
 
 Broken = tuple[str, Severity, str, str]
 """Place, severity, what was seen, what it means."""

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -167,9 +168,11 @@ class Launches:
 
     def _execute(self, compiled: "_Compiled", request: LaunchRequest) -> None:
         grid = Grid(*request.grid)
-        if not grid.programs:
-            return
         session = self.session
+        is_giant = session.scale is Scale.GIANT
+        # What a GPU refuses has no programs: beyond 2^31 of them, those here would have numbers that none has there.
+        if not grid.programs or (is_giant and not grid.is_launchable):
+            return
         began = time.perf_counter()
         module = compiled.module
         given = dict(zip(request.source.fn.arg_names, request.arguments, strict=False))
@@ -179,9 +182,7 @@ class Launches:
             module=module, build=compiled.described.build, binding=binding, grid=grid, lane_fill=session.lane_fill
         )
         events = Events()
-        is_giant = session.scale is Scale.GIANT
-        machine = Machine(module, self._memory(compiled, binding, events), grid, session.lane_fill, self.handlers)
-        machine.arch, machine.poison_of, machine.step_limit = self._arch, self._poison_of, self._step_limit
+        machine = self._machine(compiled, binding, events, grid)
         name = request.source.fn.__name__
         for argument in binding.written:
             if argument.buffer is not None:
@@ -212,6 +213,14 @@ class Launches:
             session.add_seconds("execution", time.perf_counter() - began)
         if session.deadlocked is not None:
             raise stuck_error(session.deadlocked)
+
+    def _machine(self, compiled: "_Compiled", binding: Binding, events: Events, grid: Grid) -> Machine:
+        memory = self._memory(compiled, binding, events)
+        machine = Machine(compiled.module, memory, grid, self.session.lane_fill, self.handlers)
+        machine.arch, machine.poison_of, machine.step_limit = self._arch, self._poison_of, self._step_limit
+        if self.session.scale is Scale.GIANT:
+            machine.most_trips = sys.maxsize  # it is cut after so many accesses
+        return machine
 
     def _memory(self, compiled: "_Compiled", binding: Binding, events: Events) -> Memory:
         """Of a giant's sample; screened, where atomics may meet or order what programs do; usually without either."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from harness.errors import CannotExecute
 from harness.model.case import LaneFill
+from harness.model.device import GRID_LIMITS
 from harness.virtual.addresses import Addresses, PoisonOf
 from harness.virtual.elements import Array, carrier
 from harness.virtual.ir import Block, Function, Module, Operation, Region, Type
@@ -44,6 +45,13 @@ class Grid:
         """How many programs run."""
         return self.x * self.y * self.z
 
+    @property
+    def is_launchable(self) -> bool:
+        """Whether CUDA takes it."""
+        return all(
+            extent <= limit for extent, limit in zip((self.x, self.y, self.z), GRID_LIMITS.values(), strict=True)
+        )
+
 
 class Stopped(CannotExecute):
     """What could not be executed, with the operation's location."""
@@ -53,6 +61,8 @@ class Stopped(CannotExecute):
         self.location = location
 
 
+MOST_TRIPS = 1 << 24
+"""What a loop with a bound may make; one that is to make more would take hours here, and seconds on any GPU."""
 STEP_LIMIT = 50_000
 STEP_LIMIT_VARIABLE = "HARNESS_STEP_LIMIT"
 """Names another limit."""
@@ -82,6 +92,8 @@ class Machine:
         self.lane_fill = lane_fill
         self.step_limit = STEP_LIMIT
         """How many trips a loop without a bound may make, unless it waits for another program."""
+        self.most_trips = MOST_TRIPS
+        """How many a loop with a bound may make."""
         self.arch = 90
         """The compute capability times ten: some conversions of numbers depend on it."""
         self.poison_of: PoisonOf = lambda _: None

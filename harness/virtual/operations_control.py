@@ -9,15 +9,12 @@ from harness.virtual.elements import Array, carrier, unsigned
 from harness.virtual.ir import Operation
 from harness.virtual.machine import Handler, Lap, Machine, RunsAway, Value, Values
 
-MOST_TRIPS = 1 << 24
-"""What a loop with a bound may make; one that is to make more would take hours here, and seconds on any GPU."""
-
 
 def for_loop(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
     """Counts trips first: programs with equal counts run together without a mask, whatever their bounds are.
 
     Raises:
-        RunsAway: they are more than `MOST_TRIPS`, and more than the machine's step limit.
+        RunsAway: they are more than the machine's `most_trips`, and more than its step limit.
     """
     lower, upper, step = (_scalar(frame[slot]) for slot in operation.operands[:3])
     carried: Values = tuple(frame[slot] for slot in operation.operands[3:])
@@ -27,7 +24,7 @@ def for_loop(machine: Machine, operation: Operation, frame: list[Value]) -> Valu
     kind = carrier(operation.operand_types[0].element)
     body = operation.regions[0]
     most = int(trips.max()) if len(trips) else 0
-    if most > max(MOST_TRIPS, machine.step_limit):
+    if most > max(machine.most_trips, machine.step_limit):
         raise RunsAway(f"a loop makes {most:,} trips and waits for nobody")
     alike = int(trips.min()) == most or (machine.active is not None and bool((trips[machine.active] == most).all()))
     for trip in range(most):

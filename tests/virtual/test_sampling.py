@@ -13,6 +13,7 @@ import triton.language as tl
 from harness.model.case import Scale
 from harness.model.run import Access, Region, Stray
 from harness.ops.sparse import sparse
+from harness.virtual.machine import MOST_TRIPS
 from harness.virtual.sampling import ACCESSES, sampled_ids
 from tests.virtual.conftest import Gpu
 
@@ -67,3 +68,21 @@ def test_a_launch_with_long_loops_is_cut_and_says_so(gpu: Gpu) -> None:
     long_kernel[(1,)](x, 2 * ACCESSES)
     assert int(x.sum()) == ACCESSES
     assert [launch.cut for launch in gpu.seen] == [True]
+
+
+def test_a_loop_of_more_trips_than_any_other_case_makes_is_cut_too(gpu: Gpu) -> None:
+    gpu.session.scale = Scale.GIANT
+    x = sparse((MOST_TRIPS + 1,), torch.float32)
+    long_kernel[(1,)](x, MOST_TRIPS + 1)
+    assert [launch.cut for launch in gpu.seen] == [True]
+    assert gpu.memory == []
+
+
+@pytest.mark.parametrize("grid", [(2**31, 1, 1), (1, 65_536, 1)])
+def test_a_launch_that_a_gpu_refuses_is_seen_and_not_executed(gpu: Gpu, grid: tuple[int, int, int]) -> None:
+    gpu.session.scale = Scale.GIANT
+    x = sparse((2**31, COLUMNS), torch.float32)
+    row_kernel[grid](x, WIDE=False, D=COLUMNS)
+    assert [launch.grid for launch in gpu.seen] == [grid]
+    assert gpu.memory == []
+    assert float(x[0, 0]) == 0.0

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from harness.errors import CannotExecute
 from harness.virtual.ir import Operation, Region
+from harness.virtual.machine import MOST_TRIPS
 from harness.virtual.native.assembly import Assembly
 from harness.virtual.native.lanes import Lanes, register
 from harness.virtual.native.lowering import Lower, Lowering, Value
 from harness.virtual.native.rounding import resized
 from harness.virtual.native.tiles import Buffer, Pointer, Tile, new_buffer
-from harness.virtual.operations_control import MOST_TRIPS
 
 DEEPEST_CALL = 16
 
