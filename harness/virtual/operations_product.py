@@ -20,14 +20,19 @@ from harness.virtual.operations_tile import spread
 def dot(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
     """`tt.dot`: float32 is taken apart as the input precision says, every other type enters as it is."""
     del machine
-    left, right, addend = (array(frame[slot]) for slot in operation.operands)
-    kinds = operation.operand_types
-    left, right = spread(left, kinds[0]), spread(right, kinds[1])
-    if kinds[0].element.startswith("i"):
+    left, right, addend = factors(operation, frame)
+    if operation.operand_types[0].element.startswith("i"):
         return (left.astype(np.int64) @ right.astype(np.int64) + addend).astype(np.int32)
     made = _at_precision(left, right, _precision(operation)) + addend
     element = operation.result_types[0].element
     return rounded(made.astype(carrier(element), copy=False), element)
+
+
+def factors(operation: Operation, frame: list[Value]) -> tuple[Array, Array, Array]:
+    """Of `tt.dot`: the blocks that are multiplied, with all their elements, and what is added."""
+    left, right, addend = (array(frame[slot]) for slot in operation.operands)
+    kinds = operation.operand_types
+    return spread(left, kinds[0]), spread(right, kinds[1]), addend
 
 
 def _precision(operation: Operation) -> str:
@@ -107,6 +112,12 @@ _NO_SCALE = 0xFF
 def dot_scaled(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
     """`tt.dot_scaled`: blocks of 16 or 32 neighbours along the inner axis share a scale."""
     del machine
+    left, right, addend = scaled_factors(operation, frame)
+    return np.matmul(left, right) + addend
+
+
+def scaled_factors(operation: Operation, frame: list[Value]) -> tuple[Array, Array, Array]:
+    """Of `tt.dot_scaled`: the blocks that are multiplied, as numbers times their scales, and what is added."""
     scaled = operation.attributes["scales"]
     assert isinstance(scaled, tuple)
     names = iter(("lhs", "rhs", "acc"))
@@ -126,7 +137,7 @@ def dot_scaled(machine: Machine, operation: Operation, frame: list[Value]) -> Ar
     if "rhs_scale" in blocks:
         scales = _scales(blocks["rhs_scale"], kinds["rhs_scale"], right.shape[-2], fast=fast)
         right = right * np.swapaxes(scales, -1, -2)
-    return np.matmul(left, right) + blocks["acc"]
+    return left, right, blocks["acc"]
 
 
 def _unpacked(block: Array, form: str, axis: int) -> Array:

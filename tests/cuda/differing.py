@@ -24,6 +24,20 @@ def differs_by_cancelling(x: Any) -> Any:
 
 
 @planted
+def differs_by_what_tensor_cores_cut(x: Any) -> Any:
+    import torch
+
+    from tests.cuda import fault_kernels
+
+    numbers = torch.arange(64 * 1024, device=x.device)
+    left, right = ((numbers % count + 1) / count for count in (97, 89))
+    left, right = left.to(torch.float16).view(64, 1024), right.to(torch.float16).view(1024, 64)
+    exact = (left.double() @ right.double()).float()
+    fault_kernels.multiply_less[(1,)](left, right, exact, x.new_empty(64, 64), 1024)
+    return x + 1
+
+
+@planted
 def tells_its_address(x: Any) -> Any:
     from tests.cuda import fault_kernels
 

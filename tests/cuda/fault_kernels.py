@@ -133,6 +133,17 @@ def multiply_by_two_widths(left, wide, narrow, y, z):
 
 
 @triton.jit
+def multiply_less(left, right, less, y, inner):
+    """`left @ right - less`, where `less` is what that comes to: the cells hold what is lost on the way."""
+    rows, columns = tl.arange(0, BLOCK)[:, None], tl.arange(0, BLOCK)[None, :]
+    sums = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for begin in range(0, inner, BLOCK):
+        first = tl.load(left + rows * inner + begin + columns)
+        sums = tl.dot(first, tl.load(right + (begin + rows) * BLOCK + columns), sums)
+    tl.store(y + rows * BLOCK + columns, sums - tl.load(less + rows * BLOCK + columns))
+
+
+@triton.jit
 def how_far_copies_of_sums_are_apart(factors, x, y):
     """Nothing but zeros, since all copies of a sum are equal.
 

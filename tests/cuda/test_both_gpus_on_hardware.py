@@ -90,8 +90,9 @@ def test_a_launch_that_both_execute_alike_is_compared_tensor_by_tensor(
     assert [(one.argument, one.differing) for one in run.agreement.differences] == [("x", 0), ("y", 0)]
 
 
-def test_what_cancels_differs_and_rounding_explains_it(pool: Pool, device: DeviceProfile) -> None:
-    run, found = judged(pool, device, "differs_by_cancelling")
+@pytest.mark.parametrize("op", ["differs_by_cancelling", "differs_by_what_tensor_cores_cut"])
+def test_what_cancels_differs_and_rounding_explains_it(pool: Pool, device: DeviceProfile, op: str) -> None:
+    run, found = judged(pool, device, op)
     assert run.agreement is not None
     y = run.agreement.differences[-1]
     assert (y.argument, y.is_explained, found) == ("y", True, ())

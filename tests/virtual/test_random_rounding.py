@@ -4,17 +4,28 @@
 # ruff: noqa: ANN001, ANN201
 # pyright: reportMissingParameterType=false, reportUnknownParameterType=false
 
+import numpy as np
 import pytest
 import torch
 import triton
 import triton.language as tl
 
+from harness.cuda.differences import MARGIN
 from harness.virtual.operations import HANDLERS
 from harness.virtual.random_rounding import EPSILON, EPSILONS, rounded_at_random
 from tests.virtual.conftest import Gpu
 
 pytestmark = pytest.mark.once
 SIZE = 32
+SIDE = tl.constexpr(SIZE)
+CUTS = {
+    torch.float16: (16, 25),
+    torch.bfloat16: (16, 25),
+    torch.float32: (8, 25),
+    torch.float8_e4m3fn: (32, 13),
+    torch.float8_e5m2: (32, 13),
+}
+"""By type, the products that an H200 sums at once, and the bits below the largest to which it cuts each; in tf32."""
 
 
 @triton.jit
@@ -51,6 +62,19 @@ def product(x, y, size: tl.constexpr):
     signs = tl.where(at[:, None] % 2 == 0, 1.0, -1.0).to(value.dtype)
     left, right = tl.broadcast_to(value[:, None], (size, size)), tl.broadcast_to(signs, (size, size))
     tl.store(y + at, tl.max(tl.dot(left, right, input_precision="ieee"), 1))
+
+
+@triton.jit
+def product_less(x, w, c, y, inner):
+    """`x @ w - c`, the inner axis in blocks of 64, as loops over it take them."""
+    at = tl.arange(0, SIDE)
+    sums = tl.zeros((SIDE, SIDE), tl.float32)
+    for begin in range(0, inner, 64):
+        k = begin + tl.arange(0, 64)
+        left, right = tl.load(x + at[:, None] * inner + k[None, :]), tl.load(w + k[:, None] * SIDE + at[None, :])
+        sums = tl.dot(left, right, sums, input_precision="tf32")
+    block = at[:, None] * SIDE + at[None, :]
+    tl.store(y + block, sums - tl.load(c + block))
 
 
 def launched(gpu: Gpu, kernel: object, x: torch.Tensor, dtype: torch.dtype, seed: int | None) -> torch.Tensor:
@@ -123,3 +147,45 @@ def test_what_is_never_rounded_stays_as_it_is(gpu: Gpu, kernel: object, dtype: t
     x = torch.randn(SIZE)
     exact = launched(gpu, kernel, x, dtype, None)
     assert all(torch.equal(launched(gpu, kernel, x, dtype, seed), exact) for seed in range(8))
+
+
+def exponent(values: np.ndarray) -> np.ndarray:
+    return np.floor(np.log2(np.maximum(np.abs(values), 1e-300)))
+
+
+def on_tensor_cores(left: np.ndarray, right: np.ndarray, at_once: int, bits: int) -> np.ndarray:
+    """As an H200 sums: some products at once, each cut so many bits below the largest, and their sum to float32."""
+    sums = np.zeros((left.shape[0], right.shape[1]))
+    for begin in range(0, left.shape[1], at_once):
+        products = left[:, begin : begin + at_once, None] * right[None, begin : begin + at_once, :]
+        terms = np.concatenate([products, sums[:, None, :]], 1)
+        last_kept = np.exp2(exponent(np.abs(terms).max(1)) - bits)[:, None]
+        sums = (np.trunc(terms / last_kept) * last_kept).sum(1)
+        last_kept = np.exp2(exponent(sums) - min(bits, 23))
+        sums = np.trunc(sums / last_kept) * last_kept
+    return sums
+
+
+@pytest.mark.parametrize("inner", [64, 256, 1024])
+@pytest.mark.parametrize("signs", ["either", "plus"])
+@pytest.mark.parametrize("dtype", CUTS)
+def test_a_product_moves_by_what_tensor_cores_cut_off_its_sums(
+    gpu: Gpu, dtype: torch.dtype, signs: str, inner: int
+) -> None:
+    at_once, bits = CUTS[dtype]
+    x, w = torch.randn(SIZE, inner), torch.randn(inner, SIZE)
+    x, w = (one.abs() if signs == "plus" else one for one in (x, w))
+    x, w = (
+        (one.view(torch.int32) & -0x2000).view(dtype) if dtype == torch.float32 else one.to(dtype) for one in (x, w)
+    )
+    exact = x.double() @ w.double()
+    cut = (torch.from_numpy(on_tensor_cores(x.double().numpy(), w.double().numpy(), at_once, bits)) - exact).abs()
+    moved = torch.zeros(SIZE, SIZE)
+    for seed in range(8):
+        gpu.begin()
+        gpu.launches.handlers = rounded_at_random(HANDLERS, seed)
+        y = torch.empty(SIZE, SIZE)
+        product_less[(1,)](x, w, exact.float(), y, inner)
+        moved = torch.maximum(moved, y.abs())
+    assert bool((cut <= MARGIN * moved).all())
+    assert float(moved.mean()) < 3 * MARGIN * float(cut.mean())
