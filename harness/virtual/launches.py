@@ -23,11 +23,11 @@ from harness.virtual.described import Described, described_as, launch_of, option
 from harness.virtual.doubtful import DoubtfulLaunch, screened_memory
 from harness.virtual.driver import LaunchRequest
 from harness.virtual.events import Events
+from harness.virtual.grid import Grid
 from harness.virtual.ir import Module
 from harness.virtual.machine import (
     STEP_LIMIT,
     STEP_LIMIT_VARIABLE,
-    Grid,
     Machine,
     Runaway,
     RunawayKernel,

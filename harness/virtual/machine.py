@@ -8,16 +8,15 @@ name.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from harness.errors import CannotExecute
 from harness.model.case import LaneFill
-from harness.model.device import GRID_LIMITS
 from harness.virtual.addresses import Addresses, PoisonOf
 from harness.virtual.elements import Array, carrier
+from harness.virtual.grid import Grid
 from harness.virtual.ir import Block, Function, Module, Operation, Region, Type
 from harness.virtual.memory import Memory
 from harness.virtual.pointers import Descriptor, Pointers, Several, ways_of
@@ -30,27 +29,6 @@ Handler = Callable[["Machine", Operation, list[Value]], "Value | Values | None"]
 
 CHUNK_ELEMENTS = 1 << 19
 """Programs run side by side as long as their largest block stays below this many elements: a few megabytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """The extents of a launch."""
-
-    x: int
-    y: int
-    z: int
-
-    @property
-    def programs(self) -> int:
-        """How many programs run."""
-        return self.x * self.y * self.z
-
-    @property
-    def is_launchable(self) -> bool:
-        """Whether CUDA takes it."""
-        return all(
-            extent <= limit for extent, limit in zip((self.x, self.y, self.z), GRID_LIMITS.values(), strict=True)
-        )
 
 
 class Stopped(CannotExecute):

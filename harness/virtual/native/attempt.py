@@ -14,8 +14,9 @@ from harness.model.case import LaneFill
 from harness.virtual.arguments import Argument, Buffer
 from harness.virtual.elements import Array
 from harness.virtual.events import Events, Place
+from harness.virtual.grid import Grid
 from harness.virtual.ir import Function
-from harness.virtual.machine import Grid, Value
+from harness.virtual.machine import Value
 from harness.virtual.native import table
 from harness.virtual.native.compiler import Code
 from harness.virtual.native.table import Word

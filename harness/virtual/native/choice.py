@@ -15,8 +15,8 @@ from harness.errors import CannotExecute, UsageError, unknown
 from harness.model.case import LaneFill
 from harness.virtual.binding import Binding
 from harness.virtual.events import Events
+from harness.virtual.grid import Grid
 from harness.virtual.ir import Module
-from harness.virtual.machine import Grid
 from harness.virtual.native import compiler, kernel, store
 from harness.virtual.native.attempt import Attempt, Launchable, Room, fits, tracked
 from harness.virtual.native.lowering import Target, numbered
