@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-3.9 fuzz test test-browser test-gpu check format bench bench-gpu clean
+.PHONY: help setup setup-3.9 fuzz test test-browser test-gpu lint check format bench bench-gpu clean
 
 VENV := .venv
 VENV_39 := .venv-triton39
@@ -41,11 +41,13 @@ test-browser: setup ## the report's page in headless Chromium; skipped, with a r
 test-gpu: ## the tests that need a real GPU, with the `python3` that has torch and Triton for it (or PYTHON=...)
 	$(or $(PYTHON),python3) -m pytest -m gpu tests/cuda $(ARGS)
 
-check: setup ## format, lint, types, sizes and the quick tests: two and a half minutes on two cores
+lint: setup ## format, lint and file sizes: a second
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/python ci/sizes.py
+
+check: lint ## format, lint, types, sizes and the quick tests: two and a half minutes on two cores
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow' $(ARGS)
 
 format: setup ## write the files as `make check` wants them
