@@ -20,21 +20,21 @@ import psutil
 from harness import libraries
 from harness.devices.catalogue import find
 from harness.model.case import Case
-from harness.model.companion import Wanted
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
+from harness.model.paired_run import RunRequest
 from harness.model.run import Run
 from harness.model.verdict import Fail
 from harness.search.campaign import Campaign
-from harness.search.hints import Hints
-from harness.search.judging import Judge
+from harness.search.campaign_statistics import CampaignStatistics, Trial
+from harness.search.judge import Judge
+from harness.search.launch_feedback import Hints
 from harness.search.plan import CaseBudget, Plan
 from harness.search.strategies import Batch
-from harness.search.tally import Tally, Trial
 from harness.suite import load_suite
-from harness.workers.limits import Patience
 from harness.workers.pool import Pool
 from harness.workers.spec import WorkerSpec
+from harness.workers.supervision.time_limits import Patience
 
 SUITE = "suites/fla/norm.py"
 LIBRARY = "fla-core==0.6.0"
@@ -56,17 +56,17 @@ class Timed:
         self.seconds: Counter[str] = Counter()
         self.runs = 0
 
-    def submit(self, wanted: Wanted) -> Future[Run]:
+    def submit(self, wanted: RunRequest) -> Future[Run]:
         """As the pool does."""
         future = self._pool.submit(wanted)
         future.add_done_callback(self._note)
         return future
 
-    def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:
+    def run(self, wanted: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
         """As the pool does."""
         return self._pool.run(wanted, patience=patience)
 
-    def run_alone(self, wanted: Wanted, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
+    def run_alone(self, wanted: RunRequest, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
         """As the pool does."""
         return self._pool.run_alone(wanted, before, patience=patience)
 
@@ -79,7 +79,7 @@ class Timed:
 class Silent:
     """Watches a campaign and says nothing."""
 
-    def tick(self, tally: Tally, trying: Case | None) -> None:
+    def tick(self, tally: CampaignStatistics, trying: Case | None) -> None:
         """Some time has passed."""
 
     def sighted(self, fail: Fail, trial: Trial) -> None:
@@ -132,7 +132,7 @@ def _search(state: str, pool: Pool, ops: tuple[Op, ...], device: DeviceProfile, 
     print(f"        ms a run: {parts}")
 
 
-def _used(taken: float, tally: Tally) -> str:
+def _used(taken: float, tally: CampaignStatistics) -> str:
     return f"{100 * taken / (PROCESSES * tally.seconds):.0f} %"
 
 
@@ -150,7 +150,7 @@ def _draw(ops: tuple[Op, ...], device: DeviceProfile) -> None:
 
 def _isolation(pool: Pool, spec: WorkerSpec, ops: tuple[Op, ...]) -> None:
     """The same warm cases in this process and in one worker, in turns."""
-    from harness.workers.loading import Loaded, load, prepare  # noqa: PLC0415 - only now does this process wear a GPU
+    from harness.workers.zygote.loading import Loaded, load, prepare  # noqa: PLC0415 - only now does this process wear a GPU
 
     loaded = load(spec, prepare(spec.ground))
     assert isinstance(loaded, Loaded), loaded

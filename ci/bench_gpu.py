@@ -19,23 +19,23 @@ from statistics import median
 
 from ci.bench_gpu_faults import FAULTS, faults
 from ci.bench_gpu_machine import LIBRARY, ROOT, SUITE, Bench, Silent, Sizes, flow
-from harness.cuda.gpus import real_gpus
-from harness.cuda.wearing import environment_of
+from harness.cuda.emulation import environment_of
+from harness.cuda.gpus.inventory import real_gpus
 from harness.errors import HarnessError
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Run
-from harness.search.judging import Judge
+from harness.search.judge import Judge
 from harness.search.options import CUDA, Options, load_ops
 from harness.search.plan import TimeBudget
 from harness.search.session import Session
 from harness.suite import load_suite
-from harness.workers.lanes import KEEP_BUSY
-from harness.workers.loading import Loaded, load, prepare
-from harness.workers.places import GpuPlaces
+from harness.workers.dispatcher import KEEP_BUSY
+from harness.workers.gpu_assignment import GpuAssigner
 from harness.workers.pool import Pool
 from harness.workers.spec import Isolation, WorkerSpec
+from harness.workers.zygote.loading import Loaded, load, prepare
 
 ROUNDS = 5
 LENGTH = 4
@@ -112,7 +112,7 @@ def trivial(bench: Bench) -> None:
     def spec(device: DeviceProfile) -> WorkerSpec:
         return WorkerSpec(device=device, suites=(FAULTS,), scratch=str(bench.folder), engine="ci.launching:Launching")
 
-    with Pool(spec, 1, 60.0, places=GpuPlaces(bench.gpus[:1], print)) as pool:
+    with Pool(spec, 1, 60.0, places=GpuAssigner(bench.gpus[:1], print)) as pool:
         for _ in range(200):
             pool.run(case)
         began = time.perf_counter()

@@ -10,15 +10,15 @@ from itertools import chain, repeat
 from statistics import median
 
 from ci.bench_gpu_machine import ROOT, Bench
-from harness.cuda.canary import Healthy, sing
-from harness.cuda.gpus import RealGpu
-from harness.cuda.health import Watch
-from harness.cuda.sanitizer import SLOWDOWN
-from harness.cuda.symptoms import Lost, Snapshot, changes
+from harness.cuda.gpus.canary import Healthy, sing
+from harness.cuda.gpus.health import GpuHealthMonitor
+from harness.cuda.gpus.inventory import RealGpu
+from harness.cuda.gpus.symptoms import GpuSnapshot, Lost, changes
+from harness.cuda.sanitizers.sanitizer_command import SLOWDOWN
 from harness.model.case import Case
 from harness.model.op import Op
 from harness.model.run import Completed, OutOfMemory, Run
-from harness.search.judging import Judge
+from harness.search.judge import Judge
 from harness.suite import load_suite
 
 FAULTS = "tests/cuda/faults.py"
@@ -46,7 +46,7 @@ def faults(bench: Bench) -> None:
     bench.compile_ahead([_case(bench, op, rows, seed=1) for op in ops for rows in ROWS], FAULTS)
     plain = Round("", {**EXPECTED, NO_MEMORY: None}, GOOD - sum(one.good for one in under))
     gpu = bench.gpus[0]
-    with Watch() as watch:
+    with GpuHealthMonitor() as watch:
         before = watch.snapshot(gpu.uuid, ours=frozenset())
         for one in (plain, *under):
             _among(bench, one)
@@ -113,12 +113,12 @@ def _among(bench: Bench, planned: Round) -> None:
     print(f"  good                   {planned.good - wrong['good']} of {planned.good} judged right")
 
 
-def _state(gpu: RealGpu, watch: Watch, before: Snapshot | Lost) -> str:
+def _state(gpu: RealGpu, watch: GpuHealthMonitor, before: GpuSnapshot | Lost) -> str:
     """Whether the GPU still computes, and what is not as it was before the faults."""
     canary = sing(gpu)
     said = ["the canary passes" if isinstance(canary, Healthy) else str(canary)]
     match before, watch.snapshot(gpu.uuid, ours=frozenset()):
-        case Snapshot(), Snapshot() as after:
+        case GpuSnapshot(), GpuSnapshot() as after:
             said += [str(change) for change in changes(before, after)] or ["NVML tells of nothing that got worse"]
             said.append(f"{len(after.processes)} processes on it, {len(before.processes)} before")
             if before.memory_used_bytes is not None and after.memory_used_bytes is not None:

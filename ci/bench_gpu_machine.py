@@ -11,18 +11,18 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from harness import libraries
-from harness.cuda.gpus import RealGpu, profile_of
-from harness.cuda.sanitizer import sanitizing
-from harness.cuda.wearing import compiling_for
+from harness.cuda.emulation import compiling_for
+from harness.cuda.gpus.inventory import RealGpu, profile_of
+from harness.cuda.sanitizers.sanitizer_command import sanitizing
 from harness.model.case import Case, Scale
 from harness.model.op import Dim, Op
 from harness.model.run import Run
-from harness.search.hints import Hints
-from harness.search.judging import Judge
+from harness.search.judge import Judge
+from harness.search.launch_feedback import Hints
 from harness.search.options import AHEAD, CUDA
 from harness.search.strategies import Batch
 from harness.suite import load_suite
-from harness.workers.places import GpuPlaces
+from harness.workers.gpu_assignment import GpuAssigner
 from harness.workers.pool import Pool
 from harness.workers.spec import Isolation, WorkerSpec
 
@@ -85,7 +85,7 @@ class Bench:
     ) -> Pool:
         """A pool on the first GPUs."""
         spec = replace(self.spec, suites=(suite,), sanitizing=sanitizing(tool) if tool else None)
-        places = GpuPlaces(self.gpus[:gpus], print)
+        places = GpuAssigner(self.gpus[:gpus], print)
         return Pool(lambda device: replace(spec, device=device), processes, limit_s, isolation, places)
 
     def compile_ahead(self, cases: Sequence[Case], suite: str = SUITE) -> None:

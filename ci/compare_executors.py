@@ -15,7 +15,7 @@ from harness import libraries
 from harness.devices.catalogue import find
 from harness.model.case import Case
 from harness.model.run import Raised
-from harness.search.hints import Hints
+from harness.search.launch_feedback import Hints
 from harness.search.strategies import Batch
 from harness.suite import load_suite
 from harness.workers.spec import WorkerSpec
@@ -51,9 +51,9 @@ def main() -> int:
 
 def _compare(spec: WorkerSpec, drawn: Mapping[str, Sequence[Case]]) -> int:
     from harness.virtual.engine import VirtualEngine  # noqa: PLC0415 - only now does this process wear a GPU
-    from harness.virtual.native.choice import Executor, NativeCode  # noqa: PLC0415
     from harness.virtual.native.comparison import Comparison  # noqa: PLC0415
-    from harness.workers.loading import Loaded, load, prepare  # noqa: PLC0415
+    from harness.virtual.native.policy import Executor, NativeCode  # noqa: PLC0415
+    from harness.workers.zygote.loading import Loaded, load, prepare  # noqa: PLC0415
 
     loaded = load(spec, prepare(spec.ground))
     assert isinstance(loaded, Loaded), loaded

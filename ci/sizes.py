@@ -1,4 +1,4 @@
-"""Lines per Python file, largest first; fails over the bound, so that a file is split before it is a burden.
+"""Report lines per Python file, largest first.  The report is no gate: a file is split by idea, not by line count.
 
 python ci/sizes.py [--all]
 """
@@ -8,13 +8,12 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-MOST_LINES = 400
 SHOWN = 8
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> int:
-    """Print the report; 1 where a file is over the bound."""
+    """Print the report."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"],  # noqa: S607 - git is where PATH says
         cwd=ROOT,
@@ -32,10 +31,7 @@ def main() -> int:
     for file, count in by_size if "--all" in sys.argv else by_size[:SHOWN]:
         print(f"{count:6} {file}")
     print("  ".join(f"{room} {count}" for room, count in sorted(rooms.items())), flush=True)
-    too_long = [file for file, count in by_size if count > MOST_LINES]
-    for file in too_long:
-        print(f"{file} has {lines[file]} lines; {MOST_LINES} are the most: split it by idea", file=sys.stderr)
-    return 1 if too_long else 0
+    return 0
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def lacking(required: Iterable[str], specs: Iterable[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Folder:
+class ImportableFolder:
     """A folder of the user's that can be imported from as it is."""
 
     path: Path
@@ -94,7 +94,7 @@ class Release:
     """The distribution's normalised name, where the spec says it."""
 
 
-Source = Folder | Release
+Source = ImportableFolder | Release
 
 
 def _read(spec: str) -> Source:
@@ -122,7 +122,7 @@ def _read_folder(spec: str, path: Path) -> Source:
         raise UsageError(f"--with {spec} is a package itself: name the folder that it is in, {path.parent}")
     for root in (path / "src", path):
         if any(root.glob("*/__init__.py")):
-            return Folder(path=root)
+            return ImportableFolder(path=root)
     if not any((path / name).is_file() for name in ("pyproject.toml", "setup.py")):
         raise UsageError(f"--with {spec}: the folder holds neither a package nor a project that pip could install")
     return Release(spec=spec, argument=str(path), key=None)
@@ -131,7 +131,7 @@ def _read_folder(spec: str, path: Path) -> Source:
 def _distributions_of(source: Source) -> set[str]:
     """What it holds; nothing where it does not say."""
     match source:
-        case Folder(path=path):
+        case ImportableFolder(path=path):
             return {canonicalize_name(found.metadata["Name"]) for found in distributions(path=[str(path)])}
         case Release(name=str(name)):
             return {name}
@@ -152,7 +152,7 @@ def _refuse_doubles(sources: Iterable[Source]) -> None:
 
 def _path_of(source: Source, folder: Path, tell: Callable[[str], object]) -> Path:
     match source:
-        case Folder():
+        case ImportableFolder():
             return source.path
         case Release():
             try:

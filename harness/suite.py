@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from harness.errors import SuiteError, unknown
 from harness.model.case import DType
-from harness.model.inputs import Draw, Extent, Input, Integer, Integers, Segments, Tensor, extent_of
+from harness.model.input_spec import Draw, Extent, Input, Integer, Integers, Segments, Tensor, extent_of
 from harness.model.op import Dim, Op
 
 __all__ = [

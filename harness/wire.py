@@ -28,8 +28,8 @@ from cattrs.strategies import configure_tagged_union
 
 from harness.errors import ReplayError
 from harness.model.case import Case
-from harness.model.companion import Beside, Companion, Wanted
 from harness.model.device import DeviceProfile
+from harness.model.paired_run import PairedRun, PairedRunRequest, RunRequest
 from harness.model.picture import Picture
 from harness.model.run import Ending, MemoryEvent, Run
 from harness.model.verdict import Verdict
@@ -93,7 +93,7 @@ def answer_from_json(text: bytes, kind: type[Run], case: Case) -> Run:
     return _structured(_with(_parsed(text), "case", case), kind)
 
 
-def order_to_json(wanted: Wanted) -> str:
+def order_to_json(wanted: RunRequest) -> str:
     """What is to be run, without its device, which whoever runs it wears, and without what is as it is by default."""
     return _compact(_terse.unstructure(wanted))
 
@@ -105,7 +105,7 @@ def order_from_json(text: bytes, device: DeviceProfile, kind: type[T] = Case) ->
         ReplayError: as `from_json`.
     """
     plain = _parsed(text)
-    _with(plain.get("case") if kind is Beside and type(plain) is dict else plain, "device", device)
+    _with(plain.get("case") if kind is PairedRunRequest and type(plain) is dict else plain, "device", device)
     return _structured(plain, kind)
 
 
@@ -128,7 +128,7 @@ def _device_json(device: DeviceProfile) -> str:
 
 def warm_up() -> None:
     """Build the code that reads and writes runs now, so that a process forked from this one need not."""
-    for kind in (Run, Companion, Beside):
+    for kind in (Run, PairedRun, PairedRunRequest):
         _quick.get_structure_hook(kind)
         _quick.get_unstructure_hook(kind)
 
@@ -329,7 +329,7 @@ _quick.register_structure_hook(Case, _or_it_is_one(Case, _quick.get_structure_ho
 _terse = _converter(explaining=False, terse=True)
 _answers: Mapping[type[Run], Callable[[Any], Any]] = {
     kind: make_dict_unstructure_fn(kind, _terse, _cattrs_omit_if_default=True, case=override(omit=True))
-    for kind in (Run, Companion)
+    for kind in (Run, PairedRun)
 }
 _terse.register_unstructure_hook(
     Case, make_dict_unstructure_fn(Case, _terse, _cattrs_omit_if_default=True, device=override(omit=True))

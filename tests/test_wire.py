@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from harness.errors import ReplayError
 from harness.model.case import Case
-from harness.model.companion import Beside
 from harness.model.finding import Finding
-from harness.model.run import Completed, Ending, Measure, MemoryEvent, Overlap, Run, Site, Source
+from harness.model.paired_run import PairedRunRequest
+from harness.model.run import AccessSite, Completed, Ending, Measure, MemoryEvent, Overlap, Run, Source
 from harness.model.verdict import Abstain, Fail, Severity, Signature, Verdict
 from harness.wire import (
     answer_from_json,
@@ -25,7 +25,7 @@ from harness.wire import (
     with_device,
 )
 
-SITE = Site(kernel="norm_bwd", launch=0, argument="dx", source=Source(file="norm.py", line=431))
+SITE = AccessSite(kernel="norm_bwd", launch=0, argument="dx", source=Source(file="norm.py", line=431))
 EVENT = Overlap(site=SITE, same_bytes=True, cells=2, first_cells=((2, 0), (2, 1)), programs=(0, 1))
 
 
@@ -71,11 +71,11 @@ def test_an_order_is_the_case_without_the_device_that_its_reader_wears(case: Cas
 
 
 @settings(max_examples=50)
-@given(wish=st.from_type(Beside))
-def test_the_wish_for_a_companion_goes_without_the_device_too(wish: Beside) -> None:
+@given(wish=st.from_type(PairedRunRequest))
+def test_the_wish_for_a_companion_goes_without_the_device_too(wish: PairedRunRequest) -> None:
     order = order_to_json(wish)
     assert "device" not in json.loads(order)["case"]
-    again = order_from_json(order.encode(), wish.case.device, Beside)
+    again = order_from_json(order.encode(), wish.case.device, PairedRunRequest)
     assert again.case.device is wish.case.device
     assert to_json(again) == to_json(wish)
 

@@ -10,20 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from harness import __version__
-from harness.cli import (
-    bisecting,
-    conforming,
-    covering,
-    fuzzing,
-    hunting,
-    keeping,
-    mapping,
-    mutating,
-    replaying,
-    reporting,
-    reproducing,
-    surroundings,
-)
+from harness.cli import bisect, conform, corpus, coverage, devices, fuzz, keep, mutate, region, replay, report, repro
 from harness.cli.command import BROKEN, INTERRUPTED, Command, Parser
 from harness.errors import HarnessError, UsageError, unknown
 
@@ -68,24 +55,22 @@ def _parser() -> Parser:
         parser.set_defaults(command=command, parser=parser)
         return parser
 
-    fuzzing.add_options(add("fuzz", fuzzing.fuzz, "search for failures of the ops that suite files declare"))
-    replaying.add_options(add("replay", replaying.replay, "run the case of a finding again, in a fresh process"))
-    reporting.add_report_options(
-        add("report", reporting.report, "write what was found as a page, and as a CI system wants it")
+    fuzz.add_options(add("fuzz", fuzz.fuzz, "search for failures of the ops that suite files declare"))
+    replay.add_options(add("replay", replay.replay, "run the case of a finding again, in a fresh process"))
+    report.add_report_options(
+        add("report", report.report, "write what was found as a page, and as a CI system wants it")
     )
-    reporting.add_findings_options(add("findings", reporting.findings, "list the findings that are kept"))
-    keeping.add_options(add("keep", keeping.keep, "keep a finding as a regression that pytest replays first"))
-    bisecting.add_options(
-        add("bisect", bisecting.bisection, "find the release or commit with which a finding came, or went")
+    report.add_findings_options(add("findings", report.findings, "list the findings that are kept"))
+    keep.add_options(add("keep", keep.keep, "keep a finding as a regression that pytest replays first"))
+    bisect.add_options(add("bisect", bisect.bisection, "find the release or commit with which a finding came, or went"))
+    region.add_options(add("region", region.region, "map for which sizes and settings around it a finding shows"))
+    repro.add_options(add("repro", repro.repro, "write a finding as one Python file that shows it"))
+    coverage.add_options(add("coverage", coverage.coverage, "print which kernels of a library run here, on which GPUs"))
+    conform.add_options(
+        add("conform", conform.conform, "repeat every launch of the virtual GPU on a real one, and compare")
     )
-    mapping.add_options(add("region", mapping.region, "map for which sizes and settings around it a finding shows"))
-    reproducing.add_options(add("repro", reproducing.repro, "write a finding as one Python file that shows it"))
-    covering.add_options(add("coverage", covering.coverage, "print which kernels of a library run here, on which GPUs"))
-    conforming.add_options(
-        add("conform", conforming.conform, "repeat every launch of the virtual GPU on a real one, and compare")
-    )
-    hunting.add_options(add("corpus", hunting.corpus, "find historical bugs again, and none in the mended releases"))
-    mutating.add_options(add("mutate", mutating.mutate, "count how many mutants of correct kernels the oracles notice"))
-    add("devices", surroundings.devices, "list the GPUs that a case can pretend to run on")
-    add("doctor", surroundings.doctor, "say what is installed, and how to get what is missing")
+    corpus.add_options(add("corpus", corpus.corpus, "find historical bugs again, and none in the mended releases"))
+    mutate.add_options(add("mutate", mutate.mutate, "count how many mutants of correct kernels the oracles notice"))
+    add("devices", devices.devices, "list the GPUs that a case can pretend to run on")
+    add("doctor", devices.doctor, "say what is installed, and how to get what is missing")
     return top

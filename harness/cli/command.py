@@ -6,11 +6,11 @@ from typing import NoReturn, Protocol
 
 from rich.console import Console
 
-from harness.cuda.suppressions import FILE as ACCEPTS
+from harness.cuda.sanitizers.suppressions import FILE as ACCEPTS
 from harness.errors import UsageError
-from harness.findings.known import FILE as KNOWN
-from harness.model.instrumented import Instrumentation
-from harness.model.sanitizer import Tool
+from harness.findings.known_issues import FILE as KNOWN
+from harness.model.compute_sanitizer_report import Tool
+from harness.model.triton_sanitizer_report import Instrumentation
 from harness.model.verdict import Severity
 from harness.search.options import TIME_LIMIT_S
 from harness.search.session import FOLDER

@@ -31,7 +31,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bug:
+class HistoricalBug:
     """One bug of one library."""
 
     id: str
@@ -63,7 +63,7 @@ class Bug:
         return any(mark.fits(signature) for mark in self.shows)
 
 
-def read(path: Path) -> tuple[Bug, ...]:
+def read(path: Path) -> tuple[HistoricalBug, ...]:
     """The bugs that a file lists.
 
     Raises:
@@ -82,7 +82,7 @@ def read(path: Path) -> tuple[Bug, ...]:
             raise SuiteError(f"{path} lists no bugs: each begins with [[bug]]")
 
 
-def choose(bugs: tuple[Bug, ...], ids: tuple[str, ...]) -> tuple[Bug, ...]:
+def choose(bugs: tuple[HistoricalBug, ...], ids: tuple[str, ...]) -> tuple[HistoricalBug, ...]:
     """Those that are named, in the order named; all where none is.
 
     Raises:
@@ -95,9 +95,9 @@ def choose(bugs: tuple[Bug, ...], ids: tuple[str, ...]) -> tuple[Bug, ...]:
     return tuple(by_id[name] for name in ids) or bugs
 
 
-def _bug(entry: Any, place: str) -> Bug:
+def _bug(entry: Any, place: str) -> HistoricalBug:
     try:
-        bug = from_json(json.dumps(entry), Bug)
+        bug = from_json(json.dumps(entry), HistoricalBug)
     except ReplayError as error:
         raise SuiteError(f"{place}: {error}") from None
     if not bug.not_searched and not (bug.suite and bug.ops and bug.shows):

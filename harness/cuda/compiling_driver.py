@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.model.device import DeviceProfile
-from harness.virtual.driver import LaunchRequest, VirtualDriver, figures
-from harness.virtual.triton_seam import build_launcher, target
+from harness.virtual.driver.driver import LaunchRequest, VirtualDriver, figures
+from harness.virtual.driver.triton_seam import build_launcher, target
 
 LOADED = (0, 0, 0, 0)
 """Module, function, registers and spills of a kernel that is not loaded."""

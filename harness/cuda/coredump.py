@@ -38,7 +38,7 @@ FRAME = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spot:
+class GpuLocation:
     """What the GPU was executing."""
 
     kernel: str
@@ -47,7 +47,7 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class CoredumpFiles:
     """The files of one process."""
 
     pipe: Path
@@ -76,12 +76,12 @@ def environment(folder: Path) -> tuple[tuple[str, str], ...]:
     )
 
 
-def places(variables: Iterable[tuple[str, str]], pid: int) -> Places | None:
+def places(variables: Iterable[tuple[str, str]], pid: int) -> CoredumpFiles | None:
     """Where a process with these variables listens and writes; None where it does not."""
     known: Mapping[str, str] = dict(variables)
     if known.get(ENABLED) != "1" or PIPE not in known or FILE not in known:
         return None
-    return Places(pipe=_of(known[PIPE], pid), core=_of(known[FILE], pid))
+    return CoredumpFiles(pipe=_of(known[PIPE], pid), core=_of(known[FILE], pid))
 
 
 def debugger() -> str | None:
@@ -89,7 +89,7 @@ def debugger() -> str | None:
     return shutil.which(DEBUGGER) or shutil.which(DEBUGGER, path=os.pathsep.join(DEBUGGER_FOLDERS))
 
 
-def trigger(at: Places) -> str:
+def trigger(at: CoredumpFiles) -> str:
     """Ask for the dump; returns at once, empty where it was asked for, else why it was not."""
     try:
         fd = os.open(at.pipe, os.O_WRONLY | os.O_NONBLOCK)  # without a reader this fails, where it else would wait
@@ -104,7 +104,7 @@ def trigger(at: Places) -> str:
     return ""
 
 
-def read(at: Places, program: str, *, limit_s: float = READING_S) -> Spot | str:
+def read(at: CoredumpFiles, program: str, *, limit_s: float = READING_S) -> GpuLocation | str:
     """What cuda-gdb says of the dump, or why it says nothing."""
     if not at.core.is_file() or not at.core.stat().st_size:
         return "the driver wrote no core dump of the GPU"
@@ -122,7 +122,7 @@ def read(at: Places, program: str, *, limit_s: float = READING_S) -> Spot | str:
     return spot
 
 
-def parse(backtrace: str) -> Spot | None:
+def parse(backtrace: str) -> GpuLocation | None:
     """The kernel of a backtrace, and its innermost line; None where no frame is a kernel's."""
     frames = [found for line in backtrace.splitlines() if (found := FRAME.match(line))]
     kernels = [frame["function"] for frame in frames if frame["grid"]]
@@ -130,7 +130,7 @@ def parse(backtrace: str) -> Spot | None:
         return None
     with_line = next((frame for frame in frames if frame["file"]), None)
     source = Source(file=with_line["file"], line=int(with_line["line"])) if with_line else None
-    return Spot(kernel=kernels[0], source=source)
+    return GpuLocation(kernel=kernels[0], source=source)
 
 
 def _of(pattern: str, pid: int) -> Path:

@@ -12,8 +12,8 @@ from triton import knobs
 from triton.backends.nvidia.driver import CudaDriver
 
 from harness.model.device import DeviceProfile
-from harness.virtual.driver import LaunchRequest, equal_times, figures
-from harness.virtual.triton_seam import target
+from harness.virtual.driver.driver import LaunchRequest, equal_times, figures
+from harness.virtual.driver.triton_seam import target
 
 
 class LaunchWatcher(Protocol):

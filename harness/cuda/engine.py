@@ -8,28 +8,29 @@ from typing import Any
 
 import torch
 
-from harness.cuda import answers
-from harness.cuda.canary_program import CANARY_ELEMENTS, given_room, kept_patterns, on_gpu, sums
+from harness.cuda.cuda_errors import fault_told, faulted
 from harness.cuda.driver import RealDriver
-from harness.cuda.exact import Bits, compared
-from harness.cuda.faults import fault_told, faulted
-from harness.cuda.fitting import Fitting
-from harness.cuda.green import Restriction
-from harness.cuda.guards import GuardedMemory
-from harness.cuda.instrumentation import Instrumenting
-from harness.cuda.instrumented_builds import InstrumentedBuilds, obstacle, turned_on
-from harness.cuda.launches import Session, WatchedLaunches
-from harness.cuda.unguarded import memory_of_this_process
-from harness.cuda.wearing import answered, gpu_of_this_process, restriction
+from harness.cuda.emulated_limits import Fitting
+from harness.cuda.emulation import answered, gpu_of_this_process, restriction
+from harness.cuda.gpus.canary_program import CANARY_ELEMENTS, given_room, kept_patterns, on_gpu, sums
+from harness.cuda.green_context import Restriction
+from harness.cuda.launches import CudaCaseLaunches, WatchedLaunches
+from harness.cuda.memory.redzones import GuardedMemory
+from harness.cuda.sanitizers.fpsan_runs import Bits, compared
+from harness.cuda.sanitizers.instrumentation import Instrumenting
+from harness.cuda.sanitizers.instrumented_builds import InstrumentedBuilds, obstacle, turned_on
+from harness.cuda.sanitizers.unguarded_memory import memory_of_this_process
+from harness.devices.torch_emulation import gpu_properties
+from harness.errors import WorkerError
 from harness.model.case import Case
-from harness.model.companion import Beside, Companion, is_sampled, order_matters, with_another_config
 from harness.model.device import DeviceProfile
-from harness.model.instrumented import Instrumentation, Instrumented
 from harness.model.op import Op
+from harness.model.paired_run import PairedRun, PairedRunRequest, is_sampled, order_matters, with_another_config
 from harness.model.run import Completed, Ending, Faulted, OutOfMemory, Repeated, Run
-from harness.ops.engine_parts import Seen, blamed
-from harness.ops.execute import Execution
-from harness.virtual import triton_seam
+from harness.model.triton_sanitizer_report import Instrumentation, Instrumented
+from harness.ops.execution import Execution
+from harness.ops.execution_hooks import ObservedLaunches, blamed
+from harness.virtual.driver import triton_seam
 
 
 class CudaEngine:
@@ -61,7 +62,7 @@ class CudaEngine:
         """Answer for the device to host code; compile for, and run on, the GPU at hand."""
         gpu = gpu_of_this_process()
         told = answered(device, gpu)
-        answers.answer_for(told)
+        answer_for(told)
         self._checked = turned_on(gpu)
         if self._checked is not None:
             self._builds = InstrumentedBuilds(self._checked)
@@ -118,7 +119,7 @@ class CudaEngine:
             seconds=self._split(),
         )
 
-    def run_beside(self, op: Op, wanted: Beside) -> Companion:
+    def run_beside(self, op: Op, wanted: PairedRunRequest) -> PairedRun:
         """Run one case on the GPU, compared with no reference."""
         session = self._begin(wanted.case)
         try:
@@ -126,7 +127,7 @@ class CudaEngine:
             ending = self._ended(blamed(ending, self._chooser.failed))
         finally:
             self._memory.forget()
-        return Companion(
+        return PairedRun(
             case=wanted.case,
             engine=self.name,
             ending=ending,
@@ -161,7 +162,7 @@ class CudaEngine:
             seconds=self._split(),
         )
 
-    def _bits(self, op: Op, case: Case) -> tuple[Ending, Bits, Session]:
+    def _bits(self, op: Op, case: Case) -> tuple[Ending, Bits, CudaCaseLaunches]:
         session = self._begin(case)
         try:
             ending, bits = self._execution.run_for_bits(op, case)
@@ -172,7 +173,7 @@ class CudaEngine:
     def _execution_in(self, memory: GuardedMemory) -> Execution:
         return Execution(
             self._surroundings,
-            seen=Seen(
+            seen=ObservedLaunches(
                 writer_of=lambda value: self._session.writers.get(value.untyped_storage().data_ptr()),
                 dot_precisions=lambda: {one for launch in self._session.launches for one in launch.dot_precisions},
                 is_compared=lambda case: is_sampled(case) or order_matters(self._session.launches, ()),
@@ -180,16 +181,16 @@ class CudaEngine:
             elsewhere=memory,
         )
 
-    def _watched(self, session: Session) -> Instrumented | None:
+    def _watched(self, session: CudaCaseLaunches) -> Instrumented | None:
         if self._builds is None:
             return None
         return self._builds.watched((launch.kernel for launch in session.launches), session.unwatched)
 
-    def _begin(self, case: Case) -> Session:
+    def _begin(self, case: Case) -> CudaCaseLaunches:
         assert self._launches is not None, "wear a device first"
         self._chooser.wanted, self._chooser.failed = case.configs, None
         self._seconds = {}
-        self._launches.session = Session()
+        self._launches.session = CudaCaseLaunches()
         return self._launches.session
 
     def _ended(self, ending: Ending) -> Ending:
@@ -212,7 +213,7 @@ class CudaEngine:
         if not damages:
             return Completed()
         self._memory.forget()
-        again = self._launches.session = Session(blames=True)
+        again = self._launches.session = CudaCaseLaunches(blames=True)
         ending, _ = self._execution.run_again(op, case)
         ending = self._ended(ending)
         self._launches.session = session
@@ -223,7 +224,7 @@ class CudaEngine:
         assert self._launches is not None
         session = self._session
         self._memory.forget()
-        self._launches.session = Session()
+        self._launches.session = CudaCaseLaunches()
         ending, digests = self._execution.run_again(op, case)
         ending = self._ended(ending)
         self._launches.session = session
@@ -246,7 +247,7 @@ class CudaEngine:
         return {**parts, **self._seconds, "host": max(0.0, calls - sum(self._seconds.values()))}
 
     @property
-    def _session(self) -> Session:
+    def _session(self) -> CudaCaseLaunches:
         assert self._launches is not None
         return self._launches.session
 
@@ -256,3 +257,20 @@ def _of_second_run(ending: Ending) -> Ending:
     if isinstance(ending, Faulted):
         return replace(ending, message=f"{ending.message}, as the case ran a second time")
     return Completed()
+
+
+def answer_for(profile: DeviceProfile) -> None:
+    """Make torch.cuda tell this profile's figures, in this process, for good."""
+    if torch.cuda.is_initialized():
+        raise WorkerError("CUDA was started before the device was worn: no worker could be forked from this process")
+    properties = gpu_properties(profile)
+    answers = {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,  # workers see one GPU
+        "current_device": lambda: 0,
+        "get_device_name": lambda device=None: profile.name,  # noqa: ARG005 - torch's own name for it
+        "get_device_capability": lambda device=None: profile.capability,  # noqa: ARG005 - as above
+        "get_device_properties": lambda device=None: properties,  # noqa: ARG005 - as above
+    }
+    for name, answer in answers.items():
+        setattr(torch.cuda, name, answer)

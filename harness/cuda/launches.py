@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 
 import torch
 
-from harness.cuda.guards import Damage, GuardedMemory
+from harness.cuda.memory.redzones import Damage, GuardedMemory
 from harness.errors import CannotExecute
-from harness.model.run import Launch, Site, Trampled
-from harness.ops import flight
-from harness.virtual.described import Described, described_as, launch_of, options_of
-from harness.virtual.driver import LaunchRequest, tensors_of
-from harness.virtual.reach import reach_of
-from harness.virtual.triton_seam import Chosen
+from harness.model.run import AccessSite, Launch, Trampled
+from harness.ops import flight_recorder
+from harness.virtual.driver.driver import LaunchRequest, tensors_of
+from harness.virtual.driver.kernel_facts import Described, described_as, launch_of, options_of
+from harness.virtual.driver.triton_seam import Chosen
+from harness.virtual.ttir.reach import reach_of
 
 
 @dataclass(slots=True)
-class Session:
+class CudaCaseLaunches:
     """What one case launched so far."""
 
     blames: bool = False
@@ -39,7 +39,7 @@ class WatchedLaunches:
     """The launch watcher of a worker process."""
 
     def __init__(self, arch: int, chosen: Callable[[], Chosen], memory: GuardedMemory) -> None:
-        self.session = Session()
+        self.session = CudaCaseLaunches()
         self._arch = arch
         self._chosen = chosen
         self._memory = memory
@@ -54,13 +54,13 @@ class WatchedLaunches:
             scratch = self._scratch(request)
             session.launches.append(launch_of(build.described, request, self._chosen(), scratch))
         tensors = tensors_of(request)
-        with flight.synchronising(flight.EARLIER):
+        with flight_recorder.synchronising(flight_recorder.EARLIER):
             torch.cuda.synchronize()
         session.under_way = name
-        under_way = flight.launching(name, request.grid, f"num_warps: {request.metadata.num_warps}")
+        under_way = flight_recorder.launching(name, request.grid, f"num_warps: {request.metadata.num_warps}")
         with under_way, self._memory.launching():
             launch()
-        with flight.synchronising(name):
+        with flight_recorder.synchronising(name):
             torch.cuda.synchronize()
         session.under_way = None
         for key, tensor in tensors.items():
@@ -80,7 +80,7 @@ class WatchedLaunches:
     def _trampled(self, damage: Damage, kernel: str, tensors: dict[str, torch.Tensor]) -> Trampled:
         named = (key for key, tensor in tensors.items() if tensor.untyped_storage().data_ptr() == damage.address)
         launches = self.session.launches
-        site = Site(
+        site = AccessSite(
             kernel=kernel,
             launch=max(0, len(launches) - 1),
             argument=next(named, "a tensor"),

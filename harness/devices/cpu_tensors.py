@@ -17,8 +17,7 @@ import torch.autograd
 import torch.utils._device
 from torch.overrides import TorchFunctionMode
 
-from harness.devices.gapless_products import close_gaps
-from harness.devices.wide_products import widen
+from harness.devices.matrix_products import close_gaps, widen
 
 CPU = torch.device("cpu")
 GPU = torch.device("cuda", 0)

@@ -45,9 +45,9 @@ class Stream:
     def wait_stream(self, stream: object) -> None:
         """Nothing is pending."""
 
-    def record_event(self, event: "Event | None" = None) -> "Event":
+    def record_event(self, event: "EmulatedEvent | None" = None) -> "EmulatedEvent":
         """An event that has happened."""
-        event = event or Event()
+        event = event or EmulatedEvent()
         event.record()
         return event
 
@@ -56,7 +56,7 @@ class ExternalStream(Stream):
     """A stream that somebody else made; still the one."""
 
 
-class Event:
+class EmulatedEvent:
     """A CUDA event on a pretended GPU; it measures the host's time."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
@@ -76,7 +76,7 @@ class Event:
     def synchronize(self) -> None:
         """It has happened."""
 
-    def elapsed_time(self, end_event: "Event") -> float:
+    def elapsed_time(self, end_event: "EmulatedEvent") -> float:
         """Milliseconds from this event to that one."""
         return (end_event._recorded_s - self._recorded_s) * 1e3  # noqa: SLF001 - of the same class
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import ReplayError
-from harness.findings.known import Known, KnownIssue
+from harness.findings.campaign_report import FORMAT, Report
+from harness.findings.known_issues import Known, KnownIssue
 from harness.findings.replay import read_finding
-from harness.findings.report import FORMAT, Report
 from harness.model.finding import Finding
 from harness.model.verdict import Outcome
-from harness.search.tally import Cell, Spot
+from harness.search.campaign_statistics import Cell, PlanePoint
 from harness.wire import from_json
 
 
@@ -107,7 +107,7 @@ def _report(document: dict[str, Any], findings: list[Any]) -> Report:
         libraries=from_json(json.dumps({"libraries": document.get("with", [])}), _Libraries).libraries,
         interrupted=read.interrupted,
         verdicts={Cell(op, device, oracle, outcome): count for op, device, oracle, outcome, count in read.verdicts},
-        area={Spot(op, dim, size, sms, outcome): count for op, dim, size, sms, outcome, count in read.area},
+        area={PlanePoint(op, dim, size, sms, outcome): count for op, dim, size, sms, outcome, count in read.area},
         known=tuple(map(_known, read.known)),
         notices=read.notices,
         accepted=read.accepted,

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from harness.errors import ReplayError
-from harness.findings.report import FORMAT
+from harness.findings.campaign_report import FORMAT
 from harness.model.case import Case
-from harness.model.finding import NEVER_REPEATED, Excerpt, Finding, Repeats, identity
+from harness.model.finding import NEVER_REPEATED, Excerpt, Finding, ReplayCount, identity
 from harness.model.picture import Picture, Pictures
 from harness.model.run import Launch, Source
 from harness.model.verdict import Fail, Severity, Signature
@@ -112,7 +112,7 @@ def read_finding(document: Any) -> Finding:
         first_case=_part(found, "first_case", Case) or recorded.case,
         sightings=_whole(found, "sightings"),
         confirmed=found.get("confirmed") is True,
-        repeats=_part(found, "repeats", Repeats) or NEVER_REPEATED,
+        repeats=_part(found, "repeats", ReplayCount) or NEVER_REPEATED,
         needs=recorded.needs,
         libraries=recorded.libraries,
         where=_strings(found.get("where", []), "finding.where"),

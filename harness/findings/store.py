@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import ReplayError, unknown
+from harness.findings.campaign_report import FORMAT, finding_document
 from harness.findings.replay import read_case, read_finding
-from harness.findings.report import FORMAT, finding_document
 from harness.model.case import Case
 from harness.model.finding import Finding
 from harness.wire import to_json

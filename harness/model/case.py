@@ -37,7 +37,7 @@ class Layout(StrEnum):
     """One value seen through strides of zero, as `y.sum().backward()` hands a gradient."""
 
 
-class Values(StrEnum):
+class ValueDistribution(StrEnum):
     """What distribution the inputs come from; the plainest comes first."""
 
     NORMAL = "normal"
@@ -75,7 +75,7 @@ class Scale(StrEnum):
     """
 
 
-class Order(StrEnum):
+class ProgramOrder(StrEnum):
     """In which order the programs of each launch begin; a GPU promises none.  The plainest comes first."""
 
     FORWARD = "forward"
@@ -101,11 +101,11 @@ class Case:
     """By name, the setting of each option of the op; at its plainest where not named."""
     layouts: Mapping[str, Layout] = field(default_factory=dict[str, Layout])
     """By input name, and `grad` for the cotangents of all outputs; contiguous where not named."""
-    values: Values = Values.NORMAL
+    values: ValueDistribution = ValueDistribution.NORMAL
     configs: Mapping[str, int] = field(default_factory=dict[str, int])
     """By kernel name, the index among the autotune configs that survive pruning, modulo their number; else 0."""
     lane_fill: LaneFill = LaneFill.ZERO
-    order: Order = Order.FORWARD
+    order: ProgramOrder = ProgramOrder.FORWARD
     scale: Scale = Scale.USUAL
     seed: int = 0
 
@@ -130,12 +130,12 @@ class Case:
         parts += [f"{name}={setting}" for name, setting in self.options.items()]
         parts += [f"{name}=None" for name in self.absent]
         parts += [f"{name}:{layout}" for name, layout in self.layouts.items() if layout is not Layout.CONTIGUOUS]
-        if self.values is not Values.NORMAL:
+        if self.values is not ValueDistribution.NORMAL:
             parts.append(f"values:{self.values}")
         parts += [f"{kernel}[{index}]" for kernel, index in self.configs.items() if index]
         if self.lane_fill is not LaneFill.ZERO:
             parts.append(f"undefined-lanes:{self.lane_fill}")
-        if self.order is not Order.FORWARD:
+        if self.order is not ProgramOrder.FORWARD:
             parts.append(f"order:{self.order}")
         if self.scale is not Scale.USUAL:
             parts.append(self.scale)

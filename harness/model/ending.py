@@ -93,7 +93,7 @@ class Crashed:
     """The last of what the process noted that it was doing, one line each."""
 
 
-class Waiting(StrEnum):
+class HungParty(StrEnum):
     """Who did not come to an end."""
 
     COMPILER = "compiler"
@@ -110,7 +110,7 @@ class TimedOut:
     log_tail: str
     launch: str | None = None
     """The kernel that was being compiled, launched or waited for; where the host waits, the last one launched."""
-    waiting: Waiting = Waiting.UNKNOWN
+    waiting: HungParty = HungParty.UNKNOWN
     held_by: str = ""
     """What the operating system has the host's thread wait in, such as `futex`; empty where it runs on and on."""
     function: str = ""

@@ -14,7 +14,7 @@ Z = 1.96
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repeats:
+class ReplayCount:
     """How often the same case showed the failure when it ran alone, each time in a fresh process."""
 
     shown: int
@@ -57,7 +57,7 @@ class Excerpt:
     """As they stand, indented as in the file."""
 
 
-NEVER_REPEATED = Repeats(shown=0, runs=0)
+NEVER_REPEATED = ReplayCount(shown=0, runs=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Finding:
     """How many cases of the search showed it."""
     confirmed: bool
     """It repeated alone in a fresh process."""
-    repeats: Repeats = NEVER_REPEATED
+    repeats: ReplayCount = NEVER_REPEATED
     """Of the reported case."""
     cases: tuple[Case, ...] = ()
     """Every case of the search that showed it, in the order of their sightings."""

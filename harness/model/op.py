@@ -1,6 +1,6 @@
 """The op: what a suite guards.
 
-Owns the declaration of dims, options, call, reference and promises; `harness.model.inputs` that of inputs.  Making
+Owns the declaration of dims, options, call, reference and promises; `harness.model.input_spec` that of inputs.  Making
 tensors of it is `harness.ops`' business, choosing sizes `harness.search`'s.
 """
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.model.case import Case, DType, Scalar, Scale
-from harness.model.inputs import Input
+from harness.model.input_spec import Input
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

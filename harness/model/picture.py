@@ -32,7 +32,7 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class ElementSpan:
     """Some elements on the line of a tensor's memory, counted from its first in units of its element type."""
 
     shape: tuple[int, ...]
@@ -72,7 +72,7 @@ class Span:
 
     tensor: str
     says: str
-    reach: Reach
+    reach: ElementSpan
 
 
 Picture = Shading | Span

@@ -1,6 +1,6 @@
 """The region of a finding: where around its smallest case it shows, where it does not, and what tells the two apart.
 
-Owns the nouns and what follows from them by counting.  Which cases are tried is `harness.search.region`'s business.
+Owns the nouns and what follows from them by counting.  Which cases are tried is `harness.region.mapping`'s business.
 Nothing here is proven: a bound or a rule says no more than that every point that was tried agrees with it.
 """
 
@@ -18,7 +18,7 @@ Sizes = Mapping[str, int]
 """By the name of each numeric axis, where on it a point lies: `{"T": 2, "D": 1, "SMs": 188}`."""
 
 
-class Kind(StrEnum):
+class AxisKind(StrEnum):
     """What of a case an axis changes."""
 
     DIM = "dim"
@@ -35,7 +35,7 @@ class Kind(StrEnum):
 class Axis:
     """One thing that is changed while the rest of the smallest case stays."""
 
-    kind: Kind
+    kind: AxisKind
     name: str
     """A dim, `SMs`, a kernel (of its configs), an option or an input; `dtype` and `values` are called that."""
     low: int = 0
@@ -207,7 +207,7 @@ class Beyond(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
+class RegionEdge:
     """Where, on one side of the smallest case, an axis stops failing."""
 
     last: int
@@ -222,8 +222,8 @@ class Bound:
     """How far the failure reaches along one numeric axis from the smallest case, as found."""
 
     axis: Axis
-    below: Edge
-    above: Edge
+    below: RegionEdge
+    above: RegionEdge
     tried: int
     failed: int
     passed: int
@@ -248,15 +248,15 @@ def bound_of(axis: Axis, start: Sizes, points: Iterable[Point]) -> Bound:
     )
 
 
-def _edge(axis: Axis, start: int, on_it: Mapping[int, Outcome], side: int) -> Edge:
+def _edge(axis: Axis, start: int, on_it: Mapping[int, Outcome], side: int) -> RegionEdge:
     end = axis.high if side > 0 else axis.low
     last = start
     for size in sorted((size for size in on_it if (size - start) * side > 0), key=lambda size: size * side):
         if on_it[size] is not Outcome.FAIL:
             beyond = Beyond.PASSES if on_it[size] is Outcome.PASS else Beyond.ABSTAINS
-            return Edge(last=last, beyond=beyond, next=size)
+            return RegionEdge(last=last, beyond=beyond, next=size)
         last = size
-    return Edge(last=last, beyond=Beyond.NOTHING if last == end else Beyond.UNTRIED, next=last)
+    return RegionEdge(last=last, beyond=Beyond.NOTHING if last == end else Beyond.UNTRIED, next=last)
 
 
 # --- all of it -------------------------------------------------------------------------------------------------------

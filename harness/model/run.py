@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from harness.model.agreement import Agreement
 from harness.model.case import Case
+from harness.model.compute_sanitizer_report import Sanitized
 from harness.model.ending import (
     Completed,
     Crashed,
@@ -18,6 +18,7 @@ from harness.model.ending import (
     Ending,
     Faulted,
     FaultOf,
+    HungParty,
     OutOfMemory,
     Overtime,
     Raised,
@@ -27,11 +28,10 @@ from harness.model.ending import (
     TimedOut,
     Unsupported,
     Wait,
-    Waiting,
 )
-from harness.model.instrumented import Instrumented
-from harness.model.picture import Reach, Spread
-from harness.model.sanitizer import Sanitized
+from harness.model.launch_difference import CaseAgreement
+from harness.model.picture import ElementSpan, Spread
+from harness.model.triton_sanitizer_report import Instrumented
 
 __all__ = [  # of `harness.model.ending`, which is imported from here with the rest of the run
     "Completed",
@@ -41,6 +41,7 @@ __all__ = [  # of `harness.model.ending`, which is imported from here with the r
     "Ending",
     "FaultOf",
     "Faulted",
+    "HungParty",
     "OutOfMemory",
     "Overtime",
     "Raised",
@@ -50,7 +51,6 @@ __all__ = [  # of `harness.model.ending`, which is imported from here with the r
     "TimedOut",
     "Unsupported",
     "Wait",
-    "Waiting",
 ]
 
 
@@ -102,7 +102,7 @@ class Access(StrEnum):
     ATOMIC = "atomic"
 
 
-class Region(StrEnum):
+class AddressSpace(StrEnum):
     """Where a stray access landed."""
 
     OUTSIDE_STORAGE = "outside the storage"
@@ -113,7 +113,7 @@ class Region(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class AccessSite:
     """Where in which launch an access happened."""
 
     kernel: str
@@ -128,7 +128,7 @@ class Site:
 class Overlap:
     """Elements stored non-atomically by one program of a launch, and in whatever way by another."""
 
-    site: Site
+    site: AccessSite
     same_bytes: bool
     """Every program stored the same bytes to each such element; false if one differed."""
     cells: int
@@ -146,7 +146,7 @@ class Overlap:
 class OrderDependence:
     """A program read elements that another program of the same launch stores, or updates with nothing to order them."""
 
-    site: Site
+    site: AccessSite
     """The load."""
     cells: int
     first_cells: tuple[tuple[int, ...], ...]
@@ -165,15 +165,15 @@ class Stray:
     Stores are dropped.  Loads outside the storage read zero; inside it they read what lies there, as on the GPU.
     """
 
-    site: Site
+    site: AccessSite
     access: Access
-    region: Region
+    region: AddressSpace
     lanes: int
     program: int
     """The first program that did it."""
     element: int
     """Its first such element, counted from the argument's first element in units of its element type."""
-    where: Reach | None = field(default=None, compare=False)
+    where: ElementSpan | None = field(default=None, compare=False)
     """From the lowest to the highest such element, to be drawn; None where the pointer belongs to no argument."""
 
 
@@ -181,7 +181,7 @@ class Stray:
 class UninitialisedRead:
     """A load of elements that nobody had written since `torch.empty` handed them out."""
 
-    site: Site
+    site: AccessSite
     cells: int
     first_cells: tuple[tuple[int, ...], ...]
     program: int
@@ -193,7 +193,7 @@ class UninitialisedRead:
 class UndefinedLanes:
     """A masked load without `other` that really masked lanes off: their values are undefined."""
 
-    site: Site
+    site: AccessSite
     lanes: int
 
 
@@ -201,7 +201,7 @@ class UndefinedLanes:
 class AssertFailed:
     """A device assertion did not hold; the GPU would have ended the launch, the virtual one goes on."""
 
-    site: Site
+    site: AccessSite
     """The assertion; its argument is empty."""
     message: str
     lanes: int
@@ -213,9 +213,9 @@ class AssertFailed:
 class Trampled:
     """On a real GPU: memory around a tensor, or between its rows, does not hold any more what it was filled with."""
 
-    site: Site
+    site: AccessSite
     """The launch after which that was so; without a kernel where no launch does it a second time."""
-    region: Region
+    region: AddressSpace
     cells: int
     """How many elements of the tensor's type have changed."""
     element: int
@@ -238,7 +238,7 @@ class Unaligned(StrEnum):
 class Misaligned:
     """A tensor descriptor used as no GPU's copy engine can; it would have ended the launch, the virtual GPU goes on."""
 
-    site: Site
+    site: AccessSite
     """Where the descriptor was made, or a block moved through it."""
     what: Unaligned
     off_by: int
@@ -352,7 +352,7 @@ class Run:
     """None where no lane was undefined, or the case did not complete."""
     repeated: Repeated | None = None
     """On a real GPU, for some cases."""
-    agreement: Agreement | None = None
+    agreement: CaseAgreement | None = None
     """None where only one of both GPUs ran."""
     hardware: Hardware | None = None
     """None on the virtual GPU."""

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from harness.model.case import Case
-from harness.model.companion import Beside, Wanted, case_of
 from harness.model.op import Op
+from harness.model.paired_run import PairedRunRequest, RunRequest, case_of
 from harness.model.run import Run
 from harness.model.verdict import Fail, Signature
-from harness.search.judging import Examination, Judge
+from harness.search.judge import Examination, Judge
 from harness.search.runner import Runner
 
 REMEMBERED = 2000
@@ -21,10 +21,10 @@ class Original:
     """Runs cases on the unmutated library, and remembers what came of them."""
 
     runner: Runner
-    runs: dict[tuple[type[Wanted], str], Run] = field(default_factory=dict["tuple[type[Wanted], str]", Run])
+    runs: dict[tuple[type[RunRequest], str], Run] = field(default_factory=dict["tuple[type[RunRequest], str]", Run])
     """By what was wanted, and the digest of its case."""
 
-    def run(self, wanted: Wanted) -> Run:
+    def run(self, wanted: RunRequest) -> Run:
         """Run it, or remember what came of it."""
         key = type(wanted), case_of(wanted).digest
         if key not in self.runs:
@@ -55,7 +55,7 @@ class MutantJudge(Judge):
     seen: dict[str, Run] = field(default_factory=dict[str, Run])
     """What was judged, by the digest of its case."""
 
-    def companions(self, op: Op, run: Run) -> tuple[Beside, ...]:
+    def companions(self, op: Op, run: Run) -> tuple[PairedRunRequest, ...]:
         """None where the run fails by itself: a killed mutant needs no second reason."""
         return () if Judge.judge(self, op, run, {}).fails else Judge.companions(self, op, run)
 

@@ -27,7 +27,7 @@ COUNTED = frozenset({Fate.KILLED, Fate.SURVIVED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class MutantOutcome:
     """One mutant and what the search found of it."""
 
     mutant: Mutant

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import ReplayError
-from harness.mutation.arguments import Argument, plain
+from harness.mutation.equivalent_mutants import EquivalentMutant, plain
 from harness.mutation.operators import Operator
-from harness.mutation.outcome import COUNTED, Fate, Outcome
+from harness.mutation.outcome import COUNTED, Fate, MutantOutcome
 from harness.wire import from_json, to_json
 
 FORMAT = "kernel-harness-mutation/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ledger:
+class MutationResults:
     """The outcomes of one file, all of one setting."""
 
     setting: str
@@ -24,17 +24,17 @@ class Ledger:
     format: str = FORMAT
     mutants: int = 0
     """Of what is executed; the outcomes may be of a sample."""
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[MutantOutcome, ...] = ()
 
 
-def load(path: Path, setting: str) -> Ledger:
+def load(path: Path, setting: str) -> MutationResults:
     """What is known under this setting; nothing where there is no file, or one of another setting.
 
     Raises:
         ReplayError: the file holds something else.
     """
     if not path.exists():
-        return Ledger(setting=setting)
+        return MutationResults(setting=setting)
     text = path.read_text(encoding="utf-8")
     try:
         document = json.loads(text)
@@ -42,37 +42,37 @@ def load(path: Path, setting: str) -> Ledger:
         raise ReplayError(f"{path} is not readable as JSON: {error}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ReplayError(f"{path} holds no outcomes of `harness mutate`: name another file")
-    ledger = from_json(text, Ledger)
-    return ledger if ledger.setting == setting else Ledger(setting=setting)
+    ledger = from_json(text, MutationResults)
+    return ledger if ledger.setting == setting else MutationResults(setting=setting)
 
 
-def save(ledger: Ledger, path: Path) -> None:
+def save(ledger: MutationResults, path: Path) -> None:
     """Write the outcomes, whole or not at all."""
     draft = path.with_name(f".{path.name}.unfinished")
     draft.write_text(to_json(ledger, indent=1) + "\n", encoding="utf-8")
     draft.replace(path)
 
 
-def argued(outcomes: Sequence[Outcome], arguments: Sequence[Argument]) -> tuple[Outcome, ...]:
+def argued(outcomes: Sequence[MutantOutcome], arguments: Sequence[EquivalentMutant]) -> tuple[MutantOutcome, ...]:
     """The outcomes, survivors with what is known of them."""
     return tuple(_argued(outcome, arguments) for outcome in outcomes)
 
 
-def _argued(outcome: Outcome, arguments: Sequence[Argument]) -> Outcome:
+def _argued(outcome: MutantOutcome, arguments: Sequence[EquivalentMutant]) -> MutantOutcome:
     known = next((one for one in arguments if one.fits(outcome.mutant)), None)
     if known is None or outcome.fate is not Fate.SURVIVED:
         return outcome
     return replace(outcome, fate=Fate.EQUIVALENT if known.equivalent else Fate.SURVIVED, reason=known.reason)
 
 
-def score(outcomes: Sequence[Outcome]) -> float | None:
+def score(outcomes: Sequence[MutantOutcome]) -> float | None:
     """The share of killed mutants among those that are not equivalent; None where there is none."""
     fates = Counter(outcome.fate for outcome in outcomes)
     counted = sum(fates[fate] for fate in COUNTED)
     return fates[Fate.KILLED] / counted if counted else None
 
 
-def lines(outcomes: Sequence[Outcome], mutants: int) -> Iterator[str]:
+def lines(outcomes: Sequence[MutantOutcome], mutants: int) -> Iterator[str]:
     """Markdown: operators by fate, oracles by kills, survivors, and a line that sums it up."""
     yield from _fates(outcomes)
     yield ""
@@ -86,7 +86,7 @@ def lines(outcomes: Sequence[Outcome], mutants: int) -> Iterator[str]:
     yield conclusion(outcomes, mutants)
 
 
-def conclusion(outcomes: Sequence[Outcome], mutants: int) -> str:
+def conclusion(outcomes: Sequence[MutantOutcome], mutants: int) -> str:
     """One line."""
     fates = Counter(outcome.fate for outcome in outcomes)
     counted = sum(fates[fate] for fate in COUNTED)
@@ -99,7 +99,7 @@ def conclusion(outcomes: Sequence[Outcome], mutants: int) -> str:
     )
 
 
-def _fates(outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _fates(outcomes: Sequence[MutantOutcome]) -> Iterator[str]:
     yield _row(("operator", *Fate, "score"))
     yield _row(("---", *("---:" for _ in Fate), "---:"))
     for operator in Operator:
@@ -109,14 +109,14 @@ def _fates(outcomes: Sequence[Outcome]) -> Iterator[str]:
     yield _row(("all", *_counted(outcomes)))
 
 
-def _counted(outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _counted(outcomes: Sequence[MutantOutcome]) -> Iterator[str]:
     fates = Counter(outcome.fate for outcome in outcomes)
     yield from (str(fates[fate] or "") for fate in Fate)
     share = score(outcomes)
     yield "" if share is None else f"{100 * share:.1f} %"
 
 
-def _kills(outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _kills(outcomes: Sequence[MutantOutcome]) -> Iterator[str]:
     kills = Counter(outcome.oracle for outcome in outcomes if outcome.fate is Fate.KILLED)
     also = Counter(oracle for outcome in outcomes for oracle in outcome.also)
     yield _row(("oracle", "kills", "says so, too"))
@@ -125,7 +125,7 @@ def _kills(outcomes: Sequence[Outcome]) -> Iterator[str]:
         yield _row((f"`{oracle}`", str(kills[oracle] or ""), str(also[oracle] or "")))
 
 
-def _survivor(outcome: Outcome) -> Iterator[str]:
+def _survivor(outcome: MutantOutcome) -> Iterator[str]:
     seen = "the same bits" if outcome.same_bits else "other bits"
     note = outcome.reason or (seen if outcome.reached else "no case executed it")
     yield f"survived: {outcome.mutant}, {outcome.cases} cases of {', '.join(map(_short, outcome.ops))}: {note}"

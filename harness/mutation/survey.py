@@ -7,9 +7,9 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.model.op import Op
 from harness.model.run import Run
-from harness.mutation.lines import Extent, Line, Lines
+from harness.mutation.executed_lines import Extent, Line, Lines
 from harness.mutation.mutants import Mutant, mutants_of
-from harness.search.coverage import Order, measure
+from harness.search.kernel_coverage import CoverageRequest, measure
 from harness.search.runner import Runner
 
 
@@ -59,7 +59,7 @@ class Survey:
         return found
 
 
-def survey(order: Order, runner: Runner, lines: Lines, ran: Callable[[Run], object]) -> Survey:
+def survey(order: CoverageRequest, runner: Runner, lines: Lines, ran: Callable[[Run], object]) -> Survey:
     """Run some cases of each op; `ran` is told of each."""
     shown: dict[str, list[Run]] = {op.id: [] for op in order.ops}
 
@@ -71,7 +71,7 @@ def survey(order: Order, runner: Runner, lines: Lines, ran: Callable[[Run], obje
     return Survey(executed=tuple(_executed(order, shown, lines)))
 
 
-def _executed(order: Order, shown: dict[str, list[Run]], lines: Lines) -> Iterator[Executed]:
+def _executed(order: CoverageRequest, shown: dict[str, list[Run]], lines: Lines) -> Iterator[Executed]:
     for op in order.ops:
         launches = [launch for run in shown[op.id] for launch in run.launches]
         yield Executed(op=op, kernels=frozenset(launch.kernel for launch in launches), lines=lines.of(launches))

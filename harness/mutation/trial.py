@@ -17,15 +17,15 @@ from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Raised, Run
 from harness.model.verdict import Fail
-from harness.mutation.copies import copy_with
-from harness.mutation.lines import Extent, Lines
+from harness.mutation.executed_lines import Extent, Lines
+from harness.mutation.library_copies import copy_with
 from harness.mutation.mutants import Mutant
 from harness.mutation.original import MutantJudge, Original
-from harness.mutation.outcome import Fate, Outcome
+from harness.mutation.outcome import Fate, MutantOutcome
 from harness.oracles import registry
 from harness.search.campaign import Campaign
+from harness.search.campaign_statistics import CampaignStatistics, Trial
 from harness.search.options import Options
-from harness.search.tally import Tally, Trial
 from harness.search.triage import Triage
 from harness.workers.pool import Pool
 from harness.workers.spec import BUILDS, WorkerSpec
@@ -36,7 +36,7 @@ REFUSED_PASSES = "PassManager::run failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
+class MutationSetup:
     """What every lane works by."""
 
     options: Options
@@ -66,7 +66,7 @@ class Bench:
 class Lane:
     """Tries one mutant after the other, in processes that have loaded torch and Triton once; a context manager."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: MutationSetup) -> None:
         self._bench = bench
         self._suites = bench.options.suites
         self._copy = ""
@@ -87,7 +87,7 @@ class Lane:
         self._mutants.close()
         self._originals.close()
 
-    def attempt(self, library: Path, mutant: Mutant, ops: Sequence[Op]) -> Outcome:
+    def attempt(self, library: Path, mutant: Mutant, ops: Sequence[Op]) -> MutantOutcome:
         """Search these ops of a library with one mutant in it."""
         begun = time.monotonic()
         copy = self._bench.folder / "copies" / mutant.id
@@ -107,7 +107,7 @@ class Lane:
         """Workers of the mutant that is tried; those of the ones before are retired by the pool."""
         return replace(self._bench.spec(device), suites=self._suites, variant_paths=(self._copy,))
 
-    def _judged(self, seeker: "_Seeker", begun: float) -> Outcome:
+    def _judged(self, seeker: "_Seeker", begun: float) -> MutantOutcome:
         if seeker.stillborn:
             return replace(seeker.outcome(Fate.STILLBORN, begun), said=seeker.stillborn)
         if seeker.kill is not None:
@@ -134,7 +134,9 @@ class Lane:
 class _Seeker:
     """Watches the search for one mutant: ends it at the first confirmed failure, or when its time is over."""
 
-    def __init__(self, mutant: Mutant, bench: Bench, pool: Pool, original: Original, ops: tuple[Op, ...]) -> None:
+    def __init__(
+        self, mutant: Mutant, bench: MutationSetup, pool: Pool, original: Original, ops: tuple[Op, ...]
+    ) -> None:
         options = bench.options
         oracles = tuple(map(registry.find, options.oracles)) or registry.ALL
         judge = MutantJudge(oracles=oracles, original=original)
@@ -150,7 +152,7 @@ class _Seeker:
         self._triage = Triage(runner=pool, judge=judge, trying=lambda _: None)
         self._deadline = time.monotonic() + bench.seconds
 
-    def tick(self, tally: Tally, trying: Case | None) -> None:
+    def tick(self, tally: CampaignStatistics, trying: Case | None) -> None:
         """End the search when its time is over."""
         del tally, trying
         if time.monotonic() >= self._deadline:
@@ -167,9 +169,9 @@ class _Seeker:
             self.kill = fail, trial.case
             self.campaign.stop()
 
-    def outcome(self, fate: Fate, begun: float) -> Outcome:
+    def outcome(self, fate: Fate, begun: float) -> MutantOutcome:
         """What came of it, less the evidence."""
-        return Outcome(
+        return MutantOutcome(
             mutant=self.mutant,
             fate=fate,
             ops=tuple(op.id for op in self._ops),

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from harness.model.companion import Sketch
+from harness.model.paired_run import Sketch
 from harness.model.picture import Spread
 from harness.model.run import Measure, Result
-from harness.ops import spread
-from harness.ops.engine_parts import Writer
+from harness.ops import error_map
+from harness.ops.execution_hooks import Writer
 from harness.ops.poison import count_poison, still_fresh
 from harness.ops.tolerance import Array, Expected, Tolerance, sizes, tiles
 
@@ -115,12 +115,12 @@ def _wrong_where(error: Array, tolerance: Tolerance) -> Spread:
     with np.errstate(invalid="ignore"):
         rows = tiles(np.abs(error)) / tolerance.per_tile[:, None]
     each = np.nan_to_num(rows, nan=math.inf, posinf=math.inf).reshape(-1)[: error.size]
-    return spread.largest(tuple(error.shape), each)
+    return error_map.largest(tuple(error.shape), each)
 
 
 def _unwritten_where(got: torch.Tensor) -> Spread | None:
     fresh = still_fresh(got)
-    return None if fresh is None else spread.share(tuple(got.shape), fresh.reshape(-1).nonzero()[:, 0].numpy())
+    return None if fresh is None else error_map.share(tuple(got.shape), fresh.reshape(-1).nonzero()[:, 0].numpy())
 
 
 def _noise(expected: Expected) -> Array:

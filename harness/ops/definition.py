@@ -8,7 +8,7 @@ import torch
 from harness.model.case import Case
 from harness.model.op import Op
 from harness.ops.inputs import detached
-from harness.ops.parameters import wanted
+from harness.ops.suite_arguments import wanted
 from harness.ops.tolerance import Array
 
 Tensors = dict[str, torch.Tensor]

@@ -3,9 +3,9 @@
 from typing import Protocol
 
 from harness.model.case import Case
-from harness.model.companion import Beside
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
+from harness.model.paired_run import PairedRunRequest
 from harness.model.run import Run
 
 
@@ -40,6 +40,6 @@ class Engine(Protocol):
         """Run one case.  What the library raises becomes the run's ending; an exception means a broken harness."""
         ...
 
-    def run_beside(self, op: Op, wanted: Beside) -> Run:
+    def run_beside(self, op: Op, wanted: PairedRunRequest) -> Run:
         """Run a case to be compared with another run of its op and nothing else: a companion, or a whole run."""
         ...

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from harness.model.case import Case, DType, Layout, Scale, Values
-from harness.model.inputs import Draw, Integer, Integers, Segments, Tensor, extent_of
+from harness.model.case import Case, DType, Layout, Scale, ValueDistribution
+from harness.model.input_spec import Draw, Integer, Integers, Segments, Tensor, extent_of
 from harness.model.op import Op
-from harness.ops.sparse import LARGE as LARGE_ELEMENTS
-from harness.ops.sparse import sparse
-from harness.ops.spoiling import Spoiled, spoiled_place
+from harness.ops.nan_taint import Spoiled, spoiled_place
+from harness.ops.oversized_tensors import LARGE as LARGE_ELEMENTS
+from harness.ops.oversized_tensors import sparse
 
 TORCH_DTYPES: Mapping[DType, torch.dtype] = {
     DType.FP32: torch.float32,
@@ -74,7 +74,7 @@ def beside_spoiled(op: Op, case: Case, result: str) -> npt.NDArray[np.bool_] | N
 
 
 def _spoiled(op: Op, case: Case) -> Spoiled | None:
-    return spoiled_place(op, case, _generator(case, "spoiled:")) if case.values is Values.SPOILED else None
+    return spoiled_place(op, case, _generator(case, "spoiled:")) if case.values is ValueDistribution.SPOILED else None
 
 
 def make_cotangents(case: Case, outputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -123,15 +123,15 @@ def _numbers(case: Case, name: str, shape: tuple[int, ...]) -> torch.Tensor:
     generator = _generator(case, name)
     values = torch.randn(shape, generator=generator, dtype=torch.float32)
     match case.values:
-        case Values.NORMAL | Values.SPOILED:
+        case ValueDistribution.NORMAL | ValueDistribution.SPOILED:
             pass
-        case Values.SHIFTED:
+        case ValueDistribution.SHIFTED:
             values = values + SHIFT
-        case Values.LARGE:
+        case ValueDistribution.LARGE:
             values = values * LARGE
-        case Values.TINY:
+        case ValueDistribution.TINY:
             values = values * TINY
-        case Values.ZEROS:
+        case ValueDistribution.ZEROS:
             values = values * (torch.rand(shape, generator=generator) > 1 / 3)
             if values.dim() > 1:
                 rows = torch.rand(values.shape[:-1], generator=generator) > 1 / 8

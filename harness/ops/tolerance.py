@@ -2,7 +2,7 @@
 
 The definition is run from the same rounded inputs: in float64 for the truth; in the case's own type, eagerly, for what
 error is usual; and in float64 with every intermediate moved by up to a unit in the last place of the case's type, for
-what error rounding can explain at all (`harness.ops.jitter`); products as far as the kernels' dots round their factors.
+what error rounding can explain at all (`monte_carlo`); products as far as the kernels' dots round their factors.
 A right result may be `slack` times as far from the truth as the eager baseline, plus what rounding explains, plus a
 floor: two units in the last place of its own type and 64 of float32's, relative to the tensor's size; integers and
 truth values have none, and are exact but where random rounding moves them, as it moves the index of a maximum.

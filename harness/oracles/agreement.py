@@ -1,7 +1,7 @@
 """The virtual GPU and a real one leave the same behind."""
 
-from harness.model.agreement import Difference, Plainer
-from harness.model.companion import launch_of
+from harness.model.launch_difference import Difference, Plainer
+from harness.model.paired_run import launch_of
 from harness.model.run import Launch, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Alone, Evidence

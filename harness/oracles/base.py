@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from harness.model.case import Case
-from harness.model.resources import Resources
+from harness.model.kernel_resources import Resources
 from harness.model.run import Run
 from harness.model.verdict import Verdict
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from harness.model.case import Scale
 from harness.model.picture import Span
-from harness.model.run import Access, Region, Run, Stray, Trampled
+from harness.model.run import Access, AddressSpace, Run, Stray, Trampled
 from harness.model.verdict import Abstain, Fail, Severity, Signature, Verdict
 from harness.oracles.base import Alone, Evidence
-from harness.oracles.memory import judge_lines, place_of, where
+from harness.oracles.memory_events import judge_lines, place_of, where
 
 LOAD = (
     "The kernel reads memory that is not its own: on a GPU it gets a neighbour's values, or dies with an illegal "
@@ -93,7 +93,7 @@ def _identity(verdict: Verdict) -> object:
 
 def harmless(stray: Stray) -> bool:
     """Whether the access is a load from a gap."""
-    return stray.access is Access.LOAD and stray.region is Region.IN_GAP
+    return stray.access is Access.LOAD and stray.region is AddressSpace.IN_GAP
 
 
 def sentence(stray: Stray) -> str:
@@ -107,11 +107,11 @@ def sentence(stray: Stray) -> str:
             did = "atomically updates"
     lanes = "1 lane" if stray.lanes == 1 else f"{stray.lanes} lanes"
     match stray.region:
-        case Region.OUTSIDE_STORAGE | Region.OUTSIDE_VIEW | Region.IN_GAP:
+        case AddressSpace.OUTSIDE_STORAGE | AddressSpace.OUTSIDE_VIEW | AddressSpace.IN_GAP:
             first = "at" if stray.lanes == 1 else "the first at"
             landed = f"{stray.region}, {first} element {stray.element}"
             return f"program {stray.program} {did} {lanes} of {stray.site.argument} {landed}"
-        case Region.NULL | Region.UNKNOWN_POINTER:
+        case AddressSpace.NULL | AddressSpace.UNKNOWN_POINTER:
             return f"program {stray.program} {did} {lanes} {stray.region}"
 
 

@@ -2,14 +2,15 @@
 
 import re
 
-from harness.model.agreement import Plainer
 from harness.model.case import Case
-from harness.model.companion import ended_there_alone
+from harness.model.launch_difference import Plainer
+from harness.model.paired_run import ended_there_alone
 from harness.model.run import (
     Completed,
     Crashed,
     Deadlocked,
     Faulted,
+    HungParty,
     OutOfMemory,
     Overtime,
     Raised,
@@ -18,14 +19,13 @@ from harness.model.run import (
     Source,
     TimedOut,
     Unsupported,
-    Waiting,
 )
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
-from harness.oracles import deadlocks, hangs
+from harness.oracles import deadlock_messages, hang_messages
 from harness.oracles.agreement import WITHOUT
 from harness.oracles.base import Evidence
-from harness.oracles.endings import Judge, describe, ends_so_too, is_gone, judge_of
-from harness.oracles.sanitizer import ended_by_tool
+from harness.oracles.compute_sanitizer import ended_by_tool
+from harness.oracles.endings import ResponsibleOracle, describe, ends_so_too, is_gone, judge_of
 
 MESSAGE_CLASS_LENGTH = 80
 WORDS_LENGTH = 300
@@ -78,14 +78,14 @@ class Completes:
 
     def _judge_raised(self, run: Run, raised: Raised) -> Verdict:
         match judge_of(raised):
-            case Judge.SUITE:
+            case ResponsibleOracle.SUITE:
                 reason = f"the suite failed: {raised.kind} in phase {raised.phase}: {telling_line(raised.message)}"
                 return Abstain(oracle=self.name, reason=reason)
-            case Judge.RESOURCES:
+            case ResponsibleOracle.RESOURCES:
                 return Abstain(oracle=self.name, reason=f"{raised.kind} is judged by `resources`")
-            case Judge.SCRATCH_MEMORY:
+            case ResponsibleOracle.SCRATCH_MEMORY:
                 return Abstain(oracle=self.name, reason="a missing allocator is judged by `scratch-memory`")
-            case Judge.COMPLETES:
+            case ResponsibleOracle.COMPLETES:
                 where = f" ({raised.source})" if raised.source else ""
                 return self._fail(
                     run,
@@ -129,21 +129,23 @@ class Completes:
             run,
             kernel=deadlocked.kernel,
             place=f"deadlock ({source})" if source else "deadlock",
-            message=deadlocks.sentence(deadlocked),
-            meaning=deadlocks.meaning(deadlocked),
+            message=deadlock_messages.sentence(deadlocked),
+            meaning=deadlock_messages.meaning(deadlocked),
             source=source,
         )
 
     def _judge_silent(self, run: Run, silent: TimedOut) -> Fail:
-        induced = hangs.is_induced(run, silent)
+        induced = hang_messages.is_induced(run, silent)
         return self._fail(
             run,
             severity=Severity.WARNING if induced else Severity.ERROR,
-            kernel=hangs.kernel(silent),
-            place=hangs.place(silent) + ", more SMs pretended than there are" * induced,
-            message=hangs.sentence(silent, run.engine),
-            meaning=hangs.meaning_of_induced(run, silent) if induced else hangs.meaning(silent, run.engine),
-            source=silent.source if silent.held_by or silent.waiting is Waiting.DEVICE else None,
+            kernel=hang_messages.kernel(silent),
+            place=hang_messages.place(silent) + ", more SMs pretended than there are" * induced,
+            message=hang_messages.sentence(silent, run.engine),
+            meaning=hang_messages.meaning_of_induced(run, silent)
+            if induced
+            else hang_messages.meaning(silent, run.engine),
+            source=silent.source if silent.held_by or silent.waiting is HungParty.DEVICE else None,
         )
 
     def _judge_slow(self, run: Run, overtime: Overtime) -> Fail:

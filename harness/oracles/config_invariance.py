@@ -1,12 +1,12 @@
 """The result does not depend on which autotune config wins."""
 
 from harness.model.case import Case
-from harness.model.companion import is_sampled, launch_of, with_another_config
+from harness.model.paired_run import is_sampled, launch_of, with_another_config
 from harness.model.run import Result, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence
 from harness.oracles.endings import unfinished
-from harness.oracles.sketches import disagreements
+from harness.oracles.run_comparison import disagreements
 
 
 class ConfigInvariance:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from harness.model.run import DESCRIPTOR_BYTES, Misaligned, Unaligned
 from harness.model.verdict import Fail, Severity, Signature, Verdict
 from harness.oracles.base import Alone, Evidence
-from harness.oracles.memory import judge_lines, place_of, where
+from harness.oracles.memory_events import judge_lines, place_of, where
 
 MEANING = (
     "Since compute capability 9.0 an engine of its own moves blocks through descriptors, and it knows multiples of 16 "

@@ -51,7 +51,7 @@ def is_gone(run: Run, again: Run) -> bool:
     return again.agreement.launches > before.launches and not is_left_out and not ends_so_too(run, again)
 
 
-class Judge(Enum):
+class ResponsibleOracle(Enum):
     """Who answers for an exception."""
 
     SUITE = auto()
@@ -60,15 +60,15 @@ class Judge(Enum):
     COMPLETES = auto()
 
 
-def judge_of(raised: Raised) -> Judge:
+def judge_of(raised: Raised) -> ResponsibleOracle:
     """The one judge of this exception."""
     if raised.phase in SUITE_PHASES or raised.kind == SuiteError.__name__:
-        return Judge.SUITE
+        return ResponsibleOracle.SUITE
     if raised.kind in REFUSED_BUILDS:
-        return Judge.RESOURCES
+        return ResponsibleOracle.RESOURCES
     if NO_ALLOCATOR in raised.message:
-        return Judge.SCRATCH_MEMORY
-    return Judge.COMPLETES
+        return ResponsibleOracle.SCRATCH_MEMORY
+    return ResponsibleOracle.COMPLETES
 
 
 def describe(ending: Ending) -> str:

@@ -2,16 +2,16 @@
 
 from dataclasses import replace
 
-from harness.model.case import Case, Order
-from harness.model.companion import order_matters
+from harness.model.case import Case, ProgramOrder
+from harness.model.paired_run import order_matters
 from harness.model.run import Deadlocked, Result, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence
-from harness.oracles.deadlocks import sentence
+from harness.oracles.deadlock_messages import sentence
 from harness.oracles.endings import unfinished, unwatched
-from harness.oracles.sketches import disagreements
+from harness.oracles.run_comparison import disagreements
 
-ORDER = Order.REVERSED
+ORDER = ProgramOrder.REVERSED
 """With what the case is compared: the first come last."""
 
 

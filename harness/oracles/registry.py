@@ -7,32 +7,31 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from harness.errors import unknown
-from harness.model.case import Case, Scale
-from harness.model.case import Values as Distribution
-from harness.model.companion import Companion
-from harness.model.resources import Resources
+from harness.model.case import Case, Scale, ValueDistribution
+from harness.model.kernel_resources import Resources
+from harness.model.paired_run import PairedRun
 from harness.model.run import Completed, Run
 from harness.model.verdict import Abstain, Fail, Outcome, Pass, Verdict
 from harness.oracles.agreement import NOT_BOTH, Agrees
 from harness.oracles.base import Evidence, Oracle
 from harness.oracles.bounds import Bounds
 from harness.oracles.completes import Completes
+from harness.oracles.compute_sanitizer import NOT_UNDER_IT, ComputeSanitizer
 from harness.oracles.config_invariance import ConfigInvariance
 from harness.oracles.descriptor_alignment import DescriptorAlignment
-from harness.oracles.device_asserts import DeviceAsserts
-from harness.oracles.instrumented import NOT_CHECKED, TritonSanitizer
+from harness.oracles.device_assert import DeviceAsserts
+from harness.oracles.float64_values import Float64Values
 from harness.oracles.launch_limits import LaunchLimits
 from harness.oracles.order_dependence import OrderDependent
 from harness.oracles.order_invariance import OrderInvariance
-from harness.oracles.repeatability import NOT_REPEATED, Repeats
+from harness.oracles.repeatability import NOT_REPEATED, Repeatability
 from harness.oracles.resources import Fits
-from harness.oracles.sanitizer import NOT_UNDER_IT, ComputeSanitizer
 from harness.oracles.scratch_memory import ScratchMemory
 from harness.oracles.sm_invariance import SmInvariance
-from harness.oracles.undefined_lanes import Lanes
+from harness.oracles.triton_sanitizer import NOT_CHECKED, TritonSanitizer
+from harness.oracles.undefined_lanes import UndefinedLaneIndependence
 from harness.oracles.uninitialised_read import UninitialisedReads
 from harness.oracles.unwritten import Unwritten
-from harness.oracles.values import Values
 from harness.oracles.write_overlap import WriteOverlap
 
 COMPLETES = Completes()
@@ -54,10 +53,10 @@ ALL: tuple[Oracle, ...] = (
     OrderDependent(),
     UninitialisedReads(),
     Unwritten(),
-    Lanes(),
-    Values(),
+    UndefinedLaneIndependence(),
+    Float64Values(),
     Agrees(),
-    Repeats(),
+    Repeatability(),
     OrderInvariance(),
     SmInvariance(),
     ConfigInvariance(),
@@ -116,7 +115,7 @@ def judge_all(
         waives: names of oracles whose promise the op does not make.
         oracles: those to ask.
     """
-    assert not isinstance(run, Companion), f"{run.case} was compared with no reference: it cannot be judged by itself"
+    assert not isinstance(run, PairedRun), f"{run.case} was compared with no reference: it cannot be judged by itself"
     verdicts: list[Verdict] = []
     alone = Evidence(run=run, companions=(), resources=resources)
     for oracle in promised(waives, oracles):
@@ -139,7 +138,7 @@ def _has_values(run: Run) -> bool:
 
 
 def _is_out_of_place(oracle: Oracle, case: Case) -> bool:
-    return case.values is Distribution.SPOILED and oracle.name in COMPARE_RUNS
+    return case.values is ValueDistribution.SPOILED and oracle.name in COMPARE_RUNS
 
 
 def outcome(run: Run, verdicts: Sequence[Verdict]) -> Outcome:

@@ -8,7 +8,7 @@ from harness.oracles.endings import describe, unfinished
 NOT_REPEATED = "this case was not run a second time"
 
 
-class Repeats(Alone):
+class Repeatability(Alone):
     """Compares the digests of two runs of a case on a real GPU, where no kernel adds up by atomics in any order."""
 
     name = "repeatability"

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from harness.model.device import DeviceProfile
-from harness.model.resources import Resources
+from harness.model.kernel_resources import Resources
 from harness.model.run import Launch, Raised, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Alone, Evidence
-from harness.oracles.endings import Judge, judge_of, unfinished
+from harness.oracles.endings import ResponsibleOracle, judge_of, unfinished
 
 TENSOR_MEMORY_COLUMNS = 512
 """Of one SM of compute capability 10.x, the only one that has tensor memory (PTX ISA, tcgen05.alloc)."""
@@ -29,7 +29,7 @@ class Fits(Alone):
         """One failure for each kernel and resource; abstains while builds are unknown that could still fail."""
         run = evidence.run
         failures = failures_of(self.name, run, evidence)
-        if isinstance(run.ending, Raised) and judge_of(run.ending) is Judge.RESOURCES:
+        if isinstance(run.ending, Raised) and judge_of(run.ending) is ResponsibleOracle.RESOURCES:
             return (*failures, self._judge_raised(run, run.ending))
         if failures:
             return failures

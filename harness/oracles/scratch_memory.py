@@ -3,7 +3,7 @@
 from harness.model.run import Raised, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Alone, Evidence
-from harness.oracles.endings import Judge, judge_of, unfinished
+from harness.oracles.endings import ResponsibleOracle, judge_of, unfinished
 
 
 class ScratchMemory(Alone):
@@ -15,7 +15,7 @@ class ScratchMemory(Alone):
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fails on the default allocator's exception."""
         run = evidence.run
-        if isinstance(run.ending, Raised) and judge_of(run.ending) is Judge.SCRATCH_MEMORY:
+        if isinstance(run.ending, Raised) and judge_of(run.ending) is ResponsibleOracle.SCRATCH_MEMORY:
             return (self._fail(run, run.ending),)
         if reason := unfinished(run):
             return (Abstain(oracle=self.name, reason=reason),)

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from harness.model.case import Case
-from harness.model.companion import draw, is_sampled
+from harness.model.paired_run import draw, is_sampled
 from harness.model.run import Result, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence
 from harness.oracles.endings import unfinished
-from harness.oracles.sketches import disagreements
+from harness.oracles.run_comparison import disagreements
 
 SM_COUNTS = (1, 304)
 """One program for everything, and more programs than many inputs have rows.  Always the same two, because each needs a

@@ -5,10 +5,10 @@ from harness.model.run import Completed, Refilled, Result, Run, UndefinedLanes
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Alone, Evidence
 from harness.oracles.endings import describe, unwatched
-from harness.oracles.memory import place_of
+from harness.oracles.memory_events import place_of
 
 
-class Lanes(Alone):
+class UndefinedLaneIndependence(Alone):
     """A masked load without `other` leaves lanes undefined; filling them with 101 instead of zero must change no bit.
 
     The failure's place is what stored the first result that changes: nothing tells which of several such loads is at

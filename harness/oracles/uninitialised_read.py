@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from harness.model.run import Completed, UninitialisedRead
 from harness.model.verdict import Fail, Severity, Signature, Verdict
 from harness.oracles.base import Alone, Evidence
-from harness.oracles.memory import cells, judge_lines, place_of, shading, were, where
+from harness.oracles.memory_events import cells, judge_lines, place_of, shading, were, where
 
 USED = (
     "The kernel computes with whatever the memory held before: often zeros in a test, and another tensor's values in a "

@@ -6,7 +6,7 @@ from harness.model.run import Result
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Alone, Evidence
 from harness.oracles.endings import unwatched
-from harness.oracles.memory import cells, shading, were
+from harness.oracles.memory_events import cells, shading, were
 
 
 class Unwritten(Alone):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from harness.model.run import Overlap
 from harness.model.verdict import Fail, Severity, Signature, Verdict
 from harness.oracles.base import Alone, Evidence
-from harness.oracles.memory import cells, judge_lines, place_of, shading, were, where
+from harness.oracles.memory_events import cells, judge_lines, place_of, shading, were, where
 
 SAME = (
     "Several programs do the same work and store the same result: harmless by itself, but it wastes bandwidth, and it "

@@ -78,17 +78,17 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """`-n auto` is one worker for each GPU where suites run on real ones; else as pytest-xdist has it."""
-    from harness.pytest_plugin import gpus  # noqa: PLC0415 -- for those alone who need it
+    from harness.pytest_plugin import gpu_workers  # noqa: PLC0415 -- for those alone who need it
 
-    return gpus.count() if gpus.is_asked_for(config) else None
+    return gpu_workers.count() if gpu_workers.is_asked_for(config) else None
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config) -> object | None:
     """On real GPUs a worker gets tests that follow one another, unless `--dist` says otherwise."""
-    from harness.pytest_plugin import gpus  # noqa: PLC0415 -- as above
+    from harness.pytest_plugin import gpu_workers  # noqa: PLC0415 -- as above
 
-    if config.getoption("dist") != "load" or not gpus.is_asked_for(config):
+    if config.getoption("dist") != "load" or not gpu_workers.is_asked_for(config):
         return None
     from harness.pytest_plugin.distribution import InParts  # noqa: PLC0415 -- needs pytest-xdist
 
@@ -98,11 +98,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> object | None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Each worker of pytest-xdist is told the seed, and in how many parts the tests are shared."""
-    from harness.pytest_plugin import gpus  # noqa: PLC0415 -- as above
+    from harness.pytest_plugin import gpu_workers  # noqa: PLC0415 -- as above
 
     node.workerinput[SEED] = node.config.option.harness_seed
     parts = {"load": node.workerinput["workercount"], "each": 1}
-    node.workerinput[gpus.PARTS] = parts.get(node.config.getoption("dist"), 0) if gpus.is_asked_for(node.config) else 0
+    node.workerinput[gpu_workers.PARTS] = (
+        parts.get(node.config.getoption("dist"), 0) if gpu_workers.is_asked_for(node.config) else 0
+    )
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -117,11 +119,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     ran = [report.user_properties for kind in ("passed", "failed") for report in stats.get(kind, [])]
     if not any(ran):
         return
-    from harness.pytest_plugin import where  # noqa: PLC0415 -- for those alone who ran suites
+    from harness.pytest_plugin import run_summary  # noqa: PLC0415 -- for those alone who ran suites
 
     reasons = [str(report.longrepr[2]) for report in stats.get("skipped", []) if isinstance(report.longrepr, tuple)]
     skipped = [reason.removeprefix("Skipped: ") for reason in reasons]
-    if told := list(where.lines(ran, skipped)):
+    if told := list(run_summary.lines(ran, skipped)):
         terminalreporter.section("kernel-harness: where cases ran")
         for line in told:
             terminalreporter.write_line(line)
@@ -146,9 +148,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: REGRESSIONS not in item.path.parts)
     if not any(map(_device_of, items)):
         return
-    from harness.pytest_plugin import gpus  # noqa: PLC0415 -- as above
+    from harness.pytest_plugin import gpu_workers  # noqa: PLC0415 -- as above
 
-    if gpus.is_asked_for(config):
+    if gpu_workers.is_asked_for(config):
         ranks: dict[DeviceProfile | None, int] = {device: n for n, device in enumerate(devices_for(config))}
         items.sort(key=lambda item: (REGRESSIONS not in item.path.parts, ranks.get(_device_of(item), -1)))
 

@@ -6,7 +6,7 @@ So a worker loads libraries for few devices, and knows what comes next.  Importe
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from harness.pytest_plugin.gpus import part_of
+from harness.pytest_plugin.gpu_workers import part_of
 
 
 class InParts(LoadScopeScheduling):

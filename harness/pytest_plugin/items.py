@@ -11,28 +11,28 @@ from typing import Any
 import pytest
 
 from harness import libraries
-from harness.cuda.suppressions import FILE as ACCEPTS
+from harness.cuda.sanitizers.suppressions import FILE as ACCEPTS
 from harness.devices import catalogue
 from harness.errors import HarnessError, LibraryError, SuiteError
 from harness.findings import store
-from harness.findings.again import options_for, replay
-from harness.findings.known import FILE, Known, read_known_issues
+from harness.findings.campaign_report import Report, counts, report_of
+from harness.findings.known_issues import FILE, Known, read_known_issues
 from harness.findings.replay import Recorded, read
-from harness.findings.report import Report, counts, report_of
+from harness.findings.rerun import options_for, replay
 from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
 from harness.model.op import Op
 from harness.model.verdict import Outcome, Severity
-from harness.pytest_plugin import AUTO, devices_for, gpus, where
-from harness.pytest_plugin.gpus import engine_for, why_virtual
-from harness.pytest_plugin.searches import Searches, Sought
-from harness.reports.finding import Sources, quoted, render
+from harness.pytest_plugin import AUTO, devices_for, gpu_workers, run_summary
+from harness.pytest_plugin.gpu_workers import engine_for, why_virtual
+from harness.pytest_plugin.sessions import Searches, Sought
+from harness.reports.finding_text import Sources, quoted, render
 from harness.reports.junit import properties
 from harness.reports.summary import summary
+from harness.search.campaign_statistics import CampaignStatistics
 from harness.search.options import CUDA, VIRTUAL, Options, Watching, is_suite, load_ops, sanitizing_for
 from harness.search.plan import CaseBudget
 from harness.search.session import FOLDER, Session, prepared
-from harness.search.tally import Tally
 
 __all__ = ["RegressionFile", "SuiteFile", "is_suite"]
 
@@ -151,7 +151,7 @@ class SearchItem(HarnessItem):
         report = replace(report, devices=(str(self.device),))
         self.add_report_section("call", "kernel-harness", "\n".join(summary(report)))
         self.user_properties += [("searched_device", self.device.slug), ("search_seed", str(report.seed))]
-        self.user_properties += where.properties(session, report, why_virtual(self.config))
+        self.user_properties += run_summary.properties(session, report, why_virtual(self.config))
         self.judge(report.findings, session, report.known)
         _refuse_silence(report)
 
@@ -173,7 +173,7 @@ class SearchItem(HarnessItem):
         except HarnessError:
             return ()
 
-    def _search(self) -> tuple[Session, Tally]:
+    def _search(self) -> tuple[Session, CampaignStatistics]:
         """The suites of one library share processes; where one of them cannot be loaded, each has its own."""
         searches = _searches(self.config)
         session = searches.session(self.options)
@@ -188,7 +188,7 @@ class SearchItem(HarnessItem):
     def _then(self) -> Iterator[Sought]:
         """What this process searches for next on the same device, in the same session."""
         items = self.session.items
-        for index in gpus.coming(self.config, items.index(self), len(items)):
+        for index in gpu_workers.coming(self.config, items.index(self), len(items)):
             match items[index]:
                 case SearchItem(options=self.options, device=self.device, op=op):
                     yield op, self.device
@@ -248,7 +248,7 @@ class RegressionItem(HarnessItem):
             sanitizing=self.sanitizing(),
         )
         session = _searches(self.config).session(options)
-        self.user_properties += where.place_and_cases(session, 1)
+        self.user_properties += run_summary.place_and_cases(session, 1)
         replayed = replay(self.recorded, session)
         self.judge(replayed.findings, session)
         if replayed.outcome is Outcome.ABSTAIN:

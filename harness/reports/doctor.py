@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from harness.cuda import instrumentation, sanitizer
+from harness.cuda.sanitizers import instrumentation, sanitizer_command
 from harness.errors import MissingPart
 from harness.findings.versions import installed
-from harness.model.instrumented import Instrumentation
-from harness.reports.doctor_of_gpus import gpu_parts
-from harness.reports.part import Part
+from harness.model.triton_sanitizer_report import Instrumentation
+from harness.reports.gpu_doctor import Part, gpu_parts
 
 TRITON_TOOLS = ("ptxas", "cuobjdump")
 
@@ -45,7 +44,7 @@ def examine() -> Iterator[Part]:
         name="compute-sanitizer",
         found=_sanitizer(),
         needed=False,
-        provide=f"{sanitizer.PROVIDE} (for --sanitizer, with a GPU only)",
+        provide=f"{sanitizer_command.PROVIDE} (for --sanitizer, with a GPU only)",
     )
     yield Part(
         name="Triton's sanitizers",
@@ -71,7 +70,7 @@ def _on_path(*names: str) -> str:
 
 def _sanitizer() -> str:
     try:
-        known = sanitizer.ask(sanitizer.find())
+        known = sanitizer_command.ask(sanitizer_command.find())
     except MissingPart:
         return ""
     return f"{known.version} ({known.path})"

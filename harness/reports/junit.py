@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
 from harness.model.finding import Finding
-from harness.reports.finding import Sources, render
-from harness.reports.gathered import Bug, Gathered
-from harness.reports.html.grid import Row, grid_of
+from harness.reports.contents import Gathered, ReportedBug
+from harness.reports.finding_text import Sources, render
+from harness.reports.html.oracle_grid import OracleGridRow, grid_of
 
 SUITE = "kernel-harness"
 
@@ -55,7 +55,7 @@ def junit(gathered: Gathered) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suites, encoding="unicode")}\n'
 
 
-def _finding(bug: Bug) -> ET.Element:
+def _finding(bug: ReportedBug) -> ET.Element:
     finding = bug.finding
     name = f"{finding.fail.signature} [{finding.id}]"
     test = _test(finding.case.op, name)
@@ -71,7 +71,7 @@ def _finding(bug: Bug) -> ET.Element:
     return test
 
 
-def _judged(oracles: Sequence[str], row: Row) -> Iterator[ET.Element]:
+def _judged(oracles: Sequence[str], row: OracleGridRow) -> Iterator[ET.Element]:
     """The oracles that found nothing wrong: where one did, its findings are the tests."""
     for oracle, square in zip(oracles, row.squares, strict=True):
         if square.failed or not (square.passed or square.abstained):

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from harness.findings.report import replay_command
+from harness.findings.campaign_report import replay_command
 from harness.model.verdict import Severity
-from harness.reports.finding import describe
-from harness.reports.gathered import Bug, Gathered
-from harness.reports.history import stages
+from harness.reports.contents import Gathered, ReportedBug
+from harness.reports.finding_text import describe
+from harness.reports.report_history import stages
 from harness.reports.summary import told
 
 MOST = 20
@@ -52,7 +52,7 @@ def _lines(gathered: Gathered) -> Iterator[str]:
         yield from (f"- {escaped(notice)}" for notice in gathered.notices)
 
 
-def _row(bug: Bug) -> str:
+def _row(bug: ReportedBug) -> str:
     finding = bug.finding
     signature = finding.fail.signature
     marks = [str(signature.severity)]

@@ -13,7 +13,7 @@ from rich.text import Text
 from harness.model.case import Case
 from harness.model.verdict import Fail
 from harness.reports.interrupts import Interrupts
-from harness.search.tally import Tally, Trial
+from harness.search.campaign_statistics import CampaignStatistics, Trial
 
 PLAIN_EVERY_S = 5.0
 
@@ -45,7 +45,7 @@ class Progress:
         if self._live:
             self._live.stop()
 
-    def tick(self, tally: Tally, trying: Case | None) -> None:
+    def tick(self, tally: CampaignStatistics, trying: Case | None) -> None:
         """Some time has passed, or a case was judged."""
         of = f"/{self._cases}" if self._cases is not None else ""
         rate = tally.cases / tally.seconds if tally.seconds else 0.0

@@ -15,7 +15,7 @@ BORDER = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
+class RegionGrid:
     """The plot: sizes across and up, both ascending, not to scale."""
 
     across: str
@@ -30,7 +30,7 @@ class Grid:
     hidden_columns: int
 
 
-def grid_of(region: Region, most_rows: int = MOST_ROWS) -> Grid:
+def grid_of(region: Region, most_rows: int = MOST_ROWS) -> RegionGrid:
     """The plot of a region: rows and columns with most to show where there is no room for all."""
     across, up = region.plane
     start = (region.start[across], region.start[up])
@@ -41,7 +41,7 @@ def grid_of(region: Region, most_rows: int = MOST_ROWS) -> Grid:
     for place in _borders(cells):
         scores[place[1]] += BORDER
     rows = _most_telling(scores, start[1], most_rows)
-    return Grid(
+    return RegionGrid(
         across=across,
         up=up,
         columns=columns,

@@ -6,10 +6,10 @@ A cell is told by its shape as well as by its colour; colours follow the reader'
 from collections.abc import Iterator
 from html import escape
 
-from harness.findings.region import sentences
 from harness.model.region import Ended, Region
 from harness.model.verdict import Outcome
-from harness.reports.region_grid import Grid, grid_of
+from harness.region.record import sentences
+from harness.reports.region_grid import RegionGrid, grid_of
 
 WIDTH = 400
 LEFT, TOP, BOTTOM = 64, 22, 46
@@ -39,7 +39,7 @@ def svg(region: Region) -> str:
     return "" if region.ended is Ended.NOT_SHOWN else "\n".join(_drawn(region, grid_of(region)))
 
 
-def _drawn(region: Region, grid: Grid) -> Iterator[str]:
+def _drawn(region: Region, grid: RegionGrid) -> Iterator[str]:
     height = TOP + ROW * len(grid.rows) + BOTTOM
     name = f"region-{escape(region.finding, quote=True)}"
     yield (
@@ -60,7 +60,7 @@ def _drawn(region: Region, grid: Grid) -> Iterator[str]:
     yield "</svg>"
 
 
-def _axes(grid: Grid, height: int) -> Iterator[str]:
+def _axes(grid: RegionGrid, height: int) -> Iterator[str]:
     yield f'<text class="region-axis" x="{LEFT - 8}" y="{TOP - 8}" text-anchor="end">{escape(grid.up)}</text>'
     for row in grid.rows:
         _, y = _middle(grid, grid.start[0], row)
@@ -73,7 +73,7 @@ def _axes(grid: Grid, height: int) -> Iterator[str]:
     yield f'<text class="region-axis" x="{WIDTH - 8}" y="{height - BOTTOM + 14}" text-anchor="end">{across}</text>'
 
 
-def _middle(grid: Grid, column: int, row: int) -> tuple[float, float]:
+def _middle(grid: RegionGrid, column: int, row: int) -> tuple[float, float]:
     """The centre of a cell: sizes stand in order, not to scale."""
     step = min(WIDEST, (WIDTH - LEFT - 40) / len(grid.columns))
     up = len(grid.rows) - 1 - grid.rows.index(row)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from harness.findings.report import Report
+from harness.findings.campaign_report import Report
 from harness.model.verdict import Severity
 
 REASONS = 5

@@ -15,19 +15,19 @@ from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from harness.model.case import Case
-from harness.model.companion import Companion, Wanted
 from harness.model.device import DeviceProfile
+from harness.model.paired_run import PairedRun, RunRequest
 from harness.model.run import Completed, Deadlocked, Refused, Run, Unsupported
 from harness.model.verdict import Fail
 from harness.oracles.endings import WATCHED
 from harness.oracles.resources import Fits
-from harness.search.judging import Judge
-from harness.search.plainness import plainness
+from harness.search.campaign_statistics import CampaignStatistics, Trial
+from harness.search.case_queue import NO_BATCH, Queue
+from harness.search.judge import Judge
 from harness.search.plan import CaseBudget, Plan, TimeBudget
 from harness.search.runner import Runner
-from harness.search.tally import Tally, Trial
-from harness.search.upcoming import NO_BATCH, Queue
-from harness.workers.lanes import KEEP_BUSY
+from harness.search.sort_key import plainness
+from harness.workers.dispatcher import KEEP_BUSY
 
 REMEMBERED = 16
 """So many earlier cases are tried before a failure that does not repeat alone."""
@@ -45,7 +45,7 @@ twins run.
 class Observer(Protocol):
     """Who watches a campaign; called on its thread, so it returns soon."""
 
-    def tick(self, tally: Tally, trying: Case | None) -> None:
+    def tick(self, tally: CampaignStatistics, trying: Case | None) -> None:
         """Some time has passed or a case was judged."""
         ...
 
@@ -83,7 +83,7 @@ class Campaign:
         submit_twin: Callable[[Case], Future[Run]] | None = None,
     ) -> None:
         """`processes` run cases at once; `compilers` see them before.  `submit_twin` needs no compiler for a case."""
-        self.tally = Tally()
+        self.tally = CampaignStatistics()
         self._plan = plan
         self._runner = runner
         self._judge = judge
@@ -107,7 +107,7 @@ class Campaign:
         """Let `run` return now: for a watcher who has seen enough.  Cases on their way are dropped."""
         self._stopped = True
 
-    def run(self, beside: Sequence["Campaign"] = ()) -> Tally:
+    def run(self, beside: Sequence["Campaign"] = ()) -> CampaignStatistics:
         """Use up the budget.  Leaves at a KeyboardInterrupt with whatever was counted until then.
 
         Those `beside` it go on meanwhile, and come to their end when they are run.
@@ -216,7 +216,7 @@ class Campaign:
             self._submit_also(flight, companions)
         else:
             flight.companions[run.case.digest] = run
-            if isinstance(run, Companion) and _breaks_off(flight.trial.case, run):
+            if isinstance(run, PairedRun) and _breaks_off(flight.trial.case, run):
                 self._follow_up(flight.trial, run.case)
         self._go_on_with(flight, flight.run)
 
@@ -235,7 +235,7 @@ class Campaign:
         self._followed.add(case.digest)
         self._begin(replace(trial, case=case, batch=None, followed=True), NO_BATCH, self._runner.submit(case))
 
-    def _submit_also(self, flight: _Flight, more: Sequence[Wanted]) -> None:
+    def _submit_also(self, flight: _Flight, more: Sequence[RunRequest]) -> None:
         for wanted in more:
             future = self._runner.submit(wanted)
             flight.waiting.add(future)
@@ -271,7 +271,7 @@ class Campaign:
             self._sight(trial, tuple(fail for fail in late.fails if fail.signature not in sighted))
 
 
-def _breaks_off(case: Case, companion: Companion) -> bool:
+def _breaks_off(case: Case, companion: PairedRun) -> bool:
     """Whether a companion of the case ended in a way that is to be judged by itself."""
     if isinstance(companion.ending, Deadlocked) and companion.case.order is not case.order:
         return False  # a GPU need not ever take that order: `order-invariance` warns of it, and it is no error

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations, permutations
 
-from harness.model.case import Case, LaneFill, Layout, Order, Scale, Values
+from harness.model.case import Case, LaneFill, Layout, ProgramOrder, Scale, ValueDistribution
 from harness.model.op import Op
-from harness.search.plainness import DTYPES, LAYOUTS, ORDERS, VALUES, dim_order
+from harness.search.sort_key import DTYPES, LAYOUTS, ORDERS, VALUES, dim_order
 
 FIRST_STEPS = 4
 
@@ -33,10 +33,10 @@ def leaps(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
         absent=op.optional,
         options=op.plainest_options,
         layouts={},
-        values=Values.NORMAL,
+        values=ValueDistribution.NORMAL,
         configs={},
         lane_fill=LaneFill.ZERO,
-        order=Order.FORWARD,
+        order=ProgramOrder.FORWARD,
         seed=0,
     )
     least = {name: dim.plainest for name, dim in op.dims.items()}

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.cuda.instrumentation import Instrumenting, instrumenting, names_one
-from harness.cuda.sanitizer import Sanitizing, sanitizing
-from harness.cuda.suppressions import read_suppressions
+from harness.cuda.sanitizers.instrumentation import Instrumenting, instrumenting, names_one
+from harness.cuda.sanitizers.sanitizer_command import Sanitizing, sanitizing
+from harness.cuda.sanitizers.suppressions import read_suppressions
 from harness.devices import catalogue
 from harness.errors import SuiteError, UsageError, unknown
 from harness.model.device import DeviceProfile
@@ -14,15 +14,15 @@ from harness.model.op import Op
 from harness.oracles import registry
 from harness.search import USUAL_DEVICES
 from harness.search.plan import Budget, Plan, TimeBudget
-from harness.search.shrinking import Limits
+from harness.search.shrinking import ShrinkLimits
 from harness.suite import load_suite
 from harness.workers.spec import Isolation
 
 TIME_LIMIT_S = 60.0
 VIRTUAL = "harness.virtual.engine:VirtualEngine"
 CUDA = "harness.cuda.engine:CudaEngine"
-BOTH = "harness.cuda.both_engine:BothEngine"
-AHEAD = "harness.cuda.ahead_engine:AheadEngine"
+BOTH = "harness.cuda.comparison.engine:BothEngine"
+AHEAD = "harness.cuda.compile_ahead_engine:CompileAheadEngine"
 """What compiles for `CUDA` beside it; no case is judged there."""
 ENGINES = {"virtual": VIRTUAL, "cuda": CUDA, "cuda,virtual": BOTH, "virtual,cuda": BOTH}
 """Short names; any other is `module:factory`."""
@@ -62,7 +62,7 @@ class Options:
     """What watches the kernels of cases."""
     gpus: int | None = None
     """How many real GPUs to lease, for the engine that runs there; as many as are free where None."""
-    limits: Limits = field(default_factory=Limits)
+    limits: ShrinkLimits = field(default_factory=ShrinkLimits)
     """For making one finding small."""
 
     @property

@@ -13,7 +13,7 @@ from itertools import count
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.oracles.sm_invariance import SM_COUNTS as COMPARED_SM_COUNTS
-from harness.search.hints import Hints
+from harness.search.launch_feedback import Hints
 from harness.search.strategies import Batch
 
 SM_COUNTS = (2, 16, 26, 48, 58, 64, 78, 84, 108, 114, 128, 132, 142, 144, 148, 152, 160, 170, 188, 192)
@@ -63,7 +63,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
+class BatchPlan:
     """One batch to come; what to draw it from is known once the hints are."""
 
     op: Op
@@ -75,7 +75,7 @@ class Slot:
         return Batch(op=self.op, device=self.device, hints=hints, seed=self.seed, size=EXAMPLES)
 
 
-def slots(plan: Plan) -> Iterator[Slot]:
+def slots(plan: Plan) -> Iterator[BatchPlan]:
     """The batches of a plan, without end."""
     pairs = [(op, device) for op in plan.ops for device in plan.devices]
     others = {device.slug: () if plan.fixed_sm_count else other_sm_counts(device, plan.seed) for device in plan.devices}
@@ -85,7 +85,7 @@ def slots(plan: Plan) -> Iterator[Slot]:
             if turn % OTHERS_EVERY == OTHERS_EVERY - 1 and others[device.slug]:
                 sm_counts = others[device.slug]
                 worn = device.with_sm_count(sm_counts[turn // OTHERS_EVERY % len(sm_counts)])
-            yield Slot(op=op, device=worn, seed=seed_of(plan.seed, op.id, device.slug, str(turn)))
+            yield BatchPlan(op=op, device=worn, seed=seed_of(plan.seed, op.id, device.slug, str(turn)))
 
 
 def other_sm_counts(device: DeviceProfile, seed: int) -> tuple[int, ...]:

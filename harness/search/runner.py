@@ -5,24 +5,24 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from harness.model.case import Case
-from harness.model.companion import Wanted
-from harness.model.resources import Resources
+from harness.model.kernel_resources import Resources
+from harness.model.paired_run import RunRequest
 from harness.model.run import Launch, Run
-from harness.workers.limits import Patience
+from harness.workers.supervision.time_limits import Patience
 
 
 class Runner(Protocol):
     """Runs cases in processes that may die of it: a crash, a hang or a library's exception is a run, never raised."""
 
-    def submit(self, wanted: Wanted) -> Future[Run]:
+    def submit(self, wanted: RunRequest) -> Future[Run]:
         """Run a case, or one beside another, as soon as a process is free."""
         ...
 
-    def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:
+    def run(self, wanted: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
         """Run it in a process that may have run others, and wait."""
         ...
 
-    def run_alone(self, wanted: Wanted, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
+    def run_alone(self, wanted: RunRequest, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
         """Run it in a fresh process, after `before` if anything, and wait."""
         ...
 

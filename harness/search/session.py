@@ -16,10 +16,10 @@ from typing import Protocol, Self
 
 from harness import libraries
 from harness.cuda import coredump
-from harness.cuda.gpus import RealGpu
-from harness.cuda.instrumentation import Instrumenting
-from harness.cuda.sanitizer import SLOWDOWN, Sanitizing
-from harness.cuda.wearing import compiling_for
+from harness.cuda.emulation import compiling_for
+from harness.cuda.gpus.inventory import RealGpu
+from harness.cuda.sanitizers.instrumentation import Instrumenting
+from harness.cuda.sanitizers.sanitizer_command import SLOWDOWN, Sanitizing
 from harness.errors import UsageError
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
@@ -27,19 +27,19 @@ from harness.model.finding import Finding
 from harness.model.verdict import Fail
 from harness.oracles import registry
 from harness.search.campaign import Campaign, Observer
-from harness.search.gpus import leased
-from harness.search.judging import Judge
+from harness.search.campaign_statistics import CampaignStatistics
+from harness.search.judge import Judge
+from harness.search.leasing import leased
 from harness.search.options import AHEAD, CUDA, ON_GPUS, Options
 from harness.search.plan import Plan
-from harness.search.tally import Tally
 from harness.search.triage import Triage
-from harness.workers.ahead import CompileAhead
-from harness.workers.compiler import BackgroundCompiler
+from harness.workers.background_compiler import BackgroundCompiler
+from harness.workers.compile_ahead import CompileAhead
 from harness.workers.folder import left_behind
-from harness.workers.grounds import Grounds
-from harness.workers.places import GpuPlaces
+from harness.workers.gpu_assignment import GpuAssigner
 from harness.workers.pool import Pool
 from harness.workers.spec import BUILDS, LOAD_LIMIT_S, WorkerSpec
+from harness.workers.zygote.shared_zygotes import SharedZygotes
 
 SHRINKING_S = 600.0
 """For making the findings of one search small, all together."""
@@ -67,7 +67,7 @@ class Session:
         options: Options,
         say: Callable[[str], None] = lambda _: None,
         gpus: tuple[RealGpu, ...] = (),
-        grounds: Grounds | None = None,
+        grounds: SharedZygotes | None = None,
     ) -> None:
         """Fetch the libraries under test, and lease GPUs where the engine needs them and none is given.
 
@@ -99,7 +99,7 @@ class Session:
             say(f"a search that was killed here was running {case}")
         self.compiler = BackgroundCompiler(Path(scratch, BUILDS))
         self.judge = Judge(oracles=oracles, resources=self.compiler)
-        places = GpuPlaces(self.gpus, say) if self.gpus else None
+        places = GpuAssigner(self.gpus, say) if self.gpus else None
         limit_s = options.time_limit_s * self._slowdown
         self._grounds = grounds
         self.pool = Pool(
@@ -150,7 +150,7 @@ class Session:
         """The share of time in which real GPUs waited for the compiler; None where nothing is compiled ahead."""
         return self._ahead.waiting if self._ahead else None
 
-    def triage(self, tally: Tally, watcher: Watcher, keep: Callable[[Finding], None]) -> None:
+    def triage(self, tally: CampaignStatistics, watcher: Watcher, keep: Callable[[Finding], None]) -> None:
         """Make findings of all sightings, and hand over each as soon as it is one; past a limit they stay large."""
         deadline = time.monotonic() + SHRINKING_S
         triage = self._triage(watcher.trying)
@@ -161,7 +161,7 @@ class Session:
             left = max(0.0, min(limits.seconds, deadline - time.monotonic()))
             keep(triage.finding(sighting, replace(limits, seconds=left)))
 
-    def unconfirmed(self, tally: Tally, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    def unconfirmed(self, tally: CampaignStatistics, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         """What was seen but is no finding yet, as it was seen: for a search that was interrupted."""
         done = {finding.fail.signature for finding in findings}
         triage = self._triage(lambda _: None)

@@ -3,7 +3,7 @@
 Two reducers in turn.  Hypothesis draws the batch again that the case came from, sees it fail, and shrinks it by its
 own means, which reach far but follow the order of the draws.  Then plain moves along each axis (`harness.search.moves`)
 until none helps, so that no dim and no option of the result can be made plainer by itself.
-`harness.search.plainness` decides what is plainer; the plainest case seen is kept whenever a limit ends the work.
+`harness.search.sort_key` decides what is plainer; the plainest case seen is kept whenever a limit ends the work.
 """
 
 import time
@@ -17,28 +17,28 @@ import hypothesis
 from harness.errors import HarnessError
 from harness.model.case import Case
 from harness.model.verdict import Signature
+from harness.search.campaign_statistics import Trial
 from harness.search.moves import AXES
-from harness.search.plainness import plainness
+from harness.search.sort_key import plainness
 from harness.search.strategies import Batch
-from harness.search.tally import Trial
 
 HYPOTHESIS_SHARE = 0.5
 """Of the limits: the plain moves need the rest to finish."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ShrinkLimits:
     """How much work one shrink may be."""
 
     runs: int = 300
     seconds: float = 60.0
 
-    def share(self, part: float) -> "Limits":
+    def share(self, part: float) -> "ShrinkLimits":
         """A part of both limits."""
-        return Limits(runs=int(self.runs * part), seconds=self.seconds * part)
+        return ShrinkLimits(runs=int(self.runs * part), seconds=self.seconds * part)
 
 
-NOTHING = Limits(runs=0, seconds=0.0)
+NOTHING = ShrinkLimits(runs=0, seconds=0.0)
 """No further case runs; what is known stays known, or Hypothesis would find its failing case passing."""
 
 
@@ -51,7 +51,7 @@ class Shrunk:
     complete: bool
 
 
-def shrink(trial: Trial, signature: Signature, shows: Callable[[Case], bool], limits: Limits) -> Shrunk:
+def shrink(trial: Trial, signature: Signature, shows: Callable[[Case], bool], limits: ShrinkLimits) -> Shrunk:
     """The plainest case that still shows the failure, from one that does."""
     search = _Search(trial, shows)
     if trial.batch is not None:
@@ -73,9 +73,9 @@ class _Search:
         self._shows = shows
         self._answers = {trial.case.digest: True}
         self._begun = time.monotonic()
-        self._limits = Limits()
+        self._limits = ShrinkLimits()
 
-    def allow(self, limits: Limits) -> None:
+    def allow(self, limits: ShrinkLimits) -> None:
         """Set how many runs, and seconds since the beginning, may have been used up from here on."""
         self._limits = limits
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from harness.model.op import Dim
-from harness.search.hints import Hints
+from harness.search.launch_feedback import Hints
 
 SMALL = 16
 MULTIPLES = (1, 2, 3, 4, 8)

@@ -1,7 +1,7 @@
 """How cases are drawn: a Hypothesis strategy over an op's axes, and batches of it that can be drawn again exactly.
 
 Sizes come from `harness.search.sizes`.  The order of the draws is the order of shrinking: options and absent inputs,
-dims, configs, dtype, layouts, values, seed, scale; each toward what `harness.search.plainness` calls plainest.
+dims, configs, dtype, layouts, values, seed, scale; each toward what `harness.search.sort_key` calls plainest.
 """
 
 from bisect import bisect_right
@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 
 from harness.errors import SuiteError
-from harness.model.case import Case, DType, Layout, Scale, Values
-from harness.model.companion import ONE_CASE_IN
+from harness.model.case import Case, DType, Layout, Scale, ValueDistribution
 from harness.model.device import DeviceProfile
-from harness.model.inputs import Tensor
+from harness.model.input_spec import Tensor
 from harness.model.op import Op
-from harness.search.giants import giants, scales
-from harness.search.hints import Hints
+from harness.model.paired_run import ONE_CASE_IN
 from harness.search.hypothesis_seam import seed_alone
-from harness.search.plainness import DTYPES, dim_order, values_of
+from harness.search.launch_feedback import Hints
+from harness.search.oversized import giants, scales
 from harness.search.sizes import Surroundings, families
+from harness.search.sort_key import DTYPES, dim_order, values_of
 
 USUAL_ELEMENTS = 2**16
 RARE_ELEMENTS = 2**18
@@ -108,7 +108,7 @@ def cases(draw: st.DrawFn, op: Op, device: DeviceProfile, hints: Hints) -> Case:
     dtype = draw(st.sampled_from(_dtypes(op)))
     layouts = {name: draw(_layouts(tensor)) for name, tensor in _tensors(op) if name not in plan.absent}
     layouts["grad"] = draw(GRADIENT_LAYOUTS)
-    values = draw(st.sampled_from((Values.NORMAL, *values_of(op))))
+    values = draw(st.sampled_from((ValueDistribution.NORMAL, *values_of(op))))
     seed = draw(SEEDS)
     usual = replace(
         plan,

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from harness.model.case import Case, Scale
-from harness.model.companion import Wanted, case_of
-from harness.model.finding import Finding, Repeats
+from harness.model.finding import Finding, ReplayCount
+from harness.model.paired_run import RunRequest, case_of
 from harness.model.run import Run
 from harness.model.verdict import Fail, Outcome
-from harness.search.judging import Examination, Judge
+from harness.search.campaign_statistics import Sighting, Trial
+from harness.search.judge import Examination, Judge
 from harness.search.runner import Runner
-from harness.search.shrinking import Limits, shrink
-from harness.search.tally import Sighting, Trial
-from harness.workers.limits import Patience
+from harness.search.shrinking import ShrinkLimits, shrink
+from harness.workers.supervision.time_limits import Patience
 
 OF_GIANTS = 0.5
 """The share of the seconds for a giant case, which takes more of them and is seldom made much smaller."""
@@ -38,7 +38,7 @@ class Triage:
     trying: Callable[[Case], None]
     """Told each case before it runs."""
 
-    def finding(self, sighting: Sighting, limits: Limits) -> Finding:
+    def finding(self, sighting: Sighting, limits: ShrinkLimits) -> Finding:
         """The finding; its failure is the one that the reported case showed last."""
         confirmed = self._confirm(sighting)
         if isinstance(confirmed, Finding):
@@ -79,7 +79,9 @@ class Triage:
         finding = self.unconfirmed(sighting) if shown is None else self._finding(sighting, shown)
         return replace(finding, repeats=repeats)
 
-    def _repeats(self, sighting: Sighting, trial: Trial, case: Case, runs: int) -> tuple[Repeats, Examination | None]:
+    def _repeats(
+        self, sighting: Sighting, trial: Trial, case: Case, runs: int
+    ) -> tuple[ReplayCount, Examination | None]:
         """How often the case shows the failure, and one run in which it did."""
         deadline = time.monotonic() + REPEATING_S
         done: list[Examination] = []
@@ -89,7 +91,7 @@ class Triage:
         shown = [examined for examined in done if examined.fail_with(signature) is not None]
         others = [examined for examined in done if examined.fail_with(signature) is None]
         otherwise = _instead(others[0]) if others else ""
-        return Repeats(shown=len(shown), runs=len(done), otherwise=otherwise), shown[0] if shown else None
+        return ReplayCount(shown=len(shown), runs=len(done), otherwise=otherwise), shown[0] if shown else None
 
     def _confirm(self, sighting: Sighting) -> tuple[Trial, Examination] | Finding | None:
         """The plainest sighting, or else the first, that shows the failure in a fresh process, given time to spare.
@@ -129,13 +131,13 @@ class Triage:
         *,
         patience: Patience = Patience.USUAL,
     ) -> Examination:
-        def execute(wanted: Wanted) -> Run:
+        def execute(wanted: RunRequest) -> Run:
             self.trying(case_of(wanted))
             return self.runner.run_alone(wanted, before, patience=patience)
 
         return self.judge.only(fail.oracle).examine(trial.op, case, execute)
 
-    def _shrink(self, sighting: Sighting, trial: Trial, limits: Limits) -> Case:
+    def _shrink(self, sighting: Sighting, trial: Trial, limits: ShrinkLimits) -> Case:
         signature = sighting.fail.signature
         judge = self.judge.only(signature.oracle)
         run = partial(self.runner.run, patience=Patience.HURRIED)

@@ -8,15 +8,15 @@ import numpy as np
 import torch
 
 from harness.errors import CannotExecute
-from harness.ops.execute import plain_torch
+from harness.ops.execution import plain_torch
 from harness.ops.poison import Poison
-from harness.virtual.arguments import Argument, Buffer
-from harness.virtual.elements import Array, carrier, rounded
-from harness.virtual.ir import Function, Parameter, Type
 from harness.virtual.machine import Value
-from harness.virtual.pointers import Descriptor, Pointers
-from harness.virtual.reach import Slots, reach_of
-from harness.virtual.views import granule_of
+from harness.virtual.memory.arguments import Argument, Buffer
+from harness.virtual.memory.pointers import Descriptor, Pointers
+from harness.virtual.memory.views import granule_of
+from harness.virtual.numbers.elements import Array, carrier, rounded
+from harness.virtual.ttir.ir import Function, Parameter, Type
+from harness.virtual.ttir.reach import Slots, reach_of
 
 PoisonOf = Callable[[int], Poison | None]
 

@@ -9,20 +9,20 @@ from pathlib import Path
 import torch
 
 from harness.model.case import Case, LaneFill, Scale
-from harness.model.companion import Beside, Companion, is_sampled, order_matters
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
+from harness.model.paired_run import PairedRun, PairedRunRequest, is_sampled, order_matters
 from harness.model.run import Completed, Refilled, Run, UndefinedLanes
-from harness.ops.engine_parts import Seen, blamed
-from harness.ops.execute import Execution
+from harness.ops.execution import Execution
+from harness.ops.execution_hooks import ObservedLaunches, blamed
 from harness.ops.poison import FreshMemory
-from harness.virtual import triton_seam
-from harness.virtual.builds import FOLDER_VARIABLE
-from harness.virtual.driver import LaunchHandler, VirtualDriver
-from harness.virtual.launches import Launches, Session
-from harness.virtual.native.choice import Executing, NativeCode, executor_of
-from harness.virtual.resources import compile_resources
-from harness.virtual.warmup import tell_what_kernels_take
+from harness.virtual.driver import triton_seam
+from harness.virtual.driver.builds import FOLDER_VARIABLE
+from harness.virtual.driver.compiler_process import compile_resources
+from harness.virtual.driver.driver import LaunchHandler, VirtualDriver
+from harness.virtual.driver.warmup import tell_what_kernels_take
+from harness.virtual.launches import Launches, VirtualCaseLaunches
+from harness.virtual.native.policy import Executing, NativeCode, executor_of
 
 
 class VirtualEngine:
@@ -38,7 +38,7 @@ class VirtualEngine:
         self._execution = Execution(
             lambda: self._fresh,
             _pretend_on_this_thread,
-            seen=Seen(
+            seen=ObservedLaunches(
                 writer_of=self._writer_of,
                 dot_precisions=self._dot_precisions,
                 is_compared=lambda case: (
@@ -54,7 +54,7 @@ class VirtualEngine:
         TorchDynamo, 0.8 s, is imported by torch's modes and by most libraries.  One that asks which GPU this is will be
         imported later, by every process for itself.
         """
-        from harness.devices.torch_answers import NotWorn, pretend  # noqa: PLC0415 - it changes torch for good
+        from harness.devices.torch_emulation import NotWorn, pretend  # noqa: PLC0415 - it changes torch for good
 
         # Autograd starts a thread for every GPU that is there, and so CUDA, in processes that were forked.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -65,7 +65,7 @@ class VirtualEngine:
 
     def wear(self, device: DeviceProfile) -> None:
         """Answer for the device to Triton and torch, and cut the compiler's pipeline after TTIR."""
-        from harness.devices.torch_answers import wear_torch  # noqa: PLC0415 - it changes torch for good
+        from harness.devices.torch_emulation import wear_torch  # noqa: PLC0415 - it changes torch for good
 
         builds = os.environ.get(FOLDER_VARIABLE)
         self._launches = Launches(
@@ -123,7 +123,7 @@ class VirtualEngine:
             seconds=_split(self._execution.seconds, session.seconds),
         )
 
-    def run_beside(self, op: Op, wanted: Beside) -> Companion:
+    def run_beside(self, op: Op, wanted: PairedRunRequest) -> PairedRun:
         """Run one case on the virtual GPU, compared with no reference, and with undefined lanes of one filling."""
         case = wanted.case
         session = self._begin(case, case.lane_fill)
@@ -131,7 +131,7 @@ class VirtualEngine:
             ending, sketches = self._execution.run_beside(op, wanted)
         finally:
             self._fresh.forget()
-        return Companion(
+        return PairedRun(
             case=case,
             engine=self.name,
             ending=session.halted or blamed(ending, self._chooser.failed),
@@ -141,13 +141,15 @@ class VirtualEngine:
             seconds=_split(self._execution.seconds, session.seconds),
         )
 
-    def _begin(self, case: Case, lane_fill: LaneFill) -> Session:
+    def _begin(self, case: Case, lane_fill: LaneFill) -> VirtualCaseLaunches:
         assert self._launches is not None, "wear a device first"
         self._chooser.wanted, self._chooser.failed = case.configs, None
-        self._launches.session = Session(lane_fill=lane_fill, order=case.order, seed=case.seed, scale=case.scale)
+        self._launches.session = VirtualCaseLaunches(
+            lane_fill=lane_fill, order=case.order, seed=case.seed, scale=case.scale
+        )
         return self._launches.session
 
-    def _refill(self, op: Op, case: Case, first: Session) -> Refilled:
+    def _refill(self, op: Op, case: Case, first: VirtualCaseLaunches) -> Refilled:
         """The case once more with other undefined lanes: nothing but them can make the results differ."""
         self._fresh.forget()
         again = self._begin(case, LaneFill.ODD)
@@ -163,12 +165,12 @@ class VirtualEngine:
         return {precision for launch in self._session.launches for precision in launch.dot_precisions}
 
     @property
-    def _session(self) -> Session:
+    def _session(self) -> VirtualCaseLaunches:
         assert self._launches is not None
         return self._launches.session
 
 
-def _has_other_lanes(case: Case, session: Session) -> bool:
+def _has_other_lanes(case: Case, session: VirtualCaseLaunches) -> bool:
     """Whether the case met undefined lanes, filled with zero, and its results can be compared."""
     met = any(isinstance(event, UndefinedLanes) for event in session.memory)
     return met and case.lane_fill is LaneFill.ZERO and case.scale is Scale.USUAL

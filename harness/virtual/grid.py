@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from harness.model.case import ProgramOrder
 from harness.model.device import GRID_LIMITS
+from harness.virtual.numbers.elements import Array
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class LaunchGrid:
     """The extents of a launch."""
 
     x: int
@@ -24,3 +28,14 @@ class Grid:
         return all(
             extent <= limit for extent, limit in zip((self.x, self.y, self.z), GRID_LIMITS.values(), strict=True)
         )
+
+
+def program_ids(order: ProgramOrder, programs: int, seed: int) -> Array:
+    """Linear program ids in the order in which they begin; `seed` decides the shuffled one."""
+    match order:
+        case ProgramOrder.FORWARD:
+            return np.arange(programs, dtype=np.int64)
+        case ProgramOrder.REVERSED:
+            return np.arange(programs - 1, -1, -1, dtype=np.int64)
+        case ProgramOrder.SHUFFLED:
+            return np.random.default_rng(seed).permutation(programs)

@@ -12,19 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import CannotExecute
-from harness.model.case import LaneFill, Order, Scale
+from harness.model.case import LaneFill, ProgramOrder, Scale
 from harness.model.device import DeviceProfile
-from harness.model.resources import Resources
+from harness.model.kernel_resources import Resources
 from harness.model.run import Deadlocked, Launch, MemoryEvent, Unsupported
 from harness.ops.poison import Poison
 from harness.virtual.binding import Binding
-from harness.virtual.builds import BUILD_SUFFIX, KEPT_VARIABLE, RESOURCES_SUFFIX
-from harness.virtual.described import Described, described_as, launch_of, options_of, shape_digest
-from harness.virtual.doubtful import DoubtfulLaunch, screened_memory
-from harness.virtual.driver import LaunchRequest
-from harness.virtual.events import Events
-from harness.virtual.grid import Grid
-from harness.virtual.ir import Module
+from harness.virtual.driver.builds import BUILD_SUFFIX, KEPT_VARIABLE, RESOURCES_SUFFIX
+from harness.virtual.driver.driver import LaunchRequest
+from harness.virtual.driver.kernel_facts import Described, described_as, launch_of, options_of, shape_digest
+from harness.virtual.driver.triton_seam import Chosen, ask_for_scratch, version
+from harness.virtual.grid import LaunchGrid, program_ids
 from harness.virtual.machine import (
     STEP_LIMIT,
     STEP_LIMIT_VARIABLE,
@@ -34,29 +32,30 @@ from harness.virtual.machine import (
     RunsAway,
     Stopped,
 )
-from harness.virtual.memory import Memory
-from harness.virtual.native.choice import Executing, NativeCode, Work
-from harness.virtual.occupancy import Occupancy, occupancy
-from harness.virtual.operations import HANDLERS
-from harness.virtual.order import program_ids
-from harness.virtual.parser import parse
-from harness.virtual.reach import reach_of
-from harness.virtual.residency import ResidentLaunch, stuck_error
-from harness.virtual.sampling import Enough, SampledMemory, sampled_ids
-from harness.virtual.screened import ScreenedMemory
-from harness.virtual.triton_seam import Chosen, ask_for_scratch, version
-from harness.virtual.waiting import may_wait
+from harness.virtual.memory.accesses import Memory
+from harness.virtual.memory.events import EventCollector
+from harness.virtual.memory.oversized_launch import Enough, SampledMemory, sampled_ids
+from harness.virtual.native.policy import Executing, NativeCode, Work
+from harness.virtual.operations.table import HANDLERS
+from harness.virtual.synchronisation.occupancy import Occupancy, occupancy
+from harness.virtual.synchronisation.race_filter import FilteredMemory
+from harness.virtual.synchronisation.race_recheck import RecheckedLaunch, screened_memory
+from harness.virtual.synchronisation.residency import ResidentLaunch, stuck_error
+from harness.virtual.ttir.ir import Module
+from harness.virtual.ttir.parser import parse
+from harness.virtual.ttir.reach import reach_of
+from harness.virtual.ttir.waiting_kernels import may_wait
 
 WANTS_SCRATCH = frozenset({"tt.make_tensor_descriptor", "ttng.tensormap_create"})
 """Operations for which the compiler may ask scratch memory; only kernels with one are compiled whole at once."""
 
 
 @dataclass(slots=True)
-class Session:
+class VirtualCaseLaunches:
     """What one case launched so far."""
 
     lane_fill: LaneFill = LaneFill.ZERO
-    order: Order = Order.FORWARD
+    order: ProgramOrder = ProgramOrder.FORWARD
     seed: int = 0
     """Decides a shuffled order."""
     scale: Scale = Scale.USUAL
@@ -93,7 +92,7 @@ class Launches:
         compile_now: Callable[[str, Mapping[str, Any]], Resources],
         builds: Path | None,
     ) -> None:
-        self.session = Session()
+        self.session = VirtualCaseLaunches()
         self.native: Executing = NativeCode()
         """Executes what it can prove clean; by default nothing."""
         self.handlers = HANDLERS
@@ -167,7 +166,7 @@ class Launches:
         return x * y * z * getattr(request.metadata, "num_ctas", 1) * compiled.scratch_bytes_per_program
 
     def _execute(self, compiled: "_Compiled", request: LaunchRequest) -> None:
-        grid = Grid(*request.grid)
+        grid = LaunchGrid(*request.grid)
         session = self.session
         is_giant = session.scale is Scale.GIANT
         # What a GPU refuses has no programs: beyond 2^31 of them, those here would have numbers that none has there.
@@ -181,7 +180,7 @@ class Launches:
         work = Work(
             module=module, build=compiled.described.build, binding=binding, grid=grid, lane_fill=session.lane_fill
         )
-        events = Events()
+        events = EventCollector()
         machine = self._machine(compiled, binding, events, grid)
         name = request.source.fn.__name__
         for argument in binding.written:
@@ -214,7 +213,7 @@ class Launches:
         if session.deadlocked is not None:
             raise stuck_error(session.deadlocked)
 
-    def _machine(self, compiled: "_Compiled", binding: Binding, events: Events, grid: Grid) -> Machine:
+    def _machine(self, compiled: "_Compiled", binding: Binding, events: EventCollector, grid: LaunchGrid) -> Machine:
         memory = self._memory(compiled, binding, events)
         machine = Machine(compiled.module, memory, grid, self.session.lane_fill, self.handlers)
         machine.arch, machine.poison_of, machine.step_limit = self._arch, self._poison_of, self._step_limit
@@ -222,7 +221,7 @@ class Launches:
             machine.most_trips = sys.maxsize  # it is cut after so many accesses
         return machine
 
-    def _memory(self, compiled: "_Compiled", binding: Binding, events: Events) -> Memory:
+    def _memory(self, compiled: "_Compiled", binding: Binding, events: EventCollector) -> Memory:
         """Of a giant's sample; screened, where atomics may meet or order what programs do; usually without either."""
         if self.session.scale is Scale.GIANT:
             return SampledMemory(binding.arguments, events)
@@ -230,15 +229,15 @@ class Launches:
         screened = screened_memory(reach_of(compiled.module.kernel), binding, events) if needs_order else None
         return screened or Memory(binding.arguments, events)
 
-    def _execute_independent(self, work: Work, launch: ResidentLaunch, events: Events) -> None:
+    def _execute_independent(self, work: Work, launch: ResidentLaunch, events: EventCollector) -> None:
         """In native code what that can prove clean, all else by the machine."""
         if self.native.execute(work, events):
             self.session.launches[-1] = replace(self.session.launches[-1], executor="native")
             return
         began = time.perf_counter()
         machine = launch.machine
-        if isinstance(machine.memory, ScreenedMemory):
-            DoubtfulLaunch(launch, machine.memory, work.binding).run(events)
+        if isinstance(machine.memory, FilteredMemory):
+            RecheckedLaunch(launch, machine.memory, work.binding).run(events)
         else:
             machine.run(work.binding.values, launch.ids)
         self.native.took(work, time.perf_counter() - began)

@@ -14,12 +14,12 @@ import numpy as np
 
 from harness.errors import CannotExecute
 from harness.model.case import LaneFill
-from harness.virtual.addresses import Addresses, PoisonOf
-from harness.virtual.elements import Array, carrier
-from harness.virtual.grid import Grid
-from harness.virtual.ir import Block, Function, Module, Operation, Region, Type
-from harness.virtual.memory import Memory
-from harness.virtual.pointers import Descriptor, Pointers, Several, ways_of
+from harness.virtual.grid import LaunchGrid
+from harness.virtual.memory.accesses import Memory
+from harness.virtual.memory.addresses import Addresses, PoisonOf
+from harness.virtual.memory.pointers import Descriptor, Pointers, Several, ways_of
+from harness.virtual.numbers.elements import Array, carrier
+from harness.virtual.ttir.ir import Block, Function, Module, Operation, TtirRegion, Type
 
 Value = Array | Pointers | Several | Descriptor
 Values = tuple[Value, ...]
@@ -62,7 +62,7 @@ class Machine:
     """One launch of one module."""
 
     def __init__(
-        self, module: Module, memory: Memory, grid: Grid, lane_fill: LaneFill, handlers: Mapping[str, Handler]
+        self, module: Module, memory: Memory, grid: LaunchGrid, lane_fill: LaneFill, handlers: Mapping[str, Handler]
     ) -> None:
         self.module = module
         self.memory = memory
@@ -198,7 +198,7 @@ class Machine:
             frame[parameter.slot] = argument
         return self.region(function.body, frame)
 
-    def region(self, region: Region, frame: list[Value], arguments: Sequence[Value] = ()) -> Values:
+    def region(self, region: TtirRegion, frame: list[Value], arguments: Sequence[Value] = ()) -> Values:
         """Run a region; returns the operands of its terminator."""
         if len(region.blocks) > 1:
             return self._blocks(region, frame, arguments)
@@ -228,7 +228,7 @@ class Machine:
                 frame[slot] = _EMPTY
         return ()
 
-    def _blocks(self, region: Region, frame: list[Value], arguments: Sequence[Value]) -> Values:
+    def _blocks(self, region: TtirRegion, frame: list[Value], arguments: Sequence[Value]) -> Values:
         """Unstructured control flow: of the blocks that programs wait at, the first in topological order runs next."""
         order = {block.label: at for at, block in enumerate(_reverse_postorder(region))}
         blocks = {block.label: block for block in region.blocks}
@@ -345,7 +345,7 @@ def _where(chosen: Array, left: Array, right: Array) -> Array:
     return np.where(chosen, left, right)
 
 
-def _reverse_postorder(region: Region) -> list[Block]:
+def _reverse_postorder(region: TtirRegion) -> list[Block]:
     blocks = {block.label: block for block in region.blocks}
     seen: set[str] = set()
     order: list[Block] = []
@@ -362,7 +362,7 @@ def _reverse_postorder(region: Region) -> list[Block]:
     return order[::-1]
 
 
-def largest_block(region: Region) -> int:
+def largest_block(region: TtirRegion) -> int:
     """Elements of the largest block that one program holds."""
     largest = 1
     for block in region.blocks:

@@ -7,10 +7,10 @@ import socket
 from dataclasses import dataclass
 from time import monotonic
 
-from harness.workers import linux
-from harness.workers.frames import Frame, Inbox, Kind, send
-from harness.workers.recorder import Recorder
-from harness.workers.standard_forkserver import SIGNED
+from harness.workers.protocol import Frame, FrameKind, Inbox, send
+from harness.workers.supervision import linux
+from harness.workers.supervision.recorder_reader import Recorder
+from harness.workers.zygote.standard_forkserver import SIGNED
 
 TAIL_BYTES = 8192
 PIECE_BYTES = 65536
@@ -35,7 +35,7 @@ class Orphaned:
 
 
 @dataclass(frozen=True, slots=True)
-class Silent:
+class NoAnswer:
     """Nothing came within the limit."""
 
 
@@ -78,7 +78,7 @@ class Channel:
         self._read_ready(0)
         return self._ended is not None
 
-    def send(self, kind: Kind, payload: bytes) -> bool:
+    def send(self, kind: FrameKind, payload: bytes) -> bool:
         """Send a frame; False if the child is gone."""
         try:
             send(self._stream, kind, payload)
@@ -86,7 +86,7 @@ class Channel:
             return False
         return True
 
-    def wait(self, limit_s: float) -> Frame | Exited | Orphaned | Silent:
+    def wait(self, limit_s: float) -> Frame | Exited | Orphaned | NoAnswer:
         """The next frame, or that there will be none."""
         deadline = monotonic() + limit_s
         while True:
@@ -96,7 +96,7 @@ class Channel:
                 return self._ended
             left = deadline - monotonic()
             if left <= 0:
-                return Silent()
+                return NoAnswer()
             self._read_ready(left)
 
     def wait_for_stack(self) -> None:

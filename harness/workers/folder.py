@@ -26,7 +26,7 @@ SLOT_BYTES = 1 << 14
 """Many times as long as a case's text."""
 
 
-class Slot:
+class CaseFile:
     """The file of one worker: the case that it is running, or nothing, and zeros.  Mapped as long as the worker lives.
 
     No system call, in which this thread would let others go first while the worker waits for its case.
@@ -56,7 +56,7 @@ class Slot:
             self._path.unlink(missing_ok=True)
 
 
-class Folder:
+class PoolFolder:
     """One pool's folder inside a campaign's; what pools left there whose process is gone, goes when it is made."""
 
     def __init__(self, scratch: str) -> None:
@@ -72,9 +72,9 @@ class Folder:
         self.running.mkdir()
         self.temporary.mkdir()
 
-    def slot(self, worker: int) -> "Slot":
+    def slot(self, worker: int) -> "CaseFile":
         """Where a worker's case is written down."""
-        return Slot(self.running / f"{worker}.json")
+        return CaseFile(self.running / f"{worker}.json")
 
     def remove(self) -> None:
         """Remove the folder and all in it."""

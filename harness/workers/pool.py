@@ -16,20 +16,20 @@ from typing import Protocol, Self
 
 from harness.errors import GpuUnavailable, HarnessError, WorkerError
 from harness.model.case import Case
-from harness.model.companion import Wanted, case_of
 from harness.model.device import DeviceProfile
+from harness.model.paired_run import RunRequest, case_of
 from harness.model.run import Run
-from harness.workers import hangs
-from harness.workers.folder import Folder
-from harness.workers.grounds import Grounds
-from harness.workers.lanes import Lanes, Waiting
-from harness.workers.limits import Patience, TimeLimits
-from harness.workers.sanitized import SanitizedServer, SanitizedWorker
-from harness.workers.server import Server
-from harness.workers.spares import Spares
+from harness.workers.dispatcher import Dispatcher, PendingCase
+from harness.workers.fair_semaphore import FairSemaphore
+from harness.workers.folder import PoolFolder
+from harness.workers.sanitized.worker import SanitizedServer, SanitizedWorker
 from harness.workers.spec import Isolation, WorkerSpec
-from harness.workers.turns import Turns
+from harness.workers.supervision import hangs
+from harness.workers.supervision.time_limits import Patience, TimeLimits
 from harness.workers.worker import Answer, Worker, WorkerGone
+from harness.workers.zygote.prewarmed import Spares
+from harness.workers.zygote.server import Server
+from harness.workers.zygote.shared_zygotes import SharedZygotes
 
 CHILDREN_PER_PROCESS = 4
 """Workers kept alive for each one that may run, so that going back and forth between devices costs no fork."""
@@ -45,7 +45,7 @@ AnyWorker = Worker | SanitizedWorker
 AnyServer = Server | SanitizedServer
 
 
-class Places(Protocol):
+class GpuSource(Protocol):
     """The GPUs on which the pool's processes run cases, each process on one at a time."""
 
     def take(self, spec: WorkerSpec) -> WorkerSpec:
@@ -78,9 +78,9 @@ class Pool:
         processes: int,
         time_limit_s: float,
         isolation: Isolation = Isolation.WORKER,
-        places: Places | None = None,
+        places: GpuSource | None = None,
         *,
-        grounds: Grounds | None = None,
+        grounds: SharedZygotes | None = None,
         follows: bool = True,
         listening: tuple[tuple[str, str], ...] = (),
     ) -> None:
@@ -95,14 +95,14 @@ class Pool:
         self._isolation = isolation
         self._listening = listening
         self._places = places
-        self._slots = Turns(processes)
-        self._lanes = Lanes(processes, self._serve, self._finish)
+        self._slots = FairSemaphore(processes)
+        self._lanes = Dispatcher(processes, self._serve, self._finish)
         self._spares = Spares(self._begin, self._discard, most=2 * processes)
         self._lock = threading.Lock()
         self._closed = False
         self._numbers = count()
-        self._folders: dict[str, Folder] = {}
-        self._grounds = Grounds() if grounds is None else grounds
+        self._folders: dict[str, PoolFolder] = {}
+        self._grounds = SharedZygotes() if grounds is None else grounds
         self._has_own_grounds = grounds is None
         self._servers: OrderedDict[WorkerSpec, AnyServer] = OrderedDict()
         """Least recently used first, and so are the workers below."""
@@ -117,7 +117,7 @@ class Pool:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def submit(self, wanted: Wanted) -> Future[Run]:
+    def submit(self, wanted: RunRequest) -> Future[Run]:
         """Run a case, or one beside another, when its turn comes.
 
         Raises:
@@ -125,15 +125,15 @@ class Pool:
         """
         return self._lanes.submit(wanted)
 
-    def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:
+    def run(self, wanted: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
         """Run it now, or as soon as one of the processes is free.
 
         Raises:
-            SuiteError, LibraryError, WorkerError: as `harness.workers.server` and `harness.workers.worker` say.
+            SuiteError, LibraryError, WorkerError: as `harness.workers.zygote.server` and `harness.workers.worker` say.
         """
         return self._run_surely((wanted,), patience, reuse=self._isolation is Isolation.WORKER)
 
-    def run_alone(self, wanted: Wanted, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
+    def run_alone(self, wanted: RunRequest, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
         """Run it in a fresh process, after `before` in the same; if those end the process, in the next."""
         return self._run_surely((*before, wanted), patience, reuse=False)
 
@@ -166,10 +166,10 @@ class Pool:
                 folder.remove()
             self._folders.clear()
 
-    def _run_surely(self, cases: Sequence[Wanted], patience: Patience, *, reuse: bool) -> Run:
+    def _run_surely(self, cases: Sequence[RunRequest], patience: Patience, *, reuse: bool) -> Run:
         return self._sure(self._ask(cases, patience, reuse=reuse)(), cases, patience)
 
-    def _sure(self, run: Run, cases: Sequence[Wanted], patience: Patience) -> Run:
+    def _sure(self, run: Run, cases: Sequence[RunRequest], patience: Patience) -> Run:
         """A run that gave no answer is repeated with more time, unless it need not be sure or others hung likewise.
 
         Where CUDA can be told to listen, a hang is looked at once more.
@@ -185,7 +185,7 @@ class Pool:
 
         return hangs.looked_at_again(run, patience, again)
 
-    def _serve(self, waiting: Waiting) -> None:
+    def _serve(self, waiting: PendingCase) -> None:
         """Run a submitted case, and after it others that need the same worker."""
         if self._isolation is not Isolation.WORKER:
             self._lanes.answered(waiting, self._ask((waiting.wanted,), Patience.USUAL, reuse=False))
@@ -201,7 +201,7 @@ class Pool:
             finally:
                 self._put_back(worker, reuse=True)
 
-    def _serve_in_a_row(self, worker: AnyWorker, first: Waiting) -> None:
+    def _serve_in_a_row(self, worker: AnyWorker, first: PendingCase) -> None:
         """Each case is with the worker before it is done with the last, until somebody else waits for a process."""
         waiting = first
         while True:
@@ -223,7 +223,7 @@ class Pool:
                 return
             waiting = following
 
-    def _excuse_or_tell(self, waiting: Waiting, error: Exception, spec: WorkerSpec) -> None:
+    def _excuse_or_tell(self, waiting: PendingCase, error: Exception, spec: WorkerSpec) -> None:
         """A case whose worker or GPU is gone gets another; of everything else whoever waits for it is told."""
         if self._closed:
             waiting.future.set_exception(WorkerError("the pool was closed while the case ran"))
@@ -238,11 +238,11 @@ class Pool:
             case _:
                 waiting.future.set_exception(error)
 
-    def _finish(self, waiting: Waiting, answer: Answer) -> Run:
+    def _finish(self, waiting: PendingCase, answer: Answer) -> Run:
         """The run, once it is sure."""
         return self._sure(answer(), (waiting.wanted,), Patience.USUAL)
 
-    def _ask(self, cases: Sequence[Wanted], patience: Patience, *, reuse: bool, listening: bool = False) -> Answer:
+    def _ask(self, cases: Sequence[RunRequest], patience: Patience, *, reuse: bool, listening: bool = False) -> Answer:
         plain = self._spec_of(case_of(cases[-1]).device)
         asked = replace(plain, environment=(*plain.environment, *self._listening)) if listening else plain
         while True:
@@ -254,7 +254,7 @@ class Pool:
                         raise
                     self._places.give_up(spec, str(sick))
 
-    def _run_placed(self, spec: WorkerSpec, cases: Sequence[Wanted], patience: Patience, *, reuse: bool) -> Answer:
+    def _run_placed(self, spec: WorkerSpec, cases: Sequence[RunRequest], patience: Patience, *, reuse: bool) -> Answer:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return self._attempt(spec, cases, patience, reuse=reuse)
@@ -276,7 +276,7 @@ class Pool:
         finally:
             self._places.give_back(placed)
 
-    def _attempt(self, spec: WorkerSpec, cases: Sequence[Wanted], patience: Patience, *, reuse: bool) -> Answer:
+    def _attempt(self, spec: WorkerSpec, cases: Sequence[RunRequest], patience: Patience, *, reuse: bool) -> Answer:
         """The answer to the last case, all of them in one process as long as it lives."""
         worker = self._take(spec, reuse=reuse)
         *before, last = cases
@@ -294,7 +294,9 @@ class Pool:
         if self._closed:
             raise WorkerError("the pool was closed while the case ran")
 
-    def _timed(self, worker: AnyWorker, wanted: Wanted, patience: Patience, following: Wanted | None = None) -> Answer:
+    def _timed(
+        self, worker: AnyWorker, wanted: RunRequest, patience: Patience, following: RunRequest | None = None
+    ) -> Answer:
         """One run within the time that it may take, from which the limits learn."""
         begun = monotonic()
         answer = worker.ask(wanted, time_limit_s=self._limits.of(case_of(wanted), patience), following=following)
@@ -363,11 +365,11 @@ class Pool:
             self._use(spec)
             if spec not in self._servers:
                 if spec.scratch not in self._folders:
-                    self._folders[spec.scratch] = Folder(spec.scratch)
+                    self._folders[spec.scratch] = PoolFolder(spec.scratch)
                 self._servers[spec] = self._new_server(spec, self._folders[spec.scratch])
             return self._servers[spec], self._retire_servers()
 
-    def _new_server(self, spec: WorkerSpec, folder: Folder) -> AnyServer:
+    def _new_server(self, spec: WorkerSpec, folder: PoolFolder) -> AnyServer:
         if spec.sanitizing is not None:
             return SanitizedServer(spec, spec.sanitizing, folder, lambda: next(self._numbers))
         return Server(spec, self._grounds.of(spec.ground), folder, next(self._numbers))

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from harness.cuda.instrumentation import Instrumenting
-from harness.cuda.sanitizer import Sanitizing
+from harness.cuda.sanitizers.instrumentation import Instrumenting
+from harness.cuda.sanitizers.sanitizer_command import Sanitizing
 from harness.model.device import DeviceProfile
 
 GIB = 1024**3
@@ -23,7 +23,7 @@ class Isolation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class ZygoteSpec:
     """What workers of all devices have in common; equal grounds share what is loaded before a device is worn."""
 
     engine: str
@@ -58,6 +58,6 @@ class WorkerSpec:
     """How long engine, suites and libraries may take to load."""
 
     @property
-    def ground(self) -> Ground:
+    def ground(self) -> ZygoteSpec:
         """Its part that does not depend on the device."""
-        return Ground(engine=self.engine, scratch=self.scratch, library_paths=self.library_paths)
+        return ZygoteSpec(engine=self.engine, scratch=self.scratch, library_paths=self.library_paths)

@@ -7,19 +7,19 @@ from time import monotonic, perf_counter
 
 from harness import wire
 from harness.cuda import coredump
-from harness.cuda.faults import with_assertion
-from harness.cuda.instrumentation import with_records
-from harness.cuda.wearing import gpu_of, hardware
+from harness.cuda.cuda_errors import with_assertion
+from harness.cuda.emulation import gpu_of, hardware
+from harness.cuda.sanitizers.instrumentation import with_records
 from harness.errors import WorkerError
 from harness.model.case import Case
-from harness.model.companion import Beside, Companion, Wanted, case_of
-from harness.model.instrumented import Instrumented
+from harness.model.paired_run import PairedRun, PairedRunRequest, RunRequest, case_of
 from harness.model.run import Crashed, Ending, Run
-from harness.workers import hangs, memory
-from harness.workers.channel import Channel, Exited, Orphaned, Silent
-from harness.workers.folder import Folder
-from harness.workers.frames import COST, Fault, Frame, Kind
+from harness.model.triton_sanitizer_report import Instrumented
+from harness.workers.channel import Channel, Exited, NoAnswer, Orphaned
+from harness.workers.folder import PoolFolder
+from harness.workers.protocol import COST, ChildError, Frame, FrameKind
 from harness.workers.spec import WorkerSpec
+from harness.workers.supervision import hangs, memory_limit
 
 GROWTH_ALLOWED = 4
 """A worker that holds a quarter of its limit between cases is replaced, so that no later case pays for it."""
@@ -39,7 +39,7 @@ class Worker:
     """A child process that runs cases; whatever a case does to it comes back as a run."""
 
     def __init__(  # noqa: PLR0913 - what a server knows of it
-        self, channel: Channel, spec: WorkerSpec, folder: Folder, *, engine: str, number: int, unproven: str = ""
+        self, channel: Channel, spec: WorkerSpec, folder: PoolFolder, *, engine: str, number: int, unproven: str = ""
     ) -> None:
         """`unproven` says why a sanitizer of Triton's may not watch in it."""
         self.spec = spec
@@ -50,7 +50,7 @@ class Worker:
         gpu = gpu_of(spec.environment)
         self._hardware = hardware(spec.device, gpu) if gpu else None
         self._fit = True
-        self._sent: Wanted | None = None
+        self._sent: RunRequest | None = None
         """What it has beside the case that it runs, and begins as soon as it is done with that."""
         self._ended_s = 0.0
 
@@ -68,7 +68,7 @@ class Worker:
         """Whether it may take another case: nothing odd has happened in it, and it is alive."""
         return self._fit and not self._channel.ended()
 
-    def ask(self, wanted: Wanted, *, time_limit_s: float, following: Wanted | None = None) -> Answer:
+    def ask(self, wanted: RunRequest, *, time_limit_s: float, following: RunRequest | None = None) -> Answer:
         """Run one case; a companion where one beside another is wanted.
 
         A crash, a hang or a lack of memory is the run's ending.  The worker may have its next case before the answer
@@ -95,12 +95,12 @@ class Worker:
 
     def _answered(self, case: Case, time_limit_s: float, started: float, begun_s: float) -> Answer:
         match self._channel.wait(time_limit_s):
-            case Frame(kind=Kind.RUN, payload=payload):
+            case Frame(kind=FrameKind.RUN, payload=payload):
                 return self._answer(payload, Run, case, started)
-            case Frame(kind=Kind.COMPANION, payload=payload):
-                return self._answer(payload, Companion, case, started)
-            case Frame(kind=Kind.FAULT, payload=payload):
-                raise wire.from_json(payload, Fault).error()
+            case Frame(kind=FrameKind.COMPANION, payload=payload):
+                return self._answer(payload, PairedRun, case, started)
+            case Frame(kind=FrameKind.FAULT, payload=payload):
+                raise wire.from_json(payload, ChildError).error()
             case Frame(kind=kind):
                 raise WorkerError(f"a worker broke the protocol: it answered a case with {kind.name}")
             case Exited(unread=True) if not self._took_it(begun_s):
@@ -110,7 +110,7 @@ class Worker:
                 return lambda: crashed
             case Orphaned():
                 raise WorkerGone(f"the fork server died while {case} ran")
-            case Silent():
+            case NoAnswer():
                 ending = hangs.timed_out(self._channel, self.spec, self._engine, time_limit_s, begun_s)
                 self._channel.kill()
                 silent = self._failed(case, ending)
@@ -132,8 +132,10 @@ class Worker:
         if self.pid is not None and (places := coredump.places(self.spec.environment, self.pid)):
             places.remove()
 
-    def _send(self, wanted: Wanted, order: str) -> bool:
-        return self._channel.send(Kind.BESIDE if isinstance(wanted, Beside) else Kind.CASE, order.encode())
+    def _send(self, wanted: RunRequest, order: str) -> bool:
+        return self._channel.send(
+            FrameKind.BESIDE if isinstance(wanted, PairedRunRequest) else FrameKind.CASE, order.encode()
+        )
 
     def _answer(self, payload: bytes, kind: type[Run], case: Case, started: float) -> Answer:
         engine_s, grown, is_lost, self._ended_s = COST.unpack_from(payload)
@@ -170,7 +172,7 @@ class Worker:
             doing=flight.doing,
             events=flight.lines(),
         )
-        return memory.reclassified(crash, self.spec.memory_limit_bytes)
+        return memory_limit.reclassified(crash, self.spec.memory_limit_bytes)
 
     def _failed(self, case: Case, ending: Ending) -> Run:
         asked = self.spec.instrumenting

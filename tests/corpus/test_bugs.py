@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.corpus.bugs import Bug, Mark, choose, read
+from harness.corpus.bugs import HistoricalBug, Mark, choose, read
 from harness.errors import SuiteError, UsageError
 from harness.model.verdict import Severity, Signature
 from harness.suite import load_suite
@@ -51,7 +51,7 @@ def test_any_mark_makes_a_sighting() -> None:
 
 
 @pytest.mark.parametrize("bug", [bug for bug in LISTED if not bug.not_searched], ids=lambda bug: bug.id)
-def test_every_listed_bug_names_ops_that_exist(bug: Bug) -> None:
+def test_every_listed_bug_names_ops_that_exist(bug: HistoricalBug) -> None:
     assert set(bug.ops) <= {op.name for op in load_suite(str(ROOT / bug.suite))}
 
 

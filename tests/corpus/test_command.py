@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.corpus import table
-from harness.corpus.hunt import Budget, Record
-from tests.corpus.test_table import BUG, KEPT
+from harness.corpus import results
+from harness.corpus.verify import Budget, BugRecord
+from tests.corpus.test_results import BUG, KEPT
 
 pytestmark = pytest.mark.once
 
@@ -43,9 +43,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def keep(record: Record, file: Path) -> None:
+def keep(record: BugRecord, file: Path) -> None:
     budget = Budget(cases=40, seconds=60.0, processes=2, seed=0)
-    table.save(table.Ledger(records=(replace(record, budget=budget),)), file)
+    results.save(results.CorpusResults(records=(replace(record, budget=budget),)), file)
 
 
 def run(*arguments: str) -> int:
@@ -60,12 +60,12 @@ def test_what_is_kept_is_not_searched_for_again(folder: Path, capsys: pytest.Cap
     assert "| [one](https://example.org/1): rows overlap |" in printed
     assert "| not searched for: no launch shows it |" in printed
     assert "1 of 2 bugs found in the last bad release and not seen in the first fixed one; 1 not searched" in printed
-    assert {record.bug.id for record in table.load(folder / "records.json").records} == {"one", "two"}
+    assert {record.bug.id for record in results.load(folder / "records.json").records} == {"one", "two"}
 
 
 def test_a_bug_that_was_not_found_makes_the_exit_status_one(folder: Path) -> None:
     assert KEPT.bad is not None
-    keep(Record(bug=BUG, budget=KEPT.budget, bad=replace(KEPT.bad, found=None)), folder / "records.json")
+    keep(BugRecord(bug=BUG, budget=KEPT.budget, bad=replace(KEPT.bad, found=None)), folder / "records.json")
     assert run() == 1
 
 

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from harness.cuda.gpus import RealGpu, profile_of, real_gpus
+from harness.cuda.gpus.inventory import RealGpu, profile_of, real_gpus
 from harness.errors import MissingPart
 from harness.model.device import DeviceProfile
 from harness.search.options import CUDA
-from harness.workers.grounds import Grounds
-from harness.workers.places import GpuPlaces
+from harness.workers.gpu_assignment import GpuAssigner
 from harness.workers.pool import Pool
 from harness.workers.spec import WorkerSpec
+from harness.workers.zygote.shared_zygotes import SharedZygotes
 
 PoolOf = Callable[[str], Pool]
 LIMIT_S = 30.0
@@ -28,9 +28,9 @@ def gpu() -> RealGpu:
 
 
 @pytest.fixture(scope="session")
-def grounds() -> Iterator[Grounds]:
+def grounds() -> Iterator[SharedZygotes]:
     """What pools of one engine have in common."""
-    made = Grounds()
+    made = SharedZygotes()
     yield made
     made.close()
 
@@ -42,7 +42,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def pool_of(gpu: RealGpu, grounds: Grounds, scratch: str) -> Iterator[PoolOf]:
+def pool_of(gpu: RealGpu, grounds: SharedZygotes, scratch: str) -> Iterator[PoolOf]:
     """A pool for each suite on that GPU; closed after the module."""
     pools: dict[str, Pool] = {}
 
@@ -51,7 +51,7 @@ def pool_of(gpu: RealGpu, grounds: Grounds, scratch: str) -> Iterator[PoolOf]:
             return WorkerSpec(device=device, suites=(suite,), scratch=scratch, engine=CUDA)
 
         if suite not in pools:
-            pools[suite] = Pool(spec, 1, LIMIT_S, places=GpuPlaces((gpu,), print), grounds=grounds)
+            pools[suite] = Pool(spec, 1, LIMIT_S, places=GpuAssigner((gpu,), print), grounds=grounds)
         return pools[suite]
 
     yield made

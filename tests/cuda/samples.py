@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from harness.cuda.gpus import ComputeMode, RealGpu
-from harness.cuda.xid import Xid
+from harness.cuda.gpus.inventory import ComputeMode, RealGpu
+from harness.cuda.gpus.xid import Xid
 
 H200 = RealGpu(
     uuid="GPU-00000000-0000-0000-0000-000000000000",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.cuda import coredump
-from harness.cuda.coredump import Places, Spot, parse
+from harness.cuda.coredump import CoredumpFiles, GpuLocation, parse
 from harness.model.run import Source
 
 pytestmark = pytest.mark.once
@@ -18,8 +18,8 @@ SPINNING = """Opening GPU coredump: /tmp/core.20
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    expected = Places(pipe=tmp_path / "cdpipe.20", core=tmp_path / "core.20")
+def places(tmp_path: Path) -> CoredumpFiles:
+    expected = CoredumpFiles(pipe=tmp_path / "cdpipe.20", core=tmp_path / "core.20")
     assert coredump.places(coredump.environment(tmp_path), 20) == expected
     return expected
 
@@ -32,7 +32,7 @@ def program(folder: Path, body: str) -> str:
 
 
 def test_a_backtrace_names_kernel_and_line() -> None:
-    assert parse(SPINNING) == Spot(kernel="spin", source=Source(file="/work/kernels.py", line=35))
+    assert parse(SPINNING) == GpuLocation(kernel="spin", source=Source(file="/work/kernels.py", line=35))
 
 
 def test_the_innermost_frame_with_a_line_is_told() -> None:
@@ -40,11 +40,13 @@ def test_the_innermost_frame_with_a_line_is_told() -> None:
         "#0  0x00007f8b577a11d0 in lock_acquire (p=<optimized out>) at /lib/locks.py:8\n"
         "#1  spin<<<(1,1,1),(128,1,1)>>> () at /lib/kernels.py:35\n"
     )
-    assert parse(inlined) == Spot(kernel="spin", source=Source(file="/lib/locks.py", line=8))
+    assert parse(inlined) == GpuLocation(kernel="spin", source=Source(file="/lib/locks.py", line=8))
 
 
 def test_a_kernel_without_line_numbers_is_named_all_the_same() -> None:
-    assert parse("#0  0x00007f8b577a11d0 in spin<<<(1,1,1),(128,1,1)>>> ()\n") == Spot(kernel="spin", source=None)
+    assert parse("#0  0x00007f8b577a11d0 in spin<<<(1,1,1),(128,1,1)>>> ()\n") == GpuLocation(
+        kernel="spin", source=None
+    )
 
 
 def test_a_backtrace_without_a_kernel_says_nothing() -> None:
@@ -65,7 +67,7 @@ def test_a_process_that_was_not_told_to_listen_has_no_places(tmp_path: Path) -> 
     assert coredump.places((*coredump.environment(tmp_path), (coredump.ENABLED, "0")), 20) is None
 
 
-def test_asking_never_waits_for_somebody_who_listens(places: Places) -> None:
+def test_asking_never_waits_for_somebody_who_listens(places: CoredumpFiles) -> None:
     assert coredump.trigger(places) == f"CUDA does not listen at {places.pipe}: No such file or directory"
     os.mkfifo(places.pipe)
     assert coredump.trigger(places) == f"CUDA does not listen at {places.pipe}: No such device or address"
@@ -77,16 +79,16 @@ def test_asking_never_waits_for_somebody_who_listens(places: Places) -> None:
     places.remove()
 
 
-def test_the_debugger_is_asked_for_the_backtrace_of_this_dump(places: Places, tmp_path: Path) -> None:
+def test_the_debugger_is_asked_for_the_backtrace_of_this_dump(places: CoredumpFiles, tmp_path: Path) -> None:
     assert coredump.read(places, "/bin/true") == "the driver wrote no core dump of the GPU"
     places.core.write_bytes(b"a core dump")
     asked = tmp_path / "asked"
     script = program(tmp_path, f"echo \"$@\" > {asked}\ncat <<'END'\n{SPINNING}END")
-    assert coredump.read(places, script) == Spot(kernel="spin", source=Source(file="/work/kernels.py", line=35))
+    assert coredump.read(places, script) == GpuLocation(kernel="spin", source=Source(file="/work/kernels.py", line=35))
     assert asked.read_text(encoding="ascii") == f"-batch -nx -ex target cudacore {places.core} -ex bt\n"
 
 
-def test_a_debugger_that_fails_or_hangs_is_a_sentence(places: Places, tmp_path: Path) -> None:
+def test_a_debugger_that_fails_or_hangs_is_a_sentence(places: CoredumpFiles, tmp_path: Path) -> None:
     places.core.write_bytes(b"a core dump")
     failing = program(tmp_path, "echo 'not a core dump' >&2; exit 1")
     assert coredump.read(places, failing) == "cuda-gdb found no kernel in the core dump: not a core dump"

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from harness.cuda.engine import CudaEngine
-from harness.cuda.green import Restriction
-from harness.cuda.guards import GuardedMemory
+from harness.cuda.green_context import Restriction
 from harness.cuda.launches import WatchedLaunches
+from harness.cuda.memory.redzones import GuardedMemory
 from harness.errors import CannotExecute
 from harness.model.op import Op
 from harness.model.run import Completed, Faulted, FaultOf, Run

@@ -1,20 +1,20 @@
-"""On hardware: cases run, faults are told apart, bands show stores that land outside, and profiles are worn."""
+"""On hardware: cases run, faults are told apart, bands show stores that land outside, and profiles are emulated."""
 
 from pathlib import Path
 
 import pytest
 
-from harness.cuda.gpus import RealGpu
+from harness.cuda.gpus.inventory import RealGpu
 from harness.devices import catalogue
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Completed, Faulted, OutOfMemory, Run
 from harness.model.verdict import Fail
-from harness.search.judging import Judge
+from harness.search.judge import Judge
 from harness.search.options import load_ops
 from harness.workers.pool import Pool
-from tests.cuda import faults, sized, worn
+from tests.cuda import emulated, faults, sized
 from tests.cuda.conftest import PoolOf
 
 pytestmark = [pytest.mark.gpu, pytest.mark.once]
@@ -23,7 +23,7 @@ SUITE = str(Path(faults.__file__))
 OPS = {op.name: op for op in load_ops((SUITE,), ())}
 PLANTED = str(Path(__file__).resolve().parents[2] / "suites" / "planted" / "too_much_shared_memory.py")
 SIZED = str(Path(sized.__file__))
-WORN = str(Path(worn.__file__))
+WORN = str(Path(emulated.__file__))
 WORN_OPS = {op.name: op for op in load_ops((WORN,), ())}
 
 
@@ -124,7 +124,7 @@ def test_the_library_sees_another_gpu_and_its_kernels_are_compiled_for_this_one(
     assert f"sm_120 is pretended; kernels are compiled for sm_{10 * major + minor}" in run.hardware.shortfalls
 
 
-@pytest.mark.parametrize("sm_count", [worn.FEW, None])
+@pytest.mark.parametrize("sm_count", [emulated.FEW, None])
 def test_work_is_held_to_fewer_sms_forward_and_backward(
     pool_of: PoolOf, device: DeviceProfile, sm_count: int | None
 ) -> None:

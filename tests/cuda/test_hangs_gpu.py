@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from harness.cuda import coredump
-from harness.cuda.gpus import RealGpu
-from harness.cuda.wearing import environment_of
+from harness.cuda.emulation import environment_of
+from harness.cuda.gpus.inventory import RealGpu
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
-from harness.model.run import Completed, Run, TimedOut, Waiting
+from harness.model.run import Completed, HungParty, Run, TimedOut
 from harness.search.options import CUDA
 from harness.workers.pool import Pool
 from harness.workers.spec import WorkerSpec
@@ -55,7 +55,7 @@ def loop() -> range:
 def test_a_kernel_that_never_ends_is_the_device_spinning_at_a_line_of_its_loop(runs: Runs) -> None:
     ending = runs("device_spins").ending
     assert isinstance(ending, TimedOut)
-    assert (ending.waiting, ending.launch) == (Waiting.DEVICE, "spin_kernel"), ending
+    assert (ending.waiting, ending.launch) == (HungParty.DEVICE, "spin_kernel"), ending
     assert "GPU utilisation 100 %, 100 %, 100 %" in ending.evidence
     assert any("waiting for spin_kernel begins" in line for line in ending.events)
     if coredump.debugger() is None:
@@ -71,6 +71,6 @@ def test_the_gpu_is_well_after_a_hang(runs: Runs) -> None:
 def test_a_lock_after_a_launch_is_the_host_waiting_while_the_gpu_is_idle(runs: Runs) -> None:
     ending = runs("host_waits_after_a_launch").ending
     assert isinstance(ending, TimedOut)
-    assert (ending.waiting, ending.held_by) == (Waiting.HOST, "futex"), ending
+    assert (ending.waiting, ending.held_by) == (HungParty.HOST, "futex"), ending
     assert (ending.launch, ending.function) == ("good_kernel", "host_waits_after_a_launch")
     assert "GPU utilisation 0 %, 0 %, 0 %" in ending.evidence

@@ -7,10 +7,10 @@ import pytest
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from harness.cuda.guards import GuardedMemory
 from harness.cuda.launches import WatchedLaunches
-from harness.virtual.driver import LaunchRequest
-from harness.virtual.triton_seam import ConfigChooser
+from harness.cuda.memory.redzones import GuardedMemory
+from harness.virtual.driver.driver import LaunchRequest
+from harness.virtual.driver.triton_seam import ConfigChooser
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.cuda.gpus import RealGpu
+from harness.cuda.gpus.inventory import RealGpu
 from harness.devices import catalogue
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
 from harness.model.run import Completed, Faulted, FaultOf
-from harness.search.judging import Judge
+from harness.search.judge import Judge
 from harness.search.options import VIRTUAL, load_ops
 from harness.workers.pool import Pool
 from harness.workers.spec import WorkerSpec

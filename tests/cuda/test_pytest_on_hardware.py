@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cuda.gpus import RealGpu
+from harness.cuda.gpus.inventory import RealGpu
 from tests import plugin
 
 pytestmark = [

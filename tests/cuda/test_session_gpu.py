@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from harness.cuda import coredump
-from harness.cuda.gpus import RealGpu
+from harness.cuda.gpus.inventory import RealGpu
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
 from harness.model.run import Completed, Faulted, TimedOut
 from harness.search.options import CUDA, Options, load_ops
 from harness.search.plan import CaseBudget
 from harness.search.session import Session
-from harness.workers.limits import Patience
+from harness.workers.supervision.time_limits import Patience
 from tests.cuda import faults
 
 pytestmark = [pytest.mark.gpu, pytest.mark.once]

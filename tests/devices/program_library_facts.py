@@ -9,10 +9,10 @@ import os
 import sys
 
 # torch and Triton are loaded here, once for all forks.
-from stand_in_driver import drive
+from fake_driver import drive
 
 from harness.devices.catalogue import find
-from harness.devices.torch_answers import wear_torch
+from harness.devices.torch_emulation import wear_torch
 
 
 def facts_on(slug: str, modules: list[str], names: list[str]) -> dict[str, object]:

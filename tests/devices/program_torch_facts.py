@@ -10,7 +10,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from harness.devices.catalogue import find
-from harness.devices.torch_answers import NotWorn, pretend, wear_torch
+from harness.devices.torch_emulation import NotWorn, pretend, wear_torch
 
 SEEN_IN_BACKWARD: list[str] = []
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from harness.devices.cpu_tensors import CpuTensors
-from harness.devices.gapless_products import close_gaps
+from harness.devices.matrix_products import close_gaps
 
 Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 

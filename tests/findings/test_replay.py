@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from harness.errors import ReplayError
+from harness.findings.campaign_report import FORMAT, finding_document
 from harness.findings.replay import Recorded, parse, read
-from harness.findings.report import FORMAT, finding_document
 from harness.model.finding import Finding
 from harness.oracles import registry
-from harness.search.judging import Judge
+from harness.search.judge import Judge
 from harness.wire import to_json
-from tests.search.pretence import OP, facts, with_dims
+from tests.search.fakes import OP, facts, with_dims
 
 pytestmark = pytest.mark.once
 

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
+from harness.findings.campaign_report import replay_command
 from harness.findings.replay import read
-from harness.findings.report import replay_command
 from harness.findings.store import load, locate, save
-from harness.model.finding import Finding, Repeats
+from harness.model.finding import Finding, ReplayCount
 from tests.findings.test_replay import CASE, FAIL, FINDING, RECORDED
-from tests.search.pretence import with_dims
+from tests.search.fakes import with_dims
 
 pytestmark = pytest.mark.once
 
 VERSIONS = {"triton": "3.6.0"}
-REPEATED = replace(FINDING, repeats=Repeats(shown=2, runs=5, otherwise="passed"))
+REPEATED = replace(FINDING, repeats=ReplayCount(shown=2, runs=5, otherwise="passed"))
 
 
 def kept(findings: Iterable[Finding], folder: Path) -> tuple[Path, ...]:

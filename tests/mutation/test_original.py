@@ -9,7 +9,7 @@ from harness.model.run import Run
 from harness.mutation import original
 from harness.mutation.original import MutantJudge, Original
 from harness.oracles import registry
-from tests.search.pretence import OP, PLAINEST, AtOnce, facts, never
+from tests.search.fakes import OP, PLAINEST, AtOnce, facts, never
 
 pytestmark = pytest.mark.once
 

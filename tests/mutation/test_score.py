@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from harness.errors import ReplayError, SuiteError
-from harness.mutation import arguments, score
-from harness.mutation.arguments import Argument
+from harness.mutation import equivalent_mutants, score
+from harness.mutation.equivalent_mutants import EquivalentMutant
 from harness.mutation.mutants import Mutant
 from harness.mutation.operators import Operator
-from harness.mutation.outcome import Fate, Outcome
+from harness.mutation.outcome import Fate, MutantOutcome
 
 pytestmark = pytest.mark.once
 
@@ -27,9 +27,9 @@ MUTANT = Mutant(
     span=(100, 105),
     text="o <= n",
 )
-SURVIVED = Outcome(mutant=MUTANT, fate=Fate.SURVIVED, ops=("suites/a.py:norm",), cases=60, seconds=3.0)
+SURVIVED = MutantOutcome(mutant=MUTANT, fate=Fate.SURVIVED, ops=("suites/a.py:norm",), cases=60, seconds=3.0)
 KILLED = replace(SURVIVED, fate=Fate.KILLED, oracle="bounds", also=("float64-values",), cases=1)
-KNOWN = Argument(
+KNOWN = EquivalentMutant(
     operator=Operator.STRICTNESS,
     function="kernel",
     before="m = o < n",
@@ -89,10 +89,10 @@ def test_the_table_counts_operators_and_oracles_and_shows_survivors() -> None:
 
 def test_outcomes_are_kept_and_those_of_another_setting_are_not_taken(tmp_path: Path) -> None:
     path = tmp_path / "outcomes.json"
-    ledger = score.Ledger(setting="seed 0", mutants=5, outcomes=(KILLED, SURVIVED))
+    ledger = score.MutationResults(setting="seed 0", mutants=5, outcomes=(KILLED, SURVIVED))
     score.save(ledger, path)
     assert score.load(path, "seed 0") == ledger
-    assert score.load(path, "seed 1") == score.Ledger(setting="seed 1")
+    assert score.load(path, "seed 1") == score.MutationResults(setting="seed 1")
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
@@ -108,14 +108,14 @@ def test_an_argument_without_a_reason_is_refused_with_its_number(tmp_path: Path)
         '[[survivor]]\noperator = "drop-mask"\nfunction = "f"\nbefore = "a"\nafter = "b"\nequivalent = true\n'
     )
     with pytest.raises(SuiteError, match=r"survivor 1: .*reason"):
-        arguments.read(path)
+        equivalent_mutants.read(path)
 
 
 def test_a_table_of_another_name_is_refused_with_the_one_that_was_meant(tmp_path: Path) -> None:
     path = tmp_path / "mutants.toml"
     path.write_text("[[survivors]]\n")
     with pytest.raises(SuiteError, match="unknown table 'survivors': did you mean survivor"):
-        arguments.read(path)
+        equivalent_mutants.read(path)
 
 
 def test_survivors_are_looked_up_beside_the_suites_and_one_folder_above_wherever_the_command_runs(
@@ -125,15 +125,15 @@ def test_survivors_are_looked_up_beside_the_suites_and_one_folder_above_wherever
     above, beside = tmp_path / "suites" / "mutants.toml", tmp_path / "suites" / "fla" / "mutants.toml"
     (tmp_path / "mutants.toml").touch()
     monkeypatch.chdir(tmp_path)
-    assert arguments.files_for(["suites/fla/norm.py"]) == ()
+    assert equivalent_mutants.files_for(["suites/fla/norm.py"]) == ()
     above.touch()
     beside.touch()
-    assert arguments.files_for(["suites/fla/norm.py", "suites/fla/gla.py"]) == (beside, above)
+    assert equivalent_mutants.files_for(["suites/fla/norm.py", "suites/fla/gla.py"]) == (beside, above)
     monkeypatch.chdir(tmp_path / "suites" / "fla")
-    assert arguments.files_for(["norm.py"]) == (beside, above)
+    assert equivalent_mutants.files_for(["norm.py"]) == (beside, above)
 
 
 def test_the_survivors_that_were_looked_at_can_be_read() -> None:
-    known = arguments.read(Path(__file__).parents[2] / "suites" / "mutants.toml")
+    known = equivalent_mutants.read(Path(__file__).parents[2] / "suites" / "mutants.toml")
     assert all(one.reason for one in known)
     assert len({(one.operator, one.function, one.before, one.after, one.nth) for one in known}) == len(known)

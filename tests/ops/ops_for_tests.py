@@ -7,7 +7,7 @@ import torch
 
 from harness.model.case import Case, DType
 from harness.model.device import Architecture, DeviceProfile
-from harness.model.inputs import Tensor
+from harness.model.input_spec import Tensor
 from harness.model.op import Dim, Op
 
 DEVICE = DeviceProfile(

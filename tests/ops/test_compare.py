@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from harness.model.case import DType, Values
+from harness.model.case import DType, ValueDistribution
 from harness.model.run import Completed, Result, Role
 from harness.ops.compare import Noted, compare
-from harness.ops.execute import Execution
+from harness.ops.execution import Execution
 from harness.ops.inputs import TORCH_DTYPES
 from harness.ops.tolerance import Errors, Expected, Truth, error_of, tiles, tolerance_of
 from tests.ops.ops_for_tests import LAYER_NORM, RMS_NORM, case
@@ -20,9 +20,9 @@ SIZES = [(1, 1), (1, 2), (2, 1), (3, 3), (1, 100), (100, 1), (7, 5), (33, 64), (
 
 
 @pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
-@pytest.mark.parametrize("values", list(Values))
+@pytest.mark.parametrize("values", list(ValueDistribution))
 @pytest.mark.parametrize("dtype", list(DType))
-def test_right_results_are_never_blamed(dtype: DType, values: Values, name: str) -> None:
+def test_right_results_are_never_blamed(dtype: DType, values: ValueDistribution, name: str) -> None:
     op = {"layer_norm": LAYER_NORM, "rms_norm": RMS_NORM}[name]
     execution = Execution(nullcontext)
     worst: list[tuple[float, str, tuple[int, int], int]] = []

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from harness.errors import SuiteError
-from harness.model.case import DType, Layout, Values
-from harness.model.inputs import Draw, Integers, Segments, Tensor
+from harness.model.case import DType, Layout, ValueDistribution
+from harness.model.input_spec import Draw, Integers, Segments, Tensor
 from harness.ops.inputs import (
     GAP_ELEMENTS,
     OFFSET_ELEMENTS,
@@ -16,12 +16,12 @@ from harness.ops.inputs import (
     make_cotangents,
     make_inputs,
 )
-from harness.ops.parameters import wanted
+from harness.ops.suite_arguments import wanted
 from tests.ops.ops_for_tests import LAYER_NORM, case
 
 
-@pytest.mark.parametrize("values", list(Values))
-def test_inputs_are_the_same_whatever_else_is_absent(values: Values) -> None:
+@pytest.mark.parametrize("values", list(ValueDistribution))
+def test_inputs_are_the_same_whatever_else_is_absent(values: ValueDistribution) -> None:
     whole = make_inputs(LAYER_NORM, case(values=values, seed=3))
     again = make_inputs(LAYER_NORM, case(values=values, seed=3, absent=("w",)))
     assert again["w"] is None
@@ -41,18 +41,18 @@ def test_another_seed_or_name_draws_other_values() -> None:
 
 
 def test_what_an_input_asks_for_is_made_of_the_values_of_the_case() -> None:
-    def drawn(how: Draw, values: Values = Values.NORMAL) -> torch.Tensor:
+    def drawn(how: Draw, values: ValueDistribution = ValueDistribution.NORMAL) -> torch.Tensor:
         return draw(case(values=values), "x", (64, 32), torch.float32, how)
 
     numbers = drawn(Draw.VALUES)
     assert torch.equal(drawn(Draw.UNIT), torch.sigmoid(numbers))
     assert torch.equal(drawn(Draw.LOG_UNIT), torch.nn.functional.logsigmoid(numbers))
-    assert float(drawn(Draw.LOG_UNIT, Values.LARGE).min()) < -200
+    assert float(drawn(Draw.LOG_UNIT, ValueDistribution.LARGE).min()) < -200
     assert float(drawn(Draw.POSITIVE).min()) > 0
     torch.testing.assert_close(drawn(Draw.SHARES).sum(-1), torch.ones(64))
     torch.testing.assert_close(drawn(Draw.LOG_SHARES).exp().sum(-1), torch.ones(64))
     torch.testing.assert_close(drawn(Draw.NORMALISED).norm(dim=-1), torch.ones(64))
-    shares = drawn(Draw.SHARES, Values.ZEROS)
+    shares = drawn(Draw.SHARES, ValueDistribution.ZEROS)
     assert int((shares == 0).sum()) > 64
     assert torch.isfinite(shares).all()
 
@@ -124,14 +124,14 @@ def test_a_narrow_type_holds_the_same_draw_rounded() -> None:
 
 
 def test_values_come_from_the_distribution_they_name() -> None:
-    def drawn(values: Values) -> torch.Tensor:
+    def drawn(values: ValueDistribution) -> torch.Tensor:
         return draw(case(values=values), "x", (64, 64), torch.float32)
 
-    normal = drawn(Values.NORMAL)
-    assert torch.equal(drawn(Values.SHIFTED), normal + 3)
-    assert torch.equal(drawn(Values.LARGE), normal * 100)
-    assert torch.equal(drawn(Values.TINY), normal * 1e-4)
-    zeros = drawn(Values.ZEROS)
+    normal = drawn(ValueDistribution.NORMAL)
+    assert torch.equal(drawn(ValueDistribution.SHIFTED), normal + 3)
+    assert torch.equal(drawn(ValueDistribution.LARGE), normal * 100)
+    assert torch.equal(drawn(ValueDistribution.TINY), normal * 1e-4)
+    zeros = drawn(ValueDistribution.ZEROS)
     assert bool(((zeros == 0) | (zeros == normal)).all())
     assert 0.3 < float((zeros == 0).float().mean()) < 0.6
     assert int((zeros == 0).all(-1).sum()) > 0
@@ -170,8 +170,8 @@ def test_every_layout_holds_the_values_and_nan_around_them(layout: Layout, shape
 
 def test_cotangents_are_random_and_laid_out_as_the_case_says() -> None:
     outputs = {"y0": torch.zeros(3, 4, dtype=torch.bfloat16), "y1": torch.zeros(3, 4)}
-    plain = make_cotangents(case(values=Values.LARGE), outputs)
-    strided = make_cotangents(case(values=Values.LARGE, layouts={"grad": Layout.STRIDED}), outputs)
+    plain = make_cotangents(case(values=ValueDistribution.LARGE), outputs)
+    strided = make_cotangents(case(values=ValueDistribution.LARGE, layouts={"grad": Layout.STRIDED}), outputs)
     for name, output in outputs.items():
         assert plain[name].dtype is output.dtype
         assert torch.equal(plain[name], strided[name])

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from harness.model.case import Case, DType, LaneFill
 from harness.model.device import Architecture, DeviceProfile
-from harness.model.resources import Resources
+from harness.model.kernel_resources import Resources
 from harness.model.run import (
+    AccessSite,
     Completed,
     Deadlocked,
     Ending,
@@ -19,7 +20,6 @@ from harness.model.run import (
     Result,
     Role,
     Run,
-    Site,
     Source,
     Wait,
 )
@@ -176,8 +176,8 @@ def raised(
     )
 
 
-def site(argument: str = "dx", *, launch: int = 0, source: Source | None = LINE_431) -> Site:
-    return Site(kernel=KERNEL, launch=launch, argument=argument, source=source)
+def site(argument: str = "dx", *, launch: int = 0, source: Source | None = LINE_431) -> AccessSite:
+    return AccessSite(kernel=KERNEL, launch=launch, argument=argument, source=source)
 
 
 def launch(**changes: object) -> Launch:

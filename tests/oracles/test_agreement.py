@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model.agreement import Agreement, Difference, Plainer
+from harness.model.launch_difference import CaseAgreement, Difference, Plainer
 from harness.model.run import Run
 from harness.oracles.agreement import NOT_BOTH, WITHOUT, Agrees
 from tests.oracles.facts import KERNEL, judge, launch, only_failure, run, signature
@@ -14,7 +14,7 @@ APART = replace(EQUAL, argument="dx", differing=3, ulps=9e6, scaled=0.25, doubt=
 
 
 def compared(*found: Difference, launches: int = 1, skipped: tuple[tuple[str, str], ...] = ()) -> Run:
-    both = Agreement(gpu="NVIDIA H200", launches=launches, differences=found, skipped=skipped)
+    both = CaseAgreement(gpu="NVIDIA H200", launches=launches, differences=found, skipped=skipped)
     return replace(run(launches=(launch(),), engine="cuda,virtual"), agreement=both)
 
 

@@ -4,28 +4,28 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model.agreement import Agreement, Plainer
-from harness.model.companion import Beside, Companion, Wanted, beside, case_of
+from harness.model.launch_difference import CaseAgreement, Plainer
+from harness.model.paired_run import PairedRun, PairedRunRequest, RunRequest, beside, case_of
 from harness.model.run import Completed, Ending, Faulted, FaultOf, Refused, Run
 from harness.oracles import registry
 from harness.oracles.agreement import WITHOUT
 from harness.oracles.completes import FAULTED, IS_GONE, STAYS
 from harness.oracles.order_invariance import OrderInvariance
-from harness.search.judging import Judge
+from harness.search.judge import Judge
 from tests.oracles.facts import KERNEL, launch, only_failure, run, signature
-from tests.search.pretence import OP
+from tests.search.fakes import OP
 
 pytestmark = pytest.mark.once
 
 STRAYED = Faulted(fault=FaultOf.ILLEGAL_ADDRESS, message="an illegal memory access was encountered", launch=KERNEL)
-ON_BOTH = Agreement(gpu="NVIDIA H200", launches=3)
+ON_BOTH = CaseAgreement(gpu="NVIDIA H200", launches=3)
 THERE_ALONE = replace(run(launches=(launch(),), engine="cuda,virtual"), ending=STRAYED, results=(), agreement=ON_BOTH)
 COMPLETES = registry.find("completes")
 
 
 def again(ending: Ending, *skipped: tuple[str, str], launches: int = 4) -> Run:
     agreement = replace(ON_BOTH, launches=launches, skipped=skipped)
-    return Companion(case=THERE_ALONE.case, engine="cuda,virtual", ending=ending, agreement=agreement)
+    return PairedRun(case=THERE_ALONE.case, engine="cuda,virtual", ending=ending, agreement=agreement)
 
 
 def test_the_case_itself_is_wanted_once_more_without_optimisation() -> None:
@@ -79,11 +79,11 @@ def test_the_finding_says_what_became_of_the_launch_as_plainer_code(companion: R
 
 
 def test_who_examines_a_case_has_it_run_so_built_and_told() -> None:
-    asked = list[Wanted]()
+    asked = list[RunRequest]()
 
-    def execute(wanted: Wanted) -> Run:
+    def execute(wanted: RunRequest) -> Run:
         asked.append(wanted)
-        return again(Completed()) if isinstance(wanted, Beside) else THERE_ALONE
+        return again(Completed()) if isinstance(wanted, PairedRunRequest) else THERE_ALONE
 
     (fail,) = Judge().only("completes").examine(OP, THERE_ALONE.case, execute).fails
     assert [case_of(wanted) for wanted in asked] == [THERE_ALONE.case] * 2

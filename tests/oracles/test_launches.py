@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from harness.model.case import Scale
-from harness.model.resources import Resources
+from harness.model.kernel_resources import Resources
 from harness.model.run import Launch
 from harness.model.verdict import Severity
 from harness.oracles.launch_limits import LaunchLimits

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model.case import Order
+from harness.model.case import ProgramOrder
 from harness.model.run import MemoryEvent, OrderDependence, Overlap, Residency, Run
 from harness.model.verdict import Severity
-from harness.oracles.deadlocks import sentence
+from harness.oracles.deadlock_messages import sentence
 from harness.oracles.order_invariance import OrderInvariance
 from tests.oracles.facts import KERNEL, case, deadlocked, judge, launch, line, only_failure, raised, result, run, site
 
-REVERSED = replace(case(), order=Order.REVERSED)
+REVERSED = replace(case(), order=ProgramOrder.REVERSED)
 ATOMIC = run(launches=(launch(atomics=True),))
 
 

@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from harness.errors import UsageError
-from harness.model.companion import Companion
+from harness.model.paired_run import PairedRun
 from harness.model.run import (
     Completed,
     Crashed,
@@ -123,7 +123,7 @@ def test_each_oracle_is_handed_the_companions_that_it_asked_for() -> None:
 
 
 def test_a_run_that_was_compared_with_no_reference_is_never_judged_by_itself() -> None:
-    companion = Companion(case=case(), engine="virtual", ending=Completed())
+    companion = PairedRun(case=case(), engine="virtual", ending=Completed())
     with pytest.raises(AssertionError, match="compared with no reference"):
         registry.judge_all(companion, {}, {})
 

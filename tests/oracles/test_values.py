@@ -8,8 +8,8 @@ from harness.model.run import Result, TimedOut
 from harness.model.verdict import Severity
 from harness.oracles import registry
 from harness.oracles.config_invariance import ConfigInvariance
+from harness.oracles.float64_values import NEAR, WRONG, Float64Values
 from harness.oracles.sm_invariance import SM_COUNTS, SmInvariance
-from harness.oracles.values import NEAR, WRONG, Values
 from tests.oracles.facts import KERNEL, case, judge, launch, only_failure, raised, result, run, signature
 
 NAN = float("nan")
@@ -17,10 +17,10 @@ NAN = float("nan")
 
 class TestValues:
     def test_passes_results_within_their_tolerance(self) -> None:
-        assert judge(Values(), run(results=(result(whole=1.0, worst_tile=1.0),))) == ["pass"]
+        assert judge(Float64Values(), run(results=(result(whole=1.0, worst_tile=1.0),))) == ["pass"]
 
     def test_one_wrong_tile_is_enough(self) -> None:
-        fail = only_failure(Values(), run(results=(result("y"), result("d:x", whole=0.3, worst_tile=12.4))))
+        fail = only_failure(Float64Values(), run(results=(result("y"), result("d:x", whole=0.3, worst_tile=12.4))))
         assert fail.signature == signature("float64-values", "d:x", kernel="")
         assert fail.message == "d:x[3, 0] is 0.5 where the float64 reference gives 0.25: 12.4 times the tolerance"
 
@@ -28,33 +28,33 @@ class TestValues:
     def test_an_error_little_beyond_the_tolerance_may_be_the_kernels_own_rounding(
         self, times: float, meaning: str
     ) -> None:
-        fail = only_failure(Values(), run(results=(result(whole=times, worst_tile=0.5),)))
+        fail = only_failure(Float64Values(), run(results=(result(whole=times, worst_tile=0.5),)))
         assert fail.meaning == meaning
 
     def test_every_wrong_result_fails_once(self) -> None:
         wrong = (result("y", whole=2.0, worst_tile=3.0), result("d:x", whole=4.0))
-        assert len(judge(Values(), run(results=wrong))) == 2
+        assert len(judge(Float64Values(), run(results=wrong))) == 2
 
     def test_nan_fails(self) -> None:
-        assert judge(Values(), run(results=(result(whole=NAN, worst_tile=NAN, nonfinite=4),))) == [
+        assert judge(Float64Values(), run(results=(result(whole=NAN, worst_tile=NAN, nonfinite=4),))) == [
             "error: y[3, 0] is 0.5 where the float64 reference gives 0.25: beyond the tolerance; "
             "4 cells are NaN or infinite"
         ]
 
     def test_a_non_finite_cell_fails_even_where_the_ratio_is_small(self) -> None:
-        assert len(judge(Values(), run(results=(result(nonfinite=1),)))) == 1
+        assert len(judge(Float64Values(), run(results=(result(nonfinite=1),)))) == 1
 
     def test_results_of_which_no_element_can_be_judged_do_not_pass(self) -> None:
         nothing, something = replace(result(), unjudged=129 * 64), replace(result("d:x"), unjudged=129 * 64 - 1)
-        (verdict,) = judge(Values(), run(results=(nothing,)))
+        (verdict,) = judge(Float64Values(), run(results=(nothing,)))
         assert verdict == "abstain: every result leaves the range of the case's type"
-        assert judge(Values(), run(results=(nothing, something))) == ["pass"]
+        assert judge(Float64Values(), run(results=(nothing, something))) == ["pass"]
 
     def test_abstains_without_results(self) -> None:
-        assert judge(Values(), run(results=())) == ["abstain: the op has no floating-point result to compare"]
+        assert judge(Float64Values(), run(results=())) == ["abstain: the op has no floating-point result to compare"]
 
     def test_abstains_when_the_case_did_not_come_to_its_end(self) -> None:
-        assert judge(Values(), run(results=(), ending=TimedOut(limit_s=30.0, log_tail=""))) == [
+        assert judge(Float64Values(), run(results=(), ending=TimedOut(limit_s=30.0, log_tail=""))) == [
             "abstain: no answer came within 30 s"
         ]
 

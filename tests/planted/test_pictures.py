@@ -7,7 +7,7 @@ import pytest
 
 from harness.devices import catalogue
 from harness.model.case import Case, DType
-from harness.model.picture import Amount, Picture, Reach, Shading, Span, Spread
+from harness.model.picture import Amount, ElementSpan, Picture, Shading, Span, Spread
 from harness.search.options import Options
 from harness.search.plan import CaseBudget
 from harness.search.session import Session
@@ -54,7 +54,7 @@ def test_stores_into_the_gaps_of_rows_reach_from_the_first_to_the_last(session: 
         Span(
             tensor="y",
             says="store, in a gap between the view's rows",
-            reach=Reach(shape=(6, 4), extent=44, storage=(0, 48), touched=(4, 23)),
+            reach=ElementSpan(shape=(6, 4), extent=44, storage=(0, 48), touched=(4, 23)),
         ),
     )
 

@@ -14,14 +14,16 @@ from harness.model.op import Op
 from harness.model.verdict import Fail
 from harness.oracles import registry
 from harness.search.campaign import Campaign
+from harness.search.campaign_statistics import CampaignStatistics, Trial
 from harness.search.options import Options
 from harness.search.plan import CaseBudget, Plan
 from harness.search.session import Session
-from harness.search.shrinking import Limits
-from harness.search.tally import Tally, Trial
+from harness.search.shrinking import ShrinkLimits
 from harness.search.triage import Triage
 from harness.suite import load_suite
-from tests.cuda import differing, faults, unordered
+from tests.cuda import faults
+from tests.cuda.comparison import differing
+from tests.cuda.sanitizers import unordered
 
 FOLDER = Path(__file__).parents[2] / "suites" / "planted"
 FILES = sorted(FOLDER.glob("*.py"))
@@ -50,7 +52,7 @@ def planted(file: Path) -> Planted:
 
 
 class Unwatched:
-    def tick(self, tally: Tally, trying: Case | None) -> None:
+    def tick(self, tally: CampaignStatistics, trying: Case | None) -> None:
         pass
 
     def sighted(self, fail: Fail, trial: Trial) -> None:
@@ -78,16 +80,16 @@ def session() -> Iterator[Session]:
         yield opened
 
 
-def search(session: Session, op: Op, cases: int = CASES) -> Tally:
+def search(session: Session, op: Op, cases: int = CASES) -> CampaignStatistics:
     plan = Plan(ops=(op,), devices=(DEVICE,), budget=CaseBudget(cases=cases), seed=1, fixed_sm_count=True)
     return Campaign(plan, session.pool, session.judge, Unwatched(), processes=PROCESSES).run()
 
 
-def finding_of(session: Session, tally: Tally, oracle: str) -> Finding:
+def finding_of(session: Session, tally: CampaignStatistics, oracle: str) -> Finding:
     sightings = {sighting.fail.oracle: sighting for sighting in tally.in_order()}
     assert oracle in sightings, f"seen: {sorted(sightings)}; {tally.abstained} abstained: {dict(tally.reasons)}"
     triage = Triage(runner=session.pool, judge=session.judge, trying=lambda _: None)
-    return triage.finding(sightings[oracle], Limits())
+    return triage.finding(sightings[oracle], ShrinkLimits())
 
 
 ON_HARDWARE = {"agreement", "compute-sanitizer", "repeatability", "triton-sanitizer"}

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from harness.findings import store
-from harness.findings.region import save as save_region
-from harness.findings.report import report_document
-from harness.reports.gathered import Gathered, gather
+from harness.findings.campaign_report import report_document
+from harness.region.record import save as save_region
+from harness.reports.contents import Gathered, gather
 from tests.reports.samples import EVIL, OLDER, OVERLAP, REGION, REPORT, VALUES
 
 

@@ -4,16 +4,16 @@ from dataclasses import replace
 from datetime import date
 from math import inf
 
-from harness.findings.known import Known, KnownIssue
-from harness.findings.report import Report
-from harness.model.finding import Excerpt, Finding, Repeats
-from harness.model.picture import Amount, Reach, Shading, Span, Spread
-from harness.model.region import SMS, Axis, Ended, Kind, Point, Region
+from harness.findings.campaign_report import Report
+from harness.findings.known_issues import Known, KnownIssue
+from harness.model.finding import Excerpt, Finding, ReplayCount
+from harness.model.picture import Amount, ElementSpan, Shading, Span, Spread
+from harness.model.region import SMS, Axis, AxisKind, Ended, Point, Region
 from harness.model.run import Source
 from harness.model.verdict import Fail, Outcome, Severity, Signature
-from harness.search.tally import Cell, Spot
+from harness.search.campaign_statistics import Cell, PlanePoint
 from tests.findings.test_replay import FINDING
-from tests.search.pretence import OP, with_dims
+from tests.search.fakes import OP, with_dims
 
 EVIL = "<script>alert('1 & 2')</script>"
 """What no page, table or document may take for its own."""
@@ -36,14 +36,14 @@ WRONG = Shading(
 BESIDE = Span(
     tensor="x",
     says="load, outside the storage",
-    reach=Reach(shape=(4, 8), extent=32, storage=(0, 40), touched=(40, 47)),
+    reach=ElementSpan(shape=(4, 8), extent=32, storage=(0, 40), touched=(40, 47)),
 )
 
 OVERLAP = replace(
     FINDING,
     fail=replace(FINDING.fail, pictures=(replace(TILES, spread=Spread(shape=(3, 1), marks=((2, 0, 1.0),))),)),
     first_pictures=(TILES,),
-    repeats=Repeats(shown=5, runs=5),
+    repeats=ReplayCount(shown=5, runs=5),
     excerpt=Excerpt(
         file="fla/modules/layernorm.py", first=429, lines=("    if a < b:", "", "        tl.store(p, x)", "")
     ),
@@ -57,7 +57,7 @@ def finding(oracle: str, **fields: object) -> Finding:
 
 
 VALUES = replace(
-    finding("float64-values"), repeats=Repeats(shown=3, runs=10, otherwise="passed"), case=with_dims(T=450)
+    finding("float64-values"), repeats=ReplayCount(shown=3, runs=10, otherwise="passed"), case=with_dims(T=450)
 )
 STRAY = replace(
     finding(
@@ -74,7 +74,7 @@ REGION = Region(
     finding=OVERLAP.id,
     signature=OVERLAP.fail.signature,
     case=OVERLAP.case,
-    axes=(Axis(kind=Kind.DIM, name="T", low=1, high=9), Axis(kind=Kind.SM_COUNT, name=SMS, low=1, high=188)),
+    axes=(Axis(kind=AxisKind.DIM, name="T", low=1, high=9), Axis(kind=AxisKind.SM_COUNT, name=SMS, low=1, high=188)),
     plane=(SMS, "T"),
     points=tuple(
         Point(at={**OVERLAP.case.dims, "T": size, SMS: sms}, outcome=Outcome.FAIL if size < sms else Outcome.PASS)
@@ -112,10 +112,10 @@ REPORT = Report(
         Cell("suites/a.py:other", "b200", "completes", Outcome.PASS): 3,
     },
     area={
-        Spot(OP.id, "T", 1, 132, Outcome.PASS): 9,
-        Spot(OP.id, "T", 450, 188, Outcome.FAIL): 2,
-        Spot(OP.id, "T", 64, 132, Outcome.ABSTAIN): 1,
-        Spot("suites/a.py:other", "", 1, 1, Outcome.PASS): 3,
+        PlanePoint(OP.id, "T", 1, 132, Outcome.PASS): 9,
+        PlanePoint(OP.id, "T", 450, 188, Outcome.FAIL): 2,
+        PlanePoint(OP.id, "T", 64, 132, Outcome.ABSTAIN): 1,
+        PlanePoint("suites/a.py:other", "", 1, 1, Outcome.PASS): 3,
     },
     known=(KNOWN,),
     notices=("write-overlap: old_kernel old.py:1: known, and not seen in this search; is it mended?",),

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from harness.model.sanitizer import Level, Sanitized, SanitizerRecord, Tool, Touch
+from harness.model.compute_sanitizer_report import Level, Sanitized, SanitizerRecord, Tool, Touch
 from harness.reports.summary import summary
-from harness.search.judging import Examination
-from harness.search.tally import Tally
+from harness.search.campaign_statistics import CampaignStatistics
+from harness.search.judge import Examination
 from tests.reports.samples import REPORT
-from tests.search.pretence import PLAINEST, facts, never
+from tests.search.fakes import PLAINEST, facts, never
 
 PADDING = SanitizerRecord(
     kind="Initcheck",
@@ -21,7 +21,7 @@ PADDING = SanitizerRecord(
 
 
 def test_accepted_reports_of_all_cases_are_one_line_with_their_reason() -> None:
-    tally = Tally()
+    tally = CampaignStatistics()
     for record in (PADDING, replace(PADDING, count=6), replace(PADDING, accepted="")):
         watched = Sanitized(tool=Tool.INITCHECK, version="1", records=(record,))
         tally.count(Examination(run=replace(facts(PLAINEST, never), sanitizer=watched), verdicts=()))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from harness.errors import ReplayError
+from harness.findings.campaign_report import report_document
 from harness.findings.campaigns import parse_campaign, read_campaign
-from harness.findings.report import report_document
 from harness.reports.summary import summary
 from tests.reports.samples import REPORT
 

@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from harness.reports.gathered import Gathered
-from harness.reports.history import stages
+from harness.reports.contents import Gathered
 from harness.reports.html.page import page
+from harness.reports.report_history import stages
 from tests.reports.samples import EVIL, GONE, LINK, OVERLAP, STRAY, VALUES
 
 pytestmark = pytest.mark.once

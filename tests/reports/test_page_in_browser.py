@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.reports.gathered import Gathered
+from harness.reports.contents import Gathered
 from harness.reports.html.page import page
 from tests.reports.chromium import INSTALL, Browser, find
 

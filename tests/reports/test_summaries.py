@@ -5,9 +5,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from harness.cli.reporting import listed
+from harness.cli.report import listed
 from harness.model.finding import Finding
-from harness.reports.gathered import Bug, Campaign, Gathered
+from harness.reports.contents import Gathered, ReportedBug, ReportedCampaign
 from harness.reports.junit import junit
 from harness.reports.markdown import summary
 from tests.reports.samples import EVIL, LINK, OLDER, OVERLAP, REPORT, STRAY, VALUES
@@ -15,14 +15,14 @@ from tests.reports.samples import EVIL, LINK, OLDER, OVERLAP, REPORT, STRAY, VAL
 pytestmark = pytest.mark.once
 
 
-def bug(finding: Finding, link: str = "") -> Bug:
-    return Bug(finding=finding, link=link)
+def bug(finding: Finding, link: str = "") -> ReportedBug:
+    return ReportedBug(finding=finding, link=link)
 
 
 GATHERED = Gathered(
     bugs=(bug(VALUES), bug(STRAY), bug(OVERLAP, LINK)),
-    campaigns=(Campaign(name="nightly", report=REPORT),),
-    earlier=(Campaign(name="older", report=OLDER),),
+    campaigns=(ReportedCampaign(name="nightly", report=REPORT),),
+    earlier=(ReportedCampaign(name="older", report=OLDER),),
     damaged=("broken/finding.json: not readable",),
 )
 

@@ -7,21 +7,21 @@ import pytest
 
 from harness.errors import WorkerError
 from harness.model.case import Case
-from harness.model.companion import Wanted, case_of
+from harness.model.kernel_resources import Resources
 from harness.model.op import Dim
-from harness.model.resources import Resources
+from harness.model.paired_run import RunRequest, case_of
 from harness.model.run import Launch, Run
 from harness.model.verdict import Severity, Signature
 from harness.oracles import registry
 from harness.oracles.sm_invariance import SM_COUNTS
 from harness.search.campaign import Campaign
-from harness.search.judging import Judge
-from harness.search.plainness import plainness
+from harness.search.campaign_statistics import CampaignStatistics
+from harness.search.judge import Judge
 from harness.search.plan import BATCH_SIZE, CaseBudget, Plan, TimeBudget, other_sm_counts
 from harness.search.runner import Runner
+from harness.search.sort_key import plainness
 from harness.search.strategies import scouts
-from harness.search.tally import Tally
-from tests.search.pretence import DEVICE, KERNEL, OP, AtOnce, Silent, clean, facts, out_of_order, unsupported
+from tests.search.fakes import DEVICE, KERNEL, OP, AtOnce, Silent, clean, facts, out_of_order, unsupported
 
 pytestmark = pytest.mark.once
 
@@ -38,7 +38,9 @@ def buggy(case: Case) -> Run:
     return facts(case, overlaps)
 
 
-def search(runner: Runner, plan: Plan = PLAN, judge: Judge = ALONE, watcher: Silent | None = None) -> Tally:
+def search(
+    runner: Runner, plan: Plan = PLAN, judge: Judge = ALONE, watcher: Silent | None = None
+) -> CampaignStatistics:
     return Campaign(plan, runner, judge, watcher or Silent(), processes=3).run()
 
 
@@ -56,7 +58,7 @@ def test_the_cases_do_not_depend_on_the_order_in_which_runs_come_back(seed: int)
     assert replace_seconds(found) == replace_seconds(expected)
 
 
-def replace_seconds(tally: Tally) -> Tally:
+def replace_seconds(tally: CampaignStatistics) -> CampaignStatistics:
     tally.seconds = 0.0
     return tally
 
@@ -252,7 +254,7 @@ def test_when_time_is_up_what_has_not_begun_is_dropped_and_what_ran_is_counted()
     class Slow(AtOnce):
         """Every other case waits for its turn, and it never comes."""
 
-        def submit(self, wanted: Wanted) -> Future[Run]:
+        def submit(self, wanted: RunRequest) -> Future[Run]:
             self.asked.append(super().submit(wanted) if len(self.asked) % 2 else Future[Run]())
             return self.asked[-1]
 
@@ -288,7 +290,7 @@ def test_what_is_drawn_does_not_depend_on_how_many_kin_run() -> None:
         taken: list[str] = []
 
         class Noting(AtOnce):
-            def submit(self, wanted: Wanted) -> Future[Run]:
+            def submit(self, wanted: RunRequest) -> Future[Run]:
                 taken.append(case_of(wanted).digest)
                 return super().submit(wanted)
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import Phase
 
 from harness.model.case import Case
-from harness.search.hints import Hints
 from harness.search.hypothesis_seam import LITERALS, PROVIDER, seed_alone
+from harness.search.launch_feedback import Hints
 from harness.search.strategies import Batch
-from tests.search.pretence import DEVICE, OP
+from tests.search.fakes import DEVICE, OP
 
 pytestmark = pytest.mark.once
 
@@ -22,9 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 DRAWING = """
 import sys
 
-from harness.search.hints import Hints
+from harness.search.launch_feedback import Hints
 from harness.search.strategies import Batch
-from tests.search.pretence import DEVICE, KERNEL, OP
+from tests.search.fakes import DEVICE, KERNEL, OP
 
 for module in sys.argv[1:]:
     __import__(module)

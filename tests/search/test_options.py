@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.cuda.sanitizer import Sanitizing
-from harness.model.sanitizer import Tool
+from harness.cuda.sanitizers.sanitizer_command import Sanitizing
+from harness.model.compute_sanitizer_report import Tool
 from harness.search.options import BOTH, CUDA, VIRTUAL, Options
 from harness.search.plan import CaseBudget
 

@@ -5,21 +5,21 @@ from dataclasses import replace
 import pytest
 
 from harness.errors import WorkerError
-from harness.model.case import Case, DType, Layout, Values
+from harness.model.case import Case, DType, Layout, ValueDistribution
 from harness.model.verdict import Severity, Signature
-from harness.search.hints import Hints
-from harness.search.plainness import plainness
-from harness.search.shrinking import Limits, Shrunk, shrink
+from harness.search.campaign_statistics import Trial
+from harness.search.launch_feedback import Hints
+from harness.search.shrinking import ShrinkLimits, Shrunk, shrink
+from harness.search.sort_key import plainness
 from harness.search.strategies import Batch
-from harness.search.tally import Trial
-from tests.search.pretence import DEVICE, KERNEL, OP, PLAINEST, Shows, with_dims
+from tests.search.fakes import DEVICE, KERNEL, OP, PLAINEST, Shows, with_dims
 
 pytestmark = pytest.mark.once
 
 SIGNATURE = Signature(
     oracle="write-overlap", severity=Severity.WARNING, op=OP.id, kernel=KERNEL, place="layernorm.py:431"
 )
-LIMITS = Limits(runs=300, seconds=60.0)
+LIMITS = ShrinkLimits(runs=300, seconds=60.0)
 BATCH = Batch(op=OP, device=DEVICE, hints=Hints(tile_sizes=frozenset({32}), configs={KERNEL: 6}), seed=3, size=200)
 
 
@@ -30,7 +30,7 @@ def worst(shows: Shows) -> Trial:
     return Trial(number=0, op=OP, case=case, batch=BATCH, home_sm_count=DEVICE.sm_count)
 
 
-def shrunk(shows: Shows, trial: Trial | None = None, limits: Limits = LIMITS) -> Shrunk:
+def shrunk(shows: Shows, trial: Trial | None = None, limits: ShrinkLimits = LIMITS) -> Shrunk:
     return shrink(trial or worst(shows), SIGNATURE, shows, limits)
 
 
@@ -47,7 +47,7 @@ def shrunk(shows: Shows, trial: Trial | None = None, limits: Limits = LIMITS) ->
         (lambda case: case.dtype is DType.BF16, replace(PLAINEST, dtype=DType.BF16)),
         (lambda case: case.configs.get(KERNEL, 0) >= 3, replace(PLAINEST, configs={KERNEL: 3})),
         (lambda case: "weight" not in case.absent, replace(PLAINEST, absent=("residual",))),
-        (lambda case: case.values is Values.LARGE, replace(PLAINEST, values=Values.LARGE)),
+        (lambda case: case.values is ValueDistribution.LARGE, replace(PLAINEST, values=ValueDistribution.LARGE)),
         (
             lambda case: case.layout_of("grad") is Layout.EXPANDED and case.dims["T"] > 4,
             replace(with_dims(T=5), layouts={"grad": Layout.EXPANDED}),
@@ -110,14 +110,14 @@ def test_the_limit_of_runs_is_kept_and_the_plainest_so_far_returned() -> None:
         return case.dims["T"] * case.dims["D"] > 1000
 
     trial = worst(lambda case: case.dims["T"] * case.dims["D"] > 1000)
-    result = shrunk(shows, trial, Limits(runs=12, seconds=60.0))
+    result = shrunk(shows, trial, ShrinkLimits(runs=12, seconds=60.0))
     assert (len(ran), result.runs, result.complete) == (12, 12, False)
     assert plainness(OP, result.case, DEVICE.sm_count) < plainness(OP, trial.case, DEVICE.sm_count)
 
 
 def test_without_time_nothing_runs() -> None:
     trial = worst(lambda case: case.dims["T"] > 1)
-    assert shrunk(lambda _: pytest.fail("ran"), trial, Limits(runs=300, seconds=0.0)) == Shrunk(
+    assert shrunk(lambda _: pytest.fail("ran"), trial, ShrinkLimits(runs=300, seconds=0.0)) == Shrunk(
         case=trial.case, runs=0, complete=False
     )
 

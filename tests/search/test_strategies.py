@@ -6,13 +6,13 @@ from math import prod
 import pytest
 
 from harness.errors import SuiteError
-from harness.model.case import Case, DType, Layout, Values
-from harness.model.companion import is_sampled
+from harness.model.case import Case, DType, Layout, ValueDistribution
 from harness.model.op import Dim
-from harness.search.hints import Hints
+from harness.model.paired_run import is_sampled
+from harness.search.launch_feedback import Hints
 from harness.search.plan import EXAMPLES
 from harness.search.strategies import RARE_ELEMENTS, USUAL_ELEMENTS, Batch, scouts
-from tests.search.pretence import DEVICE, KERNEL, OP, PLAINEST
+from tests.search.fakes import DEVICE, KERNEL, OP, PLAINEST
 
 pytestmark = pytest.mark.once
 
@@ -51,7 +51,9 @@ def test_only_gradients_are_expanded(drawn: tuple[Case, ...]) -> None:
 
 def test_every_option_of_every_axis_comes_up(drawn: tuple[Case, ...]) -> None:
     assert {case.dtype for case in drawn} == set(DType)
-    assert {case.values for case in drawn} == set(Values) - {Values.SPOILED}  # it keeps nothing apart
+    assert {case.values for case in drawn} == set(ValueDistribution) - {
+        ValueDistribution.SPOILED
+    }  # it keeps nothing apart
     assert {case.absent for case in drawn} == {(), ("residual",), ("weight",), ("residual", "weight")}
     assert {case.configs.get(KERNEL, 0) for case in drawn} == set(range(6))
     assert {layout for case in drawn for layout in case.layouts.values()} == set(Layout) - {Layout.CONTIGUOUS}

@@ -6,22 +6,22 @@ from dataclasses import replace
 import pytest
 
 from harness.model.case import Case
-from harness.model.companion import Wanted, case_of
-from harness.model.finding import Finding, Repeats
-from harness.model.run import Overtime, Run, TimedOut, Waiting
+from harness.model.finding import Finding, ReplayCount
+from harness.model.paired_run import RunRequest, case_of
+from harness.model.run import HungParty, Overtime, Run, TimedOut
 from harness.model.verdict import Severity
 from harness.oracles import registry
-from harness.search.judging import Judge
-from harness.search.shrinking import Limits
-from harness.search.tally import Sighting, Tally, Trial
+from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
+from harness.search.judge import Judge
+from harness.search.shrinking import ShrinkLimits
 from harness.search.triage import Triage
-from harness.workers.limits import Patience
-from tests.search.pretence import DEVICE, OP, AtOnce, Shows, facts, never, with_dims
+from harness.workers.supervision.time_limits import Patience
+from tests.search.fakes import DEVICE, OP, AtOnce, Shows, facts, never, with_dims
 
 pytestmark = pytest.mark.once
 
 JUDGE = Judge(oracles=(registry.find("write-overlap"),))
-LIMITS = Limits(runs=300, seconds=60.0)
+LIMITS = ShrinkLimits(runs=300, seconds=60.0)
 
 
 def sighting(first: Case, plainest: Case, shows: Shows) -> Sighting:
@@ -54,7 +54,7 @@ def test_a_finding_is_the_smallest_case_as_it_shows_the_failure_alone() -> None:
         first_case=first,
         sightings=9,
         confirmed=True,
-        repeats=Repeats(shown=5, runs=5),
+        repeats=ReplayCount(shown=5, runs=5),
         cases=(first,),
         libraries=("fla-core==0.5.2",),
     )
@@ -66,7 +66,7 @@ def test_what_does_not_repeat_alone_is_reported_as_not_confirmed() -> None:
     runner = AtOnce(lambda case: facts(case, never))
     found = triage(runner).finding(sighting(first, plainest, many_rows), LIMITS)
     assert (found.case, found.confirmed, found.launch) == (first, False, None)
-    assert found.repeats == Repeats(shown=0, runs=10, otherwise="passed")
+    assert found.repeats == ReplayCount(shown=0, runs=10, otherwise="passed")
     assert runner.alone == [(plainest,), *[(first,)] * 11]
     assert runner.ran == []
 
@@ -74,7 +74,7 @@ def test_what_does_not_repeat_alone_is_reported_as_not_confirmed() -> None:
 class Moody(AtOnce):
     """Shows the failure alone every third time."""
 
-    def run_alone(self, wanted: Wanted, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
+    def run_alone(self, wanted: RunRequest, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
         del patience
         case = case_of(wanted)
         self.alone.append((*before, case))
@@ -85,7 +85,7 @@ def test_what_repeats_now_and_then_is_flaky_and_says_how_often_and_what_came_oth
     first = with_dims(T=450, D=64)
     found = triage(Moody(make=lambda case: facts(case, never))).finding(sighting(first, first, many_rows), LIMITS)
     assert (found.case, found.confirmed) == (first, True)
-    assert found.repeats == Repeats(shown=3, runs=10, otherwise="passed")
+    assert found.repeats == ReplayCount(shown=3, runs=10, otherwise="passed")
     assert found.repeats.is_flaky
 
 
@@ -93,18 +93,18 @@ def test_what_repeats_now_and_then_is_flaky_and_says_how_often_and_what_came_oth
     ("repeats", "low", "high"),
     [
         # Newcombe, Two-sided confidence intervals for the single proportion, Statistics in Medicine 17 (1998), table I
-        (Repeats(shown=81, runs=263), 0.2553, 0.3662),
-        (Repeats(shown=15, runs=148), 0.0624, 0.1605),
-        (Repeats(shown=0, runs=20), 0.0, 0.1611),
-        (Repeats(shown=29, runs=29), 0.8830, 1.0),
+        (ReplayCount(shown=81, runs=263), 0.2553, 0.3662),
+        (ReplayCount(shown=15, runs=148), 0.0624, 0.1605),
+        (ReplayCount(shown=0, runs=20), 0.0, 0.1611),
+        (ReplayCount(shown=29, runs=29), 0.8830, 1.0),
     ],
 )
-def test_the_rate_of_a_flaky_failure_lies_in_wilsons_interval(repeats: Repeats, low: float, high: float) -> None:
+def test_the_rate_of_a_flaky_failure_lies_in_wilsons_interval(repeats: ReplayCount, low: float, high: float) -> None:
     assert repeats.interval == pytest.approx((low, high), abs=1e-4)
 
 
 def test_thirty_sightings_of_three_bugs_are_three_findings_with_all_their_cases() -> None:
-    tally = Tally()
+    tally = CampaignStatistics()
     kernels = [f"kernel_{number}" for number in range(3)]
     for number in range(30):
         case = with_dims(T=3 + number)
@@ -119,7 +119,9 @@ def test_a_small_case_that_needs_what_ran_before_it_is_not_reported() -> None:
     class Forgetful(AtOnce):
         """Shows the failure of few rows only in a process that has run cases before."""
 
-        def run_alone(self, wanted: Wanted, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
+        def run_alone(
+            self, wanted: RunRequest, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL
+        ) -> Run:
             run = super().run_alone(wanted, before, patience=patience)
             return run if case_of(wanted).dims["T"] > 100 else replace(run, memory=())
 
@@ -132,7 +134,7 @@ def test_a_small_case_that_needs_what_ran_before_it_is_not_reported() -> None:
 class Stateful(AtOnce):
     """Shows the failure only in a process that has run a case with 77 rows."""
 
-    def run_alone(self, wanted: Wanted, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
+    def run_alone(self, wanted: RunRequest, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
         del patience
         case = case_of(wanted)
         self.alone.append((*before, case))
@@ -170,14 +172,14 @@ class Slow(AtOnce):
         self.patience: list[Patience] = []
 
     def silent(self, case: Case, limit_s: float = 60.0) -> Run:
-        ending = TimedOut(limit_s=limit_s, log_tail="", launch="spin_kernel", waiting=Waiting.DEVICE)
+        ending = TimedOut(limit_s=limit_s, log_tail="", launch="spin_kernel", waiting=HungParty.DEVICE)
         return Run(case=case, engine="cuda", ending=ending)
 
-    def run(self, wanted: Wanted, *, patience: Patience = Patience.USUAL) -> Run:
+    def run(self, wanted: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
         self.patience.append(patience)
         return super().run(wanted)
 
-    def run_alone(self, wanted: Wanted, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
+    def run_alone(self, wanted: RunRequest, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
         run = super().run_alone(wanted, before)
         if patience is not Patience.LONG or not isinstance(run.ending, TimedOut):
             return run

@@ -12,22 +12,23 @@ from triton import knobs
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
-from harness.cuda.both_gpus import BothGpus
-from harness.cuda.gpus import real_gpus
+from harness.cuda.comparison.launches import BothGpus
+from harness.cuda.gpus.inventory import real_gpus
 from harness.errors import CannotExecute, LaunchStuck
-from harness.model.case import LaneFill, Order
+from harness.model.case import LaneFill, ProgramOrder
 from harness.model.device import Architecture, DeviceProfile
-from harness.model.resources import Resources
+from harness.model.kernel_resources import Resources
 from harness.model.run import Deadlocked, Launch, MemoryEvent, Unsupported
 from harness.ops.poison import FreshMemory
-from harness.virtual import machine, triton_seam
-from harness.virtual.driver import LaunchHandler, LaunchRequest, VirtualDriver
-from harness.virtual.launches import Launches, Session
-from harness.virtual.operations import HANDLERS
-from harness.virtual.parser import parse
-from harness.virtual.resources import compile_resources
+from harness.virtual import machine
+from harness.virtual.driver import triton_seam
+from harness.virtual.driver.compiler_process import compile_resources
+from harness.virtual.driver.driver import LaunchHandler, LaunchRequest, VirtualDriver
+from harness.virtual.launches import Launches, VirtualCaseLaunches
+from harness.virtual.operations.table import HANDLERS
+from harness.virtual.ttir.parser import parse
 
-ORDERS = list(Order)
+ORDERS = list(ProgramOrder)
 ONE_PER_SM = 32
 """Warps of which an SM of the test GPU holds one program's; it has four SMs."""
 
@@ -74,7 +75,7 @@ class Gpu:
     builds: Path
 
     @property
-    def session(self) -> Session:
+    def session(self) -> VirtualCaseLaunches:
         return self.launches.session
 
     @property
@@ -85,9 +86,9 @@ class Gpu:
     def seen(self) -> list[Launch]:
         return self.session.launches
 
-    def begin(self, lane_fill: LaneFill = LaneFill.ZERO, order: Order = Order.FORWARD) -> None:
+    def begin(self, lane_fill: LaneFill = LaneFill.ZERO, order: ProgramOrder = ProgramOrder.FORWARD) -> None:
         """Forget what was seen, as for a new case."""
-        self.launches.session = Session(lane_fill=lane_fill, order=order)
+        self.launches.session = VirtualCaseLaunches(lane_fill=lane_fill, order=order)
 
     def in_chunks_of(self, elements: int) -> None:
         """Let only so many elements of a block be executed side by side: 1 runs one program after the other."""

@@ -12,24 +12,24 @@ import triton.language as tl
 
 from harness.model.run import (
     Access,
+    AccessSite,
+    AddressSpace,
     MemoryEvent,
     OrderDependence,
     Overlap,
-    Region,
-    Site,
     Source,
     Stray,
     UninitialisedRead,
 )
-from harness.virtual.builds import BUILD_SUFFIX, RESOURCES_SUFFIX
+from harness.virtual.driver.builds import BUILD_SUFFIX, RESOURCES_SUFFIX
 from tests.virtual.conftest import Gpu, MakeGpu, line_of
 
 HERE = __file__
 TWICE = tl.constexpr("vadd.s32.s32.s32 $0, $1, $1;")
 
 
-def site(kernel: str, argument: str, comment: str) -> Site:
-    return Site(kernel=kernel, launch=0, argument=argument, source=Source(file=HERE, line=line_of(HERE, comment)))
+def site(kernel: str, argument: str, comment: str) -> AccessSite:
+    return AccessSite(kernel=kernel, launch=0, argument=argument, source=Source(file=HERE, line=line_of(HERE, comment)))
 
 
 @triton.jit
@@ -176,7 +176,7 @@ def test_an_atomic_on_fresh_memory_is_a_read_of_it(gpu: Gpu) -> None:
         Stray(
             site=site("fresh_atomic_kernel", "x", "atomic on fresh memory"),
             access=Access.ATOMIC,
-            region=Region.OUTSIDE_STORAGE,
+            region=AddressSpace.OUTSIDE_STORAGE,
             lanes=1,
             program=3,
             element=3,

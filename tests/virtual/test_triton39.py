@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from harness.model.run import Residency
-from harness.virtual.driver import LaunchRequest
+from harness.virtual.driver.driver import LaunchRequest
 from tests.virtual.conftest import Gpu, counters, dependences, line_of
 
 only_39 = pytest.mark.skipif(not hasattr(tl, "atomic_poll"), reason="Triton has it from 3.9 on")

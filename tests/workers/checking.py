@@ -3,11 +3,11 @@
 import os
 
 from harness.model.case import Case
-from harness.model.instrumented import Instrumentation, Instrumented
 from harness.model.op import Op
 from harness.model.run import Faulted, FaultOf, Run
+from harness.model.triton_sanitizer_report import Instrumentation, Instrumented
 from tests.workers.engines import Calling
-from tests.workers.reporting import case_of_rows
+from tests.workers.sanitized.reporting import case_of_rows
 
 KERNEL = "scale_kernel"
 RACE = "Write after write race detected"
@@ -20,7 +20,7 @@ def printed(file: str, threads: int) -> str:
 
 
 def witness(fds: tuple[int, ...]) -> int:
-    os.write(fds[1], printed("/site-packages/harness/cuda/kernels_instrumented.py", 1).encode())
+    os.write(fds[1], printed("/site-packages/harness/cuda/sanitizers/kernels_instrumented.py", 1).encode())
     return 0
 
 

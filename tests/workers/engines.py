@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 
 from harness.model.case import Case
-from harness.model.companion import Beside, Companion, Sketch
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
+from harness.model.paired_run import PairedRun, PairedRunRequest, Sketch
 from harness.model.run import Completed, Raised, Refused, Run
-from harness.ops import flight
+from harness.ops import flight_recorder
 
 
 class Calling:
@@ -38,9 +38,9 @@ class Calling:
             return Run(case=case, engine=self.name, ending=Refused(message="x" * (result << 20)))
         return Run(case=case, engine=self.name, ending=Completed(), seconds={"result": float(result)})
 
-    def run_beside(self, op: Op, wanted: Beside) -> Run:
+    def run_beside(self, op: Op, wanted: PairedRunRequest) -> Run:
         sketch = Sketch(name="y", shape=(), projections=(float(op.call(**wanted.case.dims)),))
-        return Companion(case=wanted.case, engine=self.name, ending=Completed(), sketches=(sketch,))
+        return PairedRun(case=wanted.case, engine=self.name, ending=Completed(), sketches=(sketch,))
 
 
 class Catching(Calling):
@@ -60,7 +60,10 @@ class Launching(Calling):
     name = "virtual"
 
     def run(self, op: Op, case: Case) -> Run:
-        with flight.calling("spin_kernel", "BT: 64"), flight.launching("spin_kernel", (4, 1, 1), "num_warps: 4"):
+        with (
+            flight_recorder.calling("spin_kernel", "BT: 64"),
+            flight_recorder.launching("spin_kernel", (4, 1, 1), "num_warps: 4"),
+        ):
             return super().run(op, case)
 
 
@@ -70,7 +73,7 @@ class Launched(Calling):
     name = "virtual"
 
     def run(self, op: Op, case: Case) -> Run:
-        with flight.launching("spin_kernel", (4, 1, 1)):
+        with flight_recorder.launching("spin_kernel", (4, 1, 1)):
             pass
         return super().run(op, case)
 
@@ -79,7 +82,7 @@ class Compiling(Calling):
     """Calls the op while a kernel is compiled."""
 
     def run(self, op: Op, case: Case) -> Run:
-        with flight.calling("spin_kernel", ""), flight.compiling("spin_kernel"):
+        with flight_recorder.calling("spin_kernel", ""), flight_recorder.compiling("spin_kernel"):
             return super().run(op, case)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness.cuda import coredump
-from harness.ops import flight
+from harness.ops import flight_recorder
 from harness.suite import Declaration, op, tokens
 
 
@@ -70,14 +70,14 @@ def hangs_in_a_compiler(rows: int) -> int:
 
 @mischief
 def hangs_after_an_error_that_was_swallowed(rows: int) -> int:
-    flight.swallowed("spin_kernel", "OutOfResources (shared memory)", "BT: 64")
+    flight_recorder.swallowed("spin_kernel", "OutOfResources (shared memory)", "BT: 64")
     return hang_in_futex._call(rows)
 
 
 @mischief
 def waits_to_be_dumped(rows: int) -> int:
     """Does as CUDA's driver does, as far as who asks for a core dump can see."""
-    with flight.launching("spin_kernel", (4, 1, 1)):
+    with flight_recorder.launching("spin_kernel", (4, 1, 1)):
         places = coredump.places(os.environ.items(), os.getpid())
         assert places is not None
         os.mkfifo(places.pipe)
@@ -93,7 +93,7 @@ def spins_until_it_is_dumped(rows: int) -> int:
     """As above where somebody listens; elsewhere it never ends."""
     if coredump.places(os.environ.items(), os.getpid()):
         return waits_to_be_dumped._call(rows)
-    with flight.launching("spin_kernel", (4, 1, 1)):
+    with flight_recorder.launching("spin_kernel", (4, 1, 1)):
         threading.Event().wait()
     return rows
 

@@ -11,7 +11,7 @@ import pytest
 from harness.search.options import Options
 from harness.search.plan import CaseBudget
 from harness.search.session import FOLDER, Session
-from harness.workers.folder import Folder, left_behind
+from harness.workers.folder import PoolFolder, left_behind
 from tests.workers.setting import DEADLINE_S, ROOT, Fifo, case, processes_marked, survivors
 
 PARENT = Path(__file__).with_name("parent.py")
@@ -31,7 +31,9 @@ def start_parent(scratch: Path) -> subprocess.Popen[str]:
 
 def killed_with_a_folder(scratch: Path) -> Path:
     """The folder of a process that made one and was killed."""
-    program = f"from harness.workers.folder import Folder; print(Folder({str(scratch)!r}).path, flush=True); input()"
+    program = (
+        f"from harness.workers.folder import PoolFolder; print(PoolFolder({str(scratch)!r}).path, flush=True); input()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", program], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as owner:
@@ -93,7 +95,7 @@ def test_what_a_killed_parent_left_on_disk_goes_when_the_next_begins(
         parent.communicate(timeout=DEADLINE_S)
     assert survivors(mark) == []
     assert len(list(tmp_path.glob("pool-*"))) == 2
-    folder = Folder(str(tmp_path))
+    folder = PoolFolder(str(tmp_path))
     assert list(tmp_path.glob("pool-*")) == [folder.path]
     folder.remove()
     assert list(tmp_path.glob("pool-*")) == []
@@ -103,7 +105,7 @@ def test_what_belongs_to_a_parent_that_lives_stays_whatever_another_begins(tmp_p
     with start_parent(tmp_path) as parent:
         fifo.read()
         theirs = set(tmp_path.glob("pool-*/*"))
-        own, second = Folder(str(tmp_path)), Folder(str(tmp_path))
+        own, second = PoolFolder(str(tmp_path)), PoolFolder(str(tmp_path))
         assert own.path.is_dir()
         own.remove()
         second.remove()
@@ -115,14 +117,14 @@ def test_what_belongs_to_a_parent_that_lives_stays_whatever_another_begins(tmp_p
 def test_a_folder_goes_though_another_process_has_its_owners_number_by_now(tmp_path: Path) -> None:
     left = killed_with_a_folder(tmp_path)
     left.rename(left.with_name(f"pool-{os.getpid()}-reused"))
-    Folder(str(tmp_path)).remove()
+    PoolFolder(str(tmp_path)).remove()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_stays_though_its_owner_has_a_number_that_is_unknown_here(tmp_path: Path) -> None:
-    folder = Folder(str(tmp_path))  # as one of another container, which shares no process numbers with this one
+    folder = PoolFolder(str(tmp_path))  # as one of another container, which shares no process numbers with this one
     elsewhere = folder.path.rename(folder.path.with_name("pool-99999999-elsewhere"))
-    Folder(str(tmp_path)).remove()
+    PoolFolder(str(tmp_path)).remove()
     assert elsewhere.is_dir()
     assert left_behind(str(tmp_path)) == ()
     folder.remove()  # it lets the lock go
@@ -133,7 +135,7 @@ def test_a_folder_without_a_lock_goes_with_the_process_that_its_name_tells(tmp_p
     (tmp_path / "pool-99999999-old").mkdir()
     (tmp_path / f"pool-{os.getpid()}-new").mkdir()
     (tmp_path / "pool-of-somebody").mkdir()
-    Folder(str(tmp_path)).remove()
+    PoolFolder(str(tmp_path)).remove()
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"pool-{os.getpid()}-new", "pool-of-somebody"]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from harness.errors import WorkerError
 from harness.model.case import Case
-from harness.model.companion import Beside, Companion, Sketch
+from harness.model.paired_run import PairedRun, PairedRunRequest, Sketch
 from harness.model.run import Completed, Crashed, Ending, OutOfMemory, TimedOut
 from harness.workers.pool import CHILDREN_PER_PROCESS, LEAST_SERVERS, Pool
 from harness.workers.spec import Isolation
@@ -84,10 +84,10 @@ def test_a_case_alone_runs_in_a_fresh_process(scratch: Path) -> None:
 
 def test_a_case_beside_another_comes_back_as_a_companion_and_a_crash_as_what_it_is(scratch: Path) -> None:
     with Pool(specs(scratch), processes=1, time_limit_s=DEADLINE_S) as pool:
-        run = pool.run(Beside(case=case("good", 3), dot_precisions=("ieee",)))
-        assert isinstance(run, Companion)
+        run = pool.run(PairedRunRequest(case=case("good", 3), dot_precisions=("ieee",)))
+        assert isinstance(run, PairedRun)
         assert (run.case, run.sketches) == (case("good", 3), (Sketch(name="y", shape=(), projections=(9.0,)),))
-        killed = pool.run_alone(Beside(case=case("killed"), dot_precisions=()), before=[case("good")])
+        killed = pool.run_alone(PairedRunRequest(case=case("killed"), dot_precisions=()), before=[case("good")])
         assert (killed.case, kind_of(killed.ending)) == (case("killed"), "SIGKILL")
 
 

@@ -5,7 +5,7 @@ each of them changes that belong together, such as a parameter with its argument
 many of them at once as still show the failure: all, or halves, or single ones.  Names stay, and texts stay Python.
 """
 
-from harness.findings.reduction.measure import lines
 from harness.findings.reduction.reduce import reduce_kernel
+from harness.findings.reduction.text_size import lines
 
 __all__ = ["lines", "reduce_kernel"]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import libcst as cst
 
-from harness.findings.reduction.tree import Change, Edit, Role, Tree, remove, replacement
+from harness.findings.reduction.tree import Change, Edit, NameRole, Tree, remove, replacement
 from harness.findings.reduction.values import makes_tensor, put_in
 
 EXTENTS = (1, 2, 4, 16, 64, 256)
@@ -28,8 +28,8 @@ def variables_become(literal: str) -> Callable[[Tree], Sequence[Edit]]:
     def offer(tree: Tree) -> Sequence[Edit]:
         edits: list[Edit] = []
         for function in tree.functions:
-            loads = tree.names(function, Role.LOAD)
-            for name, stores in tree.names(function, Role.STORE).items():
+            loads = tree.names(function, NameRole.LOAD)
+            for name, stores in tree.names(function, NameRole.STORE).items():
                 lines = [line for store in stores if (line := defining_line(tree, store)) is not None]
                 if len(lines) == len(stores):
                     changes: dict[cst.CSTNode, Change] = {}

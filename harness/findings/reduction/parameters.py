@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from harness.findings.reduction.tree import Change, Edit, Replacement, Role, Tree, removal, remove, replacement
+from harness.findings.reduction.tree import Change, Edit, NameRole, Replacement, Tree, removal, remove, replacement
 from harness.findings.reduction.values import is_literal, put_in
 
 
@@ -35,8 +35,8 @@ def inline_constants(tree: Tree) -> Sequence[Edit]:
     for parameter in _parameters(tree):
         value = _only_value(tree, parameter)
         body = parameter.function.body
-        if value is not None and parameter.name not in tree.names(body, Role.STORE):
-            uses = tree.names(body, Role.LOAD).get(parameter.name, [])
+        if value is not None and parameter.name not in tree.names(body, NameRole.STORE):
+            uses = tree.names(body, NameRole.LOAD).get(parameter.name, [])
             changes = {use: put_in(value, tree.parent(use)) for use in uses}
             edits.append(Edit(changes=parameter.dropped() | changes))
     return edits
@@ -47,7 +47,7 @@ def drop_parameters(tree: Tree) -> Sequence[Edit]:
     return [
         Edit(changes=parameter.dropped())
         for parameter in reversed(_parameters(tree))
-        if parameter.name not in tree.names(parameter.function.body, Role.LOAD)
+        if parameter.name not in tree.names(parameter.function.body, NameRole.LOAD)
     ]
 
 
@@ -55,7 +55,7 @@ def forget_parameters(tree: Tree) -> Sequence[Edit]:
     """Parameters together with all statements that use them."""
     edits: list[Edit] = []
     for parameter in reversed(_parameters(tree)):
-        uses = tree.names(parameter.function.body, Role.LOAD).get(parameter.name, [])
+        uses = tree.names(parameter.function.body, NameRole.LOAD).get(parameter.name, [])
         statements: dict[cst.CSTNode, Change] = {tree.statement(use): remove for use in uses}
         edits.append(Edit(changes=parameter.dropped() | statements))
     return edits
@@ -98,7 +98,7 @@ def _parameters(tree: Tree) -> list[_Parameter]:
     found: list[_Parameter] = []
     for function in tree.functions:
         calls = calls_of(tree, function)
-        mentions = tree.names(tree.module, Role.LOAD).get(function.name.value, [])
+        mentions = tree.names(tree.module, NameRole.LOAD).get(function.name.value, [])
         bound = [_bind(function, call) for call in calls]
         if not calls or len(mentions) != len(calls) or any(given is None for given in bound):
             continue

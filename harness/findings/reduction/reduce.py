@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from harness.findings.reduction import constants, expressions, folding, layout, parameters, statements, temporaries
-from harness.findings.reduction.measure import lines
+from harness.findings.reduction import constants, expressions, folding, formatting, parameters, statements, temporaries
 from harness.findings.reduction.search import Pass, Search
+from harness.findings.reduction.text_size import lines
 
 PASSES: tuple[Pass, ...] = (
     statements.split_assignments,
@@ -47,7 +47,7 @@ PASSES: tuple[Pass, ...] = (
     parameters.drop_annotations,
     temporaries.merge_single_uses,
     expressions.drop_parentheses,
-    layout.drop_comments,
+    formatting.drop_comments,
 )
 """From coarse to fine: what takes most away goes first, while each answer is still expensive."""
 
@@ -67,7 +67,7 @@ def reduce_kernel(
     if not shows(source):
         raise ValueError("the source does not show what its reduction is to show")
     search = Search(source, shows, seconds)
-    search.lay_out(layout.lay_out)
+    search.lay_out(formatting.lay_out)
     before = ""
     is_first = True
     while before != search.text and not search.exhausted:
@@ -77,6 +77,6 @@ def reduce_kernel(
             search.take(offer, by_halves=is_first)
             if lines(search.text) != was:
                 tell(f"{lines(search.text)} lines after {search.tries} tries")
-        search.lay_out(layout.lay_out)
+        search.lay_out(formatting.lay_out)
         is_first = False
     return search.text

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
-from harness.findings.reduction.measure import LINE, size, syntax, unknown_names, widest
+from harness.findings.reduction.text_size import LINE, size, syntax, unknown_names, widest
 from harness.findings.reduction.tree import Edit, Tree
 
 Pass = Callable[[Tree], Sequence[Edit]]

@@ -6,8 +6,8 @@ import libcst as cst
 
 from harness.findings.reduction.tree import (
     Edit,
+    NameRole,
     Replacement,
-    Role,
     Tree,
     bound_names,
     is_statement,
@@ -22,7 +22,7 @@ def drop_unused(tree: Tree) -> Sequence[Edit]:
     A function that nobody mentions at all is where the file begins, and stays here.
     """
     dead: dict[cst.CSTNode, None] = {}
-    loads = tree.names(tree.module, Role.LOAD)
+    loads = tree.names(tree.module, NameRole.LOAD)
     while True:
         more = [
             node
@@ -44,7 +44,7 @@ def _definitions(tree: Tree, loads: Container[str]) -> Iterator[tuple[cst.CSTNod
         if function.name.value in loads:
             yield function, (function.name.value,)
     for line in tree.all(cst.SimpleStatementLine):
-        stored = [name for name in tree.inside(line, cst.Name) if tree.role(name) is Role.STORE]
+        stored = [name for name in tree.inside(line, cst.Name) if tree.role(name) is NameRole.STORE]
         if stored and not tree.inside(line, cst.ImportAlias):
             yield line, tuple(name.value for name in stored)
 
@@ -67,8 +67,8 @@ def forget_names(tree: Tree) -> Sequence[Edit]:
     """All statements that mention a local variable, for variables that are used in a circle."""
     edits: list[Edit] = []
     for function in reversed(tree.functions):
-        loads = tree.names(function, Role.LOAD)
-        for name, stores in reversed(list(tree.names(function, Role.STORE).items())):
+        loads = tree.names(function, NameRole.LOAD)
+        for name, stores in reversed(list(tree.names(function, NameRole.STORE).items())):
             mentions = [*stores, *loads.get(name, ())]
             edits.append(removal(*dict.fromkeys(tree.statement(mention) for mention in mentions)))
     return edits

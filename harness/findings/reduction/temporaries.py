@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from harness.findings.reduction.constants import defining_line
-from harness.findings.reduction.tree import Change, Edit, Role, Statement, Tree, remove
+from harness.findings.reduction.tree import Change, Edit, NameRole, Statement, Tree, remove
 from harness.findings.reduction.values import is_literal, put_in
 
 MERGED_LINE = 100
@@ -47,8 +47,8 @@ class _Variable:
 def _variables(tree: Tree) -> list[_Variable]:
     found: list[_Variable] = []
     for scope in (*tree.functions, tree.module):
-        loads, parameters = tree.names(scope, Role.LOAD), tree.names(scope, Role.PARAMETER)
-        for name, stores in tree.names(scope, Role.STORE).items():
+        loads, parameters = tree.names(scope, NameRole.LOAD), tree.names(scope, NameRole.PARAMETER)
+        for name, stores in tree.names(scope, NameRole.STORE).items():
             line = defining_line(tree, stores[0])
             value = _assigned(line)
             is_only = len(stores) == 1 and name not in parameters

@@ -39,7 +39,7 @@ def remove(_: cst.CSTNode) -> Replacement:
     return cst.RemoveFromParent()
 
 
-class Role(Enum):
+class NameRole(Enum):
     """What a name does where it stands."""
 
     LOAD = auto()
@@ -74,7 +74,7 @@ class Tree:
         self.nodes = tuple(collector.parents)
         """In the order of the text, without what only concerns its layout."""
         self._parents = collector.parents
-        self._names: dict[tuple[cst.CSTNode, Role], dict[str, list[cst.Name]]] = {}
+        self._names: dict[tuple[cst.CSTNode, NameRole], dict[str, list[cst.Name]]] = {}
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode:
         """The node that holds this one; only the module has none."""
@@ -129,7 +129,7 @@ class Tree:
         """The names that imports bind."""
         return frozenset(name for alias in self.all(cst.ImportAlias) for name in bound_names(alias))
 
-    def role(self, name: cst.Name) -> Role:
+    def role(self, name: cst.Name) -> NameRole:
         """What a name does where it stands."""
         child: cst.CSTNode = name
         parent = self.parent(name)
@@ -138,21 +138,21 @@ class Tree:
         is_target = getattr(parent, "target", None) is child
         match parent:
             case cst.Attribute(attr=part) | cst.Arg(keyword=part) if part is child:
-                return Role.OTHER
+                return NameRole.OTHER
             case cst.Param(name=part) if part is child:
-                return Role.PARAMETER
+                return NameRole.PARAMETER
             case cst.FunctionDef(name=part) | cst.ClassDef(name=part) if part is child:
-                return Role.DEFINITION
+                return NameRole.DEFINITION
             case cst.ImportAlias() | cst.AsName() | cst.ImportFrom():
-                return Role.DEFINITION
+                return NameRole.DEFINITION
             case cst.AssignTarget():
-                return Role.STORE
+                return NameRole.STORE
             case cst.AnnAssign() | cst.AugAssign() | cst.For() | cst.CompFor() | cst.NamedExpr() if is_target:
-                return Role.STORE
+                return NameRole.STORE
             case _:
-                return Role.LOAD
+                return NameRole.LOAD
 
-    def names(self, inside: cst.CSTNode, role: Role) -> Mapping[str, list[cst.Name]]:
+    def names(self, inside: cst.CSTNode, role: NameRole) -> Mapping[str, list[cst.Name]]:
         """The uses of each name under a node in this role, in the order of the text."""
         found = self._names.get((inside, role))
         if found is None:

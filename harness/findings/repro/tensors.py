@@ -12,8 +12,8 @@ from math import isfinite, isnan
 
 import torch
 
+from harness.ops.oversized_tensors import LARGE
 from harness.ops.poison import PATTERNS
-from harness.ops.sparse import LARGE
 
 FEW = 64
 """Elements of a storage that are written out."""

@@ -7,30 +7,30 @@ from datetime import datetime
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.findings.region import sentences
-from harness.findings.report import replay_command
+from harness.findings.campaign_report import replay_command
 from harness.model.finding import Finding
 from harness.model.picture import Picture, Span
 from harness.model.verdict import Outcome, Severity
+from harness.region.record import sentences
 from harness.reports import region_plot
-from harness.reports.finding import describe, facts
-from harness.reports.gathered import Attached, Bug, Gathered
-from harness.reports.history import stages
+from harness.reports.contents import Attached, Gathered, ReportedBug
+from harness.reports.finding_text import describe, facts
 from harness.reports.html import plots
 from harness.reports.html.code import Line, coloured, lines_of
-from harness.reports.html.grid import grid_of
+from harness.reports.html.oracle_grid import grid_of
 from harness.reports.html.pictures import Drawn, draw
 from harness.reports.html.svg import Drawing, Numbers
+from harness.reports.report_history import stages
 from harness.reports.summary import told
 
 STYLE, PAGE = "style.css", "page.html.j2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class BugEntry:
     """One bug as the template shows it."""
 
-    bug: Bug
+    bug: ReportedBug
     anchor: str
     where: str
     """Kernel and op."""
@@ -93,11 +93,11 @@ def _is_link(value: str) -> bool:
     return value.startswith(("https://", "http://"))
 
 
-def _entry(bug: Bug, names: Numbers) -> Entry:
+def _entry(bug: ReportedBug, names: Numbers) -> BugEntry:
     finding = bug.finding
     signature, source = finding.fail.signature, finding.fail.source
     op = finding.case.op_name
-    return Entry(
+    return BugEntry(
         bug=bug,
         anchor=f"finding-{finding.id}",
         where=f"{signature.kernel} in {op}" if signature.kernel else op,
@@ -123,7 +123,7 @@ def _first_pictures(finding: Finding) -> Iterator[Picture]:
         yield from finding.first_pictures
 
 
-def _surroundings(bug: Bug) -> Iterator[tuple[str, str]]:
+def _surroundings(bug: ReportedBug) -> Iterator[tuple[str, str]]:
     if bug.others:
         yield "also kept", f"{bug.others} more {'folder' if bug.others == 1 else 'folders'} with this signature"
     if bug.versions:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from math import ceil, floor, log2
 
 from harness.model.verdict import Outcome
-from harness.reports.history import Stage
 from harness.reports.html.svg import Drawing, Numbers
-from harness.search.tally import Spot
+from harness.reports.report_history import Stage
+from harness.search.campaign_statistics import PlanePoint
 
 WIDTH, HEIGHT = 380, 260
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 42
@@ -59,9 +59,9 @@ class _Axis:
         yield from (2**power for power in range(first, last + 1, max(1, (last - first) // MOST_TICKS)))
 
 
-def areas(area: Mapping[Spot, int], names: Numbers) -> tuple[Area, ...]:
+def areas(area: Mapping[PlanePoint, int], names: Numbers) -> tuple[Area, ...]:
     """A plot for each op, by name."""
-    by_op: dict[str, dict[Spot, int]] = defaultdict(dict)
+    by_op: dict[str, dict[PlanePoint, int]] = defaultdict(dict)
     for spot, count in area.items():
         by_op[spot.op][spot] = count
     return tuple(
@@ -82,7 +82,7 @@ def mark(drawing: Drawing, outcome: Outcome, at: tuple[float, float], size: floa
             drawing.path(f"M{x - size:.1f} {y - size:.1f}{arm}", "failed", tip)
 
 
-def _area(op: str, spots: Mapping[Spot, int], names: Numbers) -> str:
+def _area(op: str, spots: Mapping[PlanePoint, int], names: Numbers) -> str:
     dim = next(iter(spots)).dim
     across = _axis({spot.size for spot in spots}, LEFT, WIDTH - RIGHT, room=40)
     up = _axis({spot.sm_count for spot in spots}, HEIGHT - BOTTOM, TOP, room=13)

@@ -12,19 +12,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.errors import CannotExecute
-from harness.virtual.ir import Operation
-from harness.virtual.native import table
-from harness.virtual.native.lanes import BITS, Lanes, any_of, as_vector, count_of, of, register, splat, storage, suffix
+from harness.virtual.native import calling_convention
+from harness.virtual.native.calling_convention import Word
+from harness.virtual.native.lane_values import (
+    BITS,
+    LaneValues,
+    any_of,
+    as_vector,
+    count_of,
+    of,
+    register,
+    splat,
+    storage,
+    suffix,
+)
 from harness.virtual.native.lowering import Lower, Lowering
 from harness.virtual.native.rounding import FLOATS, decoded, encoded
-from harness.virtual.native.table import Word
 from harness.virtual.native.tiles import Index, Pointer, Scope, Tile, new_buffer
+from harness.virtual.ttir.ir import Operation
 
 MANY = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CheckedRow:
     """Some neighbouring lanes of one access, checked against what the argument covers."""
 
     argument: int
@@ -68,7 +79,9 @@ def load(lowering: Lowering, operation: Operation) -> Tile:
 
     def body(index: Index) -> None:
         scope = Scope(code)
-        fallback = scope.at(other, index if other.shape else ()) if other is not None else Lanes(carried, undefined)
+        fallback = (
+            scope.at(other, index if other.shape else ()) if other is not None else LaneValues(carried, undefined)
+        )
         row = _row(lowering, scope, asked, index)
         base = lowering.names.pointers[pointer.argument]
         raw = _read(lowering, row, base[Word.BASE], storage(element))
@@ -83,9 +96,9 @@ def load(lowering: Lowering, operation: Operation) -> Tile:
             value = code.value(f"select {of('i1', row.width)} {row.active}, {whole} {value}, {whole} {rest}")
         if all(at.uniform for at in index):
             value = code.value(f"extractelement {of(carried, 1)} {value}, i64 0")
-            result.write(code, index, Lanes(carried, value))
+            result.write(code, index, LaneValues(carried, value))
         else:
-            result.write(code, index, Lanes(carried, value, row.width))
+            result.write(code, index, LaneValues(carried, value, row.width))
 
     lowering.nest(kind.shape, body)
     if counter is not None:
@@ -120,7 +133,7 @@ def _asked(lowering: Lowering, operation: Operation, at: int) -> tuple[Pointer, 
     return pointer, lowering.tile(operation.operands[at]) if len(operation.operands) > at else None
 
 
-def _row(lowering: Lowering, scope: Scope, access: _Asked, index: Index) -> Row:
+def _row(lowering: Lowering, scope: Scope, access: _Asked, index: Index) -> CheckedRow:
     """The lanes at an index of a tile; what strays is a doubt."""
     code = scope.code
     pointer, mask, counter = access.pointer, access.mask, access.counter
@@ -141,12 +154,12 @@ def _row(lowering: Lowering, scope: Scope, access: _Asked, index: Index) -> Row:
         off = code.value(f"sub i64 {width}, {count_of(code, asked, width)}")
         code.do(f"store i64 {code.value(f'add i64 {held}, {off}')}, ptr {counter}")
     first = where.name if where.step == 1 else None
-    row = Row(pointer.argument, width, active, elements, first)
+    row = CheckedRow(pointer.argument, width, active, elements, first)
     _check_covered(lowering, row, words[Word.COVERED])
     return row
 
 
-def _check_covered(lowering: Lowering, row: Row, covered: str) -> None:
+def _check_covered(lowering: Lowering, row: CheckedRow, covered: str) -> None:
     code = lowering.code
     with code.when(code.value(f"icmp ne i64 {covered}, 0")):
         held = _read(lowering, row, covered, "i8")
@@ -154,7 +167,7 @@ def _check_covered(lowering: Lowering, row: Row, covered: str) -> None:
         code.doubt(any_of(code, code.value(f"and {of('i1', row.width)} {gap}, {row.active}"), row.width))
 
 
-def _note_early(lowering: Lowering, row: Row, raw: str, kind: str, site: int) -> None:
+def _note_early(lowering: Lowering, row: CheckedRow, raw: str, kind: str, site: int) -> None:
     """Record the lanes that read fresh memory which still holds its pattern."""
     if BITS[kind] == 8:
         return
@@ -173,17 +186,17 @@ def _note_early(lowering: Lowering, row: Row, raw: str, kind: str, site: int) ->
         _record(lowering, row, early, site)
 
 
-def _record(lowering: Lowering, row: Row, lanes: str, site: int) -> None:
+def _record(lowering: Lowering, row: CheckedRow, lanes: str, site: int) -> None:
     """Append the lanes' elements, with program and site, to the records; a doubt where they are full."""
     code, width, records = lowering.code, row.width, lowering.names.records
     numbers = of("i64", width)
     kept = code.value(f"load i64, ptr {records}")
-    full = code.value(f"icmp sgt i64 {kept}, {table.RECORDS}")
+    full = code.value(f"icmp sgt i64 {kept}, {calling_convention.RECORDS}")
     code.doubt(full)
     at = code.value(f"select i1 {full}, i64 0, i64 {kept}")
     columns = [
         code.value(f"getelementptr i64, ptr {records}, i64 {code.value(f'add i64 {at}, {first}')}")
-        for first in table.COLUMNS
+        for first in calling_convention.COLUMNS
     ]
     masked = f"llvm.masked.compressstore.{suffix('i64', width)}"
     code.call("void", masked, (numbers, row.index), ("ptr", columns[0]), (of("i1", width), lanes))
@@ -193,7 +206,7 @@ def _record(lowering: Lowering, row: Row, lanes: str, site: int) -> None:
     code.do(f"store i64 {code.value(f'add i64 {at}, {count}')}, ptr {records}")
 
 
-def _note_load(lowering: Lowering, row: Row) -> None:
+def _note_load(lowering: Lowering, row: CheckedRow) -> None:
     code, cells, flags = lowering.code, of("i32", row.width), of("i1", row.width)
     shadow = lowering.names.pointers[row.argument][Word.SHADOW]
     held = _read(lowering, row, shadow, "i32")
@@ -209,7 +222,7 @@ def _note_load(lowering: Lowering, row: Row) -> None:
     _write(lowering, row, shadow, "i32", code.value(f"select {flags} {stored}, {cells} {held}, {cells} {readers}"))
 
 
-def _note_store(lowering: Lowering, row: Row) -> None:
+def _note_store(lowering: Lowering, row: CheckedRow) -> None:
     code, cells, flags = lowering.code, of("i32", row.width), of("i1", row.width)
     shadow = lowering.names.pointers[row.argument][Word.SHADOW]
     held = _read(lowering, row, shadow, "i32")
@@ -222,7 +235,7 @@ def _note_store(lowering: Lowering, row: Row) -> None:
     _write(lowering, row, shadow, "i32", own)
 
 
-def _read(lowering: Lowering, row: Row, base: str, kind: str) -> str:
+def _read(lowering: Lowering, row: CheckedRow, base: str, kind: str) -> str:
     """The active lanes' elements of an array; the others are zero."""
     code, whole, flags = lowering.code, of(kind, row.width), of("i1", row.width)
     begin = code.value(f"inttoptr i64 {base} to ptr")
@@ -237,7 +250,7 @@ def _read(lowering: Lowering, row: Row, base: str, kind: str) -> str:
     return code.call(whole, name, (pointers, where), *operands)
 
 
-def _write(lowering: Lowering, row: Row, base: str, kind: str, value: str) -> None:
+def _write(lowering: Lowering, row: CheckedRow, base: str, kind: str, value: str) -> None:
     code, whole, flags = lowering.code, of(kind, row.width), of("i1", row.width)
     begin = code.value(f"inttoptr i64 {base} to ptr")
     operands = (("i32", str(max(1, BITS[kind] // 8))), (flags, row.active))

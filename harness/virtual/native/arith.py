@@ -1,4 +1,4 @@
-"""`arith`, `math` and their like, element by element: what `harness.virtual.operations_arith` computes, as LLVM IR.
+"""`arith`, `math` and their like, element by element: what `harness.virtual.operations.arith` computes, as LLVM IR.
 
 One entry in a table adds an operation.  Nothing is fused or reordered: every operation rounds.
 """
@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from harness.errors import CannotExecute
-from harness.virtual.ir import Operation
 from harness.virtual.native import mathematics
-from harness.virtual.native.assembly import Assembly
-from harness.virtual.native.lanes import BITS, Emit, Lanes, as_vector, of, register, spread, suffix
+from harness.virtual.native.lane_values import BITS, Emit, LaneValues, as_vector, of, register, spread, suffix
+from harness.virtual.native.llvm_text import Assembly
 from harness.virtual.native.rounding import FLOATS, converted, from_integer, resized, rounded, to_integer
-from harness.virtual.operations_arith import literal as number
+from harness.virtual.operations.arith import literal as number
+from harness.virtual.ttir.ir import Operation
 
-Rule = Callable[["Assembly", Operation, list[Lanes]], Lanes]
+Rule = Callable[["Assembly", Operation, list[LaneValues]], LaneValues]
 
 
 def literal(value: float, kind: str) -> str:
@@ -37,37 +37,37 @@ def _simple(instruction: str) -> Rule:
     def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
         return code.value(f"{instruction} {of(kind, width)} {', '.join(names)}")
 
-    def rule(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+    def rule(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
         return rounded(code, spread(code, operands, emit, operands[0].kind), operation.result_types[0].element)
 
     return rule
 
 
-def _sum(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+def _sum(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
     del operation
     left, right = operands
     steps = [0 if lanes.uniform else lanes.step for lanes in operands]
     ramps = steps[0] is not None and steps[1] is not None
     if ramps and left.kind != "i1" and not (left.uniform and right.uniform):
         first = code.value(f"add {left.kind} {left.name}, {right.name}")
-        return Lanes(left.kind, first, max(left.width, right.width), (steps[0] or 0) + (steps[1] or 0))
+        return LaneValues(left.kind, first, max(left.width, right.width), (steps[0] or 0) + (steps[1] or 0))
     return spread(code, operands, _emit("add"), left.kind)
 
 
-def _difference(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+def _difference(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
     del operation
     left, right = operands
     if left.step is not None and right.uniform and left.kind != "i1":
-        return Lanes(left.kind, code.value(f"sub {left.kind} {left.name}, {right.name}"), left.width, left.step)
+        return LaneValues(left.kind, code.value(f"sub {left.kind} {left.name}, {right.name}"), left.width, left.step)
     return spread(code, operands, _emit("sub"), left.kind)
 
 
-def _product(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+def _product(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
     del operation
     for ramp, factor in (operands, operands[::-1]):
         if ramp.step is not None and factor.uniform and factor.name.lstrip("-").isdigit():
             first = code.value(f"mul {ramp.kind} {ramp.name}, {factor.name}")
-            return Lanes(ramp.kind, first, ramp.width, ramp.step * int(factor.name))
+            return LaneValues(ramp.kind, first, ramp.width, ramp.step * int(factor.name))
     return spread(code, operands, _emit("mul"), operands[0].kind)
 
 
@@ -105,7 +105,7 @@ def _division(instruction: str, *, quotient: bool) -> Rule:
 def _plain(emit: Emit) -> Rule:
     """A rule whose result has its operands' type and needs no rounding."""
 
-    def rule(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+    def rule(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
         del operation
         return spread(code, operands, emit, operands[0].kind)
 
@@ -127,7 +127,7 @@ def _shift(instruction: str) -> Rule:
     return _plain(emit)
 
 
-def _compare(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+def _compare(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
     predicate = operation.words[0]
     instruction = "fcmp" if operands[0].kind in FLOATS else "icmp"
     return spread(code, operands, _emit(f"{instruction} {predicate}"), "i1")
@@ -138,13 +138,13 @@ def _intrinsic(name: str) -> Rule:
         whole = of(kind, width)
         return code.call(whole, f"llvm.{name}.{suffix(kind, width)}", *((whole, each) for each in names))
 
-    def rule(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+    def rule(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
         return rounded(code, spread(code, operands, emit, operands[0].kind), operation.result_types[0].element)
 
     return rule
 
 
-def _absolute(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+def _absolute(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
     del operation
 
     def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
@@ -157,19 +157,19 @@ def _absolute(code: Assembly, operation: Operation, operands: list[Lanes]) -> La
 # --- selection and conversion ---
 
 
-def select(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+def select(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
     """`arith.select`, on lanes that are all numbers."""
     del operation
     condition, left, right = operands
     if condition.uniform and left.uniform and right.uniform:
         chosen = code.value(f"select i1 {condition.name}, {left.kind} {left.name}, {left.kind} {right.name}")
-        return Lanes(left.kind, chosen)
+        return LaneValues(left.kind, chosen)
     width = max(lanes.width for lanes in operands)
     whole = of(left.kind, width)
     flag = ("i1", condition.name) if condition.uniform else (of("i1", width), as_vector(code, condition, width))
     ways = [as_vector(code, lanes, width) for lanes in (left, right)]
     chosen = code.value(f"select {flag[0]} {flag[1]}, {whole} {ways[0]}, {whole} {ways[1]}")
-    return Lanes(left.kind, chosen, width)
+    return LaneValues(left.kind, chosen, width)
 
 
 def _extend(*, signed: bool) -> Rule:
@@ -178,7 +178,7 @@ def _extend(*, signed: bool) -> Rule:
     )
 
 
-def _clamp(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+def _clamp(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
     value, low, high = operands
     at_least = _intrinsic("maxnum")(code, operation, [value, low])
     made = _intrinsic("minnum")(code, operation, [at_least, high])
@@ -188,7 +188,7 @@ def _clamp(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes
     return select(code, operation, [nan, value, made])
 
 
-def constant(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+def constant(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
     """`arith.constant`, where all elements are the same."""
     del code, operands
     kind = operation.result_types[0]
@@ -198,16 +198,16 @@ def constant(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lan
         if text.startswith("["):
             raise CannotExecute("a dense constant in native code")
     wanted = register(kind.element)
-    return Lanes(wanted, literal(number(text, kind), wanted))
+    return LaneValues(wanted, literal(number(text, kind), wanted))
 
 
-def negative(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+def negative(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
     """`arith.negf`."""
     del operation
     return spread(code, operands, _emit("fneg"), operands[0].kind)
 
 
-def bits_as(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+def bits_as(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
     """`arith.bitcast` and `tt.bitcast` of numbers that are computed in the width that they are stored in."""
     had, wanted = operation.operand_types[0].element, operation.result_types[0].element
     if {had, wanted} & {"bf16", "f16", "i1"}:

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 
 from harness.errors import CannotExecute
-from harness.virtual.ir import Operation
 from harness.virtual.native.arith import RULES, constant, select
-from harness.virtual.native.lanes import Lanes, as_vector
+from harness.virtual.native.lane_values import LaneValues, as_vector
 from harness.virtual.native.lowering import CHEAP, CHEAP_INDEX, ZERO, Lower, Lowering, Value
 from harness.virtual.native.rounding import resized
 from harness.virtual.native.tiles import Index, Pointer, Scope, Tile, constant_tile
+from harness.virtual.ttir.ir import Operation
 
 _AXES = {"x": 0, "y": 1, "z": 2}
 Remap = Callable[[Index], Index]
@@ -25,13 +25,13 @@ def program_id(lowering: Lowering, operation: Operation) -> Tile:
             made = code.value(f"srem i64 {code.value(f'sdiv i64 {names.program}, {x}')}, {y}")
         case _:
             made = code.value(f"sdiv i64 {names.program}, {code.value(f'mul i64 {x}, {y}')}")
-    return lowering.known(Lanes("i32", code.value(f"trunc i64 {made} to i32")), "i32")
+    return lowering.known(LaneValues("i32", code.value(f"trunc i64 {made} to i32")), "i32")
 
 
 def num_programs(lowering: Lowering, operation: Operation) -> Tile:
     """`tt.get_num_programs`."""
     extent = lowering.names.grid[_AXES[operation.words[0]]]
-    return lowering.known(Lanes("i32", lowering.code.value(f"trunc i64 {extent} to i32")), "i32")
+    return lowering.known(LaneValues("i32", lowering.code.value(f"trunc i64 {extent} to i32")), "i32")
 
 
 def make_range(lowering: Lowering, operation: Operation) -> Tile:
@@ -39,15 +39,15 @@ def make_range(lowering: Lowering, operation: Operation) -> Tile:
     del lowering
     start = int(operation.attributes["start"])  # type: ignore[arg-type]
 
-    def recipe(scope: Scope, index: Index) -> Lanes:
+    def recipe(scope: Scope, index: Index) -> LaneValues:
         narrow = (
             resized(scope.code, index[0], "i32")
             if index[0].name != "0"
-            else Lanes("i32", "0", index[0].width, index[0].step)
+            else LaneValues("i32", "0", index[0].width, index[0].step)
         )
         if not start:
             return narrow
-        return Lanes("i32", scope.code.value(f"add i32 {narrow.name}, {start}"), narrow.width, narrow.step)
+        return LaneValues("i32", scope.code.value(f"add i32 {narrow.name}, {start}"), narrow.width, narrow.step)
 
     return Tile(operation.result_types[0].shape, "i32", recipe, 0)
 
@@ -73,7 +73,7 @@ def remapped(change: Callable[[Operation, Index], Index], *, grows: bool = False
             if tile.cost > (CHEAP_INDEX if whole else CHEAP):
                 tile = lowering.buffered(tile).tile()
 
-        def recipe(scope: Scope, index: Index) -> Lanes:
+        def recipe(scope: Scope, index: Index) -> LaneValues:
             return scope.at(tile, change(operation, index))
 
         made = Tile(operation.result_types[0].shape, tile.element, recipe, tile.cost)
@@ -114,7 +114,7 @@ def reshape(lowering: Lowering, operation: Operation) -> Value:
     had, wanted = tile.shape, operation.result_types[0].shape
     if [extent for extent in had if extent > 1] == [extent for extent in wanted if extent > 1]:
 
-        def recipe(scope: Scope, index: Index) -> Lanes:
+        def recipe(scope: Scope, index: Index) -> LaneValues:
             long = iter(at for at, extent in zip(index, wanted, strict=True) if extent > 1)
             return scope.at(tile, tuple(next(long) if extent > 1 else ZERO for extent in had))
 
@@ -128,7 +128,7 @@ def add_pointer(lowering: Lowering, operation: Operation) -> Pointer:
     """`tt.addptr`: element numbers are added up as i64."""
     base, offset = lowering.pointer(operation.operands[0]), lowering.tile(operation.operands[1])
 
-    def recipe(scope: Scope, index: Index) -> Lanes:
+    def recipe(scope: Scope, index: Index) -> LaneValues:
         at, by = scope.at(base.index, index), scope.at(offset, index)
         return RULES["arith.addi"](scope.code, operation, [at, resized(scope.code, by, "i64")])
 
@@ -147,7 +147,7 @@ def choose(lowering: Lowering, operation: Operation) -> Value:
     if (left.argument, left.element) != (right.argument, right.element):
         raise CannotExecute("pointers into different arguments in native code")
 
-    def recipe(scope: Scope, index: Index) -> Lanes:
+    def recipe(scope: Scope, index: Index) -> LaneValues:
         vote = scope.at(condition, index if condition.shape else ())
         return select(scope.code, operation, [vote, scope.at(left.index, index), scope.at(right.index, index)])
 
@@ -172,14 +172,14 @@ def join(lowering: Lowering, operation: Operation) -> Tile:
     left, right = (lowering.tile(slot) for slot in operation.operands)
     kind = operation.result_types[0]
 
-    def recipe(scope: Scope, index: Index) -> Lanes:
+    def recipe(scope: Scope, index: Index) -> LaneValues:
         which = index[-1]
         ways = [scope.at(tile, index[:-1]) for tile in (left, right)]
         if which.uniform:
-            second = Lanes("i1", scope.code.value(f"icmp ne i64 {which.name}, 0"))
+            second = LaneValues("i1", scope.code.value(f"icmp ne i64 {which.name}, 0"))
         else:
             vector = as_vector(scope.code, which, which.width)
-            second = Lanes(
+            second = LaneValues(
                 "i1", scope.code.value(f"icmp ne <{which.width} x i64> {vector}, splat (i64 0)"), which.width
             )
         return select(scope.code, operation, [second, ways[1], ways[0]])
@@ -193,7 +193,7 @@ def split(lowering: Lowering, operation: Operation) -> list[Tile]:
     kind = operation.result_types[0]
 
     def half(which: str) -> Tile:
-        last = Lanes("i64", which)
+        last = LaneValues("i64", which)
         return Tile(kind.shape, kind.element, lambda scope, index: scope.at(whole, (*index, last)), CHEAP + 1)
 
     return [half("0"), half("1")]

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from harness.virtual.arguments import Argument
-from harness.virtual.elements import Array, decode, is_float, storage
-from harness.virtual.events import Events
-from harness.virtual.native.choice import NativeCode, Work
+from harness.virtual.memory.arguments import Argument
+from harness.virtual.memory.events import EventCollector
+from harness.virtual.native.policy import NativeCode, Work
+from harness.virtual.numbers.elements import Array, decode, is_float, storage
 
 
 @dataclass(slots=True)
-class Agreement:
+class ExecutorAgreement:
     """What the launches of one kernel showed."""
 
     launches: int = 0
@@ -40,8 +40,8 @@ class Agreement:
 class _Pending:
     after: Mapping[int, Array]
     """By address of a storage, its bytes after the native launch."""
-    events: Events
-    expected: Events
+    events: EventCollector
+    expected: EventCollector
     """The machine's, filled while that runs."""
 
 
@@ -50,16 +50,16 @@ class Comparison:
     """Both executors, one after the other."""
 
     native: NativeCode
-    kernels: dict[str, Agreement] = field(default_factory=dict[str, Agreement])
+    kernels: dict[str, ExecutorAgreement] = field(default_factory=dict[str, ExecutorAgreement])
     _pending: _Pending | None = None
 
-    def execute(self, work: Work, events: Events) -> bool:
+    def execute(self, work: Work, events: EventCollector) -> bool:
         """Execute natively, keep what came of it, and put memory back for the machine."""
-        agreement = self.kernels.setdefault(work.module.kernel.name, Agreement())
+        agreement = self.kernels.setdefault(work.module.kernel.name, ExecutorAgreement())
         agreement.launches += 1
         buffers = {argument.buffer.address: argument.buffer for argument in work.binding.arguments if argument.buffer}
         before = {address: buffer.bytes.copy() for address, buffer in buffers.items()}
-        own = Events()
+        own = EventCollector()
         self._pending = None
         if self.native.execute(work, own):
             agreement.native += 1
@@ -88,11 +88,11 @@ class Comparison:
                 _compare(agreement, argument, pending.after[argument.buffer.address], kind.element)
 
 
-def _told(events: Events, work: Work) -> list[Any]:
+def _told(events: EventCollector, work: Work) -> list[Any]:
     return list(events.finish("", 0, work.binding.arguments, work.module.source))
 
 
-def _compare(agreement: Agreement, argument: Argument, after: Array, element: str) -> None:
+def _compare(agreement: ExecutorAgreement, argument: Argument, after: Array, element: str) -> None:
     assert argument.buffer is not None
     dtype = np.dtype(storage(element))
     whole = len(after) // dtype.itemsize * dtype.itemsize

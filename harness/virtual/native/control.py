@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.errors import CannotExecute
-from harness.virtual.ir import Operation, Region
 from harness.virtual.machine import MOST_TRIPS
-from harness.virtual.native.assembly import Assembly
-from harness.virtual.native.lanes import Lanes, register
+from harness.virtual.native.lane_values import LaneValues, register
+from harness.virtual.native.llvm_text import Assembly
 from harness.virtual.native.lowering import Lower, Lowering, Value
 from harness.virtual.native.rounding import resized
-from harness.virtual.native.tiles import Buffer, Pointer, Tile, new_buffer
+from harness.virtual.native.tiles import ArenaBuffer, Pointer, Tile, new_buffer
+from harness.virtual.ttir.ir import Operation, TtirRegion
 
 DEEPEST_CALL = 16
 
@@ -24,7 +24,7 @@ class _Carried:
     """Holds the scalar, or the address of the buffer in use."""
     spare: str | None
     """Holds the address of the other buffer."""
-    rooms: tuple[Buffer, ...] = ()
+    rooms: tuple[ArenaBuffer, ...] = ()
 
     @property
     def tile(self) -> Tile:
@@ -34,10 +34,10 @@ class _Carried:
         """What it holds here."""
         tile = self.tile
         if tile.shape:
-            held = Buffer(tile.shape, tile.element, 0, self.slot, self.rooms).tile()
+            held = ArenaBuffer(tile.shape, tile.element, 0, self.slot, self.rooms).tile()
         else:
             kind = register(tile.element)
-            held = lowering.known(Lanes(kind, lowering.code.value(f"load {kind}, ptr {self.slot}")), tile.element)
+            held = lowering.known(LaneValues(kind, lowering.code.value(f"load {kind}, ptr {self.slot}")), tile.element)
         return _like(self.origin, held)
 
 
@@ -87,7 +87,7 @@ def _replace(lowering: Lowering, carried: Sequence[_Carried], held: Sequence[Val
     ]
     for one, tile in changed:
         if one.spare is not None:
-            lowering.fill(Buffer(tile.shape, tile.element, 0, one.spare), tile)
+            lowering.fill(ArenaBuffer(tile.shape, tile.element, 0, one.spare), tile)
     for one, tile in changed:
         if one.spare is None:
             _set(lowering, one.slot, tile)
@@ -112,7 +112,7 @@ def for_loop(lowering: Lowering, operation: Operation) -> list[Value]:
     with code.loop(trips) as trip:
         narrow = trip if kind == "i64" else code.value(f"trunc i64 {trip} to {kind}")
         gone = code.value(f"mul {kind} {bounds[2].name}, {narrow}")
-        index = Lanes(kind, code.value(f"add {kind} {bounds[0].name}, {gone}"))
+        index = LaneValues(kind, code.value(f"add {kind} {bounds[0].name}, {gone}"))
         held = [one.value(lowering) for one in carried]
         _enter(lowering, block.arguments, [lowering.known(index, operation.operand_types[0].element), *held])
         _replace(lowering, carried, held, _only_block(lowering, operation.regions[0]))
@@ -132,7 +132,7 @@ def _enter(lowering: Lowering, slots: Sequence[int], values: Sequence[Value]) ->
     lowering.values.update(zip(slots, values, strict=True))
 
 
-def _only_block(lowering: Lowering, region: Region) -> list[Value]:
+def _only_block(lowering: Lowering, region: TtirRegion) -> list[Value]:
     if len(region.blocks) > 1:
         raise CannotExecute("branches inside structured control flow in native code")
     return lowering.straight(region.entry)
@@ -167,7 +167,7 @@ class _Chosen:
     origin: Value
     tile: Tile
     slot: str
-    buffer: Buffer | None
+    buffer: ArenaBuffer | None
 
     @classmethod
     def like(cls, lowering: Lowering, value: Value) -> "_Chosen":
@@ -187,7 +187,7 @@ class _Chosen:
         if self.buffer is not None:
             return _like(self.origin, self.buffer.tile())
         kind = register(self.tile.element)
-        held = Lanes(kind, lowering.code.value(f"load {kind}, ptr {self.slot}"))
+        held = LaneValues(kind, lowering.code.value(f"load {kind}, ptr {self.slot}"))
         return _like(self.origin, lowering.known(held, self.tile.element))
 
 
@@ -221,7 +221,7 @@ def while_loop(lowering: Lowering, operation: Operation) -> list[Value]:
     return handed
 
 
-def _refuse_polling(regions: Sequence[Region]) -> None:
+def _refuse_polling(regions: Sequence[TtirRegion]) -> None:
     for region in regions:
         for inner in region.all_operations():
             if inner.name.startswith("tt.atomic") or inner.attributes.get("isVolatile") or inner.name == "tt.call":
@@ -231,7 +231,7 @@ def _refuse_polling(regions: Sequence[Region]) -> None:
 # --- branches and calls ---
 
 
-def body_of(lowering: Lowering, region: Region) -> list[Value]:
+def body_of(lowering: Lowering, region: TtirRegion) -> list[Value]:
     """A function's body; returns what it returns."""
     if len(region.blocks) == 1:
         return lowering.straight(region.entry)
@@ -281,7 +281,7 @@ def _hand_over(lowering: Lowering, branch: Operation, given: dict[str, list[_Cho
             place.set(lowering, value)
 
 
-def _topological(region: Region) -> list[str]:
+def _topological(region: TtirRegion) -> list[str]:
     """The blocks' labels in an order in which control only goes forward.
 
     Raises:

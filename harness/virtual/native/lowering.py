@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from harness.errors import CannotExecute
-from harness.virtual.ir import Block, Module, Operation, Region
 from harness.virtual.machine import TERMINATORS
 from harness.virtual.native.arith import COSTS, RULES
-from harness.virtual.native.assembly import Assembly, plus, times
-from harness.virtual.native.lanes import Lanes
-from harness.virtual.native.tiles import Arena, Buffer, Index, Pointer, Scope, Tile, constant_tile, new_buffer
+from harness.virtual.native.lane_values import LaneValues
+from harness.virtual.native.llvm_text import Assembly, plus, times
+from harness.virtual.native.tiles import Arena, ArenaBuffer, Index, Pointer, Scope, Tile, constant_tile, new_buffer
+from harness.virtual.ttir.ir import Block, Module, Operation, TtirRegion
 
 Value = Tile | Pointer
 Lower = Callable[["Lowering", Operation], "Sequence[Value] | Value | None"]
@@ -23,7 +23,7 @@ CHEAP = 6
 """A recipe of so few simple instructions is written again at each use."""
 CHEAP_INDEX = 40
 """The same for integers, whose recipes also tell that a row's addresses are neighbours."""
-ZERO = Lanes("i64", "0")
+ZERO = LaneValues("i64", "0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class ReportedLoad:
     """A load, of which native code tells what it left undefined and what it read too early."""
 
     operation: int
@@ -47,7 +47,7 @@ class Site:
 
 
 @dataclass(slots=True)
-class Names:
+class PreparedNames:
     """What the code of one program finds ready."""
 
     program: str
@@ -81,8 +81,8 @@ class Lowering:
         self.code = Assembly()
         self.arena = Arena()
         self.values: dict[int, Value] = {}
-        self.sites: list[Site] = []
-        self.names = Names("", "", ("", "", ""), "", "", "", {}, "")
+        self.sites: list[ReportedLoad] = []
+        self.names = PreparedNames("", "", ("", "", ""), "", "", "", {}, "")
         self.depth = 0
         self._handlers = handlers
         self._numbers = {id(operation): number for number, operation in enumerate(numbered(module))}
@@ -90,7 +90,7 @@ class Lowering:
 
     def site(self, operation: Operation, argument: int) -> int:
         """A number for a load."""
-        self.sites.append(Site(self._numbers[id(operation)], argument))
+        self.sites.append(ReportedLoad(self._numbers[id(operation)], argument))
         return len(self.sites) - 1
 
     # --- values ---
@@ -113,11 +113,11 @@ class Lowering:
             raise CannotExecute("a pointer that was computed from an integer")
         return found
 
-    def scalar(self, slot: int) -> Lanes:
+    def scalar(self, slot: int) -> LaneValues:
         """A number that a slot holds."""
         return Scope(self.code).at(self.tile(slot), ())
 
-    def known(self, lanes: Lanes, element: str) -> Tile:
+    def known(self, lanes: LaneValues, element: str) -> Tile:
         """A number as a value."""
         return constant_tile((), element, lanes)
 
@@ -132,7 +132,7 @@ class Lowering:
             return tile
         return self.buffered(tile).tile()
 
-    def buffered(self, tile: Tile) -> Buffer:
+    def buffered(self, tile: Tile) -> ArenaBuffer:
         """A tile's elements, all computed."""
         if tile.buffer is not None and tile.buffer.shape == tile.shape:
             return tile.buffer
@@ -140,7 +140,7 @@ class Lowering:
         self.fill(buffer, tile)
         return buffer
 
-    def fill(self, buffer: Buffer, tile: Tile) -> None:
+    def fill(self, buffer: ArenaBuffer, tile: Tile) -> None:
         """Compute a tile's elements into a buffer."""
 
         def body(index: Index) -> None:
@@ -156,7 +156,12 @@ class Lowering:
         self._nest(shape, body, [ZERO] * len(shape), 0, long[-1] if long and vectors else None)
 
     def _nest(
-        self, shape: tuple[int, ...], body: Callable[[Index], None], index: list[Lanes], axis: int, along: int | None
+        self,
+        shape: tuple[int, ...],
+        body: Callable[[Index], None],
+        index: list[LaneValues],
+        axis: int,
+        along: int | None,
     ) -> None:
         if axis == len(shape):
             body(tuple(index))
@@ -167,16 +172,16 @@ class Lowering:
         elif axis == along:
             width = min(self.target.width, extent)
             with self.code.loop(extent // width) as trip:
-                index[axis] = Lanes("i64", times(self.code, trip, width), width, 1)
+                index[axis] = LaneValues("i64", times(self.code, trip, width), width, 1)
                 self._nest(shape, body, index, axis + 1, along)
         else:
             with self.code.loop(extent) as trip:
-                index[axis] = Lanes("i64", trip)
+                index[axis] = LaneValues("i64", trip)
                 self._nest(shape, body, index, axis + 1, along)
 
-    def moved(self, position: Lanes, distance: int) -> Lanes:
+    def moved(self, position: LaneValues, distance: int) -> LaneValues:
         """A position some elements further on."""
-        return Lanes(position.kind, plus(self.code, position.name, str(distance)), position.width, position.step)
+        return LaneValues(position.kind, plus(self.code, position.name, str(distance)), position.width, position.step)
 
     # --- operations ---
 
@@ -216,7 +221,7 @@ class Lowering:
         operands = [self.tile(slot) for slot in operation.operands]
         kind = operation.result_types[0]
 
-        def recipe(scope: Scope, index: Index) -> Lanes:
+        def recipe(scope: Scope, index: Index) -> LaneValues:
             lanes = [scope.at(tile, index if tile.shape else ()) for tile in operands]
             return rule(scope.code, operation, lanes)
 
@@ -230,7 +235,7 @@ class Lowering:
     # --- functions ---
 
     @contextmanager
-    def inside(self, body: Region) -> Generator[None]:
+    def inside(self, body: TtirRegion) -> Generator[None]:
         """Write a function's body in place, with values of its own."""
         outer = (self.values, self._uses)
         self.values, self._uses = {}, _Uses()
@@ -250,7 +255,7 @@ def numbered(module: Module) -> list[Operation]:
     return [operation for function in module.functions.values() for operation in function.body.all_operations()]
 
 
-def _count(region: Region, uses: _Uses, defined: dict[int, int]) -> None:
+def _count(region: TtirRegion, uses: _Uses, defined: dict[int, int]) -> None:
     for block in region.blocks:
         here = id(block)
         for operation in block.operations:

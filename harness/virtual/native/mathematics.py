@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 from harness.errors import CannotExecute
-from harness.virtual.ir import Operation
-from harness.virtual.native.assembly import Assembly
-from harness.virtual.native.lanes import Lanes, of, register, spread, suffix
+from harness.virtual.native.lane_values import LaneValues, of, register, spread, suffix
+from harness.virtual.native.llvm_text import Assembly
 from harness.virtual.native.rounding import flushed, resized, rounded
+from harness.virtual.ttir.ir import Operation
 
-Rule = Callable[[Assembly, Operation, list[Lanes]], Lanes]
+Rule = Callable[[Assembly, Operation, list[LaneValues]], LaneValues]
 
 EXTERNAL = {
     "acos": "acos",
@@ -56,7 +56,7 @@ _INTRINSICS = {
 def through(function: str) -> Rule:
     """A function of the C library."""
 
-    def rule(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+    def rule(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
         return _finished(code, operation, _library(code, function, _wide(code, operands)))
 
     return rule
@@ -65,23 +65,23 @@ def through(function: str) -> Rule:
 def flushing(rule: Rule) -> Rule:
     """What the rule computes, of floats by instructions with `.ftz`."""
 
-    def flush(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+    def flush(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
         return flushed(code, rule(code, operation, [flushed(code, lanes) for lanes in operands]))
 
     return flush
 
 
-def rsqrt(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+def rsqrt(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
     """`math.rsqrt`."""
     return _finished(code, operation, _reciprocal_root(code, _wide(code, operands)))
 
 
-def multiply_add(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+def multiply_add(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
     """`math.fma`: product and sum in float64."""
     return _finished(code, operation, _fma(code, _wide(code, operands)))
 
 
-def external(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lanes:
+def external(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
     """`tt.extern_elementwise`, by its symbol."""
     symbol = str(operation.attributes["symbol"]).removeprefix("__nv_").removeprefix("fast_")
     wide = _wide(code, operands)
@@ -99,18 +99,18 @@ def external(code: Assembly, operation: Operation, operands: list[Lanes]) -> Lan
     raise CannotExecute(f"the external function {symbol} in native code")
 
 
-def _wide(code: Assembly, operands: list[Lanes]) -> list[Lanes]:
+def _wide(code: Assembly, operands: list[LaneValues]) -> list[LaneValues]:
     if any(lanes.kind not in {"float", "double"} for lanes in operands):
         raise CannotExecute("a mathematical function of integers in native code")
     return [resized(code, lanes, "double") for lanes in operands]
 
 
-def _finished(code: Assembly, operation: Operation, made: Lanes) -> Lanes:
+def _finished(code: Assembly, operation: Operation, made: LaneValues) -> LaneValues:
     element = operation.result_types[0].element
     return rounded(code, resized(code, made, register(element)), element)
 
 
-def _library(code: Assembly, function: str, operands: list[Lanes]) -> Lanes:
+def _library(code: Assembly, function: str, operands: list[LaneValues]) -> LaneValues:
     def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
         del kind
         return _calls(code, function, width, names)
@@ -129,7 +129,7 @@ def _calls(code: Assembly, function: str, width: int, names: list[str]) -> str:
     return made
 
 
-def _intrinsic(code: Assembly, name: str, operands: list[Lanes]) -> Lanes:
+def _intrinsic(code: Assembly, name: str, operands: list[LaneValues]) -> LaneValues:
     def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
         whole = of(kind, width)
         return code.call(whole, f"llvm.{name}.{suffix(kind, width)}", *((whole, each) for each in names))
@@ -141,12 +141,12 @@ def _divide(code: Assembly, kind: str, width: int, names: list[str]) -> str:
     return code.value(f"fdiv {of(kind, width)} {', '.join(names)}")
 
 
-def _reciprocal_root(code: Assembly, operands: list[Lanes]) -> Lanes:
-    one = Lanes("double", "0x3FF0000000000000")
+def _reciprocal_root(code: Assembly, operands: list[LaneValues]) -> LaneValues:
+    one = LaneValues("double", "0x3FF0000000000000")
     return spread(code, [one, _intrinsic(code, "sqrt", operands)], _divide, "double")
 
 
-def _fma(code: Assembly, operands: list[Lanes]) -> Lanes:
+def _fma(code: Assembly, operands: list[LaneValues]) -> LaneValues:
     def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
         product = code.value(f"fmul {of(kind, width)} {names[0]}, {names[1]}")
         return code.value(f"fadd {of(kind, width)} {product}, {names[2]}")

@@ -6,12 +6,12 @@ Products of float32 are exact in float64, so a fused multiply-add is the same as
 from collections.abc import Mapping
 
 from harness.errors import CannotExecute
-from harness.virtual.ir import Operation
-from harness.virtual.native.assembly import Assembly, plus, times
-from harness.virtual.native.lanes import Lanes, of, splat, spread, suffix
+from harness.virtual.native.lane_values import LaneValues, of, splat, spread, suffix
+from harness.virtual.native.llvm_text import Assembly, plus, times
 from harness.virtual.native.lowering import Lower, Lowering
 from harness.virtual.native.rounding import resized, rounded
-from harness.virtual.native.tiles import Buffer, Index, Scope, Tile, new_buffer
+from harness.virtual.native.tiles import ArenaBuffer, Index, Scope, Tile, new_buffer
+from harness.virtual.ttir.ir import Operation
 
 ROWS = 4
 """Rows of a block that is held in registers."""
@@ -35,7 +35,7 @@ def dot(lowering: Lowering, operation: Operation) -> Tile:
     return made.tile()
 
 
-def _packed(lowering: Lowering, tile: Tile, *, narrow: bool) -> Buffer:
+def _packed(lowering: Lowering, tile: Tile, *, narrow: bool) -> ArenaBuffer:
     """The operand in float64, row by row."""
     buffer = new_buffer(lowering.arena, tile.shape, "f64")
 
@@ -49,7 +49,7 @@ def _packed(lowering: Lowering, tile: Tile, *, narrow: bool) -> Buffer:
     return buffer
 
 
-def _blocks(lowering: Lowering, packed: list[Buffer], ends: tuple[Tile, Buffer], element: str) -> None:
+def _blocks(lowering: Lowering, packed: list[ArenaBuffer], ends: tuple[Tile, ArenaBuffer], element: str) -> None:
     """Every block of rows and columns of the result."""
     addend, made = ends
     (rows, inner), (_, columns) = packed[0].shape, packed[1].shape
@@ -62,13 +62,13 @@ def _blocks(lowering: Lowering, packed: list[Buffer], ends: tuple[Tile, Buffer],
         block = _Block(lowering, packed, inner, (tall, wide))
         sums = block.sums(first_row, first_column)
         for at, total in enumerate(sums):
-            row_number = Lanes("i64", plus(code, first_row, str(at)))
+            row_number = LaneValues("i64", plus(code, first_row, str(at)))
             for part in range(0, wide, piece):
-                lanes = Lanes("double", _part(code, total, wide, part, piece), piece)
-                index = (row_number, Lanes("i64", plus(code, first_column, str(part)), piece, 1))
+                lanes = LaneValues("double", _part(code, total, wide, part, piece), piece)
+                index = (row_number, LaneValues("i64", plus(code, first_column, str(part)), piece, 1))
                 if piece == 1:
-                    index = (row_number, Lanes("i64", index[1].name))
-                    lanes = Lanes("double", code.value(f"extractelement <1 x double> {lanes.name}, i64 0"))
+                    index = (row_number, LaneValues("i64", index[1].name))
+                    lanes = LaneValues("double", code.value(f"extractelement <1 x double> {lanes.name}, i64 0"))
                 scope = Scope(code)
                 more = resized(code, scope.at(addend, index), "double")
                 total_lanes = spread(code, [lanes, more], _add, "double")
@@ -79,7 +79,7 @@ def _blocks(lowering: Lowering, packed: list[Buffer], ends: tuple[Tile, Buffer],
 class _Block:
     """The sums of a few rows and some neighbouring columns, kept in registers while the inner axis runs."""
 
-    def __init__(self, lowering: Lowering, packed: list[Buffer], inner: int, extents: tuple[int, int]) -> None:
+    def __init__(self, lowering: Lowering, packed: list[ArenaBuffer], inner: int, extents: tuple[int, int]) -> None:
         self.code = lowering.code
         self.has_fma = lowering.target.has_fma and all(buffer.element == "f64" for buffer in packed)
         self.left, self.right = packed

@@ -1,16 +1,16 @@
-"""Conversions between element types, with the roundings of `harness.virtual.elements`."""
+"""Conversions between element types, with the roundings of `harness.virtual.numbers.elements`."""
 
 from harness.errors import CannotExecute
-from harness.virtual.ir import Operation
-from harness.virtual.native.assembly import Assembly
-from harness.virtual.native.lanes import BITS, Lanes, of, register, spread, suffix
+from harness.virtual.native.lane_values import BITS, LaneValues, of, register, spread, suffix
+from harness.virtual.native.llvm_text import Assembly
+from harness.virtual.ttir.ir import Operation
 
 FLOATS = frozenset({"float", "double"})
 _SMALLEST_NORMAL = "0x3810000000000000"
 """2^-126, as LLVM writes a float."""
 
 
-def rounded(code: Assembly, lanes: Lanes, element: str) -> Lanes:
+def rounded(code: Assembly, lanes: LaneValues, element: str) -> LaneValues:
     """Values carried for a TTIR element, rounded to what it can hold."""
     match element:
         case "bf16":
@@ -21,7 +21,7 @@ def rounded(code: Assembly, lanes: Lanes, element: str) -> Lanes:
             return lanes
 
 
-def flushed(code: Assembly, lanes: Lanes) -> Lanes:
+def flushed(code: Assembly, lanes: LaneValues) -> LaneValues:
     """Zeros of their sign for subnormal floats; doubles stay."""
     if lanes.kind != "float":
         return lanes
@@ -80,7 +80,7 @@ def encoded(code: Assembly, value: str, element: str, width: int) -> str:
             return value
 
 
-def converted(code: Assembly, operation: Operation, lanes: Lanes) -> Lanes:
+def converted(code: Assembly, operation: Operation, lanes: LaneValues) -> LaneValues:
     """`arith.extf`, `truncf`, `trunci`, `index_cast` and `tt.fp_to_fp`, to nearest."""
     if str(operation.attributes.get("rounding", "rtne")) not in {"rtne", "1"}:
         raise CannotExecute(f"rounding {operation.attributes['rounding']}")
@@ -91,7 +91,7 @@ def converted(code: Assembly, operation: Operation, lanes: Lanes) -> Lanes:
     return rounded(code, resized(code, lanes, wanted), element)
 
 
-def resized(code: Assembly, lanes: Lanes, wanted: str, *, signed: bool = True) -> Lanes:
+def resized(code: Assembly, lanes: LaneValues, wanted: str, *, signed: bool = True) -> LaneValues:
     """The same number in a wider or narrower type of its kind; integers are cut, floats rounded."""
     had = lanes.kind
     if had == wanted:
@@ -103,7 +103,7 @@ def resized(code: Assembly, lanes: Lanes, wanted: str, *, signed: bool = True) -
     elif BITS[had] > BITS[wanted]:
         instruction = "trunc"
         if lanes.step is not None and wanted != "i1":
-            return Lanes(wanted, code.value(f"trunc {had} {lanes.name} to {wanted}"), lanes.width, lanes.step)
+            return LaneValues(wanted, code.value(f"trunc {had} {lanes.name} to {wanted}"), lanes.width, lanes.step)
     else:
         instruction = "sext" if signed else "zext"
         if signed and lanes.step is not None and abs(lanes.step) * (lanes.width - 1) < 1 << BITS[had]:
@@ -115,7 +115,7 @@ def resized(code: Assembly, lanes: Lanes, wanted: str, *, signed: bool = True) -
     return spread(code, [lanes], emit, wanted)
 
 
-def _wider_ramp(code: Assembly, lanes: Lanes, step: int, wanted: str) -> Lanes:
+def _wider_ramp(code: Assembly, lanes: LaneValues, step: int, wanted: str) -> LaneValues:
     """A ramp stays one as long as no lane of it wraps around: where one does, the machine has to look.
 
     Its lanes must be less than a whole turn apart: only then is its last one on the wrong side of its first.
@@ -124,11 +124,11 @@ def _wider_ramp(code: Assembly, lanes: Lanes, step: int, wanted: str) -> Lanes:
     turned = "slt" if step >= 0 else "sgt"
     code.doubt(code.value(f"icmp {turned} {lanes.kind} {last}, {lanes.name}"))
     first = code.value(f"sext {lanes.kind} {lanes.name} to {wanted}")
-    return Lanes(wanted, first, lanes.width, step)
+    return LaneValues(wanted, first, lanes.width, step)
 
 
-def to_integer(code: Assembly, lanes: Lanes, wanted: str, *, signed: bool) -> Lanes:
-    """As `harness.virtual.operations_arith.to_integer`."""
+def to_integer(code: Assembly, lanes: LaneValues, wanted: str, *, signed: bool) -> LaneValues:
+    """As `harness.virtual.operations.arith.to_integer`."""
     name = "fptosi" if signed else "fptoui"
     bits = max(16, BITS[wanted])
 
@@ -145,7 +145,7 @@ def to_integer(code: Assembly, lanes: Lanes, wanted: str, *, signed: bool) -> La
     return spread(code, [lanes], emit, wanted)
 
 
-def from_integer(code: Assembly, lanes: Lanes, element: str, *, signed: bool) -> Lanes:
+def from_integer(code: Assembly, lanes: LaneValues, element: str, *, signed: bool) -> LaneValues:
     """To the nearest that the element can hold, by way of its carrier."""
     wanted = register(element)
     instruction = "sitofp" if signed else "uitofp"

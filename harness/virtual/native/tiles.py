@@ -4,8 +4,8 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from harness.virtual.native.assembly import Assembly, plus, times
-from harness.virtual.native.lanes import Lanes, as_vector, of, register, suffix
+from harness.virtual.native.lane_values import LaneValues, as_vector, of, register, suffix
+from harness.virtual.native.llvm_text import Assembly, plus, times
 
 ALIGNMENT = 64
 
@@ -39,7 +39,7 @@ class Arena:
         self._free.append((offset, size))
 
 
-Index = tuple[Lanes, ...]
+Index = tuple[LaneValues, ...]
 """One position of a tile for each axis, as i64 lanes; at most one axis varies along a vector."""
 
 
@@ -48,9 +48,9 @@ class Scope:
     """One place in the code: what was computed there need not be computed again."""
 
     code: Assembly
-    _made: dict[tuple["Tile", Index], Lanes] = field(default_factory=dict[tuple["Tile", Index], Lanes])
+    _made: dict[tuple["Tile", Index], LaneValues] = field(default_factory=dict[tuple["Tile", Index], LaneValues])
 
-    def at(self, tile: "Tile", index: Index) -> Lanes:
+    def at(self, tile: "Tile", index: Index) -> LaneValues:
         """A tile's lanes at an index."""
         key = (tile, index)
         if key not in self._made:
@@ -64,17 +64,17 @@ class Tile:
 
     shape: tuple[int, ...]
     element: str
-    recipe: Callable[[Scope, Index], Lanes]
+    recipe: Callable[[Scope, Index], LaneValues]
     cost: int = 0
     """What computing a lane again costs."""
-    buffer: "Buffer | None" = None
+    buffer: "ArenaBuffer | None" = None
     """Set where `recipe` only reads it, whole and in row-major order."""
 
 
-def constant_tile(shape: tuple[int, ...], element: str, lanes: Lanes) -> Tile:
+def constant_tile(shape: tuple[int, ...], element: str, lanes: LaneValues) -> Tile:
     """A value whose lanes are all the same."""
 
-    def recipe(scope: Scope, index: Index) -> Lanes:
+    def recipe(scope: Scope, index: Index) -> LaneValues:
         del scope, index
         return lanes
 
@@ -92,7 +92,7 @@ class Pointer:
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
-class Buffer:
+class ArenaBuffer:
     """Elements in the arena, in row-major order, or in what `slot` points at."""
 
     shape: tuple[int, ...]
@@ -100,7 +100,7 @@ class Buffer:
     offset: int
     slot: str | None = None
     """A stack slot that holds the address; for values that change from trip to trip."""
-    keeps: tuple["Buffer", ...] = ()
+    keeps: tuple["ArenaBuffer", ...] = ()
     """The room that the slot points into."""
 
     @property
@@ -117,11 +117,11 @@ class Buffer:
         strides = _strides(shape)
         return Tile(shape, self.element, lambda scope, index: self._read(scope.code, strides, index), 1, self)
 
-    def read(self, scope: Scope, index: Index) -> Lanes:
+    def read(self, scope: Scope, index: Index) -> LaneValues:
         """The lanes at an index."""
         return self._read(scope.code, _strides(self.shape), index)
 
-    def _read(self, code: Assembly, strides: tuple[int, ...], index: Index) -> Lanes:
+    def _read(self, code: Assembly, strides: tuple[int, ...], index: Index) -> LaneValues:
         where, width, step = self._place(code, strides, index)
         kind, wanted = of(self.kind, width), register(self.element)
         if width and step != 1:
@@ -130,9 +130,9 @@ class Buffer:
             raw = code.value(f"load {kind}, ptr {where}, align {_size(self.kind)}")
         if wanted == "i1":
             raw = code.value(f"icmp ne {kind} {raw}, {'zeroinitializer' if width else '0'}")
-        return Lanes(wanted, raw, width)
+        return LaneValues(wanted, raw, width)
 
-    def write(self, code: Assembly, index: Index, lanes: Lanes) -> None:
+    def write(self, code: Assembly, index: Index, lanes: LaneValues) -> None:
         """Store lanes at an index whose varying axis is the last that is longer than one."""
         where, width, step = self._place(code, _strides(self.shape), index)
         name = as_vector(code, lanes, width) if width else lanes.name
@@ -171,7 +171,7 @@ class Buffer:
         return first, width, 1
 
     def _apart(self, code: Assembly, begin: str, where: str, parts: list[tuple[str, int]], width: int) -> str:
-        total = as_vector(code, Lanes("i64", where), width)
+        total = as_vector(code, LaneValues("i64", where), width)
         for name, stride in parts:
             factor = f"splat (i64 {stride})"
             total = code.value(f"add <{width} x i64> {total}, {code.value(f'mul <{width} x i64> {name}, {factor}')}")
@@ -199,7 +199,7 @@ class Buffer:
         )
 
 
-def new_buffer(arena: Arena, shape: tuple[int, ...], element: str, *, pad: int = 0) -> Buffer:
+def new_buffer(arena: Arena, shape: tuple[int, ...], element: str, *, pad: int = 0) -> ArenaBuffer:
     """Room in the arena until nothing refers to it any more; `pad` elements before and after may be read."""
     count = 2 * pad
     whole = 1
@@ -207,7 +207,7 @@ def new_buffer(arena: Arena, shape: tuple[int, ...], element: str, *, pad: int =
         whole *= extent
     size = _size(stored_kind(element))
     room = arena.take((count + whole) * size)
-    buffer = Buffer(shape, element, room[0] + pad * size)
+    buffer = ArenaBuffer(shape, element, room[0] + pad * size)
     weakref.finalize(buffer, arena.release, room).atexit = False
     return buffer
 

@@ -1,0 +1,1 @@
+"""Bisection: which release or commit brings a finding, and which one fixes it."""

@@ -1,0 +1,1 @@
+"""The real GPUs of this machine: inventory, leases, health and quarantine."""

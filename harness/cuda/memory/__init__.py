@@ -1,0 +1,1 @@
+"""Device memory of real GPUs, with redzones around tensors."""

@@ -1,0 +1,1 @@
+"""compute-sanitizer and Triton's own sanitizers on real GPUs."""

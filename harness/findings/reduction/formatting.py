@@ -1,0 +1,43 @@
+"""How a reduced text is laid out: by ruff, and without comments."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import libcst as cst
+
+from harness.errors import MissingPart
+from harness.findings.reduction.text_size import LINE
+from harness.findings.reduction.tree import Edit, Tree, replacement
+
+_RUFF = (sys.executable, "-m", "ruff", "format", "--isolated", "--line-length", str(LINE))
+_JOINED = ("--config", "format.skip-magic-trailing-comma=true", "-")
+
+
+def lay_out(text: str) -> str:
+    """The text as ruff formats it: what fits on a line stands on one.
+
+    Raises:
+        MissingPart: ruff is not installed, or does not take the text.
+    """
+    done = subprocess.run([*_RUFF, *_JOINED], input=text, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise MissingPart(f"ruff cannot format a reduced kernel: {done.stderr.strip()}; pip install 'ruff>=0.12'")
+    return done.stdout
+
+
+def drop_comments(tree: Tree) -> Sequence[Edit]:
+    """Every comment and blank line at once: a reduced kernel is no longer what they speak of."""
+    return [replacement(tree.module, lambda module: module.visit(_Bare()))]
+
+
+class _Bare(cst.CSTTransformer):
+    def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> Any:
+        match original_node:
+            case cst.EmptyLine() | cst.Comment():
+                return cst.RemoveFromParent()
+            case cst.TrailingWhitespace():
+                return cst.TrailingWhitespace()
+            case _:
+                return updated_node

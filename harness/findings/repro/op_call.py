@@ -1,0 +1,210 @@
+"""The op's call as code: inputs, forward, cotangents, backward.  For children alone."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any
+
+import torch
+
+from harness.findings.repro.code_layout import needed_imports
+from harness.findings.repro.pieces import CallRecord, Preamble
+from harness.findings.repro.sources import Definitions
+from harness.findings.repro.tensors import GENERATOR, Writing, write
+from harness.model.case import Case, ValueDistribution
+from harness.model.input_spec import Draw, Tensor
+from harness.model.op import Op
+from harness.ops.inputs import LARGE, SHIFT, TINY, TORCH_DTYPES, make_cotangents, make_inputs, seed_of
+from harness.ops.suite_arguments import wanted
+
+TAKEN = frozenset({"device", "dtype", "exact", "nan", "inf", "reference", "run", "torch", "triton", "tl", "outputs"})
+NUMBERS = {
+    ValueDistribution.NORMAL: "{}",
+    ValueDistribution.SHIFTED: f"({{}} + {SHIFT})",
+    ValueDistribution.LARGE: f"({{}} * {LARGE})",
+    ValueDistribution.TINY: f"({{}} * {TINY})",
+}
+DRAWS = {
+    Draw.VALUES: "{}",
+    Draw.UNIT: "torch.sigmoid({})",
+    Draw.LOG_UNIT: "torch.nn.functional.logsigmoid({})",
+    Draw.POSITIVE: "torch.nn.functional.softplus({})",
+    Draw.LOG_SHARES: "torch.log_softmax({}, -1)",
+    Draw.NORMALISED: "torch.nn.functional.normalize({}, dim=-1)",
+}
+
+
+@dataclass(slots=True)
+class OpResults:
+    """What the op returned."""
+
+    outputs: dict[str, torch.Tensor] | None = None
+    """By name, without memory; None as long as it has not returned."""
+    differentiable: tuple[str, ...] = ()
+
+    def spying(self, op: Op) -> Op:
+        """The same op, which notes here what it returns."""
+
+        @wraps(op.call)
+        def call(**given: Any) -> Any:
+            made = op.call(**given)
+            named = {"y": made} if isinstance(made, torch.Tensor) else {f"y{n}": one for n, one in enumerate(made)}
+            here = {name: one for name, one in named.items() if one is not None}
+            self.outputs = {name: torch.empty(one.shape, dtype=one.dtype, device="meta") for name, one in here.items()}
+            self.differentiable = tuple(name for name, one in here.items() if one.requires_grad)
+            return made
+
+        return replace(op, call=call)
+
+
+def call_record(op: Op, case: Case, seen: OpResults, *, defined: bool) -> CallRecord:
+    """The op's call; where `defined`, its definition too."""
+    definitions = Definitions(lambda module: module.startswith("harness_suite_"))
+    called = "operation" if op.call.__name__ in TAKEN else ""
+    name = definitions.add(op.call, called=called, undecorated=True)
+    reference = definitions.add(op.reference, called="reference", undecorated=True) if defined else ""
+    case_type = TORCH_DTYPES[case.dtype]
+
+    def widened(tensor: torch.Tensor) -> str:
+        if not tensor.is_floating_point():
+            return ".to(device)"
+        same = tensor.dtype == case_type
+        return f".to(device, {'dtype' if same else f'torch.promote_types({tensor.dtype}, dtype)'})"
+
+    writing = Writing(exact=True, after=widened if defined else None)
+    names = _Names({*op.inputs, *TAKEN, name})
+    statements = [f"dtype = torch.float64 if exact else {case_type}"] if defined else []
+    run = _Run(op=op, case=case, seen=seen, name=name, reference=reference, writing=writing, names=names)
+    statements += run.statements()
+    imports = {"import torch": None, **definitions.imports, **dict.fromkeys(needed_imports(statements))}
+    return CallRecord(
+        name=name,
+        preamble=Preamble(
+            imports=tuple(imports),
+            blocks=tuple(definitions.blocks.values()),
+            missing=(*definitions.missing, *writing.missing),
+        ),
+        statements=tuple(statements),
+    )
+
+
+class _Names:
+    """Variables, none called like another."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self._taken = taken
+
+    def new(self, name: str) -> str:
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """The body of `run`, about to be written."""
+
+    op: Op
+    case: Case
+    seen: OpResults
+    name: str
+    """Of the op's function."""
+    reference: str
+    """Of its definition; empty where that is not asked for."""
+    writing: Writing
+    names: _Names
+
+    def statements(self) -> list[str]:
+        """Inputs, forward, cotangents, backward, results."""
+        inputs = {given: value for given, value in make_inputs(self.op, self.case).items() if value is not None}
+        variables = {given: given if given not in TAKEN else self.names.new(given) for given in inputs}
+        recipes = {variables[given]: text for given in inputs if (text := _recipe(self, given, inputs[given]))}
+        write({variables[given]: value for given, value in inputs.items()}, self.writing, recipes)
+        leaves = {given: variables[given] for given, value in inputs.items() if value.requires_grad}
+        for leaf in leaves.values():
+            _require_grad(leaf, self.writing.lines)
+        made = list(self.writing.lines)
+        call = self._call(self.op.call, self.name, variables)
+        if self.seen.outputs is None:
+            return [*made, *_guessed(call, list(leaves.values()))]
+        defined = self._call(self.op.reference, self.reference, variables) if self.reference else ""
+        outputs = {output: self.names.new(output) for output in self.seen.outputs}
+        returned = dict(outputs)
+        body = _received(call, defined, outputs)
+        if leaves and self.seen.differentiable:
+            gradients = {f"d:{given}": self.names.new(f"d{leaf}") for given, leaf in leaves.items()}
+            body += self._backward(outputs, list(leaves.values()), list(gradients.values()))
+            returned |= gradients
+        results = ", ".join(f'"{result}": {variable}' for result, variable in returned.items())
+        return [*made, *body, f"return {{{results}}}"]
+
+    def _backward(self, outputs: Mapping[str, str], leaves: list[str], gradients: list[str]) -> list[str]:
+        assert self.seen.outputs is not None, "asked for only where the op returned"
+        cotangents = make_cotangents(self.case, self.seen.outputs)
+        variables = {output: self.names.new(f"d{outputs[output]}") for output in self.seen.differentiable}
+        texts = {
+            variable: _normal(self.case, f"grad:{output}", cotangents[output]) for output, variable in variables.items()
+        }
+        began = len(self.writing.lines)
+        write({variable: cotangents[output] for output, variable in variables.items()}, self.writing, texts)
+        sources = _one_or_all([outputs[output] for output in variables])
+        given = f"{sources}, {_one_or_all(leaves)}, {_one_or_all(list(variables.values()))}, allow_unused=True"
+        target = f"({gradients[0]},)" if len(gradients) == 1 else ", ".join(gradients)
+        return [*self.writing.lines[began:], f"{target} = torch.autograd.grad({given})"]
+
+    def _call(self, function: Callable[..., Any], name: str, variables: Mapping[str, str]) -> str:
+        inputs: dict[str, Any] = dict.fromkeys(self.op.inputs) | dict(variables)
+        given = wanted(function, inputs, self.op.settings(self.case))
+        texts = [f"{one}={value if one in variables else repr(value)}" for one, value in given.items()]
+        return f"{name}({', '.join(texts)})"
+
+
+def _received(call: str, defined: str, outputs: Mapping[str, str]) -> list[str]:
+    """The call, or its definition, and its outputs in variables."""
+    receiver = outputs["y"] if list(outputs) == ["y"] else "outputs"
+    made = [f"{receiver} = {call}"]
+    if defined:
+        made = ["if exact:", f"    {receiver} = {defined}", "else:", f"    {receiver} = {call}"]
+    if receiver != "outputs":
+        return made
+    places = ", ".join(f"outputs[{output.removeprefix('y')}]" for output in outputs)
+    return [*made, f"{', '.join(outputs.values())} = {places}"]
+
+
+def _guessed(call: str, leaves: list[str]) -> list[str]:
+    """Forward, and backward with ones: the call raised, so nobody knows what it would have returned."""
+    if not leaves:
+        return [call, "return {}"]
+    given = f"wide, {_one_or_all(leaves)}, [torch.ones_like(one) for one in wide], allow_unused=True"
+    return [
+        f"outputs = {call}",
+        "outputs = (outputs,) if isinstance(outputs, torch.Tensor) else outputs",
+        "wide = [one for one in outputs if one is not None and one.requires_grad]",
+        f"torch.autograd.grad({given})",
+        "return {}",
+    ]
+
+
+def _require_grad(leaf: str, lines: list[str]) -> None:
+    """Where the variable is made."""
+    for number, line in reversed(list(enumerate(lines))):
+        if line.startswith(f"{leaf} = "):
+            lines[number] = f"{line}.requires_grad_()"
+            return
+
+
+def _recipe(run: _Run, name: str, value: torch.Tensor) -> str | None:
+    """The expression that draws an input as the harness does; None where one expression cannot."""
+    declared, values = run.op.inputs[name], run.case.values
+    if not isinstance(declared, Tensor) or values not in NUMBERS or declared.draw not in DRAWS:
+        return None
+    return DRAWS[declared.draw].format(NUMBERS[values].format(_normal(run.case, name, value)))
+
+
+def _normal(case: Case, name: str, value: torch.Tensor) -> str:
+    return f"torch.randn({tuple(value.shape)}, generator={GENERATOR}({seed_of(case.seed, name)}))"
+
+
+def _one_or_all(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"({', '.join(names)})"

@@ -1,0 +1,107 @@
+"""Nothing that compute-sanitizer watches for happens on the real GPU."""
+
+from harness.model.compute_sanitizer_report import Level, Sanitized, SanitizerRecord, Tool
+from harness.model.run import Completed, Run
+from harness.model.triton_sanitizer_report import Instrumented
+from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.oracles.base import Alone, Evidence
+from harness.oracles.endings import unfinished
+
+NOT_UNDER_IT = "the case did not run under compute-sanitizer"
+MEANING = {
+    Tool.MEMCHECK: (
+        "The access leaves its allocation or is misaligned; without the tool it lands in another tensor, or loses the "
+        "process's CUDA context."
+    ),
+    Tool.RACECHECK: (
+        "Nothing orders these accesses of shared memory by threads of one program: what is read depends on timing."
+    ),
+    Tool.INITCHECK: "What is read was never written: it is whatever an earlier kernel left in that memory.",
+    Tool.SYNCCHECK: "Threads meet at a barrier in a way that the GPU does not define: they may hang, or not wait.",
+}
+
+
+class ComputeSanitizer(Alone):
+    """The records of the tool that the process ran under; each kernel, line and kind is one failure."""
+
+    name = "compute-sanitizer"
+    promise = "compute-sanitizer has nothing to report: memory, shared memory, initialisation or barriers, by its tool."
+
+    def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
+        """A failure for each record that is not accepted; a pass only where the tool demonstrably watched all."""
+        run, watched = evidence.run, evidence.run.sanitizer
+        if watched is None:
+            return (Abstain(oracle=self.name, reason=NOT_UNDER_IT),)
+        if failures := tuple(self._fail(run, watched, record) for record in standing(watched)):
+            return failures
+        if reason := self._unknown(run, watched):
+            return (Abstain(oracle=self.name, reason=reason),)
+        return (Pass(oracle=self.name),)
+
+    def _unknown(self, run: Run, watched: Sanitized) -> str | None:
+        if reason := unfinished(run):
+            return reason
+        if not run.launches:
+            return "no kernel was launched"
+        return watched.unproven or watched.incomplete or None
+
+    def _fail(self, run: Run, watched: Sanitized, record: SanitizerRecord) -> Fail:
+        at = record.at
+        place = f"{at.source} {record.what}" if at.source else record.what
+        return Fail(
+            signature=Signature(
+                oracle=self.name,
+                severity=Severity.WARNING if record.level is Level.WARNING else Severity.ERROR,
+                op=run.case.op,
+                kernel=at.kernel,
+                place=f"{watched.tool}: {place}",
+            ),
+            message=f"{watched.tool}: {record.text}{where(record)} in {whose(run, at.kernel)}{place_of(record)}",
+            meaning=MEANING[watched.tool],
+            source=at.source,
+        )
+
+
+def standing(watched: Sanitized | Instrumented) -> tuple[SanitizerRecord, ...]:
+    """The records that count: neither accepted nor mere information."""
+    return tuple(one for one in watched.records if not one.accepted and one.level is not Level.INFO)
+
+
+def ended_by_tool(run: Run) -> bool:
+    """Whether a tool itself may have ended the case: memcheck and a failed check destroy the CUDA context."""
+    if isinstance(run.ending, Completed):
+        return False
+    watched, checked = run.sanitizer, run.instrumented
+    by_memcheck = watched is not None and watched.tool is Tool.MEMCHECK and bool(watched.records)
+    return by_memcheck or (checked is not None and bool(checked.records))
+
+
+def where(record: SanitizerRecord) -> str:
+    """The first report's program and thread, with how many there were."""
+    at = record.at
+    first = ", ".join(
+        f"{noun} ({', '.join(map(str, index))})"
+        for noun, index in (("program", at.program), ("thread", at.thread))
+        if index is not None
+    )
+    if record.count == 1:
+        return f" by {first}" if first else ""
+    return f" in {record.count} reports, first by {first}" if first else f" in {record.count} reports"
+
+
+def whose(run: Run, kernel: str) -> str:
+    """The kernel, named as not the library's own where no launch of the case has that name.
+
+    A process that died told of no launches: torch aborts as it frees memory of a context that memcheck has ended.
+    """
+    if not kernel:
+        return "an unnamed kernel"
+    launched = {launch.kernel for launch in run.launches}
+    return f"{kernel}, which is no Triton kernel" if launched and kernel not in launched else kernel
+
+
+def place_of(record: SanitizerRecord) -> str:
+    """The end of the message: its line, and the other accesses of a race."""
+    source = f" ({record.at.source})" if record.at.source else ""
+    others = "; ".join(map(str, record.others))
+    return f"{source}, against {others}" if others else source

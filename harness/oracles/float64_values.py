@@ -1,0 +1,99 @@
+"""The numbers are right."""
+
+from math import isfinite, prod
+
+from harness.model.picture import Amount, Shading
+from harness.model.run import Measure, Result
+from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.oracles.base import Alone, Evidence
+from harness.oracles.endings import unfinished
+from harness.oracles.memory_events import cell
+
+WRONG = (
+    "The result is further from the float64 truth than rounding in this precision explains: a term, a mask or an "
+    "index of the computation is wrong."
+)
+NEAR = (
+    "The result is further from the float64 truth than rounding of its definition explains, though not by much: a "
+    "term, a mask or an index is wrong, or the kernel loses digits that the definition keeps.  With the same numbers "
+    "in a finer type a wrong term is as large as here, and what rounding does is smaller."
+)
+FAR = 10.0
+"""An error of so many tolerances is not put down to the kernel's own rounding."""
+NOT_FINITE = "NaN or infinity spreads from here through everything that is computed later."
+
+
+class Float64Values(Alone):
+    """Outputs and gradients against the float64 reference, over the whole tensor and over the worst tile of it."""
+
+    name = "float64-values"
+    promise = "Every output and gradient agrees with the float64 reference within the tolerance of its type."
+
+    def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
+        """One failure for each result that is wrong; results that are one tensor of one kernel count once."""
+        run = evidence.run
+        worst: dict[tuple[str, str], Result] = {}
+        for result in filter(is_wrong, run.results):
+            tensor = result.writer or ("", result.name)
+            worst[tensor] = max(worst.get(tensor, result), result, key=how_wrong)
+        if worst:
+            return tuple(self._fail(run.case.op, result) for result in worst.values())
+        if reason := unfinished(run):
+            return (Abstain(oracle=self.name, reason=reason),)
+        if not run.results:
+            return (Abstain(oracle=self.name, reason="the op has no floating-point result to compare"),)
+        elements = sum(prod(result.shape) for result in run.results)
+        if elements and elements == sum(result.unjudged for result in run.results):
+            return (Abstain(oracle=self.name, reason="every result leaves the range of the case's type"),)
+        return (Pass(oracle=self.name),)
+
+    def _fail(self, op: str, result: Result) -> Fail:
+        worst = max(result.worst_tile, result.whole, key=badness)
+        kernel, place = result.writer or ("", result.name)
+        message = (
+            f"{cell(result.name, worst.index)} is {worst.got:.6g} where the float64 reference gives "
+            f"{worst.expected:.6g}: {size(worst)} the tolerance"
+        )
+        if result.nonfinite:
+            one = result.nonfinite == 1
+            message += f"; {result.nonfinite} {'cell is' if one else 'cells are'} NaN or infinite"
+        return Fail(
+            signature=Signature(oracle=self.name, severity=Severity.ERROR, op=op, kernel=kernel, place=place),
+            message=message,
+            meaning=NOT_FINITE if result.nonfinite else WRONG if badness(worst) >= FAR else NEAR,
+            pictures=_pictures(result, worst),
+        )
+
+
+def _pictures(result: Result, worst: Measure) -> tuple[Shading, ...]:
+    if result.wrong_where is None:
+        return ()
+    return (
+        Shading(
+            tensor=result.name,
+            says="further from the truth than rounding explains",
+            amount=Amount.TOLERANCES,
+            spread=result.wrong_where,
+            worst=worst.index,
+        ),
+    )
+
+
+def is_wrong(result: Result) -> bool:
+    """Whether an error is above its tolerance; NaN is."""
+    return bool(result.nonfinite) or not (result.whole.ratio <= 1 and result.worst_tile.ratio <= 1)
+
+
+def how_wrong(result: Result) -> float:
+    """The larger of a result's two errors, in tolerances."""
+    return max(badness(result.whole), badness(result.worst_tile))
+
+
+def badness(measure: Measure) -> float:
+    """The error in tolerances, NaN above everything."""
+    return measure.ratio if isfinite(measure.ratio) else float("inf")
+
+
+def size(measure: Measure) -> str:
+    """The error in words: `12.4 times`, or `beyond` where it has no size."""
+    return f"{measure.ratio:.3g} times" if isfinite(measure.ratio) else "beyond"

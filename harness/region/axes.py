@@ -1,0 +1,124 @@
+"""The axes around a smallest case, and the case at each place on them.
+
+Owns what may be changed of a case and what stays legal; where to look is `harness.region.size_probes`' business.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from harness.model.case import Case, Layout, Scalar, Scale
+from harness.model.input_spec import Tensor
+from harness.model.op import Op
+from harness.model.region import SMS, Axis, AxisKind, Sizes
+from harness.model.run import Launch, Run
+from harness.search.sort_key import dim_order, values_of
+
+MOST_SMS = 1024
+"""No GPU has as many: three times the largest of today."""
+
+GIANT_ROOM = 4
+"""How many times the smallest case's size a dim of a giant case is followed to."""
+
+GRAD = "grad"
+"""How `Case.layouts` calls the cotangents."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The smallest case with one setting changed, or as it is."""
+
+    axis: Axis
+    value: str
+    case: Case
+
+
+def numeric_axes(op: Op, case: Case) -> tuple[Axis, ...]:
+    """The op's dims, and the SM counts."""
+    return (
+        *(_dim(op, case, name) for name in dim_order(op)),
+        Axis(kind=AxisKind.SM_COUNT, name=SMS, low=1, high=max(MOST_SMS, case.device.sm_count), is_open=True),
+    )
+
+
+def at(case: Case, sizes: Sizes) -> Case:
+    """The case with other sizes."""
+    dims = {name: sizes[name] for name in case.dims}
+    return replace(case, dims=dims, device=case.device.with_sm_count(sizes[SMS]))
+
+
+def changes(op: Op, case: Case, run: Run, kernel: str) -> Iterator[Change]:
+    """Every value of each setting of the case, legal ones only; `run` is the case's own, `kernel` the one at fault."""
+    for change in (*_configs(case, run, kernel), *_dtypes(op, case), *_options(op, case), *_inputs(op, case)):
+        if op.allows(change.case):
+            yield change
+
+
+def config_told(launch: Launch) -> str:
+    """A config without the options that nobody set: Triton prints those too (`maxnreg: None`)."""
+    return ", ".join(part for part in launch.config.split(", ") if not part.endswith(": None"))
+
+
+def _dim(op: Op, case: Case, name: str) -> Axis:
+    dim = op.dims[name]
+    grown = case.scale is Scale.GIANT and dim.grows
+    high = min(dim.largest, max(dim.high, GIANT_ROOM * case.dims[name])) if grown else dim.high
+    return Axis(kind=AxisKind.DIM, name=name, low=dim.low, high=high, choices=tuple(sorted(dim.choices)), is_open=grown)
+
+
+def _configs(case: Case, run: Run, kernel: str) -> Iterator[Change]:
+    """Of the kernel at fault, or where none is named, of each; what a config is called is known once it has run."""
+    tuned = {launch.kernel: launch.config_count for launch in run.launches if launch.config_count > 1}
+    for name in [kernel] if kernel else sorted(tuned):
+        for index in range(tuned.get(name, 0)):
+            chosen = {**{other: at for other, at in case.configs.items() if other != name}, **_unless_zero(name, index)}
+            axis = Axis(kind=AxisKind.CONFIG, name=name)
+            yield Change(axis=axis, value=f"config {index + 1}", case=replace(case, configs=chosen))
+
+
+def _unless_zero(name: str, index: int) -> Mapping[str, int]:
+    return {name: index} if index else {}
+
+
+def _dtypes(op: Op, case: Case) -> Iterator[Change]:
+    for dtype in op.dtypes:
+        yield Change(axis=Axis(kind=AxisKind.DTYPE, name="dtype"), value=str(dtype), case=replace(case, dtype=dtype))
+
+
+def _options(op: Op, case: Case) -> Iterator[Change]:
+    for name, choices in op.options.items():
+        for setting in choices:
+            options: Mapping[str, Scalar] = {**case.options, name: setting}
+            axis = Axis(kind=AxisKind.OPTION, name=name)
+            yield Change(axis=axis, value=str(setting), case=replace(case, options=options))
+
+
+def _inputs(op: Op, case: Case) -> Iterator[Change]:
+    """Optional inputs, the layout of each that is given, and what values they have."""
+    for name in op.optional:
+        others = tuple(other for other in case.absent if other != name)
+        layouts = {other: layout for other, layout in case.layouts.items() if other != name}
+        axis = Axis(kind=AxisKind.ABSENT, name=name)
+        yield Change(axis=axis, value="given", case=replace(case, absent=others))
+        without = tuple(sorted((*others, name)))
+        yield Change(axis=axis, value="absent", case=replace(case, absent=without, layouts=layouts))
+    tensors = {
+        name: given for name, given in op.inputs.items() if isinstance(given, Tensor) and name not in case.absent
+    }
+    for name in (*tensors, GRAD):
+        for layout in _layouts(tensors.get(name)):
+            rest = {other: kept for other, kept in case.layouts.items() if other != name}
+            layouts = rest if layout is Layout.CONTIGUOUS else {**rest, name: layout}
+            axis = Axis(kind=AxisKind.LAYOUT, name=name)
+            yield Change(axis=axis, value=str(layout), case=replace(case, layouts=layouts))
+    for values in values_of(op):
+        yield Change(
+            axis=Axis(kind=AxisKind.VALUES, name="values"), value=str(values), case=replace(case, values=values)
+        )
+
+
+def _layouts(tensor: Tensor | None) -> tuple[Layout, ...]:
+    """What the search draws for an input; all for the cotangents."""
+    if tensor is None:
+        return tuple(Layout)
+    plain = (Layout.CONTIGUOUS, Layout.OFFSET)
+    return (*plain, Layout.STRIDED) if len(tensor.shape) > 1 else plain

@@ -1,0 +1,128 @@
+"""The table of what both GPUs agree on: by kernel and argument, how many tensors are equal and how far others apart."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from harness.model.launch_difference import Difference
+from harness.model.run import Completed, Refused, Run
+from harness.model.verdict import Fail
+from harness.oracles import registry
+from harness.oracles.agreement import sentence
+from harness.oracles.endings import describe, is_gone
+
+EACH = 3
+"""So many differences of one argument of a kernel are told one by one."""
+
+
+@dataclass(slots=True)
+class Compared:
+    """What came of all cases so far."""
+
+    gpu: str = ""
+    cases: int = 0
+    launches: int = 0
+    tensors: defaultdict[tuple[str, str, str], list[Difference]] = field(
+        default_factory=lambda: defaultdict[tuple[str, str, str], list[Difference]](list)
+    )
+    """By kernel, argument and type."""
+    unexplained: list[tuple[Difference, str]] = field(default_factory=list[tuple[Difference, str]])
+    """With its case."""
+    by_compiler: list[tuple[Difference, str]] = field(default_factory=list[tuple[Difference, str]])
+    """The same for what is gone once the compiler leaves something out."""
+    skipped: Counter[str] = field(default_factory=Counter[str])
+    broken: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict[str, list[str]](list))
+    """By op and how they ended, cases that did not come to their end."""
+    broken_by_compiler: int = 0
+    """So many of them do once the compiler leaves something out."""
+
+    def add(self, run: Run, again: Run | None = None) -> None:
+        """One more case; `again` is its run beside, where a launch cost the real GPU its context."""
+        self.cases += 1
+        if not isinstance(run.ending, Completed | Refused):
+            self.broken[f"{run.case.op_name}: {_how_it_broke(run, again)}"].append(str(run.case))
+            self.broken_by_compiler += again is not None and is_gone(run, again)
+        if run.agreement is None:
+            return
+        self.gpu = run.agreement.gpu
+        self.launches += run.agreement.launches
+        self.skipped.update(reason for _, reason in run.agreement.skipped)
+        for found in run.agreement.differences:
+            self.tensors[found.kernel, found.argument, found.dtype].append(found)
+            if not found.is_explained:
+                kept = self.unexplained if found.agrees_once is None else self.by_compiler
+                kept.append((found, str(run.case)))
+
+    @property
+    def agrees(self) -> bool:
+        """Whether something was compared, and nothing speaks against it."""
+        return bool(self.launches) and not self.has_findings
+
+    @property
+    def has_findings(self) -> bool:
+        """Whether the GPUs part, whoever is to blame, or a case did not come to its end."""
+        return bool(self.unexplained or self.by_compiler or self.broken)
+
+
+def lines(compared: Compared) -> Iterator[str]:
+    """Arguments that are not equal in all launches, whatever is odd, and one line that says what it comes to."""
+    rows = [_row(names, found) for names, found in compared.tensors.items() if any(one.differing for one in found)]
+    if rows:
+        yield from _columns(("kernel", "argument", "type", "tensors", "equal", "of the largest", "of rounding"), rows)
+        yield ""
+    for reason, count in compared.skipped.most_common():
+        yield f"{count} launches were not compared: {reason}"
+    for broken, cases in sorted(compared.broken.items(), key=lambda item: -len(item[1])):
+        yield f"{len(cases)} cases of {broken}; {cases[0]}"
+    for word, apart in (("compiler", compared.by_compiler), ("unexplained", compared.unexplained)):
+        told = Counter[tuple[str, str]]()
+        for found, case in apart:
+            told[found.kernel, found.argument] += 1
+            if told[found.kernel, found.argument] <= EACH:
+                yield f"{word}: {found.kernel}: {sentence(found, compared.gpu, None)}; {case}"
+        for (kernel, argument), count in told.items():
+            if count > EACH:
+                yield f"{word}: {kernel}: {argument} in {count - EACH} more launches"
+    yield conclusion(compared)
+
+
+def conclusion(compared: Compared) -> str:
+    """One line."""
+    tensors = [found for of_one in compared.tensors.values() for found in of_one]
+    equal = sum(not found.differing for found in tensors)
+    explained = sum(found.is_explained and found.doubt is not None for found in tensors)
+    rounded = len(tensors) - equal - explained - len(compared.by_compiler) - len(compared.unexplained)
+    return (
+        f"{compared.launches} launches of {len({kernel for kernel, _, _ in compared.tensors})} kernels in "
+        f"{compared.cases} cases were repeated on the {compared.gpu or 'real GPU'}: of {len(tensors)} tensors {equal} "
+        f"are equal bit for bit, {rounded} differ by a few roundings, {explained} by what rounding explains, "
+        f"{len(compared.by_compiler)} by what the compiler made wrong, and {len(compared.unexplained)} unexplained; "
+        f"{sum(map(len, compared.broken.values()))} cases broke off, {compared.broken_by_compiler} of them by what the "
+        "compiler made wrong"
+    )
+
+
+def _how_it_broke(run: Run, again: Run | None) -> str:
+    """One line: what a finding of it would say, or how it ended where there would be none."""
+    beside = {} if again is None else {again.case.digest: again}
+    said = registry.judge_all(run, beside, {}, oracles=(registry.find("completes"),))
+    messages = [verdict.message for verdict in said if isinstance(verdict, Fail)]
+    return (messages or [describe(run.ending)])[0].splitlines()[0]
+
+
+def _row(names: tuple[str, str, str], found: Sequence[Difference]) -> tuple[str, ...]:
+    equal = sum(not one.differing for one in found)
+    doubts = [one.doubt for one in found if one.doubt is not None]
+    scaled = max(one.scaled for one in found)
+    return (*names, str(len(found)), str(equal), f"{scaled:.2g}", f"{max(doubts):.2g}" if doubts else "-")
+
+
+def _columns(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    table = [heads, *rows]
+    widths = [max(len(row[at]) for row in table) for at in range(len(heads))]
+    for row in table:
+        cells = [
+            f"{cell:<{width}}" if at < 3 else f"{cell:>{width}}"  # names to the left, numbers to the right
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()

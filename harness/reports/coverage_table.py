@@ -1,0 +1,78 @@
+"""The table of what runs here: library, kernel, launches on each device, and why those abstain that do."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+
+from harness.model.device import DeviceProfile
+from harness.search.kernel_coverage import COMPLETED, Coverage, KernelCount
+
+OWN = "kernels of the suites themselves"
+NONE = "-"
+
+
+def lines(coverage: Coverage, devices: Sequence[DeviceProfile]) -> Iterator[str]:
+    """The table, then what it does not cover, then one line that says what it all comes to."""
+    slugs = [device.slug for device in devices]
+    names = max((len(one.kernel) for one in coverage.kernels), default=0) + 2
+    widths = [max(len(device.slug), len(f"sm_{device.arch}")) for device in devices]
+    for library, counts in groupby(coverage.kernels, attrgetter("library")):
+        yield _row(library or OWN, names, slugs, widths)
+        yield _row("", names, [f"sm_{device.arch}" for device in devices], widths)
+        for kernel, of_kernel in groupby(counts, attrgetter("kernel")):
+            by_device = {one.device: one for one in of_kernel}
+            cells = [_cell(by_device.get(slug)) for slug in slugs]
+            yield f"{_row('  ' + kernel, names, cells, widths)}  {_verdict(by_device.values())}"
+        yield ""
+    yield from _gaps(coverage)
+    yield conclusion(coverage)
+
+
+def conclusion(coverage: Coverage) -> str:
+    """One line."""
+    kernels = len({(one.library, one.kernel) for one in coverage.kernels})
+    total = coverage.executed + coverage.abstained
+    share = f"{100 * coverage.abstained / total:.1f} %" if total else "none launched"
+    return (
+        f"{_counted(total, 'launch')} of {_counted(kernels, 'kernel')} in {_counted(coverage.cases, 'case')}: "
+        f"{coverage.executed} executed, {coverage.abstained} abstained ({share})"
+    )
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "es" if noun.endswith("ch") else "s")
+
+
+def _row(name: str, names: int, cells: Sequence[str], widths: Sequence[int]) -> str:
+    return f"{name:<{names}}" + "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+
+
+def _cell(count: KernelCount | None) -> str:
+    """Launches that were executed, of how many if that is less than all."""
+    if count is None:
+        return NONE
+    abstained = sum(number for _, number in count.abstained)
+    return f"{count.executed}/{count.executed + abstained}" if abstained else str(count.executed)
+
+
+def _verdict(counts: Iterable[KernelCount]) -> str:
+    reasons = Counter[str]()
+    for one in counts:
+        reasons.update(dict(one.abstained))
+    return f"abstains: {', '.join(reason for reason, _ in reasons.most_common())}" if reasons else "runs"
+
+
+def _gaps(coverage: Coverage) -> Iterator[str]:
+    """Cases that broke off, and ops that launched nothing: what lies behind is not covered."""
+    ended = Counter[tuple[str, str]]()
+    for one in coverage.ops:
+        ended.update({(one.op, ending): count for ending, count in one.endings if ending != COMPLETED})
+    if ended:
+        yield "cases that did not complete, of which only launches before that point are counted:"
+        yield from (f"  {count:>4}  {op}: {ending}" for (op, ending), count in sorted(ended.items()))
+        yield ""
+    if coverage.silent:
+        yield "ops that launched nothing, of which nothing is covered:"
+        yield from (f"  {one.op} on {one.device}" for one in coverage.silent)
+        yield ""

@@ -1,0 +1,199 @@
+"""A finding as printed: what happened, where in the source, the smallest case, what it means, how to see it again.
+
+Eighty columns, complete without colour.
+"""
+
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.text import Text
+
+from harness.findings.campaign_report import replay_command
+from harness.findings.known_issues import Known
+from harness.model.case import Case, LaneFill, Layout, ProgramOrder, Scale, ValueDistribution
+from harness.model.finding import Excerpt, Finding
+from harness.model.run import Launch, Source
+from harness.model.verdict import Severity
+
+WIDTH = 80
+INDENT = "  "
+LABEL = 15
+CONTEXT = 2
+KEPT_CONTEXT = 8
+COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where the source files of kernels may lie."""
+
+    roots: tuple[Path, ...] = ()
+
+    def lines(self, source: Source) -> Sequence[str]:
+        """The lines of the file; none where it cannot be found here."""
+        for path in (Path(source.file), *(root / source.file for root in self.roots)):
+            try:
+                return path.read_text(encoding="utf-8").splitlines()
+            except (OSError, UnicodeDecodeError):
+                continue
+        return ()
+
+    def excerpt(self, source: Source) -> Excerpt | None:
+        """The line with more of its neighbours than a terminal shows; None where the file cannot be found here."""
+        lines = self.lines(source)
+        if not 0 < source.line <= len(lines):
+            return None
+        first, last = max(1, source.line - KEPT_CONTEXT), min(len(lines), source.line + KEPT_CONTEXT)
+        return Excerpt(file=self.short(source.file), first=first, lines=tuple(lines[first - 1 : last]))
+
+    def short(self, file: str) -> str:
+        """The path as a reader knows it: `fla/modules/layernorm.py` of a library, from here for what lies here."""
+        for root in (*self.roots, *(Path(entry) for entry in sys.path if "-packages" in entry), Path.cwd()):
+            if Path(file).is_relative_to(root):
+                return str(Path(file).relative_to(root))
+        return file
+
+
+def quoted(findings: Iterable[Finding], sources: Sources) -> tuple[Finding, ...]:
+    """The findings with the source around the line at fault, to be kept."""
+    return tuple(
+        replace(finding, excerpt=sources.excerpt(finding.fail.source)) if finding.fail.source else finding
+        for finding in findings
+    )
+
+
+def render(finding: Finding, sources: Sources, known: Iterable[Known] = ()) -> Text:
+    """The finding, with colours for terminals that have them; `.plain` is the same without."""
+    link = next((one.issue.link for one in known if one.finding == finding.id), None)
+    severity = finding.fail.signature.severity
+    text = Text()
+    text.append(f"{_heading(finding)}\n", style=COLOURS[severity])
+    text.append(f"{'─' * WIDTH}\n", style="dim")
+    for line in textwrap.wrap(finding.fail.message, WIDTH, break_long_words=False, break_on_hyphens=False):
+        text.append(f"{line}\n", style="bold")
+    if finding.fail.source:
+        text.append("\n")
+        for line, at_fault in _excerpt(finding.fail.source, sources):
+            text.append(f"{line}\n", style="bold" if at_fault else "dim")
+    text.append("\n")
+    for label, value in (*facts(finding), *((("known", link),) if link else ())):
+        for number, line in enumerate(_wrapped(value)):
+            text.append(f"{INDENT}{label if number == 0 else '':<{LABEL}}", style="cyan")
+            text.append(f"{line}\n")
+    text.append("\n")
+    for line in textwrap.wrap(finding.fail.meaning, WIDTH):
+        text.append(f"{line}\n")
+    text.append(f"\n{INDENT}{'replay':<{LABEL}}", style="cyan")
+    text.append(f"{replay_command(finding)}\n", style="bold")
+    return text
+
+
+def _heading(finding: Finding) -> str:
+    """`WARNING  write-overlap  layer_norm_bwd_kernel  (layer_norm)      7f3a09c1`."""
+    signature = finding.fail.signature
+    op = finding.case.op_name
+    where = f"{signature.kernel}  in {op}" if signature.kernel else op
+    left = f"{signature.severity.upper()}  {signature.oracle}  {where}"
+    return f"{left}{finding.id:>{max(WIDTH - len(left), len(finding.id) + 2)}}"
+
+
+def _excerpt(source: Source, sources: Sources) -> Iterator[tuple[str, bool]]:
+    """The line at fault with its neighbours, and which it is."""
+    lines = sources.lines(source)
+    if not 0 < source.line <= len(lines):
+        yield f"{INDENT}{sources.short(source.file)}:{source.line}", True
+        return
+    first, last = max(source.line - CONTEXT, 1), min(source.line + CONTEXT, len(lines))
+    while last > source.line and not lines[last - 1].strip():
+        last -= 1
+    numbers = range(first, last + 1)
+    shown = textwrap.dedent("\n".join(lines[number - 1] for number in numbers)).split("\n")
+    yield f"{INDENT}{sources.short(source.file)}", False
+    for number, line in zip(numbers, shown, strict=True):
+        at_fault = number == source.line
+        yield f"{'>' if at_fault else ' ':>4} {number:>5} │ {line}".rstrip(), at_fault
+
+
+def facts(finding: Finding) -> Iterator[tuple[str, str]]:
+    """What is known of it besides its message, each with its label."""
+    case = finding.case
+    yield "smallest case" if finding.confirmed else "case", describe(case)
+    device = case.device
+    yield "device", f"{device.slug}: {device.sm_count} SMs, sm_{device.arch} ({device.name})"
+    if finding.launch:
+        yield "launch", _launch(finding.launch)
+    if finding.first_case.digest != case.digest:
+        first = finding.first_case
+        elsewhere = "" if first.device == device else f" on {first.device}"
+        yield "first seen", f"{describe(first)}{elsewhere}"
+    yield "confirmed", _confirmation(finding)
+    if finding.sightings > 1:
+        yield "seen", f"in {finding.sightings:,} cases of the search"
+    if finding.needs is not None:
+        yield "needs before", describe(finding.needs)
+    if finding.libraries:
+        yield "with", ", ".join(finding.libraries)
+
+
+def describe(case: Case) -> str:
+    """The case without its device, in words: what is plain goes unsaid, but for the dims."""
+    dims = " ".join(f"{name}={size}" for name, size in case.dims.items())
+    parts = [f"{case.op_name}  {dims}  {case.dtype}"]
+    parts += [f"{name}={setting}" for name, setting in case.options.items()]
+    if case.absent:
+        parts.append(f"no {_listed(case.absent)}")
+    parts += [f"{name} {layout}" for name, layout in case.layouts.items() if layout is not Layout.CONTIGUOUS]
+    if case.values is not ValueDistribution.NORMAL:
+        parts.append(f"values {case.values}")
+    parts += [f"{kernel} config {index}" for kernel, index in case.configs.items() if index]
+    if case.lane_fill is not LaneFill.ZERO:
+        parts.append(f"undefined lanes {case.lane_fill}")
+    if case.order is not ProgramOrder.FORWARD:
+        parts.append(f"programs {case.order}")
+    if case.scale is Scale.GIANT:
+        parts.append("giant (a few programs of each launch)")
+    if case.seed:
+        parts.append(f"seed {case.seed}")
+    return ", ".join(parts)
+
+
+def _launch(launch: Launch) -> str:
+    grid = " x ".join(map(str, launch.grid))
+    parts = [f"grid {grid}"]
+    if launch.config:
+        which = f" (config {launch.config_index + 1} of {launch.config_count})" if launch.config_count > 1 else ""
+        skipped = f", in place of {len(launch.refused)} that this GPU refuses" if launch.refused else ""
+        parts.append(f"{_told(launch.config)}{which}{skipped}")
+    return "; ".join(parts)
+
+
+def _told(config: str) -> str:
+    """A config without the options that nobody set: Triton prints those too (`maxnreg: None`)."""
+    return ", ".join(part for part in config.split(", ") if not part.endswith(": None"))
+
+
+def _confirmation(finding: Finding) -> str:
+    repeats = finding.repeats
+    if repeats.is_flaky:
+        return f"FLAKY: {repeats}; otherwise {repeats.otherwise}"
+    if not finding.confirmed:
+        tried = f": {repeats}" if repeats.runs else ", or was not tried there"
+        return f"NO: it did not repeat alone in a fresh process{tried}"
+    if finding.needs is not None:
+        return "in a fresh process, after the case named below"
+    return (
+        f"alone, in a fresh process: {repeats.shown} of {repeats.runs} times" if repeats.runs else "in a fresh process"
+    )
+
+
+def _wrapped(value: str) -> list[str]:
+    width = WIDTH - len(INDENT) - LABEL
+    return textwrap.wrap(value, width, break_long_words=False, break_on_hyphens=False, drop_whitespace=True) or [""]
+
+
+def _listed(names: Iterable[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last

@@ -1,0 +1,84 @@
+"""The grid of op and device by oracle: how many cases passed, failed, abstained, and were not asked about."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harness.model.verdict import Outcome
+from harness.oracles import registry
+from harness.search.campaign_statistics import Cell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Square:
+    """One oracle's verdicts on one op on one device."""
+
+    passed: int
+    failed: int
+    abstained: int
+    not_run: int
+
+    @property
+    def style(self) -> str:
+        """What it comes to."""
+        if self.failed:
+            return "bad"
+        if self.passed:
+            return "good"
+        return "unsure" if self.abstained else "empty"
+
+    @property
+    def words(self) -> str:
+        """In full."""
+        counts = (
+            (self.failed, "failed"),
+            (self.passed, "passed"),
+            (self.abstained, "abstained"),
+            (self.not_run, "not run"),
+        )
+        return ", ".join(f"{count} {word}" for count, word in counts if count) or "not run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OracleGridRow:
+    """One op on one device."""
+
+    op: str
+    device: str
+    squares: tuple[Square, ...]
+    """One for each oracle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OracleGrid:
+    """All of it."""
+
+    oracles: tuple[str, ...]
+    rows: tuple[OracleGridRow, ...]
+
+
+def grid_of(verdicts: Mapping[Cell, int]) -> OracleGrid:
+    """Every op on every device: a pair that was never tried is a row of what was not run."""
+    counts: dict[tuple[str, str, str], dict[Outcome, int]] = defaultdict(dict)
+    for (op, device, oracle, outcome), count in verdicts.items():
+        counts[op, device, oracle][outcome] = count
+    usual = [oracle.name for oracle in registry.ALL]
+    others = sorted({oracle for _, _, oracle in counts} - set(usual))
+    oracles = (*usual, *others)
+    ops, devices = sorted({op for op, _, _ in counts}), sorted({device for _, device, _ in counts})
+
+    def row(op: str, device: str) -> OracleGridRow:
+        here = [counts.get((op, device, oracle), {}) for oracle in oracles]
+        tried = max(sum(one.values()) for one in here)
+        return OracleGridRow(op=op, device=device, squares=tuple(_square(one, tried) for one in here))
+
+    return OracleGrid(oracles=oracles, rows=tuple(row(op, device) for op in ops for device in devices))
+
+
+def _square(counts: Mapping[Outcome, int], tried: int) -> Square:
+    return Square(
+        passed=counts.get(Outcome.PASS, 0),
+        failed=counts.get(Outcome.FAIL, 0),
+        abstained=counts.get(Outcome.ABSTAIN, 0),
+        not_run=max(0, tried - sum(counts.values())),
+    )

@@ -1,0 +1,149 @@
+"""The virtual GPU for watched files; child processes alone import this file."""
+
+import importlib.util
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness.errors import SuiteError
+from harness.model.case import Case, Scale
+from harness.model.device import DeviceProfile
+from harness.model.op import Op
+from harness.model.paired_run import PairedRunRequest, Sketch
+from harness.model.run import Measure, Result, Role
+from harness.ops.compare import Noted, compare, digests, sketch
+from harness.ops.execution import Execution, Tensors, plain_torch
+from harness.ops.oversized_tensors import SparseMemory
+from harness.ops.poison import count_poison
+from harness.ops.tolerance import NO_ERROR, Expected, Tolerance, Truth, tolerance_of
+from harness.repro_runtime.request import FILE
+from harness.virtual.engine import VirtualEngine
+
+NOTHING_WRONG = Measure(ratio=0.0, index=(), got=0.0, expected=0.0)
+
+
+class FileEngine(VirtualEngine):
+    """Runs the file that a case names instead of an op."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._file_execution = FileExecution(self._execution)
+        self._execution = self._file_execution
+
+    def wear(self, device: DeviceProfile) -> None:
+        """As any virtual GPU, with `torch.autograd` in a thread of its own whoever calls it."""
+        super().wear(device)
+        autograd: Any = torch.autograd
+        for name in ("backward", "grad"):
+            setattr(autograd, name, self._file_execution.on_backward_thread(getattr(autograd, name)))
+
+
+class FileExecution(Execution):
+    """Calls `run()` of a file, compares with its `truth()` where it has one, and takes the rest for right."""
+
+    def __init__(self, usual: Execution) -> None:
+        """As `usual`, whose parts it takes."""
+        vars(self).update(vars(usual))
+        self._scale = Scale.USUAL
+        self._thread = threading.local()
+
+    def on_backward_thread(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, called in autograd's thread and under the modes that the caller runs under."""
+
+        def called(*args: Any, **kwargs: Any) -> Any:
+            self._thread.is_autograd = True
+            with nullcontext() if self._scale is Scale.GIANT else self._surroundings():
+                return function(*args, **kwargs)
+
+        def calling(*args: Any, **kwargs: Any) -> Any:
+            if getattr(self._thread, "is_autograd", False):
+                return function(*args, **kwargs)
+            return self._backward_thread.submit(called, *args, **kwargs).result()
+
+        return calling
+
+    def _judged(self, op: Op, case: Case) -> tuple[Result, ...]:
+        del op
+        file, results = self._run_file(case)
+        if case.scale is Scale.GIANT:
+            return ()
+        with self._timed("reference"), plain_torch():
+            truth: Tensors = file.truth() if hasattr(file, "truth") else {}
+        with self._timed("compare"), plain_torch():
+            allowed: Mapping[str, tuple[float, float]] = getattr(file, "TOLERANCE", {})
+            writer_of = self._seen.writer_of
+            return tuple(
+                replace(_fact(name, got, truth.get(name), allowed.get(name), case.seed), writer=writer_of(got))
+                for name, got in results.items()
+            )
+
+    def _digested(self, op: Op, case: Case) -> dict[str, str]:
+        del op
+        return digests(self._run_file(case)[1])
+
+    def _sketched(self, op: Op, wish: PairedRunRequest) -> tuple[Sketch, ...]:
+        del op
+        results = self._run_file(wish.case)[1]
+        return tuple(sketch(name, got, seed=wish.case.seed) for name, got in results.items())
+
+    def _run_file(self, case: Case) -> tuple[ModuleType, Tensors]:
+        self._scale = case.scale
+        with self._timed("forward"), SparseMemory() if case.scale is Scale.GIANT else self._surroundings():
+            file = load(Path(str(case.options[FILE])))
+            made: Mapping[str, torch.Tensor | None] = file.run() or {}
+            return file, {name: value for name, value in made.items() if value is not None}
+
+
+def load(path: Path) -> ModuleType:
+    """The file as a module; what it does when it is the program, it does not do.
+
+    Raises:
+        SuiteError: it is no Python file, or has no `run`.
+    """
+    spec = importlib.util.spec_from_file_location(f"watched_{path.stem}".replace("-", "_"), path)
+    if spec is None or spec.loader is None:
+        raise SuiteError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not callable(getattr(module, "run", None)):
+        raise SuiteError(f"{path} has no function `run` that returns results by name")
+    return module
+
+
+def _fact(
+    name: str, got: torch.Tensor, truth: torch.Tensor | None, allowed: Iterable[float] | None, seed: int
+) -> Result:
+    role = Role.GRADIENT if name.startswith("d:") else Role.OUTPUT
+    if not got.is_floating_point():
+        return _uncompared(name, got, role)
+    right = Truth.of((got if truth is None else truth).detach().to(torch.float64).numpy())
+    expected = Expected(role=role, truth=right, baseline=NO_ERROR, rounding=NO_ERROR, samples=1)
+    tolerance = tolerance_of(expected, got.dtype, 1.0) if allowed is None else _tolerance(right, *allowed)
+    fact = compare(name, got, expected, tolerance, Noted(sketch_seed=seed))
+    return fact if truth is not None else replace(fact, nonfinite=int((~torch.isfinite(got)).sum()))
+
+
+def _tolerance(truth: Truth, whole: float, row: float) -> Tolerance:
+    return Tolerance(whole=whole, per_tile=np.full_like(truth.size.per_tile, row))
+
+
+def _uncompared(name: str, got: torch.Tensor, role: Role) -> Result:
+    unwritten, first = count_poison(got)
+    return Result(
+        name=name,
+        role=role,
+        shape=tuple(got.shape),
+        whole=NOTHING_WRONG,
+        worst_tile=NOTHING_WRONG,
+        unwritten=unwritten,
+        first_unwritten=first,
+        nonfinite=0,
+        digest=digests({name: got})[name],
+    )

@@ -1,0 +1,121 @@
+"""What a launch is by its TTIR and options: the facts that every engine tells of it, read once for each build."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from harness.model.run import Launch
+from harness.virtual.driver.driver import LaunchRequest
+from harness.virtual.driver.triton_seam import Chosen, version
+from harness.virtual.ttir.ir import Module
+from harness.virtual.ttir.parser import parse
+from harness.virtual.ttir.waiting_kernels import uses_atomics
+
+BUILD_OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg", "enable_fp_fusion", "launch_cooperative_grid")
+_INTEGERS = re.compile(r"%\S+ = arith\.constant (?:dense<)?-?\d+>?(?= : )|%c-?\d+\w*")
+_LOCATIONS = re.compile(r"\s*loc\((?:[^()\"]|\"[^\"]*\"|\((?:[^()]|\([^()]*\))*\))*\)|^#loc.*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """One build of a kernel."""
+
+    module: Module
+    build: str
+    options: Mapping[str, Any]
+    tile_sizes: tuple[int, ...]
+    dot_precisions: tuple[str, ...]
+    atomics: bool
+
+
+def options_of(metadata: Any) -> dict[str, Any]:
+    """What of a compiled kernel's metadata decides how its TTIR is compiled on."""
+    return {name: getattr(metadata, name) for name in BUILD_OPTIONS if hasattr(metadata, name)}
+
+
+def described_as(ttir: str, arch: int, options: Mapping[str, Any]) -> Described:
+    """The build that these make.
+
+    Raises:
+        CannotExecute: the text cannot be parsed.
+    """
+    module = parse(ttir)
+    return Described(
+        module,
+        build_digest(ttir, arch, options),
+        options,
+        _tile_sizes(module),
+        _dot_precisions(module),
+        atomics=uses_atomics(module),
+    )
+
+
+def launch_of(described: Described, request: LaunchRequest, chosen: Chosen, scratch: int) -> Launch:
+    """The facts of one launch; `scratch` in bytes."""
+    metadata = request.metadata
+    return Launch(
+        kernel=request.source.fn.__name__,
+        source=described.module.source(described.module.kernel.location),
+        grid=request.grid,
+        config=chosen.text or f"num_warps: {metadata.num_warps}, num_stages: {metadata.num_stages}",
+        config_index=chosen.index,
+        config_count=chosen.count,
+        refused=chosen.refused,
+        num_warps=metadata.num_warps,
+        constants=_constants(request.source),
+        tile_sizes=described.tile_sizes,
+        build=described.build,
+        scratch_bytes=scratch,
+        atomics=described.atomics,
+        dot_precisions=described.dot_precisions,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _without_locations(ttir: str) -> str:
+    return _LOCATIONS.sub("", ttir)
+
+
+def build_digest(ttir: str, arch: int, options: Mapping[str, Any]) -> str:
+    """Names what the compiler is given: TTIR without source locations, options, architecture, Triton version."""
+    text = "\n".join((_without_locations(ttir), str(arch), json.dumps(options, sort_keys=True), version))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def shape_digest(ttir: str) -> str:
+    """Equal for kernels that differ in the values of integer constants alone."""
+    return hashlib.sha256(_INTEGERS.sub("arith.constant", _without_locations(ttir)).encode()).hexdigest()[:16]
+
+
+def _constants(source: Any) -> dict[str, int | float | bool | str | None]:
+    names = source.fn.arg_names
+    found: dict[str, int | float | bool | str | None] = {}
+    for path, value in source.constants.items():
+        plain = value if isinstance(value, int | float | str) or value is None else str(value)
+        found[names[path[0]] if isinstance(path, tuple) else str(path)] = plain
+    return found
+
+
+def _tile_sizes(module: Module) -> tuple[int, ...]:
+    sizes: set[int] = set()
+    for operation in module.kernel.body.all_operations():
+        if operation.name in {"tt.load", "tt.store"}:
+            sizes.update(extent for extent in operation.operand_types[0].shape if extent > 1)
+    return tuple(sorted(sizes))
+
+
+def _dot_precisions(module: Module) -> tuple[str, ...]:
+    return tuple(
+        sorted(
+            {
+                str(operation.attributes.get("inputPrecision", "ieee"))
+                for function in module.functions.values()
+                for operation in function.body.all_operations()
+                if operation.name == "tt.dot" and operation.operand_types[0].element == "f32"
+            }
+        )
+    )

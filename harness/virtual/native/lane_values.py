@@ -1,0 +1,117 @@
+"""Values of some neighbouring lanes of a tile, as LLVM sees them: one for all, a ramp, or a vector."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.errors import CannotExecute
+from harness.virtual.native.llvm_text import Assembly
+
+REGISTERS = {
+    "i1": "i1",
+    "i8": "i8",
+    "i16": "i16",
+    "i32": "i32",
+    "i64": "i64",
+    "index": "i64",
+    "ptr": "i64",
+    "f16": "float",
+    "bf16": "float",
+    "f32": "float",
+    "f64": "double",
+}
+"""In what LLVM type an element is computed; a pointer is the number of its element."""
+STORAGE = {"i1": "i8", "f16": "half", "bf16": "i16"}
+"""What it is in memory, where that is something else."""
+BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "float": 32, "double": 64, "half": 16, "ptr": 64}
+
+
+def register(element: str) -> str:
+    """The LLVM type of a TTIR element.
+
+    Raises:
+        CannotExecute: native code does not know it.
+    """
+    if element not in REGISTERS:
+        raise CannotExecute(f"element type {element} in native code")
+    return REGISTERS[element]
+
+
+def storage(element: str) -> str:
+    """Its LLVM type in memory."""
+    return STORAGE.get(element) or register(element)
+
+
+def of(kind: str, width: int) -> str:
+    """A vector type, or the scalar type itself for width 0."""
+    return f"<{width} x {kind}>" if width else kind
+
+
+def suffix(kind: str, width: int) -> str:
+    """How LLVM's intrinsics name a type: `v16f32`."""
+    scalar = {"float": "f32", "double": "f64", "half": "f16", "ptr": "p0"}.get(kind, kind)
+    return f"v{width}{scalar}" if width else scalar
+
+
+@dataclass(frozen=True, slots=True)
+class LaneValues:
+    """`width` neighbours along one axis, or, with width 0, one value for all of them."""
+
+    kind: str
+    """The LLVM type of one lane."""
+    name: str
+    """An LLVM name or literal: of the one value, of a ramp's first, or of the vector."""
+    width: int = 0
+    step: int | None = None
+    """Set for a ramp: each lane is so much more than the one before, in the wrapping arithmetic of its type."""
+
+    @property
+    def uniform(self) -> bool:
+        """Whether one value stands for all lanes."""
+        return not self.width
+
+
+def as_vector(code: Assembly, lanes: LaneValues, width: int) -> str:
+    """The lanes as one LLVM vector of `width`."""
+    kind = of(lanes.kind, width)
+    if lanes.uniform:
+        return splat(code, lanes.kind, lanes.name, width)
+    if lanes.step is None:
+        return lanes.name
+    offsets = ", ".join(f"{lanes.kind} {lane * lanes.step}" for lane in range(width))
+    first = splat(code, lanes.kind, lanes.name, width)
+    return code.value(f"add {kind} {first}, <{offsets}>")
+
+
+def splat(code: Assembly, kind: str, name: str, width: int) -> str:
+    """One value in every lane."""
+    if not name.startswith("%"):
+        return f"splat ({kind} {name})"
+    vector = of(kind, width)
+    first = code.value(f"insertelement {vector} poison, {kind} {name}, i64 0")
+    return code.value(f"shufflevector {vector} {first}, {vector} poison, <{width} x i32> zeroinitializer")
+
+
+Emit = Callable[[Assembly, str, int, list[str]], str]
+"""Writes an operation: the code, the operands' scalar type, their width (0: scalars), their names."""
+
+
+def spread(code: Assembly, operands: list[LaneValues], emit: Emit, kind: str) -> LaneValues:
+    """An operation on lanes, lane by lane; done once where all operands are uniform.  `kind` is the result's type."""
+    width = max(lanes.width for lanes in operands)
+    names = [as_vector(code, lanes, width) if width else lanes.name for lanes in operands]
+    return LaneValues(kind, emit(code, operands[0].kind, width, names), width)
+
+
+def any_of(code: Assembly, mask: str, width: int) -> str:
+    """Whether a mask has a lane set."""
+    if width == 1:
+        return code.value(f"extractelement <1 x i1> {mask}, i64 0")
+    bits = code.value(f"bitcast <{width} x i1> {mask} to i{width}")
+    return code.value(f"icmp ne i{width} {bits}, 0")
+
+
+def count_of(code: Assembly, mask: str, width: int) -> str:
+    """How many lanes of a mask are set, as an i64."""
+    bits = code.value(f"bitcast {of('i1', width)} {mask} to i{width}")
+    count = code.call(f"i{width}", f"llvm.ctpop.i{width}", (f"i{width}", bits)) if width > 1 else bits
+    return code.value(f"zext i{width} {count} to i64")

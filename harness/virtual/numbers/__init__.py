@@ -1,0 +1,1 @@
+"""TTIR's number types in NumPy, and rounding between them."""

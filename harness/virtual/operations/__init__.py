@@ -1,0 +1,1 @@
+"""What each TTIR operation computes, one file for each kind."""

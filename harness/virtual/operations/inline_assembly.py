@@ -1,0 +1,103 @@
+"""`tt.elementwise_inline_asm`: blocks into registers and back, as Triton packs them; what the text does is in `ptx`."""
+
+import itertools
+from collections.abc import Mapping
+from math import prod
+
+import numpy as np
+
+from harness.errors import CannotExecute
+from harness.virtual.machine import Handler, Machine, Value, Values
+from harness.virtual.numbers.elements import Array, decode, encode, storage
+from harness.virtual.operations.arith import array
+from harness.virtual.operations.ptx import Registers, read
+from harness.virtual.operations.ptx_instructions import bits_dtype
+from harness.virtual.operations.tile import spread
+from harness.virtual.ttir.ir import Operation, Type
+from harness.virtual.ttir.notation import string
+
+NANOSECONDS_A_LOOK = 1000
+_looks = itertools.count(1)
+"""Each look at the clock finds it this much later, so that what waits for a time limit goes on."""
+REGISTER_BITS = 32
+
+
+def inline_assembly(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
+    """Run the text once for every `packed_element` neighbours of the blocks."""
+    text = string(operation.words[0])
+    pack = int(operation.attributes.get("packed_element", 1))  # type: ignore[arg-type]
+    constraints = [part.strip() for part in str(operation.attributes["constraints"]).split(",")]
+    kinds = operation.operand_types
+    blocks = [
+        np.broadcast_to(spread(array(frame[slot]), kind), (_programs(operation, frame), *kind.shape))
+        for slot, kind in zip(operation.operands, kinds, strict=True)
+    ]
+    shape = blocks[0].shape if blocks else (machine.width, *operation.result_types[0].shape)
+    runs = -(-prod(shape) // pack)
+    registers = Registers(runs, lambda name: np.broadcast_to(_special(machine, name, shape, pack), (runs,)))
+    at = sum(constraint.startswith("=") for constraint in constraints)
+    for block, kind in zip(blocks, kinds, strict=True):
+        for bits in _packed(block, kind, pack):
+            registers.put(f"${at}", bits)
+            at += 1
+    for instruction in read(text):
+        registers.run(instruction)
+    at, made = 0, list[Array]()
+    for kind in operation.result_types:
+        each = _elements_each(kind, pack)
+        parts = [registers.get(f"${at + part}", each * kind.bits) for part in range(pack // each)]
+        at += len(parts)
+        made.append(_unpacked(parts, kind, each).reshape(-1)[: prod(shape)].reshape(shape))
+    return tuple(made)
+
+
+def _programs(operation: Operation, frame: list[Value]) -> int:
+    return max((len(array(frame[slot])) for slot in operation.operands), default=1)
+
+
+def _elements_each(kind: Type, pack: int) -> int:
+    """How many elements share a register."""
+    return min(max(1, REGISTER_BITS // kind.bits), pack)
+
+
+def _packed(block: Array, kind: Type, pack: int) -> list[Array]:
+    """The registers of one operand, each for all runs."""
+    raw = np.ascontiguousarray(encode(np.ascontiguousarray(block), kind.element)).reshape(-1)
+    raw = np.pad(raw, (0, -len(raw) % pack), mode="edge").reshape(-1, pack)
+    bits = raw.view(bits_dtype(kind.bits))
+    each = _elements_each(kind, pack)
+    whole = bits_dtype(each * kind.bits)
+    registers: list[Array] = []
+    for first in range(0, pack, each):
+        made = np.zeros(len(bits), whole)
+        for part in range(each):
+            made |= bits[:, first + part].astype(whole) << whole(part * kind.bits)
+        registers.append(made)
+    return registers
+
+
+def _unpacked(parts: list[Array], kind: Type, each: int) -> Array:
+    columns = [
+        (part >> part.dtype.type(at * kind.bits)).astype(bits_dtype(kind.bits)) for part in parts for at in range(each)
+    ]
+    raw = np.stack(columns, axis=-1)
+    return (raw & 1).astype(np.bool_) if kind.element == "i1" else decode(raw.view(storage(kind.element)), kind.element)
+
+
+def _special(machine: Machine, name: str, shape: tuple[int, ...], pack: int) -> Array:
+    """A special register, for every run of the text."""
+    match name:
+        case "%globaltimer" | "%globaltimer_lo" | "%clock" | "%clock64":
+            return np.array([next(_looks) * NANOSECONDS_A_LOOK])
+        case "%smid" | "%nsmid":
+            return np.array([0 if name == "%smid" else 1])
+        case "%ctaid.x" | "%ctaid.y" | "%ctaid.z":
+            ids = machine.program_id(name[-1])
+            return np.repeat(ids, -(-prod(shape) // pack) // len(ids))
+        case "%nctaid.x" | "%nctaid.y" | "%nctaid.z":
+            return np.array([{"x": machine.grid.x, "y": machine.grid.y, "z": machine.grid.z}[name[-1]]])
+        case _:
+            raise CannotExecute(f"the PTX register {name}")
+
+
+HANDLERS: Mapping[str, Handler] = {"tt.elementwise_inline_asm": inline_assembly}

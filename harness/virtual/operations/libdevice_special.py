@@ -1,0 +1,98 @@
+"""libdevice's special functions, in float64: those that NumPy has none of."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from harness.virtual.numbers.elements import Array
+
+
+def through_torch(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Array], Array]:
+    """A function of tensors on arrays."""
+    return lambda value: function(torch.from_numpy(np.ascontiguousarray(value))).numpy()
+
+
+quantile = through_torch(torch.special.ndtri)
+"""The inverse of the normal distribution's cumulative function."""
+
+
+def erfcinv(value: Array) -> Array:
+    """By the quantile, which is exact near 0 too."""
+    return -quantile(value / 2) / math.sqrt(2)
+
+
+def gamma(value: Array) -> Array:
+    """NaN at the poles but 0."""
+
+    def one(number: float) -> float:
+        if number == 0:
+            return math.copysign(math.inf, number)
+        try:
+            return math.gamma(number)
+        except OverflowError:
+            return math.inf
+        except ValueError:
+            return math.nan
+
+    return np.asarray(np.frompyfunc(one, 1, 1)(value), np.float64)
+
+
+def remainder(left: Array, right: Array) -> Array:
+    """Of the division whose quotient is rounded to nearest, ties to even; exact."""
+
+    def one(number: float, by: float) -> float:
+        return math.nan if math.isinf(number) or by == 0 else math.remainder(number, by)
+
+    return np.asarray(np.frompyfunc(one, 2, 1)(left, right), np.float64)
+
+
+def sine_of_pi(value: Array) -> Array:
+    """sin(pi x), with exact zeros."""
+    near = value - 2 * np.rint(value / 2)
+    near = np.where(np.abs(near) > 0.5, np.copysign(1, near) - near, near)
+    made = np.sin(np.pi * near)
+    return np.where(made == 0, np.copysign(0.0, value), made)
+
+
+def cosine_of_pi(value: Array) -> Array:
+    """cos(pi x), with exact zeros."""
+    near = np.abs(value - 2 * np.rint(value / 2))
+    return np.sin(np.pi * (0.5 - near))
+
+
+def positive_difference(left: Array, right: Array) -> Array:
+    """The difference, or zero where it is negative."""
+    return np.where(left <= right, 0.0, left - right)
+
+
+def saturated(value: Array) -> Array:
+    """Within 0 and 1; NaN becomes 0."""
+    return np.where(np.isnan(value), 0.0, np.clip(value, 0.0, 1.0))
+
+
+def scaled(value: Array, exponent: Array) -> Array:
+    """Times a power of two."""
+    return np.ldexp(value, np.clip(exponent, -5000, 5000).astype(np.int32))
+
+
+def exponent(value: Array) -> Array:
+    """The exponent of two of the first digit."""
+    made = (np.frexp(value)[1] - 1).astype(np.float64)
+    made = np.where(value == 0, -np.inf, made)
+    return np.where(np.isfinite(value), made, np.abs(value))
+
+
+def length(*parts: Array) -> Array:
+    """The root of the sum of squares, where no square overflows."""
+    total = parts[0]
+    for part in parts[1:]:
+        total = np.hypot(total, part)
+    return total
+
+
+def fast_quotient(left: Array, right: Array) -> Array:
+    """`__fdividef`: 0 for divisors beyond 2**126, NaN there for an infinite dividend."""
+    beyond = (np.abs(right) > 2.0**126) & np.isfinite(right)
+    return np.where(beyond, np.where(np.isinf(left), np.nan, 0 * left * right), left / right)

@@ -1,0 +1,25 @@
+"""Pointers and integers: `tt.int_to_ptr` and `tt.ptr_to_int`."""
+
+from collections.abc import Mapping
+
+from harness.virtual.machine import Handler, Machine, Value
+from harness.virtual.memory.addresses import addresses_of
+from harness.virtual.numbers.elements import Array
+from harness.virtual.operations.arith import array
+from harness.virtual.operations.memory import pointers
+from harness.virtual.ttir.ir import Operation
+
+
+def to_pointer(machine: Machine, operation: Operation, frame: list[Value]) -> Value:
+    """`tt.int_to_ptr`: the pointers lead into whichever tensor holds each address."""
+    pointee = operation.result_types[0].pointee
+    assert pointee is not None
+    return machine.pointers_at(array(frame[operation.operands[0]]), pointee.bytes)
+
+
+def to_integer(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+    """`tt.ptr_to_int`."""
+    return addresses_of(machine.memory.arguments, pointers(frame[operation.operands[0]]))
+
+
+HANDLERS: Mapping[str, Handler] = {"tt.int_to_ptr": to_pointer, "tt.ptr_to_int": to_integer}

@@ -1,0 +1,34 @@
+"""The table of all operations that the machine executes; a new one is one entry in the file of its kind."""
+
+from collections.abc import Mapping
+
+from harness.virtual.machine import Handler
+from harness.virtual.operations import (
+    arith,
+    atomic,
+    control,
+    convert,
+    debug,
+    descriptor,
+    inline_assembly,
+    libdevice,
+    memory,
+    pointer,
+    product,
+    tile,
+)
+
+HANDLERS: Mapping[str, Handler] = {
+    **arith.HANDLERS,
+    **inline_assembly.HANDLERS,
+    **atomic.HANDLERS,
+    **control.HANDLERS,
+    **convert.HANDLERS,
+    **debug.HANDLERS,
+    **memory.HANDLERS,
+    **pointer.HANDLERS,
+    **product.HANDLERS,
+    **descriptor.HANDLERS,
+    **libdevice.HANDLERS,
+    **tile.HANDLERS,
+}

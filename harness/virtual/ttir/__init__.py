@@ -1,0 +1,1 @@
+"""TTIR as data: the parser, and analyses of the text."""

@@ -1,0 +1,1 @@
+"""Workers under compute-sanitizer."""

@@ -1,0 +1,1 @@
+"""Limits on workers, and evidence from workers that hang or die."""

@@ -1,0 +1,82 @@
+"""Python stacks as `faulthandler` prints them, and the place in them that belongs to the library under test."""
+
+import re
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import harness
+from harness.model.run import Source
+
+HARNESS = f"{Path(harness.__file__).parent}/"
+STANDARD = tuple(f"{sysconfig.get_path(which)}/" for which in ("stdlib", "platstdlib"))
+PACKAGES = ("/site-packages/", "/dist-packages/")
+FRAMEWORKS = ("/torch/", "/triton/", "/numpy/")
+FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')
+THREAD = re.compile(r"(Current thread|Thread) 0x")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackFrame:
+    """One line of a stack."""
+
+    function: str
+    source: Source
+
+    @property
+    def of_library(self) -> bool:
+        """Whether it is neither Python's, torch's, Triton's nor the harness's."""
+        file = self.source.file
+        installed = any(part in file for part in PACKAGES)
+        if file.startswith(("<", HARNESS)) or (file.startswith(STANDARD) and not installed):
+            return False
+        return not (installed and any(part in file for part in FRAMEWORKS))
+
+
+Stack = tuple[StackFrame, ...]
+"""Innermost frame first."""
+
+
+def parse(text: str) -> tuple[Stack, ...]:
+    """The stacks of all threads that the text ends with, in its order."""
+    stacks: list[list[StackFrame]] = []
+    for line in text.splitlines():
+        if THREAD.match(line):
+            stacks.append([])
+        elif stacks and (found := FRAME.match(line)):
+            source = Source(file=found["file"], line=int(found["line"]))
+            stacks[-1].append(StackFrame(function=found["function"], source=source))
+    return tuple(map(tuple, stacks))
+
+
+def at_fault(stacks: Sequence[Stack]) -> Stack:
+    """The stack that does the case's work, from the library's innermost frame outwards; empty where none is known.
+
+    Backward passes run in a thread that the harness or torch started: what the harness called goes first.
+    """
+    for ours in (True, False):
+        for stack in stacks:
+            if ours and not any(frame.source.file.startswith(HARNESS) for frame in stack):
+                continue
+            inner = next((at for at, frame in enumerate(stack) if frame.of_library), None)
+            if inner is not None:
+                return stack[inner:]
+    return ()
+
+
+def common(samples: Sequence[Stack]) -> StackFrame | None:
+    """The innermost of the library's functions in which all samples of one stack stand."""
+    if not samples or not all(samples):
+        return None
+    shared: StackFrame | None = None
+    for frames in zip(*map(reversed, samples), strict=False):
+        if len({_function(frame) for frame in frames}) > 1:
+            break
+        if frames[0].of_library:
+            shared = frames[0]
+    return shared
+
+
+def _function(frame: StackFrame) -> tuple[str, str]:
+    return frame.source.file, frame.function

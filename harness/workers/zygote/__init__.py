@@ -1,0 +1,1 @@
+"""Fork servers: they load torch, Triton and a library once and fork workers in milliseconds."""

@@ -1,0 +1,160 @@
+"""What fork servers do once: load what all devices share, then wear one, load the suites, import the libraries.
+
+The order matters: libraries read the device when they are imported, and keep what they read.
+"""
+
+import dis
+import gc
+import importlib
+import importlib.metadata
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from harness.errors import SuiteError
+from harness.model.op import Op
+from harness.ops.engine import Engine
+from harness.suite import load_suite
+from harness.virtual.driver.builds import FOLDER_VARIABLE, KEPT_VARIABLE
+from harness.workers.protocol import ChildError, FaultKind
+from harness.workers.spec import BUILDS, WorkerSpec, ZygoteSpec
+from harness.workers.zygote.import_stubs import import_past_frameworks, lend_submodules
+
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",  # threads do not survive a fork, and their locks stay as they were
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TORCHDYNAMO_DISABLE": "1",  # a kernel library on a machine without its GPU has nothing to compile
+    "FLA_DISABLE_TENSOR_CACHE": "1",  # FLA's cache would hand one case's tensors to the next
+    "TRITON_DEFAULT_FP_FUSION": "1",  # the default; Triton 3.9 warns at every compile unless it is said
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # torch.cuda.is_available() must not start CUDA before the fork
+}
+LAST_LINES = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What the fork servers of all devices inherit from the one that they are forked from."""
+
+    engine: Engine
+    server: int
+    """That fork server's process id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What a child inherits from its fork server."""
+
+    spec: WorkerSpec
+    engine: Engine
+    ops: Mapping[str, Op]
+    """By id: `suites/fla/norm.py:rms_norm`."""
+    server: int
+    """The fork server's process id."""
+
+
+def prepare(ground: ZygoteSpec) -> Prepared:
+    """Load what does not depend on the device: the engine, torch and Triton among it, but no library under test."""
+    os.environ.update(ENVIRONMENT)
+    os.environ["TRITON_CACHE_DIR"] = str(Path(ground.scratch, "triton").resolve())
+    os.environ[FOLDER_VARIABLE] = str(Path(ground.scratch, BUILDS).resolve())
+    os.environ[KEPT_VARIABLE] = str(Path(ground.scratch, "unsupported").resolve())
+    engine = _engine(ground.engine)
+    sys.path[:0] = ground.library_paths
+    importlib.invalidate_caches()
+    engine.prepare()
+    _share_with_children()
+    return Prepared(engine=engine, server=os.getpid())
+
+
+def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
+    """Make this process ready to fork workers; a suite or library that stands in the way is a value."""
+    engine = prepared.engine
+    os.environ.update(spec.environment)
+    sys.path[:0] = spec.variant_paths
+    importlib.invalidate_caches()
+    engine.wear(spec.device)
+    lend_submodules()
+    try:
+        suites = {suite: load_suite(suite) for suite in spec.suites}
+    except SuiteError as error:
+        return ChildError(kind=FaultKind.SUITE, message=str(error))
+    for suite, ops in suites.items():
+        if obstacle := _missing(suite, ops, spec.library_paths) or _unimportable(suite, ops):
+            return ChildError(kind=FaultKind.LIBRARY, message=obstacle)
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
+    if obstacle := engine.obstacle():
+        return ChildError(kind=FaultKind.LIBRARY, message=obstacle)
+    _share_with_children()
+    return Loaded(
+        spec=spec, engine=engine, ops={op.id: op for ops in suites.values() for op in ops}, server=os.getpid()
+    )
+
+
+def _share_with_children() -> None:
+    gc.collect()
+    gc.freeze()  # what is here now is shared with the children as long as nobody writes to it
+
+
+def _engine(factory: str) -> Engine:
+    module, _, name = factory.partition(":")
+    return getattr(importlib.import_module(module), name)()
+
+
+def _missing(suite: str, ops: tuple[Op, ...], folders: Iterable[str]) -> str:
+    """Which distributions that the suite requires are not there; empty if none is missing.
+
+    A folder of bare sources, such as a checkout, does not say which distribution it is: it may be any of them.
+    """
+    if not all(any(importlib.metadata.distributions(path=[folder])) for folder in folders):
+        return ""
+    missing = [name for name in dict.fromkeys(name for op in ops for name in op.requires) if not _is_installed(name)]
+    if not missing:
+        return ""
+    wanted = " ".join(f"--with {name}" for name in missing)
+    return f"{suite} tests {', '.join(missing)}, which is not installed: add {wanted}"
+
+
+def _is_installed(distribution: str) -> bool:
+    try:
+        importlib.metadata.distribution(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _unimportable(suite: str, ops: tuple[Op, ...]) -> str:
+    """Why no op of the suite can import its library; empty if one can: a release may lack what other ops test."""
+    obstacles = [obstacle for op in ops if (obstacle := _import_for(op))]
+    if not obstacles or len(obstacles) < len(ops):
+        return ""
+    return f"{suite}: the library under test cannot be imported: {obstacles[0]}"
+
+
+def _import_for(op: Op) -> str:
+    """Import what the op's functions would import when called, for the children to inherit; what failed, if it did."""
+    for function in (op.call, op.reference):
+        for module, names in _imports(getattr(function, "__code__", None)):
+            try:
+                import_past_frameworks(module, names)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 — a library is somebody's code; its words are told
+                lines = "".join(traceback.format_exception(error)).splitlines()[-LAST_LINES:]
+                return f"{type(error).__name__}: {error}\n" + "\n".join(lines)
+    return ""
+
+
+def _imports(code: CodeType | None) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The import statements of a function: module, and names after `from`."""
+    names: Any = None
+    for step in dis.get_instructions(code) if code else ():
+        if step.opname == "IMPORT_NAME":
+            yield step.argval, names or ()
+        names = step.argval if step.opname == "LOAD_CONST" else None

@@ -1,0 +1,70 @@
+"""An engine for tests of the faces: it runs nothing, and what a case shows depends on its op's name alone."""
+
+import time
+
+from harness.model.case import Case
+from harness.model.device import DeviceProfile
+from harness.model.op import Op
+from harness.model.paired_run import PairedRunRequest
+from harness.model.run import Run
+from tests.search.fakes import facts, never, unsupported
+
+SUITE = """
+from harness.suite import op, tensor, tokens, width
+
+{ops}
+"""
+DECLARED = """
+@op(dims={{"T": tokens(grows=False), "D": width(64), "G": width(1)}}, inputs={{"x": tensor("T", "D")}}{options})
+def {name}(x):
+    raise AssertionError("no test runs this")
+
+@{name}.reference
+def _(x):
+    raise AssertionError("no test runs this")
+"""
+
+
+def suite_of(*names: str, options: str = "") -> str:
+    """The text of a suite with these ops."""
+    return SUITE.format(ops="".join(DECLARED.format(name=name, options=options) for name in names))
+
+
+class Pretending:
+    """`overlapping` stores cells twice from three rows on; `unknown` cannot be judged; `slow` takes its time.
+
+    `dying` breaks the harness at more than a hundred rows.
+    """
+
+    name = "virtual"
+
+    def prepare(self) -> None:
+        """There is nothing to load."""
+
+    def wear(self, device: DeviceProfile) -> None:
+        del device
+
+    def obstacle(self) -> str:
+        return ""
+
+    def begin(self) -> str:
+        return ""
+
+    def run(self, op: Op, case: Case) -> Run:
+        match op.name:
+            case "overlapping":
+                return facts(case, lambda case: case.dims["T"] >= 3)
+            case "unknown":
+                return unsupported(case)
+            case "slow":
+                time.sleep(0.05)  # not to wait for anything: it stands for a kernel that takes as long
+                return facts(case, lambda case: case.dims["T"] >= 3)
+            case "dying":
+                if case.dims["T"] > 100:
+                    raise AssertionError("the engine itself is broken")
+                return facts(case, lambda case: case.dims["T"] >= 3)
+            case _:
+                return facts(case, never)
+
+    def run_beside(self, op: Op, wanted: PairedRunRequest) -> Run:
+        return self.run(op, wanted.case)

@@ -1,0 +1,63 @@
+"""`--sanitizer`, from the command line and from pytest's."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+from harness.cli.command import BROKEN
+from harness.devices import catalogue
+from harness.model.case import Case, DType
+from harness.wire import to_json
+
+ROOT = Path(__file__).resolve().parents[2]
+SUITE = ROOT / "tests" / "workers" / "sanitized" / "reporting.py"
+STAND_IN = ROOT / "tests" / "workers" / "sanitized" / "fake_sanitizer.py"
+
+
+def test_the_virtual_gpu_has_nothing_for_it_to_watch(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fuzz", str(SUITE), "--sanitizer", "memcheck"]) == BROKEN
+    assert capsys.readouterr().err == "harness: --sanitizer watches kernels on a real GPU: add --engine cuda\n"
+
+
+@pytest.mark.parametrize("command", ["fuzz", "replay"])
+def test_a_file_of_accepted_reports_that_is_named_and_not_there_is_an_error(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, str(SUITE), "--sanitizer", "memcheck", "--accepts", "typo.toml"]) == BROKEN
+    assert "argument --accepts: there is no file 'typo.toml'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.once
+def test_a_replayed_case_is_judged_by_what_the_tool_reports_of_it(tmp_path: Path) -> None:
+    tool = tmp_path / "bin" / "compute-sanitizer"
+    tool.parent.mkdir()
+    tool.write_text(
+        f'#!/bin/sh\n[ "$1" = --help ] && echo "Version 1" && exit\nexec "{sys.executable}" "{STAND_IN}" all -- "$@"\n',
+        encoding="utf-8",
+    )
+    tool.chmod(0o755)
+    straying = Case(op=f"{SUITE}:strays", dims={"rows": 5}, dtype=DType.FP32, device=catalogue.find("h200"))
+    (tmp_path / "case.json").write_text(to_json(straying), encoding="utf-8")
+    engine = ("--engine", "tests.workers.sanitized.reporting:Launching", "--sanitizer", "memcheck")
+    run = subprocess.run(
+        [sys.executable, "-m", "harness.cli", "replay", "case.json", *engine],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{tool.parent}:{os.environ['PATH']}", "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert run.stderr == ""
+    said = " ".join(run.stdout.split())
+    assert "ERROR compute-sanitizer scale_kernel in strays" in said
+    assert (
+        "memcheck: Invalid __global__ write of size 4 bytes is out of bounds in 5 reports, first by program (3, 0, 0), "
+        "thread (0, 0, 0) in scale_kernel (kernels.py:9)"
+    ) in said
+    assert run.returncode == 1

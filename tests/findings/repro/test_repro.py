@@ -1,0 +1,231 @@
+"""Reproducers are run as a maintainer would run them: as programs, with and without what they need."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+from harness.devices import catalogue
+from harness.findings.replay import Recorded
+from harness.findings.repro.build import Form, Made, make
+from harness.model.case import Case, DType
+from harness.model.verdict import Severity, Signature
+from harness.wire import to_json
+
+ROOT = Path(__file__).resolve().parents[3]
+PLANTED = ROOT / "suites" / "planted"
+H200 = catalogue.find("h200")
+BOTH = (Form.ENTRY, Form.KERNEL)
+
+pytestmark = pytest.mark.slow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """What came of running a file."""
+
+    status: int
+    output: str
+
+
+def run(text: str, folder: Path, *before: Path) -> Ended:
+    """Run a reproducer's text as a program; `before` come first on Python's path."""
+    file = folder / "reproducer.py"
+    file.write_text(text, encoding="utf-8")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (*before, ROOT)))}
+    done = subprocess.run(
+        [sys.executable, str(file)], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    return Ended(status=done.returncode, output=done.stdout + done.stderr)
+
+
+def planted(name: str, oracle: str, kernel: str, place: str, **dims: int) -> Recorded:
+    """What a search of a planted suite records."""
+    op = f"{PLANTED / name}.py:{name}"
+    signature = Signature(oracle=oracle, severity=Severity.ERROR, op=op, kernel=kernel, place=place)
+    if oracle == "write-overlap":
+        signature = Signature(oracle=oracle, severity=Severity.WARNING, op=op, kernel=kernel, place=place)
+    return Recorded(case=Case(op=op, dims=dims, dtype=DType.FP32, device=H200), signature=signature)
+
+
+OVERLAP = planted("overlapping_store", "write-overlap", "double_kernel", "overlapping_store.py:14", T=9)
+DROPPED = planted("dropped_term", "float64-values", "silu_grad_kernel", "dx", T=3)
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where the harness keeps its own files during these tests."""
+    folder = tmp_path_factory.mktemp("workplace")
+    before = Path.cwd()
+    os.chdir(folder)
+    yield folder
+    os.chdir(before)
+
+
+@pytest.fixture(scope="module")
+def overlap(workplace: Path) -> Made:
+    del workplace
+    return make(OVERLAP, (), BOTH, lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def dropped(workplace: Path) -> Made:
+    del workplace
+    return make(DROPPED, (), BOTH, lambda _: None)
+
+
+def text_of(made: Made, form: Form) -> str:
+    (file,) = (one for one in made.files if one.form is form)
+    assert file.doubt == ""
+    return file.text
+
+
+def test_a_repro_of_an_overlapping_store_exits_with_1_and_with_0_once_the_kernel_is_mended(
+    overlap: Made, tmp_path: Path
+) -> None:
+    text = text_of(overlap, Form.ENTRY)
+    broken = run(text, tmp_path)
+    mended = run(text.replace("rows_per_program=8", "rows_per_program=16"), tmp_path)
+    assert (broken.status, mended.status) == (1, 0)
+    assert broken.output.startswith("write-overlap: y[8] was stored by programs 0 and 1, with the same bytes")
+    assert mended.output.startswith("write-overlap: kept by double_kernel")
+
+
+def test_the_kernel_alone_is_written_without_its_host_code(overlap: Made) -> None:
+    text = text_of(overlap, Form.KERNEL)
+    assert "def double(" not in text
+    assert len(text.splitlines()) <= 40
+
+
+def test_without_the_harness_a_fault_of_memory_cannot_be_told(overlap: Made, tmp_path: Path) -> None:
+    (tmp_path / "harness.py").write_text("raise ImportError('not installed')\n", encoding="utf-8")
+    ended = run(text_of(overlap, Form.ENTRY), tmp_path, tmp_path)
+    assert (ended.status, ended.output) == (125, "only a watched memory shows this: install kernel-harness\n")
+
+
+def test_a_repro_of_a_wrong_value_names_the_kernel_and_goes_when_the_term_is_there(
+    dropped: Made, tmp_path: Path
+) -> None:
+    text = text_of(dropped, Form.ENTRY)
+    mended = run(text.replace("whole_gradient=False", "whole_gradient=True"), tmp_path)
+    assert 'kernel="silu_grad_kernel"' in text
+    assert (mended.status, mended.output[:36]) == (0, "float64-values: kept by silu_grad_ke")
+
+
+def test_a_reduced_kernel_still_computes_the_same_wrong_values(dropped: Made, tmp_path: Path) -> None:
+    ended = run(text_of(dropped, Form.KERNEL), tmp_path)
+    assert ended == Ended(status=1, output=f"float64-values: {dropped.subject.fail.message}\n")
+
+
+AS_ON_A_GPU = """
+import runpy, sys
+from harness.devices import catalogue
+from harness.virtual.engine import VirtualEngine
+engine = VirtualEngine()
+engine.prepare()
+engine.wear(catalogue.find("h200"))
+sys.exit(runpy.run_path(sys.argv[1])["on_gpu"]())
+"""
+
+
+@pytest.mark.parametrize("form", BOTH)
+def test_on_a_gpu_wrong_values_are_compared_without_the_harness(dropped: Made, form: Form, tmp_path: Path) -> None:
+    file = tmp_path / "reproducer.py"
+    file.write_text(text_of(dropped, form), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", AS_ON_A_GPU, str(file)],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "TRITON_CACHE_DIR": str(tmp_path), "TORCHDYNAMO_DISABLE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "tolerances from its definition in float64" in done.stdout
+
+
+def test_with_neither_gpu_nor_harness_wrong_values_cannot_be_told(dropped: Made, tmp_path: Path) -> None:
+    (tmp_path / "harness.py").write_text("raise ImportError('not installed')\n", encoding="utf-8")
+    ended = run(text_of(dropped, Form.ENTRY), tmp_path, tmp_path)
+    assert (ended.status, ended.output) == (125, "needs a GPU, or kernel-harness, which pretends to be one\n")
+
+
+LIBRARY_SUITE = """
+from harness.suite import DType, op, tensor, tokens
+
+@op(dims={"T": tokens(64)}, inputs={"x": tensor("T", grad=False)}, dtypes=(DType.FP32,))
+def doubled(x):
+    from doubling import double
+
+    return double(x, rows_per_program=8)
+
+@doubled.reference
+def _(x):
+    return x + x
+"""
+
+
+def test_a_repro_cannot_tell_where_the_library_is_missing(workplace: Path, tmp_path: Path) -> None:
+    del workplace
+    library = tmp_path / "library" / "doubling"
+    library.mkdir(parents=True)
+    kernels = PLANTED / "kernels" / "overlapping_store.py"
+    (library / "__init__.py").write_text(kernels.read_text(encoding="utf-8"), encoding="utf-8")
+    suite = tmp_path / "library_suite.py"
+    suite.write_text(LIBRARY_SUITE, encoding="utf-8")
+    case = Case(op=f"{suite}:doubled", dims={"T": 9}, dtype=DType.FP32, device=H200)
+    signature = Signature(
+        oracle="write-overlap", severity=Severity.WARNING, op="", kernel="double_kernel", place="__init__.py:14"
+    )
+    recorded = Recorded(case=case, signature=signature, libraries=(str(library.parent),))
+    text = text_of(make(recorded, (), (Form.ENTRY,), lambda _: None), Form.ENTRY)
+    assert "double_kernel[" not in text
+    with_it, without = run(text, tmp_path, library.parent), run(text, tmp_path)
+    assert (with_it.status, without.status) == (1, 125)
+    assert without.output == "cannot run here: ModuleNotFoundError: No module named 'doubling'\n"
+
+
+ONLY_HERE = """
+from harness.suite import DType, beside, op, tensor, tokens
+
+@op(dims={"T": tokens(64)}, inputs={"x": tensor("T", grad=False)}, dtypes=(DType.FP32,))
+def only_here(x):
+    rows = 8 if __name__.startswith("harness_suite") else 16
+    return beside(__file__, "overlapping_store.py").double(x, rows_per_program=rows)
+
+@only_here.reference
+def _(x):
+    return x + x
+"""
+
+
+def test_a_repro_that_does_not_show_it_says_so_in_its_first_line(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del workplace
+    kernels = (PLANTED / "kernels" / "overlapping_store.py").read_text(encoding="utf-8")
+    (tmp_path / "overlapping_store.py").write_text(kernels, encoding="utf-8")
+    (tmp_path / "suite.py").write_text(ONLY_HERE, encoding="utf-8")
+    case = Case(op=f"{tmp_path}/suite.py:only_here", dims={"T": 9}, dtype=DType.FP32, device=H200)
+    finding = {"case": json.loads(to_json(case)), "oracle": "write-overlap", "severity": "warning", "op": case.op}
+    finding |= {"kernel": "double_kernel", "place": "overlapping_store.py:14"}
+    (tmp_path / "finding.json").write_text(json.dumps(finding), encoding="utf-8")
+    status = main(["repro", str(tmp_path / "finding.json"), "-o", str(tmp_path / "out.py")])
+    text = (tmp_path / "out.py").read_text(encoding="utf-8")
+    assert status == 3
+    assert "NOT CONFIRMED: could not be written down: __name__ of the suite" in capsys.readouterr().out
+    assert text.startswith("# UNCONFIRMED: could not be written down: __name__ of the suite; run in a fresh process, ")
+
+
+def test_what_no_launch_alone_can_show_is_said(workplace: Path) -> None:
+    del workplace
+    signature = Signature(oracle="sm-invariance", severity=Severity.ERROR, op="", kernel="", place="y")
+    case = Case(op=f"{PLANTED}/sm_dependent.py:sm_dependent", dims={"T": 65}, dtype=DType.FP32, device=H200)
+    made = make(Recorded(case=case, signature=signature), (), (Form.KERNEL,), lambda _: None)
+    assert [(file.form, file.doubt) for file in made.files] == [(Form.ENTRY, "")]
+    assert made.missing == ("no kernel-level file: it shows in what the host makes of the number of SMs",)

@@ -1,0 +1,67 @@
+"""Known issues are counted and shown, fail nothing until they expire, and are missed when they no longer fire."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UsageError
+from harness.findings.known_issues import Known, KnownIssue, KnownIssues, read_known_issues
+from tests.findings.test_replay import FAIL, FINDING
+
+pytestmark = pytest.mark.once
+
+TODAY = date(2026, 11, 21)
+ISSUE = KnownIssue(signature=str(FAIL.signature), link="https://example.org/1", expires=date(2026, 12, 1))
+TEXT = f"""
+[[issue]]
+signature = "{ISSUE.signature}"
+link = "{ISSUE.link}"
+expires = 2026-12-01
+"""
+
+
+def test_a_file_of_known_issues_is_read(tmp_path: Path) -> None:
+    (tmp_path / "known.toml").write_text(TEXT, encoding="utf-8")
+    assert read_known_issues(tmp_path / "known.toml", TODAY) == KnownIssues(issues=(ISSUE,), today=TODAY)
+    assert read_known_issues(tmp_path / "none.toml", TODAY).issues == ()
+
+
+def test_a_known_finding_is_named_with_its_issue() -> None:
+    issues = KnownIssues(issues=(ISSUE,), today=TODAY)
+    assert issues.among([FINDING]) == (Known(finding=FINDING.id, issue=ISSUE),)
+    assert issues.notices([FINDING], {ISSUE.subject}, []) == ()
+
+
+def test_an_entry_that_has_expired_excuses_nothing_and_says_so() -> None:
+    issues = KnownIssues(issues=(ISSUE,), today=ISSUE.expires)
+    assert issues.among([FINDING]) == ()
+    (notice,) = issues.notices([FINDING], {ISSUE.subject}, [])
+    assert "expired on 2026-12-01" in notice
+
+
+def test_an_entry_that_no_longer_fires_is_reported_where_its_kernel_was_launched() -> None:
+    issues = KnownIssues(issues=(ISSUE,), today=TODAY)
+    assert issues.notices([], {"another_kernel"}, ["suites/x.py:another"]) == ()
+    (notice,) = issues.notices([], {ISSUE.subject}, [])
+    assert "not seen in this search" in notice
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[issue]", "known.toml: Expected"),
+        (TEXT.replace("issue]]", "isue]]"), "unknown table 'isue': did you mean issue?"),
+        (TEXT.replace("[[issue]]", "[issue]"), "two brackets"),
+        ("issue = [1]", "two brackets"),
+        (TEXT.replace("expires", "expire"), "issue 1: unknown key 'expire': did you mean expires?"),
+        (TEXT.replace("expires = 2026-12-01", ""), "issue 1: expires is missing"),
+        (TEXT.replace("2026-12-01", '"tomorrow"'), "issue 1: expires is no date"),
+        (TEXT.replace(f'"{ISSUE.link}"', "3"), "issue 1: link is no text"),
+    ],
+)
+def test_a_broken_file_is_refused_with_the_entry_at_fault(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "known.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError) as error:
+        read_known_issues(tmp_path / "known.toml", TODAY)
+    assert said in str(error.value)

@@ -1,0 +1,34 @@
+"""A recorded case runs again, and what only the compiler can say of it is waited for."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.devices import catalogue
+from harness.findings.replay import Recorded
+from harness.findings.rerun import options_for, replay
+from harness.model.case import Case, DType
+from harness.model.verdict import Severity, Signature
+from harness.search.options import VIRTUAL
+from harness.search.session import Session
+
+SUITE = Path(__file__).parents[2] / "suites" / "planted" / "too_much_shared_memory.py"
+
+
+@pytest.mark.slow
+def test_a_finding_of_the_compilers_is_shown_by_the_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # nothing was compiled here yet
+    recorded = Recorded(
+        case=Case(
+            op=f"{SUITE}:too_much_shared_memory",
+            dims={"T": 1, "D": 16},
+            dtype=DType.FP16,
+            device=catalogue.find("rtx-pro-6000"),
+        ),
+        signature=Signature(
+            oracle="resources", severity=Severity.ERROR, op="", kernel="product_kernel", place="shared memory"
+        ),
+    )
+    with Session(options_for(recorded, libraries=(), engine=VIRTUAL)) as session:
+        replayed = replay(recorded, session)
+    assert [finding.fail.signature for finding in replayed.findings] == [recorded.signature]

@@ -1,0 +1,402 @@
+"""One case from inputs to facts, and how it ends when something goes wrong on the way."""
+
+import random
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from harness.model.case import DType, Layout, ValueDistribution
+from harness.model.run import Completed, Ending, OutOfMemory, Raised, Refused, Role, Source, Unsupported
+from harness.ops.execution import Execution
+from harness.ops.execution_hooks import ObservedLaunches
+from harness.ops.poison import FreshMemory
+from tests.ops.ops_for_tests import COLUMNS, LAYER_NORM, RMS_NORM, ROWS, case, op
+
+VARIABLE: ContextVar[str] = ContextVar("VARIABLE", default="not set")
+
+
+def line_of(text: str) -> int:
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    (found,) = (at for at, line in enumerate(lines, 1) if line.rstrip().endswith(f"# {text}"))
+    return found
+
+
+class Doubled(torch.autograd.Function):
+    """Tells in backward what its thread sees."""
+
+    seen: str = ""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        del ctx
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        del ctx
+        Doubled.seen = VARIABLE.get()
+        return grads[0] * 2
+
+
+class Frugal(torch.autograd.Function):
+    """Right, and saves memory: the square overwrites its input, the gradient what came in."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x.clone())
+        x.data.square_()
+        return x.data.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        (x,) = ctx.saved_tensors
+        return grads[0].data.mul_(2 * x)
+
+
+class Broken(torch.autograd.Function):
+    """Fails in backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        del ctx
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        del ctx, grads
+        raise KeyError("no gradient")  # in backward
+
+
+def ended(call: Callable[..., Any], reference: Callable[..., Any] = lambda x: x * 2) -> Ending:
+    ending, results = Execution(nullcontext).run(op(call, reference, {"x": ROWS}), case())
+    assert (results == ()) == (ending != Completed())
+    return ending
+
+
+def test_a_case_ends_with_every_output_and_gradient_compared() -> None:
+    ending, results = Execution(nullcontext).run(LAYER_NORM, case(absent=("b",)))
+    assert ending == Completed()
+    assert [(result.name, result.role, result.shape) for result in results] == [
+        ("y", Role.OUTPUT, (5, 7)),
+        ("d:x", Role.GRADIENT, (5, 7)),
+        ("d:w", Role.GRADIENT, (7,)),
+    ]
+
+
+@pytest.mark.parametrize("dtype", [DType.FP32, DType.BF16, DType.FP16])
+@pytest.mark.parametrize("values", list(ValueDistribution))
+def test_integers_and_truth_values_among_results_are_compared_to_the_bit(
+    dtype: DType, values: ValueDistribution
+) -> None:
+    def definition(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        largest, at = x.max(-1)
+        return largest, at, x > 0
+
+    def off_by_one(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        largest, at, positive = definition(x)
+        further, other = at.clone(), positive.clone()
+        further[2], other[1, 1] = at[2] + 1, ~positive[1, 1]
+        return largest, further, other
+
+    def ratios(call: Callable[..., Any]) -> list[tuple[str, bool, bool]]:
+        ending, results = Execution(nullcontext).run(
+            op(call, definition, {"x": ROWS}),
+            case(dtype=dtype, values=values, layouts={"grad": Layout.STRIDED}, seed=3),
+        )
+        assert ending == Completed()
+        return [(one.name, one.whole.ratio > 1, one.worst_tile.ratio > 1) for one in results]
+
+    right = [("y0", False, False), ("y1", False, False), ("y2", False, False), ("d:x", False, False)]
+    assert ratios(definition) == right
+    wrong = ratios(off_by_one)
+    assert (wrong[0], wrong[3]) == (right[0], right[3])
+    if values is ValueDistribution.NORMAL:
+        assert wrong[1:3] == [("y1", True, True), ("y2", True, True)]
+
+
+def test_integers_that_were_never_written_are_counted() -> None:
+    def call(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.empty(x.shape, dtype=torch.int32)
+        y[1:] = 2
+        return y, x * 2
+
+    def definition(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.full(x.shape, 2, dtype=torch.int32), x * 2
+
+    _, results = Execution(FreshMemory).run(op(call, definition, {"x": ROWS}), case())
+    assert [(one.name, one.unwritten, one.first_unwritten) for one in results] == [
+        ("y0", 7, (0, 0)),
+        ("y1", 0, None),
+        ("d:x", 0, None),
+    ]
+
+
+def test_equal_cases_give_equal_facts() -> None:
+    first, second = (Execution(nullcontext).run(RMS_NORM, case(seed=7)) for _ in range(2))
+    assert first == second
+
+
+def test_what_host_code_draws_at_random_is_the_same_for_equal_cases() -> None:
+    drawn: list[tuple[float, ...]] = []
+
+    def noisy(x: torch.Tensor) -> torch.Tensor:
+        drawn.append((torch.rand(()).item(), random.random(), float(np.random.rand())))  # noqa: NPY002, S311
+        return x * 2
+
+    execution = Execution(nullcontext)
+    for seed in (1, 1, 2):
+        execution.run(op(noisy, lambda x: x * 2, {"x": ROWS}), case(seed=seed))
+        torch.rand(3)  # what comes between
+    first, second, third = drawn
+    assert first == second
+    assert all(one != other for one, other in zip(first, third, strict=True))
+
+
+def test_backward_runs_where_the_callers_context_is_not_seen() -> None:
+    def call(x: torch.Tensor) -> torch.Tensor:
+        VARIABLE.set("set in forward")
+        return Doubled.apply(x)
+
+    assert ended(call) == Completed()
+    assert Doubled.seen == "not set"
+
+
+def test_the_surroundings_hold_in_forward_and_in_backward() -> None:
+    entered: list[str] = []
+
+    @contextmanager
+    def surroundings() -> Generator[None]:
+        entered.append("in")
+        yield
+        entered.append("out")
+
+    Execution(surroundings).run(LAYER_NORM, case())
+    assert entered == ["in", "out", "in", "out"]
+
+
+def fails_in_forward(x: torch.Tensor) -> torch.Tensor:
+    if x.numel():
+        raise ValueError("wrong shape")  # in forward
+    return x
+
+
+def fails_in_torch(x: torch.Tensor) -> torch.Tensor:
+    return x @ torch.zeros(3, 3)  # in torch
+
+
+def fails_in_backward(x: torch.Tensor) -> torch.Tensor:
+    made: torch.Tensor = Broken.apply(x)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "phase", "where"),
+    [
+        (fails_in_forward, "ValueError", "forward", "in forward"),
+        (fails_in_torch, "RuntimeError", "forward", "in torch"),
+        (fails_in_backward, "KeyError", "backward", "in backward"),
+    ],
+    ids=["forward", "torch", "backward"],
+)
+def test_what_the_library_raises_is_told_with_phase_and_line(
+    call: Callable[..., Any], kind: str, phase: str, where: str
+) -> None:
+    ending = ended(call)
+    assert isinstance(ending, Raised)
+    assert (ending.kind, ending.phase) == (kind, phase)
+    assert ending.source == Source(file=__file__, line=line_of(where))
+    assert ending.message in ending.traceback
+
+
+def fails_as_reference(x: torch.Tensor) -> torch.Tensor:
+    return x * (1 // 0)
+
+
+def test_a_reference_that_fails_is_the_suites_fault() -> None:
+    ending = ended(lambda x: x * 2, fails_as_reference)
+    assert isinstance(ending, Raised)
+    assert (ending.kind, ending.phase) == ("ZeroDivisionError", "reference")
+
+
+def test_a_call_that_asks_for_what_is_not_there_is_the_suites_fault() -> None:
+    ending = ended(lambda x, nowhere: x + nowhere)
+    assert isinstance(ending, Raised)
+    assert (ending.kind, ending.phase) == ("SuiteError", "inputs")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: (x * 2, x), "the op returned"),
+        (lambda x: x.detach() * 2, "the op has ['y'] and its reference ['d:x', 'y']"),
+        (lambda x: (x * 2)[:3], "y has shape (3, 7), its reference (5, 7)"),
+    ],
+    ids=["one too many", "no gradient", "another shape"],
+)
+def test_results_unlike_the_references_are_told(call: Callable[..., Any], message: str) -> None:
+    ending = ended(call)
+    assert isinstance(ending, Raised)
+    assert message in ending.message
+
+
+def declines(x: torch.Tensor) -> torch.Tensor:
+    raise NotImplementedError(f"no kernel for {tuple(x.shape)}")
+
+
+def test_a_case_that_the_library_declines_is_refused() -> None:
+    assert ended(declines) == Refused(message="NotImplementedError: no kernel for (5, 7)")
+
+
+def asks_too_much(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.empty(1 << 60, dtype=torch.float32)[0]
+
+
+def test_too_much_memory_is_an_ending_of_its_own() -> None:
+    assert isinstance(ended(asks_too_much), OutOfMemory)
+
+
+def test_what_the_op_leaves_unwritten_is_counted() -> None:
+    fresh = FreshMemory()
+
+    @contextmanager
+    def surroundings() -> Generator[None]:
+        with fresh:
+            yield
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        y = torch.empty_like(x)
+        y[:4] = (x.detach() * 2)[:4]
+        return y
+
+    ending, results = Execution(surroundings).run(op(call, lambda x: x.detach() * 2, {"x": ROWS}), case())
+    assert ending == Completed()
+    assert [(result.name, result.unwritten, result.first_unwritten) for result in results] == [("y", 7, (4, 0))]
+
+
+def test_an_input_that_the_op_ignores_has_a_zero_gradient() -> None:
+    ignoring = op(lambda x: x * 2, lambda x: x * 2, {"x": ROWS, "w": COLUMNS})
+    ending, results = Execution(nullcontext).run(ignoring, case())
+    assert ending == Completed()
+    assert [(result.name, result.whole.ratio < 1, result.worst_tile.ratio < 1) for result in results] == [
+        ("y", True, True),
+        ("d:x", True, True),
+        ("d:w", True, True),
+    ]
+
+
+def test_a_library_may_overwrite_its_inputs_and_incoming_gradients() -> None:
+    def call(x: torch.Tensor) -> Any:
+        return Frugal.apply(x)
+
+    ending, results = Execution(nullcontext).run(op(call, lambda x: x * x, {"x": ROWS}), case())
+    assert ending == Completed()
+    assert [(result.name, result.whole.ratio < 1) for result in results] == [("y", True), ("d:x", True)]
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(0, 7), (5, 0), (0, 0)])
+def test_empty_inputs_end_as_the_library_ends(rows: int, columns: int) -> None:
+    ending, results = Execution(nullcontext).run(
+        op(lambda x: x * 2, lambda x: x * 2, {"x": ROWS}), case(rows=rows, columns=columns)
+    )
+    assert ending == Completed()
+    assert [(result.name, result.shape) for result in results] == [("y", (rows, columns)), ("d:x", (rows, columns))]
+
+
+def test_factors_rounded_by_matrix_units_are_explained_only_where_the_kernels_use_those() -> None:
+    def in_tf32(values: torch.Tensor) -> torch.Tensor:
+        return (values.view(torch.int32) & -(1 << 13)).view(torch.float32) if values.numel() else values
+
+    def multiply(x: torch.Tensor) -> torch.Tensor:
+        return (in_tf32(x.detach())[:, None] * in_tf32(x.detach())).sum(-1)
+
+    def add_up(x: torch.Tensor) -> torch.Tensor:
+        return in_tf32((x.detach() + x.detach().flip(0)).contiguous())
+
+    def worst(call: Callable[..., Any], reference: Callable[..., Any], *precisions: str) -> float:
+        execution = Execution(nullcontext, seen=ObservedLaunches(dot_precisions=lambda: precisions))
+        _, (result,) = execution.run(op(call, reference, {"x": ROWS}), case(rows=16, columns=32))
+        return max(result.whole.ratio, result.worst_tile.ratio)
+
+    products = (multiply, lambda x: (x.detach()[:, None] * x.detach()).sum(-1))
+    sums = (add_up, lambda x: x.detach() + x.detach().flip(0))
+    assert worst(*products) > 1 > worst(*products, "tf32")
+    assert worst(*sums) > 1
+    assert worst(*sums, "tf32") > 1
+
+
+def test_an_operator_that_torch_has_for_cuda_alone_is_unsupported_and_not_refused() -> None:
+    def call(x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten._cslt_compress(x.detach())
+
+    ending, _ = Execution(nullcontext).run(op(call, lambda x: x, {"x": ROWS}), case())
+    assert isinstance(ending, Unsupported)
+    assert ending.what == "aten::_cslt_compress on the CPU"
+
+
+def test_a_sum_of_many_equal_numbers_may_be_taken_one_after_the_other() -> None:
+    def one_after_the_other(x: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(x.shape[-1])
+        for row in x.detach().expand(4096, -1):
+            total = total + row
+        return total
+
+    def ratio(call: Callable[..., Any], share: float = 1.0) -> float:
+        definition = op(call, lambda x: share * x.detach().expand(4096, -1).sum(0), {"x": ROWS})
+        _, (result,) = Execution(nullcontext).run(definition, case(rows=1, columns=64))
+        return max(result.whole.ratio, result.worst_tile.ratio)
+
+    assert ratio(one_after_the_other) < 1
+    assert ratio(one_after_the_other, share=4095 / 4096) > 1
+
+
+def test_a_sum_whose_terms_cancel_may_be_as_far_off_as_its_partial_sums_round() -> None:
+    def terms(x: torch.Tensor) -> torch.Tensor:
+        values = x.flatten()
+        return torch.cat([values, -values, values[:1] / 1024])
+
+    def one_after_the_other(x: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(())
+        for value in terms(x.detach().sort(0).values):
+            total = total + value
+        return total[None]
+
+    def ratio(seed: int, error: float = 0.0) -> float:
+        definition = op(
+            lambda x: one_after_the_other(x) + error,
+            lambda x: terms(x.detach().sort(0).values).sum()[None],
+            {"x": ROWS},
+        )
+        _, (result,) = Execution(nullcontext).run(definition, case(rows=16, columns=12, seed=seed))
+        return max(result.whole.ratio, result.worst_tile.ratio)
+
+    assert all(ratio(seed) < 1 < ratio(seed, error=1e-3) for seed in range(20))
+
+
+@pytest.mark.parametrize(("dtype", "explained"), [(DType.FP16, True), (DType.BF16, False)])
+def test_infinity_is_no_error_where_a_step_of_the_definition_comes_near_the_end_of_float16(
+    dtype: DType, *, explained: bool
+) -> None:
+    def multiply_first(x: torch.Tensor) -> torch.Tensor:
+        y = x.detach() * 300.0 / 300.0
+        return torch.where(torch.arange(y.numel()).reshape(y.shape) == 3, torch.inf, y)
+
+    definition = op(multiply_first, lambda x: x.detach() / 300.0 * 300.0 * 300.0 / 300.0, {"x": ROWS})
+    _, (result,) = Execution(nullcontext).run(definition, case(dtype=dtype, values=ValueDistribution.LARGE))
+    assert (result.nonfinite, result.unjudged) == ((0, 1) if explained else (1, 0))
+
+
+def test_what_rounds_among_float16s_subnormal_numbers_is_explained() -> None:
+    def each_term_in_halves(x: torch.Tensor) -> torch.Tensor:
+        return (x.detach() * 1e-7).float().sum(-1).mul(1e3).half()
+
+    definition = op(each_term_in_halves, lambda x: x.detach().sum(-1) * 1e-7 * 1e3, {"x": ROWS})
+    _, (result,) = Execution(nullcontext).run(
+        definition, case(columns=64, dtype=DType.FP16, values=ValueDistribution.SHIFTED)
+    )
+    assert max(result.whole.ratio, result.worst_tile.ratio) < 1

@@ -1,0 +1,30 @@
+"""Random rounding draws the same numbers however they are kept, and its steps stay free of TorchDynamo's."""
+
+import random
+
+import pytest
+import torch
+
+from harness.ops.monte_carlo import NOISE_ELEMENTS, Jitter
+
+EPSILON = 2.0**-10
+
+
+def noise() -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return 2 * torch.rand(NOISE_ELEMENTS, generator=generator, dtype=torch.float64) - 1
+
+
+@pytest.mark.parametrize("count", [1, 1000, NOISE_ELEMENTS, NOISE_ELEMENTS + 1, 5 * NOISE_ELEMENTS])
+def test_the_noise_goes_round_from_a_start_that_the_seed_draws(count: int) -> None:
+    value = torch.linspace(1, 2, count, dtype=torch.float64)
+    with Jitter(EPSILON, seed=7):
+        moved = torch.exp(value)
+    start = random.Random(7).randrange(NOISE_ELEMENTS)  # noqa: S311 - the same draw
+    places = (start + torch.arange(count)) % NOISE_ELEMENTS
+    assert torch.equal(moved, value.exp() * (1 + EPSILON * noise()[places]))
+
+
+def test_no_wrapper_of_torch_dynamo_stands_before_each_operation() -> None:
+    assert Jitter.__torch_dispatch__.__module__ == Jitter.__module__
+    assert not hasattr(Jitter.__torch_dispatch__, "__wrapped__")

@@ -1,0 +1,92 @@
+"""A case that gave no answer, in words and in a signature that stays the same from run to run."""
+
+from dataclasses import replace
+
+import pytest
+
+from harness.model.run import Completed, Hardware, HungParty, Overtime, TimedOut
+from harness.model.verdict import Severity
+from harness.oracles.completes import Completes
+from tests.oracles.facts import KERNEL, LINE_431, case, judge, only_failure, run, signature
+
+pytestmark = pytest.mark.once
+
+
+def silent(waiting: HungParty, launch: str | None = KERNEL, **more: object) -> TimedOut:
+    return TimedOut(limit_s=60.0, log_tail="", waiting=waiting, launch=launch, **more)  # pyright: ignore[reportArgumentType]
+
+
+CASE = case()
+DEVICE = silent(HungParty.DEVICE, source=LINE_431)
+COMPILER = silent(HungParty.COMPILER)
+FUTEX = silent(HungParty.HOST, held_by="futex", function="norm", source=LINE_431)
+FUTEX_SOMEWHERE = silent(HungParty.HOST, held_by="futex")
+LOOP = silent(HungParty.HOST, launch=None, function="norm", source=LINE_431)
+
+
+@pytest.mark.parametrize(
+    ("ending", "engine", "said"),
+    [
+        (DEVICE, "cuda", "the device spins in layer_norm_bwd_kernel (layernorm.py:431)"),
+        (DEVICE, "virtual", "the virtual GPU is at work on layer_norm_bwd_kernel"),
+        (COMPILER, "cuda", "the compiler works on layer_norm_bwd_kernel"),
+        (silent(HungParty.COMPILER, launch=None), "cuda", "the compiler works on a kernel"),
+        (FUTEX, "cuda", "the host waits (futex) in norm (layernorm.py:431) after launch of layer_norm_bwd_kernel"),
+        (FUTEX_SOMEWHERE, "cuda", "the host waits (futex) after launch of layer_norm_bwd_kernel"),
+        (LOOP, "cuda", "the host runs on in norm (layernorm.py)"),
+    ],
+)
+def test_a_hang_says_who_does_not_come_to_an_end(ending: TimedOut, engine: str, said: str) -> None:
+    fail = only_failure(Completes(), run(ending=ending, engine=engine))
+    assert fail.message == f"no answer came within 60 s: {said}"
+
+
+@pytest.mark.parametrize(
+    ("ending", "kernel", "place"),
+    [
+        (DEVICE, KERNEL, "spins on the device"),
+        (COMPILER, KERNEL, "compiles without end"),
+        (FUTEX, "", "host waits (futex) at layernorm.py:431"),
+        (FUTEX_SOMEWHERE, "", "host waits (futex) after launch of layer_norm_bwd_kernel"),
+        (LOOP, "", "host runs on"),
+    ],
+)
+def test_a_hang_is_the_same_bug_wherever_it_is_looked_at(ending: TimedOut, kernel: str, place: str) -> None:
+    fail = only_failure(Completes(), run(ending=ending, engine="cuda"))
+    assert fail.signature == signature("completes", place, kernel=kernel)
+
+
+def test_a_device_that_spins_with_more_sms_pretended_than_it_has_is_a_warning_that_says_so() -> None:
+    few = Hardware(name="NVIDIA H200", capability=(9, 0), sm_count=132, driver="580")
+    many = replace(few, sm_count=CASE.device.sm_count)
+    induced, own = (
+        only_failure(Completes(), replace(run(ending=DEVICE, engine="cuda"), hardware=on)) for on in (few, many)
+    )
+    assert (induced.signature.severity, own.signature.severity) == (Severity.WARNING, Severity.ERROR)
+    assert induced.signature.place == "spins on the device, more SMs pretended than there are"
+    assert f"pretends {CASE.device.sm_count} SMs on a GPU that has 132" in induced.meaning
+    assert "pretends" not in own.meaning
+
+
+def test_what_an_autotuner_hid_before_is_told_with_the_hang() -> None:
+    hidden = silent(HungParty.DEVICE, swallowed=("the autotuner of k swallowed PTXASError, for config BT: 64",))
+    fail = only_failure(Completes(), run(ending=hidden, engine="cuda"))
+    assert fail.message == (
+        "no answer came within 60 s: the device spins in layer_norm_bwd_kernel; "
+        "before, the autotuner of k swallowed PTXASError, for config BT: 64"
+    )
+
+
+def test_the_evidence_is_told_but_is_no_part_of_the_bug() -> None:
+    seen = silent(HungParty.DEVICE, evidence=("GPU utilisation 100 %, 100 %, 100 %",))
+    assert seen == silent(HungParty.DEVICE)
+    fail = only_failure(Completes(), run(ending=seen, engine="cuda"))
+    assert fail.meaning.endswith("wait as well.  Seen: GPU utilisation 100 %, 100 %, 100 %.")
+
+
+def test_a_case_that_took_longer_than_it_may_is_a_warning() -> None:
+    slow = replace(run(ending=Completed()), overtime=Overtime(limit_s=60.0, took_s=75.04))
+    fail = only_failure(Completes(), slow)
+    assert (fail.signature.severity, fail.signature.place) == (Severity.WARNING, "slow")
+    assert fail.message == "the case completed after 75.0 s, past its time limit of 60 s"
+    assert judge(Completes(), run(ending=Completed())) == ["pass"]

@@ -1,0 +1,245 @@
+"""Suites as pytest tests, through a pytest of their own, as in a library's repository."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from harness.devices import catalogue
+from harness.model.case import Case, DType
+from harness.wire import to_json
+from tests import plugin
+from tests.cli.fake_engine import suite_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.once]
+
+ROOT = Path(__file__).resolve().parents[2]
+FORBIDDEN = """
+import sys
+
+def pytest_sessionfinish():
+    assert not {"torch", "triton"} & set(sys.modules), "the parent process imports neither"
+"""
+CASE = Case(
+    op="suites/norm.py:overlapping",
+    dims={"T": 3, "D": 1, "G": 1},
+    dtype=DType.FP32,
+    device=catalogue.find("rtx-pro-6000"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    status: int
+    out: str
+
+    @property
+    def counts(self) -> str:
+        """`2 failed, 1 passed`."""
+        return self.out.strip().splitlines()[-1].strip("= ").rpartition(" in ")[0]
+
+
+class Repository:
+    """A folder with suites and a conftest, and the pytest to use there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.write("conftest.py", FORBIDDEN)
+
+    def write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def pytest(self, *arguments: str, seed: int | None = 1) -> Said:
+        run = subprocess.run(
+            [
+                *(sys.executable, "-m", "pytest", *plugin.arguments(), "-p", "no:cacheprovider", "--strict-markers"),
+                *("--harness-engine", "tests.cli.fake_engine:Pretending", "--harness-cases", "6"),
+                *(() if seed is None else ("--harness-seed", str(seed))),
+                *arguments,
+            ],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80", "PYTEST_ADDOPTS": ""},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        return Said(status=run.returncode, out=run.stdout + run.stderr)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    repository = Repository(tmp_path)
+    repository.write("suites/norm.py", suite_of("overlapping", "faultless"))
+    return repository
+
+
+def test_each_op_is_a_test_on_each_device(repository: Repository) -> None:
+    said = repository.pytest("suites", "--collect-only", "-q")
+    assert said.out.splitlines()[:8] == [
+        f"suites/norm.py::{op}[{device}]"
+        for device in ("a100", "h200", "b200", "rtx-pro-6000")
+        for op in ("overlapping", "faultless")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expression", "devices"),
+    [
+        ("blackwell", {"b200", "rtx-pro-6000"}),
+        ("sm_120", {"rtx-pro-6000"}),
+        ("rtx_pro_6000", {"rtx-pro-6000"}),
+        ("rtx_5090", {"rtx-5090"}),
+        ("ada", {"l4", "l40s", "rtx-4090"}),
+        ("hopper or ampere", {"h200", "a100"}),
+        ("not blackwell", {"a100", "h200"}),
+    ],
+)
+def test_marks_select_devices(repository: Repository, expression: str, devices: set[str]) -> None:
+    said = repository.pytest("suites", "--collect-only", "-q", "-m", expression)
+    listed = {line.rpartition("[")[2].rstrip("]") for line in said.out.splitlines() if "::faultless[" in line}
+    assert listed == devices
+
+
+def test_a_finding_fails_its_test_and_is_shown_as_printed(repository: Repository) -> None:
+    said = repository.pytest("suites", "-m", "sm_120")
+    assert (said.status, said.counts) == (1, "1 failed, 1 passed, 6 deselected")
+    assert "WARNING  write-overlap  layer_norm_bwd_kernel  in overlapping " in said.out
+    assert "  smallest case  overlapping  T=3 D=1 G=1  fp32\n" in said.out
+    assert "--harness-seed 1" in said.out
+    assert "Traceback" not in said.out
+
+
+def test_it_works_with_several_processes(repository: Repository) -> None:
+    said = repository.pytest("suites", "-m", "blackwell", "-n", "2")
+    assert (said.status, said.counts) == (1, "2 failed, 2 passed")
+    assert "\non tests.cli.fake_engine:Pretending: 4 tests, 24 cases\n" in said.out
+
+
+def test_several_processes_draw_from_the_one_seed_that_is_told(repository: Repository) -> None:
+    said = repository.pytest("suites", "-m", "blackwell", "-n", "2", "-rP", seed=None)
+    told = re.search(r"--harness-seed (\d+)", said.out)
+    assert told is not None
+    assert set(re.findall(r", seed (\d+)\)", said.out)) == {told[1]}
+
+
+def test_what_could_not_be_judged_is_told_with_where_it_ran(repository: Repository) -> None:
+    repository.write("suites/norm.py", suite_of("overlapping", "unknown"))
+    said = repository.pytest("suites", "-m", "sm_120")
+    assert "\non tests.cli.fake_engine:Pretending: 2 tests, 12 cases\n  6 not judged: " in said.out
+
+
+def test_warnings_are_pytest_warnings_where_only_errors_count(repository: Repository) -> None:
+    said = repository.pytest("suites", "-m", "sm_120", "--fail-on", "error")
+    assert (said.status, said.counts) == (0, "2 passed, 6 deselected, 1 warning")
+    assert "FindingWarning: write-overlap: layer_norm_bwd_kernel layernorm.py:431" in said.out
+
+
+def test_what_cannot_be_judged_fails(repository: Repository) -> None:
+    repository.write("suites/norm.py", suite_of("unknown"))
+    said = repository.pytest("suites", "-m", "sm_120")
+    assert (said.status, said.counts) == (1, "1 failed, 3 deselected")
+    assert "nothing could be judged: this says nothing about the kernels" in said.out
+    assert "the engine cannot execute tt.histogram" in said.out
+
+
+def test_a_library_that_is_not_installed_fails(repository: Repository) -> None:
+    repository.write("suites/norm.py", suite_of("faultless", options=', requires=("no-such-library",)'))
+    said = repository.pytest("suites", "-m", "sm_120")
+    assert (said.status, said.counts) == (1, "1 failed, 3 deselected")
+    assert "no-such-library, which is not installed: add --with no-such-library" in said.out
+    assert "Traceback" not in said.out
+
+
+def test_a_suite_that_workers_cannot_load_fails_alone(repository: Repository) -> None:
+    text = suite_of("faultless").replace('raise AssertionError("no test runs this")', "import no_such_kernels", 1)
+    repository.write("suites/broken.py", text)
+    said = repository.pytest("suites", "-m", "sm_120")
+    assert (said.status, said.counts) == (1, "2 failed, 1 passed, 9 deselected")
+    assert "suites/broken.py: the library under test cannot be imported: ModuleNotFoundError" in said.out
+    assert "WARNING  write-overlap  layer_norm_bwd_kernel  in overlapping " in said.out
+
+
+def test_suites_of_a_library_that_is_not_there_are_skipped_where_others_run(repository: Repository) -> None:
+    repository.write("suites/other.py", suite_of("faultless", options=', requires=("no-such-library",)'))
+    said = repository.pytest("suites", "-m", "sm_120")
+    assert (said.status, said.counts) == (1, "1 failed, 1 passed, 1 skipped, 9 deselected")
+    assert "skipped: 1 tests: no-such-library is not installed: add --with no-such-library" in said.out
+    said = repository.pytest("suites", "-m", "sm_120", "-k", "other")
+    assert (said.status, said.counts) == (1, "1 failed, 11 deselected")
+
+
+def test_regressions_come_first(repository: Repository) -> None:
+    clean = replace(CASE, op="suites/norm.py:faultless")
+    repository.write("suites/regressions/overlap.json", to_json(CASE))
+    repository.write("suites/regressions/clean.json", to_json(clean))
+    said = repository.pytest("suites", "-m", "sm_120", "-v")
+    ran = [line.split()[0] for line in said.out.splitlines() if "::" in line and "%]" in line]
+    assert ran == [
+        f"suites/regressions/clean.json::faultless[{clean.digest}]",
+        f"suites/regressions/overlap.json::overlapping[{CASE.digest}]",
+        "suites/norm.py::overlapping[rtx-pro-6000]",
+        "suites/norm.py::faultless[rtx-pro-6000]",
+    ]
+    assert (said.status, said.counts) == (1, "2 failed, 2 passed, 6 deselected")
+
+
+def test_a_finding_that_is_kept_as_a_regression_fails_until_it_is_repaired(repository: Repository) -> None:
+    repository.pytest("suites", "-m", "sm_120")
+    (stored,) = (repository.folder / ".harness" / "findings").iterdir()
+    finding = json.loads((stored / "finding.json").read_text(encoding="utf-8"))
+    repository.write("suites/regressions/overlap.json", json.dumps(finding))
+    assert repository.pytest("suites/regressions").counts == "1 failed"
+    repaired = {**finding, "case": {**finding["case"], "op": "suites/norm.py:faultless"}}
+    repository.write("suites/regressions/overlap.json", json.dumps(repaired))
+    assert repository.pytest("suites/regressions").counts == "1 passed"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("suites/broken.py", "from harness.suite import op\n1 / 0\n", "fails on import: ZeroDivisionError"),
+        ("suites/empty.py", "from harness.suite import op\n", "declares no op"),
+        ("suites/regressions/foreign.json", "{}", "neither a report (`findings`), nor a finding"),
+    ],
+)
+def test_a_broken_file_is_an_error_that_names_it(repository: Repository, file: str, text: str, message: str) -> None:
+    repository.write(file, text)
+    said = repository.pytest("suites")
+    assert said.status == 2
+    assert message in said.out
+    assert "Traceback" not in said.out
+
+
+def test_a_suite_that_skips_itself_is_skipped_with_its_reason(repository: Repository) -> None:
+    top = "import pytest\npytest.importorskip('no_such_kernels')\n"
+    repository.write("suites/absent.py", top + suite_of("faultless"))
+    said = repository.pytest("suites", "-m", "sm_120", "-rs", "--deselect", "suites/norm.py::overlapping[rtx-pro-6000]")
+    assert "could not import 'no_such_kernels'" in said.out
+    assert (said.status, said.counts) == (0, "1 passed, 1 skipped, 7 deselected")
+
+
+def test_an_unknown_device_is_a_usage_error(repository: Repository) -> None:
+    said = repository.pytest("suites", "--harness-device", "h20")
+    assert (said.status, "unknown device 'h20': did you mean h200" in said.out) == (4, True)
+
+
+def test_other_python_files_are_left_alone(repository: Repository) -> None:
+    repository.write("suites/test_own.py", "def test_of_ones_own():\n    pass\n")
+    repository.write("suites/shapes.py", "SIZES = (1, 2)\n")
+    repository.write("elsewhere.py", suite_of("faultless"))
+    said = repository.pytest(".", "-m", "not ampere and not hopper and not blackwell", "-v")
+    assert (said.status, said.counts) == (0, "1 passed, 8 deselected")
+
+
+def test_a_suite_outside_the_folder_is_collected_when_it_is_named(repository: Repository) -> None:
+    repository.write("elsewhere.py", suite_of("faultless"))
+    said = repository.pytest("elsewhere.py", "-m", "sm_120")
+    assert (said.status, said.counts) == (0, "1 passed, 3 deselected")

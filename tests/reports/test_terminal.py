@@ -1,0 +1,126 @@
+"""What is printed: whole, within eighty columns, and with the source where it can be found."""
+
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from harness.model.case import DType, Layout, ValueDistribution
+from harness.model.finding import Finding
+from harness.model.run import Source
+from harness.model.verdict import Fail, Severity, Signature
+from harness.reports.finding_text import Sources, describe, render
+from harness.reports.interrupts import Interrupts
+from harness.reports.progress import Progress
+from harness.search.campaign_statistics import CampaignStatistics
+from tests.search.fakes import DEVICE, KERNEL, PLAINEST, facts, with_dims
+
+pytestmark = pytest.mark.once
+
+CASE = replace(with_dims(T=3), layouts={"x": Layout.STRIDED}, configs={KERNEL: 2})
+FINDING = Finding(
+    fail=Fail(
+        signature=Signature(
+            oracle="bounds", severity=Severity.ERROR, op=PLAINEST.op, kernel=KERNEL, place="layernorm.py:4"
+        ),
+        message="program 3 loads x[-1], outside the storage (layernorm.py:4)",
+        meaning="The kernel reads what does not belong to it.",
+        source=Source(file="fla/modules/layernorm.py", line=4),
+    ),
+    case=CASE,
+    launch=facts(CASE, lambda _: False).launches[0],
+    first_case=replace(
+        with_dims(T=450, D=64), device=DEVICE.with_sm_count(20), values=ValueDistribution.LARGE, seed=77
+    ),
+    sightings=1234,
+    confirmed=True,
+    needs=with_dims(T=9),
+    libraries=("fla-core==0.5.2",),
+)
+SOURCE = """\
+@triton.jit
+def kernel(x, T, BT: tl.constexpr):
+    o = tl.program_id(0) * BT + tl.arange(0, BT)
+    b = tl.load(x + o)
+
+    tl.store(x + o, b)
+"""
+PRINTED = """\
+ERROR  bounds  layer_norm_bwd_kernel  in layer_norm                     {id}
+────────────────────────────────────────────────────────────────────────────────
+program 3 loads x[-1], outside the storage (layernorm.py:4)
+
+  fla/modules/layernorm.py
+         2 │ def kernel(x, T, BT: tl.constexpr):
+         3 │     o = tl.program_id(0) * BT + tl.arange(0, BT)
+   >     4 │     b = tl.load(x + o)
+         5 │
+         6 │     tl.store(x + o, b)
+
+  smallest case  layer_norm  T=3 D=1 G=1  fp32, no residual or weight, x
+                 strided, layer_norm_bwd_kernel config 2
+  device         rtx-pro-6000: 188 SMs, sm_120 (NVIDIA RTX PRO 6000 Blackwell
+                 Workstation Edition)
+  launch         grid 188 x 1 x 1; BT: 32, num_warps: 4 (config 3 of 6)
+  first seen     layer_norm  T=450 D=64 G=1  fp32, no residual or weight, values
+                 large, seed 77 on rtx-pro-6000 (20 SMs, sm_120)
+  confirmed      in a fresh process, after the case named below
+  seen           in 1,234 cases of the search
+  needs before   layer_norm  T=9 D=1 G=1  fp32, no residual or weight
+  with           fla-core==0.5.2
+
+The kernel reads what does not belong to it.
+
+  replay         harness replay {id}
+"""
+
+
+def test_a_finding_is_printed_whole(tmp_path: Path) -> None:
+    source = tmp_path / "fla" / "modules" / "layernorm.py"
+    source.parent.mkdir(parents=True)
+    source.write_text(SOURCE, encoding="utf-8")
+    assert render(FINDING, Sources(roots=(tmp_path,))).plain == PRINTED.format(id=FINDING.id)
+
+
+def test_a_source_that_cannot_be_found_is_named(tmp_path: Path) -> None:
+    printed = render(FINDING, Sources(roots=(tmp_path,))).plain
+    assert "\n  fla/modules/layernorm.py:4\n" in printed
+    assert "│" not in printed
+
+
+def test_a_finding_that_did_not_repeat_says_so() -> None:
+    printed = render(replace(FINDING, confirmed=False, needs=None, launch=None), Sources()).plain
+    assert "  confirmed      NO: it did not repeat alone in a fresh process" in printed
+    assert "smallest" not in printed
+
+
+def test_a_failure_of_no_single_kernel_names_the_op() -> None:
+    fail = replace(FINDING.fail, signature=replace(FINDING.fail.signature, kernel="", op=PLAINEST.op), source=None)
+    assert render(replace(FINDING, fail=fail), Sources()).plain.startswith("ERROR  bounds  layer_norm     ")
+
+
+def test_what_is_plain_goes_unsaid() -> None:
+    assert describe(replace(PLAINEST, absent=())) == "layer_norm  T=1 D=1 G=1  fp32"
+    assert describe(replace(PLAINEST, dtype=DType.BF16)) == "layer_norm  T=1 D=1 G=1  bf16, no residual or weight"
+
+
+def test_a_terminal_is_left_as_it_was_found() -> None:
+    screen = StringIO()
+    console = Console(file=screen, force_terminal=True, width=80)
+    with Progress(console, Interrupts(), cases=300) as progress:
+        progress.tick(CampaignStatistics(cases=12, passed=12, seconds=2.0), CASE)
+        progress.sighted(FINDING.fail, None)  # pyright: ignore[reportArgumentType] -- not looked at
+        progress.shrinking(FINDING.fail, 1, 2)
+    hidden, shown = screen.getvalue().rfind("\x1b[?25l"), screen.getvalue().rfind("\x1b[?25h")
+    assert 0 <= hidden < shown  # the cursor
+    assert "seen: error, bounds: layer_norm_bwd_kernel" in screen.getvalue()
+
+
+def test_a_log_gets_a_line_every_few_seconds_at_most() -> None:
+    log = StringIO()
+    with Progress(Console(file=log, width=80), Interrupts(), cases=None) as progress:
+        for cases in range(1000):
+            progress.tick(CampaignStatistics(cases=cases, seconds=1.0), CASE)
+    assert len(log.getvalue().splitlines()) <= 2

@@ -1,0 +1,13 @@
+"""The page about TTIR says what the machine executes."""
+
+import re
+from pathlib import Path
+
+from harness.virtual.operations.table import HANDLERS
+
+PAGE = Path(__file__).parents[3] / "docs" / "ttir.md"
+
+
+def test_the_page_lists_what_runs_and_nothing_else() -> None:
+    runs = PAGE.read_text(encoding="utf-8").partition("## Runs")[2].partition("\nBranches")[0]
+    assert sorted(re.findall(r"`([a-z]+\.[\w.]+)`", runs)) == sorted(HANDLERS)

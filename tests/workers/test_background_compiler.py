@@ -1,0 +1,279 @@
+"""The compiler beside the search: real TTIR, really compiled, in a process that may die."""
+
+import json
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from operator import attrgetter
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.model.kernel_resources import Resources
+from harness.model.run import Launch
+from harness.workers.background_compiler import CACHE, BackgroundCompiler
+from tests.virtual.driver.ttir_texts import CRASHES_LLVM, REFUSED_BY_PTXAS, STORE
+
+SETTLE_S = 60.0
+NAME = attrgetter("name")
+
+
+def leave(folder: Path, build: str, ttir: str = STORE, shape: str = "a shape") -> Launch:
+    """A build as a worker leaves it, and the launch that asks for it."""
+    folder.mkdir(exist_ok=True)
+    content = {"arch": 90, "options": {"num_warps": 4}, "shape": shape, "ttir": ttir}
+    (folder / f"{build}.json").write_text(json.dumps(content), encoding="utf-8")
+    return Launch(
+        kernel="store",
+        source=None,
+        grid=(1, 1, 1),
+        config="",
+        config_index=0,
+        config_count=1,
+        num_warps=4,
+        constants={},
+        tile_sizes=(),
+        build=build,
+    )
+
+
+def compilers() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if is_compiler(child)]
+
+
+def is_compiler(process: psutil.Process) -> bool:
+    try:
+        return "harness.virtual.driver.compiler_process" in process.cmdline()
+    except psutil.NoSuchProcess:  # or a zombie
+        return False
+
+
+def compiled(builds: Path, launch: Launch) -> Resources:
+    """What is known of the launch when the compiler has settled."""
+    with BackgroundCompiler(builds, settle_s=SETTLE_S) as compiler:
+        compiler.of(launch)
+        compiler.settle()
+        resources = compiler.of(launch)
+    assert resources is not None
+    return resources
+
+
+def compiled_under(end: signal.Signals, builds: Path, launch: Launch) -> Resources:
+    """The same, where each process ends by the signal before it has compiled anything: it still loads Triton."""
+    with BackgroundCompiler(builds) as compiler:
+        while (resources := compiler.of(launch)) is None:
+            for process in compilers():
+                with suppress(psutil.NoSuchProcess):
+                    process.send_signal(end)
+    return resources
+
+
+def names(builds: Path) -> list[str]:
+    return sorted(path.name for path in builds.iterdir())
+
+
+@pytest.fixture
+def builds(tmp_path: Path) -> Path:
+    return tmp_path / "builds"
+
+
+def test_a_build_that_was_asked_for_is_known_when_the_compiler_settles(builds: Path) -> None:
+    launch = leave(builds, "one")
+    with BackgroundCompiler(builds, settle_s=SETTLE_S) as compiler:
+        assert compiler.of(launch) is None
+        compiler.settle()
+        resources = compiler.of(launch)
+    assert resources is not None
+    assert (resources.threads, resources.shared_bytes, resources.failure) == (128, 0, "")
+    assert resources.registers_per_thread > 0
+
+
+def test_the_next_search_begins_with_what_is_known(builds: Path) -> None:
+    launch = leave(builds, "one")
+    with BackgroundCompiler(builds, settle_s=SETTLE_S) as compiler:
+        compiler.of(launch)
+        compiler.settle()
+        known = compiler.of(launch)
+    with BackgroundCompiler(builds) as compiler:
+        assert compiler.of(launch) == known
+        assert compilers() == []
+    assert names(builds) == ["one.resources"]
+
+
+@pytest.mark.parametrize("ttir", ["module { this is no TTIR }", REFUSED_BY_PTXAS], ids=["by MLIR", "by ptxas"])
+def test_what_the_compiler_refuses_is_its_failure_and_stays_known(builds: Path, ttir: str) -> None:
+    launch = leave(builds, "bad", ttir=ttir)
+    resources = compiled(builds, launch)
+    assert resources.failure
+    assert names(builds) == ["bad.resources"]
+    with BackgroundCompiler(builds) as compiler:
+        assert compiler.of(launch) == resources
+
+
+def test_a_kernel_that_the_compiler_refuses_keeps_nobody_waiting(builds: Path) -> None:
+    bad, good = leave(builds, "bad", ttir=REFUSED_BY_PTXAS), leave(builds, "good")
+    with BackgroundCompiler(builds, settle_s=SETTLE_S) as compiler:
+        began = time.monotonic()
+        compiler.of(bad)
+        compiler.of(good)
+        compiler.settle()
+        took_s = time.monotonic() - began
+        known = compiler.of(good)
+    assert known is not None
+    assert not known.failure
+    assert took_s < SETTLE_S
+
+
+def test_a_kernel_over_which_the_compiler_crashes_fails_but_is_tried_again_by_the_next_search(builds: Path) -> None:
+    resources = compiled(builds, leave(builds, "bad", ttir=CRASHES_LLVM))
+    assert resources == Resources.failed("the compiler crashes over it: SIGABRT, 2 times of 2")
+    assert names(builds) == []
+
+
+@pytest.mark.parametrize("end", [signal.SIGSEGV, signal.SIGBUS], ids=NAME)
+def test_a_signal_that_the_compiler_raises_itself_is_the_kernels(builds: Path, end: signal.Signals) -> None:
+    resources = compiled_under(end, builds, leave(builds, "one"))
+    assert resources == Resources.failed(f"the compiler crashes over it: {end.name}, 2 times of 2")
+    assert names(builds) == []
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM], ids=NAME)
+def test_a_compiler_that_somebody_ends_says_nothing_of_the_kernel(builds: Path, end: signal.Signals) -> None:
+    resources = compiled_under(end, builds, leave(builds, "one"))
+    assert resources == Resources.not_known(f"the compiler's process was ended by {end.name}")
+    assert names(builds) == []
+
+
+def test_what_is_no_answer_says_nothing_of_the_kernel(
+    builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text('print("good morning")\n', encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    resources = compiled(builds, leave(builds, "one"))
+    assert resources == Resources.not_known("the compiler's process answers 'good morning'")
+    assert names(builds) == []
+    assert compilers() == []
+
+
+def test_a_compiler_that_cannot_load_says_nothing_of_the_kernel(
+    builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "triton.py").write_text("import no_such_module\n", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    resources = compiled(builds, leave(builds, "one"))
+    assert resources == Resources.not_known("the compiler's process ended with status 1")
+
+
+def test_a_compiler_that_cannot_be_started_says_nothing_of_the_kernel(
+    builds: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    resources = compiled(builds, leave(builds, "one"))
+    assert resources.failure == ""
+    assert resources.unknown.startswith("the compiler's process cannot be started: ")
+
+
+def test_a_cache_that_cannot_be_made_says_nothing_of_the_kernel(builds: Path, tmp_path: Path) -> None:
+    (tmp_path / CACHE).write_text("in the way", encoding="utf-8")
+    resources = compiled(builds, leave(builds, "one"))
+    assert resources.failure == ""
+    assert "Error: " in resources.unknown
+    assert names(builds) == []
+
+
+def test_nothing_is_written_outside_the_scratch_folder(
+    builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/proc/nowhere")
+    monkeypatch.chdir(tmp_path)
+    resources = compiled(Path(builds.name), leave(builds, "one"))
+    assert (resources.failure, resources.unknown) == ("", "")
+    assert names(tmp_path) == ["builds", CACHE]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"\0\0\0\0",
+        b"{}",
+        b"[1, 2",
+        json.dumps(asdict(Resources.failed("the compiler's process ended with status -9"))).encode(),
+    ],
+    ids=["of a power cut", "zeros", "foreign", "cut short", "of an earlier release"],
+)
+def test_an_answer_that_cannot_be_read_is_replaced(builds: Path, text: bytes) -> None:
+    launch = leave(builds, "one")
+    (builds / "one.resources").write_bytes(text)
+    resources = compiled(builds, launch)
+    assert resources.threads == 128
+    with BackgroundCompiler(builds) as compiler:
+        assert compiler.of(launch) == resources
+
+
+def test_an_answer_that_cannot_be_read_is_gone_before_engines_look_for_it(builds: Path) -> None:
+    leave(builds, "one")
+    (builds / "other.resources").touch()
+    with BackgroundCompiler(builds):
+        assert names(builds) == ["one.json"]
+
+
+def test_a_build_that_cannot_be_read_is_gone_and_stays_unknown(builds: Path) -> None:
+    launch = leave(builds, "one")
+    (builds / "one.json").write_text("", encoding="utf-8")
+    with BackgroundCompiler(builds) as compiler:
+        assert compiler.of(launch) is None
+        assert names(builds) == []
+        leave(builds, "one")
+        assert compiler.of(launch) is None
+        compiler.settle()
+        assert compiler.of(launch) is not None
+
+
+def test_what_breaks_the_compilers_thread_reaches_whoever_waits_for_it(
+    builds: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = leave(builds, "one")
+    monkeypatch.setattr(sys, "executable", None)  # as where Python is embedded
+    with BackgroundCompiler(builds, settle_s=SETTLE_S) as compiler:
+        compiler.of(launch)
+        with pytest.raises(TypeError):
+            compiler.settle()
+        with pytest.raises(TypeError):
+            compiler.of(launch)
+
+
+def test_a_compiler_that_was_killed_is_started_again(builds: Path) -> None:
+    first, second = leave(builds, "first"), leave(builds, "second")
+    with BackgroundCompiler(builds, settle_s=SETTLE_S) as compiler:
+        compiler.of(first)
+        compiler.settle()
+        (process,) = compilers()
+        os.kill(process.pid, signal.SIGKILL)
+        compiler.of(second)
+        compiler.settle()
+        resources = compiler.of(second)
+    assert resources is not None
+    assert not resources.failure
+
+
+def test_a_build_that_nobody_left_stays_unknown(builds: Path) -> None:
+    launch = leave(builds, "gone")
+    (builds / "gone.json").unlink()
+    with BackgroundCompiler(builds, settle_s=SETTLE_S) as compiler:
+        assert compiler.of(launch) is None
+        compiler.settle()
+        assert compiler.of(launch) is None
+
+
+def test_closing_leaves_no_process_and_no_build_behind(builds: Path) -> None:
+    launches = [leave(builds, f"build{number}") for number in range(20)]
+    with BackgroundCompiler(builds) as compiler:
+        for launch in launches:
+            compiler.of(launch)
+    assert compilers() == []
+    assert [name for name in names(builds) if name.endswith(".json")] == []

@@ -1,0 +1,108 @@
+"""Libraries that import a framework around their kernels, on a machine without it."""
+
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from harness.errors import MissingPart
+from harness.workers.zygote.import_stubs import import_past_frameworks
+
+KERNELS = "def answer():\n    return 42\n"
+
+
+class Library:
+    """Packages in a folder on the path."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def imported(self, module: str) -> ModuleType:
+        import_past_frameworks(module)
+        return sys.modules[module]
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Library]:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    before = set(sys.modules)
+    yield Library(tmp_path)
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def test_a_package_that_wants_a_framework_is_entered_without_its_init(library: Library) -> None:
+    library.write("lib/__init__.py", "import transformers\nfrom lib import models\n")
+    library.write("lib/models.py", "raise AssertionError('nobody wants models')\n")
+    library.write("lib/ops/__init__.py", "DEFAULT = 1\n")
+    library.write("lib/ops/kernels.py", KERNELS)
+    assert library.imported("lib.ops.kernels").answer() == 42
+    assert not hasattr(sys.modules["lib"], "models")
+    assert sys.modules["lib.ops"].DEFAULT == 1, "its own __init__ wanted nothing, and ran"
+
+
+def test_a_library_may_say_in_its_own_words_that_a_framework_is_missing(library: Library) -> None:
+    library.write(
+        "lib/__init__.py",
+        "try:\n    import peft\nexcept ImportError:\n    raise ImportError('Please install peft') from None\n",
+    )
+    library.write("lib/kernels.py", KERNELS)
+    assert library.imported("lib.kernels").answer() == 42
+
+
+def test_a_module_that_only_names_parts_of_a_framework_gets_names(library: Library) -> None:
+    library.write("lib/__init__.py", "")
+    library.write(
+        "lib/kernels.py",
+        f"from transformers.models import llama, Base\nclass Model(Base):\n    pass\nCONFIG = llama.Config\n{KERNELS}"
+        "import transformers\nNEW = transformers.__version__ > '4'\n",
+    )
+    kernels = library.imported("lib.kernels")
+    assert kernels.answer() == 42
+    with pytest.raises(MissingPart, match=r"^transformers\.models\.llama\.Config is called, but transformers is not"):
+        kernels.CONFIG()
+
+
+def test_a_module_that_calls_into_a_framework_still_fails(library: Library) -> None:
+    library.write("lib/__init__.py", "")
+    library.write("lib/kernels.py", "from transformers import register\nregister()\n")
+    with pytest.raises(MissingPart, match="add --with transformers"):
+        library.imported("lib.kernels")
+
+
+def test_a_framework_that_a_library_can_do_without_stays_missing(library: Library) -> None:
+    library.write("lib/__init__.py", "")
+    library.write("lib/kernels.py", "try:\n    import peft\nexcept ImportError:\n    peft = None\n")
+    assert library.imported("lib.kernels").peft is None
+    assert "peft" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("init", "error"),
+    [
+        ("import surely_not_a_framework", ModuleNotFoundError),
+        ("from os import surely_not_there", ImportError),
+        ("raise RuntimeError('no')", RuntimeError),
+    ],
+)
+def test_what_fails_for_another_reason_fails_as_ever(library: Library, init: str, error: type[Exception]) -> None:
+    library.write("lib/__init__.py", init)
+    library.write("lib/kernels.py", KERNELS)
+    with pytest.raises(error):
+        library.imported("lib.kernels")
+
+
+def test_a_framework_that_is_installed_is_used(library: Library) -> None:
+    library.write("transformers/__init__.py", "VALUE = 7\n")
+    library.write("lib/__init__.py", "import transformers\nVALUE = transformers.VALUE\n")
+    library.write("lib/kernels.py", KERNELS)
+    library.imported("lib.kernels")
+    assert sys.modules["lib"].VALUE == 7
