@@ -44,7 +44,7 @@ test-gpu: ## the tests that need a real GPU, with the `python3` that has torch a
 lint: setup ## format, lint and file sizes: a second
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/python ci/sizes.py
+	$(BIN)/python ci/house.py
 
 check: lint ## format, lint, types, sizes and the quick tests: two and a half minutes on two cores
 	$(BIN)/pyright --pythonpath $(BIN)/python

@@ -1,0 +1,261 @@
+"""Report how the code base reads: sizes, names, prose, imports.  The report is no gate.
+
+python ci/house.py                 the table
+python ci/house.py --long PATH...  sentences of more than 25 words, with file and line
+"""
+
+import ast
+import re
+import subprocess
+import sys
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median, quantiles
+
+ROOT = Path(__file__).resolve().parent.parent
+LONG_SENTENCE = 25
+MANY_PARAMETERS = 5
+SHOWN = 8
+SAME_KIND_OF_THING = frozenset({"__init__.py", "__main__.py", "engine.py", "launches.py", "driver.py", "worker.py"})
+"""File names that may stand in two rooms."""
+SENTENCE_END = re.compile(r"(?<=[.!?])(?:\s+|$)")
+FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+PRAGMAS = ("# noqa", "# type:", "# pyright", "# fmt")
+NO_PROSE = re.compile(r"^\s*(\||#|>|\$|!\[|<)")
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence of prose."""
+
+    file: Path
+    line: int
+    text: str
+
+    @property
+    def words(self) -> int:
+        """Everything between spaces that holds a letter or a digit."""
+        return sum(any(character.isalnum() for character in word) for word in self.text.split())
+
+
+@dataclass(slots=True)
+class Shares:
+    """Lines of Python by what they hold."""
+
+    lines: int = 0
+    docstring: int = 0
+    comment: int = 0
+    sentences: list[Sentence] = field(default_factory=list[Sentence])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the report, or the long sentences of the given paths."""
+    if arguments[:1] == ["--long"]:
+        for sentence in _prose(_files(arguments[1:])):
+            if sentence.words > LONG_SENTENCE:
+                print(f"{sentence.file.relative_to(ROOT)}:{sentence.line}: {sentence.words} words: {sentence.text}")
+        return 0
+    python = [file for file in _files(["*.py"]) if file.suffix == ".py"]
+    harness = [file for file in python if file.is_relative_to(ROOT / "harness")]
+    _sizes(python)
+    _names(harness)
+    _shares(harness)
+    docs = list(_prose(_files(["README.md", "CONTRIBUTING.md", "docs"])))
+    print(f"docs: {_lengths(docs)}")
+    _functions(harness)
+    cycles = [sorted(cycle) for cycle in strongly_connected(module_imports()) if len(cycle) > 1]
+    print(f"import cycles: {len(cycles)}", *(" ".join(cycle) for cycle in cycles), sep="\n  ")
+    return 0
+
+
+def module_imports() -> dict[str, set[str]]:
+    """By module of `harness`, the modules of `harness` that it imports, inside functions too."""
+    files = {_module(path): path for path in (ROOT / "harness").rglob("*.py")}
+    return {module: set(_imports(path, files)) - {module} for module, path in files.items()}
+
+
+def strongly_connected(graph: dict[str, set[str]]) -> list[set[str]]:
+    """The strongly connected components of a graph; one of several nodes is a cycle."""
+    reach = {node: _reachable(graph, node) for node in graph}
+    seen: set[str] = set()
+    found: list[set[str]] = []
+    for node in graph:
+        if node not in seen:
+            component = {node} | {other for other in reach[node] if node in reach.get(other, set())}
+            seen |= component
+            found.append(component)
+    return found
+
+
+def _reachable(graph: dict[str, set[str]], start: str) -> set[str]:
+    reached: set[str] = set()
+    ahead = list(graph.get(start, ()))
+    while ahead:
+        node = ahead.pop()
+        if node not in reached:
+            reached.add(node)
+            ahead += graph.get(node, ())
+    return reached
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _imports(path: Path, known: dict[str, Path]) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names if alias.name in known)
+            case ast.ImportFrom(module=str(module), names=names) if module in known:
+                members = (f"{module}.{alias.name}" for alias in names)
+                yield from (member if member in known else module for member in members)
+            case _:
+                pass
+
+
+def _files(paths: Iterable[str]) -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *paths],  # noqa: S607 - git is where PATH says
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return [ROOT / name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+def _sizes(files: Sequence[Path]) -> None:
+    lines = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in files}
+    for file, count in sorted(lines.items(), key=lambda item: -item[1])[:SHOWN]:
+        print(f"{count:6} lines  {file.relative_to(ROOT)}")
+    rooms: dict[str, int] = defaultdict(int)
+    for file, count in lines.items():
+        rooms["/".join(file.relative_to(ROOT).parent.parts[:2]) or file.name] += count
+    print("  ".join(f"{room} {count}" for room, count in sorted(rooms.items())))
+
+
+def _names(files: Sequence[Path]) -> None:
+    classes: dict[str, list[str]] = defaultdict(list)
+    names: dict[str, list[str]] = defaultdict(list)
+    for file in files:
+        place = str(file.relative_to(ROOT))
+        names[file.name].append(place)
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                classes[node.name].append(place)
+    twice = {name: places for name, places in names.items() if len(places) > 1 and name not in SAME_KIND_OF_THING}
+    print(f"file names that stand twice: {len(twice)}", *(" ".join(places) for places in twice.values()), sep="\n  ")
+    again = {name: places for name, places in classes.items() if len(places) > 1}
+    print(f"public class names that stand twice: {len(again)}")
+    for name, places in again.items():
+        print(f"  {name}: {' '.join(places)}")
+
+
+def _shares(files: Sequence[Path]) -> None:
+    by_room: dict[str, Shares] = defaultdict(Shares)
+    everything = Shares()
+    for file in files:
+        parts = file.relative_to(ROOT / "harness").parts
+        for shares in (by_room[parts[0] if len(parts) > 1 else "(top)"], everything):
+            shares.lines += len(file.read_text(encoding="utf-8").splitlines())
+            shares.docstring += sum(text.count("\n") + 1 for _, text in _docstrings(file))
+            comments = list(_comments(file))
+            shares.comment += len(comments)
+            shares.sentences += _prose([file])
+    for room, shares in [*sorted(by_room.items()), ("all", everything)]:
+        docstrings, comments = (100 * part / shares.lines for part in (shares.docstring, shares.comment))
+        print(f"{room:14} docstrings {docstrings:4.1f} %, comments {comments:4.1f} %, {_lengths(shares.sentences)}")
+
+
+def _lengths(sentences: Sequence[Sentence]) -> str:
+    words = [sentence.words for sentence in sentences if sentence.words]
+    if len(words) < 2:
+        return "no prose"
+    return f"words a sentence: median {median(words):g}, 90th percentile {quantiles(words, n=10)[-1]:g}"
+
+
+def _functions(files: Sequence[Path]) -> None:
+    many: list[tuple[int, str]] = []
+    lengths: list[tuple[int, str]] = []
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                place = f"{file.relative_to(ROOT)}:{node.lineno} {node.name}"
+                taken = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                count = sum(argument.arg not in {"self", "cls"} for argument in taken)
+                if count > MANY_PARAMETERS:
+                    many.append((count, place))
+                lengths.append(((node.end_lineno or node.lineno) - node.lineno + 1, place))
+    print(f"functions with more than {MANY_PARAMETERS} parameters: {len(many)}")
+    for count, place in sorted(many, reverse=True)[:SHOWN]:
+        print(f"  {count} {place}")
+    print("longest functions:", *(f"  {count} lines {place}" for count, place in sorted(lengths)[:-4:-1]), sep="\n")
+
+
+def _prose(files: Iterable[Path]) -> Iterator[Sentence]:
+    for file in files:
+        if file.suffix == ".py":
+            for line, text in [*_docstrings(file), *_blocks(_comments(file))]:
+                yield from _sentences(file, line, text)
+        elif file.suffix == ".md":
+            yield from _markdown(file)
+
+
+def _docstrings(file: Path) -> Iterator[tuple[int, str]]:
+    """Docstrings of modules, classes and functions, and the strings that stand below a field or a constant."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for child in getattr(node, "body", ()) if not isinstance(node, ast.Lambda | ast.IfExp) else ():
+            match child:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    yield child.lineno, text
+                case _:
+                    pass
+
+
+def _comments(file: Path) -> Iterator[tuple[int, str]]:
+    with file.open("rb") as source:
+        for token in tokenize.tokenize(source.readline):
+            if token.type == tokenize.COMMENT and not token.string.startswith(
+                ("# noqa", "# type:", "# pyright", "# fmt")
+            ):
+                yield token.start[0], token.string.lstrip("# ")
+
+
+def _blocks(comments: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Comments of neighbouring lines are one text."""
+    first, last, text = 0, -1, ""
+    for line, comment in comments:
+        if line == last + 1:
+            text += f"\n{comment}"
+        else:
+            if text:
+                yield first, text
+            first, text = line, comment
+        last = line
+    if text:
+        yield first, text
+
+
+def _markdown(file: Path) -> Iterator[Sentence]:
+    text = FENCE.sub(lambda block: "\n" * block[0].count("\n"), file.read_text(encoding="utf-8"))
+    line = 1
+    for paragraph in re.split(r"(\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) ))", text):
+        if paragraph.strip():
+            kept = "\n".join(row for row in paragraph.split("\n") if not NO_PROSE.match(row))
+            yield from _sentences(file, line, kept)
+        line += paragraph.count("\n")
+
+
+def _sentences(file: Path, line: int, text: str) -> Iterator[Sentence]:
+    for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\w+:) )", text):
+        for sentence in SENTENCE_END.split(" ".join(paragraph.split())):
+            if sentence:
+                yield Sentence(file, line, sentence)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
