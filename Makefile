@@ -1,4 +1,4 @@
-# Every command of the project.  `make fuzz` and `make test` do all that they need, set-up included.
+# Every command of the project.  `make fuzz` and `make test` do everything that they need, set-up included.
 # Settings: PYTHON (interpreter for new environments), JOBS (test processes), ARGS (more arguments for the command).
 
 .DEFAULT_GOAL := help
@@ -16,7 +16,7 @@ help: ## show this list
 	@sed -n 's/^\([a-z][a-z.0-9-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name text; do \
 	    printf '  make %-11s %s\n' "$$name" "$$text"; done
 
-setup: $(VENV)/.stamp ## make .venv with what CI uses; quick when nothing has changed
+setup: $(VENV)/.stamp ## make .venv with the pins of CI; quick if nothing has changed
 
 setup-3.9: $(VENV_39)/.stamp ## the same with the newest Triton of the range, in .venv-triton39
 
@@ -28,7 +28,7 @@ $(VENV_39)/.stamp: pyproject.toml constraints/ci-triton-3.9.txt ci/setup.sh
 	ci/setup.sh $(VENV_39) constraints/ci-triton-3.9.txt
 	@touch $@
 
-fuzz: setup ## find a real bug of a released library, as on a Blackwell GPU, with no GPU at hand
+fuzz: setup ## find a real bug of a released library on an emulated Blackwell GPU
 	$(BIN)/python ci/demo.py $(ARGS)
 
 test: setup setup-3.9 ## every test, with Triton 3.6.0 and with 3.9.0
@@ -38,26 +38,26 @@ test: setup setup-3.9 ## every test, with Triton 3.6.0 and with 3.9.0
 test-browser: setup ## the report's page in headless Chromium; skipped, with a reason, where there is none
 	$(BIN)/python -m pytest -m browser tests/reports $(ARGS)
 
-test-gpu: ## the tests that need a real GPU, with the `python3` that has torch and Triton for it (or PYTHON=...)
+test-gpu: ## the tests that need a GPU, with the `python3` that has torch and Triton for it (or PYTHON=...)
 	$(or $(PYTHON),python3) -m pytest -m gpu tests/cuda $(ARGS)
 
-lint: setup ## format, lint and file sizes: a second
+lint: setup ## check format and lint, and report how the code reads: some seconds
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/python ci/house.py
 
-check: lint ## format, lint, types, sizes and the quick tests: two and a half minutes on two cores
+check: lint ## the same, types and the quick tests: about three minutes on two cores
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow' $(ARGS)
 
-format: setup ## write the files as `make check` wants them
+format: setup ## format the files and fix lint
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench-gpu: ## measure rates, isolation and faults on a real GPU, as test-gpu runs; prints, judges nothing
+bench-gpu: ## measure rates, isolation and faults on a GPU; uses the same Python as test-gpu
 	PYTHONPATH=.$${PYTHONPATH:+:$$PYTHONPATH} $(or $(PYTHON),python3) ci/bench_gpu.py $(ARGS)
 
-bench: setup ## measure the speeds that the README promises; prints ratios, judges nothing
+bench: setup ## measure the speeds that the README states
 	$(BIN)/python ci/bench.py $(ARGS)
 
 clean: ## remove the environments and every cache in this folder

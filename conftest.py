@@ -1,13 +1,13 @@
-"""What every test of this project shares: how Hypothesis behaves in our own tests, and what Triton is told."""
+"""Settings of Hypothesis and Triton for the tests of this project."""
 
 import os
 
 from hypothesis import HealthCheck, settings
 
-# Compiling a kernel takes as long as it takes; whether a test passes must not depend on the machine's load.
+# Compiling a kernel takes long on a busy machine; no test may fail because of that.
 settings.register_profile("harness", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("harness-ci", settings.get_profile("harness"), derandomize=True, database=None)
 settings.load_profile("harness-ci" if os.environ.get("CI") else "harness")
 
-# Triton 3.9 warns until it is told whether to fuse multiplications and additions: fused, as every release before it.
+# Triton 3.9 warns unless this is set.  1, fused multiply-adds, is what all earlier releases do.
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")

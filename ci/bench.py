@@ -1,6 +1,6 @@
-"""`make bench`: the speeds that the README states, each as a ratio or a rate measured in this one run.
+"""`make bench`: measure the speeds that the docs state, as ratios and rates of one run.
 
-Judges nothing and asserts nothing: a shared machine's timing is no test.  Compare figures of one run only.
+It asserts nothing, since the timing of a shared machine is no test.  Compare figures of one run only.
 """
 
 import os
@@ -19,17 +19,9 @@ def main() -> int:
     packages = " ".join(f"{name} {version(name)}" for name in ("torch", "triton", "numpy", "llvmlite", "hypothesis"))
     print(f"Python {platform.python_version()}, {packages}; {len(os.sched_getaffinity(0))} cores, {platform.machine()}")
     with tempfile.TemporaryDirectory(prefix="harness-bench-") as folder:
-        _launches(folder)
-        _cases(folder)
+        for program in ("bench_executors.py", "bench_cases.py"):
+            subprocess.run([sys.executable, str(ROOT / "ci" / program), folder], cwd=ROOT, check=True)
     return 0
-
-
-def _launches(folder: str) -> None:
-    subprocess.run([sys.executable, str(ROOT / "ci" / "bench_executors.py"), folder], cwd=ROOT, check=True)
-
-
-def _cases(folder: str) -> None:
-    subprocess.run([sys.executable, str(ROOT / "ci" / "bench_cases.py"), folder], cwd=ROOT, check=True)
 
 
 if __name__ == "__main__":

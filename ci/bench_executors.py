@@ -1,10 +1,11 @@
-"""The launches of a released library's operations by three executors, kernel by kernel: `bench_executors.py FOLDER`.
+"""Compare three executors on the launches of a released library, kernel by kernel: `bench_executors.py FOLDER`.
 
-Every launch on the virtual GPU has all checks on; Triton's interpreter has none.  CPU seconds, which other work on the
-machine distorts least; compare figures of one run only.
+On the virtual GPU all checks are on; Triton's interpreter has none.  The unit is CPU time, which other work on the
+machine distorts least.  Compare figures of one run only.
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from math import exp, log
 from pathlib import Path
 
 from harness import libraries
+from harness.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = "fla-core==0.6.0"
@@ -27,8 +29,10 @@ OPERATIONS = (
 ENGINES = ("numpy", "native", "interpreter")
 LARGE = ((24_000, "native"), (24_000, "numpy"), (200_000, "native"))
 SAME = 4e-3
-"""How far the interpreter's results may be from ours, in units of the largest element: our products of float32 are cut
-to tf32 as the GPU's are, the interpreter's are not."""
+"""The largest difference to the interpreter's results, in units of the largest element.
+
+The virtual GPU rounds the factors of a float32 product to tf32, as a GPU does.  The interpreter does not.
+"""
 
 Times = dict[str, dict[str, float]]
 
@@ -36,7 +40,7 @@ Times = dict[str, dict[str, float]]
 def main() -> None:
     """Measure and print."""
     folder = sys.argv[1]
-    (library,) = map(str, libraries.resolve([LIBRARY]))
+    (library,) = libraries.resolve([LIBRARY], cache=Settings.from_environment(os.environ).cache)
     print(f"\nLaunches of {LIBRARY}, float32, 188 SMs, CPU milliseconds of one call, forward and backward:")
     print(f"{'':58} {'NumPy':>8} {'native':>8} {'interpreter':>12} {'x NumPy':>8} {'x native':>8}")
     times = {engine: _times(engine, library, folder) for engine in ENGINES}
@@ -52,21 +56,20 @@ def main() -> None:
         print(f"geometric mean over {len(ratios)} kernels, {name}: {mean:.0f} times as fast as the interpreter")
     print(f"\nLayer norm of {LIBRARY}, forward and backward, D=256, float32, 188 SMs, after compilation, one thread:")
     for rows, executor in LARGE:
-        told = json.loads(_run("bench_large.py", executor, library, folder, str(rows)))
+        measured = json.loads(_run("bench_large.py", executor, library, folder, str(rows)))
         print(
-            f"  T={rows:<7} {executor:7} {told['wall_s']:7.2f} s, {told['cpu_s']:7.2f} s of CPU, "
-            f"{told['peak_bytes'] / 2**30:5.2f} GiB resident at most",
+            f"  T={rows:<7} {executor:7} {measured['wall_s']:7.2f} s, {measured['cpu_s']:7.2f} s of CPU, "
+            f"{measured['peak_bytes'] / 2**30:5.2f} GiB resident at most",
             flush=True,
         )
 
 
 def _times(engine: str, library: str, folder: str) -> Times:
-    """Each operation in a process of its own: what the interpreter cannot run is missing."""
+    """Run each operation in its own process.  Operations that the interpreter cannot run are missing."""
     times: Times = {}
     for operation in OPERATIONS:
-        told = _run("bench_launch.py", engine, library, folder, operation)
-        if told:
-            times |= json.loads(told)
+        if output := _run("bench_launch.py", engine, library, folder, operation):
+            times |= json.loads(output)
     return times
 
 
@@ -77,30 +80,30 @@ def _line(name: str, seconds: list[float]) -> None:
 
 
 def _ratios(times: dict[str, Times], number: int) -> Iterator[float]:
-    """Of every kernel of every operation that the interpreter runs."""
+    """Yield the speed-up over the interpreter, for every kernel of every operation that it can run."""
     for operation, kernels in times["interpreter"].items():
         for kernel, seconds in kernels.items():
             yield seconds / times[ENGINES[number]][operation][kernel]
 
 
 def _disagreement(folder: str, operation: str) -> str:
-    """What to say beside an operation whose results differ between executors; empty where they agree."""
-    import torch  # noqa: PLC0415 - only where there is something to compare
+    """Return a note if the results of an operation differ between executors; empty if they agree."""
+    import torch  # noqa: PLC0415 - it takes seconds
 
     found = {
         engine: torch.load(path) for engine in ENGINES if (path := Path(folder, f"{engine}-{operation}.pt")).exists()
     }
-    said: list[str] = []
+    notes: list[str] = []
     for engine, results in found.items():
         pairs = zip(results, found["numpy"], strict=True)
         furthest = max(float((one - other).abs().max() / other.abs().max()) for one, other in pairs)
         if not furthest <= (SAME if engine == "interpreter" else 0):
-            said.append(f"{engine} is {furthest:.1e} away from NumPy")
-    return f"  ({', '.join(said)})" if said else ""
+            notes.append(f"{engine} is {furthest:.1e} away from NumPy")
+    return f"  ({', '.join(notes)})" if notes else ""
 
 
 def _run(name: str, *arguments: str) -> str:
-    """The last line of what a program prints; empty, and the reason on standard error, where it fails."""
+    """Return the last line that a program prints.  If it fails, print the reason and return nothing."""
     ran = subprocess.run(
         [sys.executable, "-W", "ignore", str(ROOT / "ci" / name), *arguments],  # libraries warn in the interpreter
         cwd=ROOT,

@@ -1,6 +1,6 @@
-"""`make bench-gpu`: how many whole cases a second a real GPU takes, what isolation costs, and what faults cost.
+"""`make bench-gpu`: the rate of whole cases on a hardware GPU, the cost of isolation and the cost of faults.
 
-Everything is measured in this one run and printed; nothing is judged.  Parts can be named: `bench_gpu.py rates faults`.
+It prints what it measures and asserts nothing.  Arguments select parts: `bench_gpu.py rates faults`.
 """
 
 import argparse
@@ -19,55 +19,56 @@ from statistics import median
 
 from ci.bench_gpu_faults import FAULTS, faults
 from ci.bench_gpu_machine import LIBRARY, ROOT, SUITE, Bench, Silent, Sizes, flow
-from harness.cuda.emulation import environment_of
+from harness.cuda.emulation import worker_environment
 from harness.cuda.gpus.inventory import real_gpus
 from harness.errors import HarnessError
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Run
+from harness.search.engine_choice import EngineName
 from harness.search.judge import Judge
-from harness.search.options import CUDA, Options, load_ops
+from harness.search.options import Options, load_ops
 from harness.search.plan import TimeBudget
 from harness.search.session import Session
 from harness.suite import load_suite
 from harness.workers.dispatcher import KEEP_BUSY
 from harness.workers.gpu_assignment import GpuAssigner
-from harness.workers.pool import Pool
+from harness.workers.pool import Pool, PoolOptions
 from harness.workers.spec import Isolation, WorkerSpec
 from harness.workers.zygote.loading import Loaded, load, prepare
 
 ROUNDS = 5
 LENGTH = 4
-"""So many times the cases of a round flow through a worker, as in a search: its first and its last case wait."""
-APART = 24
-"""So many cases run in a process each."""
+"""Repetitions of the cases in each round: they amortise the waits of the first and the last case."""
+FRESH_CASES = 24
+"""Cases that run in a process each."""
 COLD_S = 90.0
 ROUND = "round"
-"""Begins the line that a process says of a round."""
+"""The first word of the line that a child prints after each round."""
 
 
 def rates(bench: Bench) -> None:
-    """Warm whole cases: isolated and not, companions left out so that both do the same."""
+    """Measure warm cases with and without isolation; both leave out paired runs."""
     for sizes in Sizes:
-        _rates(bench, sizes)
-    _apart(bench)
+        _warm_rates(bench, sizes)
+    _fresh_processes(bench)
 
 
-def _rates(bench: Bench, sizes: Sizes) -> None:
+def _warm_rates(bench: Bench, sizes: Sizes) -> None:
     cases = bench.small_cases(sizes)
     bench.compile_ahead([case for case, _ in cases])
     print(f"\n{len(cases)} small cases of {SUITE} ({LIBRARY}), {sizes.value}, all else drawn, kernels compiled")
-    with bench.pool() as pool, _in_another(bench, "inside", sizes) as ask:
-        turns = [(flow(pool, cases * LENGTH, KEEP_BUSY), *ask()) for _ in range(2 + ROUNDS)]
+    with bench.pool() as pool, _child_rounds(bench, "inside", sizes) as run_round:
+        turns = [(flow(pool, cases * LENGTH, KEEP_BUSY), *run_round()) for _ in range(2 + ROUNDS)]
         last = [pool.run(case) for case, _ in cases]
-    isolated, alone, parts = zip(*turns[2:], strict=True)  # the first two warm up
-    shares = sorted(100 * one / other for one, other in zip(alone, isolated, strict=True))
+    isolated, alone, parts = zip(*turns[2:], strict=True)  # the first two rounds warm up
+    shares = sorted(100 * in_one / in_worker for in_one, in_worker in zip(alone, isolated, strict=True))
     print(f"  ms a case in the worker:      {_split(last)}")
     print(f"  ms a case in one process:     {parts[-1]}")
     print(f"  in one reused worker: {_spread(isolated)}")
     print(f"  in one process:       {_spread(alone)}")
-    print(f"  in turns, isolated comes to {median(shares):.0f} % of it ({shares[0]:.0f} to {shares[-1]:.0f} %)")
+    print(f"  alternately, isolated reaches {median(shares):.0f} % of it ({shares[0]:.0f} to {shares[-1]:.0f} %)")
 
 
 def _spread(times: Sequence[float]) -> str:
@@ -75,16 +76,16 @@ def _spread(times: Sequence[float]) -> str:
 
 
 def _split(runs: Sequence[Run]) -> str:
-    """Milliseconds a case by part of the work."""
+    """Return milliseconds a case by phase."""
     parts: Counter[str] = Counter()
     for run in runs:
         parts.update({part: 1e3 * seconds / len(runs) for part, seconds in run.seconds.items()})
     return ", ".join(f"{part} {ms:.2f}" for part, ms in parts.most_common())
 
 
-def _apart(bench: Bench) -> None:
-    """A process for each case, and a fresh interpreter for each."""
-    cases = [case for case, _ in bench.small_cases(Sizes.ANY)][:APART]
+def _fresh_processes(bench: Bench) -> None:
+    """Measure cases in a forked process each, and in a fresh interpreter."""
+    cases = [case for case, _ in bench.small_cases(Sizes.ANY)][:FRESH_CASES]
     print()
     with bench.pool(isolation=Isolation.CASE, processes=1) as pool:
         pool.run(cases[0])
@@ -100,29 +101,31 @@ def _apart(bench: Bench) -> None:
             seconds = (time.perf_counter() - began) / len(cases)
             print(f"                        {seconds:6.3f} s a case, {processes} at once")
     began = time.perf_counter()
-    with _in_another(bench, "fresh", Sizes.ANY) as ask:
-        ask()
+    with _child_rounds(bench, "fresh", Sizes.ANY) as run_round:
+        run_round()
     print(f"  a fresh python:       {time.perf_counter() - began:6.2f} s a case")
 
 
 def trivial(bench: Bench) -> None:
-    """There and back: a launch of a kernel of 64 elements in a worker."""
+    """Measure round trips to a worker that launches a kernel of 64 elements."""
     case = Case(op=f"{FAULTS}:good", dims={"T": 1}, dtype=load_suite(FAULTS)[0].dtypes[0], device=bench.device, seed=1)
 
     def spec(device: DeviceProfile) -> WorkerSpec:
-        return WorkerSpec(device=device, suites=(FAULTS,), scratch=str(bench.folder), engine="ci.launching:Launching")
+        return WorkerSpec(
+            device=device, suites=(FAULTS,), scratch=str(bench.folder), engine="ci.launch_engine:LaunchEngine"
+        )
 
-    with Pool(spec, 1, 60.0, places=GpuAssigner(bench.gpus[:1], print)) as pool:
+    with Pool(spec, 1, 60.0, PoolOptions(gpus=GpuAssigner(bench.gpus[:1], print))) as pool:
         for _ in range(200):
             pool.run(case)
         began = time.perf_counter()
         for _ in range(3000):
             pool.run(case)
-        print(f"\nA trivial launch in a worker, there and back: {3000 / (time.perf_counter() - began):.0f} a second")
+        print(f"\nRound trips to a worker with a trivial launch: {3000 / (time.perf_counter() - began):.0f} a second")
 
 
 def sanitized(bench: Bench) -> None:
-    """Whole cases in a warm worker under memcheck."""
+    """Measure cases in a warm worker under memcheck."""
     cases = [case for case, _ in bench.small_cases(Sizes.ONE)[:20]]
     with bench.pool(tool="memcheck", limit_s=120.0) as pool:
         for case in cases:
@@ -139,7 +142,7 @@ def sanitized(bench: Bench) -> None:
 
 
 def scaling(bench: Bench) -> None:
-    """Whole cases a second on one GPU and on more, in turns, kernels compiled, companions left out."""
+    """Measure warm cases on one GPU and on more, alternately, without paired runs."""
     cases = bench.small_cases(Sizes.ONE)
     bench.compile_ahead([case for case, _ in cases])
     counts = [count for count in (1, 2, 4, 8) if count <= len(bench.gpus)]
@@ -155,7 +158,7 @@ def scaling(bench: Bench) -> None:
                 times[count].append(flow(pool, cases * (LENGTH * count), KEEP_BUSY * count))
                 parent_s[count] += time.process_time() - before_s
     for count in counts:
-        ratios = sorted(one / several for one, several in zip(times[1], times[count], strict=True))
+        ratios = sorted(single / several for single, several in zip(times[1], times[count], strict=True))
         parent_ms = 1e3 * parent_s[count] / (ROUNDS * LENGTH * count * len(cases))
         print(
             f"\n{count} GPUs: {1 / median(times[count]):.0f} whole cases a second, {median(ratios):.2f} times one "
@@ -164,7 +167,7 @@ def scaling(bench: Bench) -> None:
 
 
 def cold(bench: Bench) -> None:
-    """A search by time with empty caches: the other cores compile for the GPUs, which should not wait long for them."""
+    """Measure a search with empty caches, in which the other cores compile ahead for the GPU."""
     with tempfile.TemporaryDirectory(prefix="harness-cold-") as folder, chdir(folder):
         suites = (str(ROOT / SUITE),)
         options = Options(
@@ -174,51 +177,52 @@ def cold(bench: Bench) -> None:
             budget=TimeBudget(seconds=COLD_S),
             seed=5,
             libraries=(bench.library,),
-            engine=CUDA,
+            engine=EngineName.CUDA,
             gpus=1,
         )
         with Session(options, print) as session:
-            tally = session.campaign(options.plan, Silent()).run()
-            waiting = session.waiting or 0.0
+            statistics = session.campaign(options.plan, Silent()).run()
+            waiting = session.gpu_wait_share or 0.0
     print(
-        f"\nWith empty caches: {tally.cases} cases with their companions in {tally.seconds:.0f} s, "
-        f"{tally.cases / tally.seconds:.0f} a second; the GPU waited for the compiler {waiting:.0%} of the time"
+        f"\nWith empty caches: {statistics.cases} cases with their paired runs in {statistics.seconds:.0f} s, "
+        f"{statistics.cases / statistics.seconds:.0f} a second; "
+        f"the GPU waited for the compiler {waiting:.0%} of the time"
     )
 
 
 PARTS = {part.__name__: part for part in (rates, trivial, sanitized, faults, scaling, cold)}
 
 
-Ask = Callable[[], tuple[float, str]]
-"""Has one round run there; seconds a case, and what they go into."""
+RunRound = Callable[[], tuple[float, str]]
+"""Runs one round in the child; returns seconds a case and their split by phase."""
 
 
 @contextmanager
-def _in_another(bench: Bench, what: str, sizes: Sizes) -> Generator[Ask]:
-    """This script's own loops that need a process of their own, since CUDA is started there."""
-    environment = {**os.environ, **dict(environment_of(bench.gpus[0]))}
+def _child_rounds(bench: Bench, what: str, sizes: Sizes) -> Generator[RunRound]:
+    """Run a loop of this script in a child, which may start CUDA."""
+    environment = {**os.environ, **dict(worker_environment(bench.gpus[0]))}
     command = [sys.executable, __file__, what, "--folder", str(bench.folder), "--sizes", sizes.name]
     command += ["--library", bench.library]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=environment, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as process:
-        asked, told = process.stdin, process.stdout
-        assert asked is not None
-        assert told is not None
+        requests, replies = process.stdin, process.stdout
+        assert requests is not None
+        assert replies is not None
 
-        def ask() -> tuple[float, str]:
-            print("another", file=asked, flush=True)
-            said = next((line for line in told if line.startswith(ROUND)), None)
-            assert said is not None, f"it ended: {process.wait()}"
-            _, seconds, parts = said.split(maxsplit=2)
+        def run_round() -> tuple[float, str]:
+            print("another", file=requests, flush=True)
+            reply = next((line for line in replies if line.startswith(ROUND)), None)
+            assert reply is not None, f"the child ended with status {process.wait()}"
+            _, seconds, parts = reply.split(maxsplit=2)
             return float(seconds), parts.strip()
 
-        yield ask
+        yield run_round
 
 
 def inside(bench: Bench, cases: Sequence[tuple[Case, Op]]) -> None:
-    """The same loop in this process, a round for each line that comes in."""
-    spec = replace(bench.spec, environment=environment_of(bench.gpus[0]))
-    loaded = load(spec, prepare(spec.ground))
+    """Run one round in this process for each line on standard input."""
+    spec = replace(bench.spec, environment=worker_environment(bench.gpus[0]))
+    loaded = load(spec, prepare(spec.zygote))
     assert isinstance(loaded, Loaded), loaded
     assert not loaded.engine.begin()
     judge = Judge()

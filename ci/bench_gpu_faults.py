@@ -1,6 +1,5 @@
-"""The faults of `make bench-gpu`: planted ones of each kind among good cases, each of which must be told apart."""
+"""The `faults` part of `make bench-gpu`: planted faults among good cases, each of which must get its own verdict."""
 
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -9,8 +8,8 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from statistics import median
 
-from ci.bench_gpu_machine import ROOT, Bench
-from harness.cuda.gpus.canary import Healthy, sing
+from ci.bench_gpu_machine import Bench
+from harness.cuda.gpus.canary import Healthy, run_canary
 from harness.cuda.gpus.health import GpuHealthMonitor
 from harness.cuda.gpus.inventory import RealGpu
 from harness.cuda.gpus.symptoms import GpuSnapshot, Lost, changes
@@ -20,113 +19,125 @@ from harness.model.op import Op
 from harness.model.run import Completed, OutOfMemory, Run
 from harness.search.judge import Judge
 from harness.suite import load_suite
+from suites.planted.hardware.faults import EXPECTED, NO_MEMORY, REPORTING_TOOL
 
-FAULTS = "tests/cuda/faults.py"
-GOOD, EACH = 1000, 30
+FAULTS = "suites/planted/hardware/faults.py"
+GOOD_CASES, FAULTS_OF_KIND = 1000, 30
 ROWS = range(1, 9)
 PROCESSES = 4
-TOOLS_PROCESSES = 8
-"""Each report costs a compute-sanitizer, which takes longer to begin than all else together."""
+SANITIZER_PROCESSES = 8
+"""More than `PROCESSES`: each report ends a compute-sanitizer, whose restart takes most of the time."""
 HANG_LIMIT_S = 3.0
-HOST_ALONE = frozenset({"host_deadlocks", "crashes", "asks_too_much_memory"})
-"""The kinds that need no kernel of their own."""
+HOST_FAULTS = frozenset({"host_deadlocks", "crashes", "asks_too_much_memory"})
+"""Kinds of faults that launch no kernel of their own."""
 
 
 def faults(bench: Bench) -> None:
-    """Planted faults among good cases: each must be told apart, no good one lost or blamed, the GPU be clean after."""
-    sys.path.insert(0, str(ROOT))
-    from tests.cuda.faults import EXPECTED, NO_MEMORY, UNDER  # noqa: PLC0415 - of the tests, not of the harness
-
-    under = [
-        Round(tool, {kind: ("compute-sanitizer", tool) for kind, by in UNDER.items() if by == tool}, GOOD // 10)
-        for tool in sorted(set(UNDER.values()))
+    """Run planted faults among good cases, check every verdict, and check the GPU afterwards."""
+    sanitized = [
+        Round(
+            tool=tool,
+            kinds={kind: ("compute-sanitizer", tool) for kind, by in REPORTING_TOOL.items() if by == tool},
+            good_cases=GOOD_CASES // 10,
+        )
+        for tool in sorted(set(REPORTING_TOOL.values()))
     ]
-    ops = [op for op in load_suite(FAULTS) if op.name not in HOST_ALONE]
-    # What a kernel takes to compile is no fault's cost.
+    ops = [op for op in load_suite(FAULTS) if op.name not in HOST_FAULTS]
+    # Compile first: the measured times leave compilation out.
     bench.compile_ahead([_case(bench, op, rows, seed=1) for op in ops for rows in ROWS], FAULTS)
-    plain = Round("", {**EXPECTED, NO_MEMORY: None}, GOOD - sum(one.good for one in under))
+    plain = Round(
+        tool="",
+        kinds={**EXPECTED, NO_MEMORY: None},
+        good_cases=GOOD_CASES - sum(one.good_cases for one in sanitized),
+    )
     gpu = bench.gpus[0]
-    with GpuHealthMonitor() as watch:
-        before = watch.snapshot(gpu.uuid, ours=frozenset())
-        for one in (plain, *under):
-            _among(bench, one)
-            print(f"  the GPU afterwards     {_state(gpu, watch, before)}")
+    with GpuHealthMonitor() as monitor:
+        before = monitor.snapshot(gpu.uuid, ours=frozenset())
+        for planned in (plain, *sanitized):
+            _run_round(bench, planned)
+            print(f"  the GPU afterwards     {_gpu_state(gpu, monitor, before)}")
 
 
 def _case(bench: Bench, op: Op, rows: int, seed: int) -> Case:
     return Case(op=op.id, dims={"T": rows}, dtype=op.dtypes[0], device=bench.device, seed=seed)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """Faults among good cases in one pool."""
 
     tool: str
-    """Of compute-sanitizer; none where empty."""
+    """The tool of compute-sanitizer; empty for none."""
     kinds: dict[str, tuple[str, str] | None]
-    """By op, the oracle that must fail and a part of the place; None where nobody is to be blamed."""
-    good: int
+    """By op, the oracle that must fail and a part of the place in its signature; None if no oracle may fail."""
+    good_cases: int
+
+    def __str__(self) -> str:
+        tool = f" under {self.tool}" if self.tool else ""
+        return f"{FAULTS_OF_KIND} faults of {len(self.kinds)} kinds among {self.good_cases} good cases{tool}"
+
+    def order(self) -> list[str]:
+        """Return the op names in the order in which the cases run."""
+        names = ["good"] * self.good_cases
+        for index, kind in enumerate(chain.from_iterable(repeat(kind, FAULTS_OF_KIND) for kind in self.kinds)):
+            names.insert((index * 7919) % len(names), kind)  # a large prime spreads the faults
+        return names
 
 
-def _among(bench: Bench, planned: Round) -> None:
+def _run_round(bench: Bench, planned: Round) -> None:
     ops = {op.name: op for op in load_suite(FAULTS)}
-    order = ["good"] * planned.good
-    for index, kind in enumerate(chain.from_iterable(repeat(kind, EACH) for kind in planned.kinds)):
-        order.insert((index * 7919) % len(order), kind)
     judge = Judge()
     wrong: Counter[str] = Counter()
-    cost: dict[str, list[float]] = {kind: [] for kind in planned.kinds}
+    seconds: dict[str, list[float]] = {kind: [] for kind in planned.kinds}
 
-    def one(numbered: tuple[int, str]) -> None:
+    def run_one(numbered: tuple[int, str]) -> None:
         number, kind = numbered
-        op = ops[kind]
-        seed = 8 * number + (kind != "gives_other_bits")  # multiples of eight are run a second time
-        rows = ROWS[-1] if kind == "gives_other_bits" else ROWS[number % len(ROWS)]  # two rows may have the same bits
+        repeats = kind == "gives_other_bits"
+        seed = 8 * number + (not repeats)  # the engine repeats seeds that are multiples of 8
+        rows = ROWS[-1] if repeats else ROWS[number % len(ROWS)]  # few rows may repeat bit for bit by chance
         began = time.perf_counter()
-        run = pool.run(_case(bench, op, rows, seed))
-        took = time.perf_counter() - began
-        places = [(fail.signature.oracle, fail.signature.place) for fail in judge.judge(op, run, {}).fails]
+        run = pool.run(_case(bench, ops[kind], rows, seed))
+        took_s = time.perf_counter() - began
+        places = [(fail.signature.oracle, fail.signature.place) for fail in judge.judge(ops[kind], run, {}).fails]
         if not _is_right(run, places, planned.kinds.get(kind), is_good=kind == "good"):
             wrong[kind] += 1
             print(f"  wrong: {kind}: {run.ending!s:.300} {places}")
         if kind != "good":
-            cost[kind].append(took)
+            seconds[kind].append(took_s)
 
     limit_s = HANG_LIMIT_S * (SLOWDOWN if planned.tool else 1)
-    processes = TOOLS_PROCESSES if planned.tool else PROCESSES
+    processes = SANITIZER_PROCESSES if planned.tool else PROCESSES
     with (
         bench.pool(FAULTS, processes=processes, limit_s=limit_s, tool=planned.tool) as pool,
         ThreadPoolExecutor(processes) as threads,
     ):
-        list(threads.map(one, [(0, "good")] * processes))  # what a process takes to begin is no fault's cost
+        list(threads.map(run_one, [(0, "good")] * processes))  # start the workers first
         began = time.perf_counter()
-        list(threads.map(one, enumerate(order)))
-        took = time.perf_counter() - began
-    tool = f" under {planned.tool}" if planned.tool else ""
-    print(
-        f"\n{EACH} faults of {len(planned.kinds)} kinds among {planned.good} good cases{tool}, {processes} processes, "
-        f"limit {limit_s:g} s: {took:.0f} s"
-    )
-    for kind, times in cost.items():
-        told = EACH - wrong[kind]
-        print(f"  {kind:22} {told:3} of {EACH} told apart; {median(times):.2f} s each, {max(times):.2f} s at most")
-    print(f"  good                   {planned.good - wrong['good']} of {planned.good} judged right")
+        list(threads.map(run_one, enumerate(planned.order())))
+        took_s = time.perf_counter() - began
+    print(f"\n{planned}, {processes} processes, limit {limit_s:g} s: {took_s:.0f} s")
+    for kind, times in seconds.items():
+        print(
+            f"  {kind:22} {FAULTS_OF_KIND - wrong[kind]:3} of {FAULTS_OF_KIND} reported right; "
+            f"{median(times):.2f} s each, {max(times):.2f} s at most"
+        )
+    print(f"  good                   {planned.good_cases - wrong['good']} of {planned.good_cases} pass")
 
 
-def _state(gpu: RealGpu, watch: GpuHealthMonitor, before: GpuSnapshot | Lost) -> str:
-    """Whether the GPU still computes, and what is not as it was before the faults."""
-    canary = sing(gpu)
-    said = ["the canary passes" if isinstance(canary, Healthy) else str(canary)]
-    match before, watch.snapshot(gpu.uuid, ours=frozenset()):
+def _gpu_state(gpu: RealGpu, monitor: GpuHealthMonitor, before: GpuSnapshot | Lost) -> str:
+    """Return whether the GPU still computes, and what changed since before the faults."""
+    canary = run_canary(gpu)
+    parts = ["the canary passes" if isinstance(canary, Healthy) else str(canary)]
+    match before, monitor.snapshot(gpu.uuid, ours=frozenset()):
         case GpuSnapshot(), GpuSnapshot() as after:
-            said += [str(change) for change in changes(before, after)] or ["NVML tells of nothing that got worse"]
-            said.append(f"{len(after.processes)} processes on it, {len(before.processes)} before")
+            parts += [str(change) for change in changes(before, after)] or ["NVML reports nothing worse"]
+            parts.append(f"{len(after.processes)} processes on it, {len(before.processes)} before")
             if before.memory_used_bytes is not None and after.memory_used_bytes is not None:
                 more = after.memory_used_bytes - before.memory_used_bytes
-                said.append(f"{more / 2**20:.0f} MiB more in use than before")
+                parts.append(f"{more / 2**20:.0f} MiB more in use than before")
         case lost:
-            said += [str(one) for one in lost if isinstance(one, Lost)]
-    return "; ".join(said)
+            parts += [str(one) for one in lost if isinstance(one, Lost)]
+    return "; ".join(parts)
 
 
 def _is_right(run: Run, places: Sequence[tuple[str, str]], expected: tuple[str, str] | None, *, is_good: bool) -> bool:

@@ -1,4 +1,4 @@
-"""What the benches of real GPUs share: the machine, its pools, small cases, and cases run as a campaign runs them."""
+"""Parts that the GPU benchmarks share: the machine, its pools, small cases and a loop like a campaign's."""
 
 import os
 import time
@@ -11,53 +11,55 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from harness import libraries
-from harness.cuda.emulation import compiling_for
+from harness.cuda.emulation import compiler_environment
 from harness.cuda.gpus.inventory import RealGpu, profile_of
 from harness.cuda.sanitizers.sanitizer_command import sanitizing
 from harness.model.case import Case, Scale
 from harness.model.op import Dim, Op
 from harness.model.run import Run
+from harness.search.engine_choice import COMPILE_AHEAD_FACTORY, EngineName
 from harness.search.judge import Judge
-from harness.search.launch_feedback import Hints
-from harness.search.options import AHEAD, CUDA
+from harness.search.launch_feedback import LaunchFeedback
 from harness.search.strategies import Batch
+from harness.settings import Settings
 from harness.suite import load_suite
 from harness.workers.gpu_assignment import GpuAssigner
-from harness.workers.pool import Pool
+from harness.workers.pool import Pool, PoolOptions
 from harness.workers.spec import Isolation, WorkerSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITE, LIBRARY = "suites/fla/norm.py", "fla-core==0.6.0"
+SETTINGS = Settings.from_environment(os.environ)
 SMALL = 64
-"""Elements of a dim of a small case, at most."""
+"""The largest dim of a small case."""
 CASES = 40
 
 
 class Silent:
-    """Watches a campaign and says nothing."""
+    """A campaign observer that prints nothing."""
 
-    def tick(self, tally: object, trying: object) -> None:
-        """Some time has passed."""
+    def tick(self, statistics: object, trying: object) -> None:
+        """Ignore the passing of time."""
 
     def sighted(self, fail: object, trial: object) -> None:
-        """A failure was seen."""
+        """Ignore a failure."""
 
     def shrinking(self, fail: object, number: int, total: int) -> None:
-        """A failure is made small."""
+        """Ignore a shrinking step."""
 
     def trying(self, case: object) -> None:
-        """A case runs next."""
+        """Ignore the next case."""
 
 
 class Sizes(Enum):
-    """Which small cases."""
+    """The dims of the small cases."""
 
     ANY = f"T, D and G up to {SMALL}"
     ONE = f"T = D = {SMALL}"
 
 
 class Bench:
-    """One machine with GPUs, and a folder for what is compiled."""
+    """The GPUs of this machine, a library under test and a folder for compiled kernels."""
 
     def __init__(self, gpus: Sequence[RealGpu], folder: Path, library: str) -> None:
         self.gpus = tuple(gpus)
@@ -68,12 +70,12 @@ class Bench:
             device=self.device,
             suites=(SUITE,),
             scratch=str(folder),
-            library_paths=tuple(map(str, libraries.resolve([library]))),
-            engine=CUDA,
+            library_paths=tuple(map(str, libraries.resolve([library], cache=SETTINGS.cache))),
+            engine=EngineName.CUDA.factory,
         )
-        """Of what runs cases; pools differ from it in a thing or two."""
+        """The spec of every worker; each pool replaces a field or two."""
 
-    def pool(  # noqa: PLR0913 - each is one thing that is compared
+    def pool(  # noqa: PLR0913 - each is one thing that a benchmark varies
         self,
         suite: str = SUITE,
         *,
@@ -83,20 +85,22 @@ class Bench:
         gpus: int = 1,
         tool: str = "",
     ) -> Pool:
-        """A pool on the first GPUs."""
-        spec = replace(self.spec, suites=(suite,), sanitizing=sanitizing(tool) if tool else None)
-        places = GpuAssigner(self.gpus[:gpus], print)
-        return Pool(lambda device: replace(spec, device=device), processes, limit_s, isolation, places)
+        """Open a pool on the first `gpus` GPUs."""
+        spec = replace(self.spec, suites=(suite,), sanitizing=sanitizing(tool, SETTINGS) if tool else None)
+        options = PoolOptions(isolation=isolation, gpus=GpuAssigner(self.gpus[:gpus], print))
+        return Pool(lambda device: replace(spec, device=device), processes, limit_s, options)
 
     def compile_ahead(self, cases: Sequence[Case], suite: str = SUITE) -> None:
-        """Have the kernels of these cases compiled for the first GPU, on all cores, and none launched."""
-        spec = replace(self.spec, suites=(suite,), engine=AHEAD, environment=compiling_for(self.gpus[0]))
+        """Compile the kernels of these cases for the first GPU, on all cores, without launching them."""
+        spec = replace(
+            self.spec, suites=(suite,), engine=COMPILE_AHEAD_FACTORY, environment=compiler_environment(self.gpus[0])
+        )
         with Pool(lambda device: replace(spec, device=device), len(os.sched_getaffinity(0)), 300.0) as pool:
             for compiled in [pool.submit(case) for case in cases]:
                 compiled.result()
 
     def small_cases(self, sizes: Sizes) -> list[tuple[Case, Op]]:
-        """Small cases of the norm suite: anything up to `SMALL`, or one size with all else drawn."""
+        """Return `CASES` cases of the norm suite with dims of at most `SMALL`; all other choices are drawn."""
         found: dict[str, tuple[Case, Op]] = {}
         for op in load_suite(SUITE):
             drawn = op
@@ -104,14 +108,14 @@ class Bench:
                 if "G" in op.dims:
                     continue
                 drawn = replace(op, dims={name: Dim(low=SMALL, high=SMALL) for name in op.dims})
-            for case in Batch(op=drawn, device=self.device, hints=Hints(), seed=3, size=400).draw():
+            for case in Batch(op=drawn, device=self.device, feedback=LaunchFeedback(), seed=3, size=400).draw():
                 if case.scale is Scale.USUAL and max(case.dims.values()) <= SMALL and case.configs == {}:
                     found[case.digest] = (case, op)
         return list(found.values())[:: max(1, len(found) // CASES)][:CASES]
 
 
 def flow(pool: Pool, cases: Sequence[tuple[Case, Op]], at_once: int) -> float:
-    """Seconds a case, as in a campaign: so many are submitted at any time, and each is judged when it comes back."""
+    """Return seconds a case, with `at_once` cases submitted at any time and each judged when its run comes back."""
     judge = Judge()
     done = SimpleQueue[Future[Run]]()
     ops: dict[Future[Run], Op] = {}

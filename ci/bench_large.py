@@ -1,9 +1,9 @@
-"""Layer norm, forward and backward, on many rows: `bench_large.py EXECUTOR LIBRARY FOLDER ROWS`.
+"""Measure layer norm, forward and backward, on many rows: `bench_large.py EXECUTOR LIBRARY FOLDER ROWS`.
 
-Prints JSON: the wall and CPU seconds of one call after compilation, and the largest resident set in bytes.
+It prints JSON: wall and CPU seconds of one call after compilation, and the largest resident set in bytes.
 """
 
-# ruff: noqa: PLC0415 - what is imported, and when, is what this program is about
+# ruff: noqa: PLC0415 - the environment must be set before torch and Triton are imported
 
 import json
 import os
@@ -26,7 +26,7 @@ def main() -> None:
     from harness.devices.cpu_tensors import CpuTensors
     from harness.virtual.engine import VirtualEngine
 
-    VirtualEngine().wear(find("rtx-pro-6000"))
+    VirtualEngine().emulate(find("rtx-pro-6000"))
     sys.path.insert(0, LIBRARY)
     import torch
     from fla.modules import layernorm  # pyright: ignore[reportMissingImports] - LIBRARY has it
@@ -35,14 +35,14 @@ def main() -> None:
     x, weight, bias = (torch.randn(*shape).requires_grad_() for shape in ((int(ROWS), WIDTH), (WIDTH,), (WIDTH,)))
     cotangent = torch.randn(int(ROWS), WIDTH)
     wall = cpu = 0.0
-    for _ in range(2):
+    for _ in range(2):  # the first call compiles
         wall, cpu = time.perf_counter(), time.process_time()
         with CpuTensors():
             layernorm.layer_norm(x, weight, bias, eps=1e-5).backward(cotangent)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(json.dumps({"wall_s": wall, "cpu_s": cpu, "peak_bytes": peak}), flush=True)
-    os._exit(0)  # torch's modes on the thread of backward passes cannot be ended
+    os._exit(0)  # the engine leaves a thread with modes of torch, which the interpreter cannot end
 
 
 if __name__ == "__main__":

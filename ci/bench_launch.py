@@ -1,11 +1,11 @@
-"""Times the launches of a released library's operations, on the virtual GPU or in Triton's interpreter.
+"""Measure the launches of a released library, on the virtual GPU or in Triton's interpreter.
 
-`bench_launch.py ENGINE LIBRARY FOLDER OPERATION...`: ENGINE is `numpy`, `native` or `interpreter`; a process for each,
-because Triton reads TRITON_INTERPRET when it is imported.  Prints JSON: for each operation and kernel, the least CPU
-seconds that its launches of one call took; and leaves the results in FOLDER, for comparison.
+`bench_launch.py ENGINE LIBRARY FOLDER OPERATION...`: ENGINE is `numpy`, `native` or `interpreter`.  Each needs its own
+process, because Triton reads TRITON_INTERPRET when it is imported.  The program prints JSON: by operation and kernel,
+the least CPU seconds of the launches in one call.  It leaves the results in FOLDER, for comparison.
 """
 
-# ruff: noqa: PLC0415 - what is imported, and when, is what this program is about
+# ruff: noqa: PLC0415 - the environment must be set before torch and Triton are imported
 
 import json
 import os
@@ -28,13 +28,13 @@ else:
 
 spent: dict[str, float] = defaultdict(float)
 """CPU seconds by kernel."""
-under_way: list[Any] = []
-"""The launch that is running, if one is."""
+running: list[Any] = []
+"""The current launch, if there is one."""
 
 
 def main() -> None:
     """Run every operation several times."""
-    wear_device()
+    emulate_device()
     sys.path.insert(0, LIBRARY)
     import torch
 
@@ -42,7 +42,7 @@ def main() -> None:
     seconds: dict[str, dict[str, float]] = {}
     known = operations(torch)
     if ENGINE == "interpreter":
-        lend_range_of_tensors()
+        make_range_yield_tensors()
     for name in NAMES:
         operation = known[name]
         rounds: list[dict[str, float]] = []
@@ -56,15 +56,18 @@ def main() -> None:
         seconds[name] = {kernel: min(one[kernel] for one in rounds) for kernel in rounds[0]}
         torch.save([result.detach().clone() for result in results], Path(FOLDER, f"{ENGINE}-{name}.pt"))
     print(json.dumps(seconds), flush=True)
-    os._exit(0)  # torch's modes on the thread of backward passes cannot be ended
+    os._exit(0)  # the engine leaves a thread with modes of torch, which the interpreter cannot end
 
 
-def wear_device() -> None:
-    """Be the virtual GPU, or its stand-in for the interpreter; and note how long every launch takes."""
+def emulate_device() -> None:
+    """Emulate a GPU, and time every launch.
+
+    The interpreter launches by itself, but libraries ask for the device.
+    """
     from harness.devices.catalogue import find
     from harness.virtual.engine import VirtualEngine
 
-    VirtualEngine().wear(find("rtx-pro-6000"))  # the interpreter launches by itself, but libraries ask for the device
+    VirtualEngine().emulate(find("rtx-pro-6000"))
     if ENGINE == "interpreter":
         from triton.runtime.interpreter import GridExecutor
 
@@ -75,16 +78,16 @@ def wear_device() -> None:
         JITFunction.run = timed(JITFunction.run)
 
 
-def lend_range_of_tensors() -> None:
-    """Let `range` count in tensors inside kernels, as compiled Triton does: the interpreter's are Python's integers.
+def make_range_yield_tensors() -> None:
+    """Make `range` in the interpreter's kernels yield tensors, as in compiled Triton.
 
-    Without it, `(i * BT).to(tl.int64)` raises, and chunked kernels do not run at all.
+    Its own integers have no `.to`, so `(i * BT).to(tl.int64)` raises and chunked kernels do not run.
     """
     from triton.runtime.interpreter import interpreter_semantic
 
     def counted(*bounds: Any) -> Any:
         numbers = range(*(int(bound) for bound in bounds))
-        return map(interpreter_semantic.to_tensor, numbers) if under_way else numbers
+        return map(interpreter_semantic.to_tensor, numbers) if running else numbers
 
     for name, module in list(sys.modules.items()):
         if name.startswith("fla."):
@@ -92,22 +95,22 @@ def lend_range_of_tensors() -> None:
 
 
 def timed(call: Callable[..., Any]) -> Callable[..., Any]:
-    """The same call, its CPU time added up by kernel."""
+    """Return the same call, which adds its CPU time to `spent`."""
 
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         began = time.process_time()
-        under_way.append(self)
+        running.append(self)
         try:
             return call(self, *args, **kwargs)
         finally:
-            under_way.pop()
+            running.pop()
             spent[self.fn.__name__] += time.process_time() - began
 
     return run
 
 
 def operations(torch: Any) -> dict[str, Callable[[], list[Any]]]:
-    """Calls of the library, forward and backward, float32; each returns what it computed."""
+    """Return calls of the library, forward and backward, in float32.  Each returns its results."""
     from fla.modules import fused_cross_entropy, l2norm, layernorm, rotary  # pyright: ignore[reportMissingImports] - LIBRARY has them
     from fla.ops.gated_delta_rule import chunk_gated_delta_rule  # pyright: ignore[reportMissingImports]
     from fla.ops.gla import chunk_gla  # pyright: ignore[reportMissingImports]
@@ -155,13 +158,13 @@ def operations(torch: Any) -> dict[str, Callable[[], list[Any]]]:
 
 
 def drawn(torch: Any, *shapes: tuple[int, ...]) -> list[Any]:
-    """Random inputs, the same in every process."""
+    """Return random inputs, the same in every process."""
     source = torch.Generator().manual_seed(0)
     return [torch.randn(*shape, generator=source) for shape in shapes]
 
 
 def both_ways(torch: Any, call: Callable[..., Any], inputs: list[Any]) -> list[Any]:
-    """The result and the gradients of the inputs, for a cotangent that is the same in every process."""
+    """Return the result and the gradients of the inputs.  The cotangent is the same in every process."""
     from harness.devices.cpu_tensors import CpuTensors
 
     given = [value.detach().clone().requires_grad_() for value in inputs]

@@ -1,7 +1,7 @@
-"""`make fuzz`: show a real bug of a released library as on a GPU that is not there.
+"""`make fuzz`: find a real bug of a released library on an emulated GPU.
 
-Runs `harness fuzz`, which ends with 1 because it has findings, and ends with 0 if the known one is among them.  More
-arguments are handed on: `make fuzz ARGS='--minutes 2'`.
+`harness fuzz` ends with 1, because it has findings.  This program ends with 0 if the known one is among them.  Further
+arguments go to `harness fuzz`: `make fuzz ARGS='--minutes 2'`.
 """
 
 import json
@@ -15,23 +15,23 @@ KERNEL = "layer_norm_bwd_kernel"
 ORACLE = "write-overlap"
 FUZZ = ("fuzz", "suites/fla/norm.py", "--device", "rtx-pro-6000", "--with", LIBRARY, "--cases", "100", "--seed", "0")
 FOUND = 1
-"""`harness fuzz`'s exit status when it has findings."""
+"""The exit status of `harness fuzz` with findings."""
 ROOT = Path(__file__).resolve().parent.parent
 HARNESS = Path(sys.executable).with_name("harness")
 
 
 def main() -> int:
-    """Run the fuzzer; 0 where it showed the known finding."""
+    """Run the fuzzer, and return 0 if the known finding is among its findings."""
     with tempfile.TemporaryDirectory(prefix="harness-demo-") as folder:
         report = Path(folder, "report.json")
         command = [str(HARNESS), *FUZZ, "--json", str(report), *sys.argv[1:]]
         status = subprocess.run(command, cwd=ROOT, check=False).returncode
         if status != FOUND:
-            print(f"harness fuzz ended with {status}; {FOUND}, findings, was expected", file=sys.stderr)
+            print(f"harness fuzz ended with {status}; expected {FOUND}, findings", file=sys.stderr)
             return status or 1
         findings = json.loads(report.read_text(encoding="utf-8"))["findings"]
     if any(finding["oracle"] == ORACLE and finding["kernel"] == KERNEL for finding in findings):
-        print(f"\nThe {ORACLE} above is a bug which {LIBRARY} was released with; it is gone in fla-core 0.6.0.")
+        print(f"\nThe {ORACLE} above is a bug of {LIBRARY}; fla-core 0.6.0 has it no more.")
         return 0
     seen = ", ".join(str(finding["signature"]) for finding in findings)
     print(f"no {ORACLE} of {KERNEL} among the findings: {seen}", file=sys.stderr)

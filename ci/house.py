@@ -1,4 +1,4 @@
-"""Report how the code base reads: sizes, names, prose, imports.  The report is no gate.
+"""Report how the code base reads: sizes, names, prose, imports.  Nothing fails because of the report.
 
 python ci/house.py                 the table
 python ci/house.py --long PATH...  sentences of more than 25 words, with file and line
@@ -12,6 +12,7 @@ import tokenize
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -21,7 +22,12 @@ MANY_PARAMETERS = 5
 SHOWN = 8
 SAME_KIND_OF_THING = frozenset({"__init__.py", "__main__.py", "engine.py", "launches.py", "driver.py", "worker.py"})
 """File names that may stand in two rooms."""
-SENTENCE_END = re.compile(r"(?<=[.!?])(?:\s+|$)")
+NATIVE, OPERATIONS = ROOT / "harness" / "virtual" / "native", ROOT / "harness" / "virtual" / "operations"
+"""A file of the one translates what the file of the same name in the other interprets."""
+OWN_NAMES = frozenset({ROOT / "harness" / "cli", ROOT / "harness" / "documents"})
+"""Files there have the name of a command or of a kind of document."""
+SENTENCE_END = re.compile(r"(?<=[.!?])\**(?:\s+|$)")
+HTML_COMMENT = re.compile(r"<!--.*?-->")
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 PRAGMAS = ("# noqa", "# type:", "# pyright", "# fmt")
 NO_PROSE = re.compile(r"^\s*(\||#|>|\$|!\[|<)")
@@ -29,7 +35,7 @@ NO_PROSE = re.compile(r"^\s*(\||#|>|\$|!\[|<)")
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One sentence of prose."""
+    """A sentence of a docstring, a comment or a page."""
 
     file: Path
     line: int
@@ -37,13 +43,13 @@ class Sentence:
 
     @property
     def words(self) -> int:
-        """Everything between spaces that holds a letter or a digit."""
+        """The number of words; a word holds a letter or a digit."""
         return sum(any(character.isalnum() for character in word) for word in self.text.split())
 
 
 @dataclass(slots=True)
 class Shares:
-    """Lines of Python by what they hold."""
+    """Lines of Python by their content."""
 
     lines: int = 0
     docstring: int = 0
@@ -61,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     python = [file for file in _files(["*.py"]) if file.suffix == ".py"]
     harness = [file for file in python if file.is_relative_to(ROOT / "harness")]
     _sizes(python)
-    _names(harness)
+    _names()
     _shares(harness)
     docs = list(_prose(_files(["README.md", "CONTRIBUTING.md", "docs"])))
     print(f"docs: {_lengths(docs)}")
@@ -71,22 +77,41 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def names_that_stand_twice() -> dict[str, list[str]]:
+    """Return the files of each file name and public class name of `harness` that stands twice and should not."""
+    names: dict[str, list[Path]] = defaultdict(list)
+    for file in sorted((ROOT / "harness").rglob("*.py")):
+        if file.name not in SAME_KIND_OF_THING and file.parent not in OWN_NAMES:
+            names[file.name].append(file)
+        for node in _tree(file).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                names[f"class {node.name}"].append(file)
+    return {
+        name: [str(file.relative_to(ROOT)) for file in files]
+        for name, files in names.items()
+        if len(files) > 1 and {file.parent for file in files} != {NATIVE, OPERATIONS}
+    }
+
+
 def module_imports() -> dict[str, set[str]]:
-    """By module of `harness`, the modules of `harness` that it imports, inside functions too."""
+    """Return the modules of `harness` that each module of it imports, inside functions too."""
     files = {_module(path): path for path in (ROOT / "harness").rglob("*.py")}
     return {module: set(_imports(path, files)) - {module} for module, path in files.items()}
 
 
 def strongly_connected(graph: dict[str, set[str]]) -> list[set[str]]:
-    """The strongly connected components of a graph; one of several nodes is a cycle."""
-    reach = {node: _reachable(graph, node) for node in graph}
-    seen: set[str] = set()
+    """Return the strongly connected components of a graph; one of several nodes is a cycle."""
+    left = set(graph)
     found: list[set[str]] = []
-    for node in graph:
-        if node not in seen:
-            component = {node} | {other for other in reach[node] if node in reach.get(other, set())}
-            seen |= component
-            found.append(component)
+    # Nearly all modules are in no cycle: drop those that import none, or that none imports, until only cycles are left.
+    while ends := {node for node in left if not graph[node] & left} | (left - set().union(*(graph[n] for n in left))):
+        found += [{node} for node in ends]
+        left -= ends
+    while left:
+        node = min(left)
+        component = {other for other in _reachable(graph, node) if node in _reachable(graph, other)}
+        found.append(component)
+        left -= component
     return found
 
 
@@ -106,7 +131,7 @@ def _module(path: Path) -> str:
 
 
 def _imports(path: Path, known: dict[str, Path]) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in _nodes(path):
         match node:
             case ast.Import(names=names):
                 yield from (alias.name for alias in names if alias.name in known)
@@ -138,20 +163,10 @@ def _sizes(files: Sequence[Path]) -> None:
     print("  ".join(f"{room} {count}" for room, count in sorted(rooms.items())))
 
 
-def _names(files: Sequence[Path]) -> None:
-    classes: dict[str, list[str]] = defaultdict(list)
-    names: dict[str, list[str]] = defaultdict(list)
-    for file in files:
-        place = str(file.relative_to(ROOT))
-        names[file.name].append(place)
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                classes[node.name].append(place)
-    twice = {name: places for name, places in names.items() if len(places) > 1 and name not in SAME_KIND_OF_THING}
-    print(f"file names that stand twice: {len(twice)}", *(" ".join(places) for places in twice.values()), sep="\n  ")
-    again = {name: places for name, places in classes.items() if len(places) > 1}
-    print(f"public class names that stand twice: {len(again)}")
-    for name, places in again.items():
+def _names() -> None:
+    twice = names_that_stand_twice()
+    print(f"names of files and public classes that stand twice: {len(twice)}")
+    for name, places in twice.items():
         print(f"  {name}: {' '.join(places)}")
 
 
@@ -160,12 +175,14 @@ def _shares(files: Sequence[Path]) -> None:
     everything = Shares()
     for file in files:
         parts = file.relative_to(ROOT / "harness").parts
+        lines = len(file.read_text(encoding="utf-8").splitlines())
+        docstring = sum(text.count("\n") + 1 for _, text in _docstrings(file))
+        comment, sentences = len(_comments(file)), list(_prose([file]))
         for shares in (by_room[parts[0] if len(parts) > 1 else "(top)"], everything):
-            shares.lines += len(file.read_text(encoding="utf-8").splitlines())
-            shares.docstring += sum(text.count("\n") + 1 for _, text in _docstrings(file))
-            comments = list(_comments(file))
-            shares.comment += len(comments)
-            shares.sentences += _prose([file])
+            shares.lines += lines
+            shares.docstring += docstring
+            shares.comment += comment
+            shares.sentences += sentences
     for room, shares in [*sorted(by_room.items()), ("all", everything)]:
         docstrings, comments = (100 * part / shares.lines for part in (shares.docstring, shares.comment))
         print(f"{room:14} docstrings {docstrings:4.1f} %, comments {comments:4.1f} %, {_lengths(shares.sentences)}")
@@ -182,7 +199,7 @@ def _functions(files: Sequence[Path]) -> None:
     many: list[tuple[int, str]] = []
     lengths: list[tuple[int, str]] = []
     for file in files:
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in _nodes(file):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 place = f"{file.relative_to(ROOT)}:{node.lineno} {node.name}"
                 taken = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
@@ -205,9 +222,19 @@ def _prose(files: Iterable[Path]) -> Iterator[Sentence]:
             yield from _markdown(file)
 
 
+@cache
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+@cache
+def _nodes(file: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(_tree(file)))
+
+
 def _docstrings(file: Path) -> Iterator[tuple[int, str]]:
-    """Docstrings of modules, classes and functions, and the strings that stand below a field or a constant."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    """Yield docstrings of modules, classes and functions, and strings below a field or a constant, with their lines."""
+    for node in _nodes(file):
         for child in getattr(node, "body", ()) if not isinstance(node, ast.Lambda | ast.IfExp) else ():
             match child:
                 case ast.Expr(value=ast.Constant(value=str(text))):
@@ -216,17 +243,19 @@ def _docstrings(file: Path) -> Iterator[tuple[int, str]]:
                     pass
 
 
-def _comments(file: Path) -> Iterator[tuple[int, str]]:
+@cache
+def _comments(file: Path) -> tuple[tuple[int, str], ...]:
+    """Return the comments and their lines, without those for tools."""
     with file.open("rb") as source:
-        for token in tokenize.tokenize(source.readline):
-            if token.type == tokenize.COMMENT and not token.string.startswith(
-                ("# noqa", "# type:", "# pyright", "# fmt")
-            ):
-                yield token.start[0], token.string.lstrip("# ")
+        return tuple(
+            (token.start[0], token.string.lstrip("# "))
+            for token in tokenize.tokenize(source.readline)
+            if token.type == tokenize.COMMENT and not token.string.startswith(PRAGMAS)
+        )
 
 
 def _blocks(comments: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """Comments of neighbouring lines are one text."""
+    """Join the comments of consecutive lines."""
     first, last, text = 0, -1, ""
     for line, comment in comments:
         if line == last + 1:
@@ -245,7 +274,7 @@ def _markdown(file: Path) -> Iterator[Sentence]:
     line = 1
     for paragraph in re.split(r"(\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) ))", text):
         if paragraph.strip():
-            kept = "\n".join(row for row in paragraph.split("\n") if not NO_PROSE.match(row))
+            kept = "\n".join(HTML_COMMENT.sub("", row) for row in paragraph.split("\n") if not NO_PROSE.match(row))
             yield from _sentences(file, line, kept)
         line += paragraph.count("\n")
 

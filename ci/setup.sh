@@ -15,7 +15,7 @@ find_python() {
         fi
     done
     echo "no Python 3.11, 3.12 or 3.13 among: ${PYTHON:-python3.11 python3.12 python3.13 python3};" \
-        "install one, or say where it is: make setup PYTHON=/path/to/python3.12" >&2
+        "install one, or name it: make setup PYTHON=/path/to/python3.12" >&2
     return 2
 }
 
@@ -25,7 +25,8 @@ if [ ! -x "$venv/bin/python" ]; then
 fi
 pip=("$venv/bin/python" -m pip -qq --disable-pip-version-check)
 
-# torch first, with what it needs itself: a CUDA build brings libraries of its own, and a Triton that the next line replaces.
+# First torch with its dependencies: a CUDA build brings its libraries, and a Triton that the next line replaces.
+# Then everything that is pinned, extras included, without resolving anything.
 grep -v '^triton==' "$pins" >"$venv/pins-of-torch.txt"
 "${pip[@]}" install --constraint "$venv/pins-of-torch.txt" "$(grep '^torch==' "$pins")"
 "${pip[@]}" install --no-deps --requirement "$pins"

@@ -1,19 +1,19 @@
-"""Every error that the harness raises, one class for each different remedy.
+"""All errors that the harness raises: one class for each remedy.
 
     HarnessError
-    ├── UsageError          what was typed names something that does not exist: fix the command line
+    ├── UsageError          the command line names something that does not exist: fix the command line
     ├── SuiteError          a suite file is wrong: fix the suite
     ├── LibraryError        the library under test cannot be installed or imported: choose another release
-    ├── ReplayError         a replay file is broken or foreign: make a new one
+    ├── ReplayError         a replay file is damaged or of another version: make a new one
     ├── WorkerError         a child process cannot be started or does not speak the protocol
     ├── MissingPart         something optional is not installed: install it
     ├── GpuUnavailable      GPUs are leased to other processes, or sick: wait, or use others
     ├── CannotExecute       the virtual GPU cannot execute a construct: becomes the run's ending, never shown raw
-    │   └── CannotRunHere   a real GPU refuses what the one that it pretends to be may take: the same
+    │   └── CannotRunHere   the hardware GPU refuses a build that the emulated GPU may accept: as above
     └── LaunchStuck         the virtual GPU ended a launch that would never end: becomes the run's ending
 
-A kernel that misbehaves is no error: it is a value (`harness.model.run.Ending`).  All but
-`CannotExecute` and `LaunchStuck`, which unwind the library that launched, end the command with exit status 2.
+A kernel that misbehaves is not an error but a value (`harness.model.run.Ending`).  `CannotExecute` and `LaunchStuck`
+unwind the library that launched the kernel.  All other errors end the command with exit status 2.
 """
 
 import difflib
@@ -21,7 +21,7 @@ from collections.abc import Iterable
 
 
 class HarnessError(Exception):
-    """The root; its text is one line that says what was wrong and what to do."""
+    """The root; its text is one line with the cause and the remedy."""
 
 
 class UsageError(HarnessError):
@@ -37,11 +37,11 @@ class LibraryError(HarnessError):
 
 
 class ReplayError(HarnessError):
-    """A replay file is not one, is of another version, or is damaged."""
+    """A file is no replay file, is of another version, or is damaged."""
 
 
 class WorkerError(HarnessError):
-    """A worker could not be started, or broke the protocol in a way that no case can explain."""
+    """A worker process cannot be started, or broke the protocol in a way that no case can explain."""
 
 
 class MissingPart(HarnessError):
@@ -49,11 +49,11 @@ class MissingPart(HarnessError):
 
 
 class GpuUnavailable(HarnessError):
-    """GPUs are there, but other processes hold their leases or they are in quarantine."""
+    """GPUs exist, but other processes hold their leases or they are in quarantine."""
 
 
 class CannotExecute(HarnessError):
-    """The virtual GPU met a construct that it cannot execute: `what` names it, the machine adds kernel and line."""
+    """The virtual GPU cannot execute a construct; `what` names it, and the engine adds kernel and line."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -61,15 +61,15 @@ class CannotExecute(HarnessError):
 
 
 class CannotRunHere(CannotExecute):
-    """The GPU at hand refuses a build where the one that is pretended, which has another, may not."""
+    """The hardware GPU refuses a build that the emulated GPU may accept."""
 
 
 class LaunchStuck(HarnessError):
-    """The programs of a launch wait for each other forever; the session keeps which and where."""
+    """The programs of a launch wait for each other forever; the engine's session holds the details."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """The error for a name that does not exist, with the nearest that do: `unknown device 'h20': did you mean h200`."""
+    """Return the error for an unknown name, with the most similar names: `unknown device 'h20': did you mean h200?`."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}"

@@ -1,8 +1,8 @@
-"""Libraries under test: what `--with` names becomes folders for the workers' path, and `.venv` stays as it is.
+"""Libraries under test: installs what `--with` names into folders for the workers' `sys.path`; `.venv` is not touched.
 
-Owns the cache of installed releases: one folder for each release and Python version, made whole by pip beside its
-place and then renamed into it, so that a folder that exists is complete.  Imports neither torch nor Triton nor the
-libraries.
+The cache of installed releases has one folder for each release and Python version.  pip installs into a temporary
+folder, which is then renamed, so a folder under its final name is complete.  This file imports neither torch nor Triton
+nor the libraries.
 """
 
 import hashlib
@@ -27,40 +27,33 @@ PYTHON_TAG = f"cp{sys.version_info.major}{sys.version_info.minor}"
 ARCHIVES = (".whl", ".tar.gz", ".zip")
 
 
-def cache_folder() -> Path:
-    """Where installed releases are kept: `$HARNESS_CACHE`, or `kernel-harness` in the user's cache folder."""
-    if own := os.environ.get("HARNESS_CACHE"):
-        return Path(own).expanduser()
-    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(caches).expanduser() / "kernel-harness"
+def resolve(specs: Iterable[str], *, cache: Path, report: Callable[[str], object] | None = None) -> tuple[str, ...]:
+    """Return folders for the workers' `sys.path`, in the order of `specs`; install what is not in the cache yet.
 
-
-def resolve(
-    specs: Iterable[str], *, cache: Path | None = None, tell: Callable[[str], object] | None = None
-) -> tuple[str, ...]:
-    """Folders to put on the workers' path, in the order of `specs`; installs what is not in the cache yet.
-
-    Each spec is a PyPI requirement (`fla-core==0.5.2`), a wheel or source archive, or a folder.  What names no
-    version is looked up afresh each time; `tell`, by default the error stream, is given the version that came.
+    Args:
+        specs: each a PyPI requirement (`fla-core==0.5.2`), a wheel, a source archive, or a folder.  A requirement
+            without a version is looked up anew each time.
+        cache: installed releases are kept in `cache / "libraries"`.
+        report: called with a line for each version that was looked up; prints to the error stream by default.
 
     Raises:
         UsageError: a spec is none of these, or two name the same distribution.
         LibraryError: pip cannot install it; the text has pip's own error and the command to see more.
         MissingPart: there is no pip.
     """
-    folder = (cache or cache_folder()) / "libraries"
+    folder = cache / "libraries"
     sources = [_read(spec) for spec in specs]
-    _refuse_doubles(sources)
-    return tuple(str(_path_of(source, folder, tell or _say)) for source in sources)
+    _refuse_duplicates(sources)
+    return tuple(str(_path_of(source, folder, report or _print_to_stderr)) for source in sources)
 
 
 def lacking(required: Iterable[str], specs: Iterable[str]) -> tuple[str, ...]:
-    """The distributions that are neither installed here nor named by `specs`; nothing is installed for the answer.
+    """Return the required distributions that are neither installed here nor named by `specs`; install nothing.
 
-    What does not say which distribution it is, a checkout, say, or a source archive, may be any of them.
+    Returns nothing if a spec does not say which distribution it is, for example a source archive.
 
     Raises:
-        UsageError: as `resolve`.
+        UsageError: a spec is none of what `resolve` accepts.
     """
     named = [_distributions_of(_read(spec)) for spec in specs]
     if not all(named):
@@ -75,7 +68,7 @@ def lacking(required: Iterable[str], specs: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportableFolder:
-    """A folder of the user's that can be imported from as it is."""
+    """A folder from which Python can import the library without installation."""
 
     path: Path
 
@@ -85,13 +78,13 @@ class Release:
     """Something that pip installs."""
 
     spec: str
-    """As given on the command line."""
+    """The text on the command line."""
     argument: str
-    """What pip is given."""
+    """The requirement or path for pip."""
     key: str | None
-    """Name of its folder in the cache; None where only the installation tells the version."""
+    """The name of its folder in the cache; None if only the installation shows the version."""
     name: str | None = None
-    """The distribution's normalised name, where the spec says it."""
+    """The distribution's normalised name, if the spec contains it."""
 
 
 Source = ImportableFolder | Release
@@ -129,7 +122,7 @@ def _read_folder(spec: str, path: Path) -> Source:
 
 
 def _distributions_of(source: Source) -> set[str]:
-    """What it holds; nothing where it does not say."""
+    """Return the names of the distributions in a source; nothing if they are unknown."""
     match source:
         case ImportableFolder(path=path):
             return {canonicalize_name(found.metadata["Name"]) for found in distributions(path=[str(path)])}
@@ -141,7 +134,7 @@ def _distributions_of(source: Source) -> set[str]:
             return set()
 
 
-def _refuse_doubles(sources: Iterable[Source]) -> None:
+def _refuse_duplicates(sources: Iterable[Source]) -> None:
     seen: set[str] = set()
     for source in sources:
         if isinstance(source, Release) and source.name is not None:
@@ -150,20 +143,20 @@ def _refuse_doubles(sources: Iterable[Source]) -> None:
             seen.add(source.name)
 
 
-def _path_of(source: Source, folder: Path, tell: Callable[[str], object]) -> Path:
+def _path_of(source: Source, folder: Path, report: Callable[[str], object]) -> Path:
     match source:
         case ImportableFolder():
             return source.path
         case Release():
             try:
-                return _installed(source, folder, tell)
+                return _installed(source, folder, report)
             except OSError as error:
                 raise LibraryError(
                     f"cannot keep {source.spec} in {folder}: {error}. Name another folder: export HARNESS_CACHE=…"
                 ) from error
 
 
-def _installed(release: Release, folder: Path, tell: Callable[[str], object]) -> Path:
+def _installed(release: Release, folder: Path, report: Callable[[str], object]) -> Path:
     if release.key is not None and (folder / release.key).is_dir():
         return folder / release.key
     folder.mkdir(parents=True, exist_ok=True)
@@ -172,10 +165,10 @@ def _installed(release: Release, folder: Path, tell: Callable[[str], object]) ->
         if release.key is not None and (folder / release.key).is_dir():
             return folder / release.key
         unfinished = folder / f".{work}.unfinished"
-        shutil.rmtree(unfinished, ignore_errors=True)  # of a process that was killed: the lock is ours now
+        shutil.rmtree(unfinished, ignore_errors=True)  # left by a killed process: this one holds the lock now
         try:
             _run_pip(release, unfinished)
-            final = folder / (release.key or _key_of_what_came(release, unfinished, tell))
+            final = folder / (release.key or _key_of_installed(release, unfinished, report))
             if not final.is_dir():
                 unfinished.replace(final)
         finally:
@@ -183,21 +176,21 @@ def _installed(release: Release, folder: Path, tell: Callable[[str], object]) ->
     return final
 
 
-def _key_of_what_came(release: Release, unfinished: Path, tell: Callable[[str], object]) -> str:
+def _key_of_installed(release: Release, unfinished: Path, report: Callable[[str], object]) -> str:
     found = next(iter(distributions(path=[str(unfinished)])), None)
     if found is None:
         raise LibraryError(f"cannot install {release.spec}: pip put no distribution into {unfinished}")
     name = canonicalize_name(found.metadata["Name"])
-    tell(f"--with {release.spec} is {name} {found.version}")
+    report(f"--with {release.spec} is {name} {found.version}")
     if release.name is not None:
         return _key(name, found.version)
-    # The sources of a folder change under one version: what came is named by its content.
+    # Sources in a folder change without a new version, so the key has a digest of the installed files.
     return f"{_key(name, found.version)}-{_digest_of_tree(unfinished)}"
 
 
 def _run_pip(release: Release, target: Path) -> None:
     command = [*_pip(), "--no-deps", "--target", str(target), release.argument]
-    # PIP_USER in a user's settings would contradict --target.
+    # PIP_USER=1 in a user's settings would contradict --target.
     finished = subprocess.run(
         command,
         env=os.environ | {"PIP_USER": "0"},
@@ -226,8 +219,8 @@ def _last_error(output: str) -> str:
     return (errors or lines)[-1].rstrip(".")
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr)  # noqa: T201 - the user is to know what is tested
+def _print_to_stderr(line: str) -> None:
+    print(line, file=sys.stderr)  # noqa: T201 - users must know what is tested
 
 
 def _key(name: str, version: str) -> str:

@@ -1,7 +1,21 @@
-"""What a suite file imports: `op`, its inputs, and ranges for the usual sizes; and the loader of suite files.
+"""The interface for suite files: `op`, kinds of inputs, and ranges of sizes; and the loader of suite files.
 
-A suite file imports the library under test inside its ops' functions, never at its top: the parent process reads the
-file too, and stays free of Triton and of the library.  Kernels of a suite's own lie in a file beside it (`beside`).
+A suite declares ops.  An op has a function that calls the library, and a reference in differentiable torch:
+
+    from harness.suite import op, tensor, tokens, width
+
+    @op(dims={"T": tokens(), "D": width()}, inputs={"x": tensor("T", "D"), "w": tensor("D", optional=True)})
+    def rms_norm(x, w):
+        from my_library import rms_norm
+        return rms_norm(x, w, eps=1e-6)
+
+    @rms_norm.reference
+    def reference(x, w):
+        y = x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+        return y if w is None else y * w
+
+A suite imports the library under test, torch and Triton inside its functions, never at its top.  The parent process
+loads the file too, and must stay free of them.  Kernels of a suite's own are in a file that `beside` loads.
 """
 
 import dataclasses
@@ -36,7 +50,7 @@ __all__ = [
 
 FORBIDDEN_AT_TOP = ("triton", "torch")
 ARGUMENTS = frozenset(field.name for field in dataclasses.fields(Op)) - {"name", "suite", "call", "reference"}
-"""What `op` takes."""
+"""The keyword arguments of `op`."""
 BY_NAME = ("dims", "inputs", "options")
 SEVERAL = ("dtypes", "requires", "refuses", "waives", "apart")
 
@@ -44,17 +58,23 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def tokens(high: int = 2048, *, grows: bool = True) -> Dim:
-    """Rows of the input, usually batch times sequence length: 1 to `high`, and where it `grows`, any in giant cases."""
+    """Return the range of a number of rows, usually batch times sequence length: 1 to `high`.
+
+    If it `grows`, oversized cases exceed `high`: a tensor then has more than 2^31 elements.
+    """
     return Dim(low=1, high=high, grows=grows)
 
 
 def width(high: int = 1024) -> Dim:
-    """The feature size: 1 to `high`."""
+    """Return the range of a feature size: 1 to `high`."""
     return Dim(low=1, high=high)
 
 
 def groups(*choices: int) -> Dim:
-    """The number of groups, one of `choices`; the first is the plainest."""
+    """Return the range of a number of groups or heads: one of `choices`, by default 1, 2 and 4.
+
+    Failures shrink towards the first choice.
+    """
     choices = choices or (1, 2, 4)
     return Dim(low=min(choices), high=max(choices), choices=choices)
 
@@ -62,7 +82,15 @@ def groups(*choices: int) -> Dim:
 def tensor(
     *shape: Extent, optional: bool = False, grad: bool = True, dtype: DType | None = None, draw: Draw = Draw.VALUES
 ) -> Tensor:
-    """A tensor input: `tensor("T", "G*D")`; `optional` where the library accepts None, `draw` where not any number."""
+    """Declare a tensor of floating-point numbers: `tensor("T", "G*D")`.
+
+    Args:
+        shape: the extent of each axis: a number, or integer arithmetic with +, -, * and // over dims.
+        optional: the library accepts None for it.
+        grad: its gradient is compared with the reference's.
+        dtype: a fixed element type; by default the case's.
+        draw: how its elements follow from normally distributed numbers, for example `Draw.UNIT` for [0, 1].
+    """
     return Tensor(shape=shape, optional=optional, grad=grad, dtype=dtype, draw=draw)
 
 
@@ -74,7 +102,16 @@ def integers(
     optional: bool = False,
     dtype: Integer = "int64",
 ) -> Integers:
-    """An input of integers, `low <= x < high`: `integers("T", high="V", ignore=-100)` for the labels of a loss."""
+    """Declare a tensor of integers, `low <= x < high`: `integers("T", high="V", ignore=-100)` for a loss's labels.
+
+    Args:
+        shape: the extent of each axis, as for `tensor`.
+        low: the smallest integer, inclusive; a number or arithmetic over dims.
+        high: the limit, exclusive; a number or arithmetic over dims.
+        ignore: a value outside that range that no, some or all elements have, such as a loss's `ignore_index`.
+        optional: the library accepts None for it.
+        dtype: the element type.
+    """
     return Integers(shape=shape, low=low, high=high, ignore=ignore, optional=optional, dtype=dtype)
 
 
@@ -86,14 +123,24 @@ def segments(
     optional: bool = False,
     dtype: Integer = "int64",
 ) -> Segments:
-    """Cumulative lengths of packed sequences: `segments("T", "N")` for the `cu_seqlens` of N sequences of T tokens."""
+    """Declare cumulative lengths of packed sequences: `segments("T", "N")` for `cu_seqlens`, N sequences of T tokens.
+
+    The tensor has shape `(N + 1,)` and rises from 0 to T.
+
+    Args:
+        total: the number of tokens of all sequences together.
+        count: the number of sequences; there are fewer if `total` is smaller.
+        may_be_empty: the library accepts sequences of length 0.
+        optional: the library accepts None for it.
+        dtype: the element type.
+    """
     return Segments(total=total, count=count, may_be_empty=may_be_empty, optional=optional, dtype=dtype)
 
 
 def beside(suite: str, module: str) -> ModuleType:
-    """A Python file that lies beside the suite file, loaded once: `beside(__file__, "kernels/sum.py")`.
+    """Load a Python file relative to the suite file, once for each process: `beside(__file__, "kernels/sum.py")`.
 
-    To be called inside an op, for kernels of a suite's own: their file imports Triton at its top, a suite's must not.
+    Call it inside an op's function.  The loaded file may import Triton at its top, which a suite file must not.
 
     Raises:
         SuiteError: there is no such file, or it fails on import.
@@ -108,7 +155,7 @@ def beside(suite: str, module: str) -> ModuleType:
 
 
 class Declaration:
-    """An op as its suite file declares it; complete once it has a reference."""
+    """An op as its suite file declares it; it is complete with a reference."""
 
     def __init__(self, name: str, call: Callable[..., Any], options: Mapping[str, Any]) -> None:
         self.name = name
@@ -117,16 +164,16 @@ class Declaration:
         self._reference: Callable[..., Any] | None = None
 
     def reference(self, function: F) -> F:
-        """Decorator: the operation's definition in differentiable torch."""
+        """Decorate the op's reference: its definition in differentiable torch, for any floating-point type."""
         self._reference = function
         return function
 
     def complete(self, suite: str) -> Op:
-        """The op.
+        """Return the op.
 
         Raises:
-            SuiteError: no reference was declared, or the declaration contradicts itself; so does `where` of the op,
-                at whichever sizes it fails.
+            SuiteError: the op has no reference, or its declaration contradicts itself.  Later, `where` of the returned
+                op raises it if the suite's function fails.
         """
         place = f"{suite}: op {self.name!r}"
         if self._reference is None:
@@ -136,14 +183,17 @@ class Declaration:
         declared = Op(name=self.name, suite=suite, call=self._call, reference=self._reference, **self._options)
         if declared.where is None:
             return declared
-        where = _told(declared.where, place)
-        plainest = {name: dim.plainest for name, dim in declared.dims.items()}
-        where({**declared.plainest_options, **plainest, **dict.fromkeys(declared.optional, True)})
+        where = _blaming_suite(declared.where, place)
+        simplest = {name: dim.simplest for name, dim in declared.dims.items()}
+        where({**declared.simplest_options, **simplest, **dict.fromkeys(declared.optional, True)})
         return dataclasses.replace(declared, where=where)
 
 
 def _mistakes(given: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with the arguments of `op`, to be read after its name; each takes it that there was none before."""
+    """Yield the mistakes in the arguments of `op`, as the ends of sentences that begin with the op.
+
+    Only the first one counts: later checks assume that the earlier ones passed.
+    """
     for name in given:
         if name not in ARGUMENTS:
             yield f"has an {unknown('argument', name, ARGUMENTS)}"
@@ -158,8 +208,8 @@ def _mistakes(given: Mapping[str, Any]) -> Iterator[str]:
             yield f"has the option {name}={values!r}: give a tuple of the values worth trying, as (False, True)"
     yield from _mistakes_of_dims(given["dims"])
     yield from _mistakes_of_inputs(given["inputs"], given["dims"])
-    if strange := sorted(set(given.get("apart", ())) - set(given["dims"])):
-        yield f"keeps undeclared dims apart: {', '.join(strange)}"
+    if undeclared := sorted(set(given.get("apart", ())) - set(given["dims"])):
+        yield f"keeps undeclared dims apart: {', '.join(undeclared)}"
 
 
 def _mistakes_of_dims(dims: Mapping[str, Any]) -> Iterator[str]:
@@ -192,7 +242,7 @@ def _mistakes_of_inputs(inputs: Mapping[str, Any], dims: Mapping[str, Dim]) -> I
 
 
 def _mistakes_of_extent(extent: Extent, dims: Mapping[str, Dim]) -> Iterator[str]:
-    """At the least sizes and at the most; others are told by the cases that have them."""
+    """Check the extent at the smallest and at the largest sizes.  Cases report mistakes at other sizes."""
     for end in ("low", "high"):
         sizes: dict[str, int] = {name: getattr(dim, end) for name, dim in dims.items()}
         try:
@@ -200,41 +250,51 @@ def _mistakes_of_extent(extent: Extent, dims: Mapping[str, Dim]) -> Iterator[str
         except KeyError as error:
             yield f"with an {unknown('dim', error.args[0], dims)}"
         except ZeroDivisionError:
-            yield f"that divides by 0 at {_listed(sizes)}: {extent}"
+            yield f"that divides by 0 at {_assignments(sizes)}: {extent}"
         except (SyntaxError, TypeError, ValueError):
             yield f"that is no arithmetic with +, -, * and // over dims: {extent!r}"
 
 
-def _told(where: Callable[[Mapping[str, Any]], bool], place: str) -> Callable[[Mapping[str, Any]], bool]:
-    """The same, but what it raises is the suite's fault, and says of which op and at which sizes."""
+def _blaming_suite(where: Callable[[Mapping[str, Any]], bool], place: str) -> Callable[[Mapping[str, Any]], bool]:
+    """Return the predicate; every exception of it becomes a SuiteError with the op and the sizes."""
 
-    def legal(at: Mapping[str, Any]) -> bool:
+    def is_legal(at: Mapping[str, Any]) -> bool:
         try:
             return where(at)
-        except Exception as error:  # it is somebody's code, as the whole suite is
+        except Exception as error:  # the suite's code may raise anything
             match error:
                 case KeyError(args=(str(name),)) if name not in at:
                     wrong = f"asks in `where` for an {unknown('name', name, at)}"
                 case _:
-                    wrong = f"fails in `where` at {_listed(at)}: {_words(error)}"
+                    wrong = f"fails in `where` at {_assignments(at)}: {_exception_text(error)}"
             raise SuiteError(f"{place} {wrong}") from error
 
-    return legal
+    return is_legal
 
 
-def _listed(sizes: Mapping[str, Any]) -> str:
+def _assignments(sizes: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in sizes.items())
 
 
-def _words(error: BaseException) -> str:
-    """As Python says it: `SystemExit` where it has no text."""
+def _exception_text(error: BaseException) -> str:
+    """Return class and text, as in a traceback; only the class if there is no text."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def op(
     *, dims: Mapping[str, Dim], inputs: Mapping[str, Input], **more: Any
 ) -> Callable[[Callable[..., Any]], Declaration]:
-    """Decorator: this function calls the library under test.  `more` are fields of `harness.model.op.Op`."""
+    """Decorate a function that calls the library under test; its name becomes the op's name.
+
+    The function takes inputs by name, and dims and options if it has parameters of these names.  It returns a tensor or
+    a tuple of tensors, None among them where the library returns None.
+
+    Args:
+        dims: the range of each size by name, for example `{"T": tokens(), "D": width()}`.
+        inputs: what the function takes, by name: `tensor(…)`, `integers(…)` or `segments(…)`.
+        more: other fields of `harness.model.op.Op`: `options`, `dtypes`, `where`, `refuses`, `requires`, `waives`,
+            `apart`, `slack`.
+    """
 
     def declare(call: Callable[..., Any]) -> Declaration:
         return Declaration(call.__name__, call, {"dims": dims, "inputs": inputs, **more})
@@ -243,7 +303,7 @@ def op(
 
 
 def load_suite(file: str) -> tuple[Op, ...]:
-    """The ops that a suite file declares, in the file's order; `file` is kept as the suite's name.
+    """Return the ops that a suite file declares, in the file's order; `file` becomes the suite's name.
 
     Raises:
         SuiteError: the file does not exist, fails on import, imports Triton or torch at its top, or declares no op.
@@ -265,7 +325,7 @@ def load_suite(file: str) -> tuple[Op, ...]:
 
 
 def _module_name(path: Path) -> str:
-    """One for each file: two checkouts of one suite may be compared in one process."""
+    """Return a name that is unique for each file: one process may load two checkouts of a suite."""
     whole = path.resolve()
     readable = "_".join(whole.with_suffix("").parts[-3:]).replace("-", "_").replace(".", "_")
     return f"harness_suite_{readable}_{hashlib.sha256(os.fsencode(whole)).hexdigest()[:8]}"
@@ -280,6 +340,6 @@ def _import_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # it is somebody's code, which may skip itself for pytest or exit: its fault, too
-        raise SuiteError(f"{path} fails on import: {_words(error)}") from error
+    except BaseException as error:  # a suite may also call pytest.skip or sys.exit, which are no Exceptions
+        raise SuiteError(f"{path} fails on import: {_exception_text(error)}") from error
     return module

@@ -1,4 +1,4 @@
-"""Files in TOML that hold one list of entries and nothing else: what a user keeps by hand, and may misspell."""
+"""TOML files that users edit by hand, and that hold one list of entries: `[[name]]` tables."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,10 +10,10 @@ from harness.errors import HarnessError, UsageError, unknown
 def entries(
     document: Mapping[str, Any], name: str, path: Path, error: type[HarnessError] = UsageError
 ) -> list[dict[str, Any]]:
-    """The tables `[[name]]` of what was read from `path`, in the file's order; none where it has none.
+    """Return the tables `[[name]]` of the document that was read from `path`, in the file's order.
 
     Raises:
-        HarnessError: an `error`; it holds something else, and the text says what was meant.
+        HarnessError: an `error`: the document holds something else; the text says how to write entries.
     """
     for other in document:
         if other != name:

@@ -1,11 +1,14 @@
-"""JSON to and from the model's frozen values: what crosses process borders and what replay files hold.
+"""JSON to and from the frozen values of the model: the text that processes exchange, and the base of the files.
 
-Owns the encoding, which is standard JSON: members of unions carry their class name under `type`, and a float that
-JSON cannot say is written `{"float": "nan"}`.  Reading is strict, since files come from elsewhere: an unknown key, a
-missing field or a value of another type is refused with a message that names the place.  Nothing is ever executed.
+The encoding is standard JSON.  A member of a union carries its class name under `type`.  A float that JSON does not
+know is written `{"float": "nan"}`.  Reading is strict, since files come from elsewhere.  It refuses unknown keys,
+missing fields and values of another type, and the message names the place.  Nothing is ever executed.
+
+`harness.documents` builds the JSON files on `document_converter`.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from enum import Enum
@@ -38,16 +41,19 @@ T = TypeVar("T")
 Hook = Callable[[Any, Any], Any]
 
 Scalar = int | float | bool | str | None
-"""What `Launch.constants` holds."""
+"""The type of a value in `Launch.constants`."""
 
 TAG = "type"
 UNIONS = (Ending, MemoryEvent, Picture, Verdict)
 NOT_FINITE = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 LONGEST_QUOTE = 60
+"""Characters of a refused value that a message quotes."""
+NAMED_KEY = re.compile(r"\['([A-Za-z_]\w*)'\]")
+"""A key of a mapping as cattrs writes it in a path, where it can be written `.key`."""
 
 
 def to_json(value: object, *, indent: int | None = None) -> str:
-    """The value as standard JSON in ASCII, on one line unless an indent is given."""
+    """Return the value as standard JSON in ASCII, on one line unless an indent is given."""
     plain = _quick.unstructure(value)
     return _compact(plain) if indent is None else json.dumps(plain, indent=indent, allow_nan=False)
 
@@ -57,15 +63,20 @@ def from_json(text: str | bytes, into: type[T]) -> T: ...
 @overload
 def from_json(text: str | bytes, into: UnionType) -> Any: ...
 def from_json(text: str | bytes, into: Any) -> Any:
-    """The value of type `into` that the text holds: a class of the model, or one of its unions.
+    """Read a value of type `into`: a class of the model, or one of its unions.
 
     Raises:
         ReplayError: the text is not JSON, or not a value of that type; the message names the first field at fault.
     """
-    return _structured(_parsed(text), into)
+    return _structured(parse(text), into)
 
 
-def _parsed(text: str | bytes) -> Any:
+def parse(text: str | bytes) -> Any:
+    """Parse standard JSON.
+
+    Raises:
+        ReplayError: the text is something else.
+    """
     try:
         return _decode(text if isinstance(text, str) else text.decode())
     except (ValueError, RecursionError) as error:
@@ -75,50 +86,50 @@ def _parsed(text: str | bytes) -> Any:
 def _structured(plain: Any, into: Any) -> Any:
     try:
         return _quick.structure(plain, into)
-    except Exception:  # noqa: BLE001 — whatever the quick reader met, the explaining one meets it again and knows the field
+    except Exception:  # noqa: BLE001 — the quick reader does not know the field, so the explaining one reads again
         raise ReplayError(_explain(plain, into)) from None
 
 
-def answer_to_json(run: Run) -> str:
-    """A run or companion without its case, which whoever asked for it has, and without what is as it is by default."""
+def reply_to_json(run: Run) -> str:
+    """Encode a run or paired run, without fields at their defaults and without its case, which the reader has."""
     return _compact(_answers[type(run)](run))
 
 
-def answer_from_json(text: bytes, kind: type[Run], case: Case) -> Run:
-    """What `answer_to_json` wrote, of this case.
+def reply_from_json(text: bytes, kind: type[Run], case: Case) -> Run:
+    """Read what `reply_to_json` wrote about this case.
 
     Raises:
         ReplayError: as `from_json`.
     """
-    return _structured(_with(_parsed(text), "case", case), kind)
+    return _structured(_with(parse(text), "case", case), kind)
 
 
-def order_to_json(wanted: RunRequest) -> str:
-    """What is to be run, without its device, which whoever runs it wears, and without what is as it is by default."""
-    return _compact(_terse.unstructure(wanted))
+def request_to_json(request: RunRequest) -> str:
+    """Encode a request, without fields at their defaults and without its device, which the reader emulates."""
+    return _compact(_terse.unstructure(request))
 
 
-def order_from_json(text: bytes, device: DeviceProfile, kind: type[T] = Case) -> T:
-    """What `order_to_json` wrote, on this device; `with_device` does the same for the text of a case.
+def request_from_json(text: bytes, device: DeviceProfile, kind: type[T] = Case) -> T:
+    """Read what `request_to_json` wrote, for this device.  `with_device` does the same for the text of a case.
 
     Raises:
         ReplayError: as `from_json`.
     """
-    plain = _parsed(text)
+    plain = parse(text)
     _with(plain.get("case") if kind is PairedRunRequest and type(plain) is dict else plain, "device", device)
     return _structured(plain, kind)
 
 
 def _with(plain: Any, field: str, value: object) -> Any:
-    """The same, with a field that was left out because its reader knows it."""
+    """Add a field that the writer left out because the reader knows it."""
     if type(plain) is dict:
         plain[field] = value
     return plain
 
 
-def with_device(order: str, device: DeviceProfile) -> str:
-    """The JSON of a whole case."""
-    return f'{order[:-1]},"device":{_device_json(device)}}}'
+def with_device(request: str, device: DeviceProfile) -> str:
+    """Return the JSON of a whole case, from what `request_to_json` wrote."""
+    return f'{request[:-1]},"device":{_device_json(device)}}}'
 
 
 @lru_cache(maxsize=256)
@@ -127,23 +138,35 @@ def _device_json(device: DeviceProfile) -> str:
 
 
 def warm_up() -> None:
-    """Build the code that reads and writes runs now, so that a process forked from this one need not."""
+    """Generate the code that reads and writes runs now, so that forked processes inherit it."""
     for kind in (Run, PairedRun, PairedRunRequest):
         _quick.get_structure_hook(kind)
         _quick.get_unstructure_hook(kind)
 
 
-# --- what goes wrong, in words ---------------------------------------------------------------------------------------
+# --- errors ----------------------------------------------------------------------------------------------------------
 
 
 class Mismatch(ValueError):
     """A value that is not of the type its field declares."""
 
     def __init__(self, expected: str, got: object) -> None:
-        quote = repr(got)
+        quote = json.dumps(got, default=str)
         if len(quote) > LONGEST_QUOTE:
             quote = f"{quote[:LONGEST_QUOTE]}…"
         super().__init__(f"expected {expected}, got {quote}")
+
+
+def structure(converter: Converter, plain: Any, into: type[T]) -> T:
+    """Convert parsed JSON into a value.
+
+    Raises:
+        ReplayError: it is no such value; `cases[2].dims.T: expected an integer, got "x"`.
+    """
+    try:
+        return converter.structure(plain, into)
+    except Exception as error:  # noqa: BLE001 — of any class: cattrs wraps what the hooks raise
+        raise ReplayError(_placed(error)) from None
 
 
 def _explain(plain: Any, into: Any) -> str:
@@ -151,9 +174,15 @@ def _explain(plain: Any, into: Any) -> str:
     try:
         _explaining.structure(plain, into)
     except Exception as error:  # noqa: BLE001 — of any class: cattrs wraps what the hooks raise
-        reason, _, place = transform_error(error, "$", _describe)[0].rpartition(" @ $")
-        return f"not a {name}: {place.lstrip('.') + ': ' if place else ''}{reason}"
+        return f"not a {name}: {_placed(error)}"
     return f"not a {name}"
+
+
+def _placed(error: Exception) -> str:
+    """Return the first reason, after the path of the field at fault."""
+    reason, _, path = transform_error(error, "$", _describe)[0].rpartition(" @ $")
+    path = NAMED_KEY.sub(r".\1", path).lstrip(".")
+    return f"{path}: {reason}" if path else reason
 
 
 def _describe(error: BaseException, _: type | None) -> str:
@@ -170,18 +199,28 @@ def _describe(error: BaseException, _: type | None) -> str:
 
 
 def _exactly(kind: type, expected: str) -> Hook:
-    """Reads JSON values of one kind: True is an int too.  Hooks of a class serve its subclasses: a StrEnum is a str."""
+    """Return a reader of exactly one JSON type: `isinstance` would take True for an int.
+
+    cattrs uses the hook of a class for its subclasses too, so a StrEnum arrives at the reader of strings.
+    """
 
     def read(value: Any, into: Any) -> Any:
         if type(value) is not kind:
             raise Mismatch(expected, value)
-        return into(value) if into is not kind and issubclass(into, Enum) else value
+        return _member(value, into) if into is not kind and issubclass(into, Enum) else value
 
     return read
 
 
+def _member(value: Any, enum: type[Enum]) -> Enum:
+    try:
+        return enum(value)
+    except ValueError:
+        raise Mismatch(f"one of {', '.join(str(member.value) for member in enum)}", value) from None
+
+
 def _only(kind: type, expected: str, read: Hook) -> Hook:
-    """`read`, for JSON values of exactly one kind: a string is a sequence too."""
+    """Return `read`, restricted to exactly one JSON type: a string is a sequence too."""
 
     def read_only(value: Any, into: Any) -> Any:
         if type(value) is not kind:
@@ -192,7 +231,7 @@ def _only(kind: type, expected: str, read: Hook) -> Hook:
 
 
 def _many(of: Any, converter: Converter) -> Hook:
-    """Reads a list as a tuple, without a word on which element is wrong."""
+    """Return a quick reader of a list as a tuple; its errors do not name the element."""
     element = of.__args__[0]
     read = converter.get_structure_hook(element)
 
@@ -267,7 +306,7 @@ def _tagged(converter: Converter, union: Any) -> None:
 
 
 def _converter(*, explaining: bool, terse: bool = False) -> Converter:
-    """One that says which field is wrong, or is quick; and that leaves out what is as it is by default."""
+    """Return a converter that names the field at fault, or a quick one; a terse one omits fields at their defaults."""
     made = Converter(forbid_extra_keys=True, detailed_validation=explaining, omit_if_default=terse)
     for kind, expected in ((int, "an integer"), (bool, "true or false"), (str, "a string")):
         made.register_structure_hook(kind, _exactly(kind, expected))
@@ -302,8 +341,13 @@ def _converter(*, explaining: bool, terse: bool = False) -> Converter:
     return made
 
 
-def _remembering(read: Hook, most: int) -> Hook:
-    """`read` of a frozen value that comes again and again: half of a small run's text is the device that it wears."""
+def document_converter() -> Converter:
+    """Return a new converter for `structure`, to which a caller may add hooks."""
+    return _converter(explaining=True)
+
+
+def _cached_reader(read: Hook, most: int) -> Hook:
+    """Return `read` with a cache: half of a small run's text is its device, which rarely changes."""
     known: dict[str, Any] = {}
 
     def read_once(value: Any, into: Any) -> Any:
@@ -317,15 +361,15 @@ def _remembering(read: Hook, most: int) -> Hook:
     return read_once
 
 
-def _or_it_is_one(of: type, read: Hook) -> Hook:
-    """`read`, unless the value has been read before."""
+def _or_already(of: type, read: Hook) -> Hook:
+    """Return `read`, except that a value that is already of the type passes through."""
     return lambda value, into: value if type(value) is of else read(value, into)
 
 
 _quick = _converter(explaining=False)
-_remembered = _remembering(_quick.get_structure_hook(DeviceProfile), most=256)
-_quick.register_structure_hook(DeviceProfile, _or_it_is_one(DeviceProfile, _remembered))
-_quick.register_structure_hook(Case, _or_it_is_one(Case, _quick.get_structure_hook(Case)))
+_cached = _cached_reader(_quick.get_structure_hook(DeviceProfile), most=256)
+_quick.register_structure_hook(DeviceProfile, _or_already(DeviceProfile, _cached))
+_quick.register_structure_hook(Case, _or_already(Case, _quick.get_structure_hook(Case)))
 _terse = _converter(explaining=False, terse=True)
 _answers: Mapping[type[Run], Callable[[Any], Any]] = {
     kind: make_dict_unstructure_fn(kind, _terse, _cattrs_omit_if_default=True, case=override(omit=True))

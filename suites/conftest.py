@@ -1,3 +1,3 @@
-"""Which folders of suites are no tests: the planted bugs fail by design, and serve the harness's own tests."""
+"""Excludes the planted bugs from `pytest suites`: they fail by design and serve the harness's own tests."""
 
 collect_ignore = ["planted"]

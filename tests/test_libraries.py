@@ -1,4 +1,4 @@
-"""Installing libraries under test, from wheels and folders made here: no test needs the network."""
+"""Libraries under test are installed from wheels and folders made here; no test needs the network."""
 
 import subprocess
 import sys
@@ -10,13 +10,13 @@ import pytest
 
 from harness import libraries
 from harness.errors import LibraryError, MissingPart, UsageError
-from harness.libraries import PYTHON_TAG, cache_folder, lacking, resolve
+from harness.libraries import PYTHON_TAG, lacking, resolve
 
 pytestmark = pytest.mark.once
 
 
 def wheel(folder: Path, version: str = "1.0", *, marker: str = "first") -> Path:
-    """A wheel of the library `tiny`, which needs a distribution that does not exist."""
+    """Make a wheel of the library `tiny`, which requires a distribution that does not exist."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"tiny_kernels-{version}-py3-none-any.whl"
     info = f"tiny_kernels-{version}.dist-info"
@@ -42,7 +42,7 @@ def marker_in(path: str) -> str:
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that pip takes for its only index."""
+    """A folder that pip uses as its only index."""
     folder = tmp_path / "index"
     folder.mkdir()
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -55,7 +55,7 @@ def test_a_wheel_is_installed_without_its_dependencies(tmp_path: Path) -> None:
     assert marker_in(path) == "first"
 
 
-def test_two_wheels_of_one_name_and_version_are_told_apart_by_content(tmp_path: Path) -> None:
+def test_wheels_of_equal_name_and_version_are_distinguished_by_content(tmp_path: Path) -> None:
     files = [wheel(tmp_path / marker, marker=marker) for marker in ("first", "second")]
     paths = [resolve([str(file)], cache=tmp_path / "cache")[0] for file in files]
     assert [marker_in(path) for path in paths] == ["first", "second"]
@@ -69,24 +69,24 @@ def test_a_pinned_release_is_installed_once(tmp_path: Path, index: Path) -> None
     assert first == (str(tmp_path / "cache" / "libraries" / f"tiny-kernels-1.0-{PYTHON_TAG}"),)
 
 
-def test_a_release_without_a_pin_is_looked_up_afresh(tmp_path: Path, index: Path) -> None:
-    told: list[str] = []
+def test_a_release_without_a_pin_is_looked_up_each_time(tmp_path: Path, index: Path) -> None:
+    reported: list[str] = []
     wheel(index, "1.0")
-    resolve(["tiny-kernels"], cache=tmp_path / "cache", tell=told.append)
+    resolve(["tiny-kernels"], cache=tmp_path / "cache", report=reported.append)
     wheel(index, "1.1", marker="newer")
-    (path,) = resolve(["tiny-kernels"], cache=tmp_path / "cache", tell=told.append)
+    (path,) = resolve(["tiny-kernels"], cache=tmp_path / "cache", report=reported.append)
     assert marker_in(path) == "newer"
-    assert told == ["--with tiny-kernels is tiny-kernels 1.0", "--with tiny-kernels is tiny-kernels 1.1"]
+    assert reported == ["--with tiny-kernels is tiny-kernels 1.0", "--with tiny-kernels is tiny-kernels 1.1"]
 
 
-def test_processes_that_want_one_release_at_once_share_it(tmp_path: Path, index: Path) -> None:
+def test_processes_that_install_one_release_at_once_share_it(tmp_path: Path, index: Path) -> None:
     wheel(index)
     with ThreadPoolExecutor(4) as pool:
         paths = set(pool.map(lambda _: resolve(["tiny-kernels==1.0"], cache=tmp_path / "cache"), range(4)))
     assert [marker_in(path) for (path,) in paths] == ["first"]
 
 
-def test_what_a_killed_installation_left_is_swept_away(tmp_path: Path, index: Path) -> None:
+def test_leftovers_of_a_killed_installation_are_removed(tmp_path: Path, index: Path) -> None:
     wheel(index)
     unfinished = tmp_path / "cache" / "libraries" / f".tiny-kernels-1.0-{PYTHON_TAG}.unfinished"
     unfinished.joinpath("tiny").mkdir(parents=True)
@@ -94,7 +94,7 @@ def test_what_a_killed_installation_left_is_swept_away(tmp_path: Path, index: Pa
     assert (marker_in(path), unfinished.exists()) == ("first", False)
 
 
-def test_an_importable_folder_is_used_as_it_is(tmp_path: Path) -> None:
+def test_an_importable_folder_is_used_directly(tmp_path: Path) -> None:
     for root in ("flat", "nested/src"):
         (tmp_path / root / "tiny").mkdir(parents=True)
         (tmp_path / root / "tiny" / "__init__.py").touch()
@@ -104,7 +104,7 @@ def test_an_importable_folder_is_used_as_it_is(tmp_path: Path) -> None:
     )
 
 
-def test_a_release_that_does_not_exist_gives_pips_error_and_its_command(tmp_path: Path, index: Path) -> None:
+def test_a_missing_release_reports_pips_error_and_command(tmp_path: Path, index: Path) -> None:
     assert index.is_dir()
     with pytest.raises(LibraryError) as caught:
         resolve(["tiny-kernels==9.9"], cache=tmp_path / "cache")
@@ -132,12 +132,12 @@ def test_a_broken_wheel_is_the_librarys_fault(tmp_path: Path) -> None:
         ("fla core == 1", "neither a requirement such as fla-core==0.5.2, nor a wheel, nor a folder"),
     ],
 )
-def test_what_is_no_library_is_named(spec: str, message: str, tmp_path: Path) -> None:
+def test_a_spec_that_is_no_library_is_named(spec: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=message):
         resolve([spec], cache=tmp_path)
 
 
-def test_a_package_folder_is_pointed_to_its_parent(tmp_path: Path) -> None:
+def test_a_package_folder_suggests_its_parent(tmp_path: Path) -> None:
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "__init__.py").touch()
     with pytest.raises(UsageError, match=f"name the folder that it is in, {tmp_path}"):
@@ -154,14 +154,16 @@ def test_two_releases_of_one_library_are_refused(tmp_path: Path) -> None:
         resolve(["fla-core==0.5.2", "fla_core==0.6.0"], cache=tmp_path)
 
 
-def test_a_cache_that_cannot_be_written_names_the_way_out(tmp_path: Path, index: Path) -> None:
+def test_an_unwritable_cache_names_the_remedy(tmp_path: Path, index: Path) -> None:
     wheel(index)
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(LibraryError, match="export HARNESS_CACHE"):
         resolve(["tiny-kernels==1.0"], cache=tmp_path / "cache")
 
 
-def test_without_pip_the_command_that_provides_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pip_the_error_names_the_command_that_provides_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(libraries, "find_spec", lambda name: None)  # noqa: ARG005 - as the original calls it
     monkeypatch.setenv("PATH", "")
     with pytest.raises(MissingPart, match=r"--with needs pip: .* -m ensurepip$"):
@@ -180,7 +182,7 @@ def test_without_pip_the_command_that_provides_it_is_named(tmp_path: Path, monke
         (["tiny_kernels==1.0", "CHECKOUT"], ()),
     ],
 )
-def test_what_is_lacking_is_known_without_an_installation(
+def test_missing_distributions_are_found_without_an_installation(
     specs: list[str], missing: tuple[str, ...], tmp_path: Path
 ) -> None:
     (tmp_path / "checkout" / "tiny").mkdir(parents=True)
@@ -191,11 +193,3 @@ def test_what_is_lacking_is_known_without_an_installation(
         (meant["INSTALLED"],) = resolve([str(file)], cache=tmp_path / "cache")
     required = ("tiny-kernels", "pytest", "no-such-thing", "tiny-kernels")
     assert lacking(required, [meant.get(spec, spec) for spec in specs]) == missing
-
-
-def test_the_cache_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.delenv("HARNESS_CACHE", raising=False)
-    places = [cache_folder()]
-    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "own"))
-    assert [*places, cache_folder()] == [tmp_path / "xdg" / "kernel-harness", tmp_path / "own"]

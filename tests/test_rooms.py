@@ -1,13 +1,18 @@
-"""The rooms of the house: who may import whom, what stays light, and that the pins of both environments agree."""
+"""The rooms of the house: who may import whom, which names stand twice, and what stays light."""
 
 import ast
+import os
+import resource
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from ci.house import module_imports, names_that_stand_twice, strongly_connected
 
 ROOT = Path(__file__).resolve().parent.parent
 HARNESS = ROOT / "harness"
@@ -21,6 +26,7 @@ ROOMS = (
     "cuda",
     "workers",
     "search",
+    "documents",
     "mutation",
     "repro_runtime",
     "findings",
@@ -33,10 +39,22 @@ ROOMS = (
 )
 """From the ground up.  A room imports itself, rooms before it, and leaves."""
 
+SUB_ROOMS = {
+    "virtual": ("numbers", "ttir", "memory", "driver", "synchronisation", "operations", "native"),
+    "cuda": ("memory", "gpus", "sanitizers", "comparison"),
+    "workers": ("supervision", "zygote", "fork_servers", "sanitized"),
+    "findings": ("reduction", "repro"),
+    "reports": ("html",),
+}
+"""The folders inside a room, from the ground up.  None imports a later one, directly or through files of the room."""
+
 LEAVES = {
     "errors": set[str](),
+    "settings": set[str](),
     "suite": {"errors", "model"},
+    "suite_files": {"errors"},
     "wire": {"errors", "model"},
+    "extras": {"errors"},
     "libraries": {"errors"},
     "tables": {"errors"},
 }
@@ -55,6 +73,7 @@ LIGHT = (
     "harness.cuda.gpus.leases",
     "harness.oracles",
     "harness.search",
+    "harness.documents",
     "harness.repro_runtime",
     "harness.bisection",
     "harness.region",
@@ -64,20 +83,24 @@ LIGHT = (
     "harness.mutation.measurement",
     "harness.workers",
     "harness.pytest_plugin",
-    "harness.pytest_plugin.gpu_workers",
+    "harness.pytest_plugin.items",
     "harness.cli",
+    *(f"harness.cli.{path.stem}" for path in sorted((HARNESS / "cli").glob("[a-z]*.py"))),
 )
-"""What the parent process imports: none of it may load torch or Triton, which cost seconds and can start CUDA."""
+"""Modules of the parent process.  None may load torch or Triton, which cost seconds and can start CUDA."""
+
+VERSION_LIMIT_S = 0.25
+"""CPU time of `harness --version`."""
 
 pytestmark = pytest.mark.once
 
 
 def test_every_room_is_in_the_order() -> None:
     rooms = {path.stem for path in HARNESS.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
-    assert rooms - {"__init__"} - set(ROOMS) - set(LEAVES) == set()
+    assert rooms - {"__init__"} == {*ROOMS, *LEAVES}
 
 
-def test_imports_point_one_way() -> None:
+def test_imports_between_rooms_point_one_way() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {target}"
         for path in sorted(HARNESS.rglob("*.py"))
@@ -87,6 +110,37 @@ def test_imports_point_one_way() -> None:
     assert wrong == []
 
 
+def test_every_sub_room_is_in_the_order() -> None:
+    found: dict[str, set[str]] = defaultdict(set)
+    for file in HARNESS.glob("*/*/__init__.py"):
+        found[file.parts[-3]].add(file.parts[-2])
+    assert found == {room: set(sub_rooms) for room, sub_rooms in SUB_ROOMS.items()}
+
+
+def test_imports_between_sub_rooms_point_one_way() -> None:
+    imported = _imports_of_units()
+    wrong = [
+        f"{room}/{lower} reaches {room}/{upper}"
+        for room, sub_rooms in SUB_ROOMS.items()
+        for number, lower in enumerate(sub_rooms)
+        for upper in sub_rooms[number + 1 :]
+        if f"harness.{room}.{upper}" in _reachable(imported, f"harness.{room}.{lower}")
+    ]
+    assert wrong == []
+
+
+def test_no_modules_import_each_other() -> None:
+    assert _cycles(module_imports()) == []
+
+
+def test_no_sub_room_imports_a_file_that_imports_it() -> None:
+    assert _cycles(_imports_of_units()) == []
+
+
+def test_no_name_of_a_file_or_public_class_stands_twice() -> None:
+    assert names_that_stand_twice() == {}
+
+
 def test_the_nouns_need_only_the_standard_library() -> None:
     imported = {name for path in (HARNESS / "model").glob("*.py") for _, name in _imports(path)}
     assert {name.partition(".")[0] for name in imported} - sys.stdlib_module_names - {"harness"} == set()
@@ -94,11 +148,25 @@ def test_the_nouns_need_only_the_standard_library() -> None:
 
 @pytest.mark.parametrize("module", LIGHT)
 def test_the_parent_process_loads_neither_torch_nor_triton(module: str) -> None:
-    if find_spec(module) is None:
-        pytest.skip(f"there is no {module} yet")
+    assert find_spec(module) is not None
     program = f"import sys, {module}; sys.exit(', '.join(sorted({{'torch', 'triton'}} & set(sys.modules))) or None)"
     child = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (child.returncode, child.stderr) == (0, "")
+
+
+def test_printing_the_version_is_quick() -> None:
+    assert min(_cpu_seconds("harness.cli", "--version") for _ in range(3)) < VERSION_LIMIT_S
+
+
+def test_the_help_of_harness_loads_no_command() -> None:
+    program = "import sys; from harness.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    program += "print(*sorted(name for name in sys.modules if name.startswith('harness')))"
+    child = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    *text, modules = child.stdout.splitlines()
+    light = {"harness", "harness.cli", "harness.cli.command", "harness.errors", "harness.extras", "harness.settings"}
+    assert set(modules.split()) == light
+    commands = {path.stem for path in (HARNESS / "cli").glob("*.py") if "def run(given" in path.read_text("utf-8")}
+    assert commands == {line.split()[0] for line in text if line.startswith("    ") and line[4] != " "}
 
 
 def test_the_two_environments_differ_in_triton_alone() -> None:
@@ -106,9 +174,43 @@ def test_the_two_environments_differ_in_triton_alone() -> None:
     assert oldest ^ newest == {"triton==3.6.0", "triton==3.9.0"}
 
 
+def _cpu_seconds(*program: str) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-m", *program], cwd=ROOT, env=os.environ, capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def _pins(file: Path) -> set[str]:
     lines = (line.partition("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines())
     return {line for line in lines if line}
+
+
+def _cycles(graph: dict[str, set[str]]) -> list[list[str]]:
+    return [sorted(component) for component in strongly_connected(graph) if len(component) > 1]
+
+
+def _imports_of_units() -> dict[str, set[str]]:
+    """Return the imports between units.  A unit is a sub-room, or a file that is in none."""
+    units: dict[str, set[str]] = defaultdict(set)
+    for module, imported in module_imports().items():
+        units[_unit_of(module)] |= {_unit_of(other) for other in imported} - {_unit_of(module)}
+    return units
+
+
+def _unit_of(module: str) -> str:
+    _, *inside = module.split(".")
+    is_in_sub_room = len(inside) > 1 and inside[1] in SUB_ROOMS.get(inside[0], ())
+    return ".".join(("harness", *inside[:2])) if is_in_sub_room else module
+
+
+def _reachable(graph: dict[str, set[str]], start: str) -> set[str]:
+    reached, ahead = set[str](), [start]
+    while ahead:
+        for node in graph.get(ahead.pop(), set()) - reached:
+            reached.add(node)
+            ahead.append(node)
+    return reached
 
 
 def _room_of(path: Path) -> str:
@@ -123,7 +225,7 @@ def _allowed(room: str) -> set[str]:
 
 
 def _imports_of_harness(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and room of every import of the harness, those inside functions too."""
+    """Yield line and room of every import of the harness, those inside functions too."""
     for line, name in _imports(path):
         top, _, rest = name.partition(".")
         if top == "harness":

@@ -1,4 +1,4 @@
-"""A suite file that is wrong is told in one line, which names the file, the op and what to change."""
+"""A wrong suite file gives a one-line error that names the file, the op and what to change."""
 
 from pathlib import Path
 
@@ -74,23 +74,21 @@ PLAIN = 'dims={"T": tokens(64)}, inputs={"x": tensor("T")}'
         ),
     ],
 )  # fmt: skip
-def test_a_mistake_in_a_declaration_names_the_file_the_op_and_what_is_wrong(
-    tmp_path: Path, declared: str, message: str
-) -> None:
+def test_a_mistake_names_file_op_and_cause(tmp_path: Path, declared: str, message: str) -> None:
     file = written(tmp_path / "norm.py", SUITE.format(declared=declared))
-    with pytest.raises(SuiteError) as told:
+    with pytest.raises(SuiteError) as caught:
         load_suite(file)
-    assert str(told.value).startswith(f"{file}: op 'f' {message}"), told.value
-    assert len(str(told.value).splitlines()) == 1
+    assert str(caught.value).startswith(f"{file}: op 'f' {message}"), caught.value
+    assert len(str(caught.value).splitlines()) == 1
 
 
-def test_an_op_without_a_reference_is_told_how_to_get_one(tmp_path: Path) -> None:
+def test_an_op_without_a_reference_names_the_decorator(tmp_path: Path) -> None:
     file = written(tmp_path / "norm.py", SUITE.format(declared=PLAIN).partition("@f.reference")[0])
     with pytest.raises(SuiteError, match=r"op 'f' has no reference: add one with @f\.reference"):
         load_suite(file)
 
 
-def test_what_is_right_is_declared_as_it_stands(tmp_path: Path) -> None:
+def test_a_correct_declaration_becomes_an_op(tmp_path: Path) -> None:
     declared = (
         'dims={"T": tokens(64), "D": groups(2, 4), "N": Dim(low=0, high=4, choices=(1, 4))}, '
         'inputs={"x": tensor("T", "D*N", 3, optional=True), "at": integers("T", high="D"), "cu": segments("T", "D")}, '
@@ -98,12 +96,12 @@ def test_what_is_right_is_declared_as_it_stands(tmp_path: Path) -> None:
         'where=lambda at: at["D"] >= 2 and at["N"] >= 1 and not at["flag"] and at["x"]'
     )
     (op,) = load_suite(written(tmp_path / "norm.py", SUITE.format(declared=declared)))
-    assert (op.name, op.optional, op.plainest_options) == ("f", ("x",), {"flag": False})
+    assert (op.name, op.optional, op.simplest_options) == ("f", ("x",), {"flag": False})
     assert op.where is not None
     assert [op.where({"D": size, "N": 1, "flag": False, "x": True}) for size in (1, 2)] == [False, True]
 
 
-def test_a_legality_that_fails_for_some_sizes_alone_is_told_where_it_does(tmp_path: Path) -> None:
+def test_a_predicate_that_fails_at_some_sizes_names_them(tmp_path: Path) -> None:
     declared = PLAIN + ', where=lambda at: at["T"] < 8 or at["K"] > 1'
     file = written(tmp_path / "norm.py", SUITE.format(declared=declared))
     (op,) = load_suite(file)
@@ -123,20 +121,20 @@ def test_a_legality_that_fails_for_some_sizes_alone_is_told_where_it_does(tmp_pa
         ("raise GeneratorExit\n", "GeneratorExit"),
     ],
 )
-def test_whatever_a_suite_raises_at_its_top_is_the_suites_fault(tmp_path: Path, text: str, message: str) -> None:
+def test_any_exception_on_import_is_the_suites_fault(tmp_path: Path, text: str, message: str) -> None:
     file = written(tmp_path / "norm.py", text)
-    with pytest.raises(SuiteError) as told:
+    with pytest.raises(SuiteError) as caught:
         load_suite(file)
-    assert str(told.value).partition(": No module")[0] == f"{file} fails on import: {message}"
+    assert str(caught.value).partition(": No module")[0] == f"{file} fails on import: {message}"
 
 
-def test_an_interrupt_while_a_suite_loads_is_an_interrupt(tmp_path: Path) -> None:
+def test_an_interrupt_while_a_suite_loads_passes_through(tmp_path: Path) -> None:
     file = written(tmp_path / "norm.py", "import signal\nsignal.raise_signal(signal.SIGINT)\n")
     with pytest.raises(KeyboardInterrupt):
         load_suite(file)
 
 
-def test_files_that_end_alike_in_two_checkouts_are_two_modules(tmp_path: Path) -> None:
+def test_equal_names_in_two_checkouts_are_two_modules(tmp_path: Path) -> None:
     for checkout in ("old", "new"):
         written(tmp_path / checkout / "suites" / "kernels" / "sum.py", f"checkout = {checkout!r}\n")
     old, new = (beside(str(tmp_path / one / "suites" / "norm.py"), "kernels/sum.py") for one in ("old", "new"))
@@ -144,7 +142,7 @@ def test_files_that_end_alike_in_two_checkouts_are_two_modules(tmp_path: Path) -
     assert old.__name__.startswith("harness_suite_suites_kernels_sum_")
 
 
-def test_a_file_is_one_module_whichever_way_leads_to_it(tmp_path: Path) -> None:
+def test_a_file_is_one_module_for_all_its_paths(tmp_path: Path) -> None:
     written(tmp_path / "suites" / "kernels" / "sum.py", "")
     (tmp_path / "linked").symlink_to(tmp_path / "suites")
     straight = beside(str(tmp_path / "suites" / "norm.py"), "kernels/sum.py")

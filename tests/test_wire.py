@@ -1,4 +1,4 @@
-"""What crosses process borders survives unchanged; what is foreign or broken is refused with the field's name."""
+"""Values survive the wire unchanged, and invalid JSON is refused with the field's name."""
 
 import json
 import math
@@ -16,11 +16,11 @@ from harness.model.paired_run import PairedRunRequest
 from harness.model.run import AccessSite, Completed, Ending, Measure, MemoryEvent, Overlap, Run, Source
 from harness.model.verdict import Abstain, Fail, Severity, Signature, Verdict
 from harness.wire import (
-    answer_from_json,
-    answer_to_json,
     from_json,
-    order_from_json,
-    order_to_json,
+    reply_from_json,
+    reply_to_json,
+    request_from_json,
+    request_to_json,
     to_json,
     with_device,
 )
@@ -51,45 +51,45 @@ def test_every_run_comes_back_equal(run: Run) -> None:
 
 @settings(max_examples=50)
 @given(run=st.from_type(Run))
-def test_an_answer_is_the_run_without_the_case_that_was_asked_for(run: Run) -> None:
-    text = answer_to_json(run)
+def test_a_reply_is_the_run_without_its_case(run: Run) -> None:
+    text = reply_to_json(run)
     assert "case" not in json.loads(text)
-    again = answer_from_json(text.encode(), type(run), run.case)
+    again = reply_from_json(text.encode(), type(run), run.case)
     assert again.case is run.case
     assert to_json(again) == to_json(run)
 
 
 @settings(max_examples=50)
 @given(case=st.from_type(Case))
-def test_an_order_is_the_case_without_the_device_that_its_reader_wears(case: Case) -> None:
-    order = order_to_json(case)
-    assert "device" not in json.loads(order)
-    again = order_from_json(order.encode(), case.device)
+def test_a_request_is_the_case_without_its_device(case: Case) -> None:
+    request = request_to_json(case)
+    assert "device" not in json.loads(request)
+    again = request_from_json(request.encode(), case.device)
     assert again.device is case.device
     assert to_json(again) == to_json(case)
-    assert to_json(from_json(with_device(order, case.device), Case)) == to_json(case)
+    assert to_json(from_json(with_device(request, case.device), Case)) == to_json(case)
 
 
 @settings(max_examples=50)
-@given(wish=st.from_type(PairedRunRequest))
-def test_the_wish_for_a_companion_goes_without_the_device_too(wish: PairedRunRequest) -> None:
-    order = order_to_json(wish)
-    assert "device" not in json.loads(order)["case"]
-    again = order_from_json(order.encode(), wish.case.device, PairedRunRequest)
-    assert again.case.device is wish.case.device
-    assert to_json(again) == to_json(wish)
+@given(request_of_pair=st.from_type(PairedRunRequest))
+def test_a_request_for_a_paired_run_omits_the_device_too(request_of_pair: PairedRunRequest) -> None:
+    request = request_to_json(request_of_pair)
+    assert "device" not in json.loads(request)["case"]
+    again = request_from_json(request.encode(), request_of_pair.case.device, PairedRunRequest)
+    assert again.case.device is request_of_pair.case.device
+    assert to_json(again) == to_json(request_of_pair)
 
 
 @pytest.mark.parametrize("text", [b"[]", b"null", b'{"op": 3}', b"{"])
-def test_an_order_that_is_none_is_refused(run: Run, text: bytes) -> None:
+def test_an_invalid_request_is_refused(run: Run, text: bytes) -> None:
     with pytest.raises(ReplayError):
-        order_from_json(text, run.case.device)
+        request_from_json(text, run.case.device)
 
 
 @pytest.mark.parametrize("text", [b"[]", b"null", b'{"engine": 3}', b"{"])
-def test_an_answer_that_is_none_is_refused(run: Run, text: bytes) -> None:
+def test_an_invalid_reply_is_refused(run: Run, text: bytes) -> None:
     with pytest.raises(ReplayError):
-        answer_from_json(text, Run, run.case)
+        reply_from_json(text, Run, run.case)
 
 
 def test_enums_come_back_as_their_members_not_as_strings(run: Run) -> None:
@@ -104,7 +104,7 @@ def test_every_finding_comes_back_equal(finding: Finding) -> None:
 
 
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
-def test_floats_that_json_cannot_say_survive_in_standard_json(odd: float) -> None:
+def test_nan_and_infinity_survive_in_standard_json(odd: float) -> None:
     text = to_json(Measure(ratio=odd, index=(), got=odd, expected=1.5))
     json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not standard JSON"))
     again = from_json(text, Measure)
@@ -136,20 +136,23 @@ def test_a_member_of_a_union_says_which_it_is(value: object, union: Any) -> None
 BREAKS: list[tuple[Callable[[Any], object], str]] = [
     (lambda run: run.update(extra=1), "not a Run: unknown field extra"),
     (lambda run: run["case"].pop("dims"), "not a Run: case.dims: missing"),
-    (lambda run: run["case"].update(dtype="fp31"), "not a Run: case.dtype: 'fp31' is not a valid DType"),
-    (lambda run: run["case"]["dims"].update(T="3"), "not a Run: case.dims['T']: expected an integer, got '3'"),
-    (lambda run: run["case"]["dims"].update(T=True), "not a Run: case.dims['T']: expected an integer, got True"),
-    (lambda run: run["case"].update(absent="w"), "not a Run: case.absent: expected a list, got 'w'"),
+    (
+        lambda run: run["case"].update(dtype="fp31"),
+        'not a Run: case.dtype: expected one of fp32, bf16, fp16, got "fp31"',
+    ),
+    (lambda run: run["case"]["dims"].update(T="3"), 'not a Run: case.dims.T: expected an integer, got "3"'),
+    (lambda run: run["case"]["dims"].update(T=True), "not a Run: case.dims.T: expected an integer, got true"),
+    (lambda run: run["case"].update(absent="w"), 'not a Run: case.absent: expected a list, got "w"'),
     (lambda run: run["case"].update(dims=[1]), "not a Run: case.dims: expected an object, got [1]"),
-    (lambda run: run["memory"][0]["site"].update(launch=None), "memory[0].site.launch: expected an integer, got None"),
+    (lambda run: run["memory"][0]["site"].update(launch=None), "memory[0].site.launch: expected an integer, got null"),
     (lambda run: run["memory"][0]["site"].update(source=[1]), "memory[0].site.source: expected an object, got [1]"),
     (lambda run: run["memory"][0].pop("type"), "not a Run: memory[0]: expected an object with 'type', got {"),
     (
         lambda run: run["ending"].update(type="Exploded"),
         "not a Run: ending: expected a 'type' among Completed, Crashed, ",
     ),
-    (lambda run: run["seconds"].update(host="nan"), "not a Run: seconds['host']: expected a number, got 'nan'"),
-    (lambda run: run["seconds"].update(host={"float": []}), "not a Run: seconds['host']: expected a number, got {"),
+    (lambda run: run["seconds"].update(host="nan"), 'not a Run: seconds.host: expected a number, got "nan"'),
+    (lambda run: run["seconds"].update(host={"float": []}), "not a Run: seconds.host: expected a number, got {"),
 ]
 
 
@@ -174,11 +177,11 @@ def test_a_damaged_run_is_refused_with_the_field_at_fault(
         ("[" * 100_000, "not readable as JSON: maximum recursion depth exceeded"),
         ("9" * 9999, "not readable as JSON: Exceeds the limit"),
         ("[1]", "not a Case: expected an object, got [1]"),
-        ("null", "not a Case: expected an object, got None"),
-        ('"case"', "not a Case: expected an object, got 'case'"),
+        ("null", "not a Case: expected an object, got null"),
+        ('"case"', 'not a Case: expected an object, got "case"'),
     ],
 )
-def test_what_is_no_json_or_no_object_is_refused(text: str, message: str) -> None:
+def test_invalid_json_and_other_types_are_refused(text: str, message: str) -> None:
     with pytest.raises(ReplayError) as refused:
         from_json(text, Case)
     assert message in str(refused.value)
@@ -191,6 +194,6 @@ def test_what_is_no_json_or_no_object_is_refused(text: str, message: str) -> Non
         lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.sampled_from(["op", "case", "type"]), inner),
     ).map(json.dumps)
 )
-def test_whatever_is_read_is_a_run_or_is_refused(text: str) -> None:
+def test_any_other_json_is_refused(text: str) -> None:
     with pytest.raises(ReplayError):
         from_json(text, Run)

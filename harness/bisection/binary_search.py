@@ -1,7 +1,7 @@
-"""Where along an ordered history a bug comes or goes, found with as few looks as can be.
+"""Binary search for the border between bad and good members of a history, with as few probes as possible.
 
-Pure: what a look costs and does is its caller's business.  A history is walked from a member that shows the bug towards
-members that should not; whether that leads to older or to newer ones is all the same here.
+Pure: the caller supplies the probe.  A walk leads from a member that shows the bug to members that should not.  It does
+not matter here whether it leads to older or to newer ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,64 +13,65 @@ T = TypeVar("T")
 
 
 class Shown(StrEnum):
-    """What one member of the history showed."""
+    """The result of one member of the history."""
 
     BAD = "bad"
-    """The bug."""
+    """It shows the bug."""
     GOOD = "good"
-    """It was judged, and does not have the bug."""
+    """It was checked, and does not have the bug."""
     SKIP = "skip"
-    """It could not be judged: no evidence in either direction."""
+    """It could not be checked: no evidence in either direction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Border:
-    """Where the bug ends, as positions along the walk, which begins at 0 with a member that should be bad."""
+    """The end of the bug, as positions on the walk; position 0 is a member that should be bad."""
 
     bad: int | None
-    """The last that is known to be bad before the first good one; None where the walk's first is not bad."""
+    """The last position known to be bad before the first good one; None if position 0 is not bad."""
     good: int | None
-    """The first that is known to be good; None where none was."""
-    hidden: tuple[int, ...] = ()
-    """What was skipped between those two: the border lies somewhere among them."""
+    """The first position known to be good, if any."""
+    skipped_between: tuple[int, ...] = ()
+    """Skipped positions between those two: the border lies among them."""
 
     @property
     def is_found(self) -> bool:
-        """Whether it lies between two members that were judged."""
+        """True if the border lies between two members that were checked."""
         return self.bad is not None and self.good is not None
 
 
 def find_border(walk: Sequence[T], probe: Callable[[T], Shown]) -> Border:
-    """Find the border on a walk of bad members followed by good ones, each of which may turn out to be unjudgeable.
+    """Find the border on a walk of bad members followed by good ones, any of which may be skipped.
 
-    `probe` is asked at most once about each position: first about both ends, then about the middle of what is open.
-    Where the walk goes from bad to good more than once, one such border is found.
+    `probe` is called at most once for each position: first for both ends, then for the middle of the open stretch.
+    If the walk changes from bad to good more than once, one of these borders is found.
     """
     if not walk or probe(walk[0]) is not Shown.BAD:
         return Border(bad=None, good=None)
     bad, good, skipped = 0, len(walk), set[int]()
     next_ = len(walk) - 1
-    in_a_row = 0
+    skips_in_a_row = 0
     while next_ is not None and next_ > bad:
         match probe(walk[next_]):
             case Shown.BAD:
-                bad, in_a_row = next_, 0
+                bad, skips_in_a_row = next_, 0
             case Shown.GOOD:
-                good, in_a_row = next_, 0
+                good, skips_in_a_row = next_, 0
             case Shown.SKIP:
                 skipped.add(next_)
-                in_a_row += 1
+                skips_in_a_row += 1
         still_open = [position for position in range(bad + 1, good) if position not in skipped]
-        next_ = still_open[int(len(still_open) * _fraction(in_a_row))] if still_open else None
+        next_ = still_open[int(len(still_open) * _fraction(skips_in_a_row))] if still_open else None
     found = good if good < len(walk) else None
-    return Border(bad=bad, good=found, hidden=tuple(sorted(one for one in skipped if bad < one < good)))
+    return Border(bad=bad, good=found, skipped_between=tuple(sorted(one for one in skipped if bad < one < good)))
 
 
 def _fraction(skips: int) -> float:
-    """Where in the open stretch to look after so many skips in a row: at 1/2, 1/4, 3/4, 1/8 and so on.
+    """Return the place in the open stretch to probe after so many skips in a row: 1/2, 1/4, 3/4, 1/8 and so on.
 
-    What cannot be judged comes in stretches, such as commits that do not build: leave those quickly.
+    Members that cannot be checked come in stretches, such as commits that do not build.  This leaves them quickly.
     """
+    # The van der Corput sequence: mirror the binary digits of the number at the binary point.
     number, fraction, step = skips + 1, 0.0, 0.5
     while number:
         fraction += step * (number & 1)

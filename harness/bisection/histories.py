@@ -1,6 +1,6 @@
-"""What can be bisected: the releases of a package, those of Triton, the commits of a repository; each oldest first.
+"""Histories that can be bisected: the releases of a package, those of Triton, and the commits of a repository.
 
-A history knows the order of its members and how to look at one.  Where to look is `bisection`'s business.
+A history knows the order of its members and how to check one.  `stretches` decides which members to check.
 """
 
 from collections.abc import Iterable
@@ -11,36 +11,43 @@ from typing import Protocol
 from packaging.version import Version
 
 from harness.bisection.binary_search import Shown
-from harness.bisection.member_check import MemberCheck, look_at
+from harness.bisection.member_check import MemberCheck, check_member
 from harness.bisection.releases import offered, version_of
-from harness.bisection.triton_subprocess import Orders, look_with, supported
+from harness.bisection.triton_subprocess import TritonCheckRequest, check_with_triton, supported
 from harness.bisection.worktrees import Commit, Repository
 from harness.errors import LibraryError, UsageError, unknown
 from harness.findings.replay import Recorded
 from harness.findings.rerun import options_for
 from harness.libraries import resolve
+from harness.search.engine_choice import EngineChoice
+from harness.settings import Settings
 
 NO_SUCH_RELEASE = "No matching distribution found"
-"""In pip's own error."""
+"""Part of pip's error message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberTrial:
-    """How to look at one member: the case, and all that stays the same from look to look."""
+    """The case and all settings that are the same for every member."""
 
     recorded: Recorded
-    beside: tuple[str, ...]
-    """Libraries under test that are not bisected, as `--with` names them."""
-    engine: str
+    other_libraries: tuple[str, ...]
+    """Libraries under test that are not bisected, as `--with` takes them."""
+    engine: EngineChoice
     time_limit_s: float
     runs: int
+    settings: Settings = Settings()
 
-    def look(self, spec: str) -> MemberCheck:
-        """What the case shows with this library in front of the others."""
+    def check(self, spec: str) -> MemberCheck:
+        """Run the case with this library before the others."""
         options = options_for(
-            self.recorded, libraries=(spec, *self.beside), time_limit_s=self.time_limit_s, engine=self.engine
+            self.recorded,
+            libraries=(spec, *self.other_libraries),
+            time_limit_s=self.time_limit_s,
+            engine=self.engine,
+            settings=self.settings,
         )
-        return look_at(self.recorded, options, self.runs)
+        return check_member(self.recorded, options, self.runs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +55,7 @@ class Member:
     """One release or commit."""
 
     name: str
-    """As printed: `0.5.2`, or twelve digits of a hash."""
+    """As printed: `0.5.2`, or the first twelve digits of a hash."""
     note: str = ""
     """The subject of a commit."""
 
@@ -58,90 +65,83 @@ class History(Protocol):
 
     @property
     def subject(self) -> str:
-        """What it is a history of: `fla-core`."""
+        """The package or repository, such as `fla-core`."""
         ...
 
     def find(self, name: str, option: str) -> Member:
-        """The member that an option names.
+        """Return the member that an option names.
 
         Raises:
-            UsageError: there is none.
+            UsageError: no such member exists.
         """
         ...
 
-    def is_older(self, one: Member, other: Member) -> bool:
-        """Whether the one came before the other."""
-        ...
+    def is_older(self, one: Member, other: Member) -> bool: ...
 
     def oldest(self) -> Member:
-        """The first of all.
+        """Return the first member.
 
         Raises:
-            UsageError: that is too far back to mean anything.
+            UsageError: the first member is too old to be useful.
         """
         ...
 
-    def newest(self) -> Member:
-        """The last of all."""
-        ...
+    def newest(self) -> Member: ...
 
     def between(self, older: Member, newer: Member) -> tuple[Member, ...]:
-        """Both, and all between them, ascending."""
+        """Return both members and all between them, oldest first."""
         ...
 
-    def look(self, member: Member) -> MemberCheck:
-        """What the case shows there."""
-        ...
+    def check(self, member: Member) -> MemberCheck: ...
 
 
 class Releases:
-    """The releases of a package that pip offers; another counts where it is named: yanked, or before its release."""
+    """The releases of a package that pip offers.
+
+    A yanked release or a pre-release counts too if an option names it.
+    """
 
     def __init__(self, package: str, trial: MemberTrial) -> None:
-        """Ask pip for them.
+        """List the releases with pip.
 
         Raises:
-            UsageError, LibraryError, MissingPart: as `releases.offered` says.
+            UsageError, LibraryError, MissingPart: see `releases.offered`.
         """
         self.subject = package
         self._trial = trial
         self._known = {version: Member(name=str(version)) for version in self._listed()}
 
     def find(self, name: str, option: str) -> Member:
-        """The release; one that is not offered is installed at once, to know that there is such a one."""
+        """Return the release.  One that pip does not list is installed at once, to check that it exists."""
         version = version_of(name, option)
         if version not in self._known:
-            self._admit(version)
+            self._require_release(version)
             self._known[version] = Member(name=str(version))
         return self._known[version]
 
     def is_older(self, one: Member, other: Member) -> bool:
-        """By version."""
         return Version(one.name) < Version(other.name)
 
     def oldest(self) -> Member:
-        """The first that is offered."""
         return self._known[min(self._known)]
 
     def newest(self) -> Member:
-        """The last that is offered."""
         return self._known[max(self._known)]
 
     def between(self, older: Member, newer: Member) -> tuple[Member, ...]:
-        """By version."""
         first, last = Version(older.name), Version(newer.name)
         return tuple(self._known[version] for version in sorted(self._known) if first <= version <= last)
 
-    def look(self, member: Member) -> MemberCheck:
-        """Install the release apart, and look."""
-        return self._trial.look(f"{self.subject}=={member.name}")
+    def check(self, member: Member) -> MemberCheck:
+        """Install the release in a folder of its own, and check the case with it."""
+        return self._trial.check(f"{self.subject}=={member.name}")
 
     def _listed(self) -> Iterable[Version]:
-        return offered(self.subject)
+        return offered(self.subject, self._trial.settings.cache)
 
-    def _admit(self, version: Version) -> None:
+    def _require_release(self, version: Version) -> None:
         try:
-            resolve([f"{self.subject}=={version}"])
+            resolve([f"{self.subject}=={version}"], cache=self._trial.settings.cache)
         except LibraryError as error:
             if NO_SUCH_RELEASE not in str(error):
                 raise
@@ -149,29 +149,29 @@ class Releases:
 
 
 class Tritons(Releases):
-    """The releases of Triton that this harness works with; another that is named is skipped."""
+    """The releases of Triton that the harness supports; any other that an option names is skipped."""
 
-    def look(self, member: Member) -> MemberCheck:
-        """Look from a process tree that has this Triton."""
-        orders = Orders(
+    def check(self, member: Member) -> MemberCheck:
+        """Check the case in a process tree that has this Triton."""
+        request = TritonCheckRequest(
             recorded=self._trial.recorded,
-            libraries=self._trial.beside,
-            engine=self._trial.engine,
+            libraries=self._trial.other_libraries,
+            engine=str(self._trial.engine),
             time_limit_s=self._trial.time_limit_s,
             runs=self._trial.runs,
         )
-        return look_with(Version(member.name), orders)
+        return check_with_triton(Version(member.name), request, self._trial.settings.cache)
 
     def _listed(self) -> Iterable[Version]:
-        return supported().filter(offered(self.subject))
+        return supported().filter(offered(self.subject, self._trial.settings.cache))
 
-    def _admit(self, version: Version) -> None:
+    def _require_release(self, version: Version) -> None:
         if supported().contains(version, prereleases=True):
-            super()._admit(version)
+            super()._require_release(version)
 
 
 class Commits:
-    """The commits of a local repository along first parents; the packages are imported from a checkout as it is."""
+    """The commits of a local repository along first parents; packages are imported from a checkout, not installed."""
 
     def __init__(self, path: Path, trial: MemberTrial) -> None:
         self.subject = path.resolve().name
@@ -180,33 +180,30 @@ class Commits:
         self._commits: dict[str, Commit] = {}
 
     def find(self, name: str, option: str) -> Member:
-        """The commit that git finds under that name."""
+        """Return the commit that git finds under that name."""
         del option
         return self._member(self._repository.commit(name))
 
     def is_older(self, one: Member, other: Member) -> bool:
-        """By ancestry."""
         return self._repository.is_older(self._commits[one.name], self._commits[other.name])
 
     def oldest(self) -> Member:
-        """Not the first commit of all: nobody means that."""
+        """Refuse: the first commit of a repository is never meant."""
         raise UsageError("--good is needed with --repo: a commit that does not show the finding yet")
 
     def newest(self) -> Member:
-        """What is checked out."""
         return self._member(self._repository.commit("HEAD"))
 
     def between(self, older: Member, newer: Member) -> tuple[Member, ...]:
-        """Along first parents."""
         return tuple(map(self._member, self._repository.between(self._commits[older.name], self._commits[newer.name])))
 
-    def look(self, member: Member) -> MemberCheck:
-        """Check the commit out apart, and look; one that holds nothing to import is skipped."""
+    def check(self, member: Member) -> MemberCheck:
+        """Check the commit out into a folder of its own, and check the case with it.  Skip it if it has no package."""
         with self._repository.checked_out(self._commits[member.name]) as folder:
             try:
-                return self._trial.look(str(folder))
+                return self._trial.check(str(folder))
             except UsageError as error:
-                return MemberCheck(shown=Shown.SKIP, words=str(error).replace(str(folder), member.name))
+                return MemberCheck(shown=Shown.SKIP, explanation=str(error).replace(str(folder), member.name))
 
     def _member(self, commit: Commit) -> Member:
         self._commits[commit.short] = commit

@@ -1,6 +1,6 @@
-"""What a recorded case shows of its bug with other releases than those on record: bad, good, or no evidence.
+"""Check a recorded case for its bug with another release or commit: bad, good, or no evidence.
 
-Owns when two failures are one bug although the sources have moved on.  Which releases to look at is decided elsewhere.
+Owns the rule by which two failures are the same bug although the sources changed.  `stretches` chooses the members.
 """
 
 import re
@@ -22,69 +22,74 @@ LINE_NUMBER = re.compile(r"(?<=\.py):\d+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberCheck:
-    """What came of looking at one release."""
+    """The result of checking one member."""
 
     shown: Shown
-    words: str
-    """The signature that was seen, what was judged and kept, or why nothing could be judged."""
+    explanation: str
+    """The signature that was seen, a statement that the bug does not show, or why nothing could be checked."""
 
 
-def look_at(recorded: Recorded, options: Options, runs: int) -> MemberCheck:
-    """Replay the case up to `runs` times with the libraries of `options`; one run that shows the bug is enough.
+def check_member(recorded: Recorded, options: Options, runs: int) -> MemberCheck:
+    """Replay the case up to `runs` times with the libraries of `options`, until a run shows the bug.
 
     A library that cannot be installed or imported is no evidence.
     """
-    looks: list[MemberCheck] = []
+    checks: list[MemberCheck] = []
     try:
         with Session(options) as session:
-            while len(looks) < runs and not (looks and looks[-1].shown is Shown.BAD):
-                looks.append(look_of(replay(recorded, session)))
+            while len(checks) < runs and not (checks and checks[-1].shown is Shown.BAD):
+                checks.append(check_of(replay(recorded, session)))
     except (LibraryError, SuiteError) as error:
-        return MemberCheck(shown=Shown.SKIP, words=str(error).splitlines()[0])
-    return sum_of(looks)
+        return MemberCheck(shown=Shown.SKIP, explanation=str(error).splitlines()[0])
+    return combine(checks)
 
 
-def sum_of(looks: list[MemberCheck]) -> MemberCheck:
-    """What several runs come to: bad if one is; good only if all are, since any other might have shown the bug."""
-    worst = min(looks, key=lambda look: (Shown.BAD, Shown.SKIP, Shown.GOOD).index(look.shown))
-    if len(looks) == 1:
+def combine(checks: list[MemberCheck]) -> MemberCheck:
+    """Combine several runs: bad if one is bad; good only if all are good, since a skipped run might have been bad."""
+    worst = min(checks, key=lambda check: (Shown.BAD, Shown.SKIP, Shown.GOOD).index(check.shown))
+    if len(checks) == 1:
         return worst
     match worst.shown:
         case Shown.BAD:
-            return replace(worst, words=f"{worst.words} (in run {len(looks)})")
+            return replace(worst, explanation=f"{worst.explanation} (in run {len(checks)})")
         case Shown.SKIP:
             return worst
         case Shown.GOOD:
-            return replace(worst, words=f"{worst.words} (in {len(looks)} runs)")
+            return replace(worst, explanation=f"{worst.explanation} (in {len(checks)} runs)")
 
 
-def look_of(replayed: Replayed) -> MemberCheck:
-    """What one run shows of the bug on record; of a bare case, whether it shows any."""
+def check_of(replayed: Replayed) -> MemberCheck:
+    """Return what one run shows of the recorded bug; a case without a signature is bad if it fails at all."""
     signature, examined = replayed.recorded.signature, replayed.examined
     for fail in examined.fails:
         if signature is None or is_same_bug(fail.signature, signature):
-            return MemberCheck(shown=Shown.BAD, words=str(fail.signature))
-    judged = examined.outcome is Outcome.PASS if signature is None else _is_judged(signature, examined)
-    if not judged:
-        return MemberCheck(shown=Shown.SKIP, words=_obstacle(signature, examined))
+            return MemberCheck(shown=Shown.BAD, explanation=str(fail.signature))
+    is_evidence = examined.outcome is Outcome.PASS if signature is None else _is_evidence(signature, examined)
+    if not is_evidence:
+        return MemberCheck(shown=Shown.SKIP, explanation=_obstacle(signature, examined))
     others = ", ".join(dict.fromkeys(str(fail.signature) for fail in examined.fails))
-    return MemberCheck(shown=Shown.GOOD, words=f"does not show it; fails {others}" if others else "does not show it")
+    return MemberCheck(
+        shown=Shown.GOOD, explanation=f"does not show it; fails {others}" if others else "does not show it"
+    )
 
 
 def is_same_bug(one: Signature, other: Signature) -> bool:
-    """Whether two failures are one bug in two releases: lines move, and so does whether a race shows in the values."""
-    return _lasting(one) == _lasting(other)
+    """Return True if two failures are the same bug in two releases.
+
+    Line numbers change, and the severity does too: a race may or may not show in the values.
+    """
+    return _normalised(one) == _normalised(other)
 
 
-def _lasting(signature: Signature) -> Signature:
+def _normalised(signature: Signature) -> Signature:
     return replace(signature, severity=Severity.ERROR, place=LINE_NUMBER.sub("", signature.place))
 
 
-def _is_judged(signature: Signature, examined: Examination) -> bool:
-    """Whether a run without the bug is evidence against it.
+def _is_evidence(signature: Signature, examined: Examination) -> bool:
+    """Return True if a run without the bug is evidence against it.
 
-    It is where the oracle passes it, or fails something else although the kernel at fault ran too.  If that kernel
-    did not run, what fails may well be the same bug in a kernel of another name.
+    It is if the oracle passes, or if the oracle fails otherwise and the kernel at fault ran too.  If that kernel did
+    not run, the other failure may be the same bug in a renamed kernel.
     """
     if any(isinstance(verdict, Pass) and verdict.oracle == signature.oracle for verdict in examined.verdicts):
         return True
@@ -95,7 +100,7 @@ def _is_judged(signature: Signature, examined: Examination) -> bool:
 
 
 def _obstacle(signature: Signature | None, examined: Examination) -> str:
-    """Why the run is no evidence: what ended it, what the same oracle says instead, or why it abstained."""
+    """Explain why the run is no evidence: its ending, another failure of the same oracle, or why that abstained."""
     oracle = signature.oracle if signature is not None else ""
     abstained = [verdict for verdict in examined.verdicts if isinstance(verdict, Abstain)]
     reasons = [

@@ -1,7 +1,7 @@
-"""Which releases of a package there are: what pip offers to this Python, from wherever pip is told to look.
+"""The releases of a package that pip offers to this Python.
 
-pip is asked rather than an index, so that mirrors, extra indexes, folders of wheels, proxies and certificates count as
-they do when a release is installed.  It leaves out pre-releases, yanked releases and those for other Pythons.
+This asks pip and no index, so that mirrors, extra indexes, folders of wheels, proxies and certificates work as they do
+for an installation.  pip leaves out pre-releases, yanked releases and those for other Pythons.
 """
 
 import difflib
@@ -22,24 +22,24 @@ from packaging.version import InvalidVersion, Version
 
 from harness import libraries
 from harness.errors import LibraryError, MissingPart, SuiteError, UsageError, unknown
-from harness.search.options import is_suite
 from harness.suite import load_suite
+from harness.suite_files import is_suite
 
 SUITES = Path("suites")
 NEAR = 0.5
-"""How alike two names must be, from 0 to 1."""
+"""The least similarity of two names, 0 to 1."""
 OFFERED = re.compile(r"^Available versions: (.+)$", re.MULTILINE)
 UNREACHABLE = "WARNING: Retrying ("
-"""What pip says of an index that it cannot reach, before it says that there is no such package."""
+"""pip prints this for an index that it cannot reach, before it reports that the package does not exist."""
 
 
-def offered(package: str) -> tuple[Version, ...]:
-    """The releases that can be installed here, ascending.
+def offered(package: str, cache: Path) -> tuple[Version, ...]:
+    """Return the releases that can be installed here, ascending.
 
     Raises:
-        UsageError: there is no such package; the text names the nearest that are known here.
-        LibraryError: the index cannot be asked.
-        MissingPart: there is no pip.
+        UsageError: the package does not exist; the message names similar packages.
+        LibraryError: the index cannot be reached.
+        MissingPart: pip is not installed.
     """
     if find_spec("pip") is None:
         raise MissingPart(f"listing releases needs pip: {sys.executable} -m ensurepip")
@@ -54,7 +54,7 @@ def offered(package: str) -> tuple[Version, ...]:
     )
     if found := OFFERED.search(finished.stdout):
         return tuple(sorted(Version(one) for one in found[1].split(", ")))
-    known = _alike(package)
+    known = _similar(package, cache)
     if UNREACHABLE in finished.stderr or canonicalize_name(package) in known:
         last = (finished.stderr.strip().splitlines() or [f"pip ended with {finished.returncode}"])[-1]
         raise LibraryError(f"pip lists no releases of {package}: {last}. To see more: {shlex.join(command)} -v")
@@ -62,10 +62,10 @@ def offered(package: str) -> tuple[Version, ...]:
 
 
 def version_of(text: str, option: str) -> Version:
-    """The release that an option names.
+    """Return the release that an option names.
 
     Raises:
-        UsageError: it is no version.
+        UsageError: the text is not a version.
     """
     try:
         return Version(text)
@@ -74,7 +74,7 @@ def version_of(text: str, option: str) -> Version:
 
 
 def requirement_of(spec: str) -> Requirement | None:
-    """What a `--with` asks pip's index for; None for a folder or an archive."""
+    """Return the requirement that a `--with` holds; None for a folder or an archive."""
     if os.sep in spec or spec.endswith(libraries.ARCHIVES) or Path(spec).exists():
         return None
     try:
@@ -83,32 +83,32 @@ def requirement_of(spec: str) -> Requirement | None:
         return None
 
 
-def asks_for(spec: str, package: str) -> bool:
-    """Whether a `--with` names this package."""
+def names_package(spec: str, package: str) -> bool:
+    """Return True if a `--with` names this package."""
     requirement = requirement_of(spec)
     return requirement is not None and canonicalize_name(requirement.name) == canonicalize_name(package)
 
 
-def pinned(spec: str) -> str | None:
-    """The one release that a `--with` allows; None where it allows several."""
+def pinned_release(spec: str) -> str | None:
+    """Return the one release that a `--with` allows; None if it allows several."""
     requirement = requirement_of(spec)
     exact = [one.version for one in requirement.specifier if one.operator == "=="] if requirement else []
     return exact[0] if len(exact) == 1 and not exact[0].endswith(".*") else None
 
 
-def _alike(package: str) -> set[str]:
-    """Names of packages that the user may have meant: those under test, and any that is installed and sounds alike."""
+def _similar(package: str, cache: Path) -> set[str]:
+    """Return packages that the user may have meant: those under test, and installed ones with a similar name."""
     installed = {canonicalize_name(one.metadata["Name"]) for one in distributions()}
     near = difflib.get_close_matches(canonicalize_name(package), installed, cutoff=NEAR)
-    return {*_required_by_suites(), *_cached(), *near}
+    return {*_required_by_suites(), *_cached(cache), *near}
 
 
-def _cached() -> Iterator[str]:
-    for folder in libraries.cache_folder().glob(f"libraries/*-{libraries.PYTHON_TAG}"):
+def _cached(cache: Path) -> Iterator[str]:
+    for folder in cache.glob(f"libraries/*-{libraries.PYTHON_TAG}"):
         yield from (canonicalize_name(one.metadata["Name"]) for one in distributions(path=[str(folder)]))
 
 
 def _required_by_suites() -> Iterator[str]:
     for file in filter(is_suite, SUITES.rglob("*.py")):
-        with suppress(SuiteError):  # what is wrong with a suite is told when it is used
+        with suppress(SuiteError):  # a broken suite is reported when it is used
             yield from (name for op in load_suite(str(file)) for name in op.requires)

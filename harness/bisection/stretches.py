@@ -1,4 +1,4 @@
-"""A bisection: which stretches of a history are searched for a bug's borders, and what came of it."""
+"""A bisection: choose the stretches of a history to search for a bug's borders, and search them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ from harness.bisection.histories import History, Member
 from harness.bisection.member_check import MemberCheck
 from harness.errors import UsageError
 
-Tell = Callable[[Member, MemberCheck | None], object]
-"""Told before a look, with None, and after it."""
+Report = Callable[[Member, MemberCheck | None], object]
+"""Called before each check, with None, and after it."""
 
 
 class Direction(StrEnum):
-    """Which border is sought."""
+    """The border that is searched for."""
 
-    CAME = "came"
-    """Where the bug begins: the walk leads back from a bad member."""
-    WENT = "went"
-    """Where it ends: the walk leads on from there."""
+    INTRODUCED = "introduced"
+    """The first bad member; the walk leads from a bad member to older ones."""
+    FIXED = "fixed"
+    """The first good member after the bad ones; the walk leads to newer ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,72 +27,73 @@ class Stretch:
     """A part of the history to search, from a member that shows the bug to one that should not."""
 
     direction: Direction
-    walk: tuple[Member, ...]
-    """The bad member first."""
+    members: tuple[Member, ...]
+    """In the order of the walk, the bad member first."""
 
 
 class Ending(StrEnum):
-    """What a search came to."""
+    """The result of searching one stretch."""
 
     FOUND = "found"
-    """A border, perhaps hidden among skipped members."""
+    """A border; it may lie among skipped members."""
     NO_BORDER = "no border"
-    """Members were judged, and all show the bug, or the one that should does not."""
-    NOT_JUDGED = "not judged"
-    """No two members could be judged."""
+    """All checked members show the bug, or the first one does not."""
+    NOT_CHECKED = "not checked"
+    """No two members could be checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchedStretch:
-    """What came of one stretch."""
+    """The result of one stretch."""
 
     stretch: Stretch
     border: Border
-    begun: Shown
-    """What the first of the walk showed."""
+    first_shown: Shown
+    """The result of the first member."""
 
     @property
     def ending(self) -> Ending:
-        """What it came to."""
         if self.border.is_found:
             return Ending.FOUND
-        return Ending.NO_BORDER if self.begun is Shown.GOOD or self.border.bad else Ending.NOT_JUDGED
+        return Ending.NO_BORDER if self.first_shown is Shown.GOOD or self.border.bad else Ending.NOT_CHECKED
 
     @property
     def bad(self) -> Member | None:
-        """The outermost that is known to be bad: the first bad one, or the last."""
-        return None if self.border.bad is None else self.stretch.walk[self.border.bad]
+        """The outermost member known to be bad: the oldest or the newest bad one."""
+        return None if self.border.bad is None else self.stretch.members[self.border.bad]
 
     @property
     def good(self) -> Member | None:
-        """The one beyond the border that is known to be good."""
-        return None if self.border.good is None else self.stretch.walk[self.border.good]
+        """The member known to be good beyond the border."""
+        return None if self.border.good is None else self.stretch.members[self.border.good]
 
     @property
-    def hidden(self) -> tuple[Member, ...]:
-        """Those between the two, all skipped, in the order of the history."""
-        skipped = tuple(self.stretch.walk[position] for position in self.border.hidden)
-        return skipped[::-1] if self.stretch.direction is Direction.CAME else skipped
+    def skipped_between(self) -> tuple[Member, ...]:
+        """The skipped members between the two, in the order of the history."""
+        skipped = tuple(self.stretch.members[position] for position in self.border.skipped_between)
+        return skipped[::-1] if self.stretch.direction is Direction.INTRODUCED else skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bisected:
-    """What came of a bisection."""
+    """The result of a bisection."""
 
     subject: str
     """What was bisected: `fla-core`."""
-    looks: tuple[tuple[Member, MemberCheck], ...]
-    """Where it was looked, in the order of the history."""
+    checks: tuple[tuple[Member, MemberCheck], ...]
+    """All checks, in the order of the history."""
     members: int
-    """How many there are in the stretches."""
+    """How many members the stretches have."""
     searched: tuple[SearchedStretch, ...]
 
 
 def stretches(history: History, bad: Member, good: Member | None, fixed: Member | None) -> tuple[Stretch, ...]:
-    """What to search: back to a good member that is older, on to one that is newer; without any, back to the oldest.
+    """Return the stretches to search: back to an older good member, and on to a newer one.
+
+    Without any good member, search back to the oldest.
 
     Raises:
-        UsageError: the members are in an order that makes no sense.
+        UsageError: the members are not in a possible order.
     """
     if good == bad:
         raise UsageError(f"{history.subject} {bad.name} cannot be both good and bad")
@@ -106,34 +107,35 @@ def stretches(history: History, bad: Member, good: Member | None, fixed: Member 
         raise UsageError(f"--fixed needs one that is newer than {bad.name}, which should be bad; {fixed.name} is not")
     found: list[Stretch] = []
     if good is not None:
-        found.append(Stretch(direction=Direction.CAME, walk=history.between(good, bad)[::-1]))
+        found.append(Stretch(direction=Direction.INTRODUCED, members=history.between(good, bad)[::-1]))
     if fixed is not None:
-        found.append(Stretch(direction=Direction.WENT, walk=history.between(bad, fixed)))
+        found.append(Stretch(direction=Direction.FIXED, members=history.between(bad, fixed)))
     return tuple(found)
 
 
-def bisect(history: History, wanted: tuple[Stretch, ...], tell: Tell) -> Bisected:
-    """Search each stretch, looking at each member once at most."""
-    looks: dict[Member, MemberCheck] = {}
+def bisect(history: History, parts: tuple[Stretch, ...], report: Report) -> Bisected:
+    """Search each stretch; check each member at most once."""
+    checks: dict[Member, MemberCheck] = {}
 
     def probe(member: Member) -> Shown:
-        if member not in looks:
-            tell(member, None)
-            looks[member] = history.look(member)
-            tell(member, looks[member])
-        return looks[member].shown
+        if member not in checks:
+            report(member, None)
+            checks[member] = history.check(member)
+            report(member, checks[member])
+        return checks[member].shown
 
     searched = tuple(
-        SearchedStretch(stretch=one, begun=probe(one.walk[0]), border=find_border(one.walk, probe)) for one in wanted
+        SearchedStretch(stretch=one, first_shown=probe(one.members[0]), border=find_border(one.members, probe))
+        for one in parts
     )
-    members = tuple(dict.fromkeys(member for one in wanted for member in _ascending(one)))
+    members = tuple(dict.fromkeys(member for one in parts for member in _ascending(one)))
     return Bisected(
         subject=history.subject,
-        looks=tuple((member, looks[member]) for member in members if member in looks),
+        checks=tuple((member, checks[member]) for member in members if member in checks),
         members=len(members),
         searched=searched,
     )
 
 
 def _ascending(stretch: Stretch) -> tuple[Member, ...]:
-    return stretch.walk[::-1] if stretch.direction is Direction.CAME else stretch.walk
+    return stretch.members[::-1] if stretch.direction is Direction.INTRODUCED else stretch.members

@@ -1,10 +1,10 @@
-"""Looking at a recorded case with another Triton than the one that is installed here.
+"""Check a recorded case with another Triton than the installed one.
 
-Triton is no library under test that workers could be given: parent, workers and the compiler beside the search must
-agree on it.  So the look is taken by a whole process tree of its own, whose path begins with a folder that holds that
-Triton alone; all else, torch and the harness too, is what is installed here.
+Triton cannot be installed for the workers alone: parent, workers and the background compiler must agree on it.  So a
+separate process tree runs the check.  Its PYTHONPATH begins with a folder that holds only that Triton.  Everything
+else, such as torch and the harness, is what is installed here.
 
-    python -m harness.bisection.triton_subprocess   reads `Orders` as JSON, prints the `MemberCheck` as JSON
+    python -m harness.bisection.triton_subprocess   reads a `TritonCheckRequest`, prints a `MemberCheck`, both as JSON
 """
 
 import json
@@ -13,6 +13,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires
+from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -20,28 +21,31 @@ from packaging.version import Version
 
 from harness import libraries, wire
 from harness.bisection.binary_search import Shown
-from harness.bisection.member_check import MemberCheck, look_at
+from harness.bisection.member_check import MemberCheck, check_member
 from harness.errors import HarnessError, LibraryError, WorkerError
 from harness.findings.replay import Recorded
 from harness.findings.rerun import options_for
 from harness.findings.versions import installed
+from harness.search.engine_choice import parse_engine
+from harness.settings import Settings
 
 PACKAGE = "triton"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Orders:
-    """What the other process is to do."""
+class TritonCheckRequest:
+    """The input of the other process."""
 
     recorded: Recorded
     libraries: tuple[str, ...]
     engine: str
+    """As `--engine` takes it."""
     time_limit_s: float
     runs: int
 
 
 def supported() -> SpecifierSet:
-    """The releases of Triton that this harness works with, as its own metadata says; any, where there is none."""
+    """Return the range of Triton releases in the metadata of the harness; any release if it has no metadata."""
     try:
         needed = map(Requirement, requires("kernel-harness") or ())
     except PackageNotFoundError:
@@ -49,53 +53,56 @@ def supported() -> SpecifierSet:
     return next((one.specifier for one in needed if one.name == PACKAGE), SpecifierSet())
 
 
-def look_with(version: Version, orders: Orders) -> MemberCheck:
-    """What the case shows with this Triton; one that is out of range or cannot be installed is skipped.
+def check_with_triton(version: Version, request: TritonCheckRequest, cache: Path) -> MemberCheck:
+    """Check the case with this Triton.  Skip a release that is out of range or cannot be installed.
 
     Raises:
-        WorkerError: the other process does not answer as it should.
+        WorkerError: the other process fails or loads another Triton.
     """
     if not supported().contains(version, prereleases=True):
-        return MemberCheck(shown=Shown.SKIP, words=f"the harness works with triton{supported()}")
+        return MemberCheck(shown=Shown.SKIP, explanation=f"the harness works with triton{supported()}")
     try:
-        (folder,) = libraries.resolve([f"{PACKAGE}=={version}"])
+        (folder,) = libraries.resolve([f"{PACKAGE}=={version}"], cache=cache)
     except LibraryError as error:
-        return MemberCheck(shown=Shown.SKIP, words=str(error))
+        return MemberCheck(shown=Shown.SKIP, explanation=str(error))
     path = os.pathsep.join(part for part in (folder, os.environ.get("PYTHONPATH")) if part)
     finished = subprocess.run(
         [sys.executable, "-m", __name__],
-        input=wire.to_json(orders),
+        input=wire.to_json(request),
         env=os.environ | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=False,
     )
-    said = finished.stdout.splitlines() or ["null"]
-    match json.loads(said[-1]) if not finished.returncode else None:
+    output = finished.stdout.splitlines() or ["null"]
+    match json.loads(output[-1]) if not finished.returncode else None:
         case {"triton": str(other)} if Version(other) != version:
-            raise WorkerError(f"triton {version} was asked for, and {other} came: is PYTHONPATH set to another?")
-        case {"look": look}:
-            return wire.from_json(json.dumps(look), MemberCheck)
+            raise WorkerError(
+                f"triton {version} was requested, and {other} was imported: does PYTHONPATH name another?"
+            )
+        case {"check": check}:
+            return wire.from_json(json.dumps(check), MemberCheck)
         case _:
             lines = finished.stderr.strip().splitlines() or [f"status {finished.returncode}"]
             raise WorkerError(f"the process with triton {version} failed: {lines[-1]}")
 
 
 def main() -> int:
-    """The other process."""
-    orders = wire.from_json(sys.stdin.read(), Orders)
+    """Run the check in the other process."""
+    request = wire.from_json(sys.stdin.read(), TritonCheckRequest)
     try:
         options = options_for(
-            orders.recorded,
-            libraries=orders.libraries,
-            time_limit_s=orders.time_limit_s,
-            engine=orders.engine,
+            request.recorded,
+            libraries=request.libraries,
+            time_limit_s=request.time_limit_s,
+            engine=parse_engine(request.engine),
+            settings=Settings.from_environment(os.environ),
         )
-        look = look_at(orders.recorded, options, orders.runs)
+        check = check_member(request.recorded, options, request.runs)
     except HarnessError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    answer = {"triton": installed(PACKAGE), "look": json.loads(wire.to_json(look))}
+    answer = {"triton": installed(PACKAGE), "check": json.loads(wire.to_json(check))}
     sys.stdout.write(f"{json.dumps(answer)}\n")
     return 0
 

@@ -1,6 +1,6 @@
-"""Commits of a local git repository as folders: each checked out apart, beside the repository's own working tree.
+"""Commits of a local git repository, each checked out in a temporary worktree.
 
-The repository is left as it was: worktrees lie in a temporary folder and are taken away again, on an interrupt too.
+The repository and its own working tree stay unchanged.  Worktrees are removed again, even after an interrupt.
 """
 
 import os
@@ -14,9 +14,9 @@ from pathlib import Path
 from harness.errors import MissingPart, UsageError
 
 NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
-"""What a repository does after a checkout is for people at work in it."""
+"""The repository's hooks are for people who work in it."""
 
-OF_ANOTHER_REPOSITORY = {
+REPOSITORY_VARIABLES = {
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_INDEX_FILE",
@@ -24,20 +24,18 @@ OF_ANOTHER_REPOSITORY = {
     "GIT_OBJECT_DIRECTORY",
     "GIT_PREFIX",
 }
-"""What git sets for hooks, from one of which this may be called."""
+"""Variables that git sets for its hooks.  If such a hook calls us, they name another repository."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """One commit."""
-
     hash: str
     subject: str
     """The first line of its message."""
 
     @property
     def short(self) -> str:
-        """Twelve digits."""
+        """The first twelve digits of the hash."""
         return self.hash[:12]
 
 
@@ -48,11 +46,11 @@ class Repository:
     path: Path
 
     def commit(self, revision: str) -> Commit:
-        """The commit that a branch, tag, hash or the like names.
+        """Return the commit that a branch, tag or hash names.
 
         Raises:
-            UsageError: this is no repository, or it has no such revision.
-            MissingPart: there is no git.
+            UsageError: the path is no repository, or has no such revision.
+            MissingPart: git is not installed.
         """
         if revision.startswith("-"):
             raise UsageError(f"{revision!r} is no revision")
@@ -60,13 +58,13 @@ class Repository:
         return self._log("-1", f"{revision}^{{commit}}")[0]
 
     def is_older(self, one: Commit, other: Commit) -> bool:
-        """Whether the other commit has this one among its ancestors."""
+        """Return True if this commit is an ancestor of the other one."""
         if one == other:
             return False
-        return self._git("merge-base", one.hash, other.hash, refuse=False).strip() == one.hash
+        return self._git("merge-base", one.hash, other.hash, check=False).strip() == one.hash
 
     def between(self, older: Commit, newer: Commit) -> tuple[Commit, ...]:
-        """Both, and what lies between them along the first parents of the newer: a merge counts as one change.
+        """Return both commits and all between them along first parents, so that a merge counts as one change.
 
         Raises:
             UsageError: the older is no ancestor of the newer.
@@ -77,30 +75,30 @@ class Repository:
 
     @contextmanager
     def checked_out(self, commit: Commit) -> Generator[Path]:
-        """The commit's files in a folder of their own, which is gone when the context is left."""
+        """Check the commit out into a temporary folder, and remove it when the block ends."""
         with tempfile.TemporaryDirectory(prefix="harness-bisect-", ignore_cleanup_errors=True) as temporary:
             folder = Path(temporary, commit.short)
             try:
                 self._git(*NO_HOOKS, "worktree", "add", "--detach", "--quiet", str(folder), commit.hash)
                 yield folder
             finally:
-                self._git("worktree", "remove", "--force", "--force", str(folder), refuse=False)
+                self._git("worktree", "remove", "--force", "--force", str(folder), check=False)
 
     def _log(self, *arguments: str) -> tuple[Commit, ...]:
         lines = self._git("log", "--format=%H %s", *arguments, "--").splitlines()
         return tuple(Commit(hash=name, subject=subject) for name, _, subject in (line.partition(" ") for line in lines))
 
-    def _git(self, *arguments: str, refuse: bool = True) -> str:
-        """What git prints.
+    def _git(self, *arguments: str, check: bool = True) -> str:
+        """Return the output of git.
 
         Raises:
-            UsageError: git refuses, in its own words, unless that is an answer too.
-            MissingPart: there is no git.
+            UsageError: git fails and `check` is true; the message is git's own.
+            MissingPart: git is not installed.
         """
         try:
             finished = subprocess.run(
                 ["git", "-C", str(self.path), *arguments],  # noqa: S607 - git is where PATH says
-                env={name: value for name, value in os.environ.items() if name not in OF_ANOTHER_REPOSITORY},
+                env={name: value for name, value in os.environ.items() if name not in REPOSITORY_VARIABLES},
                 capture_output=True,
                 text=True,
                 check=False,
@@ -108,7 +106,7 @@ class Repository:
             )
         except FileNotFoundError:
             raise MissingPart("--repo needs git: apt-get install git") from None
-        if finished.returncode and refuse:
-            words = finished.stderr.strip().splitlines() or [f"git {arguments[0]} ended with {finished.returncode}"]
-            raise UsageError(f"{self.path}: {words[0].removeprefix('fatal: ')}")
+        if finished.returncode and check:
+            lines = finished.stderr.strip().splitlines() or [f"git {arguments[0]} ended with {finished.returncode}"]
+            raise UsageError(f"{self.path}: {lines[0].removeprefix('fatal: ')}")
         return finished.stdout

@@ -1,75 +1,78 @@
-"""`harness conform`: whether the virtual GPU and a real one leave the same behind, launch by launch."""
+"""`harness conform`: compare what each launch leaves behind on the virtual GPU and on a hardware GPU."""
 
 import argparse
 import time
 from concurrent.futures import Future
 
-from rich.text import Text
-
-from harness.cli.command import CLEAN, FINDINGS, NOTHING_JUDGED, Parser, add_time_limit, console, duration
-from harness.cli.kernel_runs import TELL_EVERY_S, add_cases, asked_for, tested
-from harness.cli.progress_line import Telling
-from harness.model.paired_run import beside, ended_there_alone
+from harness.cli.command import ExitStatus, Parser
+from harness.cli.common_options import add_time_limit, duration
+from harness.cli.kernel_survey import PROGRESS_EVERY_S, add_survey, releases_of, survey
+from harness.cli.output import ProgressLine, print_lines
+from harness.model.paired_run import faulted_on_hardware_only, request_paired_run
 from harness.model.run import Run
 from harness.reports.conformance import Compared, lines
+from harness.search.engine_choice import EngineName
 from harness.search.kernel_coverage import measure
 from harness.search.leasing import own_devices
-from harness.search.options import BOTH, load_devices
+from harness.search.options import load_devices
 from harness.search.session import Session
 
 CASES = 20
 TURN = 10
-"""So many cases of an op before the next one's: who stops it early has seen something of each kernel."""
+"""Ops take turns of this many cases, so a run that stops early has seen something of each kernel."""
 
 
-class _Enough(Exception):
-    """The time is up."""
+class _TimeIsUp(Exception):
+    """`--seconds` are over."""
 
 
-def conform(given: argparse.Namespace) -> int:
-    """Run some cases of each op on both GPUs and print where they part."""
+def run(given: argparse.Namespace) -> ExitStatus:
+    """Run some cases of each op on both GPUs and print where they differ."""
     devices = own_devices(None) if given.device is None else load_devices(given.device, None)
-    order, options = asked_for(given, devices, BOTH, turn=TURN)
-    compared, telling, began = Compared(), Telling(TELL_EVERY_S), time.monotonic()
-    beside_again = list[tuple[Run, Future[Run]]]()
-    screen = console()
+    request, options = survey(given, devices, EngineName.BOTH, turn=TURN)
+    compared, progress, started = Compared(), ProgressLine(PROGRESS_EVERY_S), time.monotonic()
+    reruns = list[tuple[Run, Future[Run]]]()
     with Session(options) as session:
 
-        def ran(run: Run) -> None:
-            if ended_there_alone(run):
-                beside_again.append((run, session.pool.submit(beside(run, run.case))))
+        def add(run: Run) -> None:
+            # The paired run is compiled without optimisation.  It shows whether the compiler is at fault.
+            if faulted_on_hardware_only(run):
+                reruns.append((run, session.pool.submit(request_paired_run(run, run.case))))
             else:
                 compared.add(run)
-            tried = compared.cases + len(beside_again)
-            telling(f"{tried} of {given.cases * len(order.pairs)} cases, last {run.case}")
-            if given.seconds is not None and time.monotonic() - began > given.seconds:
-                raise _Enough
+            finished = compared.cases + len(reruns)
+            progress(f"{finished} of {given.cases * len(request.pairs)} cases, last {run.case}")
+            if given.seconds is not None and time.monotonic() - started > given.seconds:
+                raise _TimeIsUp
 
         try:
-            measure(order, session.pool, ran)
-        except _Enough:
-            screen.print(Text(f"the {given.seconds:g} s are over: not all cases were run\n"))
-        for run, again in beside_again:
-            compared.add(run, again.result())
-    screen.print(
-        Text(f"both GPUs with {tested(options)}; at most {given.cases} cases an op and device, seed {given.seed}\n")
-    )
-    for line in lines(compared):
-        screen.print(Text(line), soft_wrap=True)
+            measure(request, session.pool, add)
+        except _TimeIsUp:
+            print_lines([f"the {given.seconds:g} s are over: not all cases were run\n"])
+        for first, again in reruns:
+            compared.add(first, again.result())
+    conditions = f"{releases_of(options)}; at most {given.cases} cases an op and device, seed {given.seed}"
+    print_lines([f"both GPUs with {conditions}\n", *lines(compared)])
     if compared.agrees:
-        return CLEAN
-    return FINDINGS if compared.has_findings else NOTHING_JUDGED
+        return ExitStatus.CLEAN
+    return ExitStatus.FINDINGS if compared.has_findings else ExitStatus.NOTHING_CHECKED
 
 
 def add_options(parser: Parser) -> None:
-    """The options of `harness conform`."""
-    parser.epilog = (
-        "Needs a GPU. Exit status: 0 both agree, 1 they differ by more than rounding explains or a case broke off, "
-        "2 usage or harness error, 3 nothing was compared. `harness fuzz --engine cuda,virtual` makes findings of it."
-    )
-    add_cases(parser, CASES)
+    parser.epilog = """\
+example:
+  harness conform suites/fla/norm.py --with fla-core==0.6.0 --seconds 600
+
+Needs a GPU.  `harness fuzz --engine cuda,virtual` turns differences into findings.
+
+exit status: 0 both agree; 1 they differ by more than rounding explains, or a case ended early;
+2 usage or harness error; 3 nothing was compared
+"""
+    add_survey(parser, CASES)
     parser.add_argument(
-        "--device", metavar="NAME,…", help="what the virtual GPU pretends to be (usually what the real one is)"
+        "--device", metavar="NAME,…", help="what the virtual GPU emulates (default: the model of the hardware GPU)"
     )
-    parser.add_argument("--seconds", type=duration, metavar="S", help="stop after so long, with what there is")
+    parser.add_argument(
+        "--seconds", type=duration, metavar="S", help="stop after S seconds and print the result so far"
+    )
     add_time_limit(parser)

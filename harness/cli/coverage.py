@@ -4,53 +4,53 @@ import argparse
 from collections.abc import Callable
 from itertools import count
 
-from rich.text import Text
-
-from harness.cli.command import CLEAN, NOTHING_JUDGED, Parser, add_engine, console
-from harness.cli.kernel_runs import TELL_EVERY_S, add_cases, asked_for, tested
-from harness.cli.progress_line import Telling
+from harness.cli.command import ExitStatus, Parser
+from harness.cli.common_options import add_engine
+from harness.cli.kernel_survey import PROGRESS_EVERY_S, add_survey, releases_of, survey
+from harness.cli.output import ProgressLine, print_lines
 from harness.model.run import Run
 from harness.reports.coverage_table import lines
+from harness.search.engine_choice import parse_engine
 from harness.search.kernel_coverage import measure
-from harness.search.options import Options, engine_of, load_devices
+from harness.search.options import Options, load_devices
 from harness.search.plan import CaseBudget
 from harness.search.session import Session
 
 DEVICES = "a100,h200,b200,rtx-pro-6000"
-"""One for each target of a data centre's and a workstation's: sm_80, sm_90, sm_100, sm_120."""
+"""One for each compile target of data centres and workstations: sm_80, sm_90, sm_100, sm_120."""
 CASES = 6
 
 
-def coverage(given: argparse.Namespace) -> int:
+def run(given: argparse.Namespace) -> ExitStatus:
     """Run some cases of each op on each device and print which kernels ran."""
     devices = load_devices(",".join(given.device) or DEVICES, None)
-    order, options = asked_for(given, devices, engine_of(given.engine))
+    request, options = survey(given, devices, parse_engine(given.engine))
     with Session(options) as session:
-        measured = measure(order, session.pool, _telling(options))
-    screen = console()
-    screen.print(
-        Text(f"launches executed with {tested(options)}; {given.cases} cases an op and device, seed {given.seed}\n")
-    )
-    for line in lines(measured, devices):
-        screen.print(Text(line), soft_wrap=True)
-    return CLEAN if measured.whole else NOTHING_JUDGED
+        measured = measure(request, session.pool, _progress(options))
+    conditions = f"{releases_of(options)}; {given.cases} cases an op and device, seed {given.seed}"
+    print_lines([f"launches executed with {conditions}\n", *lines(measured, devices)])
+    return ExitStatus.CLEAN if measured.whole else ExitStatus.NOTHING_CHECKED
 
 
 def add_options(parser: Parser) -> None:
-    """The options of `harness coverage`."""
-    parser.epilog = (
-        "Exit status: 0 every launch was executed and every op launched something on every device, 2 usage or harness "
-        "error, 3 a launch abstained or an op launched nothing. Whether results are right is for `harness fuzz`."
-    )
-    add_cases(parser, CASES)
+    parser.epilog = """\
+example:
+  harness coverage suites/liger --with liger-kernel==0.8.5 --device h200 --device blackwell
+
+Results are not checked; `harness fuzz` does that.
+
+exit status: 0 every launch was executed, and every op launched something on every device;
+2 usage or harness error; 3 a launch abstained, or an op launched nothing
+"""
+    add_survey(parser, CASES)
     parser.add_argument(
-        "--device", action="append", default=[], metavar="NAME,…", help=f"as for fuzz; repeatable (usually {DEVICES})"
+        "--device", action="append", default=[], metavar="NAME,…", help=f"as for fuzz; repeatable (default: {DEVICES})"
     )
     add_engine(parser)
 
 
-def _telling(options: Options) -> Callable[[Run], None]:
-    """Tells how many cases have run, of how many where that is known."""
-    telling, numbers = Telling(TELL_EVERY_S), count(1)
+def _progress(options: Options) -> Callable[[Run], None]:
+    """Return what prints the number of finished cases now and then."""
+    progress, numbers = ProgressLine(PROGRESS_EVERY_S), count(1)
     of = f" of {options.budget.cases}" if isinstance(options.budget, CaseBudget) else ""
-    return lambda run: telling(f"{next(numbers)}{of} cases, last {run.case}")
+    return lambda run: progress(f"{next(numbers)}{of} cases, last {run.case}")

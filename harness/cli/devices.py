@@ -1,15 +1,13 @@
-"""`harness devices` and `harness doctor`: what there is to work with."""
+"""`harness devices`."""
 
 import argparse
 
-from harness import __version__
-from harness.cli.command import BROKEN, CLEAN
+from harness.cli.command import ExitStatus, Parser
 from harness.devices import catalogue
-from harness.reports.doctor import examine
 
 
-def devices(given: argparse.Namespace) -> int:
-    """List the GPUs that a case can pretend to run on."""
+def run(given: argparse.Namespace) -> ExitStatus:
+    """List the GPUs of the catalogue."""
     del given
     known = catalogue.devices()
     slug = max(len(device.slug) for device in known)
@@ -20,18 +18,8 @@ def devices(given: argparse.Namespace) -> int:
             f"{device.slug:<{slug}}  {device.architecture:<9}  sm_{device.arch:<3}  {device.sm_count:>4}  {shared:>7}  "
             f"{cache:>7}  {device.name}"
         )
-    return CLEAN
+    return ExitStatus.CLEAN
 
 
-def doctor(given: argparse.Namespace) -> int:
-    """Say what is here, and how to get what is missing."""
-    del given
-    lacking = False
-    print(f"kernel-harness {__version__}")
-    for part in examine():
-        if part.found:
-            print(f"  {'CHECK' if part.is_doubtful else 'ok':<8} {part.name}: {part.found}")
-        else:
-            print(f"  {'MISSING' if part.needed else 'none':<8} {part.name}: {part.provide}")
-            lacking |= part.needed
-    return BROKEN if lacking else CLEAN
+def add_options(parser: Parser) -> None:
+    parser.epilog = "--device takes a name of the first column, an architecture (blackwell) or a target (sm_120)."

@@ -1,36 +1,33 @@
 """`harness fuzz`."""
 
 import argparse
-import json
 import secrets
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
 
-from hypothesis.configuration import set_hypothesis_home_dir
 from rich.console import Console
 from rich.text import Text
 
-from harness.cli.command import (
-    CLEAN,
-    FINDINGS,
-    INTERRUPTED,
-    NOTHING_JUDGED,
-    STORE,
-    Parser,
+from harness.cli.command import ExitStatus, Parser
+from harness.cli.common_options import (
     add_engine,
     add_fail_on,
     add_known,
     add_libraries,
     add_sanitizer,
-    console,
+    add_suites,
     duration,
+    json_path,
     natural,
     positive,
 )
+from harness.cli.hypothesis_folder import use_hypothesis_folder
+from harness.cli.output import console, print_lines
+from harness.documents import files
+from harness.documents.campaign import CampaignReport
 from harness.errors import HarnessError, UsageError
 from harness.findings import store
-from harness.findings.campaign_report import Report, report_document, report_of
+from harness.findings.campaign_report import report_of
 from harness.findings.known_issues import KnownIssues, read_known_issues
 from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
@@ -41,51 +38,44 @@ from harness.reports.interrupts import Interrupts
 from harness.reports.progress import Progress
 from harness.reports.summary import summary
 from harness.search import USUAL_DEVICES
+from harness.search.engine_choice import EngineName, parse_engine
 from harness.search.leasing import own_devices
-from harness.search.options import (
-    CUDA,
-    ON_GPUS,
-    Options,
-    engine_of,
-    load_devices,
-    load_ops,
-    sanitizing_for,
-    suite_files,
-)
+from harness.search.options import Options, load_devices, load_ops, sanitizer_for
 from harness.search.plan import CaseBudget, TimeBudget
-from harness.search.session import FOLDER, Session, prepared
+from harness.search.session import Session
+from harness.suite_files import all_suite_files
 from harness.workers.spec import Isolation
 
 USUAL_CASES = 300
 
 
-def fuzz(given: argparse.Namespace) -> int:
-    """Search for failures, make them small, print and keep them."""
+def run(given: argparse.Namespace) -> ExitStatus:
+    """Search for failures, shrink them, store and print them."""
     options = _options(given)
-    report_path = Path(given.json) if given.json else None
-    if report_path and not report_path.absolute().parent.is_dir():
-        raise UsageError(f"--json {report_path}: there is no folder {report_path.parent}")
-    set_hypothesis_home_dir(prepared(FOLDER) / "hypothesis")
+    report_path = json_path(given.json)
+    use_hypothesis_folder()
     issues = read_known_issues(given.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
-    with Session(options, _say) as session:
-        report, broken = _search(session, issues)
+    with Session(options, _print_notice) as session:
+        report, error = _search(session, issues)
         sources = Sources(roots=session.sources)
     report = replace(report, findings=quoted(report.findings, sources))
-    store.save(report.findings, STORE, lambda finding: render(finding, sources).plain, report.versions)
+    # First store, then print: an interrupt while printing loses nothing.
+    store.save(report.findings, store.FOLDER, lambda finding: render(finding, sources).plain, report.versions)
     if report_path:
-        report_path.write_text(json.dumps(report_document(report), indent=2) + "\n", encoding="utf-8")
+        files.write(report, report_path)
     screen = console()
     for finding in report.findings:
-        screen.print(render(finding, sources, report.known), soft_wrap=True)
-    for line in summary(report):
-        screen.print(Text(line), soft_wrap=True)
-    if broken:
-        raise broken
+        screen.print(render(finding, sources, report.known_findings), soft_wrap=True)
+    print_lines(summary(report))
+    if error:
+        raise error
     return _status(report, Severity(given.fail_on))
 
 
-def _search(session: Session, issues: KnownIssues) -> tuple[Report, HarnessError | None]:
-    """The whole search; an interrupt or an error of the harness ends it early, with what was found so far.
+def _search(session: Session, issues: KnownIssues) -> tuple[CampaignReport, HarnessError | None]:
+    """Run the campaign and the triage.
+
+    An interrupt or an error of the harness ends both early.  The report then holds what was found so far.
 
     Raises:
         HarnessError: nothing was found so far.
@@ -101,25 +91,26 @@ def _search(session: Session, issues: KnownIssues) -> tuple[Report, HarnessError
         campaign = session.campaign(options.plan, progress)
         try:
             campaign.run()
-            session.triage(campaign.tally, progress, findings.append)
+            session.triage(campaign.statistics, progress, findings.append)
         except KeyboardInterrupt:
             interrupted = True
         except HarnessError as error:
-            if not campaign.tally.sightings:
+            if not campaign.statistics.sightings:
                 raise
             interrupted, broken = True, error
-    findings += session.unconfirmed(campaign.tally, findings)
-    report = report_of(options, campaign.tally, findings, interrupted=interrupted, issues=issues)
-    return replace(report, waiting=session.waiting), broken
+    findings += session.unconfirmed(campaign.statistics, findings)
+    report = report_of(options, campaign.statistics, findings, interrupted=interrupted, issues=issues)
+    return replace(report, gpu_wait_share=session.gpu_wait_share), broken
 
 
-def _say(text: str) -> None:
+def _print_notice(text: str) -> None:
     Console(stderr=True, highlight=False).print(Text(text), soft_wrap=True)
 
 
 def _options(given: argparse.Namespace) -> Options:
-    suites = tuple(dict.fromkeys(file for suite in given.suites for file in suite_files(suite)))
-    if given.compilers is not None and engine_of(given.engine) != CUDA:
+    suites = all_suite_files(given.suites)
+    engine = parse_engine(given.engine)
+    if given.compilers is not None and engine is not EngineName.CUDA:
         raise UsageError("--compilers compile ahead of real GPUs: add --engine cuda")
     return Options(
         suites=suites,
@@ -137,58 +128,79 @@ def _options(given: argparse.Namespace) -> Options:
         libraries=tuple(given.libraries),
         isolation=Isolation(given.isolation),
         time_limit_s=given.time_limit,
-        engine=engine_of(given.engine),
-        sanitizing=sanitizing_for(given.sanitizer, engine_of(given.engine), given.accepts),
+        engine=engine,
+        sanitizer=sanitizer_for(given.sanitizer, engine, given.accepts, given.settings),
+        settings=given.settings,
     )
 
 
 def _devices(given: argparse.Namespace) -> tuple[DeviceProfile, ...]:
-    if given.device is None and engine_of(given.engine) in ON_GPUS:
+    if given.device is None and parse_engine(given.engine).needs_gpu:
         return own_devices(given.sm)
     return load_devices(given.device, given.sm)
 
 
-def _status(report: Report, fail_on: Severity) -> int:
-    if report.bad(fail_on):
-        return FINDINGS
+def _status(report: CampaignReport, fail_on: Severity) -> ExitStatus:
+    if report.failures(fail_on):
+        return ExitStatus.FINDINGS
     if report.interrupted:
-        return INTERRUPTED
-    return CLEAN if report.judged else NOTHING_JUDGED
+        return ExitStatus.INTERRUPTED
+    return ExitStatus.CLEAN if report.checked else ExitStatus.NOTHING_CHECKED
 
 
 def add_options(parser: Parser) -> None:
-    """The options of `harness fuzz`."""
-    parser.add_argument("suites", nargs="+", metavar="SUITE", help="a suite file, or a folder of them")
-    parser.add_argument("--op", action="append", default=[], metavar="NAME", help="only this op; repeatable")
+    parser.epilog = """\
+examples:
+  harness fuzz suites/fla/norm.py --with fla-core==0.6.0 --device b200,rtx-5090 --minutes 5
+  harness fuzz suites --with ../flash-linear-attention --op rms_norm --device l4 --sm 20 --seed 1
+  harness fuzz suites/fla/norm.py --with fla-core==0.6.0 --engine cuda --sanitizer memcheck
+
+exit status: 0 clean, 1 findings, 2 usage or harness error, 3 nothing could be checked, 130 interrupted without findings
+"""
+    add_suites(parser)
     parser.add_argument(
         "--device",
         metavar="NAME,…",
-        help=f"slugs, generations or targets: h200,blackwell,sm_120 (usually {USUAL_DEVICES})",
+        help="GPUs to emulate, by name, architecture or compile target: h200,blackwell,sm_120 "
+        f"(default: {USUAL_DEVICES}; on hardware GPUs, their own model)",
     )
-    parser.add_argument("--sm", type=positive, metavar="N", help="pretend that each device has N SMs, and stay with it")
+    parser.add_argument(
+        "--sm", type=positive, metavar="N", help="emulate N SMs on each device (default: its own SM count, and others)"
+    )
     budget = parser.add_mutually_exclusive_group()
-    budget.add_argument("--cases", type=positive, metavar="N", help=f"how many cases to try (usually {USUAL_CASES})")
-    budget.add_argument("--minutes", type=duration, metavar="M", help="begin new cases for so long")
-    parser.add_argument("--seed", type=int, metavar="S", help="the same seed gives the same cases (else a random one)")
-    parser.add_argument("--json", metavar="FILE", help="write the report there as JSON too")
+    budget.add_argument("--cases", type=positive, metavar="N", help=f"number of cases (default: {USUAL_CASES})")
+    budget.add_argument("--minutes", type=duration, metavar="M", help="start new cases for M minutes")
+    parser.add_argument("--seed", type=int, metavar="S", help="equal seeds draw equal cases (default: random)")
+    parser.add_argument(
+        "--oracle",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this oracle: write-overlap, bounds, float64-values, …; repeatable (default: all)",
+    )
+    parser.add_argument("--json", metavar="FILE", help="also write the report as JSON")
     add_known(parser)
+    add_fail_on(parser)
+    add_libraries(parser)
+    add_engine(parser)
+    add_sanitizer(parser)
+    _add_processes(parser)
+
+
+def _add_processes(parser: Parser) -> None:
     parser.add_argument(
-        "--isolation", choices=tuple(Isolation), default=Isolation.WORKER, help="how far cases are kept apart"
+        "--isolation",
+        choices=tuple(Isolation),
+        default=Isolation.WORKER,
+        help="worker: a process runs case after case; case: each case has a process of its own (default: %(default)s)",
     )
     parser.add_argument(
-        "--processes", type=positive, metavar="N", help="cases at once (usually one a core, or one a real GPU)"
+        "--processes", type=positive, metavar="N", help="cases at once (default: one per core, or one per GPU)"
     )
-    parser.add_argument("--gpus", type=positive, metavar="N", help="real GPUs to use (usually all that are free)")
+    parser.add_argument("--gpus", type=positive, metavar="N", help="hardware GPUs to use (default: all free ones)")
     parser.add_argument(
         "--compilers",
         type=natural,
         metavar="N",
-        help="processes that compile ahead of real GPUs; 0 for none (usually the cores that are left)",
+        help="processes that compile kernels before a hardware GPU needs them (default: the remaining cores)",
     )
-    parser.add_argument(
-        "--oracle", action="append", default=[], metavar="NAME", help="ask only this oracle; repeatable"
-    )
-    add_libraries(parser)
-    add_fail_on(parser)
-    add_engine(parser)
-    add_sanitizer(parser)

@@ -1,50 +1,190 @@
-"""`harness mutate`, as far as the command line sees it; what it does is in `harness.cli.mutate_run`."""
+"""`harness mutate`."""
 
 import argparse
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from harness.cli.command import Parser, add_engine, add_libraries, duration, existing, positive
+from harness import libraries
+from harness.cli.command import ExitStatus, Parser
+from harness.cli.common_options import add_engine, add_libraries, add_suites, duration, existing, json_path, positive
+from harness.cli.hypothesis_folder import use_hypothesis_folder
+from harness.cli.kernel_survey import releases_of
+from harness.cli.output import ProgressLine, print_lines, print_progress
+from harness.documents import files
+from harness.errors import UsageError, unknown
+from harness.mutation import equivalent_mutants, score
+from harness.mutation.measurement import Job, attempt_all, jobs
+from harness.mutation.outcome import MutantOutcome
+from harness.mutation.trial import MutationSetup
+from harness.reports.interrupts import Interrupts
+from harness.search.engine_choice import parse_engine
+from harness.search.options import Options, load_devices, load_ops
+from harness.search.plan import CaseBudget
+from harness.search.session import FOLDER, prepared
+from harness.suite_files import all_suite_files
 
 DEVICE = "rtx-pro-6000"
 CASES = 300
 SECONDS = 300.0
+SURVEYED = 24
+"""Cases of each op that show which kernels it launches."""
+PROGRESS_EVERY_S = 10.0
 
 
-def mutate(given: argparse.Namespace) -> int:
-    """Try mutants of what the ops execute, and print what became of them."""
-    from harness.cli import mutate_run  # noqa: PLC0415 -- LibCST takes a quarter of a command's start, for this one alone
-
-    return mutate_run.run(given)
+def run(given: argparse.Namespace) -> ExitStatus:
+    """Try mutants of the kernels that the ops execute, and print their fates."""
+    options = _options(given)
+    sources = (given.known,) if given.known else equivalent_mutants.files_for(options.suites)
+    known = tuple(argument for source in sources for argument in equivalent_mutants.read(source))
+    path = json_path(given.json)
+    if not options.libraries:
+        raise UsageError("harness mutate changes the sources of a library: name it by --with")
+    store = _ResultStore(path, _setting(options, given.seconds))
+    use_hypothesis_folder()
+    with Interrupts() as interrupts, _setup(options, given.seconds) as setup:
+        progress = ProgressLine(PROGRESS_EVERY_S, interrupts)
+        found = jobs(setup, SURVEYED, lambda run: progress(f"what is executed: {run.case}"))
+        sample = _chosen(found, given.mutant)[: given.limit]
+        is_finished = _attempt(setup, sample, store, len(found))
+    ids = {job.mutant.id for job in sample}
+    outcomes = score.with_explanations([outcome for outcome in store.outcomes if outcome.mutant.id in ids], known)
+    print_lines([f"{store.setting}\n{_known_text(sources)}\n", *score.lines(outcomes, len(found))])
+    share = score.score(outcomes)
+    if not is_finished:
+        return ExitStatus.INTERRUPTED
+    if share is None:
+        return ExitStatus.NOTHING_CHECKED
+    return ExitStatus.CLEAN if share >= given.at_least / 100 else ExitStatus.FINDINGS
 
 
 def add_options(parser: Parser) -> None:
-    """The options of `harness mutate`."""
-    parser.epilog = (
-        "Exit status: 0 the score is at least --at-least, 1 it is not, 2 usage or harness error, 3 no mutant counts."
-    )
-    parser.add_argument("suites", nargs="+", metavar="SUITE", help="a suite file, or a folder of them")
-    parser.add_argument("--op", action="append", default=[], metavar="NAME", help="only this op; repeatable")
-    parser.add_argument("--device", default=DEVICE, metavar="NAME,…", help="as for fuzz (usually %(default)s)")
+    parser.epilog = """\
+examples:
+  harness mutate suites/fla/norm.py --with fla-core==0.6.0 --limit 50
+  harness mutate suites/fla --with fla-core==0.6.0 --json mutants.json   a second run goes on where the first ended
+
+exit status: 0 the score is at least --at-least; 1 it is lower; 2 usage or harness error; 3 no mutant counts
+"""
+    add_suites(parser)
+    parser.add_argument("--device", default=DEVICE, metavar="NAME,…", help="as for fuzz (default: %(default)s)")
     parser.add_argument(
-        "--cases", type=positive, default=CASES, metavar="N", help="for one mutant, at most (usually %(default)s)"
+        "--cases", type=positive, default=CASES, metavar="N", help="most cases for a mutant (default: %(default)s)"
     )
     parser.add_argument(
-        "--seconds", type=duration, default=SECONDS, metavar="S", help="for one mutant, at most (usually %(default)g)"
+        "--seconds",
+        type=duration,
+        default=SECONDS,
+        metavar="S",
+        help="most seconds for a mutant (default: %(default)g)",
     )
-    parser.add_argument("--limit", type=positive, metavar="M", help="try so many mutants, drawn by the seed, not all")
+    parser.add_argument("--limit", type=positive, metavar="M", help="try M mutants, drawn by the seed (default: all)")
     parser.add_argument("--mutant", action="append", default=[], metavar="ID", help="only this mutant; repeatable")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="for other cases and another sample")
-    parser.add_argument("--processes", type=positive, metavar="N", help="mutants at once (usually one a core)")
     parser.add_argument(
-        "--json", metavar="FILE", help="keep what became of each mutant there, and go on from what is there already"
+        "--seed",
+        type=int,
+        default=0,
+        metavar="S",
+        help="another seed draws other cases and mutants (default: %(default)s)",
+    )
+    parser.add_argument("--processes", type=positive, metavar="N", help="mutants at once (default: one per core)")
+    parser.add_argument(
+        "--json", metavar="FILE", help="store the fate of each mutant in FILE; skip the mutants that it has"
     )
     parser.add_argument(
         "--known",
         type=existing,
         metavar="FILE",
-        help="survivors that were looked at (usually each mutants.toml beside the suites and one folder above)",
+        help="survivors with an explanation (default: each mutants.toml in the suites' folders and one folder above)",
     )
     parser.add_argument(
-        "--at-least", type=float, default=95.0, metavar="PERCENT", help="the score asked for (usually %(default)g)"
+        "--at-least", type=float, default=95.0, metavar="PERCENT", help="the score to reach (default: %(default)g)"
     )
     add_libraries(parser)
     add_engine(parser)
+
+
+def _attempt(setup: MutationSetup, sample: tuple[Job, ...], store: "_ResultStore", mutants: int) -> bool:
+    """Try the mutants whose outcome is not stored yet.  Return False if the user interrupts."""
+    store.begin(mutants)
+    todo = [job for job in sample if not store.knows(job.mutant.id)]
+    try:
+        attempt_all(setup, todo, lambda outcome: store.add(outcome, of=len(sample)))
+    except KeyboardInterrupt:
+        return False
+    return True
+
+
+def _options(given: argparse.Namespace) -> Options:
+    suites = all_suite_files(given.suites)
+    return Options(
+        suites=suites,
+        devices=load_devices(given.device, None),
+        ops=load_ops(suites, tuple(given.op)),
+        budget=CaseBudget(cases=given.cases),
+        seed=given.seed,
+        processes=given.processes or len(os.sched_getaffinity(0)),
+        libraries=tuple(given.libraries),
+        time_limit_s=given.time_limit,
+        engine=parse_engine(given.engine),
+        settings=given.settings,
+    )
+
+
+def _known_text(sources: tuple[Path, ...]) -> str:
+    if not sources:
+        return f"no {equivalent_mutants.FILE} in the suites' folders or one folder above: no survivor is explained"
+    return f"explained survivors: {', '.join(str(source) for source in sources)}"
+
+
+def _chosen(found: tuple[Job, ...], ids: list[str]) -> tuple[Job, ...]:
+    by_id = {job.mutant.id: job for job in found}
+    for name in ids:
+        if name not in by_id:
+            raise unknown("mutant", name, by_id)
+    return tuple(by_id[name] for name in ids) or found
+
+
+def _setting(options: Options, seconds: float) -> str:
+    """Return, in words, everything that decides the fate of a mutant."""
+    devices = ", ".join(device.slug for device in options.devices)
+    cases = options.budget.cases if isinstance(options.budget, CaseBudget) else 0
+    return f"{releases_of(options)}; {devices}; seed {options.seed}; at most {cases} cases or {seconds:g} s a mutant"
+
+
+@contextmanager
+def _setup(options: Options, seconds: float) -> Generator[MutationSetup]:
+    # The folder is removed afterwards: no other command may import a mutant.
+    paths = libraries.resolve(options.libraries, cache=options.settings.cache)
+    with TemporaryDirectory(prefix="mutation-", dir=prepared(FOLDER)) as folder:
+        yield MutationSetup(options=options, library_paths=paths, folder=Path(folder).resolve(), seconds=seconds)
+
+
+class _ResultStore:
+    """The outcomes so far.  With a path, each new one is written at once; each is printed as progress."""
+
+    def __init__(self, path: Path | None, setting: str) -> None:
+        self._path = path
+        self._results = score.load(path, setting) if path else score.MutationResults(setting=setting)
+        self.setting = setting
+
+    @property
+    def outcomes(self) -> tuple[MutantOutcome, ...]:
+        return self._results.outcomes
+
+    def knows(self, mutant: str) -> bool:
+        return any(outcome.mutant.id == mutant for outcome in self.outcomes)
+
+    def begin(self, mutants: int) -> None:
+        self._results = replace(self._results, mutants=mutants)
+
+    def add(self, outcome: MutantOutcome, *, of: int) -> None:
+        self._results = replace(self._results, outcomes=(*self.outcomes, outcome))
+        if self._path:
+            files.write(self._results, self._path)
+        by = f" by {outcome.oracle}" if outcome.oracle else ""
+        effort = f"{outcome.cases} cases, {outcome.seconds:.0f} s"
+        print_progress(f"{len(self.outcomes)} of {of}: {outcome.fate}{by} after {effort}: {outcome.mutant}")

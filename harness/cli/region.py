@@ -4,117 +4,103 @@ import argparse
 
 from rich.text import Text
 
-from harness.cli.command import (
-    CLEAN,
-    FINDINGS,
-    INTERRUPTED,
-    NOTHING_JUDGED,
-    STORE,
-    Parser,
-    add_engine,
-    add_libraries,
-    console,
-    duration,
-    positive,
-)
-from harness.cli.progress_line import Telling
-from harness.cli.replay import chosen
+from harness.cli.command import ExitStatus, Parser
+from harness.cli.common_options import add_engine, add_libraries, duration, positive
+from harness.cli.finding_choice import add_finding, locate, read_one_finding
+from harness.cli.output import ProgressLine, console
 from harness.errors import HarnessError, UsageError, unknown
-from harness.findings import store
-from harness.findings.replay import Recorded, read
 from harness.findings.rerun import op_of, options_for
+from harness.findings.store import FOLDER as STORE
 from harness.findings.versions import versions
 from harness.model.case import Case
 from harness.model.op import Op
 from harness.model.paired_run import RunRequest
 from harness.model.region import SMS, Ended, Region
 from harness.model.run import Run
-from harness.model.verdict import Outcome, Signature
+from harness.model.verdict import Outcome
 from harness.region.mapping import MappedFailure, Mapper, MappingLimits
-from harness.region.points import Looker
+from harness.region.points import PointChecker
 from harness.region.record import save
 from harness.reports.interrupts import Interrupts
 from harness.reports.region_text import render
-from harness.search.options import Options, engine_of
+from harness.search.engine_choice import parse_engine
+from harness.search.options import Options
 from harness.search.session import Session
 
-TELL_EVERY_S = 5.0
+PROGRESS_EVERY_S = 5.0
 USUAL = MappingLimits()
 SM_NAMES = frozenset({"sm", "sms"})
 
 
-def region(given: argparse.Namespace) -> int:
-    """Map where around its smallest case a finding shows, print it and keep it beside the finding."""
-    path = store.locate(given.file, STORE)
-    recorded, signature = _one(chosen(read(path), given.finding))
+def run(given: argparse.Namespace) -> ExitStatus:
+    """Map where around its smallest case a finding shows, print the map and store it with the finding."""
+    path = locate(given.file)
+    recorded = read_one_finding(path, given.finding)
+    if recorded.signature is None:
+        raise UsageError("the file holds a bare case: a region is that of a failure, so name a finding")
     op = op_of(recorded)
     options = options_for(
         recorded,
         libraries=tuple(given.libraries),
         time_limit_s=given.time_limit,
-        engine=engine_of(given.engine),
+        engine=parse_engine(given.engine),
+        settings=given.settings,
     )
     subject = MappedFailure(
         finding=recorded.id,
         op=op,
         case=recorded.case,
-        signature=signature,
+        signature=recorded.signature,
         axes=_axes(given.axes, op) if given.axes else None,
         libraries=options.libraries,
         versions=versions(),
     )
-    before = (recorded.needs,) if recorded.needs else ()
-    found, broken = _map(subject, before, options, MappingLimits(points=given.points, seconds=given.seconds))
+    before = (recorded.preceding_case,) if recorded.preceding_case else ()
+    mapped, error = _map(subject, before, options, MappingLimits(points=given.points, seconds=given.seconds))
     screen = console()
-    if found.points:
-        screen.print(render(found), soft_wrap=True)
-        screen.print(Text(f"kept in {save(found, path, STORE)}"), soft_wrap=True)
-    if broken:
-        raise broken
-    return _status(found)
+    if mapped.points:
+        screen.print(render(mapped), soft_wrap=True)
+        screen.print(Text(f"kept in {save(mapped, path, STORE)}"), soft_wrap=True)
+    if error:
+        raise error
+    return _status(mapped)
 
 
 def add_options(parser: Parser) -> None:
-    """The options of `harness region`."""
-    parser.epilog = (
-        "Exit status: 0 the map was made, as far as points and seconds went, 1 the smallest case does not show the "
-        "failure any more, 2 usage or harness error, 3 it could not be judged, 130 interrupted before it was judged."
-    )
-    parser.add_argument("file", metavar="FINDING", help="the id of a finding, or a finding or report as JSON")
-    parser.add_argument("--finding", metavar="N|ID", help="this finding of a report")
+    parser.epilog = """\
+examples:
+  harness region 342c34cb                        a plot of the two axes that matter, and a rule
+  harness region 342c34cb --axes T,SM            a plot of dim T and the SM count
+  harness region report.json --finding 2 --points 2000 --seconds 600
+
+exit status: 0 the map was made; 1 the smallest case no longer shows the failure; 2 usage or harness error;
+3 the smallest case could not be checked; 130 interrupted before it was checked
+"""
+    add_finding(parser)
     parser.add_argument(
         "--axes",
         metavar="A,B",
-        help="the plot's axes, two of the op's dims or SM (usually T,SM, or the two that matter)",
+        help="the axes of the plot: two of the op's dims and SM (default: T,SM, or the two that matter)",
     )
     parser.add_argument(
-        "--points", type=positive, default=USUAL.points, metavar="N", help="at most so many cases (usually %(default)s)"
+        "--points", type=positive, default=USUAL.points, metavar="N", help="most cases to run (default: %(default)s)"
     )
     parser.add_argument(
-        "--seconds", type=duration, default=USUAL.seconds, metavar="S", help="at most so long (usually %(default)g)"
+        "--seconds", type=duration, default=USUAL.seconds, metavar="S", help="most seconds (default: %(default)g)"
     )
     add_libraries(parser)
     add_engine(parser)
 
 
-def _one(recorded: tuple[Recorded, ...]) -> tuple[Recorded, Signature]:
-    one, *others = recorded
-    if others:
-        raise UsageError(f"the file holds {len(recorded)} findings: --finding says which, by its number or id")
-    if one.signature is None:
-        raise UsageError("the file holds a bare case: a region is that of a failure, and a finding says which")
-    return one, one.signature
-
-
 def _axes(text: str, op: Op) -> tuple[str, str]:
-    """Two different axes of the op, as `--axes` names them."""
+    """Parse the value of `--axes`: two different axes of the op."""
     names = tuple(SMS if name.strip().lower() in SM_NAMES else name.strip() for name in text.split(","))
     for name in names:
         if name != SMS and name not in op.dims:
             raise unknown("axis", name, (*op.dims, "SM"))
     match names:
-        case (up, across) if up != across:
-            return up, across
+        case (vertical, horizontal) if vertical != horizontal:
+            return vertical, horizontal
         case _:
             raise UsageError(f"--axes {text}: it takes two different axes, such as T,SM")
 
@@ -122,27 +108,27 @@ def _axes(text: str, op: Op) -> tuple[str, str]:
 def _map(
     subject: MappedFailure, before: tuple[Case, ...], options: Options, limits: MappingLimits
 ) -> tuple[Region, HarnessError | None]:
-    """The map, as far as an interrupt or an error of the harness let it come."""
+    """Map the failure.  An interrupt or an error of the harness ends the map early."""
     broken: HarnessError | None = None
     with Session(options) as session, Interrupts() as interrupts:
 
-        def execute(wanted: RunRequest) -> Run:
-            return session.pool.run_alone(wanted, before) if before else session.pool.run(wanted)
+        def execute(request: RunRequest) -> Run:
+            return session.pool.run_alone(request, before) if before else session.pool.run(request)
 
-        looker = Looker(subject.op, subject.signature, session.judge, execute)
-        mapper = Mapper(subject, looker, limits, Telling(TELL_EVERY_S, interrupts))
+        checker = PointChecker(subject.op, subject.signature, session.judge, execute)
+        mapper = Mapper(subject, checker, limits, ProgressLine(PROGRESS_EVERY_S, interrupts))
         try:
             mapper.run()
         except HarnessError as error:
             broken = error
         except KeyboardInterrupt:
-            pass
+            pass  # the region itself says that it was interrupted
         return mapper.region(), broken
 
 
-def _status(found: Region) -> int:
-    if not found.points:
-        return INTERRUPTED
-    if found.ended is not Ended.NOT_SHOWN:
-        return CLEAN
-    return NOTHING_JUDGED if found.count(Outcome.ABSTAIN) else FINDINGS
+def _status(mapped: Region) -> ExitStatus:
+    if not mapped.points:
+        return ExitStatus.INTERRUPTED
+    if mapped.stop_reason is not Ended.NOT_SHOWN:
+        return ExitStatus.CLEAN
+    return ExitStatus.NOTHING_CHECKED if mapped.count(Outcome.ABSTAIN) else ExitStatus.FINDINGS

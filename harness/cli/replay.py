@@ -4,74 +4,56 @@ import argparse
 
 from rich.text import Text
 
-from harness.cli.command import (
-    CLEAN,
-    FINDINGS,
-    NOTHING_JUDGED,
-    STORE,
-    Parser,
-    add_engine,
-    add_fail_on,
-    add_libraries,
-    add_sanitizer,
-    console,
-)
-from harness.errors import UsageError, unknown
-from harness.findings import store
-from harness.findings.campaign_report import counts
-from harness.findings.replay import Recorded, read
-from harness.findings.rerun import options_for
-from harness.findings.rerun import replay as replay_recorded
+from harness.cli.command import ExitStatus, Parser
+from harness.cli.common_options import add_engine, add_fail_on, add_libraries, add_sanitizer
+from harness.cli.finding_choice import add_finding, locate, read_findings
+from harness.cli.output import console
+from harness.documents.campaign import counts
+from harness.findings.rerun import options_for, replay
 from harness.model.verdict import Outcome, Severity
 from harness.reports.finding_text import Sources, render
-from harness.search.options import engine_of, sanitizing_for
+from harness.search.engine_choice import parse_engine
+from harness.search.options import sanitizer_for
 from harness.search.session import Session
 
 
-def replay(given: argparse.Namespace) -> int:
+def run(given: argparse.Namespace) -> ExitStatus:
     """Run recorded cases again, each in a fresh process, and print what they show now."""
-    fail_on = Severity(given.fail_on)
-    failed = judged = False
+    fail_on, engine = Severity(given.fail_on), parse_engine(given.engine)
+    is_failed = is_checked = False
     screen = console()
-    for recorded in chosen(read(store.locate(given.file, STORE)), given.finding):
+    for recorded in read_findings(locate(given.file), given.finding):
         options = options_for(
             recorded,
             libraries=tuple(given.libraries),
             time_limit_s=given.time_limit,
-            engine=engine_of(given.engine),
-            sanitizing=sanitizing_for(given.sanitizer, engine_of(given.engine), given.accepts),
+            engine=engine,
+            sanitizer=sanitizer_for(given.sanitizer, engine, given.accepts, given.settings),
+            settings=given.settings,
         )
         with Session(options) as session:
-            replayed = replay_recorded(recorded, session)
+            replayed = replay(recorded, session)
             sources = Sources(roots=session.sources)
         for finding in replayed.findings:
             screen.print(render(finding, sources), soft_wrap=True)
         screen.print(Text(str(replayed)), soft_wrap=True)
-        failed |= any(counts(finding, fail_on) for finding in replayed.findings)
-        judged |= replayed.outcome is not Outcome.ABSTAIN
-    if failed:
-        return FINDINGS
-    return CLEAN if judged else NOTHING_JUDGED
-
-
-def chosen(recorded: tuple[Recorded, ...], wanted: str | None) -> tuple[Recorded, ...]:
-    """All cases of a file, each once, or the one that `--finding` names by its number or id."""
-    if not recorded:
-        raise UsageError("the file holds no findings: there is nothing to replay")
-    by_id = {one.id: one for one in reversed(recorded)}
-    if wanted is None:
-        return tuple(reversed(by_id.values()))
-    if wanted in by_id:
-        return (by_id[wanted],)
-    if wanted.isdecimal() and 1 <= int(wanted) <= len(recorded):
-        return (recorded[int(wanted) - 1],)
-    raise unknown("finding", wanted, [*by_id, *(str(number + 1) for number in range(len(recorded)))])
+        is_failed |= any(counts(finding, fail_on) for finding in replayed.findings)
+        is_checked |= replayed.outcome is not Outcome.ABSTAIN
+    if is_failed:
+        return ExitStatus.FINDINGS
+    return ExitStatus.CLEAN if is_checked else ExitStatus.NOTHING_CHECKED
 
 
 def add_options(parser: Parser) -> None:
-    """The options of `harness replay`."""
-    parser.add_argument("file", metavar="FILE|ID", help="a report, finding or case as JSON, or the id of a finding")
-    parser.add_argument("--finding", metavar="N|ID", help="only this finding of a report")
+    parser.epilog = """\
+examples:
+  harness replay 342c34cb                        a finding of .harness/findings
+  harness replay report.json --finding 2         the second finding of a report
+  harness replay 342c34cb --with fla-core==0.6.0 the same case with another release
+
+exit status: 0 every case is clean, 1 one fails, 2 usage or harness error, 3 none could be checked
+"""
+    add_finding(parser)
     add_libraries(parser)
     add_fail_on(parser)
     add_engine(parser)

@@ -1,97 +1,45 @@
-"""`harness report` and `harness findings`."""
+"""`harness report`."""
 
 import argparse
 import sys
-from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
-from rich.text import Text
-
-from harness.cli.command import CLEAN, STORE, Parser, add_known, console
+from harness.cli.command import ExitStatus, Parser
+from harness.cli.common_options import add_known
+from harness.cli.report_contents import contents_of
 from harness.errors import UsageError
-from harness.findings.known_issues import KnownIssues, read_known_issues
-from harness.model.verdict import Severity
+from harness.extras import require
+from harness.findings.store import FOLDER as STORE
 from harness.reports import markdown
-from harness.reports.contents import Gathered, ReportedBug, gather
-from harness.reports.finding_text import COLOURS
-from harness.reports.html.page import page
+from harness.reports.contents import ReportContents
 from harness.reports.junit import junit
-from harness.reports.summary import told
 
 PAGE = "report.html"
 STDOUT = "-"
 
 
-def report(given: argparse.Namespace) -> int:
-    """Write what was found as a page, and as a CI system wants it."""
-    gathered = _gathered(given, _paths(given.paths), tuple(Path(older) for older in given.history))
-    if not gathered.bugs and not gathered.campaigns and gathered.damaged:
-        raise UsageError(f"nothing of it can be read: {gathered.damaged[0]}")
-    others = tuple(name for name in (given.markdown, given.junit) if name)
-    if given.output or not others:
-        _write(given.output or PAGE, page(gathered, datetime.now(UTC)))
+def run(given: argparse.Namespace) -> ExitStatus:
+    """Write a report of all findings: as a page, as Markdown, as JUnit XML."""
+    contents = contents_of(given.paths, given.known, earlier=given.history)
+    if not contents.bugs and not contents.campaigns and contents.damaged:
+        raise UsageError(f"nothing of it can be read: {contents.damaged[0]}")
+    if given.output or not (given.markdown or given.junit):
+        _write(given.output or PAGE, _page(contents))
     if given.markdown:
-        _write(given.markdown, markdown.summary(gathered))
+        _write(given.markdown, markdown.summary(contents))
     if given.junit:
-        _write(given.junit, junit(gathered))
-    for complaint in gathered.damaged:
+        _write(given.junit, junit(contents))
+    for complaint in contents.damaged:
         print(f"not readable: {complaint}", file=sys.stderr)
-    return CLEAN
+    return ExitStatus.CLEAN
 
 
-def findings(given: argparse.Namespace) -> int:
-    """List the bugs that are kept."""
-    gathered = _gathered(given, _paths([given.folder] if given.folder else []))
-    screen = console()
-    for line in listed(gathered):
-        screen.print(line, soft_wrap=True)
-    return CLEAN
+def _page(contents: ReportContents) -> str:
+    require("report", "the page of harness report")
+    from harness.reports.html.page import page  # noqa: PLC0415 - it needs the extra
 
-
-def listed(gathered: Gathered) -> Iterator[Text]:
-    """A line for each bug, what could not be read, and how many there are."""
-    for bug in gathered.bugs:
-        finding = bug.finding
-        text = Text()
-        text.append(f"{bug.severity:<8}", style=COLOURS[bug.severity])
-        text.append(f"{finding.id}  {finding.fail.signature}  {_sightings(bug)}")
-        yield text
-    yield from (Text(f"not readable: {complaint}") for complaint in gathered.damaged)
-    yield Text(told(gathered.count(Severity.ERROR), gathered.count(Severity.WARNING)))
-
-
-def _sightings(bug: ReportedBug) -> str:
-    finding = bug.finding
-    count = finding.sightings
-    notes = [f"seen {'once' if count == 1 else f'{count:,} times'}"]
-    if finding.repeats.is_flaky:
-        notes.append(f"flaky: {finding.repeats.shown} of {finding.repeats.runs} times alone")
-    elif not finding.confirmed:
-        notes.append("unconfirmed")
-    if bug.link:
-        notes.append(f"known: {bug.link}")
-    return f"({', '.join(notes)})"
-
-
-def _gathered(given: argparse.Namespace, paths: tuple[Path, ...], earlier: tuple[Path, ...] = ()) -> Gathered:
-    today = date.today()  # noqa: DTZ011 - a date that people write has no zone
-    issues: KnownIssues = read_known_issues(given.known, today)
-    return gather(paths, earlier=earlier, issues=issues, folder=STORE)
-
-
-def _paths(names: list[str]) -> tuple[Path, ...]:
-    """What was named, or else the usual folder.
-
-    Raises:
-        UsageError: something named does not exist, or there is no usual folder.
-    """
-    for name in names:
-        if not Path(name).exists():
-            raise UsageError(f"there is no {name}: name a folder of findings, or a report of harness fuzz --json")
-    if not names and not STORE.is_dir():
-        raise UsageError(f"there is no {STORE} here: run harness fuzz first, or name a folder or a report")
-    return tuple(map(Path, names)) or (STORE,)
+    return page(contents, datetime.now(UTC))
 
 
 def _write(name: str, text: str) -> None:
@@ -106,17 +54,23 @@ def _write(name: str, text: str) -> None:
     print(path, file=sys.stderr)
 
 
-def add_report_options(parser: Parser) -> None:
-    """The options of `harness report`."""
-    parser.epilog = (
-        "Exit status: 0 the report was written, whatever it says; 2 usage error. A page is written unless only "
-        "--markdown or --junit is asked for."
-    )
+def add_options(parser: Parser) -> None:
+    parser.epilog = """\
+examples:
+  harness report                                          report.html, of all stored findings
+  harness report new.json --history old.json              what is new against an earlier report, and what is gone
+  harness report --markdown summary.md --junit junit.xml  for a CI system; no page unless -o asks for it
+
+exit status: 0 the report was written, whatever it says; 2 usage error
+"""
     parser.add_argument(
-        "paths", nargs="*", metavar="FOLDER|REPORT", help=f"findings, or reports as JSON (usually {STORE})"
+        "paths",
+        nargs="*",
+        metavar="FOLDER|REPORT",
+        help=f"folders of findings, or reports of harness fuzz --json (default: {STORE})",
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help=f"the page (usually {PAGE}; - for standard output)")
-    parser.add_argument("--markdown", metavar="FILE", help="a summary for a CI system; - for standard output")
+    parser.add_argument("-o", "--output", metavar="FILE", help=f"the page (default: {PAGE}; - for standard output)")
+    parser.add_argument("--markdown", metavar="FILE", help="a summary as Markdown; - for standard output")
     parser.add_argument("--junit", metavar="FILE", help="the findings as failed tests; - for standard output")
     parser.add_argument(
         "--history",
@@ -124,12 +78,6 @@ def add_report_options(parser: Parser) -> None:
         action="extend",
         default=[],
         metavar="OLDER",
-        help="earlier reports as JSON, the oldest first: what is new, and what is gone",
+        help="earlier reports as JSON, the oldest first, to show what is new and what is gone",
     )
-    add_known(parser)
-
-
-def add_findings_options(parser: Parser) -> None:
-    """The options of `harness findings`."""
-    parser.add_argument("folder", nargs="?", metavar="FOLDER|REPORT", help=f"usually {STORE}")
     add_known(parser)

@@ -1,1 +1,1 @@
-"""The corpus: historical bugs that the ordinary search must find again, and not see in the releases that mend them."""
+"""The corpus: historical bugs that the search must find again, and must not find in the releases that fix them."""

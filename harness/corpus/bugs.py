@@ -1,6 +1,6 @@
-"""What a historical bug is, and the file that lists them: which releases, which op, and what a sighting looks like.
+"""Historical bugs, and the file that lists them with their releases, ops and failure patterns.
 
-The file says where to search and how to recognise the bug; it builds no trigger into the search.
+The file says where to search and how to recognise the bug.  It does not help the search to trigger it.
 """
 
 import json
@@ -16,18 +16,18 @@ from harness.wire import from_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """One way in which a bug shows; each part is a pattern as of a shell."""
+class BugPattern:
+    """A pattern of the failures that show a bug; each part is a shell pattern."""
 
     oracle: str
     kernel: str = "*"
     place: str = "*"
-    """Source line, result or message class, as the signature has it."""
+    """The source line, result or message class in the signature."""
 
-    def fits(self, signature: Signature) -> bool:
-        """Whether a failure with this signature is the bug."""
+    def matches(self, signature: Signature) -> bool:
+        """Return True if a failure with this signature is the bug."""
         pairs = ((signature.oracle, self.oracle), (signature.kernel, self.kernel), (signature.place, self.place))
-        return all(fnmatchcase(said, pattern) for said, pattern in pairs)
+        return all(fnmatchcase(text, pattern) for text, pattern in pairs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,38 +36,38 @@ class HistoricalBug:
 
     id: str
     what: str
-    """In a few words: `overlapping stores of dx`."""
+    """A short description: `overlapping stores of dx`."""
     distribution: str
-    """On PyPI."""
+    """The package on PyPI."""
     last_bad: str
     first_fixed: str
     link: str
     """The public fix or issue."""
     suite: str = ""
-    """The suite file that guards the op; empty where none can."""
+    """The suite file that has the ops; empty if there is none."""
     ops: tuple[str, ...] = ()
     device: str = "rtx-pro-6000"
-    shows: tuple[Mark, ...] = ()
-    """Any of them is a sighting."""
+    shows: tuple[BugPattern, ...] = ()
+    """A failure that matches any of them shows the bug."""
     beside: tuple[str, ...] = ()
-    """What else the releases need, as `--with` takes it."""
+    """Other libraries that the releases need, as `--with` takes them."""
     not_searched: str = ""
-    """Why it cannot be searched for, where it cannot."""
+    """The reason, if it cannot be searched for."""
 
     def release(self, version: str) -> tuple[str, ...]:
-        """What `--with` says for one release."""
+        """Return the values of `--with` for one release."""
         return (f"{self.distribution}=={version}", *self.beside)
 
     def is_shown_by(self, signature: Signature) -> bool:
-        """Whether a failure with this signature is a sighting."""
-        return any(mark.fits(signature) for mark in self.shows)
+        """Return True if a failure with this signature shows the bug."""
+        return any(pattern.matches(signature) for pattern in self.shows)
 
 
 def read(path: Path) -> tuple[HistoricalBug, ...]:
-    """The bugs that a file lists.
+    """Read the bugs that a file lists.
 
     Raises:
-        SuiteError: it cannot be read, or an entry is not a bug; the text names the entry and the field.
+        SuiteError: the file cannot be read, or an entry is invalid; the message names the entry and the field.
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -83,10 +83,10 @@ def read(path: Path) -> tuple[HistoricalBug, ...]:
 
 
 def choose(bugs: tuple[HistoricalBug, ...], ids: tuple[str, ...]) -> tuple[HistoricalBug, ...]:
-    """Those that are named, in the order named; all where none is.
+    """Return the bugs with these ids, in the order given, or all if none is given.
 
     Raises:
-        UsageError: there is no bug of that name.
+        UsageError: no bug has such an id.
     """
     by_id = {bug.id: bug for bug in bugs}
     for name in ids:

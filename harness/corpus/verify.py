@@ -1,6 +1,7 @@
-"""One bug: the ordinary search on the last bad release until the bug is seen, then the same search on the first fixed.
+"""Verify one bug: search the last bad release until the bug shows, then search the first fixed release.
 
-Both searches draw from the same seed.  The second has as many cases as the first needed, and no fewer than a floor.
+Both searches draw from the same seed.  The second runs as many cases as the first needed, and at least
+`MIN_FIXED_CASES`.
 """
 
 import time
@@ -13,148 +14,163 @@ from harness.model.case import Case
 from harness.model.finding import Finding
 from harness.model.verdict import Fail
 from harness.search.campaign_statistics import CampaignStatistics, Trial
-from harness.search.options import TIME_LIMIT_S, VIRTUAL, Options, load_devices, load_ops
+from harness.search.engine_choice import EngineName, parse_engine
+from harness.search.options import TIME_LIMIT_S, Options, load_devices, load_ops
 from harness.search.plan import CaseBudget
 from harness.search.session import Session
 from harness.search.triage import Triage
+from harness.settings import Settings
 
-FLOOR = 300
-"""So many cases, at least, must stay silent on the fixed release."""
-NAMED = 3
-"""So many other signatures are kept."""
+MIN_FIXED_CASES = 300
+"""At least so many cases must pass with the fixed release."""
+MAX_OTHER_SIGNATURES = 3
+"""How many other signatures are recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """How far a search for one bug may go."""
+class SearchBudget:
+    """The limits and settings of a search for one bug."""
 
     cases: int
     seconds: float
     processes: int
     seed: int
     time_limit_s: float = TIME_LIMIT_S
-    engine: str = VIRTUAL
+    engine: str = EngineName.VIRTUAL.factory
+    """Module and name of the engine's factory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """The bug, seen and confirmed alone in a fresh process."""
+class FoundBug:
+    """The bug, confirmed alone in a fresh process."""
 
     signature: str
-    where: str
-    """The source line, where one is known."""
+    source_line: str
+    """Empty if it is not known."""
     cases: int
-    """Until it was seen, counted with the case that showed it."""
+    """Cases until the bug showed, including that one."""
     seconds: float
-    """Likewise, from the start of the workers on."""
+    """Time until the bug showed, from the start of the workers on."""
     smallest: Case
     finding: str
-    """The id under which it can be replayed."""
+    """The id for `harness replay`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """What came of the search on one release."""
+    """The result of the search on one release."""
 
     release: tuple[str, ...]
     cases: int
-    judged: int
-    """Those that said something."""
+    checked: int
+    """Cases that did not abstain."""
     seconds: float
     out_of_time: bool = False
-    """It ended before it had all its cases."""
-    found: Found | None = None
-    others: tuple[str, ...] = ()
-    """Signatures of failures that are not the bug, the most frequent first."""
+    """True if time ended before all cases ran."""
+    found: FoundBug | None = None
+    other_signatures: tuple[str, ...] = ()
+    """Signatures of other failures, the most frequent first."""
     obstacle: str = ""
-    """Why nothing could be searched, where nothing could."""
+    """The reason, if nothing could be searched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BugRecord:
-    """One bug and what came of looking for it."""
+    """One bug and the results of its searches."""
 
     bug: HistoricalBug
-    budget: Budget
+    budget: SearchBudget
     bad: SearchResult | None = None
-    """None where it is not searched for."""
+    """None if the bug is not searched for."""
     fixed: SearchResult | None = None
-    """None where the bug was not found: its silence would say nothing."""
+    """None if the bug was not found before: the fixed release would prove nothing."""
 
     @property
-    def is_kept(self) -> bool:
-        """Whether it was found in the one release, and the other stays silent in at least as many cases."""
+    def is_confirmed(self) -> bool:
+        """True if the bad release shows the bug, and the fixed one does not in at least as many cases."""
         return (
             self.bad is not None
             and self.bad.found is not None
             and self.fixed is not None
             and self.fixed.found is None
-            and self.fixed.judged > 0
+            and self.fixed.checked > 0
             and not (self.fixed.out_of_time and self.fixed.cases < self.bad.found.cases)
         )
 
     @property
-    def was_searched(self) -> bool:
-        """Whether any case could be judged."""
-        return self.bad is not None and self.bad.judged > 0
+    def was_checked(self) -> bool:
+        """True if any case could be checked."""
+        return self.bad is not None and self.bad.checked > 0
 
 
-Tell = Callable[[str], object]
+Report = Callable[[str], object]
 
 
-def hunt(bug: HistoricalBug, budget: Budget, tell: Tell, keep: Callable[[Finding], object]) -> BugRecord:
-    """Look for the bug; `tell` hears how it goes, `keep` gets the finding.  Obstacles on the way are values."""
+def search_for_bug(
+    bug: HistoricalBug, budget: SearchBudget, settings: Settings, report: Report, keep: Callable[[Finding], object]
+) -> BugRecord:
+    """Search for the bug; `report` receives progress, `keep` the finding.  Obstacles are values in the record."""
     if bug.not_searched:
         return BugRecord(bug=bug, budget=budget)
-    bad = _search(bug, bug.release(bug.last_bad), budget, tell, keep)
+    search = _Search(bug=bug, settings=settings, report=report, keep=keep)
+    bad = search.run(bug.release(bug.last_bad), budget)
     if bad.found is None:
         return BugRecord(bug=bug, budget=budget, bad=bad)
-    enough = replace(budget, cases=max(min(FLOOR, budget.cases), bad.found.cases))
-    fixed = _search(bug, bug.release(bug.first_fixed), enough, tell, keep)
+    enough = replace(budget, cases=max(min(MIN_FIXED_CASES, budget.cases), bad.found.cases))
+    fixed = search.run(bug.release(bug.first_fixed), enough)
     return BugRecord(bug=bug, budget=budget, bad=bad, fixed=fixed)
 
 
-def _search(
-    bug: HistoricalBug, release: tuple[str, ...], budget: Budget, tell: Tell, keep: Callable[[Finding], object]
-) -> SearchResult:
-    try:
-        options = Options(
-            suites=(bug.suite,),
-            ops=load_ops((bug.suite,), bug.ops),
-            devices=load_devices(bug.device, None),
-            budget=CaseBudget(cases=budget.cases),
-            seed=budget.seed,
-            processes=budget.processes,
-            libraries=release,
-            time_limit_s=budget.time_limit_s,
-            engine=budget.engine,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Search:
+    """The search for one bug, to be run on several releases."""
+
+    bug: HistoricalBug
+    settings: Settings
+    report: Report
+    keep: Callable[[Finding], object]
+
+    def run(self, release: tuple[str, ...], budget: SearchBudget) -> SearchResult:
+        bug = self.bug
+        try:
+            options = Options(
+                suites=(bug.suite,),
+                ops=load_ops((bug.suite,), bug.ops),
+                devices=load_devices(bug.device, None),
+                budget=CaseBudget(cases=budget.cases),
+                seed=budget.seed,
+                processes=budget.processes,
+                libraries=release,
+                time_limit_s=budget.time_limit_s,
+                engine=parse_engine(budget.engine),
+                settings=self.settings,
+            )
+            with Session(options) as session:
+                observer = _BugObserver(bug, session, budget.seconds, self.report)
+                statistics = observer.campaign.run()
+                found = observer.found_bug(self.keep)
+        except (LibraryError, MissingPart, SuiteError, UsageError) as error:
+            return SearchResult(release=release, cases=0, checked=0, seconds=0.0, obstacle=str(error))
+        return SearchResult(
+            release=release,
+            cases=statistics.cases,
+            checked=statistics.checked,
+            seconds=round(statistics.seconds, 1),
+            out_of_time=observer.out_of_time,
+            found=found,
+            other_signatures=_others(bug, statistics),
         )
-        with Session(options) as session:
-            seeker = _Seeker(bug, session, budget.seconds, tell)
-            tally = seeker.campaign.run()
-            found = seeker.described(keep)
-    except (LibraryError, MissingPart, SuiteError, UsageError) as error:
-        return SearchResult(release=release, cases=0, judged=0, seconds=0.0, obstacle=str(error))
-    return SearchResult(
-        release=release,
-        cases=tally.cases,
-        judged=tally.judged,
-        seconds=round(tally.seconds, 1),
-        out_of_time=seeker.out_of_time,
-        found=found,
-        others=_others(bug, tally),
-    )
 
 
-class _Seeker:
-    """Watches one search: ends it at the first confirmed sighting of the bug, or when its time is over."""
+class _BugObserver:
+    """Observes one search, and ends it when the bug is confirmed or time is up."""
 
-    def __init__(self, bug: HistoricalBug, session: Session, seconds: float, tell: Tell) -> None:
+    def __init__(self, bug: HistoricalBug, session: Session, seconds: float, report: Report) -> None:
         self._bug = bug
         self._session = session
         self._seconds = seconds
         self._begun = time.monotonic()
-        self._tell = tell
+        self._report = report
         self.campaign = session.campaign(session.options.plan, self)
         self._sighted: tuple[Fail, int, float] | None = None
         self.out_of_time = False
@@ -165,41 +181,41 @@ class _Seeker:
             trying=lambda _: None,
         )
 
-    def tick(self, tally: CampaignStatistics, trying: Case | None) -> None:
-        """End the search when its time is over."""
+    def tick(self, statistics: CampaignStatistics, trying: Case | None) -> None:
+        """End the search when time is up."""
         del trying
-        self._tell(f"{self._bug.id}: {tally.cases} cases with {', '.join(self._session.options.libraries)}")
+        self._report(f"{self._bug.id}: {statistics.cases} cases with {', '.join(self._session.options.libraries)}")
         if time.monotonic() - self._begun >= self._seconds:
             self.out_of_time = True
             self.campaign.stop()
 
     def sighted(self, fail: Fail, trial: Trial) -> None:
-        """End the search if this is the bug and repeats."""
+        """End the search if this is the bug and it repeats."""
         if not self._bug.is_shown_by(fail.signature):
             return
         seconds = time.monotonic() - self._begun
         if self._triage.repeats(fail, trial):
-            self._sighted = (fail, self.campaign.tally.cases, seconds)
+            self._sighted = (fail, self.campaign.statistics.cases, seconds)
             self.campaign.stop()
 
     def shrinking(self, fail: Fail, number: int, total: int) -> None:
-        """Only the bug is made small."""
+        """Do nothing: only the bug is shrunk."""
 
     def trying(self, case: Case) -> None:
-        """Told by `tick` often enough."""
+        """Do nothing: `tick` reports progress."""
 
-    def described(self, keep: Callable[[Finding], object]) -> Found | None:
-        """What was found, made small; None if nothing was."""
+    def found_bug(self, keep: Callable[[Finding], object]) -> FoundBug | None:
+        """Shrink and return what was found, if anything."""
         if self._sighted is None:
             return None
         fail, cases, seconds = self._sighted
-        self._tell(f"{self._bug.id}: making {fail.signature} small")
-        sighting = self.campaign.tally.sightings[fail.signature]
+        self._report(f"{self._bug.id}: making {fail.signature} small")
+        sighting = self.campaign.statistics.sightings[fail.signature]
         finding = self._triage.finding(sighting, self._session.options.limits)
         keep(finding)
-        return Found(
+        return FoundBug(
             signature=str(fail.signature),
-            where=str(finding.fail.source or ""),
+            source_line=str(finding.fail.source or ""),
             cases=cases,
             seconds=round(seconds, 1),
             smallest=finding.case,
@@ -207,7 +223,7 @@ class _Seeker:
         )
 
 
-def _others(bug: HistoricalBug, tally: CampaignStatistics) -> tuple[str, ...]:
-    """Failures that are not the bug."""
-    others = [one for one in tally.in_order() if not bug.is_shown_by(one.fail.signature)]
-    return tuple(str(one.fail.signature) for one in sorted(others, key=lambda one: -one.count)[:NAMED])
+def _others(bug: HistoricalBug, statistics: CampaignStatistics) -> tuple[str, ...]:
+    """Return the most frequent signatures that are not the bug."""
+    others = [one for one in statistics.in_order() if not bug.is_shown_by(one.fail.signature)]
+    return tuple(str(one.fail.signature) for one in sorted(others, key=lambda one: -one.count)[:MAX_OTHER_SIGNATURES])

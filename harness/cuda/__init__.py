@@ -1,1 +1,1 @@
-"""The real GPU, beside the virtual one."""
+"""Hardware GPUs: the engines that run, compile and compare cases there, and what they need."""

@@ -1,16 +1,17 @@
-"""The engine that compiles ahead: it launches nothing, and leaves in Triton's cache what the real GPU's processes need.
+"""The compile-ahead engine: it compiles the kernels of a case into Triton's cache and launches nothing.
 
-Library and host code run on the CPU, as on the virtual GPU, and meet the device that the cuda engine answers for; each
-kernel that they would launch is compiled for the GPU at hand.  What it would have computed is not known: results are
-whatever fresh memory holds, and nobody looks at them.
+The workers on the hardware GPU then load these builds.  Library and host code run on the CPU, as on the virtual GPU,
+and see the device that the cuda engine emulates.  Results are uninitialised memory, which no oracle judges.
 """
 
 import os
 
 from harness.cuda.compiling_driver import CompilingDriver
-from harness.cuda.emulated_limits import Fitting
-from harness.cuda.emulation import answered, gpu_of_this_process
-from harness.cuda.sanitizers.instrumented_builds import turned_on
+from harness.cuda.emulated_limits import SharedMemoryCheck
+from harness.cuda.emulation import emulated_profile, gpu_of_worker
+from harness.cuda.gpus.inventory import RealGpu
+from harness.cuda.sanitizers.instrumentation import Instrumenting
+from harness.cuda.sanitizers.instrumented_builds import enable_instrumentation
 from harness.model.case import Case, Scale
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
@@ -21,36 +22,41 @@ from harness.virtual.engine import VirtualEngine
 
 
 class CompileAheadEngine(VirtualEngine):
-    """Wears what the cuda engine wears, and compiles what a case launches; one to a process."""
+    """Emulates the device that the cuda engine would emulate, and compiles the kernels that a case launches."""
 
     name = "ahead"
 
-    def prepare(self) -> None:
-        """As the virtual engine does, with the cuda engine's cache.  No GPU is visible, so CUDA cannot start."""
-        super().prepare()
-        os.environ["TRITON_CACHE_DIR"] += triton_seam.WHOLE
+    _gpu: RealGpu
+    _instrumentation: Instrumenting | None
+    """Triton's own sanitizer that is compiled into each kernel.  Set by `emulate`, like `_gpu`."""
 
-    def wear(self, device: DeviceProfile) -> None:
-        """Answer for the device to host code; compile for the GPU at hand, to the end."""
-        super().wear(answered(device, gpu_of_this_process()))
+    def prepare(self) -> None:
+        """Prepare like the virtual engine, which hides all GPUs, but use the cuda engine's cache."""
+        super().prepare()
+        os.environ["TRITON_CACHE_DIR"] += triton_seam.FULL_CACHE_SUFFIX
+
+    def emulate(self, device: DeviceProfile) -> None:
+        """Show the device to host code; compile to binaries for the hardware GPU."""
+        self._gpu = gpu_of_worker(os.environ)
+        self._instrumentation = enable_instrumentation(self._gpu, os.environ)
+        super().emulate(emulated_profile(device, self._gpu))
 
     def _drive(self, device: DeviceProfile, on_launch: LaunchHandler) -> None:
         del on_launch  # nothing is launched
-        gpu = gpu_of_this_process()
-        triton_seam.set_driver(CompilingDriver(device, gpu.arch))
-        Fitting(device, gpu, turned_on(gpu)).install()
-        triton_seam.ask_assembler(gpu.arch)
+        triton_seam.set_driver(CompilingDriver(device, self._gpu.arch))
+        SharedMemoryCheck(device, self._gpu, self._instrumentation).install()
+        triton_seam.query_ptxas_version(self._gpu.arch)
         triton_seam.build_utilities()
 
     def run(self, op: Op, case: Case) -> Run:
-        """Compile what the case launches; `seconds["compile"]` is what that took."""
-        if case.scale is Scale.GIANT:  # the cuda engine does not run it
+        """Compile the kernels that the case launches; `seconds["compile"]` is the time of the compiler."""
+        if case.scale is Scale.OVERSIZED:  # the cuda engine does not run such cases
             return Run(case=case, engine=self.name, ending=Completed())
-        session = self._begin(case, case.lane_fill)
+        case_launches = self._begin(case, case.lane_fill)
         try:
             ending, _ = self._execution.run_again(op, case)
         finally:
             self._fresh.forget()
         return Run(
-            case=case, engine=self.name, ending=ending, seconds={"compile": session.seconds.get("front_end", 0.0)}
+            case=case, engine=self.name, ending=ending, seconds={"compile": case_launches.seconds.get("front_end", 0.0)}
         )

@@ -1,27 +1,27 @@
-"""Triton's driver of a GPU for which kernels are compiled, and on which nothing is launched."""
+"""A Triton driver that compiles for a GPU and launches nothing."""
 
 from collections.abc import Callable
 from typing import Any
 
 from harness.model.device import DeviceProfile
-from harness.virtual.driver.driver import LaunchRequest, VirtualDriver, figures
+from harness.virtual.driver.driver import LaunchRequest, VirtualDriver, device_properties
 from harness.virtual.driver.triton_seam import build_launcher, target
 
-LOADED = (0, 0, 0, 0)
+NOT_LOADED = (0, 0, 0, 0)
 """Module, function, registers and spills of a kernel that is not loaded."""
 
 
 class CompilingDriver(VirtualDriver):
-    """Answers for a profile, and compiles for `arch`, whatever the profile says."""
+    """Reports the properties of a profile, and compiles for `arch` whatever the profile's architecture is."""
 
     def __init__(self, profile: DeviceProfile, arch: int) -> None:
         super().__init__(profile, _execute_nothing)
         self._target = target(arch, profile.warp_size)
         self.utils = _Utilities(profile)
-        self.launcher_cls = _launcher_of
+        self.launcher_cls = _make_launcher
 
     def get_current_target(self) -> Any:
-        """What to compile for: the hardware."""
+        """Return the hardware's compile target."""
         return self._target
 
 
@@ -32,21 +32,20 @@ class _Utilities:
         self._profile = profile
 
     def get_device_properties(self, device: int | None = None) -> dict[str, int]:
-        """The figures that Triton and libraries read."""
         del device
-        return figures(self._profile)
+        return device_properties(self._profile)
 
     def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
-        """What Triton wants to know of a kernel on the GPU, the most threads last."""
+        """Load nothing; return `NOT_LOADED` and the maximal number of threads in a block."""
         del name, binary, shared, device
-        return *LOADED, self._profile.max_threads_per_block
+        return *NOT_LOADED, self._profile.max_threads_per_block
 
     def unload_module(self, module: int) -> None:
-        """There is none."""
+        pass
 
 
-def _launcher_of(source: Any, metadata: Any) -> Callable[..., None]:
-    """What Triton calls to launch a kernel."""
+def _make_launcher(source: Any, metadata: Any) -> Callable[..., None]:
+    """Compile the C launcher, which workers on the GPU then find in the cache; return one that does nothing."""
     build_launcher(source, metadata)
     return _launch_nothing
 

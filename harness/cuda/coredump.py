@@ -1,8 +1,7 @@
-"""Where a kernel spins that does not end: a core dump of the GPU, asked for from outside and read by cuda-gdb.
+"""Finds the line at which a kernel spins, from a core dump of the GPU that cuda-gdb reads.
 
-Where its environment says so, CUDA's driver waits for the request at a named pipe of the process; then it writes what
-the warps are at, and aborts the process.  Everything here is bounded in time, and nothing raises: what could not be
-found out is a sentence.
+If its environment says so, CUDA's driver listens at a named pipe of the process.  On a request it dumps the state of
+all warps and aborts the process.  Every step here has a time limit, and failures are returned as sentences.
 """
 
 import os
@@ -22,14 +21,14 @@ FILE = "CUDA_COREDUMP_FILE"
 PROGRESS = "CUDA_COREDUMP_SHOW_PROGRESS"
 FLAGS = "CUDA_COREDUMP_GENERATION_FLAGS"
 SKIPPED = "skip_global_memory,skip_shared_memory,skip_local_memory,skip_constbank_memory"
-"""Where a warp is, is told without any memory: a dump of megabytes, in seconds, where it were gigabytes else."""
+"""Leave memory out, since the position of a warp needs none: megabytes in seconds instead of gigabytes."""
 
 DEBUGGER = "cuda-gdb"
 DEBUGGER_FOLDERS = ("/usr/local/cuda/bin", "/opt/cuda/bin")
-DUMPING_S = 15.0
-"""How long the driver may take to write the dump."""
-READING_S = 20.0
-"""How long cuda-gdb may take to read it."""
+DUMP_LIMIT_S = 15.0
+"""Time limit for the driver to write the dump."""
+READ_LIMIT_S = 20.0
+"""Time limit for cuda-gdb to read it."""
 
 FRAME = re.compile(
     r"^#\d+\s+(?:0x[0-9a-f]+ in )?(?P<function>[^\s(<]+)(?P<grid><<<[^>]*>>>)?\s*\(.*?\)"
@@ -39,32 +38,30 @@ FRAME = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuLocation:
-    """What the GPU was executing."""
+    """The position at which the GPU executes."""
 
     kernel: str
     source: Source | None
-    """The innermost line that has one."""
+    """The line of the innermost frame that has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoredumpFiles:
-    """The files of one process."""
+    """The request pipe and the core dump of one process."""
 
     pipe: Path
     core: Path
 
     def remove(self) -> None:
-        """Leave nothing behind; a process that is killed leaves its pipe."""
+        """Delete both; a killed process leaves its pipe."""
         for path in (self.pipe, self.core):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
 
 
 def environment(folder: Path) -> tuple[tuple[str, str], ...]:
-    """The variables that make CUDA listen for the request; to be set before CUDA starts in a process.
-
-    The folder is made: CUDA would not do it, and a library may have changed the working directory by then.
-    """
+    """Return the variables that make CUDA listen for the request; set them before CUDA starts in a process."""
+    # CUDA does not create the folder, and a relative path would depend on a library's changes of directory.
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     return (
@@ -76,54 +73,54 @@ def environment(folder: Path) -> tuple[tuple[str, str], ...]:
     )
 
 
-def places(variables: Iterable[tuple[str, str]], pid: int) -> CoredumpFiles | None:
-    """Where a process with these variables listens and writes; None where it does not."""
+def files_of(variables: Iterable[tuple[str, str]], pid: int) -> CoredumpFiles | None:
+    """Return the files of a process with these variables; None if CUDA does not listen there."""
     known: Mapping[str, str] = dict(variables)
     if known.get(ENABLED) != "1" or PIPE not in known or FILE not in known:
         return None
-    return CoredumpFiles(pipe=_of(known[PIPE], pid), core=_of(known[FILE], pid))
+    return CoredumpFiles(pipe=_expand(known[PIPE], pid), core=_expand(known[FILE], pid))
 
 
 def debugger() -> str | None:
-    """Where cuda-gdb is, if anywhere."""
+    """Return the path of cuda-gdb, if it is installed."""
     return shutil.which(DEBUGGER) or shutil.which(DEBUGGER, path=os.pathsep.join(DEBUGGER_FOLDERS))
 
 
-def trigger(at: CoredumpFiles) -> str:
-    """Ask for the dump; returns at once, empty where it was asked for, else why it was not."""
+def request_dump(files: CoredumpFiles) -> str:
+    """Request the dump without waiting; return why that failed, or an empty string."""
     try:
-        fd = os.open(at.pipe, os.O_WRONLY | os.O_NONBLOCK)  # without a reader this fails, where it else would wait
+        fd = os.open(files.pipe, os.O_WRONLY | os.O_NONBLOCK)  # O_NONBLOCK: fail without a reader instead of waiting
     except OSError as error:
-        return f"CUDA does not listen at {at.pipe}: {error.strerror}"
+        return f"CUDA does not listen at {files.pipe}: {error.strerror}"
     try:
         os.write(fd, b"1")
     except OSError as error:
-        return f"CUDA did not take the request at {at.pipe}: {error.strerror}"
+        return f"CUDA did not take the request at {files.pipe}: {error.strerror}"
     finally:
         os.close(fd)
     return ""
 
 
-def read(at: CoredumpFiles, program: str, *, limit_s: float = READING_S) -> GpuLocation | str:
-    """What cuda-gdb says of the dump, or why it says nothing."""
-    if not at.core.is_file() or not at.core.stat().st_size:
+def read_dump(files: CoredumpFiles, program: str, *, limit_s: float = READ_LIMIT_S) -> GpuLocation | str:
+    """Return the position that cuda-gdb finds in the dump, or why it finds none."""
+    if not files.core.is_file() or not files.core.stat().st_size:
         return "the driver wrote no core dump of the GPU"
-    command = [program, "-batch", "-nx", "-ex", f"target cudacore {at.core}", "-ex", "bt"]
+    command = [program, "-batch", "-nx", "-ex", f"target cudacore {files.core}", "-ex", "bt"]
     try:
-        asked = subprocess.run(
+        answer = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit_s, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{DEBUGGER} did not read the core dump: {error}"
-    spot = parse(asked.stdout)
-    if spot is None:
-        said = (asked.stderr or asked.stdout).strip().splitlines()
-        return f"{DEBUGGER} found no kernel in the core dump{f': {said[-1]}' if said else ''}"
-    return spot
+    location = parse(answer.stdout)
+    if location is None:
+        output = (answer.stderr or answer.stdout).strip().splitlines()
+        return f"{DEBUGGER} found no kernel in the core dump{f': {output[-1]}' if output else ''}"
+    return location
 
 
 def parse(backtrace: str) -> GpuLocation | None:
-    """The kernel of a backtrace, and its innermost line; None where no frame is a kernel's."""
+    """Return the kernel of a backtrace and its innermost line; None if no frame is a kernel's."""
     frames = [found for line in backtrace.splitlines() if (found := FRAME.match(line))]
     kernels = [frame["function"] for frame in frames if frame["grid"]]
     if not kernels:
@@ -133,5 +130,5 @@ def parse(backtrace: str) -> GpuLocation | None:
     return GpuLocation(kernel=kernels[0], source=source)
 
 
-def _of(pattern: str, pid: int) -> Path:
+def _expand(pattern: str, pid: int) -> Path:
     return Path(pattern.replace("%p", str(pid)).replace("%h", os.uname().nodename))

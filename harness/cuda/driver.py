@@ -1,7 +1,6 @@
-"""Triton's driver of a real GPU that answers for a profile: NVIDIA's own, with other figures and watched launches.
+"""Triton's NVIDIA driver with the properties of an emulated device and with watched launches.
 
-Kernels are compiled for the hardware's architecture whatever the profile says: a forged one would build code that the
-GPU cannot load.
+Kernels are always compiled for the hardware's architecture: the GPU could not load builds for another one.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,97 +11,95 @@ from triton import knobs
 from triton.backends.nvidia.driver import CudaDriver
 
 from harness.model.device import DeviceProfile
-from harness.virtual.driver.driver import LaunchRequest, equal_times, figures
+from harness.virtual.driver.driver import LaunchRequest, constant_times, device_properties
 from harness.virtual.driver.triton_seam import target
 
 
 class LaunchWatcher(Protocol):
-    """Who stands between Triton and the GPU."""
+    """A callback for every launch."""
 
     def __call__(self, request: LaunchRequest, launch: Callable[[], None]) -> None:
-        """Call `launch` once, and return when whatever is to be known of it is known."""
+        """Call `launch` exactly once."""
         ...
 
 
 class RealDriver(CudaDriver):
-    """Answers for `profile`, which holds no more of anything but SMs than the GPU; compiles for `arch`."""
+    """Reports the properties of `profile`, of which only the SMs may exceed the hardware's; compiles for `arch`."""
 
     def __init__(self, profile: DeviceProfile, arch: int, on_launch: LaunchWatcher) -> None:
         super().__init__()
         self._target = target(arch, 32)
         self._on_launch = on_launch
-        self._make_real = self.launcher_cls
-        self._texts: dict[int, str] = {}
+        self._make_hardware_launcher = self.launcher_cls
+        self._ttir: dict[int, str] = {}
         self.utils: Any = _Utilities(self.utils, profile)
         self.launcher_cls = self._make_launcher
-        knobs.runtime.kernel_load_end_hook.add(cast("Any", self._loaded))
+        knobs.runtime.kernel_load_end_hook.add(cast("Any", self._on_load))
 
     def get_current_target(self) -> Any:
-        """What to compile for: the hardware."""
+        """Return the hardware's compile target."""
         return self._target
 
     def get_current_device(self) -> int:
-        """Workers see one GPU."""
-        return 0
+        return 0  # workers see one GPU
 
     def get_benchmarker(self) -> Callable[..., list[float]]:
-        """Equal times for everything: configs are chosen by the case, never by a clock."""
-        return equal_times
+        """Return a benchmarker that finds all configs equally fast: the case chooses the config, never a clock."""
+        return constant_times
 
-    def text_of(self, function: int) -> str:
-        """The TTIR of a loaded kernel."""
-        return self._texts[function]
+    def ttir_of(self, function: int) -> str:
+        """Return the TTIR of a loaded kernel, by its CUDA function handle."""
+        return self._ttir[function]
 
     def watch(self, request: LaunchRequest, launch: Callable[[], None]) -> None:
-        """Hand a launch to whoever watches."""
         self._on_launch(request, launch)
 
     def _make_launcher(self, source: Any, metadata: Any) -> "_Launcher":
-        return _Launcher(self, source, metadata, self._make_real(source, metadata))
+        return _Launcher(self, source, metadata, self._make_hardware_launcher(source, metadata))
 
-    def _loaded(self, module: Any, function: int, name: str, metadata_group: Mapping[str, str], digest: str) -> None:
-        """Called by Triton (3.6 to 3.9) when a kernel is on the GPU; `metadata_group` holds paths by file name."""
+    def _on_load(self, module: Any, function: int, name: str, metadata_group: Mapping[str, str], digest: str) -> None:
+        """Triton (3.6 to 3.9) calls this when a kernel is loaded; `metadata_group` holds paths by file name."""
         del module, name, digest
         paths = [path for file, path in metadata_group.items() if file.endswith(".ttir")]
-        self._texts[function] = Path(paths[0]).read_text(encoding="utf-8") if paths else ""
+        self._ttir[function] = Path(paths[0]).read_text(encoding="utf-8") if paths else ""
 
 
 class _Utilities:
-    """`driver.active.utils`: the real ones, but for the figures that host code reads."""
+    """`driver.active.utils`: NVIDIA's, except for the device properties that host code reads."""
 
-    def __init__(self, real: Any, profile: DeviceProfile) -> None:
-        self._real = real
+    def __init__(self, nvidia: Any, profile: DeviceProfile) -> None:
+        self._nvidia = nvidia
         self._profile = profile
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
+        return getattr(self._nvidia, name)
 
     def get_device_properties(self, device: int | None = None) -> dict[str, int]:
-        """The profile's figures, without starting CUDA: libraries ask when they are imported."""
+        """Return the profile's properties without starting CUDA, since libraries read them on import."""
         del device
-        return figures(self._profile)
+        return device_properties(self._profile)
 
 
 class _Launcher:
-    """What Triton calls to launch one compiled kernel."""
+    """The launcher of one compiled kernel."""
 
-    def __init__(self, driver: RealDriver, source: Any, metadata: Any, real: Callable[..., None]) -> None:
+    def __init__(self, driver: RealDriver, source: Any, metadata: Any, nvidia: Callable[..., None]) -> None:
         self._driver = driver
         self._source = source
         self._metadata = metadata
-        self._real = real
+        self._nvidia = nvidia
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
+        return getattr(self._nvidia, name)
 
     def __call__(self, x: int, y: int, z: int, stream: int, function: int, *rest: Any) -> None:
         _packed, _launch_metadata, _enter, _leave, *arguments = rest
         request = LaunchRequest(
-            ttir=self._driver.text_of(function),
+            ttir=self._driver.ttir_of(function),
             grid=(x, y, z),
             stream=stream,
             source=self._source,
             metadata=self._metadata,
             arguments=arguments,
         )
-        self._driver.watch(request, lambda: self._real(x, y, z, stream, function, *rest))
+        self._driver.watch(request, lambda: self._nvidia(x, y, z, stream, function, *rest))

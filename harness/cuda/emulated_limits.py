@@ -1,7 +1,8 @@
-"""Whether a kernel fits on the GPU that is pretended: another question than whether its build for this one fits there.
+"""Checks whether kernels fit into the shared memory of the emulated GPU.
 
-A Hopper's warp groups multiply out of shared memory, an RTX PRO 6000 does not: of one kernel the one may need half as
-much again as the other.  So what is more than the pretended GPU has is compiled for that one too, and its needs count.
+The build for the hardware does not answer that.  For example, warp groups of a Hopper multiply out of shared memory,
+and those of an RTX PRO 6000 do not.  So one build of a kernel may need half as much again.  A kernel that exceeds the
+emulated limit is compiled for the emulated architecture too, and that build counts.
 """
 
 from typing import Any
@@ -13,53 +14,64 @@ from harness.cuda.sanitizers.instrumentation import Instrumenting
 from harness.errors import CannotRunHere
 from harness.model.device import DeviceProfile
 from harness.virtual.driver.kernel_facts import options_of
-from harness.virtual.driver.triton_seam import load_by, shared_bytes_on
+from harness.virtual.driver.triton_seam import intercept_loading, shared_bytes_on
 
 
-class Fitting:
-    """Judges builds for a GPU by what another is told to have."""
+class SharedMemoryCheck:
+    """Compares the shared memory of each kernel with the limit of the emulated device."""
 
-    def __init__(self, told: DeviceProfile, gpu: RealGpu, checked: Instrumenting | None) -> None:
-        """`told` has no more shared memory than `gpu`; builds with a sanitizer's checks tell nothing of others."""
-        self._told = told
+    def __init__(self, emulated: DeviceProfile, gpu: RealGpu, instrumentation: Instrumenting | None) -> None:
+        """Make the check.
+
+        Args:
+            emulated: has at most as much shared memory as `gpu`.
+            gpu: the hardware.
+            instrumentation: a sanitizer that enlarges builds, so that their size says nothing; the check is then off.
+        """
+        self._emulated = emulated
         self._gpu = gpu
-        self._checked = checked
-        self._needs: dict[str, int] = {}
-        """By hash of the build for this GPU, what the one for the other takes of shared memory."""
+        self._instrumentation = instrumentation
+        self._emulated_bytes: dict[str, int] = {}
+        """By hash of the hardware's build, the shared memory of the build for the emulated device."""
 
     def install(self) -> None:
-        """Look at every kernel of this process from now on."""
-        load_by(self.look, self.refused, shared_bytes_per_block=self._gpu.shared_bytes_per_block)
+        """Check every kernel of this process from now on."""
+        intercept_loading(self.check, self.explain_refusal, shared_bytes_per_block=self._gpu.shared_bytes_per_block)
 
-    def look(self, kernel: Any) -> None:
-        """Look at a compiled kernel before it is loaded.
+    def check(self, kernel: Any) -> None:
+        """Check a compiled kernel before it is loaded.
 
         Raises:
-            OutOfResources: the pretended GPU has less shared memory than its own build takes.
+            OutOfResources: the build for the emulated GPU needs more shared memory than that GPU has.
         """
-        if self._checked is not None:
+        if self._instrumentation is not None:
             return
-        needed, limit = int(kernel.metadata.shared), self._told.shared_bytes_per_block
-        if needed > limit and self._compiles_otherwise:
-            if kernel.hash not in self._needs:
-                self._needs[kernel.hash] = shared_bytes_on(kernel, self._told.arch, options_of(kernel.metadata))
-            needed = self._needs[kernel.hash]
+        needed, limit = int(kernel.metadata.shared), self._emulated.shared_bytes_per_block
+        if needed > limit and self._has_other_architecture:
+            if kernel.hash not in self._emulated_bytes:
+                self._emulated_bytes[kernel.hash] = shared_bytes_on(
+                    kernel, self._emulated.arch, options_of(kernel.metadata)
+                )
+            needed = self._emulated_bytes[kernel.hash]
         if needed > limit:
             raise OutOfResources(needed, limit, "shared memory")
 
-    def refused(self, name: str, error: Exception) -> Exception:
-        """What it means for the pretended GPU that this one refuses a kernel's build."""
-        if self._checked is not None:
-            build, other = f"with {self._checked.mode}", "without"
-        elif self._compiles_otherwise:
-            build, other = f"for sm_{self._gpu.arch}", f"for sm_{self._told.arch}"
+    def explain_refusal(self, name: str, error: Exception) -> Exception:
+        """Return the error to raise for a build that the hardware refuses.
+
+        If the emulated GPU would get another build, the refusal says nothing about the kernel there.
+        """
+        if self._instrumentation is not None:
+            build, other = f"with {self._instrumentation.mode}", "without"
+        elif self._has_other_architecture:
+            build, other = f"for sm_{self._gpu.arch}", f"for sm_{self._emulated.arch}"
         else:
             return error
-        said = str(error).splitlines()[0].removesuffix(".")
+        reason = str(error).splitlines()[0].removesuffix(".")
         return CannotRunHere(
-            f"{name}: the {self._gpu.name} refuses its build {build} ({said}), which says nothing of the one {other}"
+            f"{name}: the {self._gpu.name} refuses its build {build} ({reason}), which says nothing of the one {other}"
         )
 
     @property
-    def _compiles_otherwise(self) -> bool:
-        return self._told.arch != self._gpu.arch
+    def _has_other_architecture(self) -> bool:
+        return self._emulated.arch != self._gpu.arch

@@ -1,11 +1,10 @@
-"""What a process on a real GPU answers for another: a profile as far as the hardware can honour it, and what it cannot.
+"""The emulation of another device by a worker on a hardware GPU, and its shortfalls.
 
-More SMs than there are can be pretended, and fewer be enforced; shared memory goes downward only; the architecture for
-which kernels are compiled is the hardware's own, whatever capability the library is told.
+A worker can report more SMs than the GPU has, and limit work to fewer.  It can lower the limit of shared memory but not
+raise it.  Kernels are always compiled for the hardware's architecture, whatever capability the library sees.
 """
 
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import replace
 
 from harness import wire
@@ -15,46 +14,50 @@ from harness.model.device import DeviceProfile
 from harness.model.run import Hardware
 
 GPU_VARIABLE = "KERNEL_HARNESS_GPU"
-"""In the environment of workers: what was read of their GPU, as JSON."""
-LEAST_SMS = 8
-"""The driver gives out SMs in portions of so many (compute capability 9.0 and later; fewer before)."""
+"""In the environment of workers: the facts of their GPU, as JSON."""
+SM_GRANULARITY = 8
+"""The driver allots SMs in groups of this size (compute capability 9.0 and later; in pairs before)."""
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 ONE_CONNECTION = "1"
-"""CUDA makes a process eight queues to its GPU: kernels are waited for one by one, and with one queue a context and its
-end take 160 ms instead of 245 (NVIDIA H200, driver 580)."""
+"""CUDA opens eight queues to the GPU by default, but a worker waits after every kernel.  With one queue, a context's
+start and end take 160 ms instead of 245 (NVIDIA H200, driver 580)."""
 
 
-def environment_of(gpu: RealGpu) -> tuple[tuple[str, str], ...]:
-    """The variables of a worker that may see this GPU and no other."""
-    connections = os.environ.get(CONNECTIONS, ONE_CONNECTION)
-    return ((VISIBLE, gpu.uuid), (CONNECTIONS, connections), *compiling_for(gpu))
+def worker_environment(gpu: RealGpu) -> tuple[tuple[str, str], ...]:
+    """Return the variables of a worker that sees only this GPU."""
+    return ((VISIBLE, gpu.uuid), *compiler_environment(gpu))
 
 
-def compiling_for(gpu: RealGpu) -> tuple[tuple[str, str], ...]:
-    """The variables of a process that compiles for this GPU and sees none."""
+def compiler_environment(gpu: RealGpu) -> tuple[tuple[str, str], ...]:
+    """Return the variables of a process that compiles for this GPU and sees none."""
     return ((GPU_VARIABLE, wire.to_json(gpu)),)
 
 
+def use_one_connection(environment: MutableMapping[str, str]) -> None:
+    """Limit the process to one queue to its GPU, unless the user chose a number.  Call it before CUDA starts."""
+    environment.setdefault(CONNECTIONS, ONE_CONNECTION)
+
+
 def gpu_of(environment: Iterable[tuple[str, str]] | Mapping[str, str]) -> RealGpu | None:
-    """The GPU that stands there; None for a worker on the virtual one."""
+    """Return the GPU that these variables assign; None for a worker of the virtual GPU."""
     found = dict(environment).get(GPU_VARIABLE)
     return wire.from_json(found, RealGpu) if found else None
 
 
-def gpu_of_this_process() -> RealGpu:
-    """The one that the parent chose.
+def gpu_of_worker(environment: Mapping[str, str]) -> RealGpu:
+    """Return the GPU that the parent assigned to this worker.
 
     Raises:
-        WorkerError: it chose none.
+        WorkerError: the parent assigned none.
     """
-    gpu = gpu_of(os.environ)
+    gpu = gpu_of(environment)
     if gpu is None:
         raise WorkerError(f"the cuda engine was started without a GPU: {GPU_VARIABLE} is not set")
     return gpu
 
 
-def answered(profile: DeviceProfile, gpu: RealGpu) -> DeviceProfile:
-    """What the process answers for: the profile, with no more memory of any kind than there is."""
+def emulated_profile(profile: DeviceProfile, gpu: RealGpu) -> DeviceProfile:
+    """Return the profile that host code sees: `profile` with no more memory of any kind than the hardware has."""
     return replace(
         profile,
         shared_bytes_per_block=min(profile.shared_bytes_per_block, gpu.shared_bytes_per_block),
@@ -63,16 +66,16 @@ def answered(profile: DeviceProfile, gpu: RealGpu) -> DeviceProfile:
     )
 
 
-def restriction(profile: DeviceProfile, gpu: RealGpu) -> int | None:
-    """To how many SMs work is really held; None where the profile has no fewer than the GPU."""
+def sm_limit(profile: DeviceProfile, gpu: RealGpu) -> int | None:
+    """Return the number of SMs that work is limited to; None if the profile has at least as many as the hardware."""
     if profile.sm_count >= gpu.sm_count:
         return None
-    portion = LEAST_SMS if gpu.capability >= (9, 0) else 2
-    return max(portion, profile.sm_count // portion * portion)
+    granularity = SM_GRANULARITY if gpu.capability >= (9, 0) else 2
+    return max(granularity, profile.sm_count // granularity * granularity)
 
 
 def hardware(profile: DeviceProfile, gpu: RealGpu) -> Hardware:
-    """The GPU, and every point in which it is not what the profile says."""
+    """Return the facts of the GPU and all shortfalls of the emulation."""
     return Hardware(
         name=gpu.name,
         capability=gpu.capability,
@@ -83,13 +86,13 @@ def hardware(profile: DeviceProfile, gpu: RealGpu) -> Hardware:
 
 
 def _shortfalls(profile: DeviceProfile, gpu: RealGpu) -> Iterable[str]:
-    held = restriction(profile, gpu)
+    limit = sm_limit(profile, gpu)
     if profile.sm_count > gpu.sm_count:
-        yield f"{profile.sm_count} SMs are pretended on a GPU of {gpu.sm_count}"
-    elif held is not None and held != profile.sm_count:
-        yield f"{profile.sm_count} SMs are pretended where work is held to {held} of {gpu.sm_count}"
+        yield f"{profile.sm_count} SMs are emulated on a GPU of {gpu.sm_count}"
+    elif limit is not None and limit != profile.sm_count:
+        yield f"{profile.sm_count} SMs are emulated, but work is limited to {limit} of {gpu.sm_count}"
     if profile.capability != gpu.capability:
-        yield f"sm_{profile.arch} is pretended; kernels are compiled for sm_{gpu.arch}"
+        yield f"sm_{profile.arch} is emulated; kernels are compiled for sm_{gpu.arch}"
     if profile.shared_bytes_per_block > gpu.shared_bytes_per_block:
         yield f"shared memory is the GPU's {gpu.shared_bytes_per_block} bytes, not {profile.shared_bytes_per_block}"
     if profile.memory_bytes > gpu.memory_bytes:

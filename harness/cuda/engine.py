@@ -1,4 +1,4 @@
-"""The cuda engine: cases run in this process on the real GPU, whose host code is told of another model if so asked."""
+"""The cuda engine: cases run in this process on the hardware GPU, for which the host code may see another device."""
 
 import importlib
 import os
@@ -8,267 +8,283 @@ from typing import Any
 
 import torch
 
-from harness.cuda.cuda_errors import fault_told, faulted
+from harness.cuda.cuda_errors import as_fault, parse_fault
 from harness.cuda.driver import RealDriver
-from harness.cuda.emulated_limits import Fitting
-from harness.cuda.emulation import answered, gpu_of_this_process, restriction
-from harness.cuda.gpus.canary_program import CANARY_ELEMENTS, given_room, kept_patterns, on_gpu, sums
-from harness.cuda.green_context import Restriction
+from harness.cuda.emulated_limits import SharedMemoryCheck
+from harness.cuda.emulation import emulated_profile, gpu_of_worker, sm_limit, use_one_connection
+from harness.cuda.gpus.canary_program import CANARY_ELEMENTS, check_memory, check_sums, to_gpu, wait_for_memory
+from harness.cuda.green_context import SmLimit
 from harness.cuda.launches import CudaCaseLaunches, WatchedLaunches
 from harness.cuda.memory.redzones import GuardedMemory
-from harness.cuda.sanitizers.fpsan_runs import Bits, compared
+from harness.cuda.sanitizers.fpsan_runs import Bits, compare_configs
 from harness.cuda.sanitizers.instrumentation import Instrumenting
-from harness.cuda.sanitizers.instrumented_builds import InstrumentedBuilds, obstacle, turned_on
-from harness.cuda.sanitizers.unguarded_memory import memory_of_this_process
+from harness.cuda.sanitizers.instrumented_builds import InstrumentedBuilds, enable_instrumentation, obstacle
+from harness.cuda.sanitizers.unguarded_memory import memory_for
 from harness.devices.torch_emulation import gpu_properties
 from harness.errors import WorkerError
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
-from harness.model.paired_run import PairedRun, PairedRunRequest, is_sampled, order_matters, with_another_config
+from harness.model.paired_run import PairedRun, PairedRunRequest
 from harness.model.run import Completed, Ending, Faulted, OutOfMemory, Repeated, Run
 from harness.model.triton_sanitizer_report import Instrumentation, Instrumented
 from harness.ops.execution import Execution
-from harness.ops.execution_hooks import ObservedLaunches, blamed
+from harness.ops.execution_hooks import ObservedLaunches, with_failed_kernel
+from harness.ops.paired_run_policy import is_sampled, order_matters, with_another_config
 from harness.virtual.driver import triton_seam
 
 
 class CudaEngine:
-    """Wears one device on one GPU and runs cases there; one to a process."""
+    """Runs cases on one GPU while it emulates one device; one engine per process."""
 
     name = "cuda"
 
     _memory: GuardedMemory
     _execution: Execution
-    """Both since a device is worn: which memory it is depends on what watches the process."""
-    _checked: Instrumenting | None = None
-    """The sanitizer whose checks Triton adds to each kernel."""
+    """Set by `emulate`, like `_memory`: the kind of memory depends on the sanitizer in use."""
+    _instrumentation: Instrumenting | None = None
+    """Triton's own sanitizer that is compiled into each kernel."""
 
     def __init__(self) -> None:
         self._chooser = triton_seam.ConfigChooser()
         self._launches: WatchedLaunches | None = None
-        self._restriction: Restriction | None = None
+        self._sm_limit: SmLimit | None = None
         self._seconds: dict[str, float] = {}
         self._builds: InstrumentedBuilds | None = None
 
     def prepare(self) -> None:
-        """Load what every case needs on any device, without starting CUDA."""
-        os.environ["TRITON_CACHE_DIR"] += triton_seam.WHOLE
+        """Load everything that cases on any device need, without starting CUDA."""
+        use_one_connection(os.environ)
+        os.environ["TRITON_CACHE_DIR"] += triton_seam.FULL_CACHE_SUFFIX
         triton_seam.hash_compiler()
         with suppress(ImportError):
             importlib.import_module("torch._dynamo")
 
-    def wear(self, device: DeviceProfile) -> None:
-        """Answer for the device to host code; compile for, and run on, the GPU at hand."""
-        gpu = gpu_of_this_process()
-        told = answered(device, gpu)
-        answer_for(told)
-        self._checked = turned_on(gpu)
-        if self._checked is not None:
-            self._builds = InstrumentedBuilds(self._checked)
-        self._memory = memory_of_this_process(self._checked)
-        self._execution = self._execution_in(self._memory)
+    def emulate(self, device: DeviceProfile) -> None:
+        """Show the device to host code; compile for, and run on, the hardware GPU.
+
+        This is where the engine reads its environment: the fork server has set it for this device by now.
+        """
+        gpu = gpu_of_worker(os.environ)
+        emulated = emulated_profile(device, gpu)
+        emulate_torch_cuda(emulated)
+        self._instrumentation = enable_instrumentation(gpu, os.environ)
+        if self._instrumentation is not None:
+            self._builds = InstrumentedBuilds(self._instrumentation)
+        self._memory = memory_for(self._instrumentation, os.environ)
+        self._execution = self._make_execution(self._memory)
         self._launches = WatchedLaunches(gpu.arch, lambda: self._chooser.chosen, self._memory)
-        sm_count = restriction(device, gpu)
-        self._restriction = None if sm_count is None else Restriction(sm_count)
-        triton_seam.set_driver(RealDriver(told, gpu.arch, self._launches))
-        Fitting(told, gpu, self._checked).install()
-        triton_seam.on_compile(self._compiled)
+        sm_count = sm_limit(device, gpu)
+        self._sm_limit = None if sm_count is None else SmLimit(sm_count)
+        triton_seam.set_driver(RealDriver(emulated, gpu.arch, self._launches))
+        SharedMemoryCheck(emulated, gpu, self._instrumentation).install()
+        triton_seam.on_compile(self._add_compile_seconds)
         self._chooser.install()
         self._memory.install()
 
     def obstacle(self) -> str:
-        """That a library started CUDA when it was imported, or a sanitizer lacks something: no child can run cases."""
+        """Return why no child can run cases, if a library started CUDA on import or a sanitizer lacks something."""
         if not torch.cuda.is_initialized():
-            return obstacle(self._checked) if self._checked else ""
+            return obstacle(self._instrumentation) if self._instrumentation else ""
         return "a library starts CUDA when it is imported: its cases cannot run in processes forked from that one"
 
     def begin(self) -> str:
-        """Start CUDA, and see whether the GPU still does what every GPU does."""
+        """Start CUDA and check that the GPU stores and computes correctly."""
         try:
-            return given_room(lambda: kept_patterns(on_gpu, CANARY_ELEMENTS) or sums(on_gpu, CANARY_ELEMENTS))
+            return wait_for_memory(lambda: check_memory(to_gpu, CANARY_ELEMENTS) or check_sums(to_gpu, CANARY_ELEMENTS))
         except RuntimeError as error:
             return f"the GPU cannot be used: {str(error).splitlines()[0]}"
 
     def run(self, op: Op, case: Case) -> Run:
-        """Run one case on the GPU; a second time where its bands were damaged, or where it is one of those repeated."""
-        if self._checked is not None and self._checked.mode is Instrumentation.FPSAN:
-            return self._run_exactly(op, case)
-        session = self._begin(case)
+        """Run one case; run it again if a redzone was damaged or if the case is sampled for repetition."""
+        if self._instrumentation is not None and self._instrumentation.mode is Instrumentation.FPSAN:
+            return self._run_two_configs(op, case)
+        case_launches = self._begin(case)
         repeated = None
         try:
             ending, results = self._execution.run(op, case)
-            ending = self._ended(blamed(ending, self._chooser.failed))
+            ending = self._with_fault(with_failed_kernel(ending, self._chooser.failed))
             if isinstance(ending, Completed):
-                ending = self._look_at_bands(op, case)
-            # A sanitizer's check that fails the second time would count as other bits.
-            if isinstance(ending, Completed) and is_sampled(case) and self._checked is None:
+                ending = self._check_redzones(op, case)
+            # Not under a sanitizer: its check, failing in the repetition alone, would look like different bits.
+            if isinstance(ending, Completed) and is_sampled(case) and self._instrumentation is None:
                 repeated = self._repeat(op, case)
-                ending = _of_second_run(repeated.ending)
+                ending = _ending_after_rerun(repeated.ending)
         finally:
             self._memory.forget()
         return Run(
             case=case,
             engine=self.name,
             ending=ending,
-            launches=tuple(session.launches),
+            launches=tuple(case_launches.launches),
             results=results,
-            memory=tuple(session.memory),
+            memory=tuple(case_launches.memory),
             repeated=repeated,
-            instrumented=self._watched(session),
-            seconds=self._split(),
+            instrumented=self._sanitizer_report(case_launches),
+            seconds=self._seconds_by_phase(),
         )
 
-    def run_beside(self, op: Op, wanted: PairedRunRequest) -> PairedRun:
-        """Run one case on the GPU, compared with no reference."""
-        session = self._begin(wanted.case)
+    def run_paired(self, op: Op, request: PairedRunRequest) -> PairedRun:
+        """Run one case on the GPU, without a reference."""
+        case_launches = self._begin(request.case)
         try:
-            ending, sketches = self._execution.run_beside(op, wanted)
-            ending = self._ended(blamed(ending, self._chooser.failed))
+            ending, sketches = self._execution.run_paired(op, request)
+            ending = self._with_fault(with_failed_kernel(ending, self._chooser.failed))
         finally:
             self._memory.forget()
         return PairedRun(
-            case=wanted.case,
+            case=request.case,
             engine=self.name,
             ending=ending,
-            launches=tuple(session.launches),
+            launches=tuple(case_launches.launches),
             sketches=sketches,
-            instrumented=self._watched(session),
-            seconds=self._split(),
+            instrumented=self._sanitizer_report(case_launches),
+            seconds=self._seconds_by_phase(),
         )
 
-    def _run_exactly(self, op: Op, case: Case) -> Run:
-        """Run one case twice, with two configs of a kernel, and keep of the results whether their bits are the same."""
+    def _run_two_configs(self, op: Op, case: Case) -> Run:
+        """Run one case with two configs of a kernel and compare the bits of the results (FpSan)."""
         self._execution.seconds.clear()
-        ending, first, before = self._bits(op, case)
-        watched = self._watched(before)
-        assert watched is not None
+        ending, first, before = self._run_for_bits(op, case)
+        report = self._sanitizer_report(before)
+        assert report is not None
         assert self._builds is not None
         changed = with_another_config(case, before.launches)
         if changed is None:
-            watched = replace(watched, unproven=watched.unproven or "no kernel of this case is autotuned")
+            report = replace(report, unproven=report.unproven or "no kernel of this case is autotuned")
         elif isinstance(ending, Completed):
             kernel, other = changed
-            ending, second, after = self._bits(op, other)
-            exact = compared(kernel, (before.launches, after.launches), first, second)
-            reason = after.unwatched or self._builds.incomparable(launch.kernel for launch in before.launches)
-            watched = replace(watched, exact=exact, unproven=watched.unproven or reason)
+            ending, second, after = self._run_for_bits(op, other)
+            exact = compare_configs(kernel, (before.launches, after.launches), first, second)
+            reason = after.unchecked or self._builds.incomparable(launch.kernel for launch in before.launches)
+            report = replace(report, exact=exact, unproven=report.unproven or reason)
         return Run(
             case=case,
             engine=self.name,
             ending=ending,
             launches=tuple(before.launches),
-            instrumented=watched,
-            seconds=self._split(),
+            instrumented=report,
+            seconds=self._seconds_by_phase(),
         )
 
-    def _bits(self, op: Op, case: Case) -> tuple[Ending, Bits, CudaCaseLaunches]:
-        session = self._begin(case)
+    def _run_for_bits(self, op: Op, case: Case) -> tuple[Ending, Bits, CudaCaseLaunches]:
+        case_launches = self._begin(case)
         try:
             ending, bits = self._execution.run_for_bits(op, case)
-            return self._ended(blamed(ending, self._chooser.failed)), bits, session
+            return self._with_fault(with_failed_kernel(ending, self._chooser.failed)), bits, case_launches
         finally:
             self._memory.forget()
 
-    def _execution_in(self, memory: GuardedMemory) -> Execution:
+    def _make_execution(self, memory: GuardedMemory) -> Execution:
         return Execution(
-            self._surroundings,
-            seen=ObservedLaunches(
-                writer_of=lambda value: self._session.writers.get(value.untyped_storage().data_ptr()),
-                dot_precisions=lambda: {one for launch in self._session.launches for one in launch.dot_precisions},
-                is_compared=lambda case: is_sampled(case) or order_matters(self._session.launches, ()),
+            self._case_context,
+            launches=ObservedLaunches(
+                writer_of=lambda value: self._case_launches.writers.get(value.untyped_storage().data_ptr()),
+                dot_precisions=self._dot_precisions,
+                is_compared=lambda case: is_sampled(case) or order_matters(self._case_launches.launches, ()),
             ),
-            elsewhere=memory,
+            transfer=memory,
         )
 
-    def _watched(self, session: CudaCaseLaunches) -> Instrumented | None:
+    def _dot_precisions(self) -> set[str]:
+        return {precision for launch in self._case_launches.launches for precision in launch.dot_precisions}
+
+    def _sanitizer_report(self, case_launches: CudaCaseLaunches) -> Instrumented | None:
         if self._builds is None:
             return None
-        return self._builds.watched((launch.kernel for launch in session.launches), session.unwatched)
+        return self._builds.report((launch.kernel for launch in case_launches.launches), case_launches.unchecked)
 
     def _begin(self, case: Case) -> CudaCaseLaunches:
-        assert self._launches is not None, "wear a device first"
-        self._chooser.wanted, self._chooser.failed = case.configs, None
+        assert self._launches is not None, "emulate a device first"
+        self._chooser.requested, self._chooser.failed = case.configs, None
         self._seconds = {}
-        self._launches.session = CudaCaseLaunches()
-        return self._launches.session
+        self._launches.case_launches = CudaCaseLaunches()
+        return self._launches.case_launches
 
-    def _ended(self, ending: Ending) -> Ending:
-        """The ending, or the fault that is behind it: where the library puts it in words of its own, the GPU tells."""
-        launch = self._session.under_way
-        ending = faulted(ending, launch)
+    def _with_fault(self, ending: Ending) -> Ending:
+        """Return the GPU fault behind the ending, or the ending if there is none.
+
+        A library may catch a fault and raise its own error; synchronising then raises the fault again.
+        """
+        launch = self._case_launches.unfinished
+        ending = as_fault(ending, launch)
         if isinstance(ending, Completed | Faulted | OutOfMemory):
             return ending
         try:
             torch.cuda.synchronize()
         except RuntimeError as error:
-            return fault_told(str(error), launch) or ending
+            return parse_fault(str(error), launch) or ending
         return ending
 
-    def _look_at_bands(self, op: Op, case: Case) -> Ending:
-        """Where something lies in them, run again and look after each launch; the fault, if that ends by one."""
+    def _check_redzones(self, op: Op, case: Case) -> Ending:
+        """If a redzone is damaged, run the case again and check after each launch, which finds the writer.
+
+        Returns the ending of the rerun if a fault ended it, else `Completed()`.
+        """
         assert self._launches is not None
-        session = self._session
+        case_launches = self._case_launches
         damages = self._memory.damages()
         if not damages:
             return Completed()
         self._memory.forget()
-        again = self._launches.session = CudaCaseLaunches(blames=True)
+        again = self._launches.case_launches = CudaCaseLaunches(finds_writer=True)
         ending, _ = self._execution.run_again(op, case)
-        ending = self._ended(ending)
-        self._launches.session = session
-        session.memory += again.memory or map(self._launches.trampled_by_nobody, damages)
-        return _of_second_run(ending)
+        ending = self._with_fault(ending)
+        self._launches.case_launches = case_launches
+        case_launches.memory += again.memory or map(self._launches.trampled_by_unknown_kernel, damages)
+        return _ending_after_rerun(ending)
 
     def _repeat(self, op: Op, case: Case) -> Repeated:
         assert self._launches is not None
-        session = self._session
+        case_launches = self._case_launches
         self._memory.forget()
-        self._launches.session = CudaCaseLaunches()
+        self._launches.case_launches = CudaCaseLaunches()
         ending, digests = self._execution.run_again(op, case)
-        ending = self._ended(ending)
-        self._launches.session = session
+        ending = self._with_fault(ending)
+        self._launches.case_launches = case_launches
         return Repeated(ending=ending, digests=digests)
 
-    def _surroundings(self) -> AbstractContextManager[Any]:
+    def _case_context(self) -> AbstractContextManager[Any]:
         stack = ExitStack()
-        stack.enter_context(self._memory.watching())
-        if self._restriction is not None:
-            stack.enter_context(self._restriction.held())
+        stack.enter_context(self._memory.guarding())
+        if self._sm_limit is not None:
+            stack.enter_context(self._sm_limit.applied())
         return stack
 
-    def _compiled(self, seconds: float) -> None:
+    def _add_compile_seconds(self, seconds: float) -> None:
         self._seconds["compile"] = self._seconds.get("compile", 0.0) + seconds
 
-    def _split(self) -> dict[str, float]:
+    def _seconds_by_phase(self) -> dict[str, float]:
         phases = self._execution.seconds
         calls = phases.get("forward", 0.0) + phases.get("backward", 0.0)
         parts = {name: phases.get(name, 0.0) for name in ("inputs", "reference", "compare", "transfer")}
         return {**parts, **self._seconds, "host": max(0.0, calls - sum(self._seconds.values()))}
 
     @property
-    def _session(self) -> CudaCaseLaunches:
+    def _case_launches(self) -> CudaCaseLaunches:
         assert self._launches is not None
-        return self._launches.session
+        return self._launches.case_launches
 
 
-def _of_second_run(ending: Ending) -> Ending:
-    """How a case that had completed ended after all: by the fault that it met as it ran once more, if by any."""
+def _ending_after_rerun(ending: Ending) -> Ending:
+    """Return the final ending of a completed case: the fault of its rerun, if there was one."""
     if isinstance(ending, Faulted):
         return replace(ending, message=f"{ending.message}, as the case ran a second time")
     return Completed()
 
 
-def answer_for(profile: DeviceProfile) -> None:
-    """Make torch.cuda tell this profile's figures, in this process, for good."""
+def emulate_torch_cuda(profile: DeviceProfile) -> None:
+    """Make torch.cuda report the figures of this profile, for the rest of this process."""
     if torch.cuda.is_initialized():
-        raise WorkerError("CUDA was started before the device was worn: no worker could be forked from this process")
+        raise WorkerError(
+            "CUDA was started before the device was emulated: no worker could be forked from this process"
+        )
     properties = gpu_properties(profile)
     answers = {
         "is_available": lambda: True,
         "device_count": lambda: 1,  # workers see one GPU
         "current_device": lambda: 0,
-        "get_device_name": lambda device=None: profile.name,  # noqa: ARG005 - torch's own name for it
+        "get_device_name": lambda device=None: profile.name,  # noqa: ARG005 - torch's parameter name
         "get_device_capability": lambda device=None: profile.capability,  # noqa: ARG005 - as above
         "get_device_properties": lambda device=None: properties,  # noqa: ARG005 - as above
     }

@@ -1,4 +1,4 @@
-"""Work that is held to some of a GPU's SMs, by a stream of a green context."""
+"""Limits work on the hardware GPU to some of its SMs, with a stream of a green context."""
 
 import importlib
 from collections.abc import Generator
@@ -10,35 +10,34 @@ import torch
 from harness.errors import CannotExecute
 
 
-class Restriction:
-    """So many SMs of the current GPU, for what is launched while it holds; made when it is first needed."""
+class SmLimit:
+    """Limits launches on the current GPU to `sm_count` SMs while `applied`.  The green context is made on first use."""
 
     def __init__(self, sm_count: int) -> None:
         self._sm_count = sm_count
         self._context: Any = None
-        """Lives as long as what is launched on it."""
+        """Referenced here because it must outlive everything launched on it."""
         self._stream: Any = None
 
     @contextmanager
-    def held(self) -> Generator[None]:
-        """While active, what is launched, backward passes too, gets so many SMs and no more.
-
-        The stream waits for no other, and no other for it: so the GPU is waited for before and after.
+    def applied(self) -> Generator[None]:
+        """While active, launches use at most that many SMs, those of backward passes too.
 
         Raises:
-            CannotExecute: torch or the driver have no green contexts.
+            CannotExecute: torch or the driver does not support green contexts.
         """
-        stream = self._made()
+        stream = self._get_stream()
+        # The green context's stream and other streams do not wait for each other: synchronise at both ends.
         torch.cuda.synchronize()
         with torch.cuda.stream(stream):
             yield
         torch.cuda.synchronize()
 
-    def _made(self) -> Any:
+    def _get_stream(self) -> Any:
         if self._stream is None:
             try:
                 contexts = importlib.import_module("torch.cuda.green_contexts")
-                # Both by name: since torch 2.12 there is no other way.
+                # torch 2.12 accepts both arguments by keyword only.
                 self._context = contexts.GreenContext.create(num_sms=self._sm_count, device_id=0)
                 self._stream = self._context.Stream()
             except (ImportError, AttributeError, TypeError, RuntimeError) as error:

@@ -1,1 +1,1 @@
-"""The catalogue of GPUs, and how a process wears one."""
+"""The catalogue of GPUs, and the emulation of one by torch in a process."""

@@ -1,7 +1,6 @@
-"""The catalogue of GPUs: reads `catalogue.toml`, finds a row by its slug, names the pytest marks of a device.
+"""The catalogue of GPUs: reads `catalogue.toml`, finds devices by name, and lists their pytest marks.
 
-Owns what GPUs there are.  What a process answers while it wears one is in `torch_answers` and, for Triton, in
-`harness.virtual`.
+`torch_emulation` makes torch answer for a device, and `harness.virtual` makes Triton answer for it.
 """
 
 import tomllib
@@ -15,18 +14,18 @@ from harness.errors import UsageError, unknown
 from harness.model.device import Architecture, DeviceProfile
 
 REGISTERS_PER_SM = 65536
-"""The same for every capability since 3.5 (CUDA programming guide, technical specifications per compute capability)."""
+"""Equal for all capabilities since 3.5 (CUDA programming guide, technical specifications per compute capability)."""
 
 
 @cache
 def devices() -> tuple[DeviceProfile, ...]:
-    """Every GPU of the catalogue, by capability, in the catalogue's order."""
+    """Return every GPU of the catalogue, in the catalogue's order."""
     catalogue = _catalogue()
     return tuple(_profile(row, catalogue["capability"]) for row in catalogue["device"])
 
 
 def find(slug: str) -> DeviceProfile:
-    """The GPU with this name on the command line.
+    """Return the GPU with this name on the command line.
 
     Raises:
         UsageError: there is none; the text names the nearest.
@@ -38,7 +37,7 @@ def find(slug: str) -> DeviceProfile:
 
 
 def find_all(names: str, *, sm_count: int | None = None) -> tuple[DeviceProfile, ...]:
-    """The GPUs that a comma-separated list names: slugs, architectures (`blackwell`) or capabilities (`sm_120`).
+    """Return the GPUs of a comma-separated list of slugs, architectures (`blackwell`) and capabilities (`sm_120`).
 
     `sm_count` overrides the number of SMs of each.
 
@@ -58,19 +57,18 @@ def find_all(names: str, *, sm_count: int | None = None) -> tuple[DeviceProfile,
 
 
 def of_architecture(architecture: Architecture) -> tuple[DeviceProfile, ...]:
-    """The GPUs of one generation."""
     return tuple(device for device in devices() if device.architecture is architecture)
 
 
 def marks(device: DeviceProfile) -> tuple[str, ...]:
-    """The pytest marks of a device: its generation, itself, its capability: `blackwell`, `rtx_pro_6000`, `sm_120`."""
+    """Return the pytest marks of a device: generation, slug and capability: `blackwell`, `rtx_pro_6000`, `sm_120`."""
     return (str(device.architecture), device.slug.replace("-", "_"), f"sm_{device.arch}")
 
 
 def gap(device: DeviceProfile, triton_version: str) -> str:
-    """Why this release of Triton makes no machine code for the device, and what would; empty where it does.
+    """Return why this release of Triton makes no machine code for the device, and which does; empty if it does.
 
-    Kernels still run on the pretended GPU, which executes TTIR; registers, spills and shared memory stay unknown.
+    Kernels still run on the virtual GPU, which executes TTIR.  Registers, spills and shared memory stay unknown.
     """
     for row in _catalogue()["gap"]:
         if tuple(row["capability"]) == device.capability and Version(triton_version) < Version(row["before_triton"]):

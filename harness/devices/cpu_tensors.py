@@ -1,12 +1,14 @@
-"""CPU tensors that a library takes for CUDA tensors: the mode that stands between a library and torch.
+"""CPU tensors that look like CUDA tensors to a library: a torch function mode between the library and torch.
 
-* `device="cuda"`, `.cuda()`, `.to("cuda")` and `pin_memory` give CPU tensors;
-* every tensor says `x.is_cuda`, and its `x.device` is `cuda:0`, also one that was made with `device="cpu"`;
-* products with an `out_dtype`, which torch has for CUDA alone, work, and none reads what lies between a matrix's rows;
+* `device="cuda"`, `.cuda()`, `.to("cuda")` and `pin_memory` give CPU tensors.
+* `x.is_cuda` is true and `x.device` is `cuda:0` for every tensor, even one made with `device="cpu"`.
+* Products with an `out_dtype` work, although torch has them for CUDA alone.
+* Products never read the gaps between a matrix's rows.
 * `.cpu()` and `.to("cpu")` copy, as they do from a GPU.
 
-A mode belongs to a thread: cases run on the thread that put it on, or in a child forked from that thread.  Inside a
-call that torch hands to the mode (`Tensor.__repr__`, `torch.save`) the mode is off and tensors say the truth.
+A mode belongs to a thread.  Cases run on the thread that entered it, or in a child that was forked from that thread.
+Inside a call that torch hands to the mode (`Tensor.__repr__`, `torch.save`), the mode is off and tensors look as they
+are.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,7 +26,7 @@ GPU = torch.device("cuda", 0)
 
 
 class CpuTensors(TorchFunctionMode):
-    """Lets a library that works on CUDA tensors work on CPU tensors; see the head of this file."""
+    """Lets a library that works on CUDA tensors work on CPU tensors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +48,7 @@ class CpuTensors(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Answer what is asked of a device; hand everything else on, with CPU in the place of CUDA."""
+        """Answer questions about devices; call everything else with CPU in the place of CUDA."""
         kwargs = kwargs or {}
         if (answer := self._answers.get(func)) is not None:
             return answer(*args, **kwargs)
@@ -61,8 +63,8 @@ class CpuTensors(TorchFunctionMode):
 def keep_answering_in_backward() -> None:
     """Run backward functions under the mode too.
 
-    `Tensor.backward` and `torch.autograd.grad` hand themselves to the mode as one call, within which it is off: a
-    library's backward would see the CPU.  Neither has anything to say to a mode, so both skip that step.
+    Torch hands `Tensor.backward` and `torch.autograd.grad` to the mode as one call, and the mode is off inside a call.
+    A library's backward would then see CPU tensors.  Therefore both are replaced so that they bypass the mode.
     """
 
     def backward(
@@ -84,7 +86,10 @@ def keep_answering_in_backward() -> None:
 
 
 def let_default_device_be_cuda() -> None:
-    """`torch.set_default_device("cuda")` and `with torch.device("cuda"):` push a mode of torch's own below ours."""
+    """Support `torch.set_default_device("cuda")` and `with torch.device("cuda"):`.
+
+    Both push a mode of torch below ours, which would make real CUDA tensors.
+    """
     context: Any = torch.utils._device.DeviceContext  # noqa: SLF001 - the mode that both use
     original = context.__init__
 
@@ -96,7 +101,7 @@ def let_default_device_be_cuda() -> None:
 
 def _to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     device = kwargs.get("device", args[0] if args else None)
-    if _means_cpu(device) and len(args) < 4:
+    if _means_cpu(device) and len(args) < 4:  # a fourth positional argument is `copy`
         kwargs = {**kwargs, "copy": True}
     if _means_cuda(device):
         if "device" in kwargs:
@@ -123,5 +128,5 @@ def _means_cpu(device: Any) -> bool:
 
 
 def _getter(descriptor: Any) -> Any:
-    """How a mode is told that a tensor's property is read."""
+    # Torch hands the read of a tensor's property to a mode as its descriptor's `__get__`.
     return descriptor.__get__

@@ -1,7 +1,8 @@
-"""Matrix products of 16-bit matrices whose rows have gaps between them, on the CPU.
+"""Matrix products on the CPU that behave as on a GPU: without reads of gaps between rows, and with `out_dtype`.
 
-oneDNN 3.12, which torch 2.13 calls for them on CPUs with AVX-512, takes a row two elements at a time: of a row of odd
-length it multiplies what lies behind it by zero, and NaN there makes NaN.  On a GPU nobody reads it.
+On CPUs with AVX-512, torch 2.13 calls oneDNN 3.12 for 16-bit matrices.  It reads a row two elements at a time.  If the
+row's length is odd, it multiplies the element after the row by zero, so a NaN there makes a NaN.  A GPU does not read
+that element.
 """
 
 from collections.abc import Callable
@@ -32,7 +33,7 @@ HALVES = frozenset({torch.bfloat16, torch.float16})
 
 
 def close_gaps(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The operands, those with gaps copied; `func` is what torch hands to a mode."""
+    """Return the operands, with copies of those that have gaps; `func` is the function that torch hands to a mode."""
     return tuple(map(_closed, args)) if func in PRODUCTS else args
 
 
@@ -41,7 +42,7 @@ def _closed(value: Any) -> Any:
 
 
 def _has_gaps(value: torch.Tensor) -> bool:
-    """Whether other elements lie between the tensor's, whatever the order of its axes."""
+    """Return True if other elements are between the tensor's, whatever the order of its axes."""
     if value.dtype not in HALVES or not value.numel():
         return False
     span = sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True)) + 1
@@ -52,7 +53,10 @@ WIDENED = frozenset({torch.mm, torch.addmm, torch.bmm, torch.baddbmm, torch.Tens
 
 
 def widen(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The same call without `out_dtype`, its operands in that type: a product of halves is exact in float32."""
+    """Return the call's arguments without `out_dtype`, with operands of that type.
+
+    The result is the same, since a product of two 16-bit numbers is exact in float32.
+    """
     if func not in WIDENED:
         return args, kwargs
     named = [value for value in (*args, kwargs.get("out_dtype")) if isinstance(value, torch.dtype)]

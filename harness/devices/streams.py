@@ -1,4 +1,4 @@
-"""Streams, events and device contexts of a GPU that is not there: one stream, on which all has already happened."""
+"""Streams, events and device contexts of the emulated GPU: one stream, on which all work is already done."""
 
 import time
 from typing import Any, Self
@@ -9,7 +9,7 @@ from harness.devices.cpu_tensors import GPU
 
 
 class Stream:
-    """The one stream of a pretended GPU: everything is finished before the next thing begins."""
+    """The only stream of the emulated GPU.  Each operation is finished before the next one begins."""
 
     device = GPU
     device_index = 0
@@ -33,56 +33,52 @@ class Stream:
         return hash(Stream)
 
     def query(self) -> bool:
-        """Whether all work is done: always."""
         return True
 
     def synchronize(self) -> None:
-        """Nothing is pending."""
+        pass
 
     def wait_event(self, event: object) -> None:
-        """Nothing is pending."""
+        pass
 
     def wait_stream(self, stream: object) -> None:
-        """Nothing is pending."""
+        pass
 
     def record_event(self, event: "EmulatedEvent | None" = None) -> "EmulatedEvent":
-        """An event that has happened."""
         event = event or EmulatedEvent()
         event.record()
         return event
 
 
 class ExternalStream(Stream):
-    """A stream that somebody else made; still the one."""
+    """A stream that another library made; here it is the same stream."""
 
 
 class EmulatedEvent:
-    """A CUDA event on a pretended GPU; it measures the host's time."""
+    """A CUDA event of the emulated GPU; it measures the host's time."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self._recorded_s = time.perf_counter()
 
     def record(self, stream: object = None) -> None:  # noqa: ARG002 - there is one stream
-        """Note the time."""
         self._recorded_s = time.perf_counter()
 
     def query(self) -> bool:
-        """Whether it has happened: always."""
         return True
 
     def wait(self, stream: object = None) -> None:
-        """It has happened."""
+        pass
 
     def synchronize(self) -> None:
-        """It has happened."""
+        pass
 
     def elapsed_time(self, end_event: "EmulatedEvent") -> float:
-        """Milliseconds from this event to that one."""
+        """Return the milliseconds from this event to the other one."""
         return (end_event._recorded_s - self._recorded_s) * 1e3  # noqa: SLF001 - of the same class
 
 
-class InDevice:
-    """`with torch.cuda.device(0):`, which there is no other GPU to leave for."""
+class DeviceContext:
+    """`with torch.cuda.device(0):`; there is one GPU, so nothing changes."""
 
     def __init__(self, device: Any = None) -> None:
         check_device(device)
@@ -96,16 +92,16 @@ class InDevice:
         return False
 
 
-class InDeviceOf(InDevice):
+class DeviceOfContext(DeviceContext):
     """`with torch.cuda.device_of(x):`."""
 
 
-class DeviceGuard(InDevice):
-    """What torch uses in their place within itself."""
+class DeviceGuard(DeviceContext):
+    """The context that torch itself uses in their place."""
 
 
 class InStream:
-    """`with torch.cuda.stream(s):`, where there is but one."""
+    """`with torch.cuda.stream(s):`; there is one stream, so nothing changes."""
 
     def __init__(self, stream: Stream | None = None) -> None:
         self.stream = stream
@@ -118,11 +114,11 @@ class InStream:
 
 
 def check_device(device: Any = None) -> None:
-    """Accept every way to name the one GPU, and a tensor's real device.
+    """Accept every name of the one GPU, and a CPU tensor's own device.
 
     Raises:
-        AssertionError: another GPU is meant; torch raises the same.
+        AssertionError: the name is that of another GPU; torch raises the same class.
     """
     index = torch.device(device).index if isinstance(device, str) else getattr(device, "index", device)
     if isinstance(index, int) and index > 0:
-        raise AssertionError(f"Invalid device id: {index}; the pretended machine has one GPU")
+        raise AssertionError(f"Invalid device id: {index}; the emulated machine has one GPU")

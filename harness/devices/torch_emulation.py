@@ -1,16 +1,20 @@
-"""What torch answers in a process that pretends to run on a GPU; only child processes import this file.
+"""The emulation of a GPU by torch: `torch.cuda` and `torch.accelerator` answer for it, for the life of the process.
 
-Owns the answers of `torch.cuda` and `torch.accelerator`.  Tensors are `cpu_tensors`' business; Triton's answers are the
-driver's, in `harness.virtual`.  The process wears the answers for life: nothing is put back.
+Only child processes import this file.  `cpu_tensors` emulates tensors, and the driver in `harness.virtual` makes Triton
+answer for the device.
 
-They come in two steps.  `pretend` puts them in place before any device is known, so that what is common to all devices
-can be imported once and then be forked; `wear_torch` says which device it is.  A question about it before that raises.
+Emulation takes two steps.  `install_emulation` replaces torch's functions before the device is known.  What all devices
+have in common is then imported once, in a process from which others are forked.  `emulate_torch` chooses the device.  A
+question about the device before that raises.
 
-Not pretended: CUDA graphs, generators on the GPU (`torch.Generator("cuda")` raises), `torch.autocast("cuda")` (it is
-entered, but operations on what are CPU tensors keep their element types), activation checkpointing with
-`use_reentrant=False` (it compares devices between forward and backward), and whatever asks the CUDA driver natively.
+Not emulated:
 
-Private names of torch are touched in this file and in `cpu_tensors` alone; `test_torch_emulation.py` fails
+* CUDA graphs, and whatever calls the CUDA driver natively;
+* generators on the GPU: `torch.Generator("cuda")` raises;
+* `torch.autocast("cuda")`: operations on these CPU tensors keep their element types;
+* activation checkpointing with `use_reentrant=False`: it compares devices between forward and backward.
+
+This file and `cpu_tensors` are the only ones that touch private names of torch here.  `test_torch_emulation.py` fails
 when a release of torch moves one.
 """
 
@@ -23,11 +27,11 @@ import torch
 
 from harness.devices.cpu_tensors import CpuTensors, keep_answering_in_backward, let_default_device_be_cuda
 from harness.devices.streams import (
+    DeviceContext,
     DeviceGuard,
+    DeviceOfContext,
     EmulatedEvent,
     ExternalStream,
-    InDevice,
-    InDeviceOf,
     InStream,
     Stream,
     check_device,
@@ -36,51 +40,54 @@ from harness.errors import WorkerError
 from harness.model.device import DeviceProfile
 
 CUDA_VERSION = "13.0"
-"""What `torch.version.cuda` says where torch was built without CUDA: new enough for every GPU of the catalogue."""
+"""The value of `torch.version.cuda` if torch was built without CUDA: new enough for every GPU of the catalogue."""
 
 
-class NotWorn(WorkerError):
-    """The device was asked about before it was known: what asks must be imported after `wear_torch`."""
+class DeviceNotEmulated(WorkerError):
+    """A module asked about the device too early: it must be imported after `emulate_torch`."""
 
 
-class _Worn:
-    """The device that this process wears, once it does."""
+class _EmulatedDevice:
+    """The device that this process emulates, once it is chosen."""
 
     def __init__(self) -> None:
-        self.is_pretending = False
+        self.is_installed = False
         self._profile: DeviceProfile | None = None
         self._properties: GpuProperties | None = None
 
     @property
     def profile(self) -> DeviceProfile:
         if self._profile is None:
-            raise NotWorn("a module asked which GPU this is before the harness knew")
+            raise DeviceNotEmulated("a module asked which GPU this is before the device was chosen")
         return self._profile
 
     @property
     def properties(self) -> "GpuProperties":
-        """One object for ever, as torch hands out."""
+        # Torch returns the same object each time.
         self._properties = self._properties or gpu_properties(self.profile)
         return self._properties
 
-    def put_on(self, profile: DeviceProfile) -> None:
+    def choose(self, profile: DeviceProfile) -> None:
         self._profile, self._properties = profile, None
 
 
-_worn = _Worn()
+_emulated = _EmulatedDevice()
 
 
-def wear_torch(profile: DeviceProfile) -> None:
-    """Make torch answer, in this process and on this thread, as if it ran on `profile`; before the library's import."""
-    if not _worn.is_pretending:
-        pretend()
-    _worn.put_on(profile)
+def emulate_torch(profile: DeviceProfile) -> None:
+    """Make torch answer as if it ran on `profile`, in this process and on this thread.
+
+    Call it before the library under test is imported.
+    """
+    if not _emulated.is_installed:
+        install_emulation()
+    _emulated.choose(profile)
     CpuTensors().__enter__()
 
 
-def pretend() -> None:
-    """Put the answers in place, in this process and in those forked from it; which device it is comes later."""
-    _worn.is_pretending = True
+def install_emulation() -> None:
+    """Replace torch's functions in this process and in its later children; the device is chosen later."""
+    _emulated.is_installed = True
     torch.version.cuda = torch.version.cuda or CUDA_VERSION
     _replace(torch.cuda, _device_answers() | _stream_answers() | _memory_answers() | _random_answers())
     _replace(torch.cuda.random, _random_answers(), only_existing=True)
@@ -116,13 +123,13 @@ def _device_answers() -> dict[str, Any]:
         "device_count": lambda: 1,
         "current_device": lambda: 0,
         "set_device": _checking(),
-        "device": InDevice,
-        "device_of": InDeviceOf,
+        "device": DeviceContext,
+        "device_of": DeviceOfContext,
         "_DeviceGuard": DeviceGuard,
-        "get_device_name": answering(lambda: _worn.profile.name),
-        "get_device_capability": answering(lambda: _worn.profile.capability),
-        "get_device_properties": answering(lambda: _worn.properties),
-        "get_arch_list": lambda: [f"sm_{_worn.profile.arch}"],
+        "get_device_name": answering(lambda: _emulated.profile.name),
+        "get_device_capability": answering(lambda: _emulated.profile.capability),
+        "get_device_properties": answering(lambda: _emulated.properties),
+        "get_arch_list": lambda: [f"sm_{_emulated.profile.arch}"],
         "can_device_access_peer": lambda device, peer_device: False,  # noqa: ARG005 - torch's own names for them
         "synchronize": _checking(),
     }
@@ -147,13 +154,13 @@ def _memory_answers() -> dict[str, Any]:
     return {
         **_each(_nothing, *silent, *settings),
         **_each(_zero, "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"),
-        "mem_get_info": lambda device=None: (_worn.profile.memory_bytes,) * 2,  # noqa: ARG005 - torch's name
+        "mem_get_info": lambda device=None: (_emulated.profile.memory_bytes,) * 2,  # noqa: ARG005 - torch's name
         "memory_stats": lambda device=None: {},  # noqa: ARG005 - torch's name
     }
 
 
 def _random_answers() -> dict[str, Any]:
-    """The CPU's generator is the only one; `torch.manual_seed` has seeded it when it comes to `torch.cuda`."""
+    # The CPU's generator is the only one.  `torch.manual_seed` seeds it before it calls `torch.cuda.manual_seed_all`.
     return {
         **_each(_nothing, "manual_seed", "manual_seed_all", "seed", "seed_all"),
         "initial_seed": torch.initial_seed,
@@ -173,13 +180,13 @@ def _accelerator_answers() -> dict[str, Any]:
         **_each(_checking, "set_device_index", "set_device_idx", "synchronize"),
         "current_stream": lambda *_, **__: Stream(),
         "set_stream": _nothing(),
-        "device_index": InDevice,
+        "device_index": DeviceContext,
         "empty_cache": _nothing(),
     }
 
 
 def gpu_properties(profile: DeviceProfile) -> "GpuProperties":
-    """What `torch.cuda.get_device_properties` gives: the fields of torch 2.6 to 2.13 on a real GPU, read-only."""
+    """Return the result of `torch.cuda.get_device_properties`: the fields of torch 2.6 to 2.13 on a GPU, read-only."""
     major, minor = profile.capability
     return GpuProperties(
         name=profile.name,
@@ -209,7 +216,7 @@ def gpu_properties(profile: DeviceProfile) -> "GpuProperties":
 
 
 class GpuProperties(SimpleNamespace):
-    """A namespace that, like torch's own object, nobody writes to."""
+    """A read-only namespace, like torch's own object."""
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"the properties of a GPU are read-only: {name}")
@@ -227,7 +234,7 @@ def _replace(module: ModuleType, answers: dict[str, Any], *, only_existing: bool
 
 
 def _each(make: Callable[[], Callable[..., Any]], *names: str) -> dict[str, Any]:
-    """A function of its own for every name: TorchDynamo, on import, refuses to see one function under two."""
+    """Return a separate function for every name: on import, TorchDynamo rejects one function with two names."""
     return {name: make() for name in names}
 
 

@@ -1,1 +1,1 @@
-"""Findings as files: what a campaign writes, what `harness replay` reads."""
+"""Findings after the search: the store, replays, known issues, and reproducers."""

@@ -1,12 +1,12 @@
-"""Findings that a project lives with for the time being: `known_issues.toml`.
+"""Findings that a project accepts for the time being: `known_issues.toml`.
 
     [[issue]]
     signature = "write-overlap: layer_norm_bwd_kernel layernorm.py:444"
     link = "https://github.com/fla-org/flash-linear-attention/pull/1249"
     expires = 2027-03-31
 
-Such a finding is counted and shown with its link, and fails nothing until the date.  An entry whose kernel, or op, was
-tried without its finding being seen is reported: it may have been mended, or the search was short.
+Such a finding is counted and shown with its link, and fails nothing until the date.  An entry is reported if its kernel
+or op was tried and its finding was not seen.  The bug may be fixed, or the search was short.
 """
 
 import tomllib
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import tables
+from harness.documents.campaign import KnownFinding
 from harness.errors import UsageError, unknown
 from harness.model.finding import Finding
 
@@ -36,34 +37,29 @@ class KnownIssue:
 
     @property
     def subject(self) -> str:
-        """The kernel or op that the signature names."""
+        """Return the kernel or op that the signature names."""
         return self.signature.partition(": ")[2].split(" ")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """A finding that an entry speaks of."""
-
-    finding: str
-    """Its id."""
-    issue: KnownIssue
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KnownIssues:
-    """All entries of a file, as they stand on one day."""
+    """All entries of a file, on one day."""
 
     issues: tuple[KnownIssue, ...]
     today: date
 
-    def among(self, findings: Iterable[Finding]) -> tuple[Known, ...]:
-        """The findings that are known, and whose entry has not expired."""
+    def among(self, findings: Iterable[Finding]) -> tuple[KnownFinding, ...]:
+        """Return the findings that are known, and whose entry has not expired."""
         live = {one.signature: one for one in self.issues if self.today < one.expires}
-        named = ((finding, live.get(str(finding.fail.signature))) for finding in findings)
-        return tuple(Known(finding=finding.id, issue=issue) for finding, issue in named if issue is not None)
+        matched = ((finding, live.get(str(finding.fail.signature))) for finding in findings)
+        return tuple(
+            KnownFinding(finding=finding.id, signature=issue.signature, link=issue.link, expires=issue.expires)
+            for finding, issue in matched
+            if issue is not None
+        )
 
     def notices(self, findings: Iterable[Finding], kernels: Collection[str], ops: Iterable[str]) -> tuple[str, ...]:
-        """A line for each entry that has expired, and for each that no longer fires where its subject was tried."""
+        """Return a line for each entry that has expired, or that was not seen although its subject was tried."""
         seen = {str(finding.fail.signature) for finding in findings}
         tried = {*kernels, *(op.rpartition(":")[2] for op in ops)}
         lines: list[str] = []
@@ -71,7 +67,7 @@ class KnownIssues:
             if one.signature in seen and self.today >= one.expires:
                 lines.append(f"{one.signature}: known, but its entry expired on {one.expires}; it counts again")
             elif one.signature not in seen and one.subject in tried:
-                lines.append(f"{one.signature}: known ({one.link}), and not seen in this search; is it mended?")
+                lines.append(f"{one.signature}: known ({one.link}), and not seen in this search; is it fixed?")
         return tuple(lines)
 
 
@@ -79,10 +75,10 @@ NO_ISSUES = KnownIssues(issues=(), today=date.min)
 
 
 def read_known_issues(path: Path, today: date) -> KnownIssues:
-    """The file's entries; none where there is no such file.
+    """Read the file's entries; a file that does not exist has none.
 
     Raises:
-        UsageError: it is not TOML, or an entry lacks something; the text names the entry.
+        UsageError: the file is not TOML, or an entry is incomplete; the text names the entry.
     """
     if not path.is_file():
         return KnownIssues(issues=(), today=today)
@@ -103,8 +99,8 @@ def _issue(entry: dict[str, Any], place: str) -> KnownIssue:
         if name not in entry:
             raise UsageError(f"{place}: {name} is missing")
     if type(entry["expires"]) is not date:
-        raise UsageError(f"{place}: expires is no date; write it bare: expires = 2027-03-31")
+        raise UsageError(f"{place}: expires is not a date; write it bare: expires = 2027-03-31")
     for name in ("signature", "link"):
         if not isinstance(entry[name], str) or not entry[name]:
-            raise UsageError(f"{place}: {name} is no text")
+            raise UsageError(f"{place}: {name} is not a string")
     return KnownIssue(signature=entry["signature"], link=entry["link"], expires=entry["expires"])

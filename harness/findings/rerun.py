@@ -1,4 +1,4 @@
-"""Running a recorded case again, in a fresh process, and saying whether it still shows what it showed."""
+"""Rerun of a recorded case in a fresh process, and whether its failure shows again."""
 
 from dataclasses import dataclass
 
@@ -9,39 +9,40 @@ from harness.model.op import Op
 from harness.model.run import Completed
 from harness.model.verdict import Abstain, Outcome, Severity, Signature
 from harness.oracles import registry
-from harness.oracles.base import Alone
+from harness.oracles.base import SingleRunOracle
 from harness.oracles.completes import Completes
+from harness.search.engine_choice import EngineChoice
 from harness.search.judge import Examination
-from harness.search.options import TIME_LIMIT_S, Options, Watching
+from harness.search.options import TIME_LIMIT_S, Options, SanitizerChoice
 from harness.search.plan import CaseBudget
 from harness.search.session import Session
+from harness.settings import Settings
 from harness.suite import load_suite
 from harness.workers.supervision.time_limits import Patience
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """What came of one recorded case."""
+    """The result of a rerun."""
 
     recorded: Recorded
     findings: tuple[Finding, ...]
     """Every failure that the case shows now."""
     examined: Examination
-    """The run and what each oracle that was asked says of it."""
+    """The run and the verdicts."""
 
     @property
     def outcome(self) -> Outcome:
-        """What the verdicts come to."""
         return self.examined.outcome
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why it could not be judged, where it could not."""
+        """Why oracles abstained."""
         return registry.reasons(self.examined.verdicts)
 
     @property
     def shows_it_again(self) -> bool:
-        """Whether the failure on record is among the findings; any is, where none is on record."""
+        """True if the recorded failure is among the findings; for a bare case, if there is any finding."""
         expected = self.recorded.signature
         return any(expected is None or finding.fail.signature == expected for finding in self.findings)
 
@@ -50,14 +51,16 @@ class Replayed:
             case Outcome.PASS:
                 return f"{self.recorded.id} is clean: {self.recorded.case}"
             case Outcome.ABSTAIN:
-                return f"{self.recorded.id} could not be judged: {'; '.join(self.reasons) or 'no oracle says anything'}"
+                return (
+                    f"{self.recorded.id} could not be checked: {'; '.join(self.reasons) or 'no oracle gave a verdict'}"
+                )
             case Outcome.FAIL:
-                same = "again" if self.shows_it_again else f"otherwise than recorded ({self.recorded.signature})"
+                same = "again" if self.shows_it_again else f"in another way than recorded ({self.recorded.signature})"
                 return f"{self.recorded.id} fails {same}"
 
 
 def op_of(recorded: Recorded) -> Op:
-    """The op that the case belongs to.
+    """Return the op of the case.
 
     Raises:
         SuiteError: its suite cannot be loaded.
@@ -67,20 +70,21 @@ def op_of(recorded: Recorded) -> Op:
     ops = {op.name: op for op in load_suite(suite)}
     if name not in ops:
         raise UsageError(
-            f"{suite} declares no op {name!r} (it has {', '.join(ops)}): the case is of another version of it"
+            f"{suite} declares no op {name!r} (it has {', '.join(ops)}): the case is from another version of the suite"
         )
     return ops[name]
 
 
-def options_for(
+def options_for(  # noqa: PLR0913 - the options of several commands, by keyword
     recorded: Recorded,
     *,
     libraries: tuple[str, ...],
-    engine: str,
+    engine: EngineChoice,
     time_limit_s: float = TIME_LIMIT_S,
-    sanitizing: Watching | None = None,
+    sanitizer: SanitizerChoice | None = None,
+    settings: Settings = Settings(),
 ) -> Options:
-    """What it takes to run one recorded case; `libraries` instead of those on record, if there are any."""
+    """Return the options to run one recorded case; `libraries` replace those on record, if there are any."""
     op = op_of(recorded)
     return Options(
         suites=(op.suite,),
@@ -93,23 +97,24 @@ def options_for(
         libraries=libraries or recorded.libraries,
         time_limit_s=time_limit_s,
         engine=engine,
-        sanitizing=sanitizing,
+        sanitizer=sanitizer,
+        settings=settings,
     )
 
 
 def replay(recorded: Recorded, session: Session) -> Replayed:
-    """Run the case in the session, alone in a fresh process, and judge it.
+    """Run the case in the session, alone in a fresh process, and check it.
 
-    A case of a finding is judged by the finding's oracle and by all that need no further run; a bare case by every one.
+    A recorded failure is checked by its own oracle and by all that need no further run, a bare case by every oracle.
     """
     (op,) = session.options.ops
-    before = (recorded.needs,) if recorded.needs else ()
+    before = (recorded.preceding_case,) if recorded.preceding_case else ()
     signature = recorded.signature
-    asked = [one.name for one in registry.ALL if signature is None or isinstance(one, Alone)]
+    asked = [one.name for one in registry.ALL if signature is None or isinstance(one, SingleRunOracle)]
     judge = session.judge.only(*asked, *([signature.oracle] if signature else []))
     patience = Patience.LONG if signature is not None and _is_slow(signature) else Patience.USUAL
     examined = judge.examine(
-        op, recorded.case, lambda wanted: session.pool.run_alone(wanted, before, patience=patience)
+        op, recorded.case, lambda request: session.pool.run_alone(request, before, patience=patience)
     )
     if signature is not None and _waits_for_the_compiler(signature.oracle, examined):
         session.compiler.settle()
@@ -124,9 +129,9 @@ def replay(recorded: Recorded, session: Session) -> Replayed:
                 first_case=recorded.case,
                 sightings=1,
                 confirmed=True,
-                needs=recorded.needs,
+                preceding_case=recorded.preceding_case,
                 libraries=session.options.libraries,
-                where=session.options.where,
+                engine_options=session.options.engine_options,
             )
             for fail in examined.fails
         ),
@@ -135,11 +140,11 @@ def replay(recorded: Recorded, session: Session) -> Replayed:
 
 
 def _is_slow(signature: Signature) -> bool:
-    """Whether the finding is that a case takes more than its time limit: only with more time does that show again."""
+    """Return True for the warning that a case exceeds its time limit: it needs a longer limit to end at all."""
     return signature.oracle == Completes.name and signature.severity is Severity.WARNING
 
 
 def _waits_for_the_compiler(oracle: str, examined: Examination) -> bool:
-    """Whether the oracle says nothing of a whole run: it may lack what the compiler is still about to say."""
+    """Return True if the oracle abstains on a completed run: it may lack results of the background compiler."""
     abstains = any(isinstance(verdict, Abstain) and verdict.oracle == oracle for verdict in examined.verdicts)
     return abstains and isinstance(examined.run.ending, Completed)

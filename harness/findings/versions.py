@@ -1,4 +1,4 @@
-"""The releases that decide results, read from installed metadata: nothing is imported, nothing is started."""
+"""The releases of the distributions that decide results, read from installed metadata without any import."""
 
 import platform
 from collections.abc import Mapping
@@ -8,13 +8,13 @@ DECIDE = ("kernel-harness", "triton", "torch", "numpy", "hypothesis")
 
 
 def versions() -> Mapping[str, str]:
-    """By distribution, and Python itself; what is not installed is left out."""
+    """Return the releases of Python and of the installed distributions, by name."""
     found = {name: installed(name) for name in DECIDE}
     return {"python": platform.python_version(), **{name: known for name, known in found.items() if known}}
 
 
 def installed(distribution: str) -> str:
-    """The release that is installed; empty if none is."""
+    """Return the installed release; empty if there is none."""
     try:
         return version(distribution)
     except PackageNotFoundError:

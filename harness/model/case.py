@@ -1,6 +1,6 @@
-"""The case: everything that decides one run.  Equal cases must behave alike, on any machine, on any day.
+"""The case: everything that decides one run.  Equal cases must behave alike on any machine.
 
-Owns the axes along which cases vary.  Which values are worth drawing is `harness.search`'s business.
+This file has the axes along which cases vary.  `harness.search` decides which values to draw.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from typing import Any
 from harness.model.device import DeviceProfile
 
 Scalar = int | float | bool | str | None
-"""What JSON holds in one piece."""
+"""A JSON value that is neither a list nor an object."""
 
 
 class DType(StrEnum):
@@ -26,63 +26,63 @@ class DType(StrEnum):
 
 
 class Layout(StrEnum):
-    """How a tensor lies in its storage; the plainest comes first."""
+    """The layout of a tensor in its storage, simplest first."""
 
     CONTIGUOUS = "contiguous"
     OFFSET = "offset"
-    """Contiguous rows that begin inside a larger buffer; what lies around them is NaN."""
+    """Contiguous rows inside a larger buffer whose other elements are NaN."""
     STRIDED = "strided"
-    """Rows with a gap after each; what lies in the gaps is NaN."""
+    """Rows with a gap after each; the gaps hold NaN."""
     EXPANDED = "expanded"
-    """One value seen through strides of zero, as `y.sum().backward()` hands a gradient."""
+    """One value with strides of zero, as the gradient of `y.sum()`."""
 
 
 class ValueDistribution(StrEnum):
-    """What distribution the inputs come from; the plainest comes first."""
+    """The distribution of the inputs, simplest first."""
 
     NORMAL = "normal"
     SHIFTED = "shifted"
-    """Mean 3, deviation 1: what a missing subtraction of the mean or a missing mask needs to show."""
+    """Mean 3, deviation 1: shows a missing subtraction of the mean, or a missing mask."""
     LARGE = "large"
     """Deviation 100."""
     TINY = "tiny"
     """Deviation 1e-4."""
     ZEROS = "zeros"
     """Normal, with about a third of the elements exactly zero, whole rows among them."""
-    SPOILED = "spoiled"
-    """Normal, but for one place of a dim along which the op keeps its inputs apart: there all is infinite or NaN."""
+    NAN_TAINTED = "spoiled"  # the old value stays: it is part of case digests and of JSON files
+    """Normal, except at one index of one of the op's independent dims: all elements there are infinite or NaN."""
 
 
 class LaneFill(StrEnum):
-    """What lanes hold that a masked load without `other` leaves undefined."""
+    """The value of lanes that a masked load without `other` leaves undefined."""
 
     ZERO = "zero"
-    """What the code that Triton 3.6 generates for NVIDIA GPUs leaves there, though its language does not promise it."""
+    """The value that code of Triton 3.6 for NVIDIA GPUs leaves there; the language does not promise it."""
     ODD = "odd"
-    """101 in every type: finite, so that `undefined * 0` stays harmless, and exact in all of them."""
+    """101 in every type: exact in all of them, and finite, so `undefined * 0` stays harmless."""
 
 
 class Scale(StrEnum):
-    """How large the tensors are, and with that, how much of a case is run and judged; the plainest comes first."""
+    """The size of the tensors, simplest first.  It decides how much of a case is run and checked."""
 
     USUAL = "usual"
     """Every program runs, forward and backward, and the results are compared with the reference."""
-    GIANT = "giant"
-    """More than 2^31 elements, where index arithmetic in 32 bits overflows.
+    OVERSIZED = "giant"  # the old value stays: it is part of case digests and of JSON files
+    """More than 2^31 elements, so index arithmetic in 32 bits overflows.
 
-    Large tensors hold zeros and take no memory; of each launch a few programs run, the first and the last among them;
-    nothing is compared.
+    Large tensors hold zeros and take no memory.  A few programs of each launch run, among them the first and the last.
+    No values are compared.
     """
 
 
 class ProgramOrder(StrEnum):
-    """In which order the programs of each launch begin; a GPU promises none.  The plainest comes first."""
+    """The order in which programs of a launch begin, simplest first.  A GPU promises none."""
 
     FORWARD = "forward"
     """By ascending program id, as GPUs usually start them."""
     REVERSED = "reversed"
     SHUFFLED = "shuffled"
-    """At random, by the case's seed."""
+    """A random order that follows from the case's seed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,16 +94,16 @@ class Case:
     dims: Mapping[str, int]
     dtype: DType
     device: DeviceProfile
-    """What the kernel's host code believes it runs on, SM count included."""
+    """The device that the library's host code sees, including its SM count."""
     absent: tuple[str, ...] = ()
     """Optional inputs that are None in this case, sorted."""
     options: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar])
-    """By name, the setting of each option of the op; at its plainest where not named."""
+    """Settings of the op's options by name; an option without an entry has its simplest setting."""
     layouts: Mapping[str, Layout] = field(default_factory=dict[str, Layout])
-    """By input name, and `grad` for the cotangents of all outputs; contiguous where not named."""
+    """Layouts by input name, and by `grad` for the cotangents of all outputs; contiguous by default."""
     values: ValueDistribution = ValueDistribution.NORMAL
     configs: Mapping[str, int] = field(default_factory=dict[str, int])
-    """By kernel name, the index among the autotune configs that survive pruning, modulo their number; else 0."""
+    """Config indices by kernel name, among the configs that survive pruning, modulo their number; 0 by default."""
     lane_fill: LaneFill = LaneFill.ZERO
     order: ProgramOrder = ProgramOrder.FORWARD
     scale: Scale = Scale.USUAL
@@ -111,7 +111,7 @@ class Case:
 
     @property
     def digest(self) -> str:
-        """Eight hex digits that name the case: equal for equal cases, whatever the order of their mappings."""
+        """Eight hex digits, equal for equal cases whatever the order of their mappings."""
         plain = {each.name: getattr(self, each.name) for each in fields(self)} | {"device": _plain(self.device)}
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:8]
 
@@ -121,7 +121,7 @@ class Case:
         return self.op.rpartition(":")[2]
 
     def layout_of(self, tensor: str) -> Layout:
-        """How the named input lies in memory; `grad` names the cotangents."""
+        """Return the layout of an input, or of the cotangents for `grad`."""
         return self.layouts.get(tensor, Layout.CONTIGUOUS)
 
     def __str__(self) -> str:
@@ -144,5 +144,5 @@ class Case:
 
 @lru_cache(maxsize=256)
 def _plain(device: DeviceProfile) -> Mapping[str, Any]:
-    """What all cases of a device share; its fields outnumber theirs."""
+    # Cached, since a device has more fields than a case and all cases of a device share it.
     return asdict(device)

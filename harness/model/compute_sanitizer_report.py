@@ -1,6 +1,6 @@
-"""What compute-sanitizer said of a case: its records, which of them are accepted, and what proves that it watched.
+"""The report of compute-sanitizer on a case: its records, which are accepted, and the proof that it checked.
 
-Owns the facts of one run under one of its tools, which `harness.cuda` reads and the oracle `compute-sanitizer` judges.
+`harness.cuda` reads these facts from the tool's log, and the oracle `compute-sanitizer` judges them.
 """
 
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from enum import StrEnum
 from harness.model.ending import Source
 
 Index = tuple[int, int, int]
-"""x, y and z of a block or a thread."""
+"""The indices x, y and z of a block or a thread."""
 
 
 class Tool(StrEnum):
-    """One of compute-sanitizer's tools; each looks for one kind of mistake, and a process runs under one of them."""
+    """A tool of compute-sanitizer.  Each detects one kind of mistake, and a process runs under one of them."""
 
     MEMCHECK = "memcheck"
     RACECHECK = "racecheck"
@@ -22,12 +22,12 @@ class Tool(StrEnum):
 
     @property
     def promise(self) -> str:
-        """What a kernel keeps that the tool is silent on."""
+        """What is true of a kernel on which the tool reports nothing."""
         match self:
             case Tool.MEMCHECK:
                 return "every access of memory is aligned and inside an allocation"
             case Tool.RACECHECK:
-                return "threads of a program access shared memory in an order that barriers settle"
+                return "barriers order the accesses of shared memory by threads of a program"
             case Tool.INITCHECK:
                 return "no global memory is read before it is written"
             case Tool.SYNCCHECK:
@@ -35,7 +35,7 @@ class Tool(StrEnum):
 
 
 class Level(StrEnum):
-    """How sure the tool is that something is wrong."""
+    """The tool's certainty that something is wrong."""
 
     INFO = "info"
     WARNING = "warning"
@@ -44,12 +44,12 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touch:
-    """One of the accesses that a record is about."""
+    """One of the accesses in a record."""
 
     direction: str
-    """`read`, `write` or `atomic`; empty where the tool does not say."""
+    """`read`, `write` or `atomic`; empty if unknown."""
     kernel: str
-    """Name of the function on the GPU; empty where the tool does not know."""
+    """Name of the function on the GPU; empty if unknown."""
     source: Source | None = None
     program: Index | None = None
     thread: Index | None = None
@@ -61,53 +61,53 @@ class Touch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SanitizerRecord:
-    """What the tool reported, as often as it did for one kernel, line and kind."""
+    """All reports of the tool for one kernel, line and kind."""
 
     kind: str
-    """The tool's own class: `Precise`, `Initcheck`."""
+    """The tool's class of report: `Precise`, `Initcheck`."""
     text: str
-    """The first report's own words."""
+    """The text of the first report."""
     what: str
-    """Those words less sizes and addresses, the same in every run: `out of bounds write`, `race`."""
+    """The text without sizes and addresses, equal in every run: `out of bounds write`, `race`."""
     level: Level
     at: Touch
-    """Where the first report was."""
+    """The access of the first report."""
     others: tuple[Touch, ...] = ()
     """The other accesses of a race."""
     space: str = ""
     """`global`, `shared` or `local`."""
     size_bytes: int | None = None
     address: str = ""
-    """Hexadecimal, in the process that ran; it differs from run to run."""
+    """The hexadecimal address in the process; it differs from run to run."""
     host: tuple[str, ...] = ()
-    """Lines of Python that launched the kernel, innermost first: `layernorm.py:612`."""
+    """The Python lines that launched the kernel, innermost first: `layernorm.py:612`."""
     count: int = 1
-    """Reports of this kernel, line and kind that were kept."""
+    """The number of reports of this kernel, line and kind that were kept."""
     accepted: str = ""
-    """Why the file of suppressions accepts it; empty where it does not."""
+    """The reason for which the file of suppressions accepts it; empty if it does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sanitized:
-    """A case under compute-sanitizer."""
+    """The report on a case that ran under compute-sanitizer."""
 
     tool: Tool
     version: str
-    """`2025.3.1.0`"""
+    """The tool's version: `2025.3.1.0`."""
     records: tuple[SanitizerRecord, ...] = ()
-    """The accepted ones too."""
+    """All records, including accepted ones."""
     launches: int = 0
-    """Kernel launches of the case, none of which was filtered out."""
+    """The number of kernel launches of the case; none is excluded from the checks."""
     unproven: str = ""
-    """Why it is not certain that the case's kernels were instrumented; empty where it is.
+    """Why it is not certain that the case's kernels were instrumented; empty if it is.
 
-    It is certain where the tool had reported a planted mistake of another child of the same fork server, and was mapped
-    into the process that ran the case.
+    It is certain on two conditions.  The tool reported a planted mistake of another child of the same fork server.  And
+    the tool was mapped into the process that ran the case.
     """
     incomplete: str = ""
-    """Why there may have been more records than these; empty where these are all."""
+    """Why there may have been more records; empty if these are all."""
 
     @property
     def name(self) -> str:
-        """What the records are told to be of."""
+        """The name of the tool in reports."""
         return self.tool

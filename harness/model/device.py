@@ -1,7 +1,6 @@
-"""The device profile: a GPU model as a kernel library's host code sees it.
+"""The device profile: a GPU model as the host code of a kernel library sees it.
 
-Owns the fields and what follows from them.  Which GPUs exist is `harness.devices.catalogue`'s business; how a process
-pretends to run on one is `harness.devices.wear`'s.
+`harness.devices.catalogue` has all profiles; `harness.devices.torch_emulation` makes a process emulate one.
 """
 
 from dataclasses import dataclass, replace
@@ -9,7 +8,7 @@ from enum import StrEnum
 
 
 class Architecture(StrEnum):
-    """The NVIDIA architecture generations that the catalogue knows; also the names of the pytest marks."""
+    """The NVIDIA GPU generations of the catalogue; their values are also pytest marks."""
 
     AMPERE = "ampere"
     ADA = "ada"
@@ -18,20 +17,20 @@ class Architecture(StrEnum):
 
 
 GRID_LIMITS = {"x": 2**31 - 1, "y": 65535, "z": 65535}
-"""CUDA C++ Programming Guide, technical specifications per compute capability: the same from 3.0 to 12.1."""
+"""The largest grid along each axis, in programs.
+
+Source: CUDA C++ Programming Guide, technical specifications per compute capability; the same from 3.0 to 12.1.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceProfile:
-    """One GPU model; every figure is what the CUDA runtime would answer for it.
-
-    `source` says where the figures were read; it takes no part in behaviour.
-    """
+    """One GPU model, with the figures that the CUDA runtime reports for it."""
 
     slug: str
     """Name on the command line: `rtx-pro-6000`."""
     name: str
-    """What `torch.cuda.get_device_name()` answers: `NVIDIA RTX PRO 6000 Blackwell Workstation Edition`."""
+    """The answer of `torch.cuda.get_device_name()`: `NVIDIA RTX PRO 6000 Blackwell Workstation Edition`."""
     architecture: Architecture
     capability: tuple[int, int]
     sm_count: int
@@ -46,18 +45,18 @@ class DeviceProfile:
     memory_clock_khz: int
     memory_bus_bits: int
     source: str
+    """The origin of the figures; without effect."""
     warp_size: int = 32
     max_threads_per_block: int = 1024
     default_shared_bytes_per_block: int = 49152
 
     @property
     def arch(self) -> int:
-        """The capability as Triton's compile target writes it: 90, 100, 120."""
+        """The capability as in Triton's compile target: 90, 100, 120."""
         major, minor = self.capability
         return 10 * major + minor
 
     def with_sm_count(self, sm_count: int) -> "DeviceProfile":
-        """The same GPU with another number of streaming multiprocessors."""
         return replace(self, sm_count=sm_count)
 
     def __str__(self) -> str:

@@ -1,18 +1,18 @@
-"""How a case ended: one of a few ways, each with what the parent process was told or saw of it.
+"""The ending of a case: one class for each way to end, with what the parent process knows of it.
 
-Facts carry no judgement; `harness.oracles` turns them into verdicts.
+These are facts without judgement.  `harness.oracles` turns them into verdicts.
 """
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 REFUSED_BUILDS = frozenset({"OutOfResources", "PTXASError", "CompileTimeAssertionFailure"})
-"""The exceptions that Triton's autotuner takes for "not this config" (`Autotuner._bench`, 3.6 to 3.9)."""
+"""The exceptions after which Triton's autotuner tries the next config (`Autotuner._bench`, 3.6 to 3.9)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A place in the kernel's Python source.  `file` is an absolute path or a name relative to site-packages."""
+    """A line of Python source.  `file` is an absolute path, or one relative to site-packages."""
 
     file: str
     line: int
@@ -34,22 +34,22 @@ class Raised:
     """The library, Triton or torch raised an exception while the case ran."""
 
     kind: str
-    """Class name: `RuntimeError`."""
+    """The class name: `RuntimeError`."""
     message: str
     source: Source | None
-    """The innermost frame outside torch, Triton and the harness, when there is one."""
+    """The innermost frame outside torch, Triton and the harness; None if there is none."""
     phase: str
-    """`forward`, `backward`, or one in which the suite is at fault: `inputs`, `reference`, `compare`."""
+    """`forward` or `backward`; in `inputs`, `reference` and `compare` the suite is at fault."""
     traceback: str
     launch: str | None = None
-    """The kernel that was being built or launched, where one was."""
+    """The kernel that was being built or launched, if one was."""
     config_count: int | None = None
-    """How many configs of that kernel survived pruning, 1 where it is not autotuned; None where `launch` is."""
+    """The number of configs of that kernel after pruning, 1 if it is not autotuned; None if `launch` is None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The library declined the case in the way its op declares legitimate; nothing is wrong and nothing was tested."""
+    """The library refused the case by an exception that its op declares legitimate; nothing was tested."""
 
     message: str
 
@@ -64,11 +64,11 @@ class Unsupported:
     source: Source | None
     triton_version: str
     ttir_file: str = ""
-    """Where the kernel's TTIR was kept; empty where no folder was given."""
+    """The file with the kernel's TTIR; empty if no folder was given for it."""
 
 
 class Doing(StrEnum):
-    """What was being done with a kernel."""
+    """The stage of a kernel when its process died."""
 
     CALLED = "called"
     COMPILED = "compiled"
@@ -78,23 +78,22 @@ class Doing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crashed:
-    """The process died.  Exactly one of `signal` and `status` says how."""
+    """The process died.  Exactly one of `signal` and `status` is set."""
 
     signal: str | None
-    """`SIGSEGV`."""
+    """The name of the signal: `SIGSEGV`."""
     status: int | None
-    """The exit status, where the process left by itself."""
+    """The exit status of a process that exited by itself."""
     log_tail: str
     launch: str | None = None
-    """The kernel that was being compiled, launched or waited for, where one was."""
+    """The kernel that was being compiled, launched or waited for, if one was."""
     doing: Doing = Doing.LAUNCHED
-    """Which of these."""
     events: tuple[str, ...] = field(default=(), compare=False)
-    """The last of what the process noted that it was doing, one line each."""
+    """The last events of the flight recorder, one line each."""
 
 
 class HungParty(StrEnum):
-    """Who did not come to an end."""
+    """The party that did not finish."""
 
     COMPILER = "compiler"
     DEVICE = "device"
@@ -109,24 +108,24 @@ class TimedOut:
     limit_s: float
     log_tail: str
     launch: str | None = None
-    """The kernel that was being compiled, launched or waited for; where the host waits, the last one launched."""
+    """The kernel that was being compiled, launched or waited for; if the host waits, the last one launched."""
     waiting: HungParty = HungParty.UNKNOWN
     held_by: str = ""
-    """What the operating system has the host's thread wait in, such as `futex`; empty where it runs on and on."""
+    """The kernel function of Linux in which the host's thread waits, such as `futex`; empty if the thread runs."""
     function: str = ""
-    """The host's innermost Python function outside torch, Triton and the harness, where the host is at fault."""
+    """The host's innermost Python function outside torch, Triton and the harness, if the host is at fault."""
     source: Source | None = None
-    """Where the device spins, or where in `function` the host waits; of one that runs on, the line means nothing."""
+    """The line where the device spins, or where the host waits in `function`; meaningless if the host runs."""
     swallowed: tuple[str, ...] = ()
-    """Exceptions that autotuners hid before, one sentence each."""
+    """Exceptions that autotuners swallowed before, one sentence each."""
     evidence: tuple[str, ...] = field(default=(), compare=False)
-    """What was seen of process and GPU before the kill, one sentence each."""
+    """Observations of process and GPU before the kill, one sentence each."""
     events: tuple[str, ...] = field(default=(), compare=False)
-    """The last of what the process noted that it was doing, one line each."""
+    """The last events of the flight recorder, one line each."""
 
 
 class FaultOf(StrEnum):
-    """What ended a process's work on a real GPU: none of it can be caught, and its CUDA context is lost."""
+    """The kinds of faults on a hardware GPU.  None can be caught, and the process loses its CUDA context."""
 
     ILLEGAL_ADDRESS = "illegal memory access"
     MISALIGNED_ADDRESS = "misaligned address"
@@ -137,35 +136,35 @@ class FaultOf(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faulted:
-    """A kernel on a real GPU did what the GPU does not survive; whatever follows in the process fails too."""
+    """A kernel on a hardware GPU destroyed the CUDA context; every later call in the process fails too."""
 
     fault: FaultOf
     message: str
-    """CUDA's first line, or the assertion's own."""
+    """The first line of CUDA's error, or the text of the assertion."""
     launch: str | None
-    """The kernel at fault: the last one launched, as every launch was waited for; None where none was."""
+    """The kernel at fault; None if none was launched.  It is the last one launched, since each launch is waited for."""
     source: Source | None = None
     """The line of an assertion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutOfMemory:
-    """The case asked for more memory than its worker may have, or the GPU."""
+    """The case needs more memory than its worker may use, or than the GPU has."""
 
     limit_bytes: int
-    """The worker's limit; 0 where an allocation failed for another reason, which the message tells."""
+    """The worker's limit; 0 if an allocation failed for another reason, which the message has."""
     message: str
 
 
 class Residency(StrEnum):
-    """With how many programs resident at a time a launch that got stuck would come to its end."""
+    """The number of resident programs with which a deadlocked launch would end."""
 
     AT_LEAST = "at least"
     AT_MOST = "at most"
     NONE = "none"
-    """With one, with all and with as many as the GPU holds it gets stuck."""
+    """It deadlocks with one program, with all, and with as many as the GPU holds."""
     UNKNOWN = "unknown"
-    """Too many programs to try, or a try ended otherwise."""
+    """There are too many programs to try, or a try ended in another way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,11 +173,11 @@ class Wait:
 
     argument: str
     index: tuple[int, ...]
-    """The first cell that they read over and over, as an index into the argument's tensor."""
+    """The first cell that they poll, as an index into the argument's tensor."""
     cells: int
-    """How many cells each of them reads over and over."""
+    """The number of cells that each of them polls."""
     source: Source | None
-    """The line that reads it."""
+    """The line that polls."""
     programs: int
     first_programs: tuple[int, ...]
     """Up to four linear program ids, ascending."""
@@ -186,25 +185,25 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlocked:
-    """A launch got stuck: every program that the GPU could hold waits for memory that no other will change."""
+    """A launch deadlocked: each resident program waits for memory that no other resident program will change."""
 
     kernel: str
     waits: tuple[Wait, ...]
-    """Up to four, what most programs wait for first; empty where they run in circles without reading anything."""
+    """Up to four, those of most programs first; empty if programs loop without reading memory."""
     programs: int
-    """Of the launch."""
+    """The number of programs of the launch."""
     resident: int
-    """Programs that wait."""
+    """The number of resident programs, all of which wait."""
     not_started: int
-    """Programs that would begin when one of those ended."""
+    """The number of programs that begin only when a resident one ends."""
     sm_count: int
     programs_per_sm: int
-    """The occupancy: how many programs of this kernel an SM holds."""
+    """The occupancy: the number of programs of this kernel that fit an SM."""
     limited_by: str
-    """What keeps an SM from holding more: `registers`, `shared memory`, `threads`, `blocks`."""
+    """The resource that limits the occupancy: `registers`, `shared memory`, `threads`, `blocks`."""
     ends_with: Residency
     limit: int
-    """The number of programs that `ends_with` speaks of; 0 where it names none."""
+    """The number of programs for `AT_LEAST` and `AT_MOST`; 0 otherwise."""
 
 
 Ending = Completed | Raised | Refused | Unsupported | Crashed | TimedOut | Faulted | OutOfMemory | Deadlocked
@@ -212,8 +211,8 @@ Ending = Completed | Raised | Refused | Unsupported | Crashed | TimedOut | Fault
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overtime:
-    """The case came to its end, but past the time limit; it was given more to tell slow from hung."""
+    """The case completed after its time limit; it got more time, to tell slow cases from hung ones."""
 
     limit_s: float
-    """What a case is given usually."""
+    """The usual time limit."""
     took_s: float = field(compare=False)

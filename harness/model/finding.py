@@ -1,6 +1,7 @@
-"""The finding: a confirmed, minimised failure; the unit of reports."""
+"""The finding: a confirmed and minimised failure, the unit of reports."""
 
 import hashlib
+import shlex
 from dataclasses import dataclass
 from math import sqrt
 
@@ -15,23 +16,22 @@ Z = 1.96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayCount:
-    """How often the same case showed the failure when it ran alone, each time in a fresh process."""
+    """The number of times that a case shows its failure when it runs alone, each time in a fresh process."""
 
     shown: int
     runs: int
-    otherwise: str = ""
-    """What the other runs came to: `passed`, or the failure that they showed instead."""
+    other_result: str = ""
+    """The result of the other runs: `passed`, or the failure that they showed instead."""
 
     @property
     def is_flaky(self) -> bool:
-        """Whether it was both seen and not seen."""
         return 0 < self.shown < self.runs
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Between which rates the true one lies, with 95 % confidence.
+        """The interval that contains the true rate with 95 % confidence.
 
-        E. B. Wilson, Probable inference, the law of succession, and statistical inference, JASA 22 (1927).
+        Source: E. B. Wilson, Probable inference, the law of succession, and statistical inference, JASA 22 (1927).
         """
         if not self.runs:
             return 0.0, 1.0
@@ -47,14 +47,14 @@ class ReplayCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excerpt:
-    """A stretch of the kernel's source, kept because the library may be gone when the finding is read."""
+    """Lines of the kernel's source, kept because the library may be missing when the finding is read."""
 
     file: str
-    """As a reader knows it: `fla/modules/layernorm.py`."""
+    """The path relative to site-packages: `fla/modules/layernorm.py`."""
     first: int
     """The number of the first line."""
     lines: tuple[str, ...]
-    """As they stand, indented as in the file."""
+    """The lines with their indentation."""
 
 
 NEVER_REPEATED = ReplayCount(shown=0, runs=0)
@@ -62,42 +62,46 @@ NEVER_REPEATED = ReplayCount(shown=0, runs=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One bug: the smallest case known to show it, and how it was met."""
+    """One bug: the smallest known case that shows it, and how it was found."""
 
     fail: Fail
-    """As the oracle judged the smallest case."""
+    """The oracle's verdict on the smallest case."""
     case: Case
     """The smallest case with this signature."""
     launch: Launch | None
-    """The launch at fault in the smallest case, where one is."""
+    """The launch at fault in the smallest case, if there is one."""
     first_case: Case
-    """The case in which it was first seen."""
+    """The case that showed it first."""
     sightings: int
-    """How many cases of the search showed it."""
+    """The number of cases of the search that showed it."""
     confirmed: bool
-    """It repeated alone in a fresh process."""
+    """True if it repeated alone in a fresh process."""
     repeats: ReplayCount = NEVER_REPEATED
-    """Of the reported case."""
+    """The repeats of the smallest case."""
     cases: tuple[Case, ...] = ()
-    """Every case of the search that showed it, in the order of their sightings."""
-    needs: Case | None = None
-    """An earlier case that must run first in the same process, where it does not repeat alone."""
+    """All cases of the search that showed it, in the order of sightings."""
+    preceding_case: Case | None = None
+    """An earlier case that must run first in the same process; None if the failure repeats alone."""
     libraries: tuple[str, ...] = ()
     """The releases under test, as given to `--with`."""
-    where: tuple[str, ...] = ()
-    """The options with which cases run where it was found: `("--engine", "cuda")`; empty for the virtual GPU."""
+    engine_options: tuple[str, ...] = ()
+    """Command-line options of the engine that found it: `("--engine", "cuda")`; empty for the virtual GPU."""
     first_pictures: tuple[Picture, ...] = ()
-    """Where in the tensors of the first case: larger ones, which show more of a pattern than the smallest do."""
+    """Pictures of the first case: its larger tensors show more of a pattern than the smallest case's."""
     excerpt: Excerpt | None = None
-    """Around the line at fault, where the source was at hand."""
+    """The source around the line at fault; None if the source was missing."""
 
     @property
     def id(self) -> str:
         """Eight hex digits: equal for equal signatures and smallest cases."""
         return identity(self.fail.signature, self.case)
 
+    @property
+    def replay_command(self) -> str:
+        return shlex.join(("harness", "replay", self.id, *self.engine_options))
+
 
 def identity(signature: Signature, case: Case) -> str:
-    """Eight hex digits that name a finding."""
+    """Return the id of a finding with this signature and smallest case: eight hex digits."""
     parts = (signature.oracle, signature.severity, signature.op, signature.kernel, signature.place, case.digest)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]

@@ -1,6 +1,6 @@
-"""What an op takes: tensors, blocks of integers, sequence boundaries.
+"""The declarations of an op's inputs: tensors, integers, sequence boundaries.
 
-Owns how an input is declared; drawing its elements from a case's seed is `harness.ops.inputs`' business.
+`harness.ops.inputs` draws their elements from a case's seed.
 """
 
 import ast
@@ -20,27 +20,27 @@ Integer = Literal["int32", "int64"]
 
 
 class Draw(StrEnum):
-    """How a tensor's elements follow from the case's values."""
+    """The transformation from numbers of the case's distribution to a tensor's elements."""
 
     VALUES = "values"
-    """As they are."""
+    """The numbers themselves."""
     UNIT = "unit"
-    """Their sigmoid, in [0, 1]: the betas of delta rules."""
+    """Their sigmoid, in [0, 1]: for the betas of delta rules."""
     LOG_UNIT = "log-unit"
-    """The logarithm of their sigmoid, at most 0: log forget gates."""
+    """The logarithm of their sigmoid, at most 0: for log forget gates."""
     POSITIVE = "positive"
-    """Their softplus."""
+    """Their softplus, above 0."""
     SHARES = "shares"
-    """Rows along the last axis that sum to one; zero where a value is exactly zero."""
+    """Their softmax along the last axis; exactly zero for numbers that are exactly zero."""
     LOG_SHARES = "log-shares"
     """The logarithm of their softmax along the last axis."""
     NORMALISED = "normalised"
-    """Rows along the last axis of length one: the keys of delta rules."""
+    """Rows of length one along the last axis: for the keys of delta rules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """A block of floating-point numbers."""
+    """A tensor of floating-point numbers."""
 
     shape: tuple[Extent, ...]
     optional: bool = False
@@ -53,23 +53,23 @@ class Tensor:
 
     @property
     def named(self) -> frozenset[str]:
-        """The dims that it is declared with."""
+        """Names of the dims in its extents."""
         return _named(*self.shape)
 
     def extents(self, dims: Mapping[str, int]) -> tuple[int, ...]:
-        """The shape for these dims."""
+        """Return the shape for these dims."""
         return tuple(extent_of(extent, dims) for extent in self.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Integers:
-    """A block of integers from `low` up to, but not including, `high`: labels, offsets, indices."""
+    """A tensor of integers, `low <= x < high`: labels, offsets, indices."""
 
     shape: tuple[Extent, ...]
     low: Extent = 0
     high: Extent
     ignore: int | None = None
-    """A value that stands in none, some or all places: the `ignore_index` of losses."""
+    """A value that no, some or all elements have besides: the `ignore_index` of losses."""
     optional: bool = False
     dtype: Integer = "int64"
 
@@ -77,23 +77,23 @@ class Integers:
 
     @property
     def named(self) -> frozenset[str]:
-        """The dims that it is declared with."""
+        """Names of the dims in its extents."""
         return _named(*self.shape, self.low, self.high)
 
     def extents(self, dims: Mapping[str, int]) -> tuple[int, ...]:
-        """The shape for these dims."""
+        """Return the shape for these dims."""
         return tuple(extent_of(extent, dims) for extent in self.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segments:
-    """Cumulative lengths of sequences packed one after the other: `[0, ..., total]`, each sequence at least 1 long."""
+    """Cumulative lengths of packed sequences, `[0, ..., total]`; each sequence has at least one token."""
 
     total: Extent
     count: Extent
-    """How many sequences; fewer where the total is less."""
+    """The number of sequences; fewer if `total` is smaller."""
     may_be_empty: bool = False
-    """The library takes sequences of no length, too."""
+    """The library accepts sequences of length 0."""
     optional: bool = False
     dtype: Integer = "int64"
 
@@ -101,11 +101,11 @@ class Segments:
 
     @property
     def named(self) -> frozenset[str]:
-        """The dims that it is declared with."""
+        """Names of the dims in its extents."""
         return _named(self.total, self.count)
 
     def extents(self, dims: Mapping[str, int]) -> tuple[int, ...]:
-        """The shape for these dims: one boundary more than there are sequences."""
+        """Return the shape for these dims: one boundary more than there are sequences."""
         return (min(extent_of(self.total, dims), extent_of(self.count, dims)) + 1,)
 
 
@@ -113,7 +113,12 @@ Input = Tensor | Integers | Segments
 
 
 def extent_of(extent: Extent, dims: Mapping[str, int]) -> int:
-    """The number that an extent is for these dims."""
+    """Return the value of an extent for these dims.
+
+    Raises:
+        KeyError: the extent has the name of no dim.
+        ValueError: the extent is no integer arithmetic with +, -, * and // over dims.
+    """
     return extent if isinstance(extent, int) else _compiled(extent)(dims)
 
 

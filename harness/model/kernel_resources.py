@@ -1,36 +1,36 @@
-"""What a kernel takes of the GPU that it is compiled for."""
+"""The resources that a kernel takes of the GPU for which it is compiled."""
 
 from dataclasses import dataclass, replace
 from signal import Signals
 
 CRASHES = frozenset({Signals.SIGSEGV, Signals.SIGABRT, Signals.SIGILL, Signals.SIGFPE, Signals.SIGBUS})
-"""The signals that a program which goes wrong raises itself; the others somebody sends: the OOM killer, or the user."""
+"""The signals that a faulty program raises itself.  Others come from outside, such as the OOM killer or the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What the whole compiler pipeline says one kernel takes on one architecture."""
+    """The resources of one kernel on one architecture, from the whole compiler pipeline."""
 
     registers_per_thread: int
     spill_bytes: int
-    """Local memory a thread, spills and stack."""
+    """Local memory per thread, in bytes: spills and stack."""
     shared_bytes: int
     tensor_memory_columns: int
     scratch_bytes_per_program: int
     threads: int
     failure: str = ""
-    """What the compiler said, where it gave up; the figures are 0 then."""
+    """The compiler's message if it rejected the kernel; the figures are 0 then."""
     unknown: str = ""
-    """What on this machine kept the compiler from saying anything of the kernel; the figures are 0 then."""
+    """The reason why this machine could not compile the kernel, which may be fine; the figures are 0 then."""
 
     @classmethod
     def failed(cls, failure: str) -> "Resources":
-        """Where the compiler gave up."""
+        """Return the resources of a kernel that the compiler rejected."""
         return replace(_NOTHING, failure=failure)
 
     @classmethod
     def not_known(cls, why: str) -> "Resources":
-        """Where the compiler did not get so far as to say anything of the kernel."""
+        """Return the resources of a kernel that could not be compiled here."""
         return replace(_NOTHING, unknown=why)
 
 

@@ -1,4 +1,4 @@
-"""How far the virtual GPU and a real one are apart after the same launch from the same bytes: one argument of it."""
+"""The differences between the virtual GPU and a hardware GPU after the same launch from the same bytes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ EPSILONS: Mapping[str, float] = {
     "float8_e5m2": 2.0**-2,
     "tf32": 2.0**-10,
 }
-"""By type of a tensor or of a kernel's own rounding, the distance from 1 to the next larger number."""
+"""The distance from 1 to the next larger number, by the type of a tensor or of a rounding inside a kernel."""
 FEW = 16.0
-"""So many units of its coarsest rounding, at the tensor's largest element, two right results may be apart.
+"""Two right results may differ by this many units of the coarsest rounding, at the tensor's largest element.
 
-Both round every operation, in another order and with other library functions.
+Each rounds every operation, but they differ in the order of operations and in library functions.
 """
 
 
 class Plainer(StrEnum):
-    """What the compiler leaves out in another build of a kernel; of a right one, it changes results by roundings."""
+    """The step that another build of a kernel leaves out.  Results of a right kernel change by roundings only."""
 
     UNOPTIMISED = "ptxas does not optimise"
     UNFUSED = "no product is fused into a sum"
@@ -30,42 +30,43 @@ class Plainer(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """How far one argument of one launch is from the virtual GPU's on the real one."""
+    """The difference of one argument of one launch between the virtual and the hardware GPU."""
 
     kernel: str
     argument: str
     dtype: str
     elements: int
     differing: int
-    """Elements whose bits differ, NaNs counting as equal."""
+    """The number of elements whose bits differ; NaNs count as equal."""
     ulps: float
-    """The largest distance in units in the last place of the larger of the two."""
+    """The largest distance, in units in the last place of the larger value."""
     scaled: float
-    """The largest distance over the largest magnitude in the tensor."""
+    """The largest distance divided by the largest magnitude in the tensor."""
     rounds: tuple[str, ...] = ()
-    """To what below float32 the kernel rounds on the way, dots of tf32 among it: `bfloat16`, `float16`, `tf32`."""
+    """Types coarser than float32 to which the kernel rounds intermediates: `bfloat16`, `float16`, `tf32`."""
     doubt: float | None = None
-    """The largest distance over what random rounding on the virtual GPU says of its element; None where nobody asked.
+    """The largest ratio of a distance to the error that random rounding on the virtual GPU shows for its element.
 
-    It is asked for floating-point results that are further apart than `few_roundings`, which cancellation may explain.
+    None unless it was measured.  It is measured for floating-point results that differ by more than `few_roundings`:
+    cancellation may explain those.
     """
     agrees_once: Plainer | None = None
-    """The plainer build that is as the virtual GPU, where rounding explains nothing; None where there is none."""
+    """The plainer build that agrees with the virtual GPU, if rounding does not explain the difference."""
 
     @property
     def is_floating(self) -> bool:
-        """Whether the argument holds floating-point numbers; all others must be equal."""
+        """True for floating-point numbers; arguments of other types must be equal."""
         return self.dtype in EPSILONS
 
     @property
     def few_roundings(self) -> float:
-        """The distance, over the largest magnitude, that needs no explanation."""
+        """The distance, relative to the largest magnitude, that needs no explanation."""
         coarsest = max((EPSILONS[one] for one in self.rounds), default=0.0)
         return FEW * max(EPSILONS[self.dtype], coarsest) if self.is_floating else 0.0
 
     @property
     def is_explained(self) -> bool:
-        """Whether two right computations of this tensor may be so far apart."""
+        """True if two right computations of this tensor may differ this much."""
         if not self.differing or (self.is_floating and self.scaled <= self.few_roundings):
             return True
         return self.doubt is not None and self.doubt <= 1.0
@@ -73,17 +74,17 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseAgreement:
-    """What came of a case's launches when each was repeated on the real GPU."""
+    """The comparison of a case's launches, each repeated on the hardware GPU."""
 
     gpu: str
-    """Its name."""
+    """The name of the hardware GPU."""
     launches: int
-    """Launches that were compared."""
+    """The number of launches that were compared."""
     differences: tuple[Difference, ...] = ()
-    """One for each tensor of each of them, in their order; most say that all is equal."""
+    """One for each tensor of each launch, in launch order; most have no differing element."""
     skipped: tuple[tuple[str, str], ...] = ()
     """Kernel and reason of each launch that was not compared."""
 
     def skips_of(self, kernel: str | None) -> int:
-        """How many launches of a kernel were not compared."""
+        """Return the number of launches of a kernel that were not compared."""
         return sum(skipped == kernel for skipped, _ in self.skipped)

@@ -1,7 +1,6 @@
-"""The op: what a suite guards.
+"""The op: one operation of a library under test, as a suite declares it.
 
-Owns the declaration of dims, options, call, reference and promises; `harness.model.input_spec` that of inputs.  Making
-tensors of it is `harness.ops`' business, choosing sizes `harness.search`'s.
+`harness.model.input_spec` has the declarations of inputs.  `harness.ops` makes tensors, `harness.search` chooses sizes.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,15 +18,15 @@ class Dim:
     low: int
     high: int
     choices: tuple[int, ...] = ()
-    """Only these, where given."""
+    """If given, the only legal values."""
     grows: bool = False
-    """A giant case may have more of these than `high`."""
+    """If true, an oversized case may exceed `high`."""
     largest: int = 2**32
-    """So many at most: where the op is documented to end, or a grid does."""
+    """The limit for oversized cases: a documented limit of the op, or of a grid."""
 
     @property
-    def plainest(self) -> int:
-        """The value that shrinking aims at."""
+    def simplest(self) -> int:
+        """The value towards which failures shrink."""
         return self.choices[0] if self.choices else self.low
 
 
@@ -35,9 +34,9 @@ class Dim:
 class Op:
     """One operation of a library under test.
 
-    `call` and `reference` take the inputs and, where they name them, dims and options as keyword arguments and return
-    one tensor or a tuple of tensors.  `reference` is written from the operation's definition in differentiable torch;
-    it runs in float64 for the truth and in the case's dtype for the baseline.
+    `call` and `reference` take inputs, dims and options as keyword arguments, those for which they have parameters.
+    They return one tensor or a tuple of tensors.  `reference` is the operation's definition in differentiable torch.
+    It runs in float64 for the truth, and in the case's dtype for the baseline.
     """
 
     name: str
@@ -48,47 +47,50 @@ class Op:
     dims: Mapping[str, Dim]
     inputs: Mapping[str, Input]
     options: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict[str, tuple[Scalar, ...]])
-    """Flags and settings of the call with the values worth trying; the first is the plainest."""
+    """Values worth trying for each option of the call; the first is the simplest: `{"causal": (False, True)}`."""
     dtypes: tuple[DType, ...] = (DType.FP32, DType.BF16, DType.FP16)
     requires: tuple[str, ...] = ()
-    """Distributions that the op needs, for the message when one is missing: `fla-core`."""
+    """Distributions that must be installed, for example `fla-core`."""
     where: Callable[[Mapping[str, Any]], bool] | None = None
-    """Which combinations are legal; all where None.  Given dims, options, and for each optional input whether it is."""
+    """The predicate over dims that decides which cases are legal; all are if it is None.
+
+    Its argument maps dims and options to their values, and optional inputs to whether they are given.  An example is
+    `lambda at: at["T"] % at["C"] == 0 or not at["bias"]`.
+    """
     refuses: tuple[str, ...] = ("NotImplementedError",)
-    """Class names of exceptions by which the library declines a case legitimately."""
+    """Class names of exceptions by which the library legitimately refuses a case."""
     waives: frozenset[str] = field(default_factory=frozenset[str])
-    """Names of oracles whose promise this op does not make."""
+    """Names of the oracles whose promises this op does not make, for example `repeatability`."""
     apart: tuple[str, ...] = ()
-    """Dims along which it keeps its inputs apart: what is infinite or NaN at one place leaves the others' results."""
+    """Independent dims: infinity or NaN at one index of such a dim must not change results at other indices."""
     slack: float = 2.0
-    """How many times the eager baseline's error a right result may have."""
+    """A right result may have this many times the error of the eager baseline."""
 
     @property
     def id(self) -> str:
-        """How a case names the op: `suites/fla/norm.py:rms_norm`."""
+        """The op's name in cases: `suites/fla/norm.py:rms_norm`."""
         return f"{self.suite}:{self.name}"
 
     @property
     def optional(self) -> tuple[str, ...]:
-        """The inputs that may be None, sorted."""
+        """Names of the inputs that may be None, sorted."""
         return tuple(sorted(name for name, declared in self.inputs.items() if declared.optional))
 
     @property
-    def plainest_options(self) -> Mapping[str, Scalar]:
-        """The first value of each option."""
+    def simplest_options(self) -> Mapping[str, Scalar]:
         return {name: choices[0] for name, choices in self.options.items()}
 
     def settings(self, case: Case) -> dict[str, Scalar]:
-        """The case's dims and options by name, options that it does not mention at their plainest."""
-        return {**self.plainest_options, **case.dims, **case.options}
+        """Return the case's dims and options by name, with the simplest value of options without a setting."""
+        return {**self.simplest_options, **case.dims, **case.options}
 
     def allows(self, case: Case) -> bool:
-        """Whether the case's dims are in range and legal together with its options and absent inputs."""
-        giant = case.scale is Scale.GIANT
+        """Return True if the case's dims are in range, and legal together with its options and absent inputs."""
+        is_oversized = case.scale is Scale.OVERSIZED
         in_range = all(
             name in case.dims
             and dim.low <= case.dims[name]
-            and (case.dims[name] <= dim.high or (giant and dim.grows and case.dims[name] <= dim.largest))
+            and (case.dims[name] <= dim.high or (is_oversized and dim.grows and case.dims[name] <= dim.largest))
             and (not dim.choices or case.dims[name] in dim.choices)
             for name, dim in self.dims.items()
         )

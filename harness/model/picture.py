@@ -1,28 +1,28 @@
-"""Where in a tensor something lies, coarsely enough to draw: facts of a run, and with words, part of a failure.
+"""The positions of cells in a tensor, coarsely enough to draw: facts of a run, and with captions, parts of a failure.
 
-A tensor is seen as a table: its last dim across, all others together down.  A table larger than a picture is cut into
-blocks of equal numbers of rows and columns.
+A tensor is drawn as a table: its last dim across, all other dims together down.  A table larger than a picture is
+divided into blocks of equal numbers of rows and columns.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 MOST_DOWN, MOST_ACROSS = 24, 48
-"""The blocks of a picture, at most."""
+"""The largest number of blocks in a picture."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Some cells of a tensor, block by block."""
+    """Some cells of a tensor, by block."""
 
     shape: tuple[int, ...]
-    """Of the tensor."""
+    """The shape of the tensor."""
     marks: tuple[tuple[int, int, float], ...]
-    """Blocks with such cells: down, across, and how much; in that order."""
+    """Blocks with such cells: index down, index across, amount."""
 
     @property
     def table(self) -> tuple[int, int]:
-        """Rows and columns of the tensor as a table."""
+        """Rows and columns of the tensor's table."""
         return table_of(self.shape)
 
     @property
@@ -33,22 +33,22 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElementSpan:
-    """Some elements on the line of a tensor's memory, counted from its first in units of its element type."""
+    """A range of elements in a tensor's memory, counted from the tensor's first element."""
 
     shape: tuple[int, ...]
     extent: int
-    """Elements between the tensor's ends, gaps between its rows included."""
+    """The number of elements from the tensor's first to its last, including gaps between rows."""
     storage: tuple[int, int]
-    """The first element of the storage, negative where the view begins later, and one more than its last."""
+    """The first element of the storage, negative if the view begins later, and one past its last."""
     touched: tuple[int, int]
-    """The lowest and the highest element that was touched."""
+    """The lowest and the highest element that was accessed."""
 
 
 class Amount(StrEnum):
-    """What the number of a mark counts."""
+    """The meaning of a mark's amount."""
 
     SHARE = "share"
-    """Of the block's cells, above 0 up to 1."""
+    """A share of the block's cells, above 0 up to 1."""
     TOLERANCES = "tolerances"
     """The largest error in the block, in tolerances; infinite for NaN."""
 
@@ -58,8 +58,8 @@ class Shading:
     """The cells of a tensor at which a promise was broken."""
 
     tensor: str
-    says: str
-    """What was seen there: `stored by more than one program`."""
+    caption: str
+    """The event at these cells: `stored by more than one program`."""
     amount: Amount
     spread: Spread
     worst: tuple[int, ...]
@@ -68,25 +68,18 @@ class Shading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Accesses beside a tensor."""
+    """Accesses outside a tensor."""
 
     tensor: str
-    says: str
-    reach: ElementSpan
+    caption: str
+    elements: ElementSpan
 
 
 Picture = Shading | Span
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pictures:
-    """Several of them, as a document holds them."""
-
-    pictures: tuple[Picture, ...] = ()
-
-
 def table_of(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Rows and columns of a tensor as a table; a scalar is a table of one cell."""
+    """Return rows and columns of a tensor's table; a scalar has one cell."""
     rows = 1
     for size in shape[:-1]:
         rows *= size
@@ -94,6 +87,6 @@ def table_of(shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 def block_of(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Rows and columns of one block of its picture; single cells where it is small."""
+    """Return rows and columns of one block of its picture; a small tensor has blocks of one cell."""
     rows, columns = table_of(shape)
     return max(1, -(-rows // MOST_DOWN)), max(1, -(-columns // MOST_ACROSS))

@@ -1,7 +1,7 @@
-"""The region of a finding: where around its smallest case it shows, where it does not, and what tells the two apart.
+"""The region of a finding: the sizes around its smallest case that show it, and a rule that describes them.
 
-Owns the nouns and what follows from them by counting.  Which cases are tried is `harness.region.mapping`'s business.
-Nothing here is proven: a bound or a rule says no more than that every point that was tried agrees with it.
+This file has the values and what follows from them by counting; `harness.region.mapping` chooses which cases to try.
+Nothing here is proven: every tried point agrees with a bound or a rule, and no more is known.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,11 +15,11 @@ SMS = "SMs"
 """The name of the axis of SM counts, among the names of dims."""
 
 Sizes = Mapping[str, int]
-"""By the name of each numeric axis, where on it a point lies: `{"T": 2, "D": 1, "SMs": 188}`."""
+"""A point's position on each numeric axis: `{"T": 2, "D": 1, "SMs": 188}`."""
 
 
 class AxisKind(StrEnum):
-    """What of a case an axis changes."""
+    """The part of a case that an axis changes."""
 
     DIM = "dim"
     SM_COUNT = "sm-count"
@@ -33,25 +33,25 @@ class AxisKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """One thing that is changed while the rest of the smallest case stays."""
+    """One part of the smallest case that varies while the rest stays."""
 
     kind: AxisKind
     name: str
-    """A dim, `SMs`, a kernel (of its configs), an option or an input; `dtype` and `values` are called that."""
+    """The name of a dim, kernel (for its configs), option or input; otherwise `SMs`, `dtype` or `values`."""
     low: int = 0
     high: int = 0
     """The inclusive range of a dim or of the SM counts; 0 and 0 for the other kinds."""
     choices: tuple[int, ...] = ()
-    """Only these, where given; ascending."""
+    """If given, the only values; ascending."""
     is_open: bool = False
-    """Larger numbers make sense, too: `high` is where the search has to stop somewhere."""
+    """True if larger numbers are legal too: `high` is only where the search stops."""
 
     def has(self, size: int) -> bool:
-        """Whether a number lies on the axis."""
+        """Return True if the number is on the axis."""
         return size in self.choices if self.choices else self.low <= size <= self.high
 
     def adjacent(self, one: int, other: int) -> bool:
-        """Whether no number of the axis lies between."""
+        """Return True if no number of the axis is between the two."""
         if self.choices:
             return not any(min(one, other) < size < max(one, other) for size in self.choices)
         return abs(one - other) <= 1
@@ -59,24 +59,24 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """The smallest case with other sizes, and what it showed.
+    """The smallest case with other sizes, and its outcome.
 
-    The outcome is about the finding's own failure: another one abstains, as does a case that could not be judged.
+    The outcome concerns the finding's own failure.  A case with another failure abstains, as does an unchecked case.
     """
 
-    at: Sizes
+    sizes: Sizes
     outcome: Outcome
     reason: str = ""
-    """Why it abstained."""
+    """The reason to abstain; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """The smallest case with one thing changed that is no size, or as it is; and what it showed."""
+    """The smallest case with at most one change that is no size, and its outcome."""
 
     axis: Axis
     value: str
-    """In words: `bf16`, `BT: 64, num_warps: 4`, `given`."""
+    """The value in words: `bf16`, `BT: 64, num_warps: 4`, `given`."""
     outcome: Outcome
     reason: str = ""
 
@@ -85,7 +85,7 @@ class Setting:
 
 
 class Rounding(StrEnum):
-    """How a quotient becomes a whole number."""
+    """The rounding of a quotient to a whole number."""
 
     UP = "up"
     DOWN = "down"
@@ -95,22 +95,22 @@ class Rounding(StrEnum):
 class Term:
     """A number that follows from sizes: `64`, `T`, `16 x SMs`, `T x D`, `T / SMs, rounded up`.
 
-    `T / (SMs / G), each rounded up`, is what a program gets where the SMs are shared out among groups first.
+    `T / (SMs / G), each rounded up`, is the work of a program if the SMs are first divided among groups.
     """
 
     factor: int = 1
     size: str = ""
-    """Empty for a constant."""
+    """The name of a size; empty for a constant."""
     times: str = ""
     over: str = ""
     shared_by: str = ""
-    """What the divisor is divided by before, rounding up; of account only where there is one."""
+    """The size by which the divisor itself is divided, rounding up; ignored without a divisor."""
     rounding: Rounding = Rounding.UP
     label: str = ""
-    """What the kernel calls the factor: `BT`."""
+    """The kernel's name of the factor: `BT`."""
 
     def of(self, sizes: Sizes) -> int:
-        """The number at a point."""
+        """Return the number at a point."""
         value = self.factor * (sizes[self.size] if self.size else 1) * (sizes[self.times] if self.times else 1)
         if not self.over:
             return value
@@ -127,7 +127,7 @@ class Term:
 
 
 class Relation(StrEnum):
-    """What a condition says of its two terms, or of the first alone."""
+    """The relation between the two terms of a condition, or a property of the first."""
 
     ABOVE = ">"
     BELOW = "<"
@@ -151,39 +151,38 @@ HOLDS: Mapping[Relation, Callable[[int, int], bool]] = {
     Relation.POWER: lambda left, _: left > 0 and left & (left - 1) == 0,
     Relation.NO_POWER: lambda left, _: left <= 0 or left & (left - 1) != 0,
 }
-"""What each relation says of the numbers that its terms are."""
-_ALONE = frozenset({Relation.POWER, Relation.NO_POWER})
+"""The test of each relation on the numbers of its terms."""
+_UNARY = frozenset({Relation.POWER, Relation.NO_POWER})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """One thing that may be true of a point."""
+    """A statement about a point."""
 
     left: Term
     relation: Relation
     right: Term = field(default_factory=Term)
-    """Of no account where the relation is about one term."""
+    """Ignored if the relation has one term."""
 
     def holds(self, sizes: Sizes) -> bool:
-        """Whether it is true at a point."""
         return HOLDS[self.relation](self.left.of(sizes), self.right.of(sizes))
 
     def __str__(self) -> str:
         words = f"{self.left} {self.relation}"
-        return words if self.relation in _ALONE else f"{words} {self.right}"
+        return words if self.relation in _UNARY else f"{words} {self.right}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What tells the points that fail from those that pass."""
+    """A rule that separates the points that fail from those that pass."""
 
     conditions: tuple[Condition, ...]
-    """All of them hold; none, where every point fails."""
+    """Conditions that all hold at failing points; empty if every point fails."""
     unless: bool = False
-    """It is the points that pass at which they hold."""
+    """True if the conditions hold at the passing points instead."""
 
     def fails(self, sizes: Sizes) -> bool:
-        """What the rule says of a point."""
+        """Return True if the point fails according to the rule."""
         return all(condition.holds(sizes) for condition in self.conditions) is not self.unless
 
     def __str__(self) -> str:
@@ -197,7 +196,7 @@ class Rule:
 
 
 class Beyond(StrEnum):
-    """What lies beyond the last failing size on one side."""
+    """The outcome beyond the last failing size on one side."""
 
     NOTHING = "nothing"
     """The axis ends there."""
@@ -208,18 +207,18 @@ class Beyond(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionEdge:
-    """Where, on one side of the smallest case, an axis stops failing."""
+    """The end of the failing sizes on one side of the smallest case."""
 
     last: int
-    """The farthest size with nothing but failures on the way to it."""
+    """The farthest size with only failures on the way to it."""
     beyond: Beyond
     next: int
-    """The nearest size tried beyond it; `last` itself where there is none."""
+    """The nearest tried size beyond it; `last` itself if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """How far the failure reaches along one numeric axis from the smallest case, as found."""
+    """The extent of the failure along one numeric axis around the smallest case."""
 
     axis: Axis
     below: RegionEdge
@@ -230,12 +229,12 @@ class Bound:
 
 
 def bound_of(axis: Axis, start: Sizes, points: Iterable[Point]) -> Bound:
-    """The bound along an axis, from the points that lie on it."""
+    """Return the bound along an axis, from the points that differ from `start` on this axis only."""
     others = {name: size for name, size in start.items() if name != axis.name}
     on_it = {
-        point.at[axis.name]: point.outcome
+        point.sizes[axis.name]: point.outcome
         for point in points
-        if all(point.at[name] == size for name, size in others.items())
+        if all(point.sizes[name] == size for name, size in others.items())
     }
     outcomes = list(on_it.values())
     return Bound(
@@ -263,66 +262,64 @@ def _edge(axis: Axis, start: int, on_it: Mapping[int, Outcome], side: int) -> Re
 
 
 class Ended(StrEnum):
-    """Why no further point was tried."""
+    """The reason for which no further point was tried."""
 
     COMPLETE = "complete"
     POINTS = "points"
-    """As many were tried as were allowed."""
+    """The limit of points was reached."""
     SECONDS = "seconds"
     INTERRUPTED = "interrupted"
     NOT_SHOWN = "not shown"
-    """The smallest case does not show the failure any more; there is nothing to map."""
+    """The smallest case does not show the failure any more, so there is nothing to map."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """What is known of where a finding shows."""
+    """The known region of a finding."""
 
     finding: str
-    """Its id."""
+    """The finding's id."""
     signature: Signature
     case: Case
-    """The smallest case, in the middle of the map."""
+    """The smallest case, at the centre of the map."""
     axes: tuple[Axis, ...]
-    """The numeric ones: dims, and last the SM counts."""
+    """The numeric axes: dims, then SM counts."""
     plane: tuple[str, str]
-    """The names of the axes of the plot, across and up: `("SMs", "T")`."""
+    """The names of the plot's horizontal and vertical axes: `("SMs", "T")`."""
     points: tuple[Point, ...]
     rule: Rule | None
-    """The simplest rule that every point agrees with; None where none of the vocabulary does."""
+    """The simplest rule with which every point agrees; None if there is none."""
     settings: tuple[Setting, ...] = ()
-    compared_with: tuple[int, ...] = ()
-    """SM counts that every point was compared with, for a promise that is about two of them."""
+    compared_sm_counts: tuple[int, ...] = ()
+    """SM counts with which every point was compared, for promises about two SM counts."""
     seconds: float
-    ended: Ended
+    stop_reason: Ended
     libraries: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def start(self) -> Sizes:
-        """Where the smallest case lies."""
         return sizes_of(self.case)
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
-        """One for each numeric axis."""
+        """One bound for each numeric axis."""
         return tuple(bound_of(axis, self.start, self.points) for axis in self.axes)
 
     @property
     def in_plane(self) -> tuple[Point, ...]:
-        """The points of the plot: those that differ from the smallest case in its two axes alone."""
+        """The points of the plot: those that differ from the smallest case on its two axes only."""
         start = self.start
         return tuple(
             point
             for point in self.points
-            if all(point.at[name] == size for name, size in start.items() if name not in self.plane)
+            if all(point.sizes[name] == size for name, size in start.items() if name not in self.plane)
         )
 
     def count(self, outcome: Outcome) -> int:
-        """How many points have an outcome."""
         return sum(point.outcome is outcome for point in self.points)
 
 
 def sizes_of(case: Case) -> Sizes:
-    """Where a case lies on the numeric axes."""
+    """Return the position of a case on the numeric axes."""
     return {**case.dims, SMS: case.device.sm_count}

@@ -1,7 +1,7 @@
-"""The run: the facts of one case on one engine.
+"""The run: the facts of one case on one engine, as a child process reports them to its parent.
 
-Owns what a child process may tell its parent: how the case ended, what was launched, how far each result is from the
-reference, what memory saw.  Facts carry no judgement; `harness.oracles` turns them into verdicts.
+The facts are the ending, the launches, the errors of results against the reference, and memory events.  They carry no
+judgement: `harness.oracles` turns them into verdicts.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ from harness.model.launch_difference import CaseAgreement
 from harness.model.picture import ElementSpan, Spread
 from harness.model.triton_sanitizer_report import Instrumented
 
-__all__ = [  # of `harness.model.ending`, which is imported from here with the rest of the run
+__all__ = [  # names of `harness.model.ending` that other modules import from here
     "Completed",
     "Crashed",
     "Deadlocked",
@@ -59,7 +59,7 @@ __all__ = [  # of `harness.model.ending`, which is imported from here with the r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """One kernel launch as seen by the driver."""
+    """One kernel launch, as Triton hands it to its driver."""
 
     kernel: str
     source: Source | None
@@ -69,26 +69,26 @@ class Launch:
     """The autotune config or the launch options, as Triton prints them: `BT: 64, num_warps: 4`."""
     config_index: int
     config_count: int
-    """How many configs survived pruning; 1 where the kernel is not autotuned."""
+    """The number of configs after pruning; 1 if the kernel is not autotuned."""
     refused: tuple[str, ...] = ()
-    """Configs that were to be launched before this one and do not compile or do not fit, each with what was said."""
+    """Configs that were tried before this one, but do not compile or do not fit, each with its error."""
     num_warps: int
     constants: Mapping[str, int | float | bool | str | None]
     """The values of the `tl.constexpr` parameters."""
     tile_sizes: tuple[int, ...]
-    """Distinct extents above 1 of the blocks that the kernel loads and stores, ascending."""
+    """The distinct extents above 1 of the tiles that the kernel loads and stores, ascending."""
     build: str
-    """Digest of TTIR, options and architecture: equal builds have equal resources."""
+    """The digest of TTIR, options and architecture; equal builds have equal resources."""
     scratch_bytes: int = 0
-    """Bytes asked of the allocator for the launch."""
+    """Bytes requested from Triton's allocator for the launch."""
     atomics: bool = False
-    """Whether the kernel has atomics: the order of its programs may show in what it computes."""
+    """True if the kernel has atomics, so results may depend on the order of programs."""
     dot_precisions: tuple[str, ...] = ()
-    """Distinct input precisions of the kernel's float32 `tt.dot`s, ascending: `("ieee", "tf32")`."""
+    """The distinct input precisions of the kernel's float32 `tt.dot`s, ascending: `("ieee", "tf32")`."""
     executor: str = field(default="numpy", compare=False)
-    """What executed it on the virtual GPU, `numpy` or `native`: it changes how fast, never what."""
+    """The executor on the virtual GPU, `numpy` or `native`.  It affects speed, never results."""
     cut: bool = False
-    """In a giant case: the programs that were run were stopped in the middle of long loops."""
+    """True if programs of an oversized case were stopped in the middle of long loops."""
 
 
 # --- what memory saw -------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class Access(StrEnum):
 
 
 class AddressSpace(StrEnum):
-    """Where a stray access landed."""
+    """The kind of address that a stray access has."""
 
     OUTSIDE_STORAGE = "outside the storage"
     OUTSIDE_VIEW = "outside the view, inside its storage"
@@ -114,55 +114,55 @@ class AddressSpace(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessSite:
-    """Where in which launch an access happened."""
+    """The launch, the argument and the source line of an access."""
 
     kernel: str
     launch: int
-    """Index into `Run.launches`."""
+    """The index into `Run.launches`."""
     argument: str
-    """The kernel's name of the pointer argument: `dx`."""
+    """The name of the pointer parameter: `dx`."""
     source: Source | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """Elements stored non-atomically by one program of a launch, and in whatever way by another."""
+    """Elements that one program of a launch stores, and that another program stores or updates atomically."""
 
     site: AccessSite
     same_bytes: bool
-    """Every program stored the same bytes to each such element; false if one differed."""
+    """True if all programs stored the same bytes to each such element."""
     cells: int
     first_cells: tuple[tuple[int, ...], ...]
     """Up to four indices into the argument's tensor, ascending."""
     programs: tuple[int, int]
-    """Two linear program ids that stored the first cell; of an atomic's, who stored it and who updated it."""
+    """Linear ids of two programs that stored the first cell; with an atomic, the storing and the updating one."""
     atomic: bool = False
-    """Whether the other program's access is an atomic, and nothing orders the two."""
-    where: Spread | None = field(default=None, compare=False)
-    """All such cells, to be drawn."""
+    """True if the other program's access is an atomic, and nothing orders the two."""
+    cell_map: Spread | None = field(default=None, compare=False)
+    """All such cells, for a picture."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderDependence:
-    """A program read elements that another program of the same launch stores, or updates with nothing to order them."""
+    """A program reads elements that another program of the launch stores or updates, and nothing orders the two."""
 
     site: AccessSite
-    """The load."""
+    """The site of the load."""
     cells: int
     first_cells: tuple[tuple[int, ...], ...]
     programs: tuple[int, int]
-    """Reader and writer of the first cell."""
+    """Linear ids of the reader and the writer of the first cell."""
     atomic: bool = False
-    """Whether what writes is an atomic."""
-    where: Spread | None = field(default=None, compare=False)
-    """All such cells, to be drawn."""
+    """True if the write is an atomic."""
+    cell_map: Spread | None = field(default=None, compare=False)
+    """All such cells, for a picture."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stray:
-    """Accesses outside what the argument covers.
+    """Accesses outside the elements of the argument's tensor.
 
-    Stores are dropped.  Loads outside the storage read zero; inside it they read what lies there, as on the GPU.
+    The virtual GPU drops such stores.  Loads outside the storage read zero; inside the storage they read its contents.
     """
 
     site: AccessSite
@@ -170,28 +170,28 @@ class Stray:
     region: AddressSpace
     lanes: int
     program: int
-    """The first program that did it."""
+    """The linear id of the first such program."""
     element: int
-    """Its first such element, counted from the argument's first element in units of its element type."""
-    where: ElementSpan | None = field(default=None, compare=False)
-    """From the lowest to the highest such element, to be drawn; None where the pointer belongs to no argument."""
+    """Its first such element, counted from the tensor's first element."""
+    elements: ElementSpan | None = field(default=None, compare=False)
+    """From the lowest to the highest such element, for a picture; None if the pointer belongs to no argument."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UninitialisedRead:
-    """A load of elements that nobody had written since `torch.empty` handed them out."""
+    """A load of elements that were never written since `torch.empty` allocated them."""
 
     site: AccessSite
     cells: int
     first_cells: tuple[tuple[int, ...], ...]
     program: int
-    where: Spread | None = field(default=None, compare=False)
-    """All such cells, to be drawn."""
+    cell_map: Spread | None = field(default=None, compare=False)
+    """All such cells, for a picture."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndefinedLanes:
-    """A masked load without `other` that really masked lanes off: their values are undefined."""
+    """A masked load without `other` that masked lanes off: their values are undefined."""
 
     site: AccessSite
     lanes: int
@@ -199,35 +199,35 @@ class UndefinedLanes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssertFailed:
-    """A device assertion did not hold; the GPU would have ended the launch, the virtual one goes on."""
+    """A device assertion did not hold.  A hardware GPU ends the launch; the virtual GPU continues."""
 
     site: AccessSite
-    """The assertion; its argument is empty."""
+    """The site of the assertion; its argument is empty."""
     message: str
     lanes: int
     program: int
-    """The first program in which it failed."""
+    """The linear id of the first program in which it failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trampled:
-    """On a real GPU: memory around a tensor, or between its rows, does not hold any more what it was filled with."""
+    """On a hardware GPU: a redzone around a tensor, or between its rows, has lost its pattern."""
 
     site: AccessSite
-    """The launch after which that was so; without a kernel where no launch does it a second time."""
+    """The launch that did it; without a kernel if no launch does it when the case runs again."""
     region: AddressSpace
     cells: int
-    """How many elements of the tensor's type have changed."""
+    """The number of changed elements of the tensor's type."""
     element: int
-    """The first of them, counted from the tensor's first element."""
+    """The first changed element, counted from the tensor's first element."""
 
 
 DESCRIPTOR_BYTES = 16
-"""At multiples of these begins what a tensor descriptor leads to, since compute capability 9.0."""
+"""The alignment, in bytes, that tensor descriptors need since compute capability 9.0."""
 
 
 class Unaligned(StrEnum):
-    """What of a tensor descriptor begins somewhere else than at a multiple of 16 bytes."""
+    """The part of a tensor descriptor that does not begin at a multiple of 16 bytes."""
 
     TENSOR = "its tensor"
     ROW = "a row of its tensor"
@@ -236,15 +236,15 @@ class Unaligned(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misaligned:
-    """A tensor descriptor used as no GPU's copy engine can; it would have ended the launch, the virtual GPU goes on."""
+    """A misaligned tensor descriptor.  A hardware GPU ends the launch; the virtual GPU continues."""
 
     site: AccessSite
-    """Where the descriptor was made, or a block moved through it."""
+    """The site where the descriptor is made, or where a block moves through it."""
     what: Unaligned
     off_by: int
-    """Bytes from the multiple of 16 before it, in the first such program."""
+    """The distance in bytes from the preceding multiple of 16, in the first such program."""
     program: int
-    """The first program in which it was so."""
+    """The linear id of the first such program."""
 
 
 MemoryEvent = (
@@ -256,7 +256,7 @@ MemoryEvent = (
 
 
 class Role(StrEnum):
-    """Whether a result is an output of the op or the gradient of an input."""
+    """The role of a result: an output of the op, or the gradient of an input."""
 
     OUTPUT = "output"
     GRADIENT = "gradient"
@@ -264,7 +264,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """An error and where it is largest, in units of the tolerance (above 1 is wrong)."""
+    """An error in units of its tolerance (above 1 is wrong), with the element where it is largest."""
 
     ratio: float
     index: tuple[int, ...]
@@ -277,62 +277,62 @@ class Result:
     """One output or gradient compared with its float64 reference."""
 
     name: str
-    """`y`, or `d:x` for the gradient of input x."""
+    """`y` for the output (`y0`, `y1`, … for several), `d:x` for the gradient of input x."""
     role: Role
     shape: tuple[int, ...]
     whole: Measure
-    """Root-mean-square error over the whole tensor against its tolerance; the index is that of the worst element."""
+    """The root-mean-square error over the whole tensor; the index is that of the worst element."""
     worst_tile: Measure
-    """The same over the worst tile: a row, or a stretch of a vector, so that one wrong row shows."""
+    """The root-mean-square error over the worst tile: a row, or a part of a vector.  It shows a single wrong row."""
     unwritten: int
-    """Elements that nothing wrote since `torch.empty`."""
+    """The number of elements that were never written since `torch.empty`."""
     first_unwritten: tuple[int, ...] | None
     nonfinite: int
-    """NaN or infinite elements where the reference is finite."""
+    """The number of elements that are NaN or infinite although the reference is finite."""
     unjudged: int = 0
-    """Elements whose definition leaves the range of the case's type, or has no finite value: any result is right."""
+    """The number of elements that are not checked: their definition is not finite, or beyond the type's range."""
     digest: str
-    """Of the bytes: equal for results that are equal bit for bit."""
+    """The digest of the bytes; equal for results that are equal bit for bit."""
     writer: tuple[str, str] | None = None
-    """The kernel and its argument through which a launch stored it last; None where torch made it afterwards."""
+    """The kernel and the argument through which it was stored last; None if torch made it."""
     sketch: tuple[float, ...] = ()
-    """Seeded random projections, one a block of elements, to compare runs without moving tensors."""
+    """Seeded random projections, one for each block of elements, to compare runs without moving tensors."""
     sketch_tolerance: tuple[float, ...] = ()
-    """How far two right runs' projections may lie apart, one each."""
-    wrong_where: Spread | None = field(default=None, compare=False)
-    """The errors in tolerances of its tiles, to be drawn; None where all is right."""
-    unwritten_where: Spread | None = field(default=None, compare=False)
-    """The elements that nothing wrote, to be drawn."""
+    """For each projection, the part of this run in the allowed difference of two runs."""
+    wrong_map: Spread | None = field(default=None, compare=False)
+    """Errors in units of the tolerance, for a picture; None if all elements are right."""
+    unwritten_map: Spread | None = field(default=None, compare=False)
+    """The elements that were never written, for a picture."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refilled:
-    """The same case computed a second time, with something else in the lanes that masked loads leave undefined."""
+    """A second run of the same case, with other values in lanes that masked loads leave undefined."""
 
     ending: Ending
     digests: Mapping[str, str]
-    """Of each result's bytes, by its name."""
+    """The digest of each result's bytes, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeated:
-    """The same case computed a second time, with nothing changed."""
+    """A second run of the same case, with nothing changed."""
 
     ending: Ending
     digests: Mapping[str, str]
-    """Of each result's bytes, by its name."""
+    """The digest of each result's bytes, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
-    """The real GPU on which a case ran, and in what it could not be the one that its process pretended to run on."""
+    """The hardware GPU on which a case ran, and how it falls short of the emulated one."""
 
     name: str
     capability: tuple[int, int]
     sm_count: int
     driver: str
     shortfalls: tuple[str, ...] = ()
-    """`188 SMs are pretended on a GPU of 132`; empty where it is what the case asks for."""
+    """The differences that emulation cannot hide, a sentence each; empty if there are none."""
 
 
 # --- all of it -------------------------------------------------------------------------------------------------------
@@ -349,18 +349,18 @@ class Run:
     results: tuple[Result, ...] = ()
     memory: tuple[MemoryEvent, ...] = ()
     refilled: Refilled | None = None
-    """None where no lane was undefined, or the case did not complete."""
+    """None if no lane was undefined, or the case did not complete."""
     repeated: Repeated | None = None
-    """On a real GPU, for some cases."""
+    """Set for sampled cases on a hardware GPU."""
     agreement: CaseAgreement | None = None
-    """None where only one of both GPUs ran."""
+    """None unless both the virtual and a hardware GPU ran."""
     hardware: Hardware | None = None
     """None on the virtual GPU."""
     overtime: Overtime | None = None
-    """None where it ended within the time that a case is given usually."""
+    """None if it ended within the usual time limit."""
     sanitizer: Sanitized | None = None
-    """None where the process did not run under compute-sanitizer."""
+    """None if the process did not run under compute-sanitizer."""
     instrumented: Instrumented | None = None
-    """None where Triton compiled the kernels without a sanitizer of its own."""
+    """None if Triton compiled the kernels without a sanitizer of its own."""
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
-    """By part of the work: `inputs`, `front_end`, `parse`, `execution`, `reference`, `compare`, `host`."""
+    """Seconds by part of the work: `inputs`, `front_end`, `parse`, `execution`, `reference`, `compare`, `host`."""

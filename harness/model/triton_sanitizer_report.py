@@ -1,6 +1,6 @@
-"""What Triton's own sanitizers said of a case: checks that its compiler adds to kernels, and what shows that it did.
+"""The report of Triton's own sanitizers on a case: failed checks, and the proof that the compiler added the checks.
 
-Owns the facts of one run of instrumented kernels, which `harness.cuda` reads and the oracle `triton-sanitizer` judges.
+`harness.cuda` collects these facts, and the oracle `triton-sanitizer` judges them.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from harness.model.compute_sanitizer_report import SanitizerRecord
 
 
 class Instrumentation(StrEnum):
-    """One of Triton's sanitizers; a process compiles every kernel with one of them."""
+    """A sanitizer of Triton; a process compiles every kernel with one of them."""
 
     GSAN = "gsan"
     CONSAN = "consan"
@@ -18,7 +18,7 @@ class Instrumentation(StrEnum):
 
     @property
     def promise(self) -> str:
-        """What a kernel keeps that it is silent on."""
+        """The property of a kernel on which the sanitizer reports nothing."""
         match self:
             case Instrumentation.GSAN:
                 return "something orders any two accesses of global memory by different programs, if one is a store"
@@ -30,51 +30,54 @@ class Instrumentation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differing:
-    """A result that came out with other bits."""
+    """A result whose bits differ between two runs."""
 
     name: str
     writer: tuple[str, str]
-    """The kernel that stored it last, and through which argument."""
+    """The kernel that stored it last, and the argument through which it did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exact:
-    """A case computed in integers, with two configs of one kernel: equal bit for bit, or not the same computation."""
+    """A case computed in integers by FpSan, with two configs of one kernel.
+
+    Results that differ in any bit come from different computations, since integer sums do not depend on their order.
+    """
 
     kernel: str
     configs: tuple[str, str]
     compared: tuple[str, ...]
-    """Names of the results that kernels stored themselves."""
+    """Names of the results that kernels stored, and that were therefore compared."""
     differing: tuple[Differing, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instrumented:
-    """A case whose kernels were compiled with checks."""
+    """The report on a case whose kernels were compiled with checks."""
 
     mode: Instrumentation
     version: str
-    """Of Triton: `3.9.0`."""
+    """The version of Triton: `3.9.0`."""
     records: tuple[SanitizerRecord, ...] = ()
-    """The accepted ones too.  The first check that fails ends the process's CUDA context, and the case."""
+    """All records, including accepted ones.  The first check that fails ends the CUDA context, and so the case."""
     launches: int = 0
     asserts: tuple[str, ...] = ()
-    """Texts of the device assertions in the sources of the kernels, which are not the sanitizer's."""
+    """Texts of the device assertions in the kernels' own sources, to distinguish them from the sanitizer's."""
     exact: Exact | None = None
-    """Of FpSan, where two runs could be compared."""
+    """The comparison of FpSan's two runs; None if there is none."""
     unproven: str = ""
-    """Why it is not certain that each kernel was checked; empty where it is.
+    """Why it is not certain that each kernel was checked; empty if it is.
 
-    It is certain where each kernel's code calls the sanitizer, and a mistake that another child of the same fork server
-    made on purpose was reported.
+    It is certain on two conditions.  Each kernel's code calls the sanitizer, and the sanitizer reported a planted
+    mistake of another child of the same fork server.
     """
 
     @property
     def has_values(self) -> bool:
-        """Whether the results are what the kernels compute without a sanitizer: FpSan's are integers of its own."""
+        """False for FpSan, whose results are integers instead of the kernels' values."""
         return self.mode is not Instrumentation.FPSAN
 
     @property
     def name(self) -> str:
-        """What the records are told to be of."""
+        """The name of the sanitizer in reports."""
         return self.mode

@@ -1,7 +1,6 @@
-"""The verdict: what one oracle says of a case.
+"""The verdict of one oracle on a case: pass, fail or abstain.
 
-A verdict is pass, fail or abstain.  A failure carries what a finding needs: its signature, a severity, one message that
-states what was promised, seen and where, and one sentence on what it means.
+A failure has a signature with a severity, a message about what was seen and where, and an explanation of what it means.
 """
 
 from dataclasses import dataclass
@@ -12,14 +11,14 @@ from harness.model.run import Source
 
 
 class Severity(StrEnum):
-    """How bad a finding is: a warning is benign as it stands, or depends on what hardware happens to leave behind."""
+    """The severity of a finding.  A warning is benign as it stands, or depends on undefined behaviour of hardware."""
 
     WARNING = "warning"
     ERROR = "error"
 
 
 class Outcome(StrEnum):
-    """What all verdicts on one case come to."""
+    """The outcome of one case under all oracles."""
 
     PASS = "pass"  # noqa: S105 - not a password
     FAIL = "fail"
@@ -29,24 +28,27 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """What makes two failures the same bug: coarse, so that it is stable on replay and while shrinking."""
+    """The identity of a bug: failures with equal signatures are the same bug.
+
+    It is coarse, so that it stays the same on replay and while a case shrinks.
+    """
 
     oracle: str
     severity: Severity
     op: str
-    """Empty where a kernel is at fault: it is the same bug from whichever op the kernel is reached."""
+    """Empty if a kernel is at fault: the bug is the same whichever op launches the kernel."""
     kernel: str
-    """Empty where no single kernel is at fault."""
+    """Empty if no single kernel is at fault."""
     place: str
-    """Source line (`layernorm.py:431`), result name (`d:x`) or message class, whichever the oracle knows best."""
+    """A source line (`layernorm.py:431`), the name of a result (`d:x`) or a class of messages."""
 
     def __post_init__(self) -> None:
         if self.kernel:
             object.__setattr__(self, "op", "")
 
     def __str__(self) -> str:
-        where = " ".join(part for part in (self.kernel or self.op.rpartition(":")[2], self.place) if part)
-        return f"{self.oracle}: {where}"
+        text = " ".join(part for part in (self.kernel or self.op.rpartition(":")[2], self.place) if part)
+        return f"{self.oracle}: {text}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,16 +72,15 @@ class Fail:
 
     signature: Signature
     message: str
-    """One line: what was seen, where: `dx[2, 0] was stored by programs 0 and 1 (layernorm.py:431)`."""
+    """One line with what was seen and where: `dx[2, 0] was stored by programs 0 and 1 (layernorm.py:431)`."""
     meaning: str
-    """One sentence for somebody who has not met this kind of bug."""
+    """One sentence for readers who do not know this kind of bug."""
     source: Source | None = None
     pictures: tuple[Picture, ...] = ()
-    """Where in which tensor, as far as the run says."""
+    """The cells of tensors at which the promise was broken, if the run has them."""
 
     @property
     def oracle(self) -> str:
-        """The oracle that says so."""
         return self.signature.oracle
 
 

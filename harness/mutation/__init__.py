@@ -1,1 +1,1 @@
-"""Mutants: correct kernels of a library with one small change each, to count how many of them the oracles notice."""
+"""Mutation testing: change one small thing in a library's kernels, and count the changes that the oracles notice."""

@@ -1,6 +1,6 @@
-"""The file of survivors that a person has looked at: which of them compute the same as the original, and why.
+"""The file of survivors that a person has examined: which are equivalent to the original, and why.
 
-An entry names a mutant by what it does to which line, so that it stays valid while lines move.
+An entry names a mutant by its change to a line, not by a line number, so it stays valid while lines move.
 """
 
 import json
@@ -21,57 +21,57 @@ FILE = "mutants.toml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EquivalentMutant:
-    """What is known of one survivor."""
+    """An explanation of one survivor."""
 
     operator: Operator
     function: str
     before: str
-    """The changed lines as they are, each without the blanks around it."""
+    """The changed lines in the original, without leading and trailing blanks."""
     after: str
     equivalent: bool
-    """No run can tell it from the original."""
+    """True: no run can distinguish it from the original.  False: the survivor is a gap in the search."""
     reason: str
     nth: int = 1
-    """Which one, where several places in the function have these lines."""
+    """Its number, if several places in the function have these lines."""
 
-    def fits(self, mutant: Mutant) -> bool:
-        """Whether it speaks of this mutant."""
+    def matches(self, mutant: Mutant) -> bool:
+        """Return True if the entry is about this mutant."""
         return (
             self.operator is mutant.operator
             and self.function == mutant.function
             and self.nth == mutant.nth
-            and plain(self.before) == plain(mutant.before)
-            and plain(self.after) == plain(mutant.after)
+            and stripped(self.before) == stripped(mutant.before)
+            and stripped(self.after) == stripped(mutant.after)
         )
 
 
-def plain(lines: str) -> str:
-    """Lines without the blanks around each."""
+def stripped(lines: str) -> str:
+    """Return the lines without leading and trailing blanks."""
     return "\n".join(line.strip() for line in lines.strip().splitlines())
 
 
 def files_for(suites: Iterable[str]) -> tuple[Path, ...]:
-    """The files of that name beside suite files and one folder above, each once."""
-    beside = (Path(suite).absolute().parent for suite in suites)
-    found = dict.fromkeys(folder / FILE for one in beside for folder in (one, one.parent))
+    """Return the existing files named `mutants.toml` in the suites' folders and one folder above, each once."""
+    folders = (Path(suite).absolute().parent for suite in suites)
+    found = dict.fromkeys(place / FILE for folder in folders for place in (folder, folder.parent))
     return tuple(path for path in found if path.is_file())
 
 
 def read(path: Path) -> tuple[EquivalentMutant, ...]:
-    """The arguments of a file.
+    """Read the explanations of a file.
 
     Raises:
-        SuiteError: it cannot be read, or an entry is no argument; the text names the entry and the field.
+        SuiteError: the file cannot be read, or an entry is invalid; the message names the entry and the field.
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SuiteError(f"{path} is not a list of survivors: {error}") from error
     found = tables.entries(document, "survivor", path, SuiteError)
-    return tuple(_argument(entry, f"{path}: survivor {number}") for number, entry in enumerate(found, 1))
+    return tuple(_explanation(entry, f"{path}: survivor {number}") for number, entry in enumerate(found, 1))
 
 
-def _argument(entry: Any, place: str) -> EquivalentMutant:
+def _explanation(entry: Any, place: str) -> EquivalentMutant:
     try:
         return from_json(json.dumps(entry), EquivalentMutant)
     except ReplayError as error:

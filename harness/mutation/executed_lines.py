@@ -1,6 +1,6 @@
-"""Which source lines a launch executed: those that its TTIR names.
+"""The source lines that a launch executed, from the locations in its TTIR.
 
-Owns reading the builds that workers leave behind.  A line that compiles to nothing is named by no TTIR.
+Owns reading the builds that workers leave behind.  A line that compiles to nothing has no location.
 """
 
 import json
@@ -12,40 +12,40 @@ from pathlib import Path
 from harness.model.run import Launch
 from harness.virtual.driver.builds import BUILD_SUFFIX
 
-PLACE = re.compile(r'loc\("([^"]+\.py)":(\d+):\d+')
+LOCATION = re.compile(r'loc\("([^"]+\.py)":(\d+):\d+')
 
 Line = tuple[str, int]
-"""A file, as the compiler knew it, and a line."""
+"""A file, by the path that the compiler saw, and a line number."""
 
 
-class Lines:
-    """The lines of builds, each read once."""
+class ExecutedLines:
+    """Reads the lines of builds, each build once."""
 
     def __init__(self, builds: Path) -> None:
         self._builds = builds
-        self._known: dict[str, frozenset[Line]] = {}
+        self._by_build: dict[str, frozenset[Line]] = {}
 
     def of(self, launches: Iterable[Launch]) -> frozenset[Line]:
-        """What these launches executed."""
-        return frozenset().union(*(self._of(launch.build) for launch in launches))
+        """Return the lines that these launches executed."""
+        return frozenset().union(*(self._lines_of(launch.build) for launch in launches))
 
-    def _of(self, build: str) -> frozenset[Line]:
-        if build not in self._known:
+    def _lines_of(self, build: str) -> frozenset[Line]:
+        if build not in self._by_build:
             text = json.loads((self._builds / f"{build}{BUILD_SUFFIX}").read_text(encoding="utf-8"))["ttir"]
-            self._known[build] = frozenset((file, int(line)) for file, line in PLACE.findall(text))
-        return self._known[build]
+            self._by_build[build] = frozenset((file, int(line)) for file, line in LOCATION.findall(text))
+        return self._by_build[build]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
-    """Some lines of one file of a library."""
+class LineRange:
+    """A range of lines in one file of a library."""
 
     file: str
     """Relative to the library's folder."""
     first: int
     last: int
 
-    def meets(self, lines: Iterable[Line]) -> bool:
-        """Whether any of these is among them, wherever the library lies."""
-        ending = f"/{self.file}"
-        return any(self.first <= line <= self.last and file.endswith(ending) for file, line in lines)
+    def overlaps(self, lines: Iterable[Line]) -> bool:
+        """Return True if any of these lines is in the range, wherever the library is installed."""
+        suffix = f"/{self.file}"
+        return any(self.first <= line <= self.last and file.endswith(suffix) for file, line in lines)

@@ -1,4 +1,4 @@
-"""All mutants of what some ops execute, or a sample of them, tried on several lanes at once."""
+"""Mutants of the code that some ops execute, tested in parallel."""
 
 import hashlib
 import threading
@@ -14,66 +14,71 @@ from harness.model.run import Run
 from harness.mutation.mutants import Mutant
 from harness.mutation.outcome import MutantOutcome
 from harness.mutation.survey import Survey, survey
-from harness.mutation.trial import Lane, MutationSetup
+from harness.mutation.trial import MutantTester, MutationSetup
 from harness.search.kernel_coverage import CoverageRequest
 from harness.workers.pool import Pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One mutant, where it belongs, and the ops that execute it."""
+    """One mutant, its library, and the ops that execute it."""
 
     library: Path
     mutant: Mutant
     ops: tuple[Op, ...]
 
 
-def jobs(bench: MutationSetup, cases: int, ran: Callable[[Run], object]) -> tuple[Job, ...]:
-    """A job for each mutant of what the ops execute, in an order that the seed decides.
+def jobs(setup: MutationSetup, cases: int, ran: Callable[[Run], object]) -> tuple[Job, ...]:
+    """Return a job for each mutant of executed code, in an order that the seed decides.
 
     Raises:
-        UsageError: nothing of the libraries is executed.
+        UsageError: the ops execute no kernel of the libraries.
     """
-    options = bench.options
-    order = CoverageRequest(ops=options.ops, devices=options.devices, cases=cases, seed=options.seed)
-    with Pool(bench.spec, options.processes or 1, options.time_limit_s) as pool:
-        known = survey(order, pool, bench.lines, ran)
-    found = known.mutants(tuple(map(Path, bench.library_paths)))
-    return tuple(sorted((_job(known, *one) for one in found), key=lambda job: _place(options.seed, job.mutant)))
+    options = setup.options
+    request = CoverageRequest(ops=options.ops, devices=options.devices, cases=cases, seed=options.seed)
+    with Pool(setup.spec, options.processes or 1, options.time_limit_s) as pool:
+        surveyed = survey(request, pool, setup.lines, ran)
+    found = surveyed.mutants(tuple(map(Path, setup.library_paths)))
+    return tuple(
+        sorted((_job(surveyed, *one) for one in found), key=lambda job: _shuffle_key(options.seed, job.mutant))
+    )
 
 
-def attempt_all(bench: MutationSetup, todo: Iterable[Job], tried: Callable[[MutantOutcome], object]) -> None:
-    """Try every mutant; `tried` is told of each, on one thread at a time, and what it raises ends it all."""
+def attempt_all(setup: MutationSetup, todo: Iterable[Job], tried: Callable[[MutantOutcome], object]) -> None:
+    """Test every mutant; call `tried` with each outcome, on one thread at a time.
+
+    An exception of `tried` or of a tester ends all testers and propagates.
+    """
     waiting: SimpleQueue[Job] = SimpleQueue()
     for job in todo:
         waiting.put(job)
-    lock, over = threading.Lock(), threading.Event()
+    lock, stopping = threading.Lock(), threading.Event()
 
-    def work(lane: Lane) -> None:
+    def work(tester: MutantTester) -> None:
         try:
-            while not over.is_set():
+            while not stopping.is_set():
                 job = waiting.get_nowait()
-                outcome = lane.attempt(job.library, job.mutant, job.ops)
+                outcome = tester.test(job.library, job.mutant, job.ops)
                 with lock:
                     tried(outcome)
         except Empty:
             return
         finally:
             if not waiting.empty():
-                over.set()  # this lane failed: the others need not go on
+                stopping.set()  # this tester failed: stop the others
 
     with ExitStack() as stack:
-        # The lanes are closed first: what is on its way in a thread then ends at once.
+        # Testers are closed before the threads are joined, so that running cases end at once.
         threads = stack.enter_context(ThreadPoolExecutor(thread_name_prefix="harness-mutants"))
-        lanes = [stack.enter_context(Lane(bench)) for _ in range(bench.options.processes or 1)]
-        stack.callback(over.set)
-        for future in [threads.submit(work, lane) for lane in lanes]:
+        testers = [stack.enter_context(MutantTester(setup)) for _ in range(setup.options.processes or 1)]
+        stack.callback(stopping.set)
+        for future in [threads.submit(work, tester) for tester in testers]:
             future.result()
 
 
-def _job(known: Survey, library: Path, mutant: Mutant) -> Job:
-    return Job(library=library, mutant=mutant, ops=known.ops(mutant))
+def _job(surveyed: Survey, library: Path, mutant: Mutant) -> Job:
+    return Job(library=library, mutant=mutant, ops=surveyed.ops(mutant))
 
 
-def _place(seed: int, mutant: Mutant) -> bytes:
+def _shuffle_key(seed: int, mutant: Mutant) -> bytes:
     return hashlib.sha256(f"{seed}/{mutant.id}".encode()).digest()

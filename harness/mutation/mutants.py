@@ -1,7 +1,7 @@
 """Mutants of one source file: every change that a rule makes in a kernel, or in a function that launches kernels.
 
-Owns which functions those are, and how a mutant is named and written.  Which of their lines are executed is for
-`harness.mutation.survey`.
+Owns the choice of these functions, and the names and texts of mutants.  `harness.mutation.survey` knows which of their
+lines are executed.
 """
 
 import hashlib
@@ -25,64 +25,64 @@ class Mutant:
     file: str
     """Relative to the library's folder, with `/`."""
     function: str
-    """The kernel, the function that kernels call, or the one that launches them."""
+    """The kernel, a function that kernels call, or the function that launches them."""
     launches: tuple[str, ...]
-    """The kernels that the function launches; empty where it is a kernel itself."""
+    """The kernels that the function launches; empty if Triton compiles it."""
     line: int
-    """Of the first line that differs."""
+    """The first line that differs."""
     before: str
-    """The lines that differ, as they were."""
+    """The lines that differ, from the original."""
     after: str
     statement: tuple[int, int]
-    """First and last line of the statement that is changed."""
+    """First and last line of the changed statement."""
     span: tuple[int, int]
-    """Which bytes of the file are replaced."""
+    """Begin and end of the replaced bytes of the file."""
     text: str
-    """By what."""
+    """The replacement."""
     nth: int = 1
-    """Among the mutants of its function that make the same of equal lines."""
+    """Its number among the mutants of the function that change equal lines in the same way, from 1."""
 
     @property
     def id(self) -> str:
-        """Eight hex digits."""
+        """Eight hexadecimal digits."""
         what = "\n".join((self.operator, self.file, str(self.span), self.text))
         return hashlib.sha256(what.encode()).hexdigest()[:8]
 
     @property
     def is_in_kernel(self) -> bool:
-        """Whether it changes what is compiled, and not what launches it."""
+        """True if it changes code that Triton compiles, not code that launches kernels."""
         return not self.launches
 
     def __str__(self) -> str:
         return f"{self.id} {self.operator} in {self.function} ({self.file.rpartition('/')[2]}:{self.line})"
 
-    def of(self, source: bytes) -> bytes:
-        """The file with the change in it."""
+    def apply(self, source: bytes) -> bytes:
+        """Return the file with the change."""
         begin, end = self.span
         return source[:begin] + self.text.encode() + source[end:]
 
 
 def mutants_of(source: bytes, file: str) -> tuple[Mutant, ...]:
-    """All mutants of a Python file, in the order of its lines; none where it has no kernel."""
+    """Return all mutants of a Python file, in the order of its lines."""
     if b"jit" not in source:
         return ()
     wrapper = MetadataWrapper(cst.parse_module(source), unsafe_skip_copy=True)
-    walk = _Walk(wrapper, source, file)
-    wrapper.module.visit(walk)
-    unique = {mutant.of(source): mutant for mutant in walk.found}
+    finder = _MutantFinder(wrapper, source, file)
+    wrapper.module.visit(finder)
+    unique = {mutant.apply(source): mutant for mutant in finder.found}
     ordered = sorted(unique.values(), key=lambda mutant: (mutant.line, mutant.span, mutant.operator, mutant.text))
     seen = Counter[tuple[str, ...]]()
-    return tuple(replace(mutant, nth=_count(seen, mutant)) for mutant in ordered)
+    return tuple(replace(mutant, nth=_number_among_equals(seen, mutant)) for mutant in ordered)
 
 
-def _count(seen: Counter[tuple[str, ...]], mutant: Mutant) -> int:
+def _number_among_equals(seen: Counter[tuple[str, ...]], mutant: Mutant) -> int:
     what = (mutant.operator, mutant.function, mutant.before.strip(), mutant.after.strip())
     seen[what] += 1
     return seen[what]
 
 
-class _Walk(cst.CSTVisitor):
-    """Goes through the outermost functions of a module."""
+class _MutantFinder(cst.CSTVisitor):
+    """Visits the outermost functions of a module."""
 
     def __init__(self, wrapper: MetadataWrapper, source: bytes, file: str) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class _Walk(cst.CSTVisitor):
         self._ranges = wrapper.resolve(PositionProvider)
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:  # noqa: N802 -- the name is libcst's
-        """Try every rule in the function's body."""
+        """Apply every rule to every node of the function's body."""
         launches = () if is_kernel(node) else tuple(dict.fromkeys(_launched(node)))
         rules: Mapping[Operator, Rule] = RULES if is_kernel(node) else HOST_RULES if launches else {}
         for place, statement in _nodes(node.body, node):
@@ -106,7 +106,7 @@ class _Walk(cst.CSTVisitor):
         return False
 
     def _mutant(self, place: cst.CSTNode, statement: cst.CSTNode, text: str) -> Mutant:
-        """A mutant with other text in one place, as far as that decides it."""
+        """Return a mutant with other text in one place.  The caller fills in operator, function and launches."""
         span, lines = self._spans[place], self._ranges[statement]
         begin, end = span.start, span.start + span.length
         changed = self._source[:begin] + text.encode() + self._source[end:]
@@ -126,7 +126,7 @@ class _Walk(cst.CSTVisitor):
 
 
 def _within(place: cst.CSTNode, replacement: cst.CSTNode) -> cst.CSTNode:
-    """The replacement without the parentheses that stand around its place anyway: they are not part of its span."""
+    """Return the replacement without the parentheses around its place, which are not part of the node's span."""
     if not isinstance(place, cst.BaseExpression) or not isinstance(replacement, cst.BaseExpression):
         return replacement
     kept = max(0, len(replacement.lpar) - len(place.lpar))
@@ -134,7 +134,7 @@ def _within(place: cst.CSTNode, replacement: cst.CSTNode) -> cst.CSTNode:
 
 
 def is_kernel(function: cst.FunctionDef) -> bool:
-    """Whether Triton compiles the function: `@triton.jit`, `@triton.jit(…)` or `@jit`."""
+    """Return True if Triton compiles the function: it has `@triton.jit`, `@triton.jit(…)` or `@jit`."""
     for decorator in function.decorators:
         named = decorator.decorator.func if isinstance(decorator.decorator, cst.Call) else decorator.decorator
         match named:
@@ -146,7 +146,7 @@ def is_kernel(function: cst.FunctionDef) -> bool:
 
 
 def _launched(function: cst.FunctionDef) -> Iterator[str]:
-    """The names of the kernels in `kernel[grid](…)`."""
+    """Yield the names of the kernels in `kernel[grid](…)`."""
     for node, _ in _nodes(function.body, function):
         match node:
             case cst.Call(func=cst.Subscript(value=cst.Name(value=name))):
@@ -156,7 +156,7 @@ def _launched(function: cst.FunctionDef) -> Iterator[str]:
 
 
 def _nodes(node: cst.CSTNode, statement: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
-    """Every node below, outermost first, with the innermost statement that it is part of."""
+    """Yield every node below, outermost first, with the innermost statement that contains it."""
     for child in node.children:
         inner = child if isinstance(child, STATEMENTS) else statement
         yield child, inner
@@ -164,13 +164,15 @@ def _nodes(node: cst.CSTNode, statement: cst.CSTNode) -> Iterator[tuple[cst.CSTN
 
 
 def _difference(before: str, after: str) -> tuple[int, str, str]:
-    """The number of the first line that differs, and the lines that do, of both."""
+    """Return the number of the first line that differs, and the differing lines of both texts."""
     old, new = before.splitlines(), after.splitlines()
-    head = _alike(old, new)
-    tail = _alike(old[head:][::-1], new[head:][::-1])
+    head = _common_prefix(old, new)
+    tail = _common_prefix(old[head:][::-1], new[head:][::-1])
     return head + 1, "\n".join(old[head : len(old) - tail]), "\n".join(new[head : len(new) - tail])
 
 
-def _alike(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many lines at the beginning are equal."""
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+def _common_prefix(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many lines at the beginning are equal."""
+    return next(
+        (index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )

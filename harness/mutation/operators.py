@@ -1,7 +1,7 @@
-"""The mutation operators: each is a small mistake that people make in Triton kernels, as a rule from syntax to syntax.
+"""The mutation operators: small mistakes that people make in Triton kernels, each a rule from syntax to syntax.
 
-A rule gets one node of a function's syntax tree and yields what could stand in its place.  It knows nothing of where
-the node is; `harness.mutation.mutants` walks functions and makes mutants of what rules yield.
+A rule receives one node of a function's syntax tree and yields replacements for it.  It does not know where the node
+is.  `harness.mutation.mutants` visits the functions and makes a mutant of each replacement.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import libcst as cst
 
-from harness.mutation.strides import swapped
+from harness.mutation.strides import swap_strides
 
 Rule = Callable[[cst.CSTNode], Iterator[cst.CSTNode]]
 
@@ -26,17 +26,17 @@ class Operator(StrEnum):
     STRICTNESS = "strictness"
     """`<` becomes `<=`, `>=` becomes `>`, and back."""
     SWAP_STRIDES = "swap-strides"
-    """Two multipliers of one pointer expression, or two strides of a block pointer, change places."""
+    """Two multipliers of one pointer expression, or two strides of a block pointer, are swapped."""
     DROP_ATOMIC = "drop-atomic"
     """An atomic update becomes a plain store."""
     DROP_INT64 = "drop-int64"
     """An index is no longer widened to 64 bits."""
     FLOOR_BLOCKS = "floor-blocks"
-    """A number of blocks is rounded down: `cdiv(T, BT)` becomes `T // BT`, in a kernel or in what decides its grid."""
+    """A number of blocks is rounded down, in a kernel or in host code: `cdiv(T, BT)` becomes `T // BT`."""
     LOSE_ACCUMULATION = "lose-accumulation"
     """`+=` becomes `=`."""
     NARROW_ACCUMULATOR = "narrow-accumulator"
-    """What is begun in float32 is begun in float16 or bfloat16."""
+    """An accumulator of type float32 becomes float16 or bfloat16."""
     DROP_FLOAT32 = "drop-float32"
     """A value is no longer widened to float32."""
 
@@ -44,7 +44,7 @@ class Operator(StrEnum):
 LOADS, STORES = ("load",), ("store",)
 ATOMICS = tuple(f"atomic_{what}" for what in ("add", "max", "min", "and", "or", "xor"))
 MASK_AT = {"load": 1, "store": 2, **dict.fromkeys(ATOMICS, 2)}
-"""Where the mask stands among positional arguments; what follows it is dropped with it."""
+"""The index of the mask among positional arguments; it is dropped with all that follow."""
 GUARDS = frozenset({"mask", "other", "boundary_check", "padding_option"})
 FLIPPED: Mapping[type[cst.BaseCompOp], type[cst.BaseCompOp]] = {
     cst.LessThan: cst.LessThanEqual,
@@ -53,17 +53,17 @@ FLIPPED: Mapping[type[cst.BaseCompOp], type[cst.BaseCompOp]] = {
     cst.GreaterThanEqual: cst.GreaterThan,
 }
 NARROWER = ("float16", "bfloat16")
-TIGHT = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Integer)
-"""What needs no parentheses beside any operator."""
+ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Integer)
+"""Expressions that need no parentheses next to any operator."""
 
 
 def drop_mask(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """A memory access with all that guards it gone."""
-    if isinstance(node, cst.Call) and (name := _of_language(node)) in MASK_AT:
+    """A memory access without its mask or boundary check."""
+    if isinstance(node, cst.Call) and (name := _triton_function(node)) in MASK_AT:
         kept = [
             argument
-            for at, argument in enumerate(node.args)
-            if (argument.keyword.value not in GUARDS if argument.keyword else at < MASK_AT[name])
+            for index, argument in enumerate(node.args)
+            if (argument.keyword.value not in GUARDS if argument.keyword else index < MASK_AT[name])
         ]
         if len(kept) < len(node.args):
             yield _with_arguments(node, kept)
@@ -80,7 +80,7 @@ def bound_minus_one(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 def strictness(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """A comparison that treats equality the other way."""
+    """A comparison with strictness exchanged."""
     if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
         (target,) = node.comparisons
         if other := FLIPPED.get(type(target.operator)):
@@ -88,22 +88,22 @@ def strictness(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 def drop_atomic(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """An atomic whose old value nobody uses, as a store."""
-    if isinstance(node, cst.Expr) and isinstance(node.value, cst.Call) and _of_language(node.value) in ATOMICS:
+    """An atomic whose result is unused, as a store."""
+    if isinstance(node, cst.Expr) and isinstance(node.value, cst.Call) and _triton_function(node.value) in ATOMICS:
         call = node.value
         kept = [
             argument
-            for at, argument in enumerate(call.args)
-            if (argument.keyword.value in {"pointer", "val", "mask"} if argument.keyword else at <= MASK_AT["store"])
+            for index, argument in enumerate(call.args)
+            if (argument.keyword.value in {"pointer", "val", "mask"} if argument.keyword else index <= MASK_AT["store"])
         ]
-        # `val` is what `tl.store` calls `value`
+        # Atomics call the operand `val`, and `tl.store` calls it `value`.
         renamed = [
             argument.with_changes(keyword=cst.Name("value"))
             if argument.keyword and argument.keyword.value == "val"
             else argument
             for argument in kept
         ]
-        yield node.with_changes(value=_with_arguments(call, renamed).with_changes(func=_language("store")))
+        yield node.with_changes(value=_with_arguments(call, renamed).with_changes(func=_tl("store")))
 
 
 def drop_int64(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -119,8 +119,8 @@ def drop_float32(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 def floor_blocks(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """`cdiv(a, b)` as `(a // b)`."""
     if isinstance(node, cst.Call) and _last_name(node.func) == "cdiv" and len(node.args) == 2:
-        dividend, divisor = (_tight(argument.value) for argument in node.args)
-        yield _bracketed(cst.BinaryOperation(left=dividend, operator=cst.FloorDivide(), right=divisor))
+        dividend, divisor = (_atom(argument.value) for argument in node.args)
+        yield _parenthesised(cst.BinaryOperation(left=dividend, operator=cst.FloorDivide(), right=divisor))
 
 
 def lose_accumulation(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -131,11 +131,11 @@ def lose_accumulation(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 def narrow_accumulator(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """`tl.zeros` and `tl.full` of float32, of a narrower type."""
-    if isinstance(node, cst.Call) and _of_language(node) in {"zeros", "full"}:
+    if isinstance(node, cst.Call) and _triton_function(node) in {"zeros", "full"}:
         for argument in node.args:
             if _is_type(argument.value, "float32"):
                 for name in NARROWER:
-                    yield node.deep_replace(argument.value, _language(name))
+                    yield node.deep_replace(argument.value, _tl(name))
 
 
 RULES: Mapping[Operator, Rule] = {
@@ -143,7 +143,7 @@ RULES: Mapping[Operator, Rule] = {
     Operator.BOUND_PLUS_ONE: bound_plus_one,
     Operator.BOUND_MINUS_ONE: bound_minus_one,
     Operator.STRICTNESS: strictness,
-    Operator.SWAP_STRIDES: swapped,
+    Operator.SWAP_STRIDES: swap_strides,
     Operator.DROP_ATOMIC: drop_atomic,
     Operator.DROP_INT64: drop_int64,
     Operator.FLOOR_BLOCKS: floor_blocks,
@@ -151,16 +151,16 @@ RULES: Mapping[Operator, Rule] = {
     Operator.NARROW_ACCUMULATOR: narrow_accumulator,
     Operator.DROP_FLOAT32: drop_float32,
 }
-"""What is tried in kernels and in the functions that they call."""
+"""Rules for kernels and the functions that they call."""
 HOST_RULES: Mapping[Operator, Rule] = {Operator.FLOOR_BLOCKS: floor_blocks}
-"""What is tried in the functions that launch kernels."""
+"""Rules for the functions that launch kernels."""
 
 
 def _moved_bound(node: cst.CSTNode, operator: cst.BaseBinaryOp) -> Iterator[cst.CSTNode]:
     if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
         (target,) = node.comparisons
         if isinstance(target.operator, cst.LessThan):
-            bound = cst.BinaryOperation(left=_additive(target.comparator), operator=operator, right=cst.Integer("1"))
+            bound = cst.BinaryOperation(left=_summand(target.comparator), operator=operator, right=cst.Integer("1"))
             yield node.with_changes(comparisons=[target.with_changes(comparator=bound)])
 
 
@@ -170,14 +170,14 @@ def _without_conversion(node: cst.CSTNode, name: str) -> Iterator[cst.CSTNode]:
             only.value, name
         ):
             yield value
-        case cst.Call(args=[first, second]) if _of_language(node) == "cast" and _is_type(second.value, name):
-            yield _tight(first.value)
+        case cst.Call(args=[first, second]) if _triton_function(node) == "cast" and _is_type(second.value, name):
+            yield _atom(first.value)
         case _:
             pass
 
 
-def _of_language(call: cst.Call) -> str:
-    """`load` of `tl.load(…)`; empty for what is not of Triton's language."""
+def _triton_function(call: cst.Call) -> str:
+    """Return `load` for `tl.load(…)`; empty if the call is not to `tl`."""
     match call.func:
         case cst.Attribute(value=cst.Name(value="tl"), attr=cst.Name(value=name)):
             return name
@@ -201,12 +201,12 @@ def _last_name(node: cst.BaseExpression) -> str:
             return ""
 
 
-def _language(name: str) -> cst.Attribute:
+def _tl(name: str) -> cst.Attribute:
     return cst.Attribute(value=cst.Name("tl"), attr=cst.Name(name))
 
 
 def _with_arguments(call: cst.Call, arguments: Sequence[cst.Arg]) -> cst.Call:
-    """The call with these arguments, and no comma after the last where it had none."""
+    """Return the call with these arguments, and with a trailing comma only if it had one."""
     last = call.args[-1]
     *front, back = arguments
     return call.with_changes(
@@ -214,21 +214,21 @@ def _with_arguments(call: cst.Call, arguments: Sequence[cst.Arg]) -> cst.Call:
     )
 
 
-def _additive(node: cst.BaseExpression) -> cst.BaseExpression:
-    """The expression so that `+ 1` may follow it."""
+def _summand(node: cst.BaseExpression) -> cst.BaseExpression:
+    """Return the expression, in parentheses unless `+ 1` may follow it."""
     arithmetic = (cst.Add, cst.Subtract, cst.Multiply, cst.FloorDivide, cst.Modulo)
-    fits = isinstance(node, TIGHT) or node.lpar
+    fits = isinstance(node, ATOMS) or node.lpar
     return (
         node
         if fits or (isinstance(node, cst.BinaryOperation) and isinstance(node.operator, arithmetic))
-        else _bracketed(node)
+        else _parenthesised(node)
     )
 
 
-def _tight(node: cst.BaseExpression) -> cst.BaseExpression:
-    """The expression so that any operator may stand beside it."""
-    return node if isinstance(node, TIGHT) or node.lpar else _bracketed(node)
+def _atom(node: cst.BaseExpression) -> cst.BaseExpression:
+    """Return the expression, in parentheses unless any operator may stand next to it."""
+    return node if isinstance(node, ATOMS) or node.lpar else _parenthesised(node)
 
 
-def _bracketed(node: cst.BaseExpression) -> cst.BaseExpression:
+def _parenthesised(node: cst.BaseExpression) -> cst.BaseExpression:
     return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])

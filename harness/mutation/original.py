@@ -1,4 +1,4 @@
-"""The unmutated library beside a mutant: which failures are the mutant's own, and whether other code was launched."""
+"""The original library next to a mutant: which failures are the mutant's own, and whether its code differs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,64 +12,67 @@ from harness.model.verdict import Fail, Signature
 from harness.search.judge import Examination, Judge
 from harness.search.runner import Runner
 
-REMEMBERED = 2000
-"""So many runs of the original are kept: mutants of one line's neighbourhood are tried with the same cases."""
+MAX_REMEMBERED_RUNS = 2000
+"""How many runs of the original are kept: mutants of neighbouring lines are tried with the same cases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Original:
-    """Runs cases on the unmutated library, and remembers what came of them."""
+    """Runs cases on the original library, and caches the runs."""
 
     runner: Runner
     runs: dict[tuple[type[RunRequest], str], Run] = field(default_factory=dict["tuple[type[RunRequest], str]", Run])
-    """By what was wanted, and the digest of its case."""
+    """By kind of request and the digest of its case, the oldest first."""
 
-    def run(self, wanted: RunRequest) -> Run:
-        """Run it, or remember what came of it."""
-        key = type(wanted), case_of(wanted).digest
+    def run(self, request: RunRequest) -> Run:
+        """Return the cached run, or run the request."""
+        key = type(request), case_of(request).digest
         if key not in self.runs:
-            if len(self.runs) >= REMEMBERED:
+            if len(self.runs) >= MAX_REMEMBERED_RUNS:
                 del self.runs[next(iter(self.runs))]
-            self.runs[key] = self.runner.run(wanted)
+            self.runs[key] = self.runner.run(request)
         return self.runs[key]
 
     def shows(self, judge: Judge, op: Op, case: Case, signature: Signature) -> bool:
-        """Whether the unmutated library fails in the same way in this case."""
+        """Return True if the original library fails in the same way in this case."""
         examined = judge.only(signature.oracle).examine(op, case, self.run)
         return examined.fail_with(signature) is not None
 
-    def launches_alike(self, run: Run) -> bool:
-        """Whether the same code was launched on the same grids: TTIR without locations, options and architecture."""
+    def has_same_launches(self, run: Run) -> bool:
+        """Return True if the same builds were launched on the same grids.
+
+        TTIR without locations, compiler options and architecture identify a build.
+        """
         return _launched(run) == _launched(self.run(run.case))
 
-    def results_alike(self, run: Run) -> bool:
-        """Whether the results are the same, bit for bit."""
+    def has_same_results(self, run: Run) -> bool:
+        """Return True if the results are the same, bit for bit."""
         return _computed(run) == _computed(self.run(run.case))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutantJudge(Judge):
-    """A judge who is silent about what the unmutated library shows in the same case, too."""
+    """A judge that drops failures which the original library shows in the same case."""
 
     original: Original
     seen: dict[str, Run] = field(default_factory=dict[str, Run])
-    """What was judged, by the digest of its case."""
+    """The judged runs, by the digest of their case."""
 
-    def companions(self, op: Op, run: Run) -> tuple[PairedRunRequest, ...]:
-        """None where the run fails by itself: a killed mutant needs no second reason."""
-        return () if Judge.judge(self, op, run, {}).fails else Judge.companions(self, op, run)
+    def paired_runs(self, op: Op, run: Run) -> tuple[PairedRunRequest, ...]:
+        """Request no paired runs if the run fails by itself: a killed mutant needs no second reason."""
+        return () if Judge.judge(self, op, run, {}).fails else Judge.paired_runs(self, op, run)
 
-    def judge(self, op: Op, run: Run, companions: Mapping[str, Run]) -> Examination:
-        """What each oracle says, less the failures that the original shares and that come before the first of its own.
+    def judge(self, op: Op, run: Run, paired_runs: Mapping[str, Run]) -> Examination:
+        """Return the verdicts without the failures that the original shares.
 
-        What comes after that one is not compared: a mutant is killed once.
+        Only failures before the mutant's first own one are compared with the original: one is enough to kill it.
         """
         self.seen[run.case.digest] = run
-        examined = Judge.judge(self, op, run, companions)
-        plain = Judge(oracles=self.oracles, resources=self.resources)
+        examined = Judge.judge(self, op, run, paired_runs)
+        unfiltered = Judge(oracles=self.oracles, resources=self.resources)
         shared = set(
             takewhile(
-                lambda signature: self.original.shows(plain, op, run.case, signature),
+                lambda signature: self.original.shows(unfiltered, op, run.case, signature),
                 (fail.signature for fail in examined.fails),
             )
         )

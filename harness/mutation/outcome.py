@@ -1,4 +1,4 @@
-"""What becomes of a mutant."""
+"""The outcome of one mutant."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,46 +8,46 @@ from harness.mutation.mutants import Mutant
 
 
 class Fate(StrEnum):
-    """What a mutant came to."""
+    """The fate of a mutant."""
 
     KILLED = "killed"
-    """An oracle noticed it, and again in a fresh process, in a case in which the unmutated library is silent."""
+    """An oracle noticed it twice, the second time in a fresh process, and the original library passes the case."""
     SURVIVED = "survived"
-    """No oracle noticed it, though other code ran."""
+    """No oracle noticed it, although different code ran."""
     SAME_CODE = "same code"
-    """The compiler made the same code of it for every launch seen."""
+    """It compiles to the same code as the original for every launch seen."""
     EQUIVALENT = "equivalent"
-    """It survived, and a person has argued that it computes the same."""
+    """It survived, and a person explains why it computes the same."""
     STILLBORN = "stillborn"
     """It does not compile."""
 
 
 COUNTED = frozenset({Fate.KILLED, Fate.SURVIVED})
-"""What the score is made of."""
+"""The fates that count in the score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutantOutcome:
-    """One mutant and what the search found of it."""
+    """One mutant and the result of its search."""
 
     mutant: Mutant
     fate: Fate
     ops: tuple[str, ...]
-    """The ids of those that were searched."""
+    """Ids of the ops that were searched."""
     cases: int
-    """That were judged until then."""
+    """How many cases were checked."""
     seconds: float
     oracle: str = ""
-    """That killed it: the first that says something."""
-    also: tuple[str, ...] = ()
-    """Others that say something of the same case."""
-    said: str = ""
-    """By the failure, or by the compiler."""
+    """The first oracle that failed."""
+    other_oracles: tuple[str, ...] = ()
+    """Other oracles that failed in the same case."""
+    message: str = ""
+    """The message of the failure or of the compiler."""
     case: Case | None = None
-    """That killed it."""
+    """The case that killed it."""
     reached: bool = True
-    """Whether any case executed the statement."""
+    """True if any case executed the changed statement."""
     same_bits: bool = False
-    """Whether every result of every case is the original's, bit for bit: a hint that it is equivalent, and no proof."""
+    """True if all results of all cases equal the original's bit for bit: a hint, but no proof, of equivalence."""
     reason: str = ""
-    """Why it survived, where somebody knows."""
+    """Why it survived, if a person has explained it."""

@@ -1,79 +1,63 @@
-"""What the mutants came to, all together: counts by operator, kills by oracle, and the survivors one by one."""
+"""The score of a set of mutants: counts by operator, kills by oracle, and a list of the survivors."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.errors import ReplayError
-from harness.mutation.equivalent_mutants import EquivalentMutant, plain
+from harness.documents import files
+from harness.documents.kinds import SCHEMA_VERSION, Kind
+from harness.mutation.equivalent_mutants import EquivalentMutant, stripped
 from harness.mutation.operators import Operator
 from harness.mutation.outcome import COUNTED, Fate, MutantOutcome
-from harness.wire import from_json, to_json
-
-FORMAT = "kernel-harness-mutation/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationResults:
     """The outcomes of one file, all of one setting."""
 
+    kind: Kind = Kind.MUTATION
+    schema_version: int = SCHEMA_VERSION
     setting: str
     """Libraries, devices, seed and budget, in words: outcomes of another setting do not count."""
-    format: str = FORMAT
     mutants: int = 0
     """Of what is executed; the outcomes may be of a sample."""
     outcomes: tuple[MutantOutcome, ...] = ()
 
 
 def load(path: Path, setting: str) -> MutationResults:
-    """What is known under this setting; nothing where there is no file, or one of another setting.
+    """Read the outcomes under this setting; there are none in a file of another setting, or where there is no file.
 
     Raises:
         ReplayError: the file holds something else.
     """
-    if not path.exists():
-        return MutationResults(setting=setting)
-    text = path.read_text(encoding="utf-8")
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise ReplayError(f"{path} is not readable as JSON: {error}") from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ReplayError(f"{path} holds no outcomes of `harness mutate`: name another file")
-    ledger = from_json(text, MutationResults)
-    return ledger if ledger.setting == setting else MutationResults(setting=setting)
+    known = files.read(path, MutationResults) if path.exists() else None
+    return known if known is not None and known.setting == setting else MutationResults(setting=setting)
 
 
-def save(ledger: MutationResults, path: Path) -> None:
-    """Write the outcomes, whole or not at all."""
-    draft = path.with_name(f".{path.name}.unfinished")
-    draft.write_text(to_json(ledger, indent=1) + "\n", encoding="utf-8")
-    draft.replace(path)
+def with_explanations(
+    outcomes: Sequence[MutantOutcome], explanations: Sequence[EquivalentMutant]
+) -> tuple[MutantOutcome, ...]:
+    """Return the outcomes, with the explanations of survivors filled in."""
+    return tuple(_with_explanation(outcome, explanations) for outcome in outcomes)
 
 
-def argued(outcomes: Sequence[MutantOutcome], arguments: Sequence[EquivalentMutant]) -> tuple[MutantOutcome, ...]:
-    """The outcomes, survivors with what is known of them."""
-    return tuple(_argued(outcome, arguments) for outcome in outcomes)
-
-
-def _argued(outcome: MutantOutcome, arguments: Sequence[EquivalentMutant]) -> MutantOutcome:
-    known = next((one for one in arguments if one.fits(outcome.mutant)), None)
+def _with_explanation(outcome: MutantOutcome, explanations: Sequence[EquivalentMutant]) -> MutantOutcome:
+    known = next((one for one in explanations if one.matches(outcome.mutant)), None)
     if known is None or outcome.fate is not Fate.SURVIVED:
         return outcome
     return replace(outcome, fate=Fate.EQUIVALENT if known.equivalent else Fate.SURVIVED, reason=known.reason)
 
 
 def score(outcomes: Sequence[MutantOutcome]) -> float | None:
-    """The share of killed mutants among those that are not equivalent; None where there is none."""
+    """Return the share of killed mutants among the killed and the surviving; None if there is neither."""
     fates = Counter(outcome.fate for outcome in outcomes)
     counted = sum(fates[fate] for fate in COUNTED)
     return fates[Fate.KILLED] / counted if counted else None
 
 
 def lines(outcomes: Sequence[MutantOutcome], mutants: int) -> Iterator[str]:
-    """Markdown: operators by fate, oracles by kills, survivors, and a line that sums it up."""
+    """Yield Markdown: operators by fate, oracles by kills, the survivors, and a conclusion."""
     yield from _fates(outcomes)
     yield ""
     yield from _kills(outcomes)
@@ -87,7 +71,7 @@ def lines(outcomes: Sequence[MutantOutcome], mutants: int) -> Iterator[str]:
 
 
 def conclusion(outcomes: Sequence[MutantOutcome], mutants: int) -> str:
-    """One line."""
+    """Return the conclusion, one line."""
     fates = Counter(outcome.fate for outcome in outcomes)
     counted = sum(fates[fate] for fate in COUNTED)
     share = score(outcomes)
@@ -105,11 +89,11 @@ def _fates(outcomes: Sequence[MutantOutcome]) -> Iterator[str]:
     for operator in Operator:
         mine = [outcome for outcome in outcomes if outcome.mutant.operator is operator]
         if mine:
-            yield _row((operator, *_counted(mine)))
-    yield _row(("all", *_counted(outcomes)))
+            yield _row((operator, *_fate_cells(mine)))
+    yield _row(("all", *_fate_cells(outcomes)))
 
 
-def _counted(outcomes: Sequence[MutantOutcome]) -> Iterator[str]:
+def _fate_cells(outcomes: Sequence[MutantOutcome]) -> Iterator[str]:
     fates = Counter(outcome.fate for outcome in outcomes)
     yield from (str(fates[fate] or "") for fate in Fate)
     share = score(outcomes)
@@ -118,7 +102,7 @@ def _counted(outcomes: Sequence[MutantOutcome]) -> Iterator[str]:
 
 def _kills(outcomes: Sequence[MutantOutcome]) -> Iterator[str]:
     kills = Counter(outcome.oracle for outcome in outcomes if outcome.fate is Fate.KILLED)
-    also = Counter(oracle for outcome in outcomes for oracle in outcome.also)
+    also = Counter(oracle for outcome in outcomes for oracle in outcome.other_oracles)
     yield _row(("oracle", "kills", "says so, too"))
     yield _row(("---", "---:", "---:"))
     for oracle in sorted(kills | also, key=lambda oracle: (-kills[oracle], -also[oracle], oracle)):
@@ -129,8 +113,8 @@ def _survivor(outcome: MutantOutcome) -> Iterator[str]:
     seen = "the same bits" if outcome.same_bits else "other bits"
     note = outcome.reason or (seen if outcome.reached else "no case executed it")
     yield f"survived: {outcome.mutant}, {outcome.cases} cases of {', '.join(map(_short, outcome.ops))}: {note}"
-    yield from (f"    - {line}" for line in plain(outcome.mutant.before).splitlines())
-    yield from (f"    + {line}" for line in plain(outcome.mutant.after).splitlines())
+    yield from (f"    - {line}" for line in stripped(outcome.mutant.before).splitlines())
+    yield from (f"    + {line}" for line in stripped(outcome.mutant.after).splitlines())
 
 
 def _short(op: str) -> str:

@@ -1,7 +1,7 @@
-"""Strides that change places: of two terms of one address, each is multiplied by what belongs to the other.
+"""Swapped strides: two terms of one address exchange their multipliers.
 
-An address is a sum, `x + o_t[:, None] * D + o_d[None, :]`.  Terms are exchanged that run along different axes of a
-tile, or that are multiplied by names which begin with `stride`.  A term without a multiplier has the multiplier one.
+An address is a sum, such as `x + o_t[:, None] * D + o_d[None, :]`.  Two terms are swapped if they run along different
+axes of a tile, or if names that begin with `stride` multiply both.  A term without a multiplier has the multiplier one.
 """
 
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ ROWS, COLUMNS = "[:, None]", "[None, :]"
 _EMPTY = cst.Module([])
 
 
-def swapped(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """Sums with the multipliers of two terms exchanged, and block pointers with two strides exchanged."""
+def swap_strides(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """Yield sums with the multipliers of two terms swapped, and block pointers with two strides swapped."""
     match node:
         case cst.BinaryOperation(operator=cst.Add()):
             yield from _swapped_in_sum(node)
@@ -36,15 +36,15 @@ class _Term:
     index: cst.BaseExpression
     factors: tuple[cst.BaseExpression, ...]
     axis: str
-    """How the index is spread over a tile; empty where it is not."""
+    """`[:, None]` or `[None, :]`, the broadcast of the index over a tile; empty if it has none."""
 
     @property
     def stride(self) -> str:
-        """The multiplier's text."""
+        """The source text of the multiplier."""
         return "*".join(map(_code, self.factors))
 
     def times(self, factors: tuple[cst.BaseExpression, ...]) -> cst.BaseExpression:
-        """The index times another multiplier."""
+        """Return the index times another multiplier."""
         product = self.index
         for factor in factors:
             product = cst.BinaryOperation(left=product, operator=cst.Multiply(), right=factor)
@@ -55,7 +55,7 @@ def _swapped_in_sum(node: cst.BinaryOperation) -> Iterator[cst.CSTNode]:
     last = node.right
     terms = [_term(term) for term in _summands(node)]
     for one, other in combinations(terms, 2):
-        # Each pair once: in the shortest sum that has both, which ends with the later of them.
+        # Sums nest, so a pair occurs in several.  Take it once, in the shortest sum, which ends with the later term.
         if other.node is last and _are_exchangeable(one, other):
             first = node.deep_replace(one.node, one.times(other.factors))
             if isinstance(first, cst.BinaryOperation):
@@ -63,10 +63,10 @@ def _swapped_in_sum(node: cst.BinaryOperation) -> Iterator[cst.CSTNode]:
 
 
 def _swapped_in_block(node: cst.Call) -> Iterator[cst.CSTNode]:
-    for at, argument in enumerate(node.args):
-        named = argument.keyword.value == "strides" if argument.keyword else at == 2
+    for index, argument in enumerate(node.args):
+        is_strides = argument.keyword.value == "strides" if argument.keyword else index == 2
         match argument.value:
-            case cst.Tuple(elements=[first, second]) | cst.List(elements=[first, second]) if named and _code(
+            case cst.Tuple(elements=[first, second]) | cst.List(elements=[first, second]) if is_strides and _code(
                 first.value
             ) != _code(second.value):
                 values = (first.with_changes(value=second.value), second.with_changes(value=first.value))

@@ -1,49 +1,49 @@
-"""What of a library the ops execute: the unmutated library is run, and its launches tell kernels and lines."""
+"""The survey: run the original library to learn which kernels and lines each op executes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import UsageError
 from harness.model.op import Op
 from harness.model.run import Run
-from harness.mutation.executed_lines import Extent, Line, Lines
+from harness.mutation.executed_lines import ExecutedLines, Line, LineRange
 from harness.mutation.mutants import Mutant, mutants_of
 from harness.search.kernel_coverage import CoverageRequest, measure
 from harness.search.runner import Runner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Executed:
-    """What one op executes."""
+class ExecutedCode:
+    """The kernels and lines that one op executes."""
 
     op: Op
     kernels: frozenset[str]
     lines: frozenset[Line]
 
-    def meets(self, mutant: Mutant) -> bool:
-        """Whether the op executes what the mutant changes."""
+    def executes(self, mutant: Mutant) -> bool:
+        """Return True if the op executes what the mutant changes."""
         if not mutant.is_in_kernel:
             return not self.kernels.isdisjoint(mutant.launches)
         first, last = mutant.statement
-        return Extent(file=mutant.file, first=first, last=last).meets(self.lines)
+        return LineRange(file=mutant.file, first=first, last=last).overlaps(self.lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What the ops execute, each."""
+    """What each op executes."""
 
-    executed: tuple[Executed, ...]
+    executed: tuple[ExecutedCode, ...]
 
     def ops(self, mutant: Mutant) -> tuple[Op, ...]:
-        """Those that execute what the mutant changes."""
-        return tuple(one.op for one in self.executed if one.meets(mutant))
+        """Return the ops that execute what the mutant changes."""
+        return tuple(one.op for one in self.executed if one.executes(mutant))
 
     def mutants(self, libraries: tuple[Path, ...]) -> tuple[tuple[Path, Mutant], ...]:
-        """All mutants of what is executed, each with its library, file by file.
+        """Return all mutants of executed code, each with its library, file by file.
 
         Raises:
-            UsageError: nothing of the libraries is executed.
+            UsageError: the ops execute no kernel of the libraries.
         """
         files = sorted({file for one in self.executed for file, _ in one.lines})
         found = tuple(
@@ -59,19 +59,19 @@ class Survey:
         return found
 
 
-def survey(order: CoverageRequest, runner: Runner, lines: Lines, ran: Callable[[Run], object]) -> Survey:
-    """Run some cases of each op; `ran` is told of each."""
-    shown: dict[str, list[Run]] = {op.id: [] for op in order.ops}
+def survey(request: CoverageRequest, runner: Runner, lines: ExecutedLines, ran: Callable[[Run], object]) -> Survey:
+    """Run some cases of each op; call `ran` with each run."""
+    runs: dict[str, list[Run]] = {op.id: [] for op in request.ops}
 
     def note(run: Run) -> None:
-        shown[run.case.op].append(run)
+        runs[run.case.op].append(run)
         ran(run)
 
-    measure(order, runner, note)
-    return Survey(executed=tuple(_executed(order, shown, lines)))
+    measure(request, runner, note)
+    return Survey(executed=tuple(_executed(request.ops, runs, lines)))
 
 
-def _executed(order: CoverageRequest, shown: dict[str, list[Run]], lines: Lines) -> Iterator[Executed]:
-    for op in order.ops:
-        launches = [launch for run in shown[op.id] for launch in run.launches]
-        yield Executed(op=op, kernels=frozenset(launch.kernel for launch in launches), lines=lines.of(launches))
+def _executed(ops: Iterable[Op], runs: dict[str, list[Run]], lines: ExecutedLines) -> Iterator[ExecutedCode]:
+    for op in ops:
+        launches = [launch for run in runs[op.id] for launch in run.launches]
+        yield ExecutedCode(op=op, kernels=frozenset(launch.kernel for launch in launches), lines=lines.of(launches))

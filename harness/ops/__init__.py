@@ -1,1 +1,4 @@
-"""How an op and a case become tensors, and results facts; the same for every engine.  Runs in child processes."""
+"""The execution of a case, equal for every engine: inputs, calls of the library, references, comparison.
+
+Everything but `paired_run_policy` and `flight_recorder` runs in child processes only.
+"""

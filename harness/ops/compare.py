@@ -1,4 +1,4 @@
-"""Results against their float64 reference, as facts: how far off they are, where most, and what was never written."""
+"""The comparison of results with their float64 reference: errors, where they are largest, and unwritten cells."""
 
 import hashlib
 import math
@@ -17,33 +17,34 @@ from harness.ops.poison import count_poison, still_fresh
 from harness.ops.tolerance import Array, Expected, Tolerance, sizes, tiles
 
 SKETCHES = 8
+"""Random projections of each result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """What is noted of a result beside how far off it is."""
+    """The facts of a result to record in addition to its error."""
 
     writer: Writer = None
-    """Who stored it."""
+    """The kernel and argument that stored the result."""
     sketch_seed: int | None
-    """What its sketch is made by; None where no other run is compared with this one."""
-    where: bool = True
-    """Where it is wrong, if it is."""
+    """The seed of its sketch; None if no other run is compared with this one."""
+    has_error_map: bool = True
+    """True if a wrong result gets a map of its errors."""
 
 
 def compare(name: str, got: torch.Tensor, expected: Expected, tolerance: Tolerance, noted: Noted) -> Result:
-    """One output or gradient as facts."""
+    """Return the facts of one output or gradient."""
     truth = expected.truth.values
     wide = got.detach().to(torch.float64).reshape(truth.shape).numpy()
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         error = wide - truth
         size = sizes(error)
-        unjudged, broken = 0, None
-        if not math.isfinite(size.whole) or not _judges_all(expected, got.dtype, tolerance):
-            judged = _judged(wide, expected, got.dtype, tolerance)
-            broken = judged & ~np.isfinite(wide)
-            unjudged = judged.size - int(judged.sum())
-            error = np.where(judged, np.where(broken, math.inf, error), 0.0)
+        unchecked, broken = 0, None
+        if not math.isfinite(size.whole) or not _checks_all(expected, got.dtype, tolerance):
+            checked = _checked(wide, expected, got.dtype, tolerance)
+            broken = checked & ~np.isfinite(wide)
+            unchecked = checked.size - int(checked.sum())
+            error = np.where(checked, np.where(broken, math.inf, error), 0.0)
             size = sizes(error)
         ratios = size.per_tile / tolerance.per_tile
     if broken is not None:
@@ -55,7 +56,7 @@ def compare(name: str, got: torch.Tensor, expected: Expected, tolerance: Toleran
     is_wrong = nonfinite > 0 or not (whole <= 1 and worst_ratio <= 1)
     amounts = np.abs(error)
     blocks = () if noted.sketch_seed is None else _blocks(torch.from_numpy(wide), noted.sketch_seed)
-    # Poison is NaN: where everything is finite, everything was written.  That of integers may be a right number.
+    # Poison is NaN, so everything was written if everything is finite.  Poison of integers may be a right number.
     may_be_unwritten = broken is not None if got.is_floating_point() else is_wrong
     unwritten, first_unwritten = count_poison(got) if may_be_unwritten else (0, None)
     return Result(
@@ -67,64 +68,67 @@ def compare(name: str, got: torch.Tensor, expected: Expected, tolerance: Toleran
         unwritten=unwritten,
         first_unwritten=first_unwritten,
         nonfinite=nonfinite,
-        unjudged=unjudged,
+        unjudged=unchecked,
         digest=_digest(got, may_hold_nan=broken is not None),
         writer=noted.writer,
         sketch=_sums(blocks),
         sketch_tolerance=tuple(4 * tolerance.whole * math.sqrt(max(1, block.numel())) for block in blocks),
-        wrong_where=_wrong_where(error, tolerance) if is_wrong and noted.where else None,
-        unwritten_where=_unwritten_where(got) if unwritten else None,
+        wrong_map=_wrong_map(error, tolerance) if is_wrong and noted.has_error_map else None,
+        unwritten_map=_unwritten_map(got) if unwritten else None,
     )
 
 
-def _judges_all(expected: Expected, dtype: torch.dtype, tolerance: Tolerance) -> bool:
-    """Whether every element is judged that is finite."""
+def _checks_all(expected: Expected, dtype: torch.dtype, tolerance: Tolerance) -> bool:
+    """Return True if every element is checked."""
     truth = expected.truth
-    in_reach = truth.finite is None and truth.largest <= _largest(dtype, tolerance)
-    return in_reach and expected.in_range is None and expected.judges_noise
+    in_reach = truth.finite is None and truth.largest <= _largest_checked(dtype, tolerance)
+    return in_reach and expected.in_range is None and expected.checks_noise
 
 
-def _judged(wide: Array, expected: Expected, dtype: torch.dtype, tolerance: Tolerance) -> Array:
-    """Which elements are judged."""
+def _checked(wide: Array, expected: Expected, dtype: torch.dtype, tolerance: Tolerance) -> Array:
+    """Return the mask of elements that are checked."""
     truth = expected.truth
-    judged = np.abs(truth.values) <= _largest(dtype, tolerance)
+    checked = np.abs(truth.values) <= _largest_checked(dtype, tolerance)
     if truth.finite is not None:
-        judged &= truth.finite
+        checked &= truth.finite
     if expected.in_range is not None:
-        judged &= expected.in_range
+        checked &= expected.in_range
     if expected.may_overflow:
-        judged &= np.isfinite(wide)
-    if not expected.judges_noise:
-        judged &= ~_noise(expected)
-    return judged
+        checked &= np.isfinite(wide)
+    if not expected.checks_noise:
+        checked &= ~_noise(expected)
+    return checked
 
 
-def _largest(dtype: torch.dtype, tolerance: Tolerance) -> float:
-    """Beyond it, rounding alone may lead to infinity."""
+def _largest_checked(dtype: torch.dtype, tolerance: Tolerance) -> float:
+    """Return the largest value whose rounding cannot lead to infinity."""
     return torch.finfo(dtype).max - tolerance.whole if dtype.is_floating_point else math.inf
 
 
 def sketch(name: str, got: torch.Tensor, *, seed: int) -> Sketch:
-    """One output or gradient as far as another run's needs it; the tolerance is the other's."""
+    """Return the sketch of one output or gradient of a paired run, without a tolerance."""
     projections = _sums(_blocks(got.detach().to(torch.float64), seed))
     return Sketch(name=name, shape=tuple(got.shape), projections=projections)
 
 
-def _wrong_where(error: Array, tolerance: Tolerance) -> Spread:
-    """Each element's error, measured by the tolerance of its tile."""
+def _wrong_map(error: Array, tolerance: Tolerance) -> Spread:
+    """Return a map of each element's error in units of the tolerance of its tile."""
     with np.errstate(invalid="ignore"):
         rows = tiles(np.abs(error)) / tolerance.per_tile[:, None]
     each = np.nan_to_num(rows, nan=math.inf, posinf=math.inf).reshape(-1)[: error.size]
     return error_map.largest(tuple(error.shape), each)
 
 
-def _unwritten_where(got: torch.Tensor) -> Spread | None:
+def _unwritten_map(got: torch.Tensor) -> Spread | None:
     fresh = still_fresh(got)
     return None if fresh is None else error_map.share(tuple(got.shape), fresh.reshape(-1).nonzero()[:, 0].numpy())
 
 
 def _noise(expected: Expected) -> Array:
-    """The elements of rows that random rounding moves by more than their size: where scores tie, nothing is right."""
+    """Return the mask of elements in rows that random rounding moves by more than their size.
+
+    No value is right or wrong there, for example where two scores of a softmax tie.
+    """
     values = expected.truth.values
     is_noise = expected.rounding.per_tile > expected.truth.size.per_tile
     rows = np.broadcast_to(is_noise[:, None], tiles(values).shape)
@@ -132,7 +136,7 @@ def _noise(expected: Expected) -> Array:
 
 
 def _digest(values: torch.Tensor, *, may_hold_nan: bool = True) -> str:
-    """Of the bytes, with all NaNs alike: which of two that meet is kept is open."""
+    """Return the digest of the bytes, with all NaNs alike: an operation on two NaNs may return either."""
     values = values.detach()
     if may_hold_nan and values.is_floating_point() and bool((nans := values.isnan()).any()):
         values = values.masked_fill(nans, math.nan)
@@ -141,12 +145,12 @@ def _digest(values: torch.Tensor, *, may_hold_nan: bool = True) -> str:
 
 
 def digests(results: Mapping[str, torch.Tensor], *, nans_are_alike: bool = True) -> dict[str, str]:
-    """Of each result's bytes, by its name: equal for results that are equal bit for bit."""
+    """Return digests of the results' bytes by name; equal for results that are equal bit for bit."""
     return {name: _digest(values, may_hold_nan=nans_are_alike) for name, values in results.items()}
 
 
 def _worst_element(amounts: Array, tile: int | None) -> tuple[int, ...]:
-    """Index of the largest error, within one tile or anywhere."""
+    """Return the index of the largest error, in one tile or in the whole tensor."""
     if not amounts.size:
         return ()
     first = 0
@@ -166,7 +170,7 @@ def _measure(ratio: float, index: tuple[int, ...], got: Array, truth: Array) -> 
 
 
 def _blocks(values: torch.Tensor, seed: int) -> tuple[torch.Tensor, ...]:
-    """A few blocks of the flat tensor, every element with a random sign."""
+    """Return a few blocks of the flat tensor, in which every element has a random sign."""
     flat = values.reshape(-1)
     generator = torch.Generator().manual_seed(seed)
     signs = torch.randint(0, 2, flat.shape, generator=generator).to(torch.float64) * 2 - 1
@@ -174,5 +178,5 @@ def _blocks(values: torch.Tensor, seed: int) -> tuple[torch.Tensor, ...]:
 
 
 def _sums(blocks: tuple[torch.Tensor, ...]) -> tuple[float, ...]:
-    """The projections: of two right runs, each may differ by what adds up in its block."""
+    """Return the projections.  Those of two right runs may differ by the accumulated errors of their block."""
     return tuple(float(block.sum()) for block in blocks)

@@ -1,4 +1,4 @@
-"""An op's definition: outputs and gradients in any type, from the same rounded inputs."""
+"""The reference of an op: outputs and gradients of its definition in any type, from the same rounded inputs."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -8,7 +8,7 @@ import torch
 from harness.model.case import Case
 from harness.model.op import Op
 from harness.ops.inputs import detached
-from harness.ops.suite_arguments import wanted
+from harness.ops.suite_arguments import arguments_for
 from harness.ops.tolerance import Array
 
 Tensors = dict[str, torch.Tensor]
@@ -17,14 +17,18 @@ Tensors = dict[str, torch.Tensor]
 def reference(
     op: Op, case: Case, inputs: Mapping[str, torch.Tensor | None], cotangents: Tensors, dtype: torch.dtype
 ) -> Tensors:
-    """Outputs and gradients of the op's definition in one type, from the case's rounded inputs."""
+    """Return outputs and gradients of the op's definition in `dtype`, from the case's rounded inputs.
+
+    Raises:
+        ValueError: the definition has other outputs than the op, by names or shapes of `cotangents`.
+    """
     copies = {
         name: None if value is None else detached(value, dtype if value.is_floating_point() else value.dtype)
         for name, value in inputs.items()
     }
     leaves = {name: copy.requires_grad_() for name, copy in copies.items() if copy is not None and op.inputs[name].grad}
-    outputs = named(op.reference(**wanted(op.reference, copies, op.settings(case))))
-    _check_alike(cotangents, outputs)
+    outputs = named(op.reference(**arguments_for(op.reference, copies, op.settings(case))))
+    _check_outputs(cotangents, outputs)
     differentiable = {name: output for name, output in outputs.items() if output.requires_grad}
     results = dict(outputs)
     if leaves and differentiable:
@@ -38,16 +42,16 @@ def reference(
 
 
 def arrays(results: Tensors) -> dict[str, Array]:
-    """The same in float64 for NumPy."""
+    """Return the results as NumPy arrays in float64."""
     return {name: value.to(torch.float64).numpy() for name, value in results.items()}
 
 
 def gradients(outputs: Tensors, leaves: Tensors, cotangents: Tensors) -> Tensors:
-    """`d:x` for each leaf x; zeros where no output depends on it."""
+    """Return the gradient `d:x` of each leaf x; zeros if no output depends on it."""
     made = torch.autograd.grad(
         tuple(outputs.values()), tuple(leaves.values()), tuple(cotangents[name] for name in outputs), allow_unused=True
     )
-    found = cast("tuple[torch.Tensor | None, ...]", made)  # torch's stubs do not know allow_unused
+    found = cast("tuple[torch.Tensor | None, ...]", made)  # torch's stubs ignore allow_unused
     return {
         f"d:{name}": torch.zeros_like(leaves[name]) if gradient is None else gradient
         for name, gradient in zip(leaves, found, strict=True)
@@ -55,14 +59,17 @@ def gradients(outputs: Tensors, leaves: Tensors, cotangents: Tensors) -> Tensors
 
 
 def named(outputs: Any) -> Tensors:
-    """`y` for a single output; `y0`, `y1`, … for several, None among them left out."""
+    """Name the outputs: `y` for a single one; `y0`, `y1`, … for several, without those that are None."""
     if isinstance(outputs, torch.Tensor):
         return {"y": outputs}
     return {f"y{index}": output for index, output in enumerate(outputs) if output is not None}
 
 
-def _check_alike(returned: Tensors, references: Tensors) -> None:
-    """The op and its reference must return the same, in names and shapes; cotangents stand for what the op returned."""
+def _check_outputs(returned: Tensors, references: Tensors) -> None:
+    """Check that the op and its reference return outputs of equal names and shapes.
+
+    Cotangents may stand for what the op returned: they have the same names and shapes.
+    """
     if set(returned) != set(references):
         raise ValueError(
             f"the op returned {sorted(returned)} and its reference {sorted(references)}: they must return the same"

@@ -1,4 +1,4 @@
-"""The seam behind which a case runs: on the virtual GPU or on a real one."""
+"""The interface of engines, which run cases on the virtual GPU, on a hardware GPU, or on both."""
 
 from typing import Protocol
 
@@ -10,36 +10,42 @@ from harness.model.run import Run
 
 
 class Engine(Protocol):
-    """A place where cases run; lives in a worker process and is told its device once."""
+    """Runs cases in a worker process.  It emulates one device for the life of the process."""
 
     @property
     def name(self) -> str:
-        """`virtual` or `cuda`; stands in every run."""
+        """The name in runs: `virtual`, `cuda`, `cuda,virtual`."""
         ...
 
     def prepare(self) -> None:
-        """Load what all devices have in common; called once, before `wear`, in a process that others are forked from.
+        """Load what all devices have in common.
 
-        Nothing may read the device yet.
+        Called once, before `emulate`, in a process from which others are forked.  Nothing may read the device yet.
         """
         ...
 
-    def wear(self, device: DeviceProfile) -> None:
-        """Make this process answer as if it ran on `device`; called once, before the library under test is imported."""
+    def emulate(self, device: DeviceProfile) -> None:
+        """Make this process emulate the device; called once, before the library under test is imported."""
         ...
 
     def obstacle(self) -> str:
-        """Why no worker can be forked from this process, once the libraries are imported; empty if nothing is wrong."""
+        """Return why no worker can be forked from this process after the libraries' import; empty if workers can."""
         ...
 
     def begin(self) -> str:
-        """Called once in each process that runs cases, before the first; says why none can run there, or nothing."""
+        """Get ready to run cases; called once in each process that runs cases.
+
+        Returns why no case can run there; empty if cases can.
+        """
         ...
 
     def run(self, op: Op, case: Case) -> Run:
-        """Run one case.  What the library raises becomes the run's ending; an exception means a broken harness."""
+        """Run one case.  Exceptions of the library become the run's ending; any other is a bug of the harness."""
         ...
 
-    def run_beside(self, op: Op, wanted: PairedRunRequest) -> Run:
-        """Run a case to be compared with another run of its op and nothing else: a companion, or a whole run."""
+    def run_paired(self, op: Op, request: PairedRunRequest) -> Run:
+        """Run a case only for the comparison with another run of its op.
+
+        Returns a `PairedRun`, or a whole run.
+        """
         ...

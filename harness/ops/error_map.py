@@ -1,4 +1,4 @@
-"""Cells of a tensor as a coarse map that is small enough to leave the process."""
+"""Coarse maps of cells or errors of a tensor, small enough to be part of a run."""
 
 from typing import Any
 
@@ -11,17 +11,22 @@ Array = NDArray[Any]
 
 
 def share(shape: tuple[int, ...], cells: Array) -> Spread:
-    """Which share of each block the cells make; `cells` are distinct places in the tensor's flattened order."""
+    """Return the share of each block that these cells make; `cells` are distinct flat indices."""
     down, across = _blocks(shape, cells)
-    counts = np.zeros(_extent(shape))
+    counts = np.zeros(_block_counts(shape))
     np.add.at(counts, (down, across), 1)
     return _spread(shape, counts / _sizes(shape), 0.0)
 
 
 def largest(shape: tuple[int, ...], amounts: Array) -> Spread:
-    """The largest amount of each block, one for each element in flattened order; only those near or above 1."""
+    """Return the largest amount in each block, of blocks near or above 1.
+
+    Args:
+        shape: the tensor's shape.
+        amounts: one amount for each element, in flat order.
+    """
     down, across = _blocks(shape, np.arange(amounts.size))
-    found = np.zeros(_extent(shape))
+    found = np.zeros(_block_counts(shape))
     np.maximum.at(found, (down, across), amounts.reshape(-1))
     return _spread(shape, found, min(1.0, float(found.max(initial=0.0)) / 2))
 
@@ -32,15 +37,15 @@ def _blocks(shape: tuple[int, ...], cells: Array) -> tuple[Array, Array]:
     return rows // height, columns // width
 
 
-def _extent(shape: tuple[int, ...]) -> tuple[int, int]:
+def _block_counts(shape: tuple[int, ...]) -> tuple[int, int]:
     (rows, columns), (height, width) = table_of(shape), block_of(shape)
     return -(-rows // height), -(-columns // width)
 
 
 def _sizes(shape: tuple[int, ...]) -> Array:
-    """How many cells each block has: fewer at the far ends."""
+    """Return the number of cells of each block; blocks at the far ends have fewer."""
     (rows, columns), (height, width) = table_of(shape), block_of(shape)
-    down, across = _extent(shape)
+    down, across = _block_counts(shape)
     heights = np.minimum(height, rows - height * np.arange(down))
     widths = np.minimum(width, columns - width * np.arange(across))
     return np.outer(heights, widths)

@@ -1,48 +1,85 @@
-"""What an engine brings to the execution of a case: where tensors live, and what it sees of the launches."""
+"""The hooks of an execution: the launches that an engine observes, where tensors live, and who follows the steps."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
 
 from harness.model.case import Case
+from harness.model.op import Op
 from harness.model.run import Ending, Raised
+from harness.ops.tolerance import Expected
 
 Writer = tuple[str, str] | None
-"""The kernel and the argument through which a tensor was stored; None where no launch did."""
+"""The kernel and the argument through which a tensor was stored; None if no launch stored it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedLaunches:
-    """What an engine has seen of the case that is just running."""
+    """The launches of the case in progress, as far as its execution asks the engine about them."""
 
     writer_of: Callable[[torch.Tensor], Writer] = lambda _: None
-    """The launch that stored a tensor last."""
+    """The launch that last stored into a tensor."""
     dot_precisions: Callable[[], Iterable[str]] = lambda: ()
     """Input precisions of the dots of all launches."""
     is_compared: Callable[[Case], bool] = lambda _: True
-    """Whether other runs may be compared with this one by its tolerances."""
+    """True if other runs may be compared with this one by its tolerances."""
 
 
-NOTHING_SEEN = ObservedLaunches()
+NO_LAUNCHES = ObservedLaunches()
 
 
-def blamed(ending: Ending, failed: tuple[str, int] | None) -> Ending:
-    """What was raised, with the kernel that was being built or launched, and how many configs it has."""
+def with_failed_kernel(ending: Ending, failed: tuple[str, int] | None) -> Ending:
+    """Return the ending; a raised one names the kernel being built or launched, and its number of configs."""
     if failed is None or not isinstance(ending, Raised):
         return ending
     kernel, configs = failed
     return replace(ending, launch=kernel, config_count=configs)
 
 
-class Elsewhere(Protocol):
-    """Where tensors live for a library whose kernels do not run on the CPU."""
+class TensorTransfer(Protocol):
+    """Copies tensors between CPU and GPU, for an engine whose kernels run on a GPU."""
 
-    def lend(self, values: torch.Tensor) -> torch.Tensor:
-        """A copy there, laid out alike, with the same relation to a graph."""
+    def to_gpu(self, values: torch.Tensor) -> torch.Tensor:
+        """Return a copy on the GPU: same layout, and a leaf that requires a gradient if the original does."""
         ...
 
-    def fetch(self, values: torch.Tensor) -> torch.Tensor:
-        """A copy here, cut off from any graph."""
+    def to_cpu(self, values: torch.Tensor) -> torch.Tensor:
+        """Return a detached copy on the CPU."""
         ...
+
+
+class ExecutionObserver(Protocol):
+    """Follows the steps of an op's execution, for instance to write them down as a program.
+
+    Observers must not change a tensor.
+    """
+
+    def on_begin(self, case: Case, *, is_again: bool) -> None:
+        """Called before the inputs are made; `is_again` if the case is computed once more."""
+        ...
+
+    def on_outputs(self, outputs: Mapping[str, torch.Tensor]) -> None:
+        """Called after the library's forward call returned, with its outputs by name."""
+        ...
+
+    def on_expected(self, op: Op, results: Mapping[str, torch.Tensor], expected: Mapping[str, Expected]) -> None:
+        """Called with outputs and gradients, and with what they should be.
+
+        Called again with another `expected` if the comparison needs more samples of random rounding: the last counts.
+        """
+        ...
+
+
+class NoObserver:
+    """An observer that does nothing."""
+
+    def on_begin(self, case: Case, *, is_again: bool) -> None:
+        pass
+
+    def on_outputs(self, outputs: Mapping[str, torch.Tensor]) -> None:
+        pass
+
+    def on_expected(self, op: Op, results: Mapping[str, torch.Tensor], expected: Mapping[str, Expected]) -> None:
+        pass

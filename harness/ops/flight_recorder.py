@@ -1,8 +1,8 @@
-"""The flight recorder, as a process writes it that may die: what it is doing, into memory that its parent holds too.
+"""The writing side of the flight recorder: a child process records what it does in memory that its parent shares.
 
-A ring of records of one size, so that a note costs about two microseconds and never grows.  The memory is the parent's
-own mapping of the same file: whatever kills this process, what was noted stays.  Where no ring was given, as in the
-parent itself, a note is one comparison.  `harness.workers.supervision.recorder_reader` is the other side.
+The recorder is a ring of records of equal size, so a record costs about two microseconds and never allocates.  Parent
+and child map the same file: whatever kills the child, its records stay.  Without a ring, as in the parent itself,
+recording costs one comparison.  `harness.workers.supervision.recorder_reader` is the reading side.
 """
 
 import itertools
@@ -21,64 +21,65 @@ SLOTS = 256
 SLOT_BYTES = 256
 SIZE = SLOTS * SLOT_BYTES
 HEAD = struct.Struct("<IQdIBBH")
-"""Checksum of all that follows in the record, number, time, thread, kind, edge, bytes of text."""
+"""The head of a record: checksum of the rest of the record, number, time, thread, kind, edge, bytes of text."""
 CHECKSUM_BYTES = 4
 TEXT_BYTES = SLOT_BYTES - HEAD.size
 BETWEEN = "\x1f"
-"""Parts subject and detail of a text."""
+"""The separator between subject and detail in a record's text."""
 
 
 class Activity(IntEnum):
-    """What a process may be doing."""
+    """The kinds of activity that are recorded."""
 
     CASE = 1
     PHASE = 2
     """`inputs`, `forward`, `backward`, `reference`, `compare`."""
     CALL = 3
-    """A kernel is called, under the config that its autotuner was given."""
+    """The call of a kernel with a config of its autotuner."""
     COMPILE = 4
     LAUNCH = 5
     SYNCHRONISE = 6
     """The host waits for the device."""
     SWALLOWED = 7
-    """An autotuner took an exception for a config that is infinitely slow, and went on."""
+    """An autotuner caught an exception, and continued with the next config."""
 
 
-class Phase(IntEnum):
-    """Which side of what it is doing."""
+class Edge(IntEnum):
+    """The beginning or the end of an activity."""
 
     BEGINS = 1
     ENDS = 2
     ONCE = 3
-    """It has no duration."""
+    """The activity has no duration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlightEvent:
-    """One record."""
+    """One record of the flight recorder."""
 
     time_s: float
     """On the machine's monotonic clock, which parent and child share."""
     thread: int
     """The operating system's id of the thread that noted it."""
     kind: Activity
-    edge: Phase
+    edge: Edge
     subject: str
     """The kernel, phase or case."""
     detail: str
 
 
 class _Ring:
-    """The writing side; many threads may note at once."""
+    """A ring in shared memory; many threads may write at once."""
 
     def __init__(self, memory: mmap.mmap) -> None:
         self.memory = memory
         self._numbers = itertools.count(1)
 
-    def note(self, kind: Activity, edge: Phase, subject: str, detail: str) -> None:
-        number = next(self._numbers)  # atomic, so no two threads share a slot
+    def note(self, kind: Activity, edge: Edge, subject: str, detail: str) -> None:
+        number = next(self._numbers)  # atomic under the GIL, so no two threads share a slot
         text = f"{subject}{BETWEEN}{detail}".encode(errors="replace")[:TEXT_BYTES]
         packed = HEAD.pack(0, number, time.monotonic(), threading.get_native_id(), kind, edge, len(text)) + text
+        # The reader may see a record that is half written: the checksum shows it.
         record = zlib.crc32(packed[CHECKSUM_BYTES:]).to_bytes(CHECKSUM_BYTES, "little") + packed[CHECKSUM_BYTES:]
         at = number % SLOTS * SLOT_BYTES
         self.memory[at : at + len(record)] = record
@@ -92,25 +93,25 @@ _state = _State()
 
 
 def attach(fd: int) -> None:
-    """Note into this file from now on, in this process alone; takes the descriptor over."""
+    """Record into this file from now on, in this process but not in its children; takes ownership of the descriptor."""
     _state.ring = _Ring(mmap.mmap(fd, SIZE))
     os.close(fd)
-    os.register_at_fork(after_in_child=detach)  # a child's notes would be taken for this process's
+    os.register_at_fork(after_in_child=detach)  # records of a child would look like this process's
 
 
 def detach() -> None:
-    """Note nothing any more."""
+    """Stop recording."""
     _state.ring = None
 
 
-def note(kind: Activity, edge: Phase, subject: str, detail: str = "") -> None:
-    """Note one event; of a long text the end is lost."""
+def note(kind: Activity, edge: Edge, subject: str, detail: str = "") -> None:
+    """Record one event; a long text is cut off."""
     if (ring := _state.ring) is not None:
         ring.note(kind, edge, subject, detail)
 
 
 class During:
-    """A context manager: notes that something begins, and that it ends, also where it ends by an exception."""
+    """Records the beginning of an activity, and its end, which may be an exception."""
 
     __slots__ = ("_detail", "_kind", "_subject")
 
@@ -120,14 +121,14 @@ class During:
         self._detail = detail
 
     def __enter__(self) -> None:
-        note(self._kind, Phase.BEGINS, self._subject, self._detail)
+        note(self._kind, Edge.BEGINS, self._subject, self._detail)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        note(self._kind, Phase.ENDS, self._subject, "" if kind is None else kind.__name__)
+        note(self._kind, Edge.ENDS, self._subject, "" if kind is None else kind.__name__)
 
 
 class _Nothing:
-    """In the place of `During` where nothing is noted."""
+    """The context manager in the place of `During` without a ring."""
 
     def __enter__(self) -> None:
         return
@@ -140,48 +141,48 @@ _NOTHING = _Nothing()
 
 
 def running(case: str) -> During | _Nothing:
-    """While a case runs."""
+    """Record a case."""
     return During(Activity.CASE, case) if _state.ring is not None else _NOTHING
 
 
 def phase(name: str) -> None:
-    """A phase of the case begins, and so ends the one before."""
-    note(Activity.PHASE, Phase.BEGINS, name)
+    """Record that a phase of the case begins; the phase before ends."""
+    note(Activity.PHASE, Edge.BEGINS, name)
 
 
 def compiling(kernel: str) -> During | _Nothing:
-    """While a kernel is compiled."""
+    """Record the compilation of a kernel."""
     return During(Activity.COMPILE, kernel) if _state.ring is not None else _NOTHING
 
 
 def calling(kernel: str, config: str) -> During | _Nothing:
-    """While Triton is called for a kernel, which it may have to compile first."""
+    """Record a call of a kernel, which Triton may have to compile first."""
     return During(Activity.CALL, kernel, config) if _state.ring is not None else _NOTHING
 
 
 def launching(kernel: str, grid: tuple[int, int, int], config: str = "") -> During | _Nothing:
-    """While a kernel is launched; on a real GPU it may well run on when this ends."""
+    """Record the launch of a kernel; on a hardware GPU the kernel may still run when the launch ends."""
     if _state.ring is None:
         return _NOTHING
     return During(Activity.LAUNCH, kernel, f"grid {grid}{', ' if config else ''}{config}")
 
 
-EARLIER = "what torch works on"
-"""In the place of a kernel's name, while the host waits for what it did not launch by Triton."""
+EARLIER_WORK = "what torch works on"
+"""The subject of waiting for work that was not launched by Triton."""
 
 
 def synchronising(what: str = "the device") -> During | _Nothing:
-    """While the host waits for the device."""
+    """Record that the host waits for the device."""
     return During(Activity.SYNCHRONISE, what) if _state.ring is not None else _NOTHING
 
 
 def swallowed(kernel: str, error: str, config: str) -> None:
-    """An autotuner went on after an exception."""
-    note(Activity.SWALLOWED, Phase.ONCE, kernel, f"{error}, for config {config}")
+    """Record that an autotuner continued after an exception."""
+    note(Activity.SWALLOWED, Edge.ONCE, kernel, f"{error}, for config {config}")
 
 
 def read(memory: bytes) -> Iterator[FlightEvent]:
-    """The events of a ring, oldest first; records that were being written, or never were, are left out."""
+    """Yield the events of a ring, oldest first, without records that are half written or empty."""
     found: list[tuple[int, FlightEvent]] = []
     for at in range(0, SIZE, SLOT_BYTES):
         record = memory[at : at + SLOT_BYTES]
@@ -192,7 +193,7 @@ def read(memory: bytes) -> Iterator[FlightEvent]:
             continue
         subject, _, detail = record[HEAD.size : HEAD.size + length].decode(errors="replace").partition(BETWEEN)
         event = FlightEvent(
-            time_s=time_s, thread=thread, kind=Activity(kind), edge=Phase(edge), subject=subject, detail=detail
+            time_s=time_s, thread=thread, kind=Activity(kind), edge=Edge(edge), subject=subject, detail=detail
         )
         found.append((number, event))
     return (event for _, event in sorted(found, key=lambda one: one[0]))

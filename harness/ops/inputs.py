@@ -1,7 +1,7 @@
-"""A case's tensors, made on the CPU from its seed: values, then layout.
+"""The tensors of a case, made on the CPU from its seed: values first, then layout.
 
-Every tensor has a generator of its own, seeded by the case's seed and the tensor's name, so that leaving one out
-changes no other.  What lies around an offset or strided tensor is NaN: a lane that lands there shows in the values.
+Every tensor has its own generator, seeded by the case's seed and the tensor's name.  So leaving out one tensor changes
+no other.  The memory around an offset or strided tensor holds NaN, so a lane that lands there shows in results.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ import torch
 from harness.model.case import Case, DType, Layout, Scale, ValueDistribution
 from harness.model.input_spec import Draw, Integer, Integers, Segments, Tensor, extent_of
 from harness.model.op import Op
-from harness.ops.nan_taint import Spoiled, spoiled_place
+from harness.ops.nan_taint import NanTaint, nan_taint
 from harness.ops.oversized_tensors import LARGE as LARGE_ELEMENTS
 from harness.ops.oversized_tensors import sparse
 
@@ -35,17 +35,19 @@ OFFSET_ELEMENTS = 67
 """Odd, so that an offset tensor's address is not a multiple of 16 bytes and Triton specialises for that."""
 GAP_ELEMENTS = 5
 AT_EDGES = (1 / 8, 1 / 8, 1.0)
+"""The share of integers at edges of tiles, one of these by the seed."""
 LEAST_TILE = 4
-"""A power of two."""
+"""The smallest tile with edges for integers, as a power of two: 2^4."""
 IGNORED_SHARES = (0.0, 1 / 8, 1 / 8, 1.0)
+"""The share of integers that are to be ignored, one of these by the seed."""
 SHORT = 8
-"""Sequences near one end are this long on average."""
+"""The average length of sequences whose boundaries are all near one end."""
 
 
 def make_inputs(op: Op, case: Case) -> dict[str, torch.Tensor | None]:
-    """The inputs by name, those with gradients as leaves; None where absent."""
+    """Return the inputs by name, None for absent ones; those with gradients are leaves."""
     made: dict[str, torch.Tensor | None] = {}
-    spoiled = _spoiled(op, case)
+    taint = _nan_taint(op, case)
     for name, declared in op.inputs.items():
         if name in case.absent:
             made[name] = None
@@ -54,8 +56,8 @@ def make_inputs(op: Op, case: Case) -> dict[str, torch.Tensor | None]:
             case Tensor():
                 dtype = TORCH_DTYPES[declared.dtype or case.dtype]
                 values = draw(case, name, declared.extents(case.dims), dtype, declared.draw)
-                if spoiled is not None:
-                    spoiled.spoil(declared, values)
+                if taint is not None:
+                    taint.taint(declared, values)
                 made[name] = lay_out(values, case.layout_of(name)).requires_grad_(declared.grad)
             case Integers():
                 made[name] = draw_integers(case, name, declared)
@@ -64,21 +66,25 @@ def make_inputs(op: Op, case: Case) -> dict[str, torch.Tensor | None]:
     return made
 
 
-def beside_spoiled(op: Op, case: Case, result: str) -> npt.NDArray[np.bool_] | None:
-    """Of which cells of a result the definition tells whether a spoiled place reaches them; None where of all."""
-    spoiled = _spoiled(op, case)
+def independent_of_taint(op: Op, case: Case, result: str) -> npt.NDArray[np.bool_] | None:
+    """Return the mask of a result's cells that the taint must not reach; None for all.
+
+    Outputs have no such mask: their definition shows which cells the taint reaches.
+    """
+    taint = _nan_taint(op, case)
     declared = op.inputs[result[2:]] if result.startswith("d:") else None
-    if spoiled is None or not isinstance(declared, Tensor):
+    if taint is None or not isinstance(declared, Tensor):
         return None
-    return spoiled.beside(declared, case.dims).numpy()
+    return taint.independent_cells(declared, case.dims).numpy()
 
 
-def _spoiled(op: Op, case: Case) -> Spoiled | None:
-    return spoiled_place(op, case, _generator(case, "spoiled:")) if case.values is ValueDistribution.SPOILED else None
+def _nan_taint(op: Op, case: Case) -> NanTaint | None:
+    # The old word stays in the name of the generator: it decides what equal seeds draw.
+    return nan_taint(op, case, _generator(case, "spoiled:")) if case.values is ValueDistribution.NAN_TAINTED else None
 
 
 def make_cotangents(case: Case, outputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """A random gradient for each output, laid out as the case says for `grad`; zeros for integers, which have none."""
+    """Return a random cotangent for each output, in the layout of `grad`; zeros for outputs of integers."""
 
     def cotangent(name: str, output: torch.Tensor) -> torch.Tensor:
         shape = tuple(output.shape)
@@ -92,7 +98,7 @@ def make_cotangents(case: Case, outputs: Mapping[str, torch.Tensor]) -> dict[str
 
 
 def draw(case: Case, name: str, shape: tuple[int, ...], dtype: torch.dtype, how: Draw = Draw.VALUES) -> torch.Tensor:
-    """Contiguous elements: numbers of the case's distribution, turned into what the input asks for."""
+    """Return a contiguous tensor: numbers of the case's distribution, transformed as the input's `Draw` says."""
     if _is_sparse(case, shape):
         return sparse(shape, dtype)
     values = _numbers(case, name, shape)
@@ -116,14 +122,14 @@ def draw(case: Case, name: str, shape: tuple[int, ...], dtype: torch.dtype, how:
 
 
 def _is_sparse(case: Case, shape: tuple[int, ...]) -> bool:
-    return case.scale is Scale.GIANT and prod(shape) > LARGE_ELEMENTS
+    return case.scale is Scale.OVERSIZED and prod(shape) > LARGE_ELEMENTS
 
 
 def _numbers(case: Case, name: str, shape: tuple[int, ...]) -> torch.Tensor:
     generator = _generator(case, name)
     values = torch.randn(shape, generator=generator, dtype=torch.float32)
     match case.values:
-        case ValueDistribution.NORMAL | ValueDistribution.SPOILED:
+        case ValueDistribution.NORMAL | ValueDistribution.NAN_TAINTED:
             pass
         case ValueDistribution.SHIFTED:
             values = values + SHIFT
@@ -144,9 +150,9 @@ def _normal(case: Case, name: str, shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def draw_integers(case: Case, name: str, declared: Integers) -> torch.Tensor:
-    """Uniform integers, of which an eighth, or by the seed all, lie at edges of tiles.
+    """Return uniform integers, of which an eighth, or by the seed all, are at edges of tiles.
 
-    Where one value is to be ignored, it stands in none, an eighth, or all places, by the seed.
+    If the input has a value to ignore, none, an eighth or all of the elements have it, by the seed.
     """
     generator = _generator(case, name)
     low, high = extent_of(declared.low, case.dims), extent_of(declared.high, case.dims)
@@ -161,7 +167,7 @@ def draw_integers(case: Case, name: str, declared: Integers) -> torch.Tensor:
 
 
 def _at_edges(values: torch.Tensor, low: int, high: int, generator: torch.Generator) -> torch.Tensor:
-    """Each value at the next multiple of some power of two, where a tile of so many begins, or one below that."""
+    """Move each value up to a multiple of a random power of two, where a tile of that size begins, or one below it."""
     most = max(1, high - 1).bit_length()
     bits = torch.randint(min(LEAST_TILE, most - 1), most, values.shape, generator=generator)
     below = torch.randint(2, values.shape, generator=generator)
@@ -170,9 +176,9 @@ def _at_edges(values: torch.Tensor, low: int, high: int, generator: torch.Genera
 
 
 def draw_segments(case: Case, name: str, declared: Segments) -> torch.Tensor:
-    """Boundaries at random: by the seed anywhere, or all near one end, so that a long one has short neighbours.
+    """Return random boundaries: by the seed anywhere, or all near one end, so a long sequence has short neighbours.
 
-    Where sequences may be empty, every other seed puts each boundary anywhere, on another or at an end too.
+    If sequences may be empty, boundaries of every other seed may coincide with each other or with an end.
     """
     generator = _generator(case, name)
     total = extent_of(declared.total, case.dims)
@@ -188,7 +194,7 @@ def draw_segments(case: Case, name: str, declared: Segments) -> torch.Tensor:
 
 
 def _any_bounds(total: int, count: int, generator: torch.Generator) -> torch.Tensor:
-    """Of which some are often equal, and the first two or the last two."""
+    """Return boundaries of which some often coincide, with each other or with an end."""
     cuts = torch.randint(-total // 4, total + total // 4 + 1, (count,), generator=generator).clamp(0, total)
     cuts[0], cuts[-1] = 0, total
     return cuts.sort().values
@@ -199,25 +205,26 @@ def _generator(case: Case, name: str) -> torch.Generator:
 
 
 def seed_of(seed: int, name: str) -> int:
-    """What seeds the generator of one tensor of a case; a cotangent is called `grad:` and its output's name."""
+    """Return the seed of one tensor's generator; a cotangent's name is `grad:` and its output's name."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:7], "big")
 
 
 def seed_globals(case: Case) -> None:
-    """Have the generators that host code may draw from, for dropout say, begin alike for equal cases.
+    """Seed the global generators, from which host code may draw, for example for dropout.
 
-    Not by `torch.manual_seed`: for each kind of device that is not there it notes the stack, a tenth of a small case.
+    `torch.manual_seed` is too slow: it records the stack for each missing kind of device.  That takes a tenth of a
+    small case.
     """
     seed = seed_of(case.seed, "host code")
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(seed)
     random.seed(seed)
-    np.random.seed(seed % (1 << 32))  # noqa: NPY002 - the global one is what is meant
+    np.random.seed(seed % (1 << 32))  # noqa: NPY002 - libraries use the global generator
 
 
 def lay_out(values: torch.Tensor, layout: Layout) -> torch.Tensor:
-    """The same values lying in memory as the layout says."""
+    """Return the same values in this memory layout."""
     match layout:
         case Layout.CONTIGUOUS:
             return values
@@ -247,5 +254,5 @@ def _nan(count: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 def detached(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """A contiguous copy in another type, cut off from any graph."""
+    """Return a contiguous detached copy in another type."""
     return values.detach().to(dtype, copy=True).contiguous()

@@ -1,9 +1,9 @@
-"""How much rounding can explain: the definition in float64, every intermediate moved by up to a unit in the last place.
+"""Random rounding: the definition in float64, with every intermediate moved by up to a unit in the last place.
 
-An eager run in the case's own type tells one way to round.  On few elements, or where terms cancel, that one may be
-exact by luck, while another order of the same operations is not.  Random rounding has no such luck (it is known as
-Monte Carlo arithmetic: D. S. Parker, UCLA CSD-970002, 1997).  It sees inside a definition that is written in
-elementary operations, and only the outside of a fused one.
+It shows the error that rounding can explain.  An eager run in the case's own type shows one way to round.  On few
+elements, or if terms cancel, that way may be exact by luck, while another order of the same operations is not.  Random
+rounding avoids such luck.  It is known as Monte Carlo arithmetic (D. S. Parker, UCLA CSD-970002, 1997).  It covers the
+steps of a definition that is written in elementary operations, but only the result of a fused operation.
 """
 
 import random
@@ -17,34 +17,39 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 NOISE_ELEMENTS = 1 << 16
+"""The period of the noise."""
 FLOAT32_EPSILON = float(torch.finfo(torch.float32).eps)
 
 FACTOR_EPSILONS: Mapping[str, float] = {"tf32": 2.0**-9, "bf16x3": 2.0**-14, "bf16x6": 2.0**-21, "tf32x3": 2.0**-20}
-"""How far matrix units move a product of float32s, by `tl.dot`'s input precision: tf32 keeps ten bits of a factor."""
+"""The relative error of float32 products in matrix units, by `tl.dot`'s input precision: tf32 keeps ten bits."""
 
 
 def product_epsilon(precisions: Iterable[str]) -> float:
-    """The coarsest of some input precisions; 0 where none rounds."""
+    """Return the epsilon of the coarsest input precision; 0 if none rounds."""
     return max((FACTOR_EPSILONS.get(precision, 0.0) for precision in precisions), default=0.0)
 
 
 class Jitter(TorchDispatchMode):
     """While active, every new floating-point tensor is multiplied by `1 + epsilon * u`, u uniform in [-1, 1].
 
-    For products, of elements or of matrices, the larger of `epsilon` and `products` counts, for matrices in every
-    factor.  A sum of n numbers may
-    move by n / 16 units in the last place of float32: so far a program gets that adds up many equal numbers in a row
-    (measured: 0.06 n), which no sum by halves shows.
+    Products use the larger of `epsilon` and `products`; matrix products apply it to every factor.  A sum of n numbers
+    may move by n / 16 units in the last place of float32.  A program that adds up many equal numbers in sequence is off
+    by that much (measured: 0.06 n).  A pairwise sum does not show it.
     """
 
     def __init__(
         self, epsilon: float, seed: int, *, products: float = 0.0, spacing: float = 0.0, terms: bool = False
     ) -> None:
-        """`spacing` is that of the type's subnormal numbers, where it matters: below them, rounding is absolute.
+        """Make a mode whose noise follows from `seed`.
 
-        With `terms`, those of a sum of n are moved before it is taken, by some sqrt(n / 2) units in the last place of
-        float32: as far as the rounding of its partial sums, taken one after the other in any order, moves the sum.
-        Where terms cancel, that is far more than what moves their sum alone.
+        Args:
+            epsilon: the unit in the last place of the case's type.
+            seed: decides where in the noise each draw begins.
+            products: how far products are moved.
+            spacing: the distance of the type's subnormal numbers, near which rounding is absolute; 0 to ignore it.
+            terms: whether the terms of a sum of n are moved too, by about sqrt(n / 2) units in the last place of
+                float32.  The rounding of partial sums in any order moves a sum that far.  If terms cancel, that is far
+                more than the rounding of the sum itself.
         """
         super().__init__()
         self._epsilon = epsilon
@@ -52,22 +57,24 @@ class Jitter(TorchDispatchMode):
         self._products = max(epsilon, products)
         self._terms = terms
         self._choice = random.Random(seed)  # noqa: S311 - reproducible, not secret
-        self.watches_size = False
+        self.records_largest = False
         self.largest = 0.0
-        """The largest finite magnitude of any intermediate so far, where that is watched."""
+        """The largest finite magnitude of any intermediate so far, if `records_largest`."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """No: the steps that keep TorchDynamo out cost more than what an operation is; nothing compiles here."""
+        # Torch would wrap every call to keep TorchDynamo out, which takes longer than the operation itself.
         return False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Let the operation run, and move what it made."""
+        """Run the operation, and move its results."""
         nature = _nature(func)
         if nature is _Nature.MATRIX_PRODUCT and self._products > self._epsilon:
-            args = tuple(self._factor(one, self._products) for one in args)  # before terms cancel
+            args = tuple(
+                self._factor(one, self._products) for one in args
+            )  # before the sum inside, whose terms may cancel
         made = func(*args, **kwargs) if kwargs else func(*args)
         match nature:
             case _Nature.EXACT:
@@ -75,7 +82,7 @@ class Jitter(TorchDispatchMode):
             case _Nature.PRODUCT | _Nature.MATRIX_PRODUCT:
                 scale = self._products
             case _Nature.SUM:
-                terms = _terms(args[0], made)
+                terms = _terms_of(args[0], made)
                 scale = max(self._epsilon, _in_a_row(terms))
                 if self._terms:
                     moved = self._factor(args[0], FLOAT32_EPSILON * _steps_of_a_walk(terms))
@@ -87,28 +94,31 @@ class Jitter(TorchDispatchMode):
         return made
 
     def _factor(self, value: Any, scale: float) -> Any:
-        """What a matrix unit makes of a factor, or a sum of a term: the factor itself stays as it is."""
+        """Return a moved copy of a factor or term."""
         if isinstance(value, torch.Tensor):
             value = value.clone()
             self._move(value, scale)
         return value
 
     def _move(self, value: Any, scale: float) -> None:
-        """In place: nobody has seen it yet."""
+        """Move a new tensor in place."""
         if not isinstance(value, torch.Tensor) or value.dtype is not torch.float64:
             return
         count = value.numel()
         if not count:
             return
-        if self.watches_size:
+        if self.records_largest:
             self.largest = max(self.largest, _largest(value))
         value.mul_(self._draw(count, _factors(scale)).view(value.shape))
         if self._spacing:
-            zeros = value == 0  # which are exact
+            zeros = value == 0  # zeros are exact
             value.add_(self._draw(count, _steps(self._spacing)).view(value.shape)).masked_fill_(zeros, 0.0)
 
     def _draw(self, count: int, twice: torch.Tensor) -> torch.Tensor:
-        """A stretch of noise, or of factors made of it, that begins somewhere else each time."""
+        """Return `count` elements of noise, or of factors made of it, from a random start.
+
+        `twice` holds the noise two times in a row, so a short draw needs no copy.
+        """
         start = self._choice.randrange(NOISE_ELEMENTS)
         end = start + count
         if end <= 2 * NOISE_ELEMENTS:
@@ -117,7 +127,7 @@ class Jitter(TorchDispatchMode):
 
 
 def _largest(value: torch.Tensor) -> float:
-    """Magnitude of a finite element."""
+    """Return the largest magnitude of a finite element."""
     largest = float(value.abs().max())
     if isfinite(largest):
         return largest
@@ -125,17 +135,20 @@ def _largest(value: torch.Tensor) -> float:
 
 
 def _in_a_row(terms: int) -> float:
-    """How far sums may be off that were taken one number after the other, rounded down to a power of two."""
+    """Return how far a sequential sum may be off, rounded down to a power of two."""
     return FLOAT32_EPSILON * 2.0 ** (max(1, terms // 16).bit_length() - 1)
 
 
 def _steps_of_a_walk(terms: int) -> float:
-    """The square root of half of them, to a power of two."""
+    """Return about the square root of half the terms, as a power of two.
+
+    It is the expected distance of a random walk of rounding errors.
+    """
     return 2.0 ** (terms.bit_length() // 2)
 
 
-def _terms(summed: torch.Tensor, sums: torch.Tensor) -> int:
-    """Of each sum."""
+def _terms_of(summed: torch.Tensor, sums: torch.Tensor) -> int:
+    """Return the number of terms of each sum."""
     return summed.numel() // max(1, sums.numel())
 
 
@@ -151,16 +164,19 @@ def _steps(spacing: float) -> torch.Tensor:
 
 @cache
 def _noise() -> torch.Tensor:
-    """Uniform in [-1, 1], all of it twice; made once: drawing it costs more than a small case's whole reference."""
+    """Return uniform noise in [-1, 1], two times in a row.
+
+    It is drawn once, since drawing costs more than the whole reference of a small case.
+    """
     generator = torch.Generator().manual_seed(0)
     return (2 * torch.rand(NOISE_ELEMENTS, generator=generator, dtype=torch.float64) - 1).repeat(2)
 
 
 class _Nature(Enum):
-    """What decides how far the result of an operation may move."""
+    """The kind of an operation, which decides how far its result moves."""
 
     EXACT = auto()
-    """It rounds nothing, or makes nothing new: a copy, a view, a tensor that was changed in place."""
+    """It does not round, or makes no new tensor: a copy, a view, a change in place."""
     MATRIX_PRODUCT = auto()
     PRODUCT = auto()
     SUM = auto()

@@ -1,8 +1,8 @@
-"""Tensors of billions of elements that take no memory: for giant cases, in which addresses are judged, not values.
+"""Tensors of billions of elements that take no memory, for oversized cases, which check addresses and not values.
 
-A large tensor lies in a shared mapping of zeros whose pages exist once they are touched; RLIMIT_DATA does not count it.
-Torch's own operations would touch all of it.  While `SparseMemory` is active they are imagined instead: their results
-have the right shape, type and strides, and hold zeros.
+A large tensor is a shared mapping of zeros, whose pages exist once they are touched; RLIMIT_DATA does not count it.
+Torch's operations would touch all of it.  While `SparseMemory` is active, they do not run on large tensors.  Their
+results have the right shape, type and strides, and hold zeros.
 """
 
 import mmap
@@ -17,17 +17,17 @@ from torch.utils._pytree import tree_leaves, tree_map
 from harness.errors import CannotExecute
 
 LARGE = 1 << 24
-"""Tensors of more elements are sparse in a giant case."""
+"""Tensors of more elements are sparse in oversized cases."""
 NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
-"""`mman.h`: the kernel need not have that much memory.  Python names it from 3.13 on."""
+"""The mmap flag with which Linux reserves no memory.  Python has its name since 3.13."""
 MOVES_STORAGE = frozenset({"set_", "resize_", "resize_as_"})
 
 
 def sparse(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """A contiguous tensor of zeros.
+    """Return a contiguous tensor of zeros that takes memory only where it is touched.
 
     Raises:
-        MemoryError: the machine lacks even the address space, or promises no memory that it lacks.
+        MemoryError: the address space is too small, or Linux does not overcommit memory.
     """
     size = max(1, prod(shape)) * torch.empty(0, dtype=dtype).element_size()
     try:
@@ -38,12 +38,12 @@ def sparse(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
 
 
 class SparseMemory(TorchDispatchMode):
-    """While active, what torch allocates large is sparse, and what it would compute on large tensors is imagined."""
+    """While active, large tensors that torch allocates are sparse, and operations on large tensors return zeros."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Let views and small operations through; otherwise hand back zeros of the right shape.
+        """Call views and small operations; otherwise return zeros of the right shape.
 
         Raises:
             CannotExecute: the shape of the result depends on values.
@@ -51,18 +51,18 @@ class SparseMemory(TorchDispatchMode):
         given = dict(kwargs or {})
         if func.is_view or not (_allocates(func, args, given) or _any_large((args, given))):
             return func(*args, **given)
-        if func._schema.is_mutable:  # noqa: SLF001 - what an operation overwrites stands nowhere else
+        if func._schema.is_mutable:  # noqa: SLF001 - the schema has no public name
             if func.overloadpacket.__name__ in MOVES_STORAGE:
-                raise CannotExecute(f"{func} of a giant tensor")
+                raise CannotExecute(f"{func} of an oversized tensor")
             return args[0]
-        imagined = _imagined(func, args, given)
-        if not _any_large((args, given, imagined)):
+        result = _without_memory(func, args, given)
+        if not _any_large((args, given, result)):
             return func(*args, **given)
-        return tree_map(_made, imagined)
+        return tree_map(_zeros_like, result)
 
 
 def is_large(value: object) -> bool:
-    """Whether it is a tensor that is sparse in a giant case."""
+    """Return True for a tensor that is sparse in an oversized case."""
     return isinstance(value, torch.Tensor) and value.numel() > LARGE
 
 
@@ -71,35 +71,35 @@ def _any_large(tree: object) -> bool:
 
 
 def _allocates(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Whether it makes a tensor that none of its arguments is as large as."""
+    """Return True if the operation may make a tensor that is larger than all its arguments."""
     name = func.overloadpacket.__name__
     return name.startswith("new_") or not any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves((args, kwargs)))
 
 
-def _imagined(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The result on torch's device without memory."""
+def _without_memory(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Return the operation's result on the meta device: shapes, types and strides without memory."""
     meta = torch.device("meta")
 
-    def without_memory(leaf: Any) -> Any:
+    def on_meta(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
             return torch.empty_strided(leaf.size(), leaf.stride(), dtype=leaf.dtype, device=meta)
         return meta if isinstance(leaf, torch.device) else leaf
 
-    there = dict(tree_map(without_memory, kwargs))
+    meta_kwargs = dict(tree_map(on_meta, kwargs))
     if _takes_device(func):
-        there["device"] = meta
+        meta_kwargs["device"] = meta
     try:
-        return func(*tree_map(without_memory, args), **there)
+        return func(*tree_map(on_meta, args), **meta_kwargs)
     except (NotImplementedError, RuntimeError) as error:
-        raise CannotExecute(f"{func} of a giant tensor") from error
+        raise CannotExecute(f"{func} of an oversized tensor") from error
 
 
 def _takes_device(func: Any) -> bool:
     return any(argument.name == "device" for argument in func._schema.arguments)  # noqa: SLF001 - it has no public name
 
 
-def _made(leaf: Any) -> Any:
-    """The tensor that was imagined, of zeros."""
+def _zeros_like(leaf: Any) -> Any:
+    """Return zeros of the shape and strides of a tensor on the meta device."""
     if not isinstance(leaf, torch.Tensor):
         return leaf
     extent = 1 + sum((size - 1) * stride for size, stride in zip(leaf.size(), leaf.stride(), strict=True))

@@ -1,7 +1,7 @@
-"""Poison for fresh memory: `torch.empty` hands out a bit pattern that no computation makes.
+"""Poison for fresh memory: `torch.empty` returns a bit pattern that no computation makes.
 
-A cell that still holds the pattern was never written.  For floating-point types the pattern is a NaN with a payload of
-its own, so that a use of it also shows in the values; one-byte types have no pattern to spare and stay as they are.
+A cell that still holds the pattern was never written.  For floating-point types the pattern is a NaN with a special
+payload, so its use also shows in results.  One-byte types have no unused pattern and are not poisoned.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,9 +33,9 @@ class Poison:
 
 
 class FreshMemory(TorchFunctionMode):
-    """While active, poisons what `torch.empty` and its relatives hand out, and remembers which storages those are.
+    """While active, poisons tensors of `torch.empty` and similar functions, and remembers their storages.
 
-    The storages are kept alive until `forget`, so that no address is handed out twice within a case.
+    The storages are kept alive until `forget`, so that no address is allocated twice within a case.
     """
 
     def __init__(self) -> None:
@@ -45,19 +45,19 @@ class FreshMemory(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Let the call through, and poison its result if it is fresh memory."""
+        """Call the function, and poison its result if it is fresh memory."""
         made = func(*args, **(kwargs or {}))
         if func in _FACTORIES and isinstance(made, torch.Tensor):
             self._poison(made)
         return made
 
     def poison_of(self, address: int) -> Poison | None:
-        """The poison of the storage at this address; None for memory that came initialised."""
+        """Return the poison of the storage at this address; None for initialised memory."""
         found = self._fresh.get(address)
         return found[0] if found else None
 
     def forget(self) -> None:
-        """Let go of all storages."""
+        """Release all storages."""
         self._fresh.clear()
 
     def _poison(self, made: torch.Tensor) -> None:
@@ -65,7 +65,7 @@ class FreshMemory(TorchFunctionMode):
         storage = made.untyped_storage()
         if pattern is None or not storage.nbytes() or storage.device.type != "cpu":
             return
-        whole = torch.empty(0, dtype=made.dtype).set_(storage)
+        whole = torch.empty(0, dtype=made.dtype).set_(storage)  # a strided tensor's gaps are poisoned too
         whole.view(SAME_SIZE[made.element_size()]).fill_(pattern)
         self._fresh[storage.data_ptr()] = (Poison(pattern, made.element_size()), storage)
 
@@ -82,7 +82,7 @@ _FACTORIES = frozenset(
 
 
 def count_poison(values: torch.Tensor) -> tuple[int, tuple[int, ...] | None]:
-    """How many elements still hold the poison, and the index of the first."""
+    """Return the number of elements that still hold the poison, and the index of the first."""
     fresh = still_fresh(values)
     if fresh is None:
         return 0, None
@@ -94,7 +94,7 @@ def count_poison(values: torch.Tensor) -> tuple[int, tuple[int, ...] | None]:
 
 
 def still_fresh(values: torch.Tensor) -> torch.Tensor | None:
-    """Which elements still hold the poison; None where that cannot be told, or there are none."""
+    """Return the mask of elements that still hold the poison; None for an empty tensor, or a type without poison."""
     pattern = PATTERNS.get(values.dtype)
     if pattern is None or not values.numel():
         return None

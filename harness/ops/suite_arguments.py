@@ -1,4 +1,4 @@
-"""Which of a case's inputs, dims and options a suite's function asks for, by the names of its parameters."""
+"""The keyword arguments of a suite's function, chosen by the names of its parameters."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -15,11 +15,13 @@ def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], bool]:
     return named, any(parameter.kind is parameter.VAR_KEYWORD for parameter in found)
 
 
-def wanted(function: Callable[..., Any], inputs: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The keyword arguments for a call or reference; one with `**rest` gets everything.
+def arguments_for(
+    function: Callable[..., Any], inputs: Mapping[str, Any], settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments of a call or reference; a function with `**rest` gets all inputs, dims and options.
 
     Raises:
-        SuiteError: the function asks for a name that is no input, dim or option.
+        SuiteError: a parameter has the name of no input, dim or option.
     """
     known = {**settings, **inputs}
     names, takes_all = _parameters(function)

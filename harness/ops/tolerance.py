@@ -1,21 +1,28 @@
-"""How far a result may be from its float64 reference.
+"""The tolerance of a result: how far it may be from its float64 reference.
 
-The definition is run from the same rounded inputs: in float64 for the truth; in the case's own type, eagerly, for what
-error is usual; and in float64 with every intermediate moved by up to a unit in the last place of the case's type, for
-what error rounding can explain at all (`monte_carlo`); products as far as the kernels' dots round their factors.
-A right result may be `slack` times as far from the truth as the eager baseline, plus what rounding explains, plus a
-floor: two units in the last place of its own type and 64 of float32's, relative to the tensor's size; integers and
-truth values have none, and are exact but where random rounding moves them, as it moves the index of a maximum.
-Errors are root-mean-square, over the whole tensor and over the worst tile, so that one wrong row shows.  Where the
-eager run leaves the range of its type, the definition itself does, and the element is not judged.
+The definition runs three times from the same rounded inputs:
 
-Random rounding is sampled: from one sample of one element nothing follows about the next.  So its error counts
-`2 + 180 / n` times, n being samples times elements: above the ratio of two such errors that chance exceeds once in ten
-million tiles (the F distribution's quantile is 20 for eight samples of one element, 2.1 for one sample of 64).  A row
-may be one random number times a vector, as in the gradient of attention; so no row is held to less than the whole
-tensor's rounding.
+* in float64, for the truth;
+* eagerly in the case's own type, for the usual error;
+* in float64 with random rounding, for the error that rounding can explain (`monte_carlo`).
 
-All in NumPy: most results are small, and it takes a third of torch's time for each step.
+Random rounding moves every intermediate by up to a unit in the last place of the case's type.  It moves products as far
+as the kernels' dots round their factors.
+
+A right result may have `slack` times the error of the eager baseline, plus the error that rounding explains, plus a
+floor.  The floor is two units in the last place of its own type and 64 of float32's, relative to the tensor's size.
+Integers and truth values have no floor.  They are exact unless random rounding moves them, as it moves the index of a
+maximum.  Errors are root-mean-square, over the whole tensor and over the worst tile, so that one wrong row shows.  An
+element is not checked if the eager run leaves the range of its type there, because then the definition itself does.
+
+Random rounding is sampled, and one sample of one element does not predict the next.  Therefore its error counts
+`2 + 180 / n` times, where n is samples times elements.  By chance, two such errors exceed that ratio once in ten
+million tiles.  The F distribution's quantile is 20 for eight samples of one element, and 2.1 for one sample of 64.
+
+A row may be one random number times a vector, as in the gradient of attention.  Therefore the rounding of a row is at
+least that of the whole tensor.
+
+This file uses NumPy: most results are small, and each step takes a third of torch's time.
 """
 
 import math
@@ -33,10 +40,11 @@ from harness.model.run import Role
 Array = npt.NDArray[Any]
 
 TILE = 64
+"""Elements of a tile of a vector."""
 OWN_ULPS = 2.0
 FLOAT32_ULPS = 64.0
 EXACT = 1e-9
-"""Of integers: no root-mean-square error of whole numbers is so small."""
+"""The tolerance of integers: below any root-mean-square error of whole numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,17 +52,17 @@ class Errors:
     """Root-mean-square errors of one tensor."""
 
     per_tile: Array
-    """One for each tile, or a single one for all."""
+    """One error for each tile, or a single one for all."""
     whole: float
 
 
 NO_ERROR = Errors(per_tile=np.zeros(1), whole=0.0)
-"""Of a run that nobody made."""
+"""The error of a run that was not made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """How large the root-mean-square error of one result may be."""
+    """The largest root-mean-square errors of a right result."""
 
     per_tile: Array
     whole: float
@@ -62,18 +70,17 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """One result by the definition in float64, and its size: root-mean-square of what is finite."""
+    """One result of the definition in float64, and its size: the root-mean-square of its finite elements."""
 
     values: Array
     finite: Array | None
-    """Which elements are; None where all are."""
+    """The mask of finite elements; None if all are finite."""
     largest: float
     """The largest magnitude of a finite element."""
     size: Errors
 
     @classmethod
     def of(cls, values: Array) -> Self:
-        """With what there is to know of it."""
         largest = float(np.abs(values).max(initial=0.0))
         if math.isfinite(largest):
             return cls(values=values, finite=None, largest=largest, size=sizes(values))
@@ -84,26 +91,26 @@ class Truth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What one result should be."""
+    """The expected values of one result, and the errors from which its tolerance follows."""
 
     role: Role
     truth: Truth
     in_range: Array | None = None
-    """Elements that the eager run in the case's own type does not take out of that type's range; None where all."""
+    """The mask of elements to check: their definition stays in the range of the case's type.  None for all."""
     may_overflow: bool = False
-    """Whether intermediates of the definition come near the end of the type's range: infinity and NaN are no error."""
+    """True if intermediates of the definition come near the end of the type's range, so infinity and NaN are right."""
     baseline: Errors
-    """Of the eager run in the case's own type."""
+    """The error of the eager run in the case's own type."""
     rounding: Errors
-    """Of the runs with random rounding, over all of them together."""
+    """The error of the runs with random rounding, all together."""
     samples: int
-    """How many runs those were."""
-    judges_noise: bool = True
-    """Whether rows are judged too of which random rounding leaves no digit."""
+    """The number of runs with random rounding."""
+    checks_noise: bool = True
+    """True if rows are checked although random rounding leaves no digit of them."""
 
 
 def tiles(values: Array) -> Array:
-    """A tensor as rows to judge one by one: its own, or stretches of 64 of a vector, the last padded with zeros."""
+    """Return the tiles of a tensor as rows: its own rows, or parts of 64 elements of a vector, padded with zeros."""
     if not values.size:
         return values.reshape(0, 1)
     if values.ndim > 1:
@@ -116,7 +123,7 @@ def tiles(values: Array) -> Array:
 
 
 def sizes(values: Array) -> Errors:
-    """Root-mean-square of each tile and of the whole."""
+    """Return the root-mean-square of each tile and of the whole."""
     if not values.size:
         return Errors(per_tile=np.zeros(0), whole=0.0)
     rows = tiles(values)
@@ -126,7 +133,7 @@ def sizes(values: Array) -> Errors:
 
 
 def error_of(results: Sequence[Array], truth: Truth) -> Errors:
-    """The error of several results together, or of none."""
+    """Return the root-mean-square error of several results together; no error for no results."""
     if not results:
         return NO_ERROR
     each = [sizes(_finite(result - truth.values)) for result in results]
@@ -135,41 +142,43 @@ def error_of(results: Sequence[Array], truth: Truth) -> Errors:
 
 
 def largest_error_of(results: Sequence[Array], truth: Truth) -> Errors:
-    """For each tile, and for the whole, the error of the result that is worst there."""
+    """Return for each tile, and for the whole, the error of the result that is worst there."""
     each = [error_of([result], truth) for result in results]
     return Errors(per_tile=np.stack([one.per_tile for one in each]).max(0), whole=max(one.whole for one in each))
 
 
-def chance(count: int) -> float:
-    """How many times a sampled error counts that was measured on `count` numbers."""
+def sampling_factor(count: int) -> float:
+    """Return the factor of an error that was sampled on `count` numbers."""
     return 2 + 180 / max(1, count)
 
 
 def tolerance_of(expected: Expected, dtype: torch.dtype, slack: float) -> Tolerance:
-    """What is allowed to a result of this type; `slack` is the op's factor on the baseline's error."""
+    """Return the tolerance of a result of this type; `slack` is the op's factor on the baseline's error."""
     values, size = expected.truth.values, expected.truth.size
     baseline, rounding, samples = expected.baseline, expected.rounding, expected.samples
     columns = tiles(values).shape[1] if samples else 0
     floor, smallest = _floor(dtype), _smallest(dtype)
     return Tolerance(
-        whole=slack * baseline.whole + chance(samples * values.size) * rounding.whole + floor * size.whole + smallest,
+        whole=slack * baseline.whole
+        + sampling_factor(samples * values.size) * rounding.whole
+        + floor * size.whole
+        + smallest,
         per_tile=slack * np.maximum(baseline.per_tile, baseline.whole)
-        + chance(samples * columns) * np.maximum(rounding.per_tile, rounding.whole)
+        + sampling_factor(samples * columns) * np.maximum(rounding.per_tile, rounding.whole)
         + (floor * np.maximum(size.per_tile, size.whole) + smallest),
     )
 
 
 @cache
 def _floor(dtype: torch.dtype) -> float:
-    """Integers and truth values are not rounded."""
-    if not dtype.is_floating_point:
+    if not dtype.is_floating_point:  # integers and truth values are not rounded
         return 0.0
     return OWN_ULPS * torch.finfo(dtype).eps + FLOAT32_ULPS * torch.finfo(torch.float32).eps
 
 
 @cache
 def _smallest(dtype: torch.dtype) -> float:
-    """The spacing of subnormal numbers: below it, rounding is absolute.  Never 0, as errors are measured by it."""
+    """Return the spacing of subnormal numbers, below which rounding is absolute; never 0, since it is a divisor."""
     if not dtype.is_floating_point:
         return EXACT
     return float(torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps) + 1e-40

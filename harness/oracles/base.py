@@ -1,7 +1,7 @@
-"""The shape that all oracles share.
+"""The interface of all oracles.
 
-An oracle holds one promise that a correct kernel keeps.  It is pure: it judges facts and makes no runs.  What it wants
-run besides the case itself, it asks for as companions.
+An oracle checks one promise that a correct kernel keeps.  It is pure: it judges the facts of runs, and runs nothing
+itself.  If it needs more than the case's own run, it requests paired runs.
 """
 
 from collections.abc import Mapping
@@ -16,41 +16,43 @@ from harness.model.verdict import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Everything an oracle may look at."""
+    """Everything that an oracle may judge from."""
 
     run: Run
-    companions: tuple[Run, ...] = ()
-    """The runs of what `Oracle.companions` asked for, in that order."""
+    paired_runs: tuple[Run, ...] = ()
+    """The runs of the cases that `Oracle.paired_runs` returned, in that order; all of them or none."""
     resources: Mapping[str, Resources] = field(default_factory=dict[str, Resources])
-    """By `Launch.build`, as far as the whole compiler pipeline has run."""
+    """The resources of each build, by `Launch.build`; only builds that the whole compiler pipeline has finished."""
 
 
-class Alone:
-    """An oracle that needs no run besides the case itself."""
+class SingleRunOracle:
+    """An oracle that judges from the case's own run alone."""
 
-    def companions(self, run: Run) -> tuple[Case, ...]:
-        """None, whatever the run."""
+    def paired_runs(self, run: Run) -> tuple[Case, ...]:
         del run
         return ()
 
 
 class Oracle(Protocol):
-    """One promise."""
+    """Checks one promise."""
 
     @property
     def name(self) -> str:
-        """In findings, options and reports: `write-overlap`."""
+        """The name in findings, options and reports, for example `write-overlap`."""
         ...
 
     @property
     def promise(self) -> str:
-        """One sentence: what a correct kernel does."""
+        """One sentence about a correct kernel."""
         ...
 
-    def companions(self, run: Run) -> tuple[Case, ...]:
-        """Further cases whose runs are needed to judge this one, usually none; itself, as plainer code."""
+    def paired_runs(self, run: Run) -> tuple[Case, ...]:
+        """Return the cases that must also run before this run can be judged; usually none.
+
+        The case itself among them requests a rerun of unoptimised code on the hardware GPU.
+        """
         ...
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
-        """At least one verdict; several failures where the run shows several distinct bugs."""
+        """Return at least one verdict; several failures if the run shows several distinct bugs."""
         ...

@@ -1,4 +1,4 @@
-"""Every access lands in the tensor that was passed."""
+"""The promise that every access lands in the tensor that the kernel was given."""
 
 from collections.abc import Sequence
 
@@ -6,8 +6,8 @@ from harness.model.case import Scale
 from harness.model.picture import Span
 from harness.model.run import Access, AddressSpace, Run, Stray, Trampled
 from harness.model.verdict import Abstain, Fail, Severity, Signature, Verdict
-from harness.oracles.base import Alone, Evidence
-from harness.oracles.memory_events import judge_lines, place_of, where
+from harness.oracles.base import Evidence, SingleRunOracle
+from harness.oracles.memory_events import at_line, judge_lines, place_of
 
 LOAD = (
     "The kernel reads memory that is not its own: on a GPU it gets a neighbour's values, or dies with an illegal "
@@ -24,30 +24,33 @@ GAP_LOAD = (
 
 
 OVERFLOW = "an offset beyond 2^31 elements"
-"""Where a kernel strays in a giant case: one offset that overflows shows at every line that uses it."""
+"""The place of a stray access in an oversized case: one offset that overflows shows at every line that uses it."""
 
 
-class Bounds(Alone):
-    """A load from a gap between rows is a warning: the memory exists, and many kernels mask later what they read."""
+class InBounds(SingleRunOracle):
+    """Fails on accesses outside the tensor.
+
+    A load from a gap between rows is a warning: the memory exists, and many kernels mask later what they read.
+    """
 
     name = "bounds"
     promise = "Every load, store and atomic lands in a cell of the tensor that the kernel was given."
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
-        """One failure for each line, with the worst of its accesses."""
+        """Fail once for each line, with the worst of its accesses."""
         run = evidence.run
 
         def fail(group: Sequence[Stray]) -> Fail:
-            worst = min(group, key=harmless)
+            worst = min(group, key=is_gap_load)
             return Fail(
                 signature=Signature(
                     oracle=self.name,
-                    severity=Severity.WARNING if harmless(worst) else Severity.ERROR,
+                    severity=Severity.WARNING if is_gap_load(worst) else Severity.ERROR,
                     op=run.case.op,
                     kernel=worst.site.kernel,
-                    place=OVERFLOW if run.case.scale is Scale.GIANT else place_of(worst.site),
+                    place=OVERFLOW if run.case.scale is Scale.OVERSIZED else place_of(worst.site),
                 ),
-                message=f"{sentence(worst)}{where(group)}",
+                message=f"{sentence(worst)}{at_line(group)}",
                 meaning=meaning(worst),
                 source=worst.site.source,
                 pictures=_pictures(worst),
@@ -57,9 +60,10 @@ class Bounds(Alone):
             return tuple(_fail_trampled(run, event) for event in trampled)
         strays = [event for event in run.memory if isinstance(event, Stray)]
         if cut := sorted({launch.kernel for launch in run.launches if launch.cut} if not strays else ()):
-            reason = f"of a giant case only the beginning of long loops was run, in {', '.join(cut)}"
+            reason = f"of an oversized case only the beginning of long loops was run, in {', '.join(cut)}"
             return (Abstain(oracle=self.name, reason=reason),)
         verdicts = judge_lines(self.name, run, strays, fail)
+        # In an oversized case several lines share one signature; the first of them stays.
         return tuple({_identity(verdict): verdict for verdict in reversed(verdicts)}.values())[::-1]
 
 
@@ -69,7 +73,7 @@ def _fail_trampled(run: Run, event: Trampled) -> Fail:
     cells = "1 element" if event.cells == 1 else f"{event.cells} elements"
     return Fail(
         signature=Signature(
-            oracle=Bounds.name,
+            oracle=InBounds.name,
             severity=Severity.ERROR,
             op=run.case.op,
             kernel=site.kernel,
@@ -82,22 +86,21 @@ def _fail_trampled(run: Run, event: Trampled) -> Fail:
 
 
 def _pictures(stray: Stray) -> tuple[Span, ...]:
-    if stray.where is None:
+    if stray.elements is None:
         return ()
-    return (Span(tensor=stray.site.argument, says=f"{stray.access}, {stray.region}", reach=stray.where),)
+    return (Span(tensor=stray.site.argument, caption=f"{stray.access}, {stray.region}", elements=stray.elements),)
 
 
 def _identity(verdict: Verdict) -> object:
     return verdict.signature if isinstance(verdict, Fail) else verdict
 
 
-def harmless(stray: Stray) -> bool:
-    """Whether the access is a load from a gap."""
+def is_gap_load(stray: Stray) -> bool:
     return stray.access is Access.LOAD and stray.region is AddressSpace.IN_GAP
 
 
 def sentence(stray: Stray) -> str:
-    """What was seen: `program 3 stores 31 lanes of dx outside the storage, the first at element 4096`."""
+    """Return for example `program 3 stores 31 lanes of dx outside the storage, the first at element 4096`."""
     match stray.access:
         case Access.LOAD:
             did = "loads"
@@ -116,8 +119,8 @@ def sentence(stray: Stray) -> str:
 
 
 def meaning(stray: Stray) -> str:
-    """What that leads to."""
-    if harmless(stray):
+    """Return the consequences of the access."""
+    if is_gap_load(stray):
         return GAP_LOAD
     match stray.access:
         case Access.LOAD:

@@ -1,10 +1,10 @@
-"""Nothing that compute-sanitizer watches for happens on the real GPU."""
+"""The promise that compute-sanitizer has nothing to report on the hardware GPU."""
 
 from harness.model.compute_sanitizer_report import Level, Sanitized, SanitizerRecord, Tool
 from harness.model.run import Completed, Run
 from harness.model.triton_sanitizer_report import Instrumented
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
-from harness.oracles.base import Alone, Evidence
+from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import unfinished
 
 NOT_UNDER_IT = "the case did not run under compute-sanitizer"
@@ -21,24 +21,24 @@ MEANING = {
 }
 
 
-class ComputeSanitizer(Alone):
-    """The records of the tool that the process ran under; each kernel, line and kind is one failure."""
+class ComputeSanitizerClean(SingleRunOracle):
+    """Fails once for each kernel, line and kind in the records of the tool that the process ran under."""
 
     name = "compute-sanitizer"
     promise = "compute-sanitizer has nothing to report: memory, shared memory, initialisation or barriers, by its tool."
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
-        """A failure for each record that is not accepted; a pass only where the tool demonstrably watched all."""
+        """Fail for each record that is not accepted; pass only if the tool demonstrably checked everything."""
         run, watched = evidence.run, evidence.run.sanitizer
         if watched is None:
             return (Abstain(oracle=self.name, reason=NOT_UNDER_IT),)
-        if failures := tuple(self._fail(run, watched, record) for record in standing(watched)):
+        if failures := tuple(self._fail(run, watched, record) for record in unaccepted(watched)):
             return failures
-        if reason := self._unknown(run, watched):
+        if reason := self._unproven(run, watched):
             return (Abstain(oracle=self.name, reason=reason),)
         return (Pass(oracle=self.name),)
 
-    def _unknown(self, run: Run, watched: Sanitized) -> str | None:
+    def _unproven(self, run: Run, watched: Sanitized) -> str | None:
         if reason := unfinished(run):
             return reason
         if not run.launches:
@@ -56,19 +56,21 @@ class ComputeSanitizer(Alone):
                 kernel=at.kernel,
                 place=f"{watched.tool}: {place}",
             ),
-            message=f"{watched.tool}: {record.text}{where(record)} in {whose(run, at.kernel)}{place_of(record)}",
+            message=(
+                f"{watched.tool}: {record.text}{reporters(record)} in {kernel_name(run, at.kernel)}{lines_of(record)}"
+            ),
             meaning=MEANING[watched.tool],
             source=at.source,
         )
 
 
-def standing(watched: Sanitized | Instrumented) -> tuple[SanitizerRecord, ...]:
-    """The records that count: neither accepted nor mere information."""
+def unaccepted(watched: Sanitized | Instrumented) -> tuple[SanitizerRecord, ...]:
+    """Return the records that count: neither accepted as known nor mere information."""
     return tuple(one for one in watched.records if not one.accepted and one.level is not Level.INFO)
 
 
 def ended_by_tool(run: Run) -> bool:
-    """Whether a tool itself may have ended the case: memcheck and a failed check destroy the CUDA context."""
+    """Return True if a sanitizer may have ended the case: memcheck and a failed check destroy the CUDA context."""
     if isinstance(run.ending, Completed):
         return False
     watched, checked = run.sanitizer, run.instrumented
@@ -76,8 +78,8 @@ def ended_by_tool(run: Run) -> bool:
     return by_memcheck or (checked is not None and bool(checked.records))
 
 
-def where(record: SanitizerRecord) -> str:
-    """The first report's program and thread, with how many there were."""
+def reporters(record: SanitizerRecord) -> str:
+    """Return the program and thread of the first report, and the number of reports."""
     at = record.at
     first = ", ".join(
         f"{noun} ({', '.join(map(str, index))})"
@@ -89,10 +91,11 @@ def where(record: SanitizerRecord) -> str:
     return f" in {record.count} reports, first by {first}" if first else f" in {record.count} reports"
 
 
-def whose(run: Run, kernel: str) -> str:
-    """The kernel, named as not the library's own where no launch of the case has that name.
+def kernel_name(run: Run, kernel: str) -> str:
+    """Return the kernel's name, with a remark if no launch of the case has that name.
 
-    A process that died told of no launches: torch aborts as it frees memory of a context that memcheck has ended.
+    A run without launches gets no remark.  Its process died before it could report them: torch aborts as it frees
+    memory of a context that memcheck has ended.
     """
     if not kernel:
         return "an unnamed kernel"
@@ -100,8 +103,8 @@ def whose(run: Run, kernel: str) -> str:
     return f"{kernel}, which is no Triton kernel" if launched and kernel not in launched else kernel
 
 
-def place_of(record: SanitizerRecord) -> str:
-    """The end of the message: its line, and the other accesses of a race."""
+def lines_of(record: SanitizerRecord) -> str:
+    """Return the end of the message: the source line, and the other accesses of a race."""
     source = f" ({record.at.source})" if record.at.source else ""
     others = "; ".join(map(str, record.others))
     return f"{source}, against {others}" if others else source

@@ -1,41 +1,40 @@
-"""The result does not depend on which autotune config wins."""
+"""The promise that results do not depend on which autotune config wins."""
 
 from harness.model.case import Case
-from harness.model.paired_run import is_sampled, launch_of, with_another_config
+from harness.model.paired_run import launch_of
 from harness.model.run import Result, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.ops.paired_run_policy import is_sampled, with_another_config
 from harness.oracles.base import Evidence
 from harness.oracles.endings import unfinished
 from harness.oracles.run_comparison import disagreements
 
 
 class ConfigInvariance:
-    """Compares some of the cases with the same case and another config of one of its autotuned kernels."""
+    """Compares sampled cases with the same case and another config of one of its autotuned kernels."""
 
     name = "config-invariance"
     promise = "The results are the same, up to rounding, whichever autotune config a kernel runs with."
 
-    def companions(self, run: Run) -> tuple[Case, ...]:
-        """The same case with one kernel on another config, for one case in `ONE_CASE_IN`.
-
-        Not one with the config that the case asked for and that gave way: that is the case itself.
-        """
+    def paired_runs(self, run: Run) -> tuple[Case, ...]:
+        """Request the same case with another config of one kernel, for one case in `ONE_CASE_IN`."""
         changed = with_another_config(run.case, run.launches)
+        # If the GPU refused the config that the case asked for, "another" config may be that one: the same case.
         if unfinished(run) or not is_sampled(run.case) or changed is None or changed[1] == run.case:
             return ()
         return (changed[1],)
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
-        """One failure for each result that differs, in the name of the kernel whose config was changed."""
+        """Fail once for each result that differs; the kernel at fault is the one whose config was changed."""
         run = evidence.run
         if reason := unfinished(run):
             return (Abstain(oracle=self.name, reason=reason),)
         changed = with_another_config(run.case, run.launches)
         if changed is None:
             return (Abstain(oracle=self.name, reason="no kernel of this case is autotuned"),)
-        if not evidence.companions:
+        if not evidence.paired_runs:
             return (Abstain(oracle=self.name, reason="this case was not run with another config"),)
-        (other,) = evidence.companions
+        (other,) = evidence.paired_runs
         kernel, _ = changed
         if reason := unfinished(other):
             return (Abstain(oracle=self.name, reason=f"with config {config_of(other, kernel)} of {kernel}, {reason}"),)
@@ -64,6 +63,6 @@ class ConfigInvariance:
 
 
 def config_of(run: Run, kernel: str) -> str:
-    """The config that the kernel ran with, in brackets: `[BT: 64, num_warps: 4]`."""
+    """Return the config that the kernel ran with, in brackets: `[BT: 64, num_warps: 4]`."""
     launch = launch_of(run.launches, kernel)
     return f"[{launch.config}]" if launch else f"number {run.case.configs.get(kernel, 0)}"

@@ -1,4 +1,4 @@
-"""Deadlocks in words: who waits for what and where, and on which GPUs."""
+"""The messages about deadlocks: which programs wait for which cells, and on which GPUs."""
 
 from harness.model.run import Deadlocked, Residency, Wait
 from harness.oracles.memory_events import cell
@@ -15,14 +15,14 @@ UNKNOWN = "Programs wait for what no program that is running will change: the la
 
 
 def sentence(deadlocked: Deadlocked) -> str:
-    """What waits for what, how many are resident and how many not started, and from which SM count on."""
+    """Return which programs wait for which cells, how many have not started, and at which SM counts it deadlocks."""
     have = "has" if deadlocked.not_started == 1 else "have"
     unstarted = f", {deadlocked.not_started} {have} not started" if deadlocked.not_started else ""
-    return f"{deadlocked.kernel} deadlocks: {_who(deadlocked)}{unstarted}; {_where(deadlocked)}"
+    return f"{deadlocked.kernel} deadlocks: {_waiting(deadlocked)}{unstarted}; {_sm_counts(deadlocked)}"
 
 
 def meaning(deadlocked: Deadlocked) -> str:
-    """What that leads to."""
+    """Return the consequences of the deadlock."""
     match deadlocked.ends_with:
         case Residency.AT_LEAST:
             return TOO_FEW
@@ -34,15 +34,15 @@ def meaning(deadlocked: Deadlocked) -> str:
             return UNKNOWN
 
 
-def _who(deadlocked: Deadlocked) -> str:
-    """`all 188 resident programs wait for counter[0] (barrier.py:14)`."""
+def _waiting(deadlocked: Deadlocked) -> str:
+    """Return for example `all 188 resident programs wait for counter[0] (barrier.py:14)`."""
     resident = deadlocked.resident
-    everybody = "the only program" if deadlocked.programs == 1 else f"all {resident} resident programs"
+    programs = "the only program" if deadlocked.programs == 1 else f"all {resident} resident programs"
     if not deadlocked.waits:
-        return f"{everybody} {'runs' if resident == 1 else 'run'} in circles without reading any memory"
+        return f"{programs} {'runs' if resident == 1 else 'run'} in circles without reading any memory"
     first = deadlocked.waits[0]
     if first.programs == resident:
-        return f"{everybody} {'waits' if resident == 1 else 'wait'} for {_cells(first)}"
+        return f"{programs} {'waits' if resident == 1 else 'wait'} for {_cells(first)}"
     groups = [f"{_programs(wait)} for {_cells(wait)}" for wait in deadlocked.waits]
     others = resident - sum(wait.programs for wait in deadlocked.waits)
     more = f", {others} more for other cells" if others else ""
@@ -61,7 +61,7 @@ def _cells(wait: Wait) -> str:
     return f"{cell(wait.argument, wait.index)}{more}{f' ({wait.source})' if wait.source else ''}"
 
 
-def _where(deadlocked: Deadlocked) -> str:
+def _sm_counts(deadlocked: Deadlocked) -> str:
     held = deadlocked.programs_per_sm
     here = f"at {held} {'program' if held == 1 else 'programs'} an SM, as here with {_sms(deadlocked.sm_count)}"
     match deadlocked.ends_with:

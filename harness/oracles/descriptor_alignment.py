@@ -1,28 +1,31 @@
-"""What tensor descriptors ask of addresses."""
+"""The promise that tensor descriptors get aligned addresses."""
 
 from collections.abc import Sequence
 
 from harness.model.run import DESCRIPTOR_BYTES, Misaligned, Unaligned
 from harness.model.verdict import Fail, Severity, Signature, Verdict
-from harness.oracles.base import Alone, Evidence
-from harness.oracles.memory_events import judge_lines, place_of, where
+from harness.oracles.base import Evidence, SingleRunOracle
+from harness.oracles.memory_events import at_line, judge_lines, place_of
 
 MEANING = (
-    "Since compute capability 9.0 an engine of its own moves blocks through descriptors, and it knows multiples of 16 "
-    "bytes only. A tensor or a block that begins elsewhere ends the launch and the process's CUDA context; of rows "
-    "that begin elsewhere other places are read and written. On older GPUs Triton makes plain loads and stores of "
+    "Since compute capability 9.0 a hardware unit (TMA) moves blocks through descriptors, and it knows multiples of 16 "
+    "bytes only. A tensor or a block that begins elsewhere ends the launch and the process's CUDA context. Of rows "
+    "that begin elsewhere, other cells are read and written. On older GPUs Triton makes plain loads and stores of "
     "it, which work."
 )
 
 
-class DescriptorAlignment(Alone):
-    """Only where descriptors are more than plain pointers, from compute capability 9.0 on."""
+class DescriptorAlignment(SingleRunOracle):
+    """Fails on descriptors of unaligned tensors, rows or blocks, from compute capability 9.0 on.
+
+    On older GPUs descriptors are plain pointers.
+    """
 
     name = "descriptor-alignment"
     promise = "The tensor behind a descriptor, its rows, and every block through it begin at a multiple of 16 bytes."
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
-        """One failure for each line that makes a descriptor or uses one."""
+        """Fail once for each line that makes or uses such a descriptor."""
         run = evidence.run
 
         def fail(group: Sequence[Misaligned]) -> Fail:
@@ -35,7 +38,7 @@ class DescriptorAlignment(Alone):
                     kernel=first.site.kernel,
                     place=place_of(first.site),
                 ),
-                message=f"{sentence(first)}{where(group)}",
+                message=f"{sentence(first)}{at_line(group)}",
                 meaning=MEANING,
                 source=first.site.source,
             )
@@ -44,7 +47,7 @@ class DescriptorAlignment(Alone):
 
 
 def sentence(event: Misaligned) -> str:
-    """What was seen: `program 0 moves a block of x that begins 8 bytes beyond a multiple of 16`."""
+    """Return for example `program 0 moves a block of x that begins 8 bytes beyond a multiple of 16`."""
     unit = "byte" if event.off_by == 1 else "bytes"
     of = f"{event.off_by} {unit} beyond a multiple of {DESCRIPTOR_BYTES}"
     match event.what:

@@ -1,26 +1,26 @@
-"""What a kernel asserts holds."""
+"""The promise that device assertions hold."""
 
 from collections.abc import Sequence
 
 from harness.model.run import AssertFailed
 from harness.model.verdict import Fail, Severity, Signature, Verdict
-from harness.oracles.base import Alone, Evidence
-from harness.oracles.memory_events import judge_lines, place_of, where
+from harness.oracles.base import Evidence, SingleRunOracle
+from harness.oracles.memory_events import at_line, judge_lines, place_of
 
 
-class DeviceAsserts(Alone):
-    """Assertions in kernels that are compiled for debugging; others hold none."""
+class DeviceAssertsHold(SingleRunOracle):
+    """Fails on assertions of kernels that are compiled for debugging; other kernels have none."""
 
     name = "device-assert"
     promise = "Every assertion that a kernel makes on the device holds, its checks against integer overflow included."
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
-        """One failure for each line that asserts."""
+        """Fail once for each line that asserts."""
         run = evidence.run
 
         def fail(group: Sequence[AssertFailed]) -> Fail:
             first = group[0]
-            said = f": {first.message}" if first.message else ""
+            text = f": {first.message}" if first.message else ""
             lanes = "1 lane" if first.lanes == 1 else f"{first.lanes} lanes"
             return Fail(
                 signature=Signature(
@@ -32,11 +32,11 @@ class DeviceAsserts(Alone):
                 ),
                 message=(
                     f"an assertion failed in {lanes} of {first.site.kernel}, first in program "
-                    f"{first.program}{said}{where(group)}"
+                    f"{first.program}{text}{at_line(group)}"
                 ),
                 meaning=(
-                    "With debugging on, the GPU ends the launch and loses the process's CUDA context; without it the "
-                    "kernel goes on with what its author ruled out."
+                    "With debugging on, the GPU ends the launch and loses the process's CUDA context. Without it the "
+                    "kernel goes on with values that its author ruled out."
                 ),
                 source=first.site.source,
             )

@@ -1,7 +1,7 @@
-"""What an ending lets an oracle say.
+"""The conclusions that an oracle may draw from how a case ended.
 
-What a run shows counts however it ended: an overlap seen before an exception was an overlap.  What it does not show
-counts only if it completed.  Owns that rule, and which of the oracles that judge exceptions a `Raised` belongs to.
+An event counts however the run ended: an overlap before an exception is an overlap.  The absence of events counts only
+if the run completed.  This file also decides which oracle is responsible for an exception.
 """
 
 from enum import Enum, auto
@@ -23,36 +23,36 @@ from harness.model.run import (
 )
 
 NO_ALLOCATOR = "Kernel requires a runtime memory allocation, but no allocator was set"
-"""What Triton's `NullAllocator` says (3.6 to 3.9); it raises a plain RuntimeError, so only the text tells it apart."""
+"""Text of Triton's `NullAllocator` (3.6 to 3.9).  It raises a plain RuntimeError, so only its text identifies it."""
 
 SUITE_PHASES = frozenset({"inputs", "reference", "compare"})
 """Phases in which only the suite's own code runs."""
 
-WATCHED = frozenset({"virtual", "cuda,virtual"})
-"""The engines that see every access; elsewhere the absence of memory events says nothing."""
+TRACING_ENGINES = frozenset({"virtual", "cuda,virtual"})
+"""The engines that see every memory access.  With others, the absence of memory events proves nothing."""
 
 
-def ends_so_too(run: Run, again: Run) -> bool:
-    """Whether the kernel that cost a real GPU its context did so once more, beside."""
+def fails_alike(run: Run, again: Run) -> bool:
+    """Return True if the same kernel faulted on the hardware GPU in both runs."""
     if isinstance(run.ending, Faulted) and isinstance(again.ending, Faulted):
         return run.ending.launch == again.ending.launch
     return False
 
 
 def is_gone(run: Run, again: Run) -> bool:
-    """Whether the launch that cost a real GPU its context was made once more, beside, and did not.
+    """Return True if the launch that faulted on the hardware GPU was repeated in the second run, and did not fault.
 
-    What came after it may be anything: nobody knows how the first run would have gone on.
+    Later launches of the second run may end in any way: the first run did not reach them.
     """
     if not isinstance(run.ending, Faulted) or run.agreement is None or again.agreement is None:
         return False
     kernel, before = run.ending.launch, run.agreement
-    is_left_out = again.agreement.skips_of(kernel) > before.skips_of(kernel)
-    return again.agreement.launches > before.launches and not is_left_out and not ends_so_too(run, again)
+    is_skipped = again.agreement.skips_of(kernel) > before.skips_of(kernel)
+    return again.agreement.launches > before.launches and not is_skipped and not fails_alike(run, again)
 
 
 class ResponsibleOracle(Enum):
-    """Who answers for an exception."""
+    """The oracle that judges an exception, or the suite whose mistake it is."""
 
     SUITE = auto()
     RESOURCES = auto()
@@ -60,8 +60,7 @@ class ResponsibleOracle(Enum):
     COMPLETES = auto()
 
 
-def judge_of(raised: Raised) -> ResponsibleOracle:
-    """The one judge of this exception."""
+def responsible_oracle(raised: Raised) -> ResponsibleOracle:
     if raised.phase in SUITE_PHASES or raised.kind == SuiteError.__name__:
         return ResponsibleOracle.SUITE
     if raised.kind in REFUSED_BUILDS:
@@ -72,7 +71,7 @@ def judge_of(raised: Raised) -> ResponsibleOracle:
 
 
 def describe(ending: Ending) -> str:
-    """How the case ended, as half a sentence: `the process died of SIGSEGV`."""
+    """Return how the case ended, as a clause: `the process died of SIGSEGV`."""
     match ending:
         case Completed():
             return "the case completed"
@@ -102,15 +101,15 @@ def describe(ending: Ending) -> str:
 
 
 def unfinished(run: Run) -> str | None:
-    """Why the absence of something in this run proves nothing; None for a run that completed."""
+    """Return why the absence of a fact in this run proves nothing; None if the run completed."""
     return None if isinstance(run.ending, Completed) else describe(run.ending)
 
 
-def unwatched(run: Run) -> str | None:
-    """Why the absence of memory events in this run proves nothing; None where memory was watched to the end."""
+def untraced(run: Run) -> str | None:
+    """Return why the absence of memory events proves nothing; None if every access was traced to the end."""
     if reason := unfinished(run):
         return reason
-    if run.engine not in WATCHED:
+    if run.engine not in TRACING_ENGINES:
         return f"the {run.engine} engine does not see memory accesses"
     if not run.launches:
         return "no kernel was launched"

@@ -1,11 +1,11 @@
-"""The numbers are right."""
+"""The promise that results are as near to their float64 reference as rounding explains."""
 
 from math import isfinite, prod
 
 from harness.model.picture import Amount, Shading
 from harness.model.run import Measure, Result
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
-from harness.oracles.base import Alone, Evidence
+from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import unfinished
 from harness.oracles.memory_events import cell
 
@@ -19,23 +19,23 @@ NEAR = (
     "in a finer type a wrong term is as large as here, and what rounding does is smaller."
 )
 FAR = 10.0
-"""An error of so many tolerances is not put down to the kernel's own rounding."""
+"""An error of at least this many tolerances is not attributed to the kernel's own rounding."""
 NOT_FINITE = "NaN or infinity spreads from here through everything that is computed later."
 
 
-class Float64Values(Alone):
-    """Outputs and gradients against the float64 reference, over the whole tensor and over the worst tile of it."""
+class Float64Values(SingleRunOracle):
+    """Compares outputs and gradients with the float64 reference, over the whole tensor and over its worst tile."""
 
     name = "float64-values"
     promise = "Every output and gradient agrees with the float64 reference within the tolerance of its type."
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
-        """One failure for each result that is wrong; results that are one tensor of one kernel count once."""
+        """Fail once for each wrong result; results that share one tensor of one kernel count once."""
         run = evidence.run
         worst: dict[tuple[str, str], Result] = {}
         for result in filter(is_wrong, run.results):
             tensor = result.writer or ("", result.name)
-            worst[tensor] = max(worst.get(tensor, result), result, key=how_wrong)
+            worst[tensor] = max(worst.get(tensor, result), result, key=error_in_tolerances)
         if worst:
             return tuple(self._fail(run.case.op, result) for result in worst.values())
         if reason := unfinished(run):
@@ -48,7 +48,7 @@ class Float64Values(Alone):
         return (Pass(oracle=self.name),)
 
     def _fail(self, op: str, result: Result) -> Fail:
-        worst = max(result.worst_tile, result.whole, key=badness)
+        worst = max(result.worst_tile, result.whole, key=finite_ratio)
         kernel, place = result.writer or ("", result.name)
         message = (
             f"{cell(result.name, worst.index)} is {worst.got:.6g} where the float64 reference gives "
@@ -60,40 +60,40 @@ class Float64Values(Alone):
         return Fail(
             signature=Signature(oracle=self.name, severity=Severity.ERROR, op=op, kernel=kernel, place=place),
             message=message,
-            meaning=NOT_FINITE if result.nonfinite else WRONG if badness(worst) >= FAR else NEAR,
+            meaning=NOT_FINITE if result.nonfinite else WRONG if finite_ratio(worst) >= FAR else NEAR,
             pictures=_pictures(result, worst),
         )
 
 
 def _pictures(result: Result, worst: Measure) -> tuple[Shading, ...]:
-    if result.wrong_where is None:
+    if result.wrong_map is None:
         return ()
     return (
         Shading(
             tensor=result.name,
-            says="further from the truth than rounding explains",
+            caption="further from the truth than rounding explains",
             amount=Amount.TOLERANCES,
-            spread=result.wrong_where,
+            spread=result.wrong_map,
             worst=worst.index,
         ),
     )
 
 
 def is_wrong(result: Result) -> bool:
-    """Whether an error is above its tolerance; NaN is."""
+    """Return True if an error is above its tolerance; NaN is."""
     return bool(result.nonfinite) or not (result.whole.ratio <= 1 and result.worst_tile.ratio <= 1)
 
 
-def how_wrong(result: Result) -> float:
-    """The larger of a result's two errors, in tolerances."""
-    return max(badness(result.whole), badness(result.worst_tile))
+def error_in_tolerances(result: Result) -> float:
+    """Return the larger of a result's two errors, in tolerances."""
+    return max(finite_ratio(result.whole), finite_ratio(result.worst_tile))
 
 
-def badness(measure: Measure) -> float:
-    """The error in tolerances, NaN above everything."""
+def finite_ratio(measure: Measure) -> float:
+    """Return the error in tolerances; infinity for NaN."""
     return measure.ratio if isfinite(measure.ratio) else float("inf")
 
 
 def size(measure: Measure) -> str:
-    """The error in words: `12.4 times`, or `beyond` where it has no size."""
+    """Return the error in words: `12.4 times`, or `beyond` if it is not finite."""
     return f"{measure.ratio:.3g} times" if isfinite(measure.ratio) else "beyond"

@@ -1,4 +1,4 @@
-"""Every launch is one that a GPU accepts."""
+"""The promise that every launch keeps CUDA's limits."""
 
 from collections.abc import Iterator
 
@@ -6,25 +6,25 @@ from harness.model.case import Case, Scale
 from harness.model.device import GRID_LIMITS
 from harness.model.run import Launch
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
-from harness.oracles.base import Alone, Evidence
+from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import unfinished
 
-Broken = tuple[str, Severity, str, str]
+Violation = tuple[str, Severity, str, str]
 """Place, severity, what was seen, what it means."""
 
 
-class LaunchLimits(Alone):
-    """Grid extents and threads a block; what the compiler must know is judged in `resources`."""
+class WithinLaunchLimits(SingleRunOracle):
+    """Checks grid extents and threads per block; `resources` checks what only the compiler knows."""
 
     name = "launch-limits"
     promise = "Every launch keeps CUDA's limits for grid extents and for threads in a block."
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
-        """One failure for each kernel and limit; the launches before an exception are judged too."""
+        """Fail once for each kernel and limit; launches before an exception count too."""
         run = evidence.run
         failures: dict[tuple[str, str], Fail] = {}
         for launch in run.launches:
-            for place, severity, seen, meaning in broken(launch, run.case):
+            for place, severity, seen, meaning in violations(launch, run.case):
                 signature = Signature(
                     oracle=self.name, severity=severity, op=run.case.op, kernel=launch.kernel, place=place
                 )
@@ -41,14 +41,17 @@ class LaunchLimits(Alone):
         return (Pass(oracle=self.name),)
 
 
-def broken(launch: Launch, case: Case) -> Iterator[Broken]:
-    """The limits that a launch does not keep; an error where inputs of less than 2^31 elements already break them."""
+def violations(launch: Launch, case: Case) -> Iterator[Violation]:
+    """Yield the limits that a launch does not keep.
+
+    A grid that is too large is only a warning in an oversized case: its inputs have more than 2^31 elements.
+    """
     device = case.device
     for (axis, limit), extent in zip(GRID_LIMITS.items(), launch.grid, strict=True):
         if extent > limit:
             yield (
                 f"grid {axis}",
-                Severity.WARNING if case.scale is Scale.GIANT else Severity.ERROR,
+                Severity.WARNING if case.scale is Scale.OVERSIZED else Severity.ERROR,
                 f"was launched with {extent} programs along {axis}, where CUDA allows {limit} (grid {launch.grid})",
                 "The driver refuses such a launch with `invalid argument`; an input this long cannot be run at all.",
             )

@@ -1,6 +1,6 @@
-"""What the oracles over memory events share: one failure for each kernel and source line, and the words for cells.
+"""The shared parts of oracles that judge memory events: one failure for each kernel and source line, and messages.
 
-A line of a kernel is the identity of a memory bug: events of several launches or arguments at one line are one failure.
+The line of a kernel identifies a memory bug.  Events of several launches or arguments at one line are one failure.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -9,35 +9,35 @@ from typing import TypeVar
 from harness.model.picture import Amount, Shading, Spread
 from harness.model.run import AccessSite, MemoryEvent, Run
 from harness.model.verdict import Abstain, Fail, Pass, Verdict
-from harness.oracles.endings import unwatched
+from harness.oracles.endings import untraced
 
 E = TypeVar("E", bound=MemoryEvent)
 
 
 def judge_lines(oracle: str, run: Run, events: Iterable[E], fail: Callable[[Sequence[E]], Fail]) -> tuple[Verdict, ...]:
-    """One failure for each line with events; without any, a pass if the run was watched to its end."""
+    """Fail once for each line with events; without events, pass if every access was traced to the end."""
     lines: dict[tuple[str, str], list[E]] = {}
     for event in events:
         lines.setdefault((event.site.kernel, place_of(event.site)), []).append(event)
     if lines:
         return tuple(fail(group) for group in lines.values())
-    if reason := unwatched(run):
+    if reason := untraced(run):
         return (Abstain(oracle=oracle, reason=reason),)
     return (Pass(oracle=oracle),)
 
 
 def place_of(site: AccessSite) -> str:
-    """The source line where it is known, otherwise the argument."""
+    """Return the source line, or the argument if the line is unknown."""
     return str(site.source) if site.source else site.argument
 
 
 def cell(argument: str, index: tuple[int, ...]) -> str:
-    """One cell as a reader of the kernel writes it: `dx[2, 0]`."""
+    """Return one cell as source code has it: `dx[2, 0]`."""
     return f"{argument}[{', '.join(map(str, index))}]"
 
 
 def cells(argument: str, first_cells: Sequence[tuple[int, ...]], count: int) -> str:
-    """The first cell and how many more: `dx[2, 0] and 31 more cells`."""
+    """Return the first cell and the number of others: `dx[2, 0] and 31 more cells`."""
     first = cell(argument, first_cells[0]) if first_cells else f"a cell of {argument}"
     match count:
         case 1:
@@ -49,22 +49,21 @@ def cells(argument: str, first_cells: Sequence[tuple[int, ...]], count: int) -> 
 
 
 def shading(
-    tensor: str, says: str, spread: Spread | None, first_cells: Sequence[tuple[int, ...]]
+    tensor: str, caption: str, spread: Spread | None, first_cells: Sequence[tuple[int, ...]]
 ) -> tuple[Shading, ...]:
-    """The picture of such cells; none where the run did not keep where they lie."""
+    """Return a picture of these cells; nothing if the run did not keep their positions."""
     if spread is None:
         return ()
     first = first_cells[0] if first_cells else ()
-    return (Shading(tensor=tensor, says=says, amount=Amount.SHARE, spread=spread, worst=first),)
+    return (Shading(tensor=tensor, caption=caption, amount=Amount.SHARE, spread=spread, worst=first),)
 
 
-def where(group: Sequence[MemoryEvent]) -> str:
-    """The end of a message: ` (layernorm.py:431)`, with the number of launches where there are several."""
+def at_line(group: Sequence[MemoryEvent]) -> str:
+    """Return the end of a message: ` (layernorm.py:431)`, with the number of launches if there are several."""
     launches = len({event.site.launch for event in group})
     place = place_of(group[0].site)
     return f" ({place})" if launches == 1 else f" ({place}, in {launches} launches)"
 
 
-def were(count: int) -> str:
-    """`was` or `were`."""
+def was_or_were(count: int) -> str:
     return "was" if count == 1 else "were"

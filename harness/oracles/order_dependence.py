@@ -1,21 +1,24 @@
-"""No program reads what another program of the same launch stores."""
+"""The promise that no program reads what another program of the same launch stores."""
 
 from collections.abc import Sequence
 
 from harness.model.run import OrderDependence
 from harness.model.verdict import Fail, Severity, Signature, Verdict
-from harness.oracles.base import Alone, Evidence
-from harness.oracles.memory_events import cells, judge_lines, place_of, shading, were, where
+from harness.oracles.base import Evidence, SingleRunOracle
+from harness.oracles.memory_events import at_line, cells, judge_lines, place_of, shading, was_or_were
 
 
-class OrderDependent(Alone):
-    """Reads ordered by acquire and release are no events; the machine sees to that."""
+class NoOrderDependence(SingleRunOracle):
+    """Fails on reads of cells that another program stores, unless acquire and release order the two.
+
+    The virtual GPU records no event for ordered reads.
+    """
 
     name = "order-dependence"
     promise = "No program reads a cell that another program of the same launch stores or updates."
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
-        """One failure for each line that reads."""
+        """Fail once for each line that reads."""
         run = evidence.run
 
         def fail(group: Sequence[OrderDependence]) -> Fail:
@@ -32,8 +35,8 @@ class OrderDependent(Alone):
                     place=place_of(first.site),
                 ),
                 message=(
-                    f"{cells(first.site.argument, first.first_cells, first.cells)} {were(first.cells)} read by "
-                    f"{by} of the launch in which program {writer} {does}{where(group)}"
+                    f"{cells(first.site.argument, first.first_cells, first.cells)} {was_or_were(first.cells)} read by "
+                    f"{by} of the launch in which program {writer} {does}{at_line(group)}"
                 ),
                 meaning=(
                     "Programs of a launch run in no order, so the reader sees the value from before or after the "
@@ -41,7 +44,7 @@ class OrderDependent(Alone):
                 ),
                 source=first.site.source,
                 pictures=shading(
-                    first.site.argument, "read by a program while another stores it", first.where, first.first_cells
+                    first.site.argument, "read by a program while another stores it", first.cell_map, first.first_cells
                 ),
             )
 

@@ -1,46 +1,49 @@
-"""The result does not depend on the order in which programs begin."""
+"""The promise that results do not depend on the order in which programs begin."""
 
 from dataclasses import replace
 
 from harness.model.case import Case, ProgramOrder
-from harness.model.paired_run import order_matters
 from harness.model.run import Deadlocked, Result, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.ops.paired_run_policy import order_matters
 from harness.oracles.base import Evidence
 from harness.oracles.deadlock_messages import sentence
-from harness.oracles.endings import unfinished, unwatched
+from harness.oracles.endings import unfinished, untraced
 from harness.oracles.run_comparison import disagreements
 
 ORDER = ProgramOrder.REVERSED
-"""With what the case is compared: the first come last."""
+"""The order of the paired run."""
 
 
 class OrderInvariance:
-    """Compares by random projections: float atomics add in another order then, which rounding explains."""
+    """Compares a case with the same case in reversed order, by random projections of the results.
+
+    Bits may differ: float atomics add up in another order then, which rounding explains.
+    """
 
     name = "order-invariance"
     promise = "The results are the same, up to rounding, in whatever order the programs of a launch begin."
 
-    def companions(self, run: Run) -> tuple[Case, ...]:
-        """The same case with the programs of each launch in reversed order, where that can matter."""
-        if unwatched(run) or run.case.order is ORDER or not order_matters(run.launches, run.memory):
+    def paired_runs(self, run: Run) -> tuple[Case, ...]:
+        """Request the same case with the programs of each launch in reversed order, if the order can matter."""
+        if untraced(run) or run.case.order is ORDER or not order_matters(run.launches, run.memory):
             return ()
         return (replace(run.case, order=ORDER),)
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
-        """One failure for each result that differs, or one where the other order gets stuck."""
+        """Fail once for each result that differs, or once if the reversed order deadlocks."""
         run = evidence.run
-        if reason := unwatched(run):
+        if reason := untraced(run):
             return (Abstain(oracle=self.name, reason=reason),)
         if not order_matters(run.launches, run.memory):
             return (Pass(oracle=self.name),)
         if run.case.order is ORDER:
             return (Abstain(oracle=self.name, reason="this case is itself the one in reversed order"),)
-        if not evidence.companions:
+        if not evidence.paired_runs:
             return (Abstain(oracle=self.name, reason="this case was not run in reversed order"),)
-        (other,) = evidence.companions
+        (other,) = evidence.paired_runs
         if isinstance(other.ending, Deadlocked):
-            return (self._fail_stuck(run, other.ending),)
+            return (self._fail_deadlocked(run, other.ending),)
         if reason := unfinished(other):
             return (Abstain(oracle=self.name, reason=f"in reversed order, {reason}"),)
         failures = (self._fail(run, result, block) for result, block in disagreements(run, other))
@@ -58,17 +61,17 @@ class OrderInvariance:
             source=next((launch.source for launch in run.launches if launch.kernel == kernel), None),
         )
 
-    def _fail_stuck(self, run: Run, stuck: Deadlocked) -> Fail:
-        source = stuck.waits[0].source if stuck.waits else None
+    def _fail_deadlocked(self, run: Run, deadlocked: Deadlocked) -> Fail:
+        source = deadlocked.waits[0].source if deadlocked.waits else None
         return Fail(
             signature=Signature(
                 oracle=self.name,
                 severity=Severity.WARNING,
                 op=run.case.op,
-                kernel=stuck.kernel,
+                kernel=deadlocked.kernel,
                 place=f"deadlock ({source})" if source else "deadlock",
             ),
-            message=f"when programs begin in {ORDER} order, {sentence(stuck)}",
+            message=f"when programs begin in {ORDER} order, {sentence(deadlocked)}",
             meaning=(
                 "The kernel relies on programs beginning by ascending id, which GPUs usually do and CUDA does not "
                 "promise: a ticket from an atomic would make it safe."

@@ -1,6 +1,6 @@
-"""All oracles, and what a case comes to under them.
+"""All oracles, and the outcome of a case under them.
 
-Owns their order: causes before consequences, so that the first failure of a case is usually its explanation.
+Causes come before consequences in `ALL`, so the first failure of a case usually explains the others.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,50 +12,50 @@ from harness.model.kernel_resources import Resources
 from harness.model.paired_run import PairedRun
 from harness.model.run import Completed, Run
 from harness.model.verdict import Abstain, Fail, Outcome, Pass, Verdict
-from harness.oracles.agreement import NOT_BOTH, Agrees
+from harness.oracles.agreement import NOT_BOTH, GpuAgreement
 from harness.oracles.base import Evidence, Oracle
-from harness.oracles.bounds import Bounds
+from harness.oracles.bounds import InBounds
 from harness.oracles.completes import Completes
-from harness.oracles.compute_sanitizer import NOT_UNDER_IT, ComputeSanitizer
+from harness.oracles.compute_sanitizer import NOT_UNDER_IT, ComputeSanitizerClean
 from harness.oracles.config_invariance import ConfigInvariance
 from harness.oracles.descriptor_alignment import DescriptorAlignment
-from harness.oracles.device_assert import DeviceAsserts
+from harness.oracles.device_assert import DeviceAssertsHold
 from harness.oracles.float64_values import Float64Values
-from harness.oracles.launch_limits import LaunchLimits
-from harness.oracles.order_dependence import OrderDependent
+from harness.oracles.launch_limits import WithinLaunchLimits
+from harness.oracles.order_dependence import NoOrderDependence
 from harness.oracles.order_invariance import OrderInvariance
 from harness.oracles.repeatability import NOT_REPEATED, Repeatability
-from harness.oracles.resources import Fits
+from harness.oracles.resources import FitsResources
 from harness.oracles.scratch_memory import ScratchMemory
 from harness.oracles.sm_invariance import SmInvariance
-from harness.oracles.triton_sanitizer import NOT_CHECKED, TritonSanitizer
+from harness.oracles.triton_sanitizer import NOT_CHECKED, TritonSanitizerClean
 from harness.oracles.undefined_lanes import UndefinedLaneIndependence
-from harness.oracles.uninitialised_read import UninitialisedReads
-from harness.oracles.unwritten import Unwritten
-from harness.oracles.write_overlap import WriteOverlap
+from harness.oracles.uninitialised_read import NoUninitialisedReads
+from harness.oracles.unwritten import FullyWritten
+from harness.oracles.write_overlap import NoWriteOverlap
 
 COMPLETES = Completes()
-BOUNDS = Bounds()
-LIMITS, FITS, SCRATCH = LaunchLimits(), Fits(), ScratchMemory()
-TRITONS = TritonSanitizer()
+BOUNDS = InBounds()
+LIMITS, FITS, SCRATCH = WithinLaunchLimits(), FitsResources(), ScratchMemory()
+TRITONS = TritonSanitizerClean()
 
 ALL: tuple[Oracle, ...] = (
     COMPLETES,
     LIMITS,
     FITS,
     SCRATCH,
-    ComputeSanitizer(),
+    ComputeSanitizerClean(),
     TRITONS,
     BOUNDS,
     DescriptorAlignment(),
-    DeviceAsserts(),
-    WriteOverlap(),
-    OrderDependent(),
-    UninitialisedReads(),
-    Unwritten(),
+    DeviceAssertsHold(),
+    NoWriteOverlap(),
+    NoOrderDependence(),
+    NoUninitialisedReads(),
+    FullyWritten(),
     UndefinedLaneIndependence(),
     Float64Values(),
-    Agrees(),
+    GpuAgreement(),
     Repeatability(),
     OrderInvariance(),
     SmInvariance(),
@@ -63,19 +63,19 @@ ALL: tuple[Oracle, ...] = (
 )
 
 
-JUDGE_GIANTS = frozenset({COMPLETES.name, LIMITS.name, FITS.name, SCRATCH.name, BOUNDS.name})
-"""The oracles that need neither values, nor every program of a launch."""
-UNASKED = frozenset({NOT_UNDER_IT, NOT_CHECKED, NOT_REPEATED, NOT_BOTH})
-"""What nobody asked for is no reason beside others."""
-GIANT = "of a giant case a few programs run and nothing is compared"
+CHECK_OVERSIZED = frozenset({COMPLETES.name, LIMITS.name, FITS.name, SCRATCH.name, BOUNDS.name})
+"""The oracles that need neither values nor every program of a launch."""
+NOT_REQUESTED = frozenset({NOT_UNDER_IT, NOT_CHECKED, NOT_REPEATED, NOT_BOTH})
+"""Reasons to abstain that concern engines or tools that were not requested; left out if there are others."""
+OVERSIZED = "of an oversized case a few programs run and nothing is compared"
 NO_VALUES = "FpSan computes in integers, and nothing but bits can be compared"
-SPOILED = "what infinity or NaN reaches may differ from run to run"
-COMPARE_RUNS = frozenset({"sm-invariance", "config-invariance", "order-invariance", "undefined-lanes"})
-"""They compare all of a result, where `float64-values` knows which of it the definition determines."""
+NAN_TAINTED = "what infinity or NaN reaches may differ from run to run"
+COMPARE_WHOLE_RESULTS = frozenset({"sm-invariance", "config-invariance", "order-invariance", "undefined-lanes"})
+"""Oracles that compare every element; only `float64-values` knows which elements the definition determines."""
 
 
 def find(name: str) -> Oracle:
-    """The oracle of that name.
+    """Return the oracle of that name.
 
     Raises:
         UsageError: there is none; the text names the nearest.
@@ -87,49 +87,50 @@ def find(name: str) -> Oracle:
 
 
 def promised(waives: Collection[str], oracles: Iterable[Oracle] = ALL) -> tuple[Oracle, ...]:
-    """The oracles whose promise an op makes that waives these."""
+    """Return the oracles whose promises an op makes; `waives` are the names of those that it does not make."""
     return tuple(oracle for oracle in oracles if oracle.name not in waives)
 
 
-def companions(run: Run, oracles: Iterable[Oracle] = ALL) -> tuple[Case, ...]:
-    """The cases that these oracles want run to judge this one, each once."""
-    if run.case.scale is Scale.GIANT or not _has_values(run):
+def paired_runs(run: Run, oracles: Iterable[Oracle] = ALL) -> tuple[Case, ...]:
+    """Return the cases that these oracles need to judge this run, each once."""
+    if run.case.scale is Scale.OVERSIZED or not _has_values(run):
         return ()
-    oracles = [oracle for oracle in oracles if not _is_out_of_place(oracle, run.case)]
-    return tuple({case.digest: case for oracle in oracles for case in oracle.companions(run)}.values())
+    asking = [oracle for oracle in oracles if not _compares_nan_taint(oracle, run.case)]
+    return tuple({case.digest: case for oracle in asking for case in oracle.paired_runs(run)}.values())
 
 
 def judge_all(
     run: Run,
-    companion_runs: Mapping[str, Run],
+    paired_runs: Mapping[str, Run],
     resources: Mapping[str, Resources],
     waives: Collection[str] = (),
     oracles: Iterable[Oracle] = ALL,
 ) -> tuple[Verdict, ...]:
-    """What every promised oracle says, in the oracles' order.
+    """Return the verdicts of all promised oracles, in the oracles' order.
 
     Args:
         run: the case's own run.
-        companion_runs: the runs of `companions`, by the digest of their case; an oracle with one missing abstains.
-        resources: what is known of the launched builds, by `Launch.build`.
+        paired_runs: the runs of the cases that `paired_runs` returned, by the digest of their case.  An oracle abstains
+            if one of its cases is missing.
+        resources: what the launched builds take, by `Launch.build`, as far as it is known.
         waives: names of oracles whose promise the op does not make.
-        oracles: those to ask.
+        oracles: the oracles to ask.
     """
-    assert not isinstance(run, PairedRun), f"{run.case} was compared with no reference: it cannot be judged by itself"
+    assert not isinstance(run, PairedRun), f"{run.case} has no reference: a paired run cannot be checked by itself"
     verdicts: list[Verdict] = []
-    alone = Evidence(run=run, companions=(), resources=resources)
+    without_pairs = Evidence(run=run, paired_runs=(), resources=resources)
     for oracle in promised(waives, oracles):
-        if run.case.scale is Scale.GIANT and oracle.name not in JUDGE_GIANTS:
-            verdicts.append(Abstain(oracle=oracle.name, reason=GIANT))
+        if run.case.scale is Scale.OVERSIZED and oracle.name not in CHECK_OVERSIZED:
+            verdicts.append(Abstain(oracle=oracle.name, reason=OVERSIZED))
         elif not _has_values(run) and oracle.name != TRITONS.name:
             verdicts.append(Abstain(oracle=oracle.name, reason=NO_VALUES))
-        elif _is_out_of_place(oracle, run.case):
-            verdicts.append(Abstain(oracle=oracle.name, reason=SPOILED))
+        elif _compares_nan_taint(oracle, run.case):
+            verdicts.append(Abstain(oracle=oracle.name, reason=NAN_TAINTED))
         else:
-            wanted = oracle.companions(run)
-            known = tuple(companion_runs[case.digest] for case in wanted if case.digest in companion_runs)
-            is_complete = bool(known) and len(known) == len(wanted)
-            verdicts += oracle.judge(replace(alone, companions=known) if is_complete else alone)
+            cases = oracle.paired_runs(run)
+            known = tuple(paired_runs[case.digest] for case in cases if case.digest in paired_runs)
+            is_complete = bool(known) and len(known) == len(cases)
+            verdicts += oracle.judge(replace(without_pairs, paired_runs=known) if is_complete else without_pairs)
     return tuple(verdicts)
 
 
@@ -137,15 +138,15 @@ def _has_values(run: Run) -> bool:
     return run.instrumented is None or run.instrumented.has_values
 
 
-def _is_out_of_place(oracle: Oracle, case: Case) -> bool:
-    return case.values is ValueDistribution.SPOILED and oracle.name in COMPARE_RUNS
+def _compares_nan_taint(oracle: Oracle, case: Case) -> bool:
+    return case.values is ValueDistribution.NAN_TAINTED and oracle.name in COMPARE_WHOLE_RESULTS
 
 
 def outcome(run: Run, verdicts: Sequence[Verdict]) -> Outcome:
-    """What the verdicts on one case come to.
+    """Return the outcome of a case with these verdicts.
 
-    A case passes if it completed and some promise beyond that was checked and kept; everything else that is no failure
-    abstains, so that an engine that cannot execute a kernel, or a library that declines, never counts as tested.
+    A case passes if it completed and at least one further promise was checked and kept.  It fails if any oracle fails.
+    Everything else abstains, so a kernel that was not executed, or a case that was refused, never counts as tested.
     """
     if any(isinstance(verdict, Fail) for verdict in verdicts):
         return Outcome.FAIL
@@ -154,6 +155,6 @@ def outcome(run: Run, verdicts: Sequence[Verdict]) -> Outcome:
 
 
 def reasons(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
-    """Why a case was not judged, each reason once; what nobody asked for is none beside others."""
-    said = tuple(dict.fromkeys(verdict.reason for verdict in verdicts if isinstance(verdict, Abstain)))
-    return tuple(reason for reason in said if reason not in UNASKED) or said
+    """Return the reasons why oracles abstained, each once, without those in `NOT_REQUESTED` if there are others."""
+    given = tuple(dict.fromkeys(verdict.reason for verdict in verdicts if isinstance(verdict, Abstain)))
+    return tuple(reason for reason in given if reason not in NOT_REQUESTED) or given

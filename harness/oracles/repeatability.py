@@ -1,21 +1,21 @@
-"""The same case gives the same bits each time it is computed."""
+"""The promise that the same case gives the same bits each time."""
 
 from harness.model.run import Completed, Result, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
-from harness.oracles.base import Alone, Evidence
+from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import describe, unfinished
 
 NOT_REPEATED = "this case was not run a second time"
 
 
-class Repeatability(Alone):
-    """Compares the digests of two runs of a case on a real GPU, where no kernel adds up by atomics in any order."""
+class Repeatability(SingleRunOracle):
+    """Compares the digests of two runs of a case on a hardware GPU, unless a kernel uses atomics."""
 
     name = "repeatability"
     promise = "A second run of the same case computes every result again bit for bit, where no atomics are used."
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
-        """One failure for each result that differs."""
+        """Fail once for each result that differs."""
         run = evidence.run
         if reason := unfinished(run):
             return (Abstain(oracle=self.name, reason=reason),)

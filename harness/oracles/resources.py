@@ -1,4 +1,4 @@
-"""Every kernel fits on the GPU."""
+"""The promise that every kernel fits the resources of the GPU."""
 
 from collections.abc import Iterator
 
@@ -6,30 +6,30 @@ from harness.model.device import DeviceProfile
 from harness.model.kernel_resources import Resources
 from harness.model.run import Launch, Raised, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
-from harness.oracles.base import Alone, Evidence
-from harness.oracles.endings import ResponsibleOracle, judge_of, unfinished
+from harness.oracles.base import Evidence, SingleRunOracle
+from harness.oracles.endings import ResponsibleOracle, responsible_oracle, unfinished
 
 TENSOR_MEMORY_COLUMNS = 512
-"""Of one SM of compute capability 10.x, the only one that has tensor memory (PTX ISA, tcgen05.alloc)."""
+"""Columns of one SM of compute capability 10.x, the only one with tensor memory (PTX ISA, tcgen05.alloc)."""
 
 MEANING = "On this GPU the launch raises OutOfResources or fails to compile, however well it runs on a larger one."
 
 
-class Fits(Alone):
-    """Shared and tensor memory, registers and threads, from the whole compiler pipeline and from Triton's own refusals.
+class FitsResources(SingleRunOracle):
+    """Checks shared memory, tensor memory, registers and threads.
 
-    A config that the GPU refuses breaks nothing where the kernel is autotuned: the autotuner skips it, and so does the
-    engine.  So of these kernels only those fail that no config is left of.
+    The figures come from the whole compiler pipeline, and from the exceptions with which Triton refuses a build.  The
+    autotuner and the engine skip a config that does not fit, so an autotuned kernel fails only if no config fits.
     """
 
     name = "resources"
     promise = "Every kernel, or a config of it, compiles for the GPU and fits in its memory, registers and threads."
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
-        """One failure for each kernel and resource; abstains while builds are unknown that could still fail."""
+        """Fail once for each kernel and resource; abstain as long as a build that could fail is not finished."""
         run = evidence.run
         failures = failures_of(self.name, run, evidence)
-        if isinstance(run.ending, Raised) and judge_of(run.ending) is ResponsibleOracle.RESOURCES:
+        if isinstance(run.ending, Raised) and responsible_oracle(run.ending) is ResponsibleOracle.RESOURCES:
             return (*failures, self._judge_raised(run, run.ending))
         if failures:
             return failures
@@ -69,18 +69,18 @@ class Fits(Alone):
 
 
 def failures_of(oracle: str, run: Run, evidence: Evidence) -> tuple[Fail, ...]:
-    """What the builds of the kernels that are not autotuned lack."""
+    """Return the failures of the kernels that are not autotuned."""
     failures: dict[tuple[str, str], Fail] = {}
     for launch in run.launches:
         if launch.config_count > 1 or launch.build not in evidence.resources:
             continue
-        for place, seen in lacks(evidence.resources[launch.build], run.case.device):
+        for place, seen in shortages(evidence.resources[launch.build], run.case.device):
             failures.setdefault((launch.kernel, place), fail_of(oracle, run, launch, place, seen))
     return tuple(failures.values())
 
 
 def fail_of(oracle: str, run: Run, launch: Launch, place: str, seen: str) -> Fail:
-    """The failure of one launch for lack of one resource."""
+    """Return the failure of one launch for lack of one resource."""
     config = f" ({launch.config})" if launch.config else ""
     return Fail(
         signature=Signature(oracle=oracle, severity=Severity.ERROR, op=run.case.op, kernel=launch.kernel, place=place),
@@ -90,8 +90,8 @@ def fail_of(oracle: str, run: Run, launch: Launch, place: str, seen: str) -> Fai
     )
 
 
-def lacks(resources: Resources, device: DeviceProfile) -> Iterator[tuple[str, str]]:
-    """Which resources the GPU does not have enough of: a name, and what was seen."""
+def shortages(resources: Resources, device: DeviceProfile) -> Iterator[tuple[str, str]]:
+    """Yield the resources of which the device has too little: a name, and the figures in words."""
     if resources.failure:
         yield "compiler", f"does not compile for {device.slug} (sm_{device.arch}): {first_line(resources.failure)}"
         return
@@ -107,5 +107,4 @@ def lacks(resources: Resources, device: DeviceProfile) -> Iterator[tuple[str, st
 
 
 def first_line(text: str) -> str:
-    """The first line that says something."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "no message")

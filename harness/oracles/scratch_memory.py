@@ -1,21 +1,24 @@
-"""Kernels that need scratch memory get it."""
+"""The promise that kernels which need scratch memory get it."""
 
 from harness.model.run import Raised, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
-from harness.oracles.base import Alone, Evidence
-from harness.oracles.endings import ResponsibleOracle, judge_of, unfinished
+from harness.oracles.base import Evidence, SingleRunOracle
+from harness.oracles.endings import ResponsibleOracle, responsible_oracle, unfinished
 
 
-class ScratchMemory(Alone):
-    """Triton asks its allocator for scratch memory at launch; the default allocator refuses."""
+class ScratchMemory(SingleRunOracle):
+    """Fails if a kernel needs scratch memory in a thread without an allocator.
+
+    Triton asks its allocator at launch, and the default allocator raises.
+    """
 
     name = "scratch-memory"
-    promise = "Whoever launches a kernel that needs scratch memory has set an allocator in that thread."
+    promise = "An allocator is set in every thread that launches a kernel which needs scratch memory."
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
-        """Fails on the default allocator's exception."""
+        """Fail on the default allocator's exception."""
         run = evidence.run
-        if isinstance(run.ending, Raised) and judge_of(run.ending) is ResponsibleOracle.SCRATCH_MEMORY:
+        if isinstance(run.ending, Raised) and responsible_oracle(run.ending) is ResponsibleOracle.SCRATCH_MEMORY:
             return (self._fail(run, run.ending),)
         if reason := unfinished(run):
             return (Abstain(oracle=self.name, reason=reason),)

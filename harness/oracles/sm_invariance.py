@@ -1,42 +1,45 @@
-"""The result does not depend on the number of SMs."""
+"""The promise that results do not depend on the number of SMs."""
 
 from dataclasses import replace
 
 from harness.model.case import Case
-from harness.model.paired_run import draw, is_sampled
 from harness.model.run import Result, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.ops.paired_run_policy import choice_number, is_sampled
 from harness.oracles.base import Evidence
 from harness.oracles.endings import unfinished
 from harness.oracles.run_comparison import disagreements
 
 SM_COUNTS = (1, 304)
-"""One program for everything, and more programs than many inputs have rows.  Always the same two, because each needs a
-fork server of its own, which takes some seconds to load: libraries read the SM count once."""
+"""The SM counts of paired runs: one program for everything, and more programs than many inputs have rows.
+
+They are always these two: libraries read the SM count once, so each count needs a fork server of its own.  Loading one
+takes some seconds.
+"""
 
 
 class SmInvariance:
-    """Compares some of the cases with the same case at another SM count, by random projections of the results."""
+    """Compares sampled cases with the same case at another SM count, by random projections of the results."""
 
     name = "sm-invariance"
     promise = "The results are the same, up to rounding, whatever the number of SMs."
 
-    def companions(self, run: Run) -> tuple[Case, ...]:
-        """The same case at another SM count, for one case in `ONE_CASE_IN`."""
+    def paired_runs(self, run: Run) -> tuple[Case, ...]:
+        """Request the same case at another SM count, for one case in `ONE_CASE_IN`."""
         if unfinished(run) or not is_sampled(run.case):
             return ()
         device = run.case.device
         others = [count for count in SM_COUNTS if count != device.sm_count]
-        return (replace(run.case, device=device.with_sm_count(others[draw(run.case) % len(others)])),)
+        return (replace(run.case, device=device.with_sm_count(others[choice_number(run.case) % len(others)])),)
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
-        """One failure for each result that differs."""
+        """Fail once for each result that differs."""
         run = evidence.run
         if reason := unfinished(run):
             return (Abstain(oracle=self.name, reason=reason),)
-        if not evidence.companions:
+        if not evidence.paired_runs:
             return (Abstain(oracle=self.name, reason="this case was not run at another SM count"),)
-        (other,) = evidence.companions
+        (other,) = evidence.paired_runs
         count = other.case.device.sm_count
         if reason := unfinished(other):
             return (Abstain(oracle=self.name, reason=f"with {count} SMs, {reason}"),)
@@ -52,7 +55,7 @@ class SmInvariance:
                 f"first in block {block} of its projections"
             ),
             meaning=(
-                "How the work is split over the GPU changes the numbers, so a result that is right on the GPU at hand "
-                "is wrong on one with more or fewer SMs."
+                "How the work is split over the GPU changes the numbers, so a result that is right on one GPU is "
+                "wrong on one with more or fewer SMs."
             ),
         )

@@ -1,27 +1,27 @@
-"""Every cell of every result is stored."""
+"""The promise that every cell of every result is stored."""
 
 from math import prod
 
 from harness.model.run import Result
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
-from harness.oracles.base import Alone, Evidence
-from harness.oracles.endings import unwatched
-from harness.oracles.memory_events import cells, shading, were
+from harness.oracles.base import Evidence, SingleRunOracle
+from harness.oracles.endings import untraced
+from harness.oracles.memory_events import cells, shading, was_or_were
 
 
-class Unwritten(Alone):
-    """Outputs and gradients that the library allocated with `torch.empty` and did not fill."""
+class FullyWritten(SingleRunOracle):
+    """Fails on outputs and gradients that the library allocated with `torch.empty` and did not fill."""
 
     name = "unwritten"
     promise = "Every cell of every output and gradient is stored before the library hands it back."
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
-        """One failure for each result with cells that nothing stored."""
+        """Fail once for each result with cells that were never stored."""
         run = evidence.run
         failures = tuple(self._fail(run.case.op, result) for result in run.results if result.unwritten)
         if failures:
             return failures
-        if reason := unwatched(run):
+        if reason := untraced(run):
             return (Abstain(oracle=self.name, reason=reason),)
         return (Pass(oracle=self.name),)
 
@@ -30,12 +30,12 @@ class Unwritten(Alone):
         return Fail(
             signature=Signature(oracle=self.name, severity=Severity.ERROR, op=op, kernel="", place=result.name),
             message=(
-                f"{cells(result.name, first, result.unwritten)} of {prod(result.shape)} {were(result.unwritten)} never "
-                "stored"
+                f"{cells(result.name, first, result.unwritten)} of {prod(result.shape)} "
+                f"{was_or_were(result.unwritten)} never stored"
             ),
             meaning=(
                 "Those cells hold whatever the memory held before: often zeros in a test, and another tensor's values "
                 "in a long-running program."
             ),
-            pictures=shading(result.name, "never stored", result.unwritten_where, first),
+            pictures=shading(result.name, "never stored", result.unwritten_map, first),
         )

@@ -1,31 +1,34 @@
-"""Each cell is stored by one program of a launch."""
+"""The promise that each cell is stored by one program of a launch."""
 
 from collections.abc import Sequence
 
 from harness.model.run import Overlap
 from harness.model.verdict import Fail, Severity, Signature, Verdict
-from harness.oracles.base import Alone, Evidence
-from harness.oracles.memory_events import cells, judge_lines, place_of, shading, were, where
+from harness.oracles.base import Evidence, SingleRunOracle
+from harness.oracles.memory_events import at_line, cells, judge_lines, place_of, shading, was_or_were
 
 SAME = (
     "Several programs do the same work and store the same result: harmless by itself, but it wastes bandwidth, and it "
     "turns into a race as soon as their values differ by one rounding or the kernel updates in place."
 )
-UNDONE = (
-    "Programs of a launch run in no order, so the store comes before or after what others have added, which it wipes "
-    "out: let the host zero what programs accumulate, or an earlier launch, or order the two by acquire and release."
+LOST_UPDATE = (
+    "Programs of a launch run in no order, so the store may come after what others have added, and wipe it out. Let "
+    "the host or an earlier launch zero what programs accumulate, or order the two by acquire and release."
 )
 DIFFERENT = "Programs of a launch run in no order, so which value remains differs from GPU to GPU and from run to run."
 
 
-class WriteOverlap(Alone):
-    """Atomics may meet each other, and plain stores that acquire and release order: those are no events."""
+class NoWriteOverlap(SingleRunOracle):
+    """Fails on cells that more than one program stores.
+
+    Atomics may update one cell together, and acquire and release may order plain stores.  Neither is an event.
+    """
 
     name = "write-overlap"
     promise = "No cell that a program of a launch stores, other than atomically, is stored or updated by another."
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
-        """One failure a line: an error if any of its programs stored different bytes, otherwise a warning."""
+        """Fail once for each line: with an error if programs stored different bytes, otherwise with a warning."""
         run = evidence.run
 
         def fail(group: Sequence[Overlap]) -> Fail:
@@ -35,7 +38,7 @@ class WriteOverlap(Alone):
             if worst.same_bytes:
                 how, meaning = f"stored by programs {one} and {other}, with the same bytes", SAME
             elif worst.atomic:
-                how, meaning = f"stored by program {one} and updated by an atomic of program {other}", UNDONE
+                how, meaning = f"stored by program {one} and updated by an atomic of program {other}", LOST_UPDATE
             return Fail(
                 signature=Signature(
                     oracle=self.name,
@@ -45,13 +48,13 @@ class WriteOverlap(Alone):
                     place=place_of(worst.site),
                 ),
                 message=(
-                    f"{cells(worst.site.argument, worst.first_cells, worst.cells)} {were(worst.cells)} {how}"
-                    f"{where(group)}"
+                    f"{cells(worst.site.argument, worst.first_cells, worst.cells)} {was_or_were(worst.cells)} {how}"
+                    f"{at_line(group)}"
                 ),
                 meaning=meaning,
                 source=worst.site.source,
                 pictures=shading(
-                    worst.site.argument, "stored by more than one program", worst.where, worst.first_cells
+                    worst.site.argument, "stored by more than one program", worst.cell_map, worst.first_cells
                 ),
             )
 

@@ -1,6 +1,6 @@
-"""Which worker of pytest-xdist gets which tests on real GPUs: each a part of them, one test after the other.
+"""How pytest-xdist's workers share the tests on hardware GPUs: each gets one part of them, in order.
 
-So a worker loads libraries for few devices, and knows what comes next.  Imported where pytest-xdist is there.
+So a worker loads libraries for few devices, and knows its next tests.  This module needs pytest-xdist.
 """
 
 import pytest
@@ -10,7 +10,7 @@ from harness.pytest_plugin.gpu_workers import part_of
 
 
 class InParts(LoadScopeScheduling):
-    """As many parts as workers."""
+    """A scheduler that makes as many parts as there are workers."""
 
     def __init__(self, config: pytest.Config) -> None:
         super().__init__(config)

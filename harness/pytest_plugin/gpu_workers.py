@@ -1,40 +1,39 @@
-"""Real GPUs under pytest: a worker of pytest-xdist for each GPU, and a leased GPU for each pytest process.
+"""Hardware GPUs under pytest: one worker of pytest-xdist for each GPU, and one leased GPU for each pytest process.
 
-A worker that dies loses its lease with its life, so the one that replaces it gets whatever GPU is free.
+A lease ends with its process.  So the worker that replaces a dead one gets any free GPU.
 """
 
 from contextlib import ExitStack
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.cuda.gpus.inventory import RealGpu, real_gpus
 from harness.errors import HarnessError, MissingPart
-from harness.pytest_plugin import AUTO, SUITES
+from harness.pytest_plugin.plugin_options import AUTO, PARTS, SETTINGS, names_suites
+from harness.search.engine_choice import EngineChoice, EngineName, find_engine, parse_engine
 from harness.search.leasing import leased
-from harness.search.options import CUDA, ENGINES, ON_GPUS, VIRTUAL, engine_of
 
 WAIT_S = 60.0
-"""Processes that were killed need a moment to let go."""
+"""A killed process needs a moment to release its GPU."""
 LEASED = pytest.StashKey[RealGpu]()
-PARTS = "harness_parts"
-"""In how many parts pytest-xdist's workers share the tests, one after the other; 0 where any may get any."""
 
 
-def engine_for(config: pytest.Config) -> str:
-    """The factory of what `--harness-engine` asks for; of `auto`, what this machine has.
+def engine_for(config: pytest.Config) -> EngineChoice:
+    """Return the engine that `--harness-engine` names; for `auto`, the one that this machine can run.
 
     Raises:
         UsageError: there is no such engine.
     """
     engine: str = config.option.harness_engine
-    return engine_of(engine) if engine != AUTO else VIRTUAL if _missing() else CUDA
+    if engine != AUTO:
+        return parse_engine(engine)
+    return EngineName.VIRTUAL if _missing() else EngineName.CUDA
 
 
 def why_virtual(config: pytest.Config) -> str:
-    """Why cases go to the virtual GPU where the choice was left to the harness; empty where it was not, or has none."""
+    """Return why `auto` chooses the virtual GPU; empty if it does not, or if the user chooses the engine."""
     return _missing() if config.option.harness_engine == AUTO else ""
 
 
@@ -47,16 +46,17 @@ def _missing() -> str:
     return ""
 
 
-def is_asked_for(config: pytest.Config) -> bool:
-    """Whether this run is one on real GPUs; one that names no suite is not, unless it says so."""
+def uses_gpus(config: pytest.Config) -> bool:
+    """Return True if cases run on hardware GPUs.  With `auto`, a run that names no suites does not."""
     engine: str = config.option.harness_engine
     if engine != AUTO:
-        return ENGINES.get(engine, engine) in ON_GPUS
-    return any(SUITES in Path(argument).parts for argument in config.args) and not _missing()
+        known = find_engine(engine)
+        return known is not None and known.needs_gpu
+    return names_suites(config) and not _missing()
 
 
 def count() -> int:
-    """How many GPUs cases can run on.
+    """Return the number of GPUs that cases can run on.
 
     Raises:
         pytest.UsageError: there is none.
@@ -68,31 +68,31 @@ def count() -> int:
 
 
 def part_of(index: int, count: int, parts: int) -> int:
-    """Which part of so many, alike in size, the test of this index among `count` belongs to."""
+    """Return the part, of `parts` equal ones, that holds the test of this index among `count` tests."""
     return index * parts // count
 
 
-def coming(config: pytest.Config, index: int, count: int) -> range:
-    """The indices of the tests that this process runs after the one of this index, as far as it knows."""
-    of_worker: dict[str, Any] | None = getattr(config, "workerinput", None)
-    if of_worker is None:
+def next_tests(config: pytest.Config, index: int, count: int) -> range:
+    """Return the indices of the tests that this process is sure to run after the one of this index."""
+    worker_input: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if worker_input is None:
         return range(index + 1, count)
-    parts: int = of_worker.get(PARTS, 0)
+    parts: int = worker_input.get(PARTS, 0)
     if not parts:
         return range(0)
-    mine = part_of(index, count, parts)
-    end = next((later for later in range(index, count) if part_of(later, count, parts) != mine), count)
+    own = part_of(index, count, parts)
+    end = next((later for later in range(index, count) if part_of(later, count, parts) != own), count)
     return range(index + 1, end)
 
 
 def gpu_of(config: pytest.Config) -> RealGpu:
-    """The GPU of this pytest process, leased when it is first asked for, until the process ends.
+    """Return the GPU of this pytest process.  The first call leases it, until the process ends.
 
     Raises:
         HarnessError: there is none, or all are leased to others.
     """
     if LEASED not in config.stash:
         held = ExitStack()
-        (config.stash[LEASED],) = held.enter_context(leased(1, WAIT_S))
+        (config.stash[LEASED],) = held.enter_context(leased(1, config.stash[SETTINGS], WAIT_S))
         config.add_cleanup(held.close)
     return config.stash[LEASED]

@@ -13,28 +13,30 @@ import pytest
 from harness import libraries
 from harness.cuda.sanitizers.suppressions import FILE as ACCEPTS
 from harness.devices import catalogue
+from harness.documents.campaign import CampaignReport, KnownFinding, counts
 from harness.errors import HarnessError, LibraryError, SuiteError
 from harness.findings import store
-from harness.findings.campaign_report import Report, counts, report_of
-from harness.findings.known_issues import FILE, Known, read_known_issues
+from harness.findings.campaign_report import report_of
+from harness.findings.known_issues import FILE, read_known_issues
 from harness.findings.replay import Recorded, read
 from harness.findings.rerun import options_for, replay
 from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
 from harness.model.op import Op
 from harness.model.verdict import Outcome, Severity
-from harness.pytest_plugin import AUTO, devices_for, gpu_workers, run_summary
+from harness.pytest_plugin import gpu_workers, run_summary
 from harness.pytest_plugin.gpu_workers import engine_for, why_virtual
-from harness.pytest_plugin.sessions import Searches, Sought
+from harness.pytest_plugin.plugin_options import AUTO, SETTINGS, devices_for, in_pytest_options
+from harness.pytest_plugin.sessions import Searches, SearchTarget
 from harness.reports.finding_text import Sources, quoted, render
 from harness.reports.junit import properties
 from harness.reports.summary import summary
 from harness.search.campaign_statistics import CampaignStatistics
-from harness.search.options import CUDA, VIRTUAL, Options, Watching, is_suite, load_ops, sanitizing_for
+from harness.search.engine_choice import EngineChoice, EngineName
+from harness.search.options import Options, SanitizerChoice, load_ops, sanitizer_for
 from harness.search.plan import CaseBudget
 from harness.search.session import FOLDER, Session, prepared
-
-__all__ = ["RegressionFile", "SuiteFile", "is_suite"]
+from harness.settings import Settings
 
 
 class FindingWarning(pytest.PytestWarning):
@@ -42,32 +44,33 @@ class FindingWarning(pytest.PytestWarning):
 
 
 class Failed(Exception):
-    """A test's failure, told in the harness's own words."""
+    """A test's failure.  Its text is printed without a traceback."""
 
 
 class SuiteFile(pytest.File):
-    """One suite."""
+    """A suite file."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """A test for each op and device; none of a suite that skips itself."""
-        suite = _as_given(self.path)
+        """Return a test for each op and device; none if the suite skips itself."""
+        suite = _as_typed(self.path)
         try:
             ops = load_ops((suite,), ())
         except HarnessError as error:
             if isinstance(error.__cause__, pytest.skip.Exception):
                 raise error.__cause__ from None
-            raise self.CollectError(str(error)) from None
-        for device in devices_for(self.config):  # those of one device follow one another: its processes are there
+            raise self.CollectError(in_pytest_options(str(error))) from None
+        # Devices in the outer loop: the processes of a device serve all its tests before the next device's start.
+        for device in devices_for(self.config):
             for op in ops:
                 name = f"{op.name}[{device.slug}]"
                 yield SearchItem.from_parent(self, name=name, op=op, ops=ops, device=device)
 
 
 class RegressionFile(pytest.File):
-    """One replay file."""
+    """A replay file."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """A test for each case in it."""
+        """Return a test for each case in it."""
         try:
             cases = read(self.path)
         except HarnessError as error:
@@ -77,7 +80,7 @@ class RegressionFile(pytest.File):
 
 
 class HarnessItem(pytest.Item):
-    """What both kinds of test share: a session of the harness, marks, and how a failure is told."""
+    """The base of both kinds of test: the marks of its device, its engine, and how it fails."""
 
     def __init__(self, *, device: DeviceProfile, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -85,12 +88,12 @@ class HarnessItem(pytest.Item):
         for mark in catalogue.marks(device):
             self.add_marker(mark)
 
-    def judge(self, findings: tuple[Finding, ...], session: Session, known: tuple[Known, ...] = ()) -> None:
-        """Fail for findings that count, warn for the others."""
+    def check(self, findings: tuple[Finding, ...], session: Session, known: tuple[KnownFinding, ...] = ()) -> None:
+        """Fail for findings of `--harness-fail-on`'s severity that are not known; warn of the others."""
         self.user_properties += [(one.name, one.value) for finding in findings for one in properties(finding)]
         sources = Sources(roots=session.sources)
         fail_on = Severity(self.config.option.harness_fail_on)
-        links = {one.finding: f" (known: {one.issue.link})" for one in known}
+        links = {one.finding: f" (known: {one.link})" for one in known}
         bad = [finding for finding in findings if counts(finding, fail_on) and finding.id not in links]
         for finding in findings:
             if finding not in bad:
@@ -100,25 +103,30 @@ class HarnessItem(pytest.Item):
             raise Failed("\n".join(render(finding, sources).plain for finding in bad))
 
     @property
-    def engine(self) -> str:
-        """The factory of what `--harness-engine` asks for."""
+    def engine(self) -> EngineChoice:
         return engine_for(self.config)
 
-    def sanitizing(self) -> Watching | None:
-        """What `--harness-sanitizer` asks for."""
-        option = self.config.option
-        return sanitizing_for(option.harness_sanitizer, self.engine, self.config.rootpath / ACCEPTS)
+    @property
+    def settings(self) -> Settings:
+        return self.config.stash[SETTINGS]
+
+    def sanitizer(self) -> SanitizerChoice | None:
+        """Return the sanitizer that `--harness-sanitizer` names."""
+        accepts = self.config.rootpath / ACCEPTS
+        return sanitizer_for(self.config.option.harness_sanitizer, self.engine, accepts, self.settings)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The failure as the harness prints it; a traceback only for what nobody foresaw."""
+        """Return the failure as the harness prints it.  Only a bug of the harness has a traceback."""
         match excinfo.value:
-            case Failed() | HarnessError():
+            case Failed():
                 return str(excinfo.value)
+            case HarnessError():
+                return in_pytest_options(str(excinfo.value))
             case _:
                 return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """File, line counted from 0, and heading of the failure."""
+        """Return file, line (counted from 0), and heading of the failure."""
         return self.path, 0, self.name
 
 
@@ -129,18 +137,19 @@ class SearchItem(HarnessItem):
         super().__init__(**kwargs)
         self.op = op
         self.ops = ops
+        """All ops of the suite."""
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Where the op is declared."""
+        """Return where the op is declared."""
         return self.path, self.op.call.__code__.co_firstlineno - 1, self.name
 
     def runtest(self) -> None:
-        """Search, triage, and fail if anything was found or nothing could be judged."""
-        session, tally = self._search()
-        findings = _searches(self.config).findings(session, tally)
+        """Search and triage.  Fail if anything was found, or nothing could be checked."""
+        session, statistics = self._search()
+        findings = _searches(self.config).findings(session, statistics)
         issues = read_known_issues(self.config.rootpath / FILE, date.today())  # noqa: DTZ011 - dates of people
-        report = report_of(session.options, tally, findings, interrupted=False, issues=issues)
-        report = replace(report, waiting=session.waiting)
+        report = report_of(session.options, statistics, findings, interrupted=False, issues=issues)
+        report = replace(report, gpu_wait_share=session.gpu_wait_share)
         sources = Sources(roots=session.sources)
         store.save(
             quoted(findings, sources),
@@ -152,43 +161,43 @@ class SearchItem(HarnessItem):
         self.add_report_section("call", "kernel-harness", "\n".join(summary(report)))
         self.user_properties += [("searched_device", self.device.slug), ("search_seed", str(report.seed))]
         self.user_properties += run_summary.properties(session, report, why_virtual(self.config))
-        self.judge(report.findings, session, report.known)
+        self.check(report.findings, session, report.known_findings)
         _refuse_silence(report)
 
     def setup(self) -> None:
-        """Skip where the op's library is not there, but that of others is: `pytest suites --with …` runs what it can.
+        """Skip if the op's library is missing but some other op's is there.
 
-        Where no op has its library, each test fails and says why.
+        So `pytest suites --harness-with …` runs what it can.  If every library is missing, each test fails.
         """
         searches = (item for item in self.session.items if isinstance(item, SearchItem))
-        if self.lacking and not all(item.lacking for item in searches):
-            wanted = " ".join(f"--with {name}" for name in self.lacking)
-            pytest.skip(f"{', '.join(self.lacking)} is not installed: add {wanted}")
+        if self.missing_libraries and not all(item.missing_libraries for item in searches):
+            options = " ".join(f"--harness-with {name}" for name in self.missing_libraries)
+            pytest.skip(f"{', '.join(self.missing_libraries)} is not installed: add {options}")
 
     @cached_property
-    def lacking(self) -> tuple[str, ...]:
-        """The distributions that the op requires and that are not there; a wrong `--with` is told by the test."""
+    def missing_libraries(self) -> tuple[str, ...]:
+        """The distributions that the op requires and that are missing.  The test itself reports a wrong spec."""
         try:
             return libraries.lacking(self.op.requires, self.config.option.harness_with)
         except HarnessError:
             return ()
 
     def _search(self) -> tuple[Session, CampaignStatistics]:
-        """The suites of one library share processes; where one of them cannot be loaded, each has its own."""
+        # The suites of one library share processes.  If one of them cannot be loaded, each gets its own.
         searches = _searches(self.config)
         session = searches.session(self.options)
         try:
-            return session, searches.search(session, (self.op, self.device), self._then())
+            return session, searches.search(session, (self.op, self.device), self._following())
         except (SuiteError, LibraryError):
             if len(self.options.suites) == 1:
                 raise
-        self.session.stash[APART] = True
+        self.session.stash[SUITES_APART] = True
         return self._search()
 
-    def _then(self) -> Iterator[Sought]:
-        """What this process searches for next on the same device, in the same session."""
+    def _following(self) -> Iterator[SearchTarget]:
+        """Yield the next searches of this process that use the same session and device."""
         items = self.session.items
-        for index in gpu_workers.coming(self.config, items.index(self), len(items)):
+        for index in gpu_workers.next_tests(self.config, items.index(self), len(items)):
             match items[index]:
                 case SearchItem(options=self.options, device=self.device, op=op):
                     yield op, self.device
@@ -197,11 +206,11 @@ class SearchItem(HarnessItem):
 
     @property
     def options(self) -> Options:
-        """What the command line asks for, of all suites of the same library, or of this suite alone."""
-        return self._of_suite if APART in self.session.stash else self._of_library
+        """The options of the session: for all suites of the same library, or for this suite alone."""
+        return self._options_of_suite if SUITES_APART in self.session.stash else self._options_of_library
 
     @cached_property
-    def _of_library(self) -> Options:
+    def _options_of_library(self) -> Options:
         return self._options(
             [
                 item
@@ -211,7 +220,7 @@ class SearchItem(HarnessItem):
         )
 
     @cached_property
-    def _of_suite(self) -> Options:
+    def _options_of_suite(self) -> Options:
         return self._options([self])
 
     def _options(self, items: Sequence["SearchItem"]) -> Options:
@@ -222,13 +231,19 @@ class SearchItem(HarnessItem):
             devices=devices_for(self.config),
             budget=CaseBudget(cases=option.harness_cases),
             seed=option.harness_seed,
-            processes=None if self.engine == CUDA else _processes(),
-            compilers=max(0, _processes() - 2),  # one process is on the GPU, and this one judges
+            processes=None if self.engine is EngineName.CUDA else self._cores,
+            compilers=max(0, self._cores - 2),  # one process runs on the GPU, and this one checks results
             fixed_sm_count=option.harness_sm is not None,
             libraries=tuple(option.harness_with),
             engine=self.engine,
-            sanitizing=self.sanitizing(),
+            sanitizer=self.sanitizer(),
+            settings=self.settings,
         )
+
+    @property
+    def _cores(self) -> int:
+        """This process's share of the cores, under pytest-xdist."""
+        return max(1, len(os.sched_getaffinity(0)) // self.settings.pytest_workers)
 
 
 class RegressionItem(HarnessItem):
@@ -239,46 +254,44 @@ class RegressionItem(HarnessItem):
         self.recorded = recorded
 
     def runtest(self) -> None:
-        """Run it in a fresh process, and fail if it fails or cannot be judged."""
+        """Run it in a fresh process.  Fail if it fails or cannot be checked."""
         option = self.config.option
         options = options_for(
             self.recorded,
             libraries=tuple(option.harness_with),
-            engine=VIRTUAL if option.harness_engine == AUTO else self.engine,
-            sanitizing=self.sanitizing(),
+            engine=EngineName.VIRTUAL if option.harness_engine == AUTO else self.engine,
+            sanitizer=self.sanitizer(),
+            settings=self.settings,
         )
         session = _searches(self.config).session(options)
         self.user_properties += run_summary.place_and_cases(session, 1)
         replayed = replay(self.recorded, session)
-        self.judge(replayed.findings, session)
+        self.check(replayed.findings, session)
         if replayed.outcome is Outcome.ABSTAIN:
             raise Failed(str(replayed))
 
 
 SEARCHES = pytest.StashKey[Searches]()
-APART = pytest.StashKey[bool]()
-"""There where suites of one library cannot be loaded together."""
+SUITES_APART = pytest.StashKey[bool]()
+"""Set once the suites of one library could not be loaded together."""
 
 
 def _searches(config: pytest.Config) -> Searches:
-    """Those of this pytest process, which end with it."""
+    """Return the searches of this pytest process, which end with it."""
     if SEARCHES not in config.stash:
         config.stash[SEARCHES] = Searches(config)
         config.add_cleanup(config.stash[SEARCHES].close)
     return config.stash[SEARCHES]
 
 
-def _refuse_silence(report: Report) -> None:
-    if not report.judged:
+def _refuse_silence(report: CampaignReport) -> None:
+    if not report.checked:
         raise Failed("\n".join(summary(report)))
 
 
-def _processes() -> int:
-    """This process's share of the cores, under pytest-xdist."""
-    cores = len(os.sched_getaffinity(0))
-    return max(1, cores // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+def _as_typed(path: Path) -> str:
+    """Return the path as a person would type it.
 
-
-def _as_given(path: Path) -> str:
-    """The file as a person would type it, so that cases of pytest and of the command line name the same op."""
+    So cases of pytest and of the command line name the same op.
+    """
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -1,7 +1,8 @@
-"""The searches of one pytest process: one open session at a time, and on a real GPU those of the next tests under way.
+"""The searches of one pytest process: one open session, and on a GPU several searches at the same time.
 
-A search on a GPU mostly waits: for the compiler, and for the verdicts that its next cases are drawn from.  So several
-go on at once, each with the cases that it would have alone.  Torch, Triton and the engines are loaded once for all.
+A search on a GPU mostly waits: for the compiler, and for the verdicts from which its next cases are drawn.  So the
+searches of the next tests start early.  Each still draws the cases that it would draw alone.  Torch, Triton and the
+engines are loaded once for all sessions.
 """
 
 from collections.abc import Iterable
@@ -18,96 +19,98 @@ from harness.model.verdict import Fail
 from harness.pytest_plugin.gpu_workers import gpu_of
 from harness.search.campaign import Campaign
 from harness.search.campaign_statistics import CampaignStatistics, Trial
-from harness.search.options import CUDA, ON_GPUS, Options
+from harness.search.engine_choice import EngineName
+from harness.search.options import Options
 from harness.search.session import Session
-from harness.workers.zygote.shared_zygotes import SharedZygotes
+from harness.workers.fork_servers.shared_zygotes import SharedZygotes
 
 AT_ONCE = 8
-"""Searches on one GPU.  On an H200 beside 16 cores, one alone keeps two of the cores busy."""
+"""Most searches on one GPU.  One alone leaves 14 of 16 cores idle on a machine with an H200."""
 COMPILERS_EACH = 2
-"""Processes that compile ahead, at least, for each search at once."""
+"""Processes that compile ahead, at least, for each search."""
 
-Sought = tuple[Op, DeviceProfile]
+SearchTarget = tuple[Op, DeviceProfile]
 
 
 class Searches:
-    """Owns the open session, its fork servers, and the campaigns that have begun."""
+    """Owns the open session, the shared zygotes, and the campaigns that have begun."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._grounds = SharedZygotes()
+        self._zygotes = SharedZygotes()
         self._open: Session | None = None
-        self._begun: dict[tuple[str, DeviceProfile], Campaign] = {}
-        self._watcher = Watching(self._begun.values())
+        self._campaigns: dict[tuple[str, DeviceProfile], Campaign] = {}
+        self._observer = PollingObserver(self._campaigns.values())
 
     def session(self, options: Options) -> Session:
-        """The open session if it is for the same options, or a new one in its place."""
+        """Return the open session if it has the same options; otherwise replace it."""
         if self._open is None or self._open.options != options:
             self._close_session()
-            gpus = (gpu_of(self._config),) if options.engine in ON_GPUS else ()
-            self._open = Session(options, gpus=gpus, grounds=self._grounds)
+            gpus = (gpu_of(self._config),) if options.engine.needs_gpu else ()
+            self._open = Session(options, gpus=gpus, shared_zygotes=self._zygotes)
         return self._open
 
-    def search(self, session: Session, sought: Sought, then: Iterable[Sought]) -> CampaignStatistics:
-        """Search for one op on one device; those that come `then` go on beside it, as many as there are cores for."""
-        campaign = self._campaign(session, sought)
-        beside = [self._campaign(session, one) for one in islice(then, others(session.options))]
-        del self._begun[_key(sought)]
-        return campaign.run(beside)
+    def search(self, session: Session, target: SearchTarget, following: Iterable[SearchTarget]) -> CampaignStatistics:
+        """Search one op on one device.  The `following` targets make progress too, as far as there are cores."""
+        campaign = self._campaign(session, target)
+        concurrent = [self._campaign(session, one) for one in islice(following, concurrent_searches(session.options))]
+        del self._campaigns[_key(target)]
+        return campaign.run(concurrent)
 
-    def findings(self, session: Session, tally: CampaignStatistics) -> list[Finding]:
-        """What the sightings of a search come to.  Between two tries the searches that have begun go on."""
+    def findings(self, session: Session, statistics: CampaignStatistics) -> list[Finding]:
+        """Triage the sightings of a search.  Other campaigns make progress between two cases of it."""
         found: list[Finding] = []
-        session.triage(tally, self._watcher, found.append)
+        session.triage(statistics, self._observer, found.append)
         return found
 
     def close(self) -> None:
-        """End every process.  Those that all sessions share go first, so that nobody waits for one that still loads."""
-        self._grounds.close()
+        """End every process."""
+        # Zygotes first: the session would wait for one that is still loading.
+        self._zygotes.close()
         self._close_session()
 
-    def _campaign(self, session: Session, sought: Sought) -> Campaign:
-        if _key(sought) not in self._begun:
-            op, device = sought
+    def _campaign(self, session: Session, target: SearchTarget) -> Campaign:
+        if _key(target) not in self._campaigns:
+            op, device = target
             plan = replace(session.options.plan, ops=(op,), devices=(device,))
-            self._begun[_key(sought)] = session.campaign(plan, self._watcher)
-        return self._begun[_key(sought)]
+            self._campaigns[_key(target)] = session.campaign(plan, self._observer)
+        return self._campaigns[_key(target)]
 
     def _close_session(self) -> None:
-        self._begun.clear()
+        self._campaigns.clear()
         if self._open is not None:
             self._open.close()
             self._open = None
 
 
-class Watching:
-    """Says nothing, since pytest has its own progress; before each case of a triage it sees to other campaigns."""
+class PollingObserver:
+    """A silent observer, since pytest has its own progress.  Before each case of a triage it polls other campaigns."""
 
     def __init__(self, others: Iterable[Campaign]) -> None:
         self._others = others
 
-    def tick(self, tally: CampaignStatistics, trying: Case | None) -> None:
-        """Nothing."""
+    def tick(self, statistics: CampaignStatistics, latest: Case | None) -> None:
+        """Do nothing."""
 
     def sighted(self, fail: Fail, trial: Trial) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def shrinking(self, fail: Fail, number: int, total: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def trying(self, case: Case) -> None:
-        """Let the others go on."""
+        """Let the other campaigns go on."""
         del case
         for campaign in self._others:
-            campaign.go_on()
+            campaign.poll()
 
 
-def _key(sought: Sought) -> tuple[str, DeviceProfile]:
-    op, device = sought
+def _key(target: SearchTarget) -> tuple[str, DeviceProfile]:
+    op, device = target
     return op.id, device
 
 
-def others(options: Options) -> int:
-    """How many searches may go on beside one."""
-    at_once = min(AT_ONCE, (options.compilers or 0) // COMPILERS_EACH) if options.engine == CUDA else 1
+def concurrent_searches(options: Options) -> int:
+    """Return how many searches may run in addition to the current one."""
+    at_once = min(AT_ONCE, (options.compilers or 0) // COMPILERS_EACH) if options.engine is EngineName.CUDA else 1
     return max(0, at_once - 1)

@@ -1,6 +1,6 @@
-"""The axes around a smallest case, and the case at each place on them.
+"""The axes around a smallest case, and the case at each point on them.
 
-Owns what may be changed of a case and what stays legal; where to look is `harness.region.size_probes`' business.
+Owns what may change in a case.  `harness.region.size_probes` decides which sizes to try.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,19 +13,19 @@ from harness.model.region import SMS, Axis, AxisKind, Sizes
 from harness.model.run import Launch, Run
 from harness.search.sort_key import dim_order, values_of
 
-MOST_SMS = 1024
-"""No GPU has as many: three times the largest of today."""
+MAX_SMS = 1024
+"""Three times the SM count of the largest GPU today."""
 
-GIANT_ROOM = 4
-"""How many times the smallest case's size a dim of a giant case is followed to."""
+OVERSIZED_FACTOR = 4
+"""A dim of an oversized case is tried up to this multiple of its size in the smallest case."""
 
 GRAD = "grad"
-"""How `Case.layouts` calls the cotangents."""
+"""The name of the cotangents in `Case.layouts`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """The smallest case with one setting changed, or as it is."""
+    """The smallest case with one setting changed, or unchanged."""
 
     axis: Axis
     value: str
@@ -33,44 +33,50 @@ class Change:
 
 
 def numeric_axes(op: Op, case: Case) -> tuple[Axis, ...]:
-    """The op's dims, and the SM counts."""
+    """Return the axes of the op's dims and of the SM counts."""
     return (
         *(_dim(op, case, name) for name in dim_order(op)),
-        Axis(kind=AxisKind.SM_COUNT, name=SMS, low=1, high=max(MOST_SMS, case.device.sm_count), is_open=True),
+        Axis(kind=AxisKind.SM_COUNT, name=SMS, low=1, high=max(MAX_SMS, case.device.sm_count), is_open=True),
     )
 
 
-def at(case: Case, sizes: Sizes) -> Case:
-    """The case with other sizes."""
+def case_at(case: Case, sizes: Sizes) -> Case:
+    """Return the case with other sizes."""
     dims = {name: sizes[name] for name in case.dims}
     return replace(case, dims=dims, device=case.device.with_sm_count(sizes[SMS]))
 
 
-def changes(op: Op, case: Case, run: Run, kernel: str) -> Iterator[Change]:
-    """Every value of each setting of the case, legal ones only; `run` is the case's own, `kernel` the one at fault."""
+def setting_changes(op: Op, case: Case, run: Run, kernel: str) -> Iterator[Change]:
+    """Yield every legal value of each setting of the case; `run` is the case's own, `kernel` the one at fault."""
     for change in (*_configs(case, run, kernel), *_dtypes(op, case), *_options(op, case), *_inputs(op, case)):
         if op.allows(change.case):
             yield change
 
 
-def config_told(launch: Launch) -> str:
-    """A config without the options that nobody set: Triton prints those too (`maxnreg: None`)."""
+def config_text(launch: Launch) -> str:
+    """Return the config without options that are not set, which Triton prints as `maxnreg: None`."""
     return ", ".join(part for part in launch.config.split(", ") if not part.endswith(": None"))
 
 
 def _dim(op: Op, case: Case, name: str) -> Axis:
     dim = op.dims[name]
-    grown = case.scale is Scale.GIANT and dim.grows
-    high = min(dim.largest, max(dim.high, GIANT_ROOM * case.dims[name])) if grown else dim.high
+    grown = case.scale is Scale.OVERSIZED and dim.grows
+    high = min(dim.largest, max(dim.high, OVERSIZED_FACTOR * case.dims[name])) if grown else dim.high
     return Axis(kind=AxisKind.DIM, name=name, low=dim.low, high=high, choices=tuple(sorted(dim.choices)), is_open=grown)
 
 
 def _configs(case: Case, run: Run, kernel: str) -> Iterator[Change]:
-    """Of the kernel at fault, or where none is named, of each; what a config is called is known once it has run."""
+    """Yield the configs of the kernel at fault, or of each kernel if none is named.
+
+    Their values are provisional names: the text of a config is known once it has run.
+    """
     tuned = {launch.kernel: launch.config_count for launch in run.launches if launch.config_count > 1}
     for name in [kernel] if kernel else sorted(tuned):
         for index in range(tuned.get(name, 0)):
-            chosen = {**{other: at for other, at in case.configs.items() if other != name}, **_unless_zero(name, index)}
+            chosen = {
+                **{other: case.configs[other] for other in case.configs if other != name},
+                **_unless_zero(name, index),
+            }
             axis = Axis(kind=AxisKind.CONFIG, name=name)
             yield Change(axis=axis, value=f"config {index + 1}", case=replace(case, configs=chosen))
 
@@ -93,7 +99,7 @@ def _options(op: Op, case: Case) -> Iterator[Change]:
 
 
 def _inputs(op: Op, case: Case) -> Iterator[Change]:
-    """Optional inputs, the layout of each that is given, and what values they have."""
+    """Yield the presence of optional inputs, the layout of each input that is present, and the values."""
     for name in op.optional:
         others = tuple(other for other in case.absent if other != name)
         layouts = {other: layout for other, layout in case.layouts.items() if other != name}
@@ -117,7 +123,7 @@ def _inputs(op: Op, case: Case) -> Iterator[Change]:
 
 
 def _layouts(tensor: Tensor | None) -> tuple[Layout, ...]:
-    """What the search draws for an input; all for the cotangents."""
+    """Return the layouts that the search draws for an input, or all layouts for the cotangents."""
     if tensor is None:
         return tuple(Layout)
     plain = (Layout.CONTIGUOUS, Layout.OFFSET)

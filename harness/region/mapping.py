@@ -1,8 +1,15 @@
-"""Mapping the region of a finding: where around its smallest case the failure shows, and the rule behind it.
+"""Map the region of a finding: the sizes and settings around its smallest case that fail, and a rule for them.
 
-The work has parts, each with its share of the seconds and points: the borders on each dim, every setting that is no
-size, the borders on the SM counts, sizes beside multiples, the plot's plane, and then points chosen to tell apart the
-rules that still agree with everything seen.  A part that runs out of time leaves what it found; so does an interrupt.
+The work has six parts, and each may use seconds and points up to its share:
+
+1. the borders of the failure on each dim
+2. every setting that is not a size
+3. the borders on the SM counts
+4. sizes next to multiples of tiles and of other sizes
+5. the plane of the plot
+6. points that distinguish the rules which agree with all points so far
+
+A part that runs out of time keeps what it found.  So does an interrupt.
 """
 
 import time
@@ -16,28 +23,38 @@ from harness.model.op import Op
 from harness.model.region import SMS, Axis, AxisKind, Bound, Ended, Point, Region, Setting, Sizes, bound_of, sizes_of
 from harness.model.run import Run
 from harness.model.verdict import Outcome, Signature
-from harness.region.axes import at, changes, config_told, numeric_axes
-from harness.region.plane import UndecidedArea, columns, common_rows, disputed, places, plane_of, rows, usual_plane
-from harness.region.points import Looker, PointResult
+from harness.region.axes import case_at, config_text, numeric_axes, setting_changes
+from harness.region.plane import (
+    UndecidedArea,
+    candidate_points,
+    columns,
+    common_rows,
+    disputed,
+    plane_of,
+    rows,
+    usual_plane,
+)
+from harness.region.points import PointChecker, PointResult
 from harness.region.rules import rules
-from harness.region.size_probes import Road, Walk, borders, related, residues
+from harness.region.size_probes import AxisLine, SizeProbe, border_probe, likely_sizes, residue_probe
 from harness.search.sort_key import elements
 from harness.search.strategies import RARE_ELEMENTS
 
-MOST_SM_COUNTS = 12
-"""Fork servers started in all; each takes seconds, and a plot has no room for more columns."""
-BORDERS, SETTINGS, BORDERS_OF_SMS, RESIDUES, PLOT, WHOLE = 0.25, 0.4, 0.5, 0.65, 0.85, 1.0
-"""When, as a share of seconds and points, each part makes room for the next."""
+MAX_SM_COUNTS = 12
+"""How many SM counts are tried.  Each needs a fork server, which takes seconds; a plot has no room for more columns."""
+BORDERS_UNTIL, SETTINGS_UNTIL, SM_BORDERS_UNTIL, RESIDUES_UNTIL, PLOT_UNTIL, END = 0.25, 0.4, 0.5, 0.65, 0.85, 1.0
+"""The share of seconds and points, 0 to 1, at which each part ends."""
 BATCH = 3
-"""Points tried before rules are sought anew."""
+"""How many points are tried before the rules are computed again."""
 ROUNDS = 40
+"""How often the rules are computed again at most."""
 CHECKS = 12
-"""Points tried at random once no two rules disagree any more."""
+"""How many points are tried at random once all rules agree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappingLimits:
-    """How much work one map may be."""
+    """How many points and seconds one map may take."""
 
     points: int = 300
     seconds: float = 120.0
@@ -45,10 +62,10 @@ class MappingLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedFailure:
-    """What is mapped.
+    """The failure to map.
 
     Raises:
-        UsageError: the op has no sizes, and so nothing around them.
+        UsageError: the op declares no dims.
     """
 
     finding: str
@@ -56,27 +73,27 @@ class MappedFailure:
     case: Case
     signature: Signature
     axes: tuple[str, str] | None = None
-    """The plot's, up and across; the two that matter where None."""
+    """The plot's vertical and horizontal axis; None chooses the two that matter."""
     libraries: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
         if not self.op.dims:
             raise UsageError(
-                f"{self.op.id} declares no dims: a region is mapped around the sizes of a case, and here are none"
+                f"{self.op.id} declares no dims: a region is mapped around the sizes of a case, and this one has none"
             )
 
 
 class Mapper:
-    """Makes the map of one finding; what it knows so far can be asked for at any time."""
+    """Maps one finding; `region` returns what is known so far at any time."""
 
     def __init__(
-        self, subject: MappedFailure, looker: Looker, limits: MappingLimits, tell: Callable[[str], None]
+        self, subject: MappedFailure, checker: PointChecker, limits: MappingLimits, report: Callable[[str], None]
     ) -> None:
         self._subject = subject
-        self._looker = looker
+        self._checker = checker
         self._limits = limits
-        self._tell = tell
+        self._report = report
         self._begun = time.monotonic()
         self._axes = numeric_axes(subject.op, subject.case)
         self._start = sizes_of(subject.case)
@@ -88,25 +105,25 @@ class Mapper:
         """None until the map is finished."""
 
     def run(self) -> None:
-        """Make the map, until nothing is left to ask or a limit is reached."""
-        first = self._look(self._subject.case)
+        """Map the region until nothing is left to try or a limit is reached."""
+        first = self._check(self._subject.case)
         self._keep(self._start, first)
         if first.outcome is not Outcome.FAIL:
             self._ended = Ended.NOT_SHOWN
             return
-        *dims, sm_counts = map(self._road, self._axes)
-        for number, road in enumerate(dims, 1):
-            self._follow(borders(road), road, BORDERS * number / len(dims))
+        *dims, sm_counts = map(self._line, self._axes)
+        for number, line in enumerate(dims, 1):
+            self._follow(border_probe(line), line, BORDERS_UNTIL * number / len(dims))
         self._try_settings(first.run)
-        self._follow(borders(sm_counts), sm_counts, BORDERS_OF_SMS)
-        for road in (*dims, sm_counts):
-            self._follow(residues(road, self._known_on(road.axis)), road, RESIDUES)
+        self._follow(border_probe(sm_counts), sm_counts, SM_BORDERS_UNTIL)
+        for line in (*dims, sm_counts):
+            self._follow(residue_probe(line, self._known_on(line.axis)), line, RESIDUES_UNTIL)
         self._fill_plane()
-        self._tell_rules_apart()
+        self._distinguish_rules()
         self._ended = self._limit_reached() or Ended.COMPLETE
 
     def region(self) -> Region:
-        """What is known so far; interrupted, where `run` has not come to its end."""
+        """Return what is known so far.  The stop reason is INTERRUPTED unless `run` has returned."""
         up, across = self._subject.axes or usual_plane(self._bounds())
         if up == SMS:
             up, across = across, up
@@ -119,119 +136,122 @@ class Mapper:
             plane=(across, up),
             points=points,
             settings=tuple(self._settings),
-            rule=next(iter(rules(points, self._looker.vocabulary)), None),
-            compared_with=self._looker.compared_with or (),
+            rule=next(iter(rules(points, self._checker.vocabulary)), None),
+            compared_sm_counts=self._checker.compared_sm_counts or (),
             seconds=time.monotonic() - self._begun,
-            ended=self._ended or Ended.INTERRUPTED,
+            stop_reason=self._ended or Ended.INTERRUPTED,
             libraries=self._subject.libraries,
             versions=self._subject.versions,
         )
 
     # --- the parts ---------------------------------------------------------------------------------------------------
 
-    def _road(self, axis: Axis) -> Road:
-        likely = related(axis, self._start, self._looker.vocabulary.moduli)
-        return Road(axis=axis, start=self._start, likely=likely, legal=self._is_legal)
+    def _line(self, axis: Axis) -> AxisLine:
+        likely = likely_sizes(axis, self._start, self._checker.vocabulary.moduli)
+        return AxisLine(axis=axis, start=self._start, likely=likely, is_allowed=self._is_legal)
 
     def _known_on(self, axis: Axis) -> Mapping[int, Outcome]:
         return {
-            point.at[axis.name]: point.outcome
+            point.sizes[axis.name]: point.outcome
             for point in self._points.values()
-            if {**point.at, axis.name: 0} == {**self._start, axis.name: 0}
+            if {**point.sizes, axis.name: 0} == {**self._start, axis.name: 0}
         }
 
     def _try_settings(self, first: Run) -> None:
         subject = self._subject
-        for change in changes(subject.op, subject.case, first, subject.signature.kernel):
-            if self._is_spent(SETTINGS):
+        for change in setting_changes(subject.op, subject.case, first, subject.signature.kernel):
+            if self._is_spent(SETTINGS_UNTIL):
                 return
-            look = self._look(change.case)
-            told = [config_told(launch) for launch in look.run.launches if launch.kernel == change.axis.name]
-            value = told[0] if told and change.axis.kind is AxisKind.CONFIG else change.value
-            self._settings.append(Setting(axis=change.axis, value=value, outcome=look.outcome, reason=look.reason))
+            result = self._check(change.case)
+            # A config has a name only once it has run.
+            configs = [config_text(launch) for launch in result.run.launches if launch.kernel == change.axis.name]
+            value = configs[0] if configs and change.axis.kind is AxisKind.CONFIG else change.value
+            self._settings.append(Setting(axis=change.axis, value=value, outcome=result.outcome, reason=result.reason))
 
     def _fill_plane(self) -> None:
-        """Column by column, since those of SM counts each have a process of their own."""
+        """Fill the plot column by column: a column of one SM count keeps to one process."""
         plane = plane_of(self._subject.axes or usual_plane(self._bounds()), self._axes, self._start)
         across, up = plane.across, plane.up
-        vocabulary = self._looker.vocabulary
-        likely = related(across, self._start, sorted(vocabulary.named))
+        vocabulary = self._checker.vocabulary
+        likely = likely_sizes(across, self._start, sorted(vocabulary.named))
         common = common_rows(plane, self._bound(up), self._tried(up))
         for column in columns(plane, self._bound(across), self._tried(across), likely):
             for row in dict.fromkeys((*common, *rows(plane, column, vocabulary))):
-                if self._is_spent(PLOT):
+                if self._is_spent(PLOT_UNTIL):
                     return
-                self._point(plane.at(column, row))
+                self._outcome_at(plane.sizes_at(column, row))
 
-    def _tell_rules_apart(self) -> None:
+    def _distinguish_rules(self) -> None:
         plane = plane_of(self._subject.axes or usual_plane(self._bounds()), self._axes, self._start)
         random = Random(self._subject.case.seed)  # noqa: S311 -- a choice of points, not a secret
         checks = CHECKS
         for _ in range(ROUNDS):
-            vocabulary = self._looker.vocabulary
-            known = rules(self._points.values(), vocabulary)
+            vocabulary = self._checker.vocabulary
+            candidates = rules(self._points.values(), vocabulary)
             tried = {axis.name: self._tried(axis) for axis in self._axes}
-            ground = UndecidedArea(
-                plane=plane, axes=self._axes, columns=tried[plane.across.name], tried=tried, legal=self._is_legal
+            area = UndecidedArea(
+                plane=plane, axes=self._axes, columns=tried[plane.across.name], tried=tried, is_allowed=self._is_legal
             )
-            fresh = [
-                sizes for sizes in places(ground, vocabulary, known, random) if self._key(sizes) not in self._points
+            new = [
+                sizes
+                for sizes in candidate_points(area, vocabulary, candidates, random)
+                if self._key(sizes) not in self._points
             ]
-            chosen = disputed(known, fresh, BATCH)
+            chosen = disputed(candidates, new, BATCH)
             if not chosen:
-                chosen = tuple(random.sample(fresh, min(BATCH, checks, len(fresh))))
+                chosen = tuple(random.sample(new, min(BATCH, checks, len(new))))
                 checks -= len(chosen)
             for sizes in chosen:
-                if self._is_spent(WHOLE):
+                if self._is_spent(END):
                     return
-                self._point(sizes)
+                self._outcome_at(sizes)
             if not chosen:
                 return
 
     # --- points ------------------------------------------------------------------------------------------------------
 
-    def _follow(self, walk: Walk, road: Road, share: float) -> None:
-        """Answer a walk's questions until it has none left or its share is used up."""
-        size = next(walk, None)
+    def _follow(self, probe: SizeProbe, line: AxisLine, share: float) -> None:
+        """Run a probe until it ends or its share is used up."""
+        size = next(probe, None)
         while size is not None and not self._is_spent(share):
-            outcome = self._point(road.place(size))
+            outcome = self._outcome_at(line.sizes_at(size))
             try:
-                size = walk.send(outcome)
+                size = probe.send(outcome)
             except StopIteration:
                 return
 
-    def _point(self, sizes: Sizes) -> Outcome:
-        """What a place shows; places that are not legal, and SM counts beyond those afforded, abstain unrecorded."""
+    def _outcome_at(self, sizes: Sizes) -> Outcome:
+        """Return the outcome at a point.  An illegal point, or one on too many SM counts, abstains unrecorded."""
         known = self._points.get(self._key(sizes))
         if known is not None:
             return known.outcome
         if not self._is_legal(sizes):
             return Outcome.ABSTAIN
-        return self._keep(sizes, self._look(at(self._subject.case, sizes)))
+        return self._keep(sizes, self._check(case_at(self._subject.case, sizes)))
 
-    def _keep(self, sizes: Sizes, look: PointResult) -> Outcome:
+    def _keep(self, sizes: Sizes, result: PointResult) -> Outcome:
         self._sm_counts.add(sizes[SMS])
-        self._points[self._key(sizes)] = Point(at=sizes, outcome=look.outcome, reason=look.reason)
-        return look.outcome
+        self._points[self._key(sizes)] = Point(sizes=sizes, outcome=result.outcome, reason=result.reason)
+        return result.outcome
 
-    def _look(self, case: Case) -> PointResult:
+    def _check(self, case: Case) -> PointResult:
         sizes = " ".join(f"{name}={size}" for name, size in sizes_of(case).items())
-        self._tell(f"{len(self._points) + len(self._settings)} points, next {sizes}")
-        return self._looker.look(case)
+        self._report(f"{len(self._points) + len(self._settings)} points, next {sizes}")
+        return self._checker.check(case)
 
     def _is_legal(self, sizes: Sizes) -> bool:
         subject = self._subject
-        if sizes[SMS] not in self._sm_counts and len(self._sm_counts) >= MOST_SM_COUNTS:
+        if sizes[SMS] not in self._sm_counts and len(self._sm_counts) >= MAX_SM_COUNTS:
             return False
-        case = at(subject.case, sizes)
+        case = case_at(subject.case, sizes)
         if not all(axis.has(sizes[axis.name]) for axis in self._axes) or not subject.op.allows(case):
             return False
-        return case.scale is Scale.GIANT or elements(subject.op, case) <= self._most_elements
+        return case.scale is Scale.OVERSIZED or elements(subject.op, case) <= self._most_elements
 
     def _is_spent(self, share: float) -> bool:
         return self._limit_reached(share) is not None
 
-    def _limit_reached(self, share: float = WHOLE) -> Ended | None:
+    def _limit_reached(self, share: float = END) -> Ended | None:
         if time.monotonic() - self._begun >= share * self._limits.seconds:
             return Ended.SECONDS
         if len(self._points) + len(self._settings) >= share * self._limits.points:
@@ -245,8 +265,8 @@ class Mapper:
         return next(axis for axis in self._axes if axis.name == name)
 
     def _tried(self, axis: Axis) -> tuple[int, ...]:
-        """The sizes on an axis that were tried anywhere, ascending."""
-        return tuple(sorted({point.at[axis.name] for point in self._points.values()}))
+        """Return the sizes on an axis that were tried anywhere, ascending."""
+        return tuple(sorted({point.sizes[axis.name] for point in self._points.values()}))
 
     def _bound(self, axis: Axis) -> Bound:
         return bound_of(axis, self._start, self._points.values())

@@ -1,6 +1,6 @@
-"""One point of a region: a case is run, and the oracle of the finding says whether it shows the finding's failure.
+"""Check one point of a region: run its case, and let the finding's oracle judge whether the failure shows.
 
-Owns what counts as failing, passing and neither, and what the runs tell of the kernel's numbers.
+Owns the decision between fail, pass and abstain, and collects the kernel's constants and tile sizes from the runs.
 """
 
 from collections import defaultdict
@@ -13,86 +13,89 @@ from harness.model.paired_run import RunRequest, case_of
 from harness.model.run import Launch, Run
 from harness.model.verdict import Abstain, Outcome, Pass, Signature
 from harness.oracles import registry
-from harness.oracles.resources import Fits
+from harness.oracles.resources import FitsResources
 from harness.region.rules import Vocabulary
 from harness.search.judge import Examination, Judge
 from harness.search.runner import NoResources
 
 LARGEST_NUMBER = 4096
-"""Constants above are sizes of the problem rather than of the kernel."""
+"""Larger constants are sizes of the problem, not of the kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointResult:
-    """What a case showed of one failure."""
+    """The result of checking one case for the failure."""
 
     outcome: Outcome
     reason: str
-    """Why it abstained."""
+    """The reason of an ABSTAIN; empty otherwise."""
     run: Run
 
 
-class Looker:
-    """Looks at cases for one failure; remembers what the kernel's numbers are called."""
+class PointChecker:
+    """Checks cases for one failure, and remembers the names of the kernel's constants."""
 
     def __init__(self, op: Op, signature: Signature, judge: Judge, execute: Callable[[RunRequest], Run]) -> None:
         self._op = op
         self._signature = signature
         self._execute = execute
-        needs_resources = signature.oracle == Fits.name
+        needs_resources = signature.oracle == FitsResources.name
         self._judge = judge.only(signature.oracle)
-        if not needs_resources:  # else the whole compiler pipeline would run beside, for nothing
+        if not needs_resources:  # do not run the whole compiler pipeline for nothing
             self._judge = replace(self._judge, resources=NoResources())
-        self._settles = needs_resources
+        self._waits_for_compiler = needs_resources
         self._first: Case | None = None
         self._tiles = set[int]()
-        self._tiles_elsewhere = set[int]()
+        self._other_tiles = set[int]()
         self._constants: defaultdict[str, set[int]] = defaultdict(set)
-        self.compared_with: tuple[int, ...] | None = None
-        """The other SM counts that the first case was compared with; None before it was looked at."""
+        self.compared_sm_counts: tuple[int, ...] | None = None
+        """The other SM counts that the first case was compared with; None before it was checked."""
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The tile sizes, and the constants that were the same in every run of the kernel at fault with its config."""
+        """Tile sizes, and the constants that were equal in all runs of the kernel at fault with the first config."""
         labels: dict[int, list[str]] = {}
         for name, values in self._constants.items():
             for value in values if len(values) == 1 else ():
                 if 1 < value <= LARGEST_NUMBER:
                     labels.setdefault(value, []).append(name)
         named = {value: " = ".join(sorted(names)) for value, names in labels.items()}
-        return Vocabulary(tiles=frozenset(self._tiles), tiles_elsewhere=frozenset(self._tiles_elsewhere), labels=named)
+        return Vocabulary(tiles=frozenset(self._tiles), other_tiles=frozenset(self._other_tiles), labels=named)
 
-    def look(self, case: Case) -> PointResult:
-        """Run the case and what the oracle wants beside it, and judge."""
-        beside: list[int] = []
+    def check(self, case: Case) -> PointResult:
+        """Run the case and its paired runs, and judge."""
+        compared: list[int] = []
 
-        def execute(wanted: RunRequest) -> Run:
-            sm_count = case_of(wanted).device.sm_count
+        def execute(request: RunRequest) -> Run:
+            sm_count = case_of(request).device.sm_count
             if sm_count != case.device.sm_count:
-                beside.append(sm_count)
-            return self._execute(wanted)
+                compared.append(sm_count)
+            return self._execute(request)
 
         examined = self._judge.examine(self._op, case, execute)
-        if self._settles and examined.outcome is Outcome.ABSTAIN:
+        if self._waits_for_compiler and examined.outcome is Outcome.ABSTAIN:
             self._judge.resources.settle()
             examined = self._judge.judge(self._op, examined.run, {})
-        outcome, reason = self._outcome(examined, tuple(beside))
+        outcome, reason = self._outcome(examined, tuple(compared))
         if self._first is None:
             self._first = case
         if case.configs == self._first.configs:
             self._note(examined.run)
         return PointResult(outcome=outcome, reason=reason, run=examined.run)
 
-    def at_fault(self, run: Run) -> Sequence[Launch]:
-        """The launches of the kernel that the signature names, or all where it names none."""
+    def _at_fault(self, run: Run) -> Sequence[Launch]:
+        """Return the launches of the kernel that the signature names, or all if it names none."""
         kernel = self._signature.kernel
         return [launch for launch in run.launches if not kernel or launch.kernel == kernel]
 
-    def _outcome(self, examined: Examination, beside: tuple[int, ...]) -> tuple[Outcome, str]:
-        if self.compared_with is None:
-            self.compared_with = beside
-        if beside != self.compared_with:
-            return Outcome.ABSTAIN, f"compared with {_sms(beside)}, the smallest case with {_sms(self.compared_with)}"
+    def _outcome(self, examined: Examination, compared: tuple[int, ...]) -> tuple[Outcome, str]:
+        if self.compared_sm_counts is None:
+            self.compared_sm_counts = compared
+        if compared != self.compared_sm_counts:
+            return (
+                Outcome.ABSTAIN,
+                f"compared with {_sms(compared)}, the smallest case with {_sms(self.compared_sm_counts)}",
+            )
         if examined.fail_with(self._signature) is not None:
             return Outcome.FAIL, ""
         if examined.fails:
@@ -103,8 +106,8 @@ class Looker:
         return (Outcome.PASS, "") if passed else (Outcome.ABSTAIN, "the op does not make this promise")
 
     def _note(self, run: Run) -> None:
-        tiles = self._tiles if run.case == self._first else self._tiles_elsewhere
-        for launch in self.at_fault(run):
+        tiles = self._tiles if run.case == self._first else self._other_tiles
+        for launch in self._at_fault(run):
             tiles.update(size for size in launch.tile_sizes if size <= LARGEST_NUMBER)
             for name, value in launch.constants.items():
                 if isinstance(value, int) and not isinstance(value, bool):

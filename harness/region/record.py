@@ -1,29 +1,26 @@
-"""The region of a finding in sentences and as JSON, and where it is kept: `region.json` beside the finding.
+"""The region of a finding in sentences, and its file: `region.json` in the folder of the finding.
 
-Every sentence says what was found at the points that were tried, and how many they are; none says that it is proven.
+Each sentence reports what was found at the points that were tried, and their number.  None claims a proof.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
-from harness.errors import ReplayError
+from harness.documents import files
+from harness.documents.region import RegionDocument
 from harness.findings.store import FINDING
 from harness.model.region import Axis, AxisKind, Beyond, Bound, Ended, Region, RegionEdge, Setting
 from harness.model.verdict import Outcome
-from harness.wire import from_json, to_json
 
-FORMAT = "kernel-harness-region/1"
 FILE = "region.json"
 REASONS = 3
 
 
 def sentences(region: Region) -> tuple[str, ...]:
-    """What the map says: the rule, how far each axis fails, each setting, what was not judged and why it ended."""
-    if region.ended is Ended.NOT_SHOWN:
+    """Return the rule, the bounds of each axis, the settings, what could not be checked, and why the map ended."""
+    if region.stop_reason is Ended.NOT_SHOWN:
         (point,) = region.points
         why = f": {point.reason}" if point.reason else ""
         return (f"The smallest case does not show {region.signature}{why}. There is no region to map.",)
@@ -35,54 +32,30 @@ def sentences(region: Region) -> tuple[str, ...]:
     )
 
 
-def region_document(region: Region) -> dict[str, Any]:
-    """The region as plain JSON values."""
-    return {"format": FORMAT, "sentences": list(sentences(region)), "region": json.loads(to_json(region))}
-
-
-def read_region(text: str) -> Region:
-    """The region that a document holds.
-
-    Raises:
-        ReplayError: it is none, or of another format.
-    """
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ReplayError(f"not readable as JSON: {error}") from None
-    match document:
-        case {"format": str(given), "region": _} if given == FORMAT:
-            return from_json(json.dumps(document["region"]), Region)
-        case {"format": str(given)}:
-            raise ReplayError(f"its format is {given!r}, and this release reads {FORMAT!r}: map it again")
-        case _:
-            raise ReplayError("not a region (`format`, `region`)")
+def region_document(region: Region) -> RegionDocument:
+    """Return the document of a region."""
+    return RegionDocument(sentences=sentences(region), region=region)
 
 
 def save(region: Region, source: Path, folder: Path) -> Path:
-    """Write the region into the folder of the finding, if one is kept under `folder`; else beside the file it is from.
+    """Write the region into the folder of the finding, if one is kept under `folder`; else next to the source file.
 
-    A folder of its own would look like a finding that lost its file.
+    A new folder under `folder` would look like a finding that lost its file.
     """
     place = source.parent if source.name == FINDING else folder / region.finding
     path = place / FILE if (place / FINDING).is_file() else source.parent / f"{region.finding}.{FILE}"
-    path.write_text(json.dumps(region_document(region), indent=2) + "\n", encoding="utf-8")
+    files.write(region_document(region), path)
     return path
 
 
 def load(place: Path) -> Region | None:
-    """The region in the folder of a finding; None where it was not mapped.
+    """Read the region in the folder of a finding; None if it was not mapped.
 
     Raises:
         ReplayError: the file is damaged; the text names it.
     """
     path = place / FILE
-    if not path.is_file():
-        return None
-    try:
-        return read_region(path.read_text(encoding="utf-8"))
-    except (ReplayError, UnicodeDecodeError) as error:
-        raise ReplayError(f"{path}: {error}") from None
+    return files.read(path, RegionDocument).region if path.is_file() else None
 
 
 # --- sentences -------------------------------------------------------------------------------------------------------
@@ -100,37 +73,37 @@ def _rule(region: Region) -> str:
 def _bound(bound: Bound) -> str:
     axis, below, above = bound.axis, bound.below, bound.above
     if bound.tried == 1:
-        return f"{axis.name}: nothing but {below.last} was tried."
+        return f"{axis.name}: only {below.last} was tried."
     reach = f"at {below.last}"
     if below.last != above.last:
         reach = f"from {below.last} to {_last(axis, above)}"
-    beside = sum(edge.beyond is Beyond.PASSES for edge in (below, above))
-    counted = f"{bound.tried} values tried" + (f", {bound.passed} pass" if bound.passed > beside else "")
+    at_edges = sum(edge.beyond is Beyond.PASSES for edge in (below, above))
+    counted = f"{bound.tried} values tried" + (f", {bound.passed} pass" if bound.passed > at_edges else "")
     parts = [f"fails {reach}", *_sides(axis, below, above)]
     return f"{axis.name}: {'; '.join(parts)} ({counted})."
 
 
 def _last(axis: Axis, edge: RegionEdge) -> str:
-    """The upper end, and whether it is one."""
+    """Return the upper end of the failing sizes, and how certain it is."""
     if edge.beyond is Beyond.UNTRIED or (edge.beyond is Beyond.NOTHING and axis.is_open):
         return f"at least {edge.last}"
     return f"{edge.last}, the op's most" if edge.beyond is Beyond.NOTHING else str(edge.last)
 
 
 def _sides(axis: Axis, below: RegionEdge, above: RegionEdge) -> tuple[str, ...]:
-    """What lies beyond both ends, where something does."""
+    """Return what lies beyond the two ends."""
     plain = below.beyond is above.beyond is Beyond.PASSES
     if plain and all(axis.adjacent(edge.last, edge.next) for edge in (below, above)):
         return (f"{below.next} and {above.next} pass",)
-    return tuple(_side(axis, edge) for edge in (below, above) if edge.beyond in _SAID)
+    return tuple(_side(axis, edge) for edge in (below, above) if edge.beyond in _VERBS)
 
 
-_SAID = {Beyond.PASSES: "passes", Beyond.ABSTAINS: "cannot be judged"}
+_VERBS = {Beyond.PASSES: "passes", Beyond.ABSTAINS: "cannot be checked"}
 
 
 def _side(axis: Axis, edge: RegionEdge) -> str:
-    gap = "" if axis.adjacent(edge.last, edge.next) else ", and what lies between was not tried"
-    return f"{edge.next} {_SAID[edge.beyond]}{gap}"
+    gap = "" if axis.adjacent(edge.last, edge.next) else ", sizes between were not tried"
+    return f"{edge.next} {_VERBS[edge.beyond]}{gap}"
 
 
 SUBJECTS = {
@@ -142,8 +115,8 @@ SUBJECTS = {
 
 
 def _settings(settings: Sequence[Setting]) -> Iterator[str]:
-    """A sentence for each setting that matters, and one for all that do not."""
-    idle: list[str] = []
+    """Yield a sentence for each setting that matters, and one for all that do not."""
+    irrelevant: list[str] = []
     for axis, group in groupby(settings, key=lambda setting: setting.axis):
         tried = list(group)
         subject = SUBJECTS.get(axis.kind, "{}").format(axis.name)
@@ -153,26 +126,26 @@ def _settings(settings: Sequence[Setting]) -> Iterator[str]:
             all_ = (
                 f"all {len(tried)}" if axis.kind is AxisKind.CONFIG else ", ".join(setting.value for setting in tried)
             )
-            idle.append(f"{subject} ({all_})")
-    if idle:
-        yield f"Fails whatever is chosen of {_listed(idle)}."
+            irrelevant.append(f"{subject} ({all_})")
+    if irrelevant:
+        yield f"Fails with every choice of {_listed(irrelevant)}."
 
 
 def _outcomes(axis: Axis, tried: Sequence[Setting]) -> str:
-    fails, passes, unjudged = (
+    fails, passes, unchecked = (
         [setting.value for setting in tried if setting.outcome is outcome]
         for outcome in (Outcome.FAIL, Outcome.PASS, Outcome.ABSTAIN)
     )
-    parts = [f"cannot be judged with {_listed(unjudged)}"] if unjudged else []
-    if axis.kind is AxisKind.CONFIG and (telling := _telling(fails, passes)):
+    parts = [f"cannot be checked with {_listed(unchecked)}"] if unchecked else []
+    if axis.kind is AxisKind.CONFIG and (difference := _difference(fails, passes)):
         count = f"{len(fails)} of {len(tried)}"
-        return "; ".join([f"fails where {telling} ({count}), passes with the others", *parts])
-    told = [f"{verb} with {_listed(values)}" for verb, values in (("fails", fails), ("passes", passes)) if values]
-    return "; ".join([*told, *parts])
+        return "; ".join([f"fails where {difference} ({count}), passes with the others", *parts])
+    outcomes = [f"{verb} with {_listed(values)}" for verb, values in (("fails", fails), ("passes", passes)) if values]
+    return "; ".join([*outcomes, *parts])
 
 
-def _telling(fails: Sequence[str], passes: Sequence[str]) -> str:
-    """The one parameter that has other values in the configs that fail than in those that pass; empty if none has."""
+def _difference(fails: Sequence[str], passes: Sequence[str]) -> str:
+    """Return the first parameter whose values separate failing from passing configs; empty if there is none."""
     failing, passing = ([dict(_parameters(config)) for config in configs] for configs in (fails, passes))
     if not failing or not passing:
         return ""
@@ -190,19 +163,19 @@ def _parameters(config: str) -> Iterator[tuple[str, str]]:
 
 
 def _remarks(region: Region) -> Iterator[str]:
-    unjudged = Counter(point.reason for point in region.points if point.outcome is Outcome.ABSTAIN)
-    if unjudged:
-        most = [f"{reason} ({count} times)" for reason, count in unjudged.most_common(REASONS)]
-        yield f"{unjudged.total()} sizes could not be judged: {'; '.join(most)}."
-    if region.compared_with:
-        counts = [f"{count} SM{'' if count == 1 else 's'}" for count in region.compared_with]
+    unchecked = Counter(point.reason for point in region.points if point.outcome is Outcome.ABSTAIN)
+    if unchecked:
+        most = [f"{reason} ({count} times)" for reason, count in unchecked.most_common(REASONS)]
+        yield f"{unchecked.total()} sizes could not be checked: {'; '.join(most)}."
+    if region.compared_sm_counts:
+        counts = [f"{count} SM{'' if count == 1 else 's'}" for count in region.compared_sm_counts]
         yield f"Every point was compared with the same dims on {_listed(counts)}."
     seconds = f"{region.seconds:.0f} s"
-    match region.ended:
+    match region.stop_reason:
         case Ended.SECONDS:
-            yield f"The map ended early, after {seconds}: more time may tell more."
+            yield f"The map ended early, after {seconds}: more time may show more."
         case Ended.POINTS:
-            yield f"The map ended early, as many points as allowed were tried ({seconds}): more may tell more."
+            yield f"The map ended early, at the limit of points ({seconds}): more points may show more."
         case Ended.INTERRUPTED:
             yield f"The map was interrupted after {seconds}."
         case Ended.COMPLETE | Ended.NOT_SHOWN:
@@ -210,6 +183,6 @@ def _remarks(region: Region) -> Iterator[str]:
 
 
 def _listed(values: Sequence[str]) -> str:
-    """With commas, or semicolons where a value has commas itself."""
+    """Join with commas, or with semicolons if a value contains commas."""
     separator = "; " if any(", " in value for value in values) else ", "
     return separator.join(values[:-1]) + (" and " if len(values) > 1 else "") + values[-1]

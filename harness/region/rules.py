@@ -1,10 +1,10 @@
-"""Rules that agree with every point: what tells the sizes that fail from those that pass, the simplest first.
+"""Rules that agree with every point: they separate the sizes that fail from those that pass, the simplest rule first.
 
-A rule is a conjunction.  Only a condition that is true of every failing point can be part of one, so the search is for
-the cheapest few of those that between them exclude every passing point: a weighted set cover, explored best first.
-The same is done with the two sides exchanged, for rules that say where a kernel is spared ("fails unless ...").
+A rule is a conjunction of conditions.  Each condition is true at all failing points, and together they exclude all
+passing points.  The cheapest such set is a weighted set cover, which a best-first search finds.  Exchanging the two
+sides gives rules of the form "fails unless ...".
 
-Owns the vocabulary and the order of simplicity.  What no vocabulary of this size can express stays without a rule.
+Owns the vocabulary and the order of simplicity.  A region that the vocabulary cannot express has no rule.
 """
 
 import heapq
@@ -15,43 +15,44 @@ from itertools import combinations, count, permutations
 from harness.model.region import HOLDS, SMS, Condition, Point, Relation, Rounding, Rule, Sizes, Term
 from harness.model.verdict import Outcome
 
-MOST_CONDITIONS = 4
-MOST_ALTERNATIVES = 12
-"""How many rules are told apart by further points."""
-ALIKE = 4
-"""Conditions kept of those that exclude the same points."""
-MOST_STEPS = 20_000
+MAX_CONDITIONS = 4
+MAX_ALTERNATIVES = 12
+"""How many rules further points try to distinguish."""
+MAX_EQUIVALENT = 4
+"""How many conditions are kept that exclude the same points."""
+MAX_STEPS = 20_000
 
 THRESHOLD, COMPARISON, DIVISION, POWER = 1.0, 1.1, 1.3, 1.7
+"""The costs of conditions; lower is simpler."""
 DERIVED = 0.6
-"""What a quotient or a product adds, for a reader has to compute it."""
+"""Added for a quotient or a product, which a reader has to compute."""
 SHARED = 1.0
-"""The same where it has to compute two."""
+"""Added for two nested quotients."""
 ROUNDED_DOWN = 0.05
-"""Kernels divide work rounding up more often than down."""
+"""Added for rounding down: kernels divide work rounding up more often."""
 FACTOR = 0.3
 UNNAMED = 0.4
-"""What a number adds that is no tile size and no constant of the kernel in the smallest case."""
+"""Added for a number that is neither a tile size nor a constant of the kernel in the smallest case."""
 LOOSE = 0.02
-"""A threshold as far out as the passing points let it be: not the one to state, but the one to try next."""
+"""Added for a threshold at the nearest passing point.  It is not the one to state, but the one to try next."""
 UNLESS = 1.5
 
 ORDERS = (Relation.ABOVE, Relation.BELOW, Relation.AT_LEAST, Relation.AT_MOST)
 
 COMMON = (2, 4, 8, 16, 32, 64, 128)
-"""Multiples that compilers and kernels care for, whatever the tiles: 16 is what Triton specialises by."""
+"""Multiples that matter whatever the tiles: Triton specialises integer arguments on divisibility by 16."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
-    """The numbers that a rule may speak of."""
+    """The numbers that a rule may mention."""
 
     tiles: frozenset[int] = frozenset()
     """Tile sizes of the kernels in the smallest case."""
-    tiles_elsewhere: frozenset[int] = frozenset()
-    """Those that they have with other sizes alone."""
+    other_tiles: frozenset[int] = frozenset()
+    """Tile sizes that they have only with other sizes."""
     labels: Mapping[int, str] = field(default_factory=dict[int, str])
-    """What the kernel at fault calls a number: `{32: "BT"}`."""
+    """The kernel's name for a number: `{32: "BT"}`."""
 
     @property
     def named(self) -> frozenset[int]:
@@ -60,37 +61,41 @@ class Vocabulary:
 
     @property
     def moduli(self) -> tuple[int, ...]:
-        """All of them, those of the kernels in the smallest case first."""
-        return (*sorted(self.named), *sorted({*COMMON, *self.tiles_elsewhere} - self.named))
+        """All numbers, with those of the kernels in the smallest case first."""
+        return (*sorted(self.named), *sorted({*COMMON, *self.other_tiles} - self.named))
 
     def cost(self, number: int) -> float:
-        """What using the number adds to a condition."""
+        """Return what the number adds to the cost of a condition."""
         return 0.0 if number in self.named else UNNAMED
 
     def constant(self, number: int) -> Term:
-        """The number, with its name where it has one."""
+        """Return the number as a term, with its name if it has one."""
         return Term(factor=number, label=self.labels.get(number, ""))
 
 
 def rules(points: Iterable[Point], vocabulary: Vocabulary) -> tuple[Rule, ...]:
-    """Up to `MOST_ALTERNATIVES` rules that agree with every point, the simplest first; abstained points say nothing."""
-    judged = tuple(points)
-    fails = [point.at for point in judged if point.outcome is Outcome.FAIL]
-    passes = [point.at for point in judged if point.outcome is Outcome.PASS]
+    """Return up to `MAX_ALTERNATIVES` rules that agree with every point, the simplest first.
+
+    Abstained points are ignored.
+    """
+    known = tuple(points)
+    fails = [point.sizes for point in known if point.outcome is Outcome.FAIL]
+    passes = [point.sizes for point in known if point.outcome is Outcome.PASS]
     if not passes:
         return (Rule(conditions=()),) if fails else ()
     if not fails:
         return ()
     found = [(cost, Rule(conditions=cover)) for cost, cover in _covers(fails, passes, vocabulary)]
-    spared = ((cost, cover) for cost, cover in _covers(passes, fails, vocabulary))
-    found += [(cost + UNLESS, Rule(conditions=cover, unless=True)) for cost, cover in spared]
-    return tuple(rule for _, rule in sorted(found, key=lambda priced: (priced[0], str(priced[1])))[:MOST_ALTERNATIVES])
+    exceptions = ((cost, cover) for cost, cover in _covers(passes, fails, vocabulary))
+    found += [(cost + UNLESS, Rule(conditions=cover, unless=True)) for cost, cover in exceptions]
+    return tuple(rule for _, rule in sorted(found, key=lambda priced: (priced[0], str(priced[1])))[:MAX_ALTERNATIVES])
 
 
 def agrees(rule: Rule, points: Iterable[Point]) -> bool:
-    """Whether the rule says of every point what was seen there."""
+    """Return True if the rule predicts the outcome of every point that did not abstain."""
     return all(
-        point.outcome is Outcome.ABSTAIN or rule.fails(point.at) is (point.outcome is Outcome.FAIL) for point in points
+        point.outcome is Outcome.ABSTAIN or rule.fails(point.sizes) is (point.outcome is Outcome.FAIL)
+        for point in points
     )
 
 
@@ -98,58 +103,62 @@ def agrees(rule: Rule, points: Iterable[Point]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Priced:
+class _PricedCondition:
     cost: float
     condition: Condition
     excludes: int
-    """A bit for each point outside at which it is false."""
+    """Bit mask of the outside points at which the condition is false."""
 
 
 def _covers(
     inside: Sequence[Sizes], outside: Sequence[Sizes], vocabulary: Vocabulary
 ) -> Iterator[tuple[float, tuple[Condition, ...]]]:
-    """Conjunctions that hold at all points inside and at none outside, the cheapest first, each with its cost."""
-    known = _useful(inside, outside, vocabulary)
+    """Yield conjunctions that hold at all inside points and at no outside point, the cheapest first, with costs."""
+    usable = _useful(inside, outside, vocabulary)
     everything = (1 << len(outside)) - 1
-    tie = count()
-    waiting: list[tuple[float, int, tuple[_Priced, ...], int]] = [(0.0, next(tie), (), everything)]
-    told = list[frozenset[Condition]]()
+    tie = count()  # equal costs pop in the order of insertion; conditions have no order
+    waiting: list[tuple[float, int, tuple[_PricedCondition, ...], int]] = [(0.0, next(tie), (), everything)]
+    yielded = list[frozenset[Condition]]()
     names = tuple(inside[0])
-    for _ in range(MOST_STEPS):
-        if not waiting or len(told) == MOST_ALTERNATIVES:
+    for _ in range(MAX_STEPS):
+        if not waiting or len(yielded) == MAX_ALTERNATIVES:
             return
         cost, _, chosen, left = heapq.heappop(waiting)
         if not left:
             conditions = frozenset(one.condition for one in chosen)
-            if not any(conditions >= simpler for simpler in told):
-                told.append(conditions)
+            if not any(conditions >= simpler for simpler in yielded):
+                yielded.append(conditions)
                 yield cost, tuple(sorted(conditions, key=lambda one: _reading_order(one, names)))
-        elif len(chosen) < MOST_CONDITIONS:
-            hardest = min(_bits(left), key=lambda bit: sum(one.excludes >> bit & 1 for one in known))
-            for one in known:
+        elif len(chosen) < MAX_CONDITIONS:
+            # Branch on the point that the fewest conditions exclude: any cover needs one of those few.
+            hardest = min(_bits(left), key=lambda bit: sum(one.excludes >> bit & 1 for one in usable))
+            for one in usable:
                 if one.excludes >> hardest & 1:
                     heapq.heappush(waiting, (cost + one.cost, next(tie), (*chosen, one), left & ~one.excludes))
 
 
-def _useful(inside: Sequence[Sizes], outside: Sequence[Sizes], vocabulary: Vocabulary) -> list[_Priced]:
-    """The conditions true of every point inside that exclude a point outside; a few of those that exclude the same."""
+def _useful(inside: Sequence[Sizes], outside: Sequence[Sizes], vocabulary: Vocabulary) -> list[_PricedCondition]:
+    """Return the conditions that hold at all inside points and exclude an outside point.
+
+    Of conditions that exclude the same points, only the cheapest few are kept.
+    """
     within, without = _Column(inside), _Column(outside)
     priced = [
-        _Priced(cost, condition, excludes)
+        _PricedCondition(cost, condition, excludes)
         for cost, condition in _conditions(inside, outside, vocabulary)
-        if within.all_hold(condition) and (excludes := without.where_broken(condition))
+        if within.all_hold(condition) and (excludes := without.broken_mask(condition))
     ]
     priced.sort(key=lambda one: (one.cost, str(one.condition)))
-    kept, alike = list[_Priced](), dict[int, int]()
+    kept, equivalent = list[_PricedCondition](), dict[int, int]()
     for one in priced:
-        alike[one.excludes] = alike.get(one.excludes, 0) + 1
-        if alike[one.excludes] <= ALIKE:
+        equivalent[one.excludes] = equivalent.get(one.excludes, 0) + 1
+        if equivalent[one.excludes] <= MAX_EQUIVALENT:
             kept.append(one)
     return kept
 
 
 class _Column:
-    """Points, and what each term is at all of them, computed once: hundreds of conditions share a few terms."""
+    """Points with a cache of each term's values at them, since hundreds of conditions share a few terms."""
 
     def __init__(self, points: Sequence[Sizes]) -> None:
         self._points = points
@@ -157,15 +166,15 @@ class _Column:
 
     def all_hold(self, condition: Condition) -> bool:
         holds = HOLDS[condition.relation]
-        return all(map(holds, self._of(condition.left), self._of(condition.right)))
+        return all(map(holds, self._values_of(condition.left), self._values_of(condition.right)))
 
-    def where_broken(self, condition: Condition) -> int:
-        """A bit for each point at which the condition is false."""
+    def broken_mask(self, condition: Condition) -> int:
+        """Return a bit mask of the points at which the condition is false."""
         holds = HOLDS[condition.relation]
-        values = zip(self._of(condition.left), self._of(condition.right), strict=True)
+        values = zip(self._values_of(condition.left), self._values_of(condition.right), strict=True)
         return sum(1 << bit for bit, (left, right) in enumerate(values) if not holds(left, right))
 
-    def _of(self, term: Term) -> tuple[int, ...]:
+    def _values_of(self, term: Term) -> tuple[int, ...]:
         if term not in self._values:
             self._values[term] = tuple(term.of(sizes) for sizes in self._points)
         return self._values[term]
@@ -176,7 +185,7 @@ def _bits(number: int) -> Iterator[int]:
 
 
 def _reading_order(condition: Condition, names: Sequence[str]) -> tuple[int, int, str]:
-    """Thresholds of one size first, in the sizes' order; quotients last."""
+    """Return a key that sorts thresholds of one size first, in the order of the sizes, and quotients last."""
     left, right = condition.left, condition.right
     return (2 * bool(left.over or left.times) + bool(right.size), names.index(left.size), str(condition))
 
@@ -187,7 +196,7 @@ def _reading_order(condition: Condition, names: Sequence[str]) -> tuple[int, int
 def _conditions(
     inside: Sequence[Sizes], outside: Sequence[Sizes], vocabulary: Vocabulary
 ) -> Iterator[tuple[float, Condition]]:
-    """Every condition of the vocabulary that may be true inside, with its cost."""
+    """Yield every condition of the vocabulary that may hold at the inside points, with its cost."""
     everywhere = (*inside, *outside)
     names = [name for name in everywhere[0] if len({sizes[name] for sizes in everywhere}) > 1]
     for cost, term in _terms(names):
@@ -221,7 +230,7 @@ def _terms(names: Sequence[str]) -> Iterator[tuple[float, Term]]:
 def _thresholds(
     cost: float, term: Term, inside: Sequence[Sizes], outside: Sequence[Sizes]
 ) -> Iterator[tuple[float, Condition]]:
-    """The closest threshold that lets every point inside through, and the one farthest out that excludes as much."""
+    """Yield the tightest threshold that holds at all inside points, and the loosest that excludes as much."""
     within = [term.of(sizes) for sizes in inside]
     without = [term.of(sizes) for sizes in outside]
     least, most = min(within), max(within)
@@ -241,7 +250,7 @@ def _comparisons(one: str, other: str) -> Iterator[tuple[float, Condition]]:
 
 
 def _scaled(one: str, other: str, vocabulary: Vocabulary) -> Iterator[tuple[float, Condition]]:
-    """What one size is beside a multiple of another."""
+    """Yield comparisons of one size with multiples of another."""
     left = Term(size=one)
     for relation in (Relation.MULTIPLE, Relation.NO_MULTIPLE):
         yield DIVISION, Condition(left=left, relation=relation, right=Term(size=other))

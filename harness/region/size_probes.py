@@ -1,7 +1,7 @@
-"""Where to look along one numeric axis: which sizes are worth a point, and how to close in on a border.
+"""Size probes: choose the sizes to try along one numeric axis, and close in on the borders of the failure.
 
-A walk is a generator: it yields a size, is sent what was seen there, and decides on the next.  So it knows neither
-cases nor budgets, and any function can play the kernel in a test.
+A probe is a generator.  It yields a size, receives the outcome at that size, and decides on the next.  It knows neither
+cases nor budgets, so a test can replace the kernel by any function.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -11,122 +11,122 @@ from itertools import islice
 from harness.model.region import SMS, Axis, AxisKind, Sizes
 from harness.model.verdict import Outcome
 
-Walk = Generator[int, Outcome, None]
+SizeProbe = Generator[int, Outcome, None]
 
 TIMES = (1, 2, 3)
 STEPS = (0, -1, 1)
 FIRST = 4
-RESIDUES = 24
-"""Sizes beside multiples tried along a dim: more tells more, and each is a run."""
-RESIDUES_OF_SMS = 3
-"""The same of SM counts, each of which needs a fork server of its own."""
+MAX_RESIDUES = 24
+"""How many likely sizes are tried along a dim; each is a run."""
+MAX_SM_RESIDUES = 3
+"""The same for SM counts, each of which needs a fork server of its own."""
 LONGEST_SCAN = 64
-"""How far the next legal size may lie from the one that would be tried."""
+"""How far from the wanted size the next legal one is searched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Road:
+class AxisLine:
     """One axis through the smallest case."""
 
     axis: Axis
     start: Sizes
     likely: tuple[int, ...]
-    """Sizes where something may change, the most likely first."""
-    legal: Callable[[Sizes], bool]
+    """Sizes at which the outcome may change, the most likely first."""
+    is_allowed: Callable[[Sizes], bool]
 
-    def place(self, size: int) -> Sizes:
-        """The place of a size on it."""
+    def sizes_at(self, size: int) -> Sizes:
         return {**self.start, self.axis.name: size}
 
-    def leads_to(self, size: int) -> bool:
-        """Whether a size lies on it and is legal."""
-        return self.axis.has(size) and self.legal(self.place(size))
+    def is_legal(self, size: int) -> bool:
+        return self.axis.has(size) and self.is_allowed(self.sizes_at(size))
 
     @property
     def home(self) -> int:
-        """Where the smallest case lies."""
+        """The size of the smallest case."""
         return self.start[self.axis.name]
 
     @property
     def is_costly(self) -> bool:
-        """Whether each size needs a process that loads the library anew."""
+        """True if each size needs a new process that loads the library."""
         return self.axis.kind is AxisKind.SM_COUNT
 
 
-def related(axis: Axis, at: Sizes, moduli: Sequence[int]) -> tuple[int, ...]:
-    """The sizes on an axis that stand in a simple relation to the other sizes and the tiles, the simplest first.
+def likely_sizes(axis: Axis, sizes: Sizes, moduli: Sequence[int]) -> tuple[int, ...]:
+    """Return the sizes on an axis that have a simple relation to the other sizes and the tiles, the simplest first.
 
-    They are small multiples of a tile, of another size and of both together, what another size comes to in tiles, and
-    one beside each; then the least sizes.
+    These are small multiples of a tile, of another size, and of both together.  They are also another size counted in
+    tiles, the neighbours of all these, and the smallest sizes.
     """
-    others = [size for name, size in at.items() if name != axis.name]
+    others = [size for name, size in sizes.items() if name != axis.name]
     found: list[int] = []
     for times in TIMES:
         units = [*others, *moduli, *(size * number for size in others for number in moduli)]
         units += [-(-size // number) for size in others for number in moduli]
-        units += [-(-at.get(SMS, 1) // size) * number for size in others if size > 1 for number in moduli]
+        units += [-(-sizes.get(SMS, 1) // size) * number for size in others if size > 1 for number in moduli]
         found += [times * unit + step for unit in units for step in STEPS]
         found += [times * size * number - part for size in others for number in moduli for part in (size - 1, size)]
     found += range(axis.low, axis.low + FIRST)
     return tuple(size for size in dict.fromkeys(found) if axis.has(size))
 
 
-def borders(road: Road) -> Walk:
-    """The walk to where the failure ends on each side: both ends of the axis, outward by doubling, and closing in."""
-    tried = {road.home: Outcome.FAIL}
-    if road.axis.choices:
-        yield from _each(road, tried, road.axis.choices)
+def border_probe(line: AxisLine) -> SizeProbe:
+    """Find where the failure ends on each side: try both ends, then double the distance outward, then close in."""
+    tried = {line.home: Outcome.FAIL}
+    if line.axis.choices:
+        yield from _try_each(line, tried, line.axis.choices)
         return
-    low, high = road.axis.low, road.axis.high
-    yield from _each(
-        road, tried, (low + 1, *_legal(road, range(low, road.home)), *_legal(road, range(high, road.home, -1)))
+    low, high = line.axis.low, line.axis.high
+    yield from _try_each(
+        line,
+        tried,
+        (low + 1, *_first_legal(line, range(low, line.home)), *_first_legal(line, range(high, line.home, -1))),
     )
-    if not road.is_costly:
-        yield from _outward(road, tried)
-    yield from _close_in(road, tried)
+    if not line.is_costly:
+        yield from _outward(line, tried)
+    yield from _close_in(line, tried)
 
 
-def residues(road: Road, known: Mapping[int, Outcome]) -> Walk:
-    """The likely sizes that are not known yet, and closing in on what they show."""
+def residue_probe(line: AxisLine, known: Mapping[int, Outcome]) -> SizeProbe:
+    """Try the likely sizes that are not known yet, and close in on the borders that they show."""
     tried = dict(known)
-    most = RESIDUES_OF_SMS if road.is_costly else RESIDUES
-    yield from _each(road, tried, [size for size in road.likely if size not in tried][:most])
-    yield from _close_in(road, tried)
+    most = MAX_SM_RESIDUES if line.is_costly else MAX_RESIDUES
+    yield from _try_each(line, tried, [size for size in line.likely if size not in tried][:most])
+    yield from _close_in(line, tried)
 
 
-def _each(road: Road, tried: dict[int, Outcome], sizes: Iterable[int]) -> Walk:
+def _try_each(line: AxisLine, tried: dict[int, Outcome], sizes: Iterable[int]) -> SizeProbe:
     for size in sizes:
-        if size not in tried and road.leads_to(size):
+        if size not in tried and line.is_legal(size):
             tried[size] = yield size
 
 
-def _outward(road: Road, tried: dict[int, Outcome]) -> Walk:
-    """By doubling steps from the smallest case, each way, until it no longer fails."""
+def _outward(line: AxisLine, tried: dict[int, Outcome]) -> SizeProbe:
+    """Double the distance from the smallest case, in each direction, until a size passes."""
     for side in (1, -1):
         step = 1
-        while road.axis.has(size := road.home + side * step):
-            sizes = _legal(road, range(size, size + side * step, side))
-            yield from _each(road, tried, sizes)
+        while line.axis.has(size := line.home + side * step):
+            sizes = _first_legal(line, range(size, size + side * step, side))
+            yield from _try_each(line, tried, sizes)
             if any(tried[legal] is Outcome.PASS for legal in sizes):
                 break
             step *= 2
 
 
-def _legal(road: Road, sizes: range) -> tuple[int, ...]:
-    """The first size that is legal, if one of the first ones is."""
-    return tuple(islice((size for size in sizes[:LONGEST_SCAN] if road.leads_to(size)), 1))
+def _first_legal(line: AxisLine, sizes: range) -> tuple[int, ...]:
+    """Return the first legal size as a tuple of one, or an empty tuple if none is near."""
+    return tuple(islice((size for size in sizes[:LONGEST_SCAN] if line.is_legal(size)), 1))
 
 
-def _close_in(road: Road, tried: dict[int, Outcome]) -> Walk:
-    """Halve what lies between the last failing size and the first other one, on each side."""
+def _close_in(line: AxisLine, tried: dict[int, Outcome]) -> SizeProbe:
+    """Bisect between the last failing size and the first other one, on each side."""
     for side in (-1, 1):
-        while (gap := _gap(road, tried, side)) and (middle := _between(road, tried, *gap)) is not None:
+        while (gap := _gap(line, tried, side)) and (middle := _between(line, tried, *gap)) is not None:
             tried[middle] = yield middle
 
 
-def _gap(road: Road, tried: dict[int, Outcome], side: int) -> tuple[int, int] | None:
-    """The last size with only failures on the way to it, and the next one tried; none where all fail to the end."""
-    last = road.home
+def _gap(line: AxisLine, tried: dict[int, Outcome], side: int) -> tuple[int, int] | None:
+    """Return the last size with only failures up to it, and the next one tried; None if all fail to the end."""
+    last = line.home
     for size in sorted((size for size in tried if (size - last) * side > 0), key=lambda size: size * side):
         if tried[size] is not Outcome.FAIL:
             return last, size
@@ -134,14 +134,14 @@ def _gap(road: Road, tried: dict[int, Outcome], side: int) -> tuple[int, int] | 
     return None
 
 
-def _between(road: Road, tried: dict[int, Outcome], one: int, other: int) -> int | None:
-    """The size to try next: of the likely ones between, the middle one; else the legal one nearest to the middle."""
+def _between(line: AxisLine, tried: dict[int, Outcome], one: int, other: int) -> int | None:
+    """Return the size to try next: the middle one of the likely sizes, or else the legal one nearest the middle."""
     low, high = min(one, other), max(one, other)
-    likely = sorted(size for size in road.likely if low < size < high and size not in tried and road.leads_to(size))
+    likely = sorted(size for size in line.likely if low < size < high and size not in tried and line.is_legal(size))
     if likely:
         return likely[len(likely) // 2]
     middle = (low + high) // 2
-    return next((size for size in _nearest(middle, low, high) if size not in tried and road.leads_to(size)), None)
+    return next((size for size in _nearest(middle, low, high) if size not in tried and line.is_legal(size)), None)
 
 
 def _nearest(middle: int, low: int, high: int) -> Iterator[int]:

@@ -1,1 +1,1 @@
-"""What people see of a campaign: progress and findings on a terminal."""
+"""Output for people and CI systems: terminal text, progress, tables, HTML, Markdown and JUnit XML."""

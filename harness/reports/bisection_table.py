@@ -1,17 +1,17 @@
-"""A bisection as printed: a row for each member that was looked at, and a sentence that says where the borders are."""
+"""The table of a bisection, its conclusion in one sentence, and its document."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 from harness.bisection.binary_search import Shown
 from harness.bisection.histories import Member
 from harness.bisection.stretches import Bisected, Direction, SearchedStretch
+from harness.documents.bisection import BisectedBorder, BisectionDocument, CheckedMember
 
 
 def table(bisected: Bisected) -> Iterator[str]:
-    """The rows, oldest first; commits with their subjects."""
+    """Yield a row for each member that was checked, oldest first; commits have their subjects."""
     rows = [(bisected.subject, "", "showed", "")]
-    rows += [(member.name, member.note, str(look.shown), look.words) for member, look in bisected.looks]
+    rows += [(member.name, member.note, str(look.shown), look.explanation) for member, look in bisected.checks]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
         cells = [f"{cell:<{width}}" for cell, width in zip(row, (*widths, 0), strict=True) if width or cell]
@@ -19,34 +19,34 @@ def table(bisected: Bisected) -> Iterator[str]:
 
 
 def sentence(bisected: Bisected, bug: str) -> str:
-    """Where the bug came from, where it went, or why that is not known."""
+    """Return where the bug came and where it went, or why that is unknown."""
     first = bisected.searched[0]
-    start = first.stretch.walk[0]
+    start = first.stretch.members[0]
     name = f"{bisected.subject} {start.name}"
-    match first.begun:
+    match first.first_shown:
         case Shown.GOOD:
             return f"{name} does not show {bug}: there is nothing to bisect."
         case Shown.SKIP:
-            return f"{name} should show {bug}, and could not be judged."
+            return f"{name} should show {bug}, and could not be checked."
         case Shown.BAD:
             parts = [_part(one, bisected.subject) for one in bisected.searched]
             return f"{bug} {' and '.join(parts)}."
 
 
 def _part(searched: SearchedStretch, subject: str) -> str:
-    came = searched.stretch.direction is Direction.CAME
+    came = searched.stretch.direction is Direction.INTRODUCED
     bad, good = searched.bad, searched.good
     assert bad is not None
     if good is None:
-        unjudged = f" ({_listed(searched.hidden)} could not be judged)" if searched.hidden else ""
-        return f"is {'already' if came else 'still'} in {subject} {bad.name}{unjudged}"
-    if not searched.hidden:
+        skipped = f" ({_listed(searched.skipped_between)} could not be checked)" if searched.skipped_between else ""
+        return f"is {'already' if came else 'still'} in {subject} {bad.name}{skipped}"
+    if not searched.skipped_between:
         if came:
             return f"came with {subject} {bad.name} ({good.name} is good)"
         return f"is fixed in {subject} {good.name} ({bad.name} is bad)"
     ends = [f"{good.name}, which is good,", f"{bad.name}, which is bad,"]
     older, newer = ends if came else reversed(ends)
-    verb, skipped = "came" if came else "was fixed", _listed(searched.hidden)
+    verb, skipped = "came" if came else "was fixed", _listed(searched.skipped_between)
     return f"{verb} between {subject} {older} and {newer} with {skipped} skipped"
 
 
@@ -54,24 +54,27 @@ def _listed(members: Sequence[Member]) -> str:
     return ", ".join(member.name for member in members)
 
 
-def bisection_document(bisected: Bisected, finding: str, sentence: str) -> dict[str, Any]:
-    """The bisection as plain JSON values."""
-    return {
-        "finding": finding,
-        "subject": bisected.subject,
-        "sentence": sentence,
-        "looks": [
-            {"name": member.name, "note": member.note, "shown": str(look.shown), "words": look.words}
-            for member, look in bisected.looks
-        ],
-        "borders": [
-            {
-                "direction": str(one.stretch.direction),
-                "ending": str(one.ending),
-                "bad": one.bad.name if one.bad else None,
-                "good": one.good.name if one.good else None,
-                "skipped_between": [member.name for member in one.hidden],
-            }
+def bisection_document(
+    bisected: Bisected, finding: str, conclusion: str, versions: Mapping[str, str]
+) -> BisectionDocument:
+    """Return the document of a bisection."""
+    return BisectionDocument(
+        finding=finding,
+        subject=bisected.subject,
+        conclusion=conclusion,
+        checked=tuple(
+            CheckedMember(name=member.name, note=member.note, result=str(look.shown), explanation=look.explanation)
+            for member, look in bisected.checks
+        ),
+        borders=tuple(
+            BisectedBorder(
+                direction=str(one.stretch.direction),
+                ending=str(one.ending),
+                bad=one.bad.name if one.bad else None,
+                good=one.good.name if one.good else None,
+                skipped_between=tuple(member.name for member in one.skipped_between),
+            )
             for one in bisected.searched
-        ],
-    }
+        ),
+        versions=versions,
+    )

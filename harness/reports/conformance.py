@@ -1,4 +1,4 @@
-"""The table of what both GPUs agree on: by kernel and argument, how many tensors are equal and how far others apart."""
+"""The table of `harness conform`: how far emulated and hardware GPU agree, by kernel and argument."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,12 +12,12 @@ from harness.oracles.agreement import sentence
 from harness.oracles.endings import describe, is_gone
 
 EACH = 3
-"""So many differences of one argument of a kernel are told one by one."""
+"""Differences of one argument of a kernel that are listed one by one."""
 
 
 @dataclass(slots=True)
 class Compared:
-    """What came of all cases so far."""
+    """The comparison of all cases so far."""
 
     gpu: str = ""
     cases: int = 0
@@ -27,17 +27,17 @@ class Compared:
     )
     """By kernel, argument and type."""
     unexplained: list[tuple[Difference, str]] = field(default_factory=list[tuple[Difference, str]])
-    """With its case."""
+    """Each with its case."""
     by_compiler: list[tuple[Difference, str]] = field(default_factory=list[tuple[Difference, str]])
-    """The same for what is gone once the compiler leaves something out."""
+    """Each with its case: differences that disappear with fewer compiler optimisations."""
     skipped: Counter[str] = field(default_factory=Counter[str])
     broken: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict[str, list[str]](list))
-    """By op and how they ended, cases that did not come to their end."""
+    """Cases that did not complete, by op and ending."""
     broken_by_compiler: int = 0
-    """So many of them do once the compiler leaves something out."""
+    """Broken cases that complete with fewer compiler optimisations."""
 
     def add(self, run: Run, again: Run | None = None) -> None:
-        """One more case; `again` is its run beside, where a launch cost the real GPU its context."""
+        """Add a case; `again` is its rerun at -O0, if a launch ended the hardware GPU's context."""
         self.cases += 1
         if not isinstance(run.ending, Completed | Refused):
             self.broken[f"{run.case.op_name}: {_how_it_broke(run, again)}"].append(str(run.case))
@@ -55,17 +55,17 @@ class Compared:
 
     @property
     def agrees(self) -> bool:
-        """Whether something was compared, and nothing speaks against it."""
+        """True if launches were compared and there are no findings."""
         return bool(self.launches) and not self.has_findings
 
     @property
     def has_findings(self) -> bool:
-        """Whether the GPUs part, whoever is to blame, or a case did not come to its end."""
+        """True if the GPUs differ for any reason, or a case did not complete."""
         return bool(self.unexplained or self.by_compiler or self.broken)
 
 
 def lines(compared: Compared) -> Iterator[str]:
-    """Arguments that are not equal in all launches, whatever is odd, and one line that says what it comes to."""
+    """Yield the arguments that differ in any launch, the broken cases, the differences, and the conclusion."""
     rows = [_row(names, found) for names, found in compared.tensors.items() if any(one.differing for one in found)]
     if rows:
         yield from _columns(("kernel", "argument", "type", "tensors", "equal", "of the largest", "of rounding"), rows)
@@ -75,38 +75,38 @@ def lines(compared: Compared) -> Iterator[str]:
     for broken, cases in sorted(compared.broken.items(), key=lambda item: -len(item[1])):
         yield f"{len(cases)} cases of {broken}; {cases[0]}"
     for word, apart in (("compiler", compared.by_compiler), ("unexplained", compared.unexplained)):
-        told = Counter[tuple[str, str]]()
+        listed = Counter[tuple[str, str]]()
         for found, case in apart:
-            told[found.kernel, found.argument] += 1
-            if told[found.kernel, found.argument] <= EACH:
+            listed[found.kernel, found.argument] += 1
+            if listed[found.kernel, found.argument] <= EACH:
                 yield f"{word}: {found.kernel}: {sentence(found, compared.gpu, None)}; {case}"
-        for (kernel, argument), count in told.items():
+        for (kernel, argument), count in listed.items():
             if count > EACH:
                 yield f"{word}: {kernel}: {argument} in {count - EACH} more launches"
     yield conclusion(compared)
 
 
 def conclusion(compared: Compared) -> str:
-    """One line."""
+    """Return the last line."""
     tensors = [found for of_one in compared.tensors.values() for found in of_one]
     equal = sum(not found.differing for found in tensors)
     explained = sum(found.is_explained and found.doubt is not None for found in tensors)
     rounded = len(tensors) - equal - explained - len(compared.by_compiler) - len(compared.unexplained)
     return (
         f"{compared.launches} launches of {len({kernel for kernel, _, _ in compared.tensors})} kernels in "
-        f"{compared.cases} cases were repeated on the {compared.gpu or 'real GPU'}: of {len(tensors)} tensors {equal} "
-        f"are equal bit for bit, {rounded} differ by a few roundings, {explained} by what rounding explains, "
-        f"{len(compared.by_compiler)} by what the compiler made wrong, and {len(compared.unexplained)} unexplained; "
-        f"{sum(map(len, compared.broken.values()))} cases broke off, {compared.broken_by_compiler} of them by what the "
-        "compiler made wrong"
+        f"{compared.cases} cases were repeated on the {compared.gpu or 'hardware GPU'}: of {len(tensors)} tensors "
+        f"{equal} are equal bit for bit, {rounded} differ by a few roundings, {explained} by what rounding explains, "
+        f"{len(compared.by_compiler)} by a compiler error, and {len(compared.unexplained)} unexplained; "
+        f"{sum(map(len, compared.broken.values()))} cases broke off, {compared.broken_by_compiler} of them by a "
+        "compiler error"
     )
 
 
 def _how_it_broke(run: Run, again: Run | None) -> str:
-    """One line: what a finding of it would say, or how it ended where there would be none."""
-    beside = {} if again is None else {again.case.digest: again}
-    said = registry.judge_all(run, beside, {}, oracles=(registry.find("completes"),))
-    messages = [verdict.message for verdict in said if isinstance(verdict, Fail)]
+    """Return the message of its finding in one line, or its ending if there is no finding."""
+    paired = {} if again is None else {again.case.digest: again}
+    verdicts = registry.judge_all(run, paired, {}, oracles=(registry.find("completes"),))
+    messages = [verdict.message for verdict in verdicts if isinstance(verdict, Fail)]
     return (messages or [describe(run.ending)])[0].splitlines()[0]
 
 

@@ -1,30 +1,30 @@
-"""What a report is made of: the bugs of folders and of campaigns' reports, each once, and what lies beside them.
+"""The contents of a report: the bugs of stored findings and of campaign reports, each once, and their attached files.
 
-A file that cannot be read is named and left out; the rest is still reported.
+A file that cannot be read is named and left out.  The rest is still reported.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from harness.documents import files
+from harness.documents.campaign import CampaignReport
 from harness.errors import ReplayError
 from harness.findings import store
-from harness.findings.campaign_report import Report
-from harness.findings.campaigns import read_campaign
 from harness.findings.known_issues import NO_ISSUES, KnownIssues
 from harness.model.finding import Finding
 from harness.model.region import Region
 from harness.model.verdict import Severity, Signature
 from harness.region import record
-from harness.search.campaign_statistics import Cell, PlanePoint
+from harness.search.campaign_statistics import PlanePoint, VerdictCell
 
 REPRODUCERS = ("repro.py", "repro-kernel.py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attached:
-    """A file that lies beside a finding."""
+    """A file in the folder of a finding."""
 
     name: str
     text: str
@@ -39,94 +39,93 @@ class ReportedBug:
     others: int = 0
     """Folders of findings with the same signature."""
     link: str = ""
-    """Of the known issue, where it is one."""
+    """The link of the known issue; empty for a new bug."""
     region: Region | None = None
     files: tuple[Attached, ...] = ()
     """Its reproducers."""
 
     @property
     def severity(self) -> Severity:
-        """That of its signature."""
         return self.finding.fail.signature.severity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedCampaign:
-    """One search, as its report tells it."""
+    """One campaign, under the name of its file."""
 
     name: str
-    """Of the file, without its suffix."""
-    report: Report
+    """Without the suffix."""
+    report: CampaignReport
 
     @property
     def signatures(self) -> frozenset[Signature]:
-        """Of its findings."""
         return frozenset(finding.fail.signature for finding in self.report.findings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gathered:
-    """Everything that one report tells."""
+class ReportContents:
+    """Everything that one report shows."""
 
     bugs: tuple[ReportedBug, ...]
-    """Errors before warnings, news before what is known."""
+    """Errors before warnings, new bugs before known ones."""
     campaigns: tuple[ReportedCampaign, ...] = ()
     earlier: tuple[ReportedCampaign, ...] = ()
     """Older ones to compare with, the oldest first."""
     damaged: tuple[str, ...] = ()
-    """What could not be read, and why."""
+    """A message for each file that cannot be read."""
     notices: tuple[str, ...] = ()
     """What is wrong with the list of known issues."""
 
     def count(self, severity: Severity) -> int:
-        """How many bugs are so bad."""
         return sum(bug.severity is severity for bug in self.bugs)
 
     @property
     def cases(self) -> int:
-        """Of all campaigns."""
+        """The cases of all campaigns."""
         return sum(one.report.cases for one in self.campaigns)
 
     @property
     def seconds(self) -> float:
-        """Of all searches."""
+        """The seconds of all campaigns."""
         return sum(one.report.seconds for one in self.campaigns)
 
     @property
-    def reasons(self) -> tuple[tuple[str, int], ...]:
-        """Why cases abstained, the most frequent first."""
+    def abstain_reasons(self) -> tuple[tuple[str, int], ...]:
+        """Why cases abstained and how many, the most frequent first."""
         total = Counter[str]()
         for one in self.campaigns:
-            total.update(one.report.reasons)
+            total.update(one.report.abstain_reasons)
         return tuple(total.most_common())
 
     @property
-    def verdicts(self) -> Mapping[Cell, int]:
-        """Of all campaigns together."""
-        total = Counter[Cell]()
+    def verdicts(self) -> Mapping[VerdictCell, int]:
+        """Cases by verdict, of all campaigns together."""
+        total = Counter[VerdictCell]()
         for one in self.campaigns:
-            total.update(one.report.verdicts)
+            for row in one.report.verdicts:
+                total[VerdictCell(row.op, row.device, row.oracle, row.outcome)] += row.cases
         return total
 
     @property
-    def area(self) -> Mapping[PlanePoint, int]:
-        """Of all campaigns together."""
+    def tested_sizes(self) -> Mapping[PlanePoint, int]:
+        """Cases by size and SM count, of all campaigns together."""
         total = Counter[PlanePoint]()
         for one in self.campaigns:
-            total.update(one.report.area)
+            for row in one.report.tested_sizes:
+                total[PlanePoint(row.op, row.dim, row.size, row.sm_count, row.outcome)] += row.cases
         return total
 
 
-def gather(
+def read_contents(
     paths: Iterable[Path], *, earlier: Iterable[Path] = (), issues: KnownIssues = NO_ISSUES, folder: Path = store.FOLDER
-) -> Gathered:
-    """What the paths hold: folders of findings, and reports of `harness fuzz --json`.
+) -> ReportContents:
+    """Read folders of findings, and reports of `harness fuzz --json`.
 
     Args:
         paths: each a folder or a file.
         earlier: reports to compare with, the oldest first.
         issues: the known ones.
-        folder: where what lies beside a report's findings is looked for.
+        folder: holds the regions and reproducers of findings that a report names.
     """
     given = tuple(paths)
     damaged: list[str] = []
@@ -143,7 +142,7 @@ def gather(
             if finding.fail.signature not in bugs:
                 bugs[finding.fail.signature] = _reported(finding, campaign.report, folder / finding.id, damaged)
     links = _links(bugs.values(), campaigns, issues)
-    return Gathered(
+    return ReportContents(
         bugs=tuple(sorted((replace(bug, link=links.get(bug.finding.id, "")) for bug in bugs.values()), key=_rank)),
         campaigns=campaigns,
         earlier=_campaigns(earlier, damaged),
@@ -156,7 +155,7 @@ def _campaigns(paths: Iterable[Path], damaged: list[str]) -> tuple[ReportedCampa
     found: list[ReportedCampaign] = []
     for path in paths:
         try:
-            found.append(ReportedCampaign(name=path.stem, report=read_campaign(path)))
+            found.append(ReportedCampaign(name=path.stem, report=files.read(path, CampaignReport)))
         except ReplayError as error:
             damaged.append(str(error))
     return tuple(found)
@@ -166,22 +165,22 @@ def _stored(one: store.Stored, damaged: list[str]) -> ReportedBug:
     return _bug(one.finding, one.versions, one.folder, len(one.others), damaged)
 
 
-def _reported(finding: Finding, report: Report, folder: Path, damaged: list[str]) -> ReportedBug:
+def _reported(finding: Finding, report: CampaignReport, folder: Path, damaged: list[str]) -> ReportedBug:
     return _bug(finding, report.versions, folder, 0, damaged)
 
 
 def _bug(finding: Finding, versions: Mapping[str, str], folder: Path, others: int, damaged: list[str]) -> ReportedBug:
-    mapped = None
+    region = None
     try:
-        mapped = record.load(folder)
+        region = record.load(folder)
     except ReplayError as error:
         damaged.append(str(error))
     return ReportedBug(
-        finding=finding, versions=versions, others=others, region=mapped, files=tuple(_attached(folder, damaged))
+        finding=finding, versions=versions, others=others, region=region, files=tuple(_attached(folder, damaged))
     )
 
 
-def _attached(folder: Path, damaged: list[str]) -> Iterable[Attached]:
+def _attached(folder: Path, damaged: list[str]) -> Iterator[Attached]:
     for path in (folder / name for name in REPRODUCERS):
         if not path.is_file():
             continue
@@ -194,9 +193,9 @@ def _attached(folder: Path, damaged: list[str]) -> Iterable[Attached]:
 def _links(
     bugs: Iterable[ReportedBug], campaigns: Sequence[ReportedCampaign], issues: KnownIssues
 ) -> Mapping[str, str]:
-    """By the finding's id; what is known today counts for more than what a report says was."""
-    reported = {known.finding: known.issue.link for one in campaigns for known in one.report.known}
-    return {**reported, **{known.finding: known.issue.link for known in issues.among(bug.finding for bug in bugs)}}
+    """Return the links by finding id; today's known issues override those of a report."""
+    reported = {known.finding: known.link for one in campaigns for known in one.report.known_findings}
+    return {**reported, **{known.finding: known.link for known in issues.among(bug.finding for bug in bugs)}}
 
 
 def _rank(bug: ReportedBug) -> tuple[bool, bool, bool, int, str]:

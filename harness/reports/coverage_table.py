@@ -1,4 +1,4 @@
-"""The table of what runs here: library, kernel, launches on each device, and why those abstain that do."""
+"""The table of `harness coverage`: executed launches by library, kernel and device, and why others abstain."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ NONE = "-"
 
 
 def lines(coverage: Coverage, devices: Sequence[DeviceProfile]) -> Iterator[str]:
-    """The table, then what it does not cover, then one line that says what it all comes to."""
+    """Yield the table, then what it does not cover, then the conclusion."""
     slugs = [device.slug for device in devices]
     names = max((len(one.kernel) for one in coverage.kernels), default=0) + 2
     widths = [max(len(device.slug), len(f"sm_{device.arch}")) for device in devices]
@@ -30,7 +30,7 @@ def lines(coverage: Coverage, devices: Sequence[DeviceProfile]) -> Iterator[str]
 
 
 def conclusion(coverage: Coverage) -> str:
-    """One line."""
+    """Return the last line."""
     kernels = len({(one.library, one.kernel) for one in coverage.kernels})
     total = coverage.executed + coverage.abstained
     share = f"{100 * coverage.abstained / total:.1f} %" if total else "none launched"
@@ -49,7 +49,7 @@ def _row(name: str, names: int, cells: Sequence[str], widths: Sequence[int]) -> 
 
 
 def _cell(count: KernelCount | None) -> str:
-    """Launches that were executed, of how many if that is less than all."""
+    """Return the executed launches, `3/5` if some abstained."""
     if count is None:
         return NONE
     abstained = sum(number for _, number in count.abstained)
@@ -64,15 +64,15 @@ def _verdict(counts: Iterable[KernelCount]) -> str:
 
 
 def _gaps(coverage: Coverage) -> Iterator[str]:
-    """Cases that broke off, and ops that launched nothing: what lies behind is not covered."""
+    """Yield the cases that did not complete, and the ops that launched nothing."""
     ended = Counter[tuple[str, str]]()
     for one in coverage.ops:
         ended.update({(one.op, ending): count for ending, count in one.endings if ending != COMPLETED})
     if ended:
-        yield "cases that did not complete, of which only launches before that point are counted:"
+        yield "cases that did not complete (only launches before the end are counted):"
         yield from (f"  {count:>4}  {op}: {ending}" for (op, ending), count in sorted(ended.items()))
         yield ""
     if coverage.silent:
-        yield "ops that launched nothing, of which nothing is covered:"
+        yield "ops that launched nothing (not covered at all):"
         yield from (f"  {one.op} on {one.device}" for one in coverage.silent)
         yield ""

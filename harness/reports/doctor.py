@@ -1,7 +1,7 @@
-"""What is here and what is missing on this machine, each missing part with the command that provides it.
+"""The parts that this machine has or lacks, each missing one with the command that provides it.
 
-Nothing under test is imported: releases come from installed metadata, GPUs from the driver, in a child process, tools
-from where they lie.
+Nothing under test is imported.  Releases come from installed metadata, GPUs from the driver in a child process, and
+tools from their paths.
 """
 
 import platform
@@ -13,15 +13,22 @@ from pathlib import Path
 
 from harness.cuda.sanitizers import instrumentation, sanitizer_command
 from harness.errors import MissingPart
+from harness.extras import EXTRAS, install_command
 from harness.findings.versions import installed
 from harness.model.triton_sanitizer_report import Instrumentation
 from harness.reports.gpu_doctor import Part, gpu_parts
+from harness.settings import Settings
 
 TRITON_TOOLS = ("ptxas", "cuobjdump")
+EXTRA_PURPOSES = {
+    "repro": "packages for harness repro",
+    "mutate": "packages for harness mutate",
+    "report": "packages for the page of harness report",
+}
 
 
-def examine() -> Iterator[Part]:
-    """Every part, needed ones first."""
+def examine(settings: Settings) -> Iterator[Part]:
+    """Yield every part, required ones first."""
     yield Part(name="Python", found=f"{platform.python_version()} ({sys.executable})", needed=True, provide="")
     for name in ("torch", "triton", "numpy", "hypothesis"):
         yield Part(name=name, found=installed(name), needed=True, provide=f"pip install {name}")
@@ -39,18 +46,32 @@ def examine() -> Iterator[Part]:
         needed=False,
         provide="pip install pytest pytest-xdist (for suites as tests)",
     )
-    yield from gpu_parts()
+    for extra, purpose in EXTRA_PURPOSES.items():
+        yield _extra(extra, purpose)
+    yield from gpu_parts(settings)
     yield Part(
         name="compute-sanitizer",
-        found=_sanitizer(),
+        found=_sanitizer(settings),
         needed=False,
-        provide=f"{sanitizer_command.PROVIDE} (for --sanitizer, with a GPU only)",
+        provide=f"{sanitizer_command.INSTALL} (for --sanitizer, with a GPU only)",
     )
     yield Part(
         name="Triton's sanitizers",
         found=_in_this_triton(),
         needed=False,
-        provide=f"{instrumentation.PROVIDE} (for --sanitizer {', '.join(Instrumentation)}, with a GPU only)",
+        provide=f"{instrumentation.INSTALL} (for --sanitizer {', '.join(Instrumentation)}, with a GPU only)",
+    )
+
+
+def _extra(extra: str, purpose: str) -> Part:
+    """Return the part for an extra, which is found if all its packages are installed."""
+    releases = {package: installed(package) for package in EXTRAS[extra]}
+    found = ", ".join(f"{package} {release}" for package, release in releases.items())
+    return Part(
+        name=purpose,
+        found=found if all(releases.values()) else "",
+        needed=False,
+        provide=install_command(extra),
     )
 
 
@@ -68,9 +89,9 @@ def _on_path(*names: str) -> str:
     return next((found for name in names if (found := shutil.which(name))), "")
 
 
-def _sanitizer() -> str:
+def _sanitizer(settings: Settings) -> str:
     try:
-        known = sanitizer_command.ask(sanitizer_command.find())
+        known = sanitizer_command.probe(sanitizer_command.find(settings))
     except MissingPart:
         return ""
     return f"{known.version} ({known.path})"

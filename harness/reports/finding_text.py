@@ -1,6 +1,6 @@
-"""A finding as printed: what happened, where in the source, the smallest case, what it means, how to see it again.
+"""The text of a finding: message, source line, smallest case, meaning, and the command that replays it.
 
-Eighty columns, complete without colour.
+It is eighty columns wide and complete without colour.
 """
 
 import sys
@@ -11,8 +11,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from harness.findings.campaign_report import replay_command
-from harness.findings.known_issues import Known
+from harness.documents.campaign import KnownFinding
 from harness.model.case import Case, LaneFill, Layout, ProgramOrder, Scale, ValueDistribution
 from harness.model.finding import Excerpt, Finding
 from harness.model.run import Launch, Source
@@ -28,12 +27,12 @@ COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Where the source files of kernels may lie."""
+    """The folders that may hold the source files of kernels."""
 
     roots: tuple[Path, ...] = ()
 
     def lines(self, source: Source) -> Sequence[str]:
-        """The lines of the file; none where it cannot be found here."""
+        """Return the lines of the file; none if it is not on this machine."""
         for path in (Path(source.file), *(root / source.file for root in self.roots)):
             try:
                 return path.read_text(encoding="utf-8").splitlines()
@@ -42,7 +41,7 @@ class Sources:
         return ()
 
     def excerpt(self, source: Source) -> Excerpt | None:
-        """The line with more of its neighbours than a terminal shows; None where the file cannot be found here."""
+        """Return the line and its context, more than a terminal shows; None if the file is not on this machine."""
         lines = self.lines(source)
         if not 0 < source.line <= len(lines):
             return None
@@ -50,7 +49,7 @@ class Sources:
         return Excerpt(file=self.short(source.file), first=first, lines=tuple(lines[first - 1 : last]))
 
     def short(self, file: str) -> str:
-        """The path as a reader knows it: `fla/modules/layernorm.py` of a library, from here for what lies here."""
+        """Return the path below its library, `fla/modules/layernorm.py`, or below the current folder."""
         for root in (*self.roots, *(Path(entry) for entry in sys.path if "-packages" in entry), Path.cwd()):
             if Path(file).is_relative_to(root):
                 return str(Path(file).relative_to(root))
@@ -58,16 +57,16 @@ class Sources:
 
 
 def quoted(findings: Iterable[Finding], sources: Sources) -> tuple[Finding, ...]:
-    """The findings with the source around the line at fault, to be kept."""
+    """Add to each finding the source around the line at fault."""
     return tuple(
         replace(finding, excerpt=sources.excerpt(finding.fail.source)) if finding.fail.source else finding
         for finding in findings
     )
 
 
-def render(finding: Finding, sources: Sources, known: Iterable[Known] = ()) -> Text:
-    """The finding, with colours for terminals that have them; `.plain` is the same without."""
-    link = next((one.issue.link for one in known if one.finding == finding.id), None)
+def render(finding: Finding, sources: Sources, known: Iterable[KnownFinding] = ()) -> Text:
+    """Return the text of the finding with colours; `.plain` has none."""
+    link = next((one.link for one in known if one.finding == finding.id), None)
     severity = finding.fail.signature.severity
     text = Text()
     text.append(f"{_heading(finding)}\n", style=COLOURS[severity])
@@ -87,21 +86,21 @@ def render(finding: Finding, sources: Sources, known: Iterable[Known] = ()) -> T
     for line in textwrap.wrap(finding.fail.meaning, WIDTH):
         text.append(f"{line}\n")
     text.append(f"\n{INDENT}{'replay':<{LABEL}}", style="cyan")
-    text.append(f"{replay_command(finding)}\n", style="bold")
+    text.append(f"{finding.replay_command}\n", style="bold")
     return text
 
 
 def _heading(finding: Finding) -> str:
-    """`WARNING  write-overlap  layer_norm_bwd_kernel  (layer_norm)      7f3a09c1`."""
+    """Return `WARNING  write-overlap  layer_norm_bwd_kernel  in layer_norm      7f3a09c1`."""
     signature = finding.fail.signature
     op = finding.case.op_name
-    where = f"{signature.kernel}  in {op}" if signature.kernel else op
-    left = f"{signature.severity.upper()}  {signature.oracle}  {where}"
+    subject = f"{signature.kernel}  in {op}" if signature.kernel else op
+    left = f"{signature.severity.upper()}  {signature.oracle}  {subject}"
     return f"{left}{finding.id:>{max(WIDTH - len(left), len(finding.id) + 2)}}"
 
 
 def _excerpt(source: Source, sources: Sources) -> Iterator[tuple[str, bool]]:
-    """The line at fault with its neighbours, and which it is."""
+    """Yield the lines around the one at fault, each with True for that one."""
     lines = sources.lines(source)
     if not 0 < source.line <= len(lines):
         yield f"{INDENT}{sources.short(source.file)}:{source.line}", True
@@ -118,7 +117,7 @@ def _excerpt(source: Source, sources: Sources) -> Iterator[tuple[str, bool]]:
 
 
 def facts(finding: Finding) -> Iterator[tuple[str, str]]:
-    """What is known of it besides its message, each with its label."""
+    """Yield label and value of each fact besides the message."""
     case = finding.case
     yield "smallest case" if finding.confirmed else "case", describe(case)
     device = case.device
@@ -132,14 +131,14 @@ def facts(finding: Finding) -> Iterator[tuple[str, str]]:
     yield "confirmed", _confirmation(finding)
     if finding.sightings > 1:
         yield "seen", f"in {finding.sightings:,} cases of the search"
-    if finding.needs is not None:
-        yield "needs before", describe(finding.needs)
+    if finding.preceding_case is not None:
+        yield "runs after", describe(finding.preceding_case)
     if finding.libraries:
         yield "with", ", ".join(finding.libraries)
 
 
 def describe(case: Case) -> str:
-    """The case without its device, in words: what is plain goes unsaid, but for the dims."""
+    """Return the case without its device; except for dims and dtype, defaults are left out."""
     dims = " ".join(f"{name}={size}" for name, size in case.dims.items())
     parts = [f"{case.op_name}  {dims}  {case.dtype}"]
     parts += [f"{name}={setting}" for name, setting in case.options.items()]
@@ -153,8 +152,8 @@ def describe(case: Case) -> str:
         parts.append(f"undefined lanes {case.lane_fill}")
     if case.order is not ProgramOrder.FORWARD:
         parts.append(f"programs {case.order}")
-    if case.scale is Scale.GIANT:
-        parts.append("giant (a few programs of each launch)")
+    if case.scale is Scale.OVERSIZED:
+        parts.append("oversized (a few programs of each launch)")
     if case.seed:
         parts.append(f"seed {case.seed}")
     return ", ".join(parts)
@@ -165,25 +164,25 @@ def _launch(launch: Launch) -> str:
     parts = [f"grid {grid}"]
     if launch.config:
         which = f" (config {launch.config_index + 1} of {launch.config_count})" if launch.config_count > 1 else ""
-        skipped = f", in place of {len(launch.refused)} that this GPU refuses" if launch.refused else ""
-        parts.append(f"{_told(launch.config)}{which}{skipped}")
+        skipped = f", after {len(launch.refused)} that this GPU refuses" if launch.refused else ""
+        parts.append(f"{_without_unset(launch.config)}{which}{skipped}")
     return "; ".join(parts)
 
 
-def _told(config: str) -> str:
-    """A config without the options that nobody set: Triton prints those too (`maxnreg: None`)."""
+def _without_unset(config: str) -> str:
+    """Return the config without unset options, which Triton prints too (`maxnreg: None`)."""
     return ", ".join(part for part in config.split(", ") if not part.endswith(": None"))
 
 
 def _confirmation(finding: Finding) -> str:
     repeats = finding.repeats
     if repeats.is_flaky:
-        return f"FLAKY: {repeats}; otherwise {repeats.otherwise}"
+        return f"FLAKY: {repeats}; other runs: {repeats.other_result}"
     if not finding.confirmed:
-        tried = f": {repeats}" if repeats.runs else ", or was not tried there"
+        tried = f": {repeats}" if repeats.runs else ", or was not rerun"
         return f"NO: it did not repeat alone in a fresh process{tried}"
-    if finding.needs is not None:
-        return "in a fresh process, after the case named below"
+    if finding.preceding_case is not None:
+        return "in a fresh process, after the case below"
     return (
         f"alone, in a fresh process: {repeats.shown} of {repeats.runs} times" if repeats.runs else "in a fresh process"
     )

@@ -1,14 +1,23 @@
-"""What `harness doctor` says of real GPUs: which there are, whether cases can run there, and how they are."""
+"""The GPU section of `harness doctor`: inventory, usability and health of hardware GPUs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.cuda.gpus.health import INSTALL, GpuHealthMonitor
-from harness.cuda.gpus.inventory import WITHOUT, ComputeMode, Inventory, RealGpu, inventory, torch_problem, unshared
-from harness.cuda.gpus.leases import holder
+from harness.cuda.gpus.inventory import (
+    VIRTUAL_NEEDS_NONE,
+    ComputeMode,
+    Inventory,
+    RealGpu,
+    inventory,
+    torch_problem,
+    unshared,
+)
+from harness.cuda.gpus.leases import holder, leases_folder
 from harness.cuda.gpus.symptoms import NotShared, concerns
 from harness.errors import HarnessError, MissingPart
 from harness.findings.versions import installed
+from harness.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,20 +26,20 @@ class Part:
 
     name: str
     found: str
-    """What is there, in words; empty where it is missing."""
+    """The version or place that was found; empty if the part is missing."""
     needed: bool
-    """Nothing runs without it."""
+    """True if nothing runs without it."""
     provide: str
-    """The command that provides it, or what it would be good for."""
+    """The command that provides it, or its use."""
     is_doubtful: bool = False
-    """It is there, and what was found is a reason not to rely on it."""
+    """True if it was found in a state that is not reliable."""
 
 
-def gpu_parts() -> Iterator[Part]:
-    """GPUs, driver, torch for them, and their health; the first two lines alone where there is none."""
+def gpu_parts(settings: Settings) -> Iterator[Part]:
+    """Yield GPUs, driver, torch and GPU health; without a GPU, only the first two lines."""
     found = _inventory()
-    listed = "; ".join(f"{gpu}{_leased(gpu)}" for gpu in found.gpus)
-    yield Part(name="GPU", found=listed, needed=False, provide=f"{found.problem} ({WITHOUT})")
+    listed = "; ".join(f"{gpu}{_leased(gpu, settings)}" for gpu in found.gpus)
+    yield Part(name="GPU", found=listed, needed=False, provide=f"{found.problem} ({VIRTUAL_NEEDS_NONE})")
     yield Part(
         name="NVML",
         found=installed("nvidia-ml-py"),
@@ -68,10 +77,10 @@ def _health(gpus: Sequence[RealGpu]) -> Iterator[Part]:
     with watch:
         found = [concern for gpu in gpus for concern in concerns(watch.snapshot(gpu.uuid))]
     for concern in found:
-        if not isinstance(concern, NotShared):  # said already, and without NVML too
+        if not isinstance(concern, NotShared):  # the compute mode has a line already, which needs no NVML
             yield Part(name="GPU health", found=str(concern), needed=False, provide="", is_doubtful=True)
     if not found:
-        yield Part(name="GPU health", found="nothing speaks against any of them", needed=False, provide="")
+        yield Part(name="GPU health", found="no problem found", needed=False, provide="")
 
 
 def _inventory() -> Inventory:
@@ -81,6 +90,6 @@ def _inventory() -> Inventory:
         return Inventory(problem=str(error))
 
 
-def _leased(gpu: RealGpu) -> str:
-    who = holder(gpu)
+def _leased(gpu: RealGpu, settings: Settings) -> str:
+    who = holder(gpu, leases_folder(settings))
     return f", leased to {who}" if who else ""

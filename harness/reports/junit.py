@@ -1,4 +1,4 @@
-"""The report as JUnit XML, which CI systems show as tests: a finding is a failure, and a promise kept is a pass."""
+"""The report as JUnit XML for CI systems: findings are failed tests, and oracles that passed are passed ones."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
 from harness.model.finding import Finding
-from harness.reports.contents import Gathered, ReportedBug
+from harness.reports.contents import ReportContents, ReportedBug
 from harness.reports.finding_text import Sources, render
 from harness.reports.html.oracle_grid import OracleGridRow, grid_of
 
@@ -15,14 +15,14 @@ SUITE = "kernel-harness"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Property:
-    """One fact that CI systems can filter by."""
+    """A property of a test, which CI systems can filter by."""
 
     name: str
     value: str
 
 
 def properties(finding: Finding) -> tuple[Property, ...]:
-    """What identifies a finding and its case; the pytest plugin gives a test the same."""
+    """Return what identifies a finding and its case; the pytest plugin attaches the same."""
     case = finding.case
     return (
         Property(name="finding", value=finding.id),
@@ -35,20 +35,20 @@ def properties(finding: Finding) -> tuple[Property, ...]:
     )
 
 
-def junit(gathered: Gathered) -> str:
-    """The document.  What is known is skipped with its link; what only abstained is skipped too."""
+def junit(contents: ReportContents) -> str:
+    """Return the XML.  Known findings and oracles that only abstained are skipped tests."""
     suite = ET.Element("testsuite", {"name": SUITE})
-    for bug in gathered.bugs:
+    for bug in contents.bugs:
         suite.append(_finding(bug))
-    grid = grid_of(gathered.verdicts)
+    grid = grid_of(contents.verdicts)
     for row in grid.rows:
-        suite.extend(_judged(grid.oracles, row))
+        suite.extend(_oracle_tests(grid.oracles, row))
     failures = len(suite.findall("testcase/failure"))
     skipped = len(suite.findall("testcase/skipped"))
     counts = {"tests": str(len(suite)), "failures": str(failures), "errors": "0", "skipped": str(skipped)}
-    suite.attrib.update({**counts, "time": f"{gathered.seconds:.3f}"})
-    if gathered.damaged:
-        ET.SubElement(suite, "system-err").text = _clean("\n".join(gathered.damaged))
+    suite.attrib.update({**counts, "time": f"{contents.seconds:.3f}"})
+    if contents.damaged:
+        ET.SubElement(suite, "system-err").text = _clean("\n".join(contents.damaged))
     suites = ET.Element("testsuites", {"name": SUITE, **counts})
     suites.append(suite)
     ET.indent(suites)
@@ -71,8 +71,8 @@ def _finding(bug: ReportedBug) -> ET.Element:
     return test
 
 
-def _judged(oracles: Sequence[str], row: OracleGridRow) -> Iterator[ET.Element]:
-    """The oracles that found nothing wrong: where one did, its findings are the tests."""
+def _oracle_tests(oracles: Sequence[str], row: OracleGridRow) -> Iterator[ET.Element]:
+    """Yield a test for each oracle without a failure; the findings are the tests of the others."""
     for oracle, square in zip(oracles, row.squares, strict=True):
         if square.failed or not (square.passed or square.abstained):
             continue
@@ -89,5 +89,5 @@ def _test(op: str, name: str) -> ET.Element:
 
 
 def _clean(text: str) -> str:
-    """Without the characters that XML cannot say even escaped: control characters, half pairs."""
+    """Remove characters that XML has not even as escapes: control characters and lone surrogates."""
     return re.sub("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "", text)

@@ -1,55 +1,54 @@
-"""A short summary in Markdown, for the page that a CI system shows beside a run."""
+"""A short summary in Markdown, for the page of a CI run."""
 
 from collections.abc import Iterator
 
-from harness.findings.campaign_report import replay_command
 from harness.model.verdict import Severity
-from harness.reports.contents import Gathered, ReportedBug
+from harness.reports.contents import ReportContents, ReportedBug
 from harness.reports.finding_text import describe
 from harness.reports.report_history import stages
-from harness.reports.summary import told
+from harness.reports.summary import count_text
 
 MOST = 20
-"""Findings in the table; the page has them all."""
+"""The most findings in the table; the HTML page has all."""
 SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_[]<>#|~$@"})
-"""With `#`, `@` and `$`: on the common forges they name issues, call people and begin formulas."""
+"""Also `#`, `@` and `$`: GitHub and GitLab turn them into issue links, mentions and formulas."""
 
 
-def summary(gathered: Gathered) -> str:
-    """Counts, a table of findings, what changed, and what could not be read."""
-    return "\n".join(_lines(gathered)) + "\n"
+def summary(contents: ReportContents) -> str:
+    """Return counts, a table of findings, the changes, and the files that could not be read."""
+    return "\n".join(_lines(contents)) + "\n"
 
 
-def _lines(gathered: Gathered) -> Iterator[str]:
-    errors, warnings = gathered.count(Severity.ERROR), gathered.count(Severity.WARNING)
-    yield f"### kernel-harness: {told(errors, warnings)}"
-    if gathered.campaigns:
-        rate = f", {gathered.cases / gathered.seconds:.1f} a second" if gathered.seconds else ""
+def _lines(contents: ReportContents) -> Iterator[str]:
+    errors, warnings = contents.count(Severity.ERROR), contents.count(Severity.WARNING)
+    yield f"### kernel-harness: {count_text(errors, warnings)}"
+    if contents.campaigns:
+        rate = f", {contents.cases / contents.seconds:.1f} per second" if contents.seconds else ""
         passed, failed, abstained = (
             sum(counts)
             for counts in zip(
-                *((one.report.passed, one.report.failed, one.report.abstained) for one in gathered.campaigns),
+                *((one.report.passed, one.report.failed, one.report.abstained) for one in contents.campaigns),
                 strict=True,
             )
         )
         yield ""
-        yield f"{gathered.cases:,} cases{rate}: {passed:,} passed, {failed:,} failed, {abstained:,} abstained."
-    if gathered.bugs:
+        yield f"{contents.cases:,} cases{rate}: {passed:,} passed, {failed:,} failed, {abstained:,} abstained."
+    if contents.bugs:
         yield ""
-        yield "| | promise | where | smallest case | seen | replay |"
+        yield "| | oracle | place | smallest case | seen | replay |"
         yield "|---|---|---|---|---:|---|"
-        yield from map(_row, gathered.bugs[:MOST])
-    if len(gathered.bugs) > MOST:
+        yield from map(_row, contents.bugs[:MOST])
+    if len(contents.bugs) > MOST:
         yield ""
-        yield f"And {len(gathered.bugs) - MOST} more."
-    yield from _changes(gathered)
-    if gathered.damaged:
+        yield f"And {len(contents.bugs) - MOST} more."
+    yield from _changes(contents)
+    if contents.damaged:
         yield ""
         yield "Could not be read:"
-        yield from (f"- {escaped(complaint)}" for complaint in gathered.damaged)
-    if gathered.notices:
+        yield from (f"- {escaped(complaint)}" for complaint in contents.damaged)
+    if contents.notices:
         yield ""
-        yield from (f"- {escaped(notice)}" for notice in gathered.notices)
+        yield from (f"- {escaped(notice)}" for notice in contents.notices)
 
 
 def _row(bug: ReportedBug) -> str:
@@ -59,22 +58,22 @@ def _row(bug: ReportedBug) -> str:
     marks += ["flaky"] if finding.repeats.is_flaky else []
     marks += [] if finding.confirmed else ["unconfirmed"]
     marks += ["known"] if bug.link else []
-    where = " ".join(part for part in (signature.kernel or finding.case.op_name, signature.place) if part)
+    place = " ".join(part for part in (signature.kernel or finding.case.op_name, signature.place) if part)
     case = f"{describe(finding.case)}, {finding.case.device.slug}"
-    shown = (", ".join(marks), signature.oracle, where, case, f"{finding.sightings:,}")
-    return f"| {' | '.join(map(escaped, shown))} | `{replay_command(finding)}` |"
+    shown = (", ".join(marks), signature.oracle, place, case, f"{finding.sightings:,}")
+    return f"| {' | '.join(map(escaped, shown))} | `{finding.replay_command}` |"
 
 
-def _changes(gathered: Gathered) -> Iterator[str]:
-    rows = stages(gathered)
+def _changes(contents: ReportContents) -> Iterator[str]:
+    rows = stages(contents)
     if rows:
         last = rows[-1]
         yield ""
-        yield f"Against the report before: {len(last.new)} new, {len(last.still)} still, {len(last.gone)} gone."
+        yield f"Compared with the previous report: {len(last.new)} new, {len(last.still)} still, {len(last.gone)} gone."
         yield from (f"- new: {escaped(str(signature))}" for signature in last.new)
         yield from (f"- gone: {escaped(str(signature))}" for signature in last.gone)
 
 
 def escaped(text: str) -> str:
-    """The text as itself on one line, whatever it holds."""
+    """Return the text on one line, with all Markdown characters escaped."""
     return " ".join(text.translate(SPECIAL).split())

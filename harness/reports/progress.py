@@ -1,4 +1,4 @@
-"""How a campaign is going: two live lines on a terminal, a plain line every few seconds elsewhere."""
+"""The progress of a campaign: two live lines on a terminal, otherwise a plain line every few seconds."""
 
 import time
 from types import TracebackType
@@ -19,7 +19,7 @@ PLAIN_EVERY_S = 5.0
 
 
 class Progress:
-    """Watches a campaign and its triage; a context manager, since a terminal must be left as it was found."""
+    """An observer of a campaign and its triage; as a context manager it restores the terminal."""
 
     def __init__(self, console: Console, interrupts: Interrupts, *, cases: int | None) -> None:
         self._console = console
@@ -45,32 +45,36 @@ class Progress:
         if self._live:
             self._live.stop()
 
-    def tick(self, tally: CampaignStatistics, trying: Case | None) -> None:
-        """Some time has passed, or a case was judged."""
+    def tick(self, statistics: CampaignStatistics, trying: Case | None) -> None:
+        """Update after a case, or after some time without one."""
         of = f"/{self._cases}" if self._cases is not None else ""
-        rate = tally.cases / tally.seconds if tally.seconds else 0.0
-        seen = len(tally.sightings)
-        parts = [f"{tally.cases}{of} cases", f"{rate:.1f}/s", f"{seen} {'failure' if seen == 1 else 'failures'} seen"]
-        if tally.abstained:
-            parts.append(f"{tally.abstained} abstained")
+        rate = statistics.cases / statistics.seconds if statistics.seconds else 0.0
+        seen = len(statistics.sightings)
+        parts = [
+            f"{statistics.cases}{of} cases",
+            f"{rate:.1f}/s",
+            f"{seen} {'failure' if seen == 1 else 'failures'} seen",
+        ]
+        if statistics.abstained:
+            parts.append(f"{statistics.abstained} abstained")
         self._head = " · ".join(parts)
         self.trying(trying)
 
     def sighted(self, fail: Fail, trial: Trial) -> None:
-        """A failure of a new kind."""
+        """Print a failure with a new signature."""
         del trial
         self._print(f"seen: {fail.signature.severity}, {fail.signature}")
 
     def shrinking(self, fail: Fail, number: int, total: int) -> None:
-        """Triage turns to this failure."""
-        self._head = f"making failure {number} of {total} small: {fail.signature}"
+        """Show which failure triage shrinks."""
+        self._head = f"shrinking failure {number} of {total}: {fail.signature}"
         self._trying = ""
         if not self._live:
             self._print(self._head)
         self._show()
 
     def trying(self, case: Case | None) -> None:
-        """What runs next."""
+        """Show which case runs next."""
         self._trying = str(case) if case else ""
         self._show()
 

@@ -1,6 +1,6 @@
-"""The plot of a region as SVG, for reports: one self-contained string, without script, legible from 400 pixels on.
+"""The plot of a region as SVG: one self-contained string without script, legible from a width of 400 pixels.
 
-A cell is told by its shape as well as by its colour; colours follow the reader's light or dark setting.
+Outcomes differ in shape as well as in colour.  Colours follow the light or dark setting of the reader.
 """
 
 from collections.abc import Iterator
@@ -31,12 +31,12 @@ STYLE = """
 .region-plot .region-start { fill: none; stroke: var(--text); stroke-width: 1.2; }
 """
 
-WORDS = {Outcome.FAIL: "fails", Outcome.PASS: "passes", Outcome.ABSTAIN: "could not be judged"}
+WORDS = {Outcome.FAIL: "fails", Outcome.PASS: "passes", Outcome.ABSTAIN: "could not be checked"}
 
 
 def svg(region: Region) -> str:
-    """The plot; its description is the region's first sentence.  Empty where there is no region."""
-    return "" if region.ended is Ended.NOT_SHOWN else "\n".join(_drawn(region, grid_of(region)))
+    """Return the plot, with the first sentence as its description; empty if there is no region."""
+    return "" if region.stop_reason is Ended.NOT_SHOWN else "\n".join(_drawn(region, grid_of(region)))
 
 
 def _drawn(region: Region, grid: RegionGrid) -> Iterator[str]:
@@ -52,8 +52,8 @@ def _drawn(region: Region, grid: RegionGrid) -> Iterator[str]:
     yield f"<style>{STYLE}</style>"
     yield from _axes(grid, height)
     for (column, row), outcome in sorted(grid.cells.items()):
-        told = f"{grid.up}={row}, {grid.across}={column}: {WORDS[outcome]}"
-        yield f"<g><title>{escape(told)}</title>{_mark(outcome, *_middle(grid, column, row))}</g>"
+        label = f"{grid.up}={row}, {grid.across}={column}: {WORDS[outcome]}"
+        yield f"<g><title>{escape(label)}</title>{_mark(outcome, *_middle(grid, column, row))}</g>"
     x, y = _middle(grid, *grid.start)
     yield f'<rect class="region-start" x="{x - 7:.1f}" y="{y - 7:.1f}" width="14" height="14" rx="2"/>'
     yield from _legend(height)
@@ -74,7 +74,7 @@ def _axes(grid: RegionGrid, height: int) -> Iterator[str]:
 
 
 def _middle(grid: RegionGrid, column: int, row: int) -> tuple[float, float]:
-    """The centre of a cell: sizes stand in order, not to scale."""
+    """Return the centre of a cell."""
     step = min(WIDEST, (WIDTH - LEFT - 40) / len(grid.columns))
     up = len(grid.rows) - 1 - grid.rows.index(row)
     return LEFT + step * (grid.columns.index(column) + 0.5), TOP + ROW * (up + 0.5)

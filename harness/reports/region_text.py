@@ -1,4 +1,4 @@
-"""A region as printed: its sentences and a small plot, in eighty columns, complete without colour."""
+"""The text of a region: sentences and a small plot, eighty columns wide, complete without colour."""
 
 import textwrap
 from collections.abc import Iterator
@@ -14,16 +14,16 @@ WIDTH = 80
 INDENT = "  "
 MARKS = {Outcome.FAIL: "#", Outcome.PASS: ".", Outcome.ABSTAIN: "?"}
 COLOURS = {Outcome.FAIL: "bold red", Outcome.PASS: "green", Outcome.ABSTAIN: "yellow"}
-LEGEND = "# fails   . passes   ? not judged   [ ] smallest case   blank: not tried"
+LEGEND = "# fails   . passes   ? not checked   [ ] smallest case   blank: not tried"
 
 
 def render(region: Region) -> Text:
-    """The map, with colours for terminals that have them; `.plain` is the same without."""
+    """Return the text with colours; `.plain` has none."""
     text = Text()
     first, *rest = sentences(region)
     for line in textwrap.wrap(first, WIDTH, break_long_words=False, break_on_hyphens=False):
         text.append(f"{line}\n", style="bold")
-    if region.ended is not Ended.NOT_SHOWN:
+    if region.stop_reason is not Ended.NOT_SHOWN:
         text.append("\n")
         for line in _plot(grid_of(region)):
             text.append_text(line).append("\n")

@@ -1,14 +1,14 @@
-"""Watching a plain Python file: its `run()` on the virtual GPU, judged by one named oracle.
+"""The runtime of reproducers: run a plain Python file on the virtual GPU, and check it with one oracle.
 
-What single-file reproducers call where only a watched memory, or another GPU than the one at hand, shows a bug.  Light
-to import: torch, Triton and the file itself are loaded in a child process, after it wears the GPU.
+Single-file reproducers call `judge` if a bug shows only with checked memory accesses, or only on a GPU that is not
+there.  The import is light: a child process loads torch, Triton and the file after it emulates the GPU.
 
-The file has a function `run()` that returns results by name.  Where those have a definition, `truth()` gives it in
-float64, and `TOLERANCE`, by name, how large the root-mean-square error may be: over the whole result, over a row.
+The file has a function `run()` that returns results by name.  If the results have a reference, `truth()` returns it in
+float64.  `TOLERANCE` holds the largest root-mean-square errors by name: of the whole result, and of a row.
 """
 
 from harness.repro_runtime.file_runner import FileRunner
-from harness.repro_runtime.judge_file import CANNOT_TELL, GONE, THERE, judge
-from harness.repro_runtime.request import Asked
+from harness.repro_runtime.judge_file import FIXED, PRESENT, UNTESTABLE, judge
+from harness.repro_runtime.request import CheckRequest
 
-__all__ = ["CANNOT_TELL", "GONE", "THERE", "Asked", "FileRunner", "judge"]
+__all__ = ["FIXED", "PRESENT", "UNTESTABLE", "CheckRequest", "FileRunner", "judge"]

@@ -1,4 +1,4 @@
-"""The virtual GPU for watched files; child processes alone import this file."""
+"""The virtual GPU for reproducers.  Only child processes import this."""
 
 import importlib.util
 import threading
@@ -18,8 +18,10 @@ from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest, Sketch
 from harness.model.run import Measure, Result, Role
+from harness.ops.case_execution import CaseExecution, LibraryContext, plain_torch
 from harness.ops.compare import Noted, compare, digests, sketch
-from harness.ops.execution import Execution, Tensors, plain_torch
+from harness.ops.definition import Tensors
+from harness.ops.execution_hooks import NO_LAUNCHES, ObservedLaunches
 from harness.ops.oversized_tensors import SparseMemory
 from harness.ops.poison import count_poison
 from harness.ops.tolerance import NO_ERROR, Expected, Tolerance, Truth, tolerance_of
@@ -32,34 +34,49 @@ NOTHING_WRONG = Measure(ratio=0.0, index=(), got=0.0, expected=0.0)
 class FileEngine(VirtualEngine):
     """Runs the file that a case names instead of an op."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._file_execution = FileExecution(self._execution)
-        self._execution = self._file_execution
+    _file_execution: "FileExecution"
 
-    def wear(self, device: DeviceProfile) -> None:
-        """As any virtual GPU, with `torch.autograd` in a thread of its own whoever calls it."""
-        super().wear(device)
+    def __init__(self) -> None:
+        super().__init__(make_execution=self._make_execution)
+
+    def emulate(self, device: DeviceProfile) -> None:
+        """Emulate the device, and run `torch.autograd` in its own thread, whoever calls it."""
+        super().emulate(device)
         autograd: Any = torch.autograd
         for name in ("backward", "grad"):
             setattr(autograd, name, self._file_execution.on_backward_thread(getattr(autograd, name)))
 
+    def _make_execution(
+        self,
+        library_context: LibraryContext,
+        on_backward_thread: Callable[[], object],
+        *,
+        launches: ObservedLaunches,
+    ) -> "FileExecution":
+        self._file_execution = FileExecution(library_context, on_backward_thread, launches=launches)
+        return self._file_execution
 
-class FileExecution(Execution):
-    """Calls `run()` of a file, compares with its `truth()` where it has one, and takes the rest for right."""
 
-    def __init__(self, usual: Execution) -> None:
-        """As `usual`, whose parts it takes."""
-        vars(self).update(vars(usual))
+class FileExecution(CaseExecution):
+    """Calls `run()` of a file and compares with `truth()`; results without a reference count as right."""
+
+    def __init__(
+        self,
+        library_context: LibraryContext,
+        on_backward_thread: Callable[[], object] = lambda: None,
+        *,
+        launches: ObservedLaunches = NO_LAUNCHES,
+    ) -> None:
+        super().__init__(library_context, on_backward_thread, launches=launches)
         self._scale = Scale.USUAL
         self._thread = threading.local()
 
     def on_backward_thread(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, called in autograd's thread and under the modes that the caller runs under."""
+        """Wrap a function to run in autograd's thread, under the caller's dispatch modes."""
 
         def called(*args: Any, **kwargs: Any) -> Any:
             self._thread.is_autograd = True
-            with nullcontext() if self._scale is Scale.GIANT else self._surroundings():
+            with nullcontext() if self._scale is Scale.OVERSIZED else self._library_context():
                 return function(*args, **kwargs)
 
         def calling(*args: Any, **kwargs: Any) -> Any:
@@ -69,43 +86,43 @@ class FileExecution(Execution):
 
         return calling
 
-    def _judged(self, op: Op, case: Case) -> tuple[Result, ...]:
+    def _results(self, op: Op, case: Case) -> tuple[Result, ...]:
         del op
         file, results = self._run_file(case)
-        if case.scale is Scale.GIANT:
+        if case.scale is Scale.OVERSIZED:
             return ()
         with self._timed("reference"), plain_torch():
             truth: Tensors = file.truth() if hasattr(file, "truth") else {}
         with self._timed("compare"), plain_torch():
             allowed: Mapping[str, tuple[float, float]] = getattr(file, "TOLERANCE", {})
-            writer_of = self._seen.writer_of
+            writer_of = self._launches.writer_of
             return tuple(
                 replace(_fact(name, got, truth.get(name), allowed.get(name), case.seed), writer=writer_of(got))
                 for name, got in results.items()
             )
 
-    def _digested(self, op: Op, case: Case) -> dict[str, str]:
+    def _digests(self, op: Op, case: Case) -> dict[str, str]:
         del op
         return digests(self._run_file(case)[1])
 
-    def _sketched(self, op: Op, wish: PairedRunRequest) -> tuple[Sketch, ...]:
+    def _sketches(self, op: Op, request: PairedRunRequest) -> tuple[Sketch, ...]:
         del op
-        results = self._run_file(wish.case)[1]
-        return tuple(sketch(name, got, seed=wish.case.seed) for name, got in results.items())
+        results = self._run_file(request.case)[1]
+        return tuple(sketch(name, got, seed=request.case.seed) for name, got in results.items())
 
     def _run_file(self, case: Case) -> tuple[ModuleType, Tensors]:
         self._scale = case.scale
-        with self._timed("forward"), SparseMemory() if case.scale is Scale.GIANT else self._surroundings():
+        with self._timed("forward"), SparseMemory() if case.scale is Scale.OVERSIZED else self._library_context():
             file = load(Path(str(case.options[FILE])))
             made: Mapping[str, torch.Tensor | None] = file.run() or {}
             return file, {name: value for name, value in made.items() if value is not None}
 
 
 def load(path: Path) -> ModuleType:
-    """The file as a module; what it does when it is the program, it does not do.
+    """Import the file as a module; its `__main__` block does not run.
 
     Raises:
-        SuiteError: it is no Python file, or has no `run`.
+        SuiteError: it is not a Python file, or has no `run`.
     """
     spec = importlib.util.spec_from_file_location(f"watched_{path.stem}".replace("-", "_"), path)
     if spec is None or spec.loader is None:

@@ -1,4 +1,4 @@
-"""The suite of one op that stands for any watched file; `harness.repro_runtime.engine` runs the file in its place."""
+"""A suite with one placeholder op for any reproducer; `harness.repro_runtime.engine` runs the file instead."""
 
 from typing import Any, NoReturn
 
@@ -8,7 +8,7 @@ from harness.suite import op
 
 @op(dims={}, inputs={}, options={"file": ("",)})
 def file(file: Any) -> NoReturn:
-    """Never called.
+    """Stand for the file; never called.
 
     Raises:
         SuiteError: always.

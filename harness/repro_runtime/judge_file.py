@@ -1,4 +1,4 @@
-"""One file, one verdict, one exit status: what a reproducer does when it is run."""
+"""The main function of a reproducer: run the file, print the verdict, and return the exit status."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,15 +11,15 @@ from harness.model.verdict import Abstain, Fail, Verdict
 from harness.oracles import registry
 from harness.oracles.endings import describe
 from harness.repro_runtime.file_runner import FileRunner
-from harness.repro_runtime.request import Asked
+from harness.repro_runtime.request import CheckRequest
 from harness.search.judge import Examination
 
-GONE, THERE, CANNOT_TELL = 0, 1, 125
-"""Exit statuses as `git bisect run` takes them."""
+FIXED, PRESENT, UNTESTABLE = 0, 1, 125
+"""Exit statuses of `git bisect run`: good, bad, skip."""
 NOT_INSTALLED = frozenset({"ImportError", "ModuleNotFoundError"})
 
 
-def judge(  # noqa: PLR0913 - each is a word of a reproducer's one call
+def judge(  # noqa: PLR0913 - generated files pass each by keyword, so that they read well
     file: str,
     *,
     oracle: str,
@@ -32,15 +32,26 @@ def judge(  # noqa: PLR0913 - each is a word of a reproducer's one call
     scale: str = Scale.USUAL,
     seed: int = 0,
 ) -> int:
-    """Run the file's `run()` as on the device, and print what the oracle says of the kernel: of any, if none is named.
+    """Run the file's `run()` on the emulated device, print the oracle's verdict, and return the exit status.
 
-    `sm_count` instead of the device's own; `configs`, by kernel, which autotune config it takes; the others as
-    `harness.model.case.Case` has them.  The result is the exit status: 1 while the promise is broken, 0 once it is
-    kept, 125 where that cannot be told.
+    Args:
+        file: the reproducer.
+        oracle: the oracle that found the failure.
+        device: the slug of the device.
+        kernel: the kernel at fault; empty for any.
+        sm_count: replaces that of the device.
+        configs: the index of the autotune config, by kernel.
+        lane_fill: as `harness.model.case.Case`, like all below.
+        order: the order of programs.
+        scale: usual or oversized.
+        seed: of the order and of compared runs.
+
+    Returns:
+        1 if the failure shows, 0 if it is fixed, 125 if it cannot be tested here.
     """
     try:
         (profile,) = catalogue.find_all(device, sm_count=sm_count)
-        asked = Asked(
+        request = CheckRequest(
             oracle=oracle,
             kernel=kernel,
             device=profile,
@@ -50,41 +61,41 @@ def judge(  # noqa: PLR0913 - each is a word of a reproducer's one call
             scale=Scale(scale),
             seed=seed,
         )
-        with FileRunner(asked) as bench:
-            status, text = status_of(bench.examine(Path(file)), asked)
+        with FileRunner(request) as runner:
+            status, text = status_of(runner.examine(Path(file)), request)
     except HarnessError as error:
-        status, text = CANNOT_TELL, str(error)
+        status, text = UNTESTABLE, str(error)
     print(text)  # noqa: T201 - a reproducer's product
     return status
 
 
-def status_of(examination: Examination, asked: Asked) -> tuple[int, str]:
-    """The exit status, and the line that says why."""
+def status_of(examination: Examination, request: CheckRequest) -> tuple[int, str]:
+    """Return the exit status, and the line that explains it."""
     ending = examination.run.ending
     if isinstance(ending, Raised) and ending.kind in NOT_INSTALLED:
-        return CANNOT_TELL, f"cannot run here: {ending.kind}: {ending.message}"
+        return UNTESTABLE, f"cannot run here: {ending.kind}: {ending.message}"
     if isinstance(ending, Raised) and ending.kind == "SuiteError":
-        return CANNOT_TELL, ending.message
-    if fail := at_fault(examination, asked):
-        return THERE, f"{asked.oracle}: {fail.message}"
-    verdicts = [verdict for verdict in examination.verdicts if verdict.oracle == asked.oracle]
+        return UNTESTABLE, ending.message
+    if fail := at_fault(examination, request):
+        return PRESENT, f"{request.oracle}: {fail.message}"
+    verdicts = [verdict for verdict in examination.verdicts if verdict.oracle == request.oracle]
     if verdicts and not any(isinstance(verdict, Abstain) for verdict in verdicts):
-        others = "".join(f"; elsewhere: {verdict.message}" for verdict in verdicts if isinstance(verdict, Fail))
-        return GONE, f"{asked.oracle}: kept{_of(asked.kernel)}: {registry.find(asked.oracle).promise}{others}"
+        others = "".join(f"; other kernels: {verdict.message}" for verdict in verdicts if isinstance(verdict, Fail))
+        return FIXED, f"{request.oracle}: passed{_for(request.kernel)}: {registry.find(request.oracle).promise}{others}"
     reasons = "; ".join(registry.reasons(verdicts)) or describe(ending)
-    return CANNOT_TELL, f"{asked.oracle}: cannot be told: {reasons}"
+    return UNTESTABLE, f"{request.oracle}: cannot be tested: {reasons}"
 
 
-def at_fault(examination: Examination, asked: Asked) -> Fail | None:
-    """The failure that was asked about, if the run shows it."""
-    return next((fail for fail in examination.fails if _is_it(fail, asked)), None)
+def at_fault(examination: Examination, request: CheckRequest) -> Fail | None:
+    """Return the failure of the requested oracle and kernel, if the run shows it."""
+    return next((fail for fail in examination.fails if _is_it(fail, request)), None)
 
 
-def _is_it(verdict: Verdict, asked: Asked) -> bool:
-    if not isinstance(verdict, Fail) or verdict.oracle != asked.oracle:
+def _is_it(verdict: Verdict, request: CheckRequest) -> bool:
+    if not isinstance(verdict, Fail) or verdict.oracle != request.oracle:
         return False
-    return not asked.kernel or verdict.signature.kernel == asked.kernel
+    return not request.kernel or verdict.signature.kernel == request.kernel
 
 
-def _of(kernel: str) -> str:
-    return f" by {kernel}" if kernel else ""
+def _for(kernel: str) -> str:
+    return f" for {kernel}" if kernel else ""

@@ -1,4 +1,4 @@
-"""What is asked of a watched file: which promise of which kernel, on which GPU, under what circumstances."""
+"""The request to check a reproducer: oracle, kernel, device, and the settings of its case."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,19 +8,19 @@ from harness.model.case import Case, DType, LaneFill, ProgramOrder, Scale
 from harness.model.device import DeviceProfile
 
 FILE = "file"
-"""The op that stands for any watched file, and the option that names it."""
+"""The name of the placeholder op, and of the option that holds the path."""
 SUITE = str(Path(__file__).with_name("file_op.py"))
-"""The suite that declares it."""
+"""The suite that declares the placeholder op."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """One question about a file."""
+class CheckRequest:
+    """The oracle that checks a file, and the settings of its case."""
 
     oracle: str
     device: DeviceProfile
     kernel: str = ""
-    """The kernel that must be at fault; any where empty."""
+    """The kernel that must be at fault; empty for any."""
     configs: Mapping[str, int] = field(default_factory=dict[str, int])
     lane_fill: LaneFill = LaneFill.ZERO
     order: ProgramOrder = ProgramOrder.FORWARD
@@ -28,7 +28,7 @@ class Asked:
     seed: int = 0
 
     def case(self, file: Path) -> Case:
-        """The case that runs the file under these circumstances."""
+        """Return the case that runs the file with these settings."""
         return Case(
             op=f"{SUITE}:{FILE}",
             dims={},

@@ -1,8 +1,8 @@
-"""A campaign: cases drawn in batches, run on all processes at once, judged as they come, every failure recorded.
+"""A campaign: draw cases in batches, run them on all processes at once, judge them, and record every failure.
 
-It goes on after failures.  With a budget in cases, the same seed gives the same cases, whatever the timing: a batch is
-drawn from what the batches before the previous one have shown, and waits for them; the previous one keeps the
-processes busy meanwhile.
+A campaign goes on after failures.  With a budget in cases, a seed always gives the same cases, whatever the timing.
+For that, a batch is drawn from the launch feedback of all batches but the previous one, and waits for their verdicts.
+The previous batch keeps the processes busy meanwhile.
 """
 
 import time
@@ -19,176 +19,181 @@ from harness.model.device import DeviceProfile
 from harness.model.paired_run import PairedRun, RunRequest
 from harness.model.run import Completed, Deadlocked, Refused, Run, Unsupported
 from harness.model.verdict import Fail
-from harness.oracles.endings import WATCHED
-from harness.oracles.resources import Fits
+from harness.oracles.endings import TRACING_ENGINES
+from harness.oracles.resources import FitsResources
 from harness.search.campaign_statistics import CampaignStatistics, Trial
-from harness.search.case_queue import NO_BATCH, Queue
+from harness.search.case_queue import CaseQueue
 from harness.search.judge import Judge
 from harness.search.plan import CaseBudget, Plan, TimeBudget
 from harness.search.runner import Runner
-from harness.search.sort_key import plainness
+from harness.search.sort_key import sort_key
 from harness.workers.dispatcher import KEEP_BUSY
 
-REMEMBERED = 16
-"""So many earlier cases are tried before a failure that does not repeat alone."""
+MAX_PRECEDING_CASES = 16
+"""How many earlier cases of a device are kept.  Triage tries them when a failure does not repeat alone."""
 TICK_S = 0.5
-TICK_BESIDE_S = 0.05
-"""Where others go on beside, which have no other chance to look at what has come back for them."""
-TWINS_AT_ONCE = 64
-"""For each process that runs cases: enough for the second that it takes to draw a batch.
+CONCURRENT_TICK_S = 0.05
+"""Shorter: campaigns that run at the same time handle their finished runs only between two ticks of this one."""
+VALUE_VARIANTS_PER_PROCESS = 64
+"""Variants submitted at once for each process: enough work for the second that drawing a batch takes.
 
-So many companions of twins may wait beside: one of another config may have to be compiled for longer than a thousand
-twins run.
+As many variants may wait for their paired runs.  A paired run may need a new config, and compiling one config can take
+longer than running a thousand variants.
 """
 
 
 class Observer(Protocol):
-    """Who watches a campaign; called on its thread, so it returns soon."""
+    """Receives the progress of a campaign.  Methods are called on the campaign's thread, so they return soon."""
 
-    def tick(self, tally: CampaignStatistics, trying: Case | None) -> None:
-        """Some time has passed or a case was judged."""
+    def tick(self, statistics: CampaignStatistics, latest: Case | None, /) -> None:
+        """Some time has passed, or a case was judged; `latest` is the case submitted last."""
         ...
 
-    def sighted(self, fail: Fail, trial: Trial) -> None:
-        """A failure with a new signature was seen; it is neither confirmed nor small yet."""
+    def sighted(self, fail: Fail, trial: Trial, /) -> None:
+        """A failure with a new signature was seen; it is neither confirmed nor shrunk yet."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignWorkers:
+    """The processes that run the cases of a campaign."""
+
+    runner: Runner
+    processes: int
+    """How many cases run at once."""
+    compilers: int = 0
+    """How many processes compile cases before they run."""
+    submit_compiled: Callable[[Case], Future[Run]] | None = None
+    """Submits a case whose kernels are already compiled; `runner.submit` if None."""
 
 
 @dataclass(slots=True, kw_only=True)
-class _Flight:
+class _PendingCase:
     """One case between its submission and its verdicts."""
 
     trial: Trial
-    batch: int
-    waiting: set[Future[Run]]
-    is_twin: bool = False
-    is_in_doubt: bool = False
-    """Whether what it still waits for decides if it is right, or what of it is wrong."""
+    batch: int | None
+    """The batch that counts it; None for variants and for former paired runs."""
+    awaited: set[Future[Run]]
+    is_value_variant: bool = False
+    needs_awaited: bool = False
+    """True if the awaited runs decide the verdict, so that they are not dropped at the deadline."""
     run: Run | None = None
-    companions: dict[str, Run] = field(default_factory=dict[str, Run])
+    paired_runs: dict[str, Run] = field(default_factory=dict[str, Run])
 
 
 class Campaign:
-    """One search; `tally` may be read at any time, also after an interrupt."""
+    """One search; `statistics` may be read at any time, also after an interrupt."""
 
-    def __init__(  # noqa: PLR0913 - what it works with, and how much of it at once
-        self,
-        plan: Plan,
-        runner: Runner,
-        judge: Judge,
-        observer: Observer,
-        *,
-        processes: int,
-        compilers: int = 0,
-        submit_twin: Callable[[Case], Future[Run]] | None = None,
-    ) -> None:
-        """`processes` run cases at once; `compilers` see them before.  `submit_twin` needs no compiler for a case."""
-        self.tally = CampaignStatistics()
+    def __init__(self, plan: Plan, workers: CampaignWorkers, judge: Judge, observer: Observer) -> None:
+        self.statistics = CampaignStatistics()
         self._plan = plan
-        self._runner = runner
+        self._runner = workers.runner
         self._judge = judge
         self._observer = observer
-        self._width = KEEP_BUSY * (processes + compilers)
-        self._submit_twin = submit_twin or runner.submit
-        self._twins = TWINS_AT_ONCE * processes if plan.kin else 0
-        self._queue = Queue(plan)
-        self._flights: dict[Future[Run], _Flight] = {}
-        self._came_back = SimpleQueue[Future[Run]]()
-        self._trying: Case | None = None
+        self._max_pending = KEEP_BUSY * (workers.processes + workers.compilers)
+        self._submit_compiled = workers.submit_compiled or workers.runner.submit
+        self._max_value_variants = VALUE_VARIANTS_PER_PROCESS * workers.processes if plan.adds_variants else 0
+        self._queue = CaseQueue(plan)
+        self._pending: dict[Future[Run], _PendingCase] = {}
+        self._finished = SimpleQueue[Future[Run]]()
+        """Filled on the runner's threads, read on the campaign's."""
+        self._latest: Case | None = None
         self._recent = dict[DeviceProfile, deque[Case]]()
         self._builds: dict[str, tuple[Trial, Run]] = {}
-        self._followed: set[str] = set()
-        """Companions that were run as cases of their own."""
+        self._former_paired_runs: set[str] = set()
+        """Digests of the paired runs that were run again as cases."""
         self._begun = time.monotonic()
         self._stopped = False
         self._error: Exception | None = None
 
     def stop(self) -> None:
-        """Let `run` return now: for a watcher who has seen enough.  Cases on their way are dropped."""
+        """Make `run` return now; cases on their way are dropped.  Observers may call it."""
         self._stopped = True
 
-    def run(self, beside: Sequence["Campaign"] = ()) -> CampaignStatistics:
-        """Use up the budget.  Leaves at a KeyboardInterrupt with whatever was counted until then.
+    def run(self, concurrent: Sequence["Campaign"] = ()) -> CampaignStatistics:
+        """Use up the budget.  A KeyboardInterrupt leaves `statistics` with what was counted until then.
 
-        Those `beside` it go on meanwhile, and come to their end when they are run.
+        The `concurrent` campaigns make progress meanwhile.  Each ends when it is run itself.
         """
         try:
             if self._error is not None:
                 raise self._error
-            while self._step(TICK_BESIDE_S if beside else TICK_S):
-                for other in beside:
-                    other.go_on()
+            while self._step(CONCURRENT_TICK_S if concurrent else TICK_S):
+                for other in concurrent:
+                    other.poll()
             if not self._stopped:
                 self._judge.resources.settle()
                 self._judge_late_resources()
         finally:
-            self.tally.seconds = time.monotonic() - self._begun
-            for future in self._flights:
+            self.statistics.seconds = time.monotonic() - self._begun
+            for future in self._pending:
                 future.cancel()
-        return self.tally
+        return self.statistics
 
-    def go_on(self) -> None:
-        """Judge what has come back, and submit more: what a campaign does that is not being run yet."""
+    def poll(self) -> None:
+        """Judge finished runs and submit more cases, without waiting.  For a campaign that another one waits for."""
         try:
             self._step(0.0)
-        except Exception as error:  # noqa: BLE001 - whoever runs it is told, and not whoever runs another
+        except Exception as error:  # noqa: BLE001 - `run` of this campaign raises it, not `run` of the other one
             self._error = error
 
     def _step(self, wait_s: float) -> bool:
-        """Submit, and wait for what comes back; false if there is nothing left to do."""
-        if self._stopped or self._error is not None or not (self._fill() or self._flights):
+        """Submit cases and handle finished runs; return False if nothing is left to do."""
+        if self._stopped or self._error is not None or not (self._submit_cases() or self._pending):
             return False
-        for future in self._landed(wait_s):
+        for future in self._take_finished(wait_s):
             if not self._stopped:
-                self._land(future)
-        if self._is_over():
+                self._handle(future)
+        if self._is_time_up():
             self._drop_what_has_not_begun()
-        self.tally.seconds = time.monotonic() - self._begun
-        self._observer.tick(self.tally, self._trying)
+        self.statistics.seconds = time.monotonic() - self._begun
+        self._observer.tick(self.statistics, self._latest)
         return True
 
-    def _landed(self, wait_s: float) -> list[Future[Run]]:
-        """What has come back; waits a moment for it."""
+    def _take_finished(self, wait_s: float) -> list[Future[Run]]:
+        """Return the finished runs that are still pending, waiting up to `wait_s` for the first."""
         try:
-            landed = [self._came_back.get(timeout=wait_s)]
+            finished = [self._finished.get(timeout=wait_s)]
         except Empty:
             return []
-        landed += [self._came_back.get() for _ in range(self._came_back.qsize())]
-        return [future for future in landed if future in self._flights]
+        finished += [self._finished.get() for _ in range(self._finished.qsize())]
+        return [future for future in finished if future in self._pending]
 
-    def _follow(self, future: Future[Run], flight: _Flight) -> None:
-        self._flights[future] = flight
-        future.add_done_callback(self._came_back.put)
+    def _await(self, future: Future[Run], pending: _PendingCase) -> None:
+        self._pending[future] = pending
+        future.add_done_callback(self._finished.put)
 
-    def _fill(self) -> bool:
-        """Submit cases while there is room; true if any was."""
-        filled = False
-        of_twins = [flight for flight in self._flights.values() if flight.is_twin]
-        others = len(self._flights) - len(of_twins)
-        twins = sum(flight.run is None for flight in of_twins)
-        may_have_companions = len(of_twins) - twins < self._twins
-        while others < self._width and not self._is_over() and (next_one := self._queue.take()):
-            number, trial = next_one
-            self._begin(trial, number, self._runner.submit(trial.case))
+    def _submit_cases(self) -> bool:
+        """Submit cases while there is room; return True if any was submitted."""
+        submitted = False
+        variants = [pending for pending in self._pending.values() if pending.is_value_variant]
+        others = len(self._pending) - len(variants)
+        running = sum(pending.run is None for pending in variants)
+        may_have_paired_runs = len(variants) - running < self._max_value_variants
+        while others < self._max_pending and not self._is_time_up() and (next_one := self._queue.take()):
+            batch, trial = next_one
+            self._start(trial, batch, self._runner.submit(trial.case))
             others += 1
-            filled = True
-        while twins < self._twins and not self._is_over():
-            twin = self._queue.take_twin(may_be_sampled=may_have_companions)
-            if twin is None:
+            submitted = True
+        while running < self._max_value_variants and not self._is_time_up():
+            variant = self._queue.take_value_variant(may_be_sampled=may_have_paired_runs)
+            if variant is None:
                 break
-            self._begin(twin, NO_BATCH, self._submit_twin(twin.case), is_twin=True)
-            twins += 1
-            filled = True
-        return filled
+            self._start(variant, None, self._submit_compiled(variant.case), is_value_variant=True)
+            running += 1
+            submitted = True
+        return submitted
 
-    def _begin(self, trial: Trial, batch: int, future: Future[Run], *, is_twin: bool = False) -> None:
-        self._trying = trial.case
-        recent = self._recent.setdefault(trial.case.device, deque(maxlen=REMEMBERED))
+    def _start(self, trial: Trial, batch: int | None, future: Future[Run], *, is_value_variant: bool = False) -> None:
+        self._latest = trial.case
+        recent = self._recent.setdefault(trial.case.device, deque(maxlen=MAX_PRECEDING_CASES))
         trial = replace(trial, before=tuple(recent))
-        self._follow(future, _Flight(trial=trial, batch=batch, waiting={future}, is_twin=is_twin))
+        pending = _PendingCase(trial=trial, batch=batch, awaited={future}, is_value_variant=is_value_variant)
+        self._await(future, pending)
         recent.append(trial.case)
 
-    def _is_over(self) -> bool:
+    def _is_time_up(self) -> bool:
         match self._plan.budget:
             case CaseBudget():
                 return False  # the queue ends by itself
@@ -196,84 +201,86 @@ class Campaign:
                 return time.monotonic() - self._begun >= seconds
 
     def _drop_what_has_not_begun(self) -> None:
-        """When time is up, nobody waits for what is still at the compiler; cases are judged without such companions."""
-        for future, flight in list(self._flights.items()):
-            if flight.is_in_doubt or not future.cancel():
+        """Cancel what is still waiting for a process or a compiler; cases are judged without such paired runs."""
+        for future, pending in list(self._pending.items()):
+            if pending.needs_awaited or not future.cancel():
                 continue
-            del self._flights[future]
-            flight.waiting.discard(future)
-            if flight.run is not None:
-                self._go_on_with(flight, flight.run)
+            del self._pending[future]
+            pending.awaited.discard(future)
+            if pending.run is not None:
+                self._advance(pending, pending.run)
 
-    def _land(self, future: Future[Run]) -> None:
-        flight = self._flights.pop(future)
-        flight.waiting.discard(future)
+    def _handle(self, future: Future[Run]) -> None:
+        pending = self._pending.pop(future)
+        pending.awaited.discard(future)
         run = future.result()
-        if flight.run is None:
-            flight.run = run
-            companions = self._judge.companions(flight.trial.op, run)
-            flight.is_in_doubt = any(one.plainer is not None for one in companions)
-            self._submit_also(flight, companions)
+        if pending.run is None:
+            pending.run = run
+            requests = self._judge.paired_runs(pending.trial.op, run)
+            # After a fault on the hardware GPU alone, the rerun of unoptimised code decides the verdict.
+            pending.needs_awaited = any(request.plainer is not None for request in requests)
+            self._submit_more(pending, requests)
         else:
-            flight.companions[run.case.digest] = run
-            if isinstance(run, PairedRun) and _breaks_off(flight.trial.case, run):
-                self._follow_up(flight.trial, run.case)
-        self._go_on_with(flight, flight.run)
+            pending.paired_runs[run.case.digest] = run
+            if isinstance(run, PairedRun) and _breaks_off(pending.trial.case, run):
+                self._run_as_case(pending.trial, run.case)
+        self._advance(pending, pending.run)
 
-    def _go_on_with(self, flight: _Flight, run: Run) -> None:
-        """Judge the run, if its companions are there, and what of them is to be run whole."""
-        if not flight.waiting and (doubtful := self._judge.doubtful(run, flight.companions)):
-            flight.is_in_doubt = True
-            self._submit_also(flight, doubtful)
-        if not flight.waiting:
-            self._close(flight, run)
+    def _advance(self, pending: _PendingCase, run: Run) -> None:
+        """Judge the case once all its runs are there; first rerun in full those paired runs that differ from it."""
+        if not pending.awaited and (full := self._judge.needing_full_run(run, pending.paired_runs)):
+            pending.needs_awaited = True
+            self._submit_more(pending, full)
+        if not pending.awaited:
+            self._finish(pending, run)
 
-    def _follow_up(self, trial: Trial, case: Case) -> None:
-        """Have a companion that broke off run as a case of its own: beside another, it is only not compared."""
-        if case.digest in self._followed or self._is_over():
+    def _run_as_case(self, trial: Trial, case: Case) -> None:
+        """Run a paired run that broke off again, as a case of its own: paired runs are never judged by themselves."""
+        if case.digest in self._former_paired_runs or self._is_time_up():
             return
-        self._followed.add(case.digest)
-        self._begin(replace(trial, case=case, batch=None, followed=True), NO_BATCH, self._runner.submit(case))
+        self._former_paired_runs.add(case.digest)
+        self._start(replace(trial, case=case, batch=None, was_paired_run=True), None, self._runner.submit(case))
 
-    def _submit_also(self, flight: _Flight, more: Sequence[RunRequest]) -> None:
-        for wanted in more:
-            future = self._runner.submit(wanted)
-            flight.waiting.add(future)
-            self._follow(future, flight)
+    def _submit_more(self, pending: _PendingCase, requests: Sequence[RunRequest]) -> None:
+        for request in requests:
+            future = self._runner.submit(request)
+            pending.awaited.add(future)
+            self._await(future, pending)
 
-    def _close(self, flight: _Flight, run: Run) -> None:
-        examined = self._judge.judge(flight.trial.op, run, flight.companions)
-        self.tally.count(examined)
-        self._sight(flight.trial, examined.fails)
-        if flight.batch != NO_BATCH:
-            self._queue.judged(flight.batch, flight.trial, run)
-        for launch in run.launches if run.engine in WATCHED else ():  # the others leave no TTIR to compile
+    def _finish(self, pending: _PendingCase, run: Run) -> None:
+        examined = self._judge.judge(pending.trial.op, run, pending.paired_runs)
+        self.statistics.count(examined)
+        self._record_fails(pending.trial, examined.fails)
+        if pending.batch is not None:
+            self._queue.record(pending.batch, pending.trial, run)
+        for launch in run.launches if run.engine in TRACING_ENGINES else ():  # the others leave no TTIR to compile
             known = self._builds.get(launch.build)
-            if known is None or flight.trial.turn < known[0].turn:
-                self._builds[launch.build] = (flight.trial, run)
+            # The earliest trial represents a build, so that findings do not depend on timing.
+            if known is None or pending.trial.order_key < known[0].order_key:
+                self._builds[launch.build] = (pending.trial, run)
 
-    def _sight(self, trial: Trial, fails: tuple[Fail, ...]) -> None:
+    def _record_fails(self, trial: Trial, fails: tuple[Fail, ...]) -> None:
         for fail in fails:
-            if self.tally.sight(fail, trial, plainness(trial.op, trial.case, trial.home_sm_count)):
+            if self.statistics.sight(fail, trial, sort_key(trial.op, trial.case, trial.home_sm_count)):
                 self._observer.sighted(fail, trial)
 
     def _judge_late_resources(self) -> None:
-        """Judge one run of each build again, now that the compiler is done: its figures often come after the run."""
-        resources_only = self._judge.only(Fits.name)
+        """Judge one run of each build again for resources: the compiler often reports after the run was judged."""
+        resources_only = self._judge.only(FitsResources.name)
         launches = {launch.build: launch for _, run in self._builds.values() for launch in run.launches}
-        self.tally.builds = len(self._builds)
+        self.statistics.builds = len(self._builds)
         known = (self._judge.resources.of(launches[build]) for build in self._builds)
-        self.tally.compiled = sum(one is not None and not one.unknown for one in known)
-        sighted = set(self.tally.sightings)
-        runs = {trial.turn: (trial, run) for trial, run in self._builds.values()}
+        self.statistics.compiled = sum(one is not None and not one.unknown for one in known)
+        sighted = set(self.statistics.sightings)
+        runs = {trial.order_key: (trial, run) for trial, run in self._builds.values()}
         for _, (trial, run) in sorted(runs.items(), key=itemgetter(0)):
             late = resources_only.judge(trial.op, run, {})
-            self._sight(trial, tuple(fail for fail in late.fails if fail.signature not in sighted))
+            self._record_fails(trial, tuple(fail for fail in late.fails if fail.signature not in sighted))
 
 
-def _breaks_off(case: Case, companion: PairedRun) -> bool:
-    """Whether a companion of the case ended in a way that is to be judged by itself."""
-    if isinstance(companion.ending, Deadlocked) and companion.case.order is not case.order:
+def _breaks_off(case: Case, paired_run: PairedRun) -> bool:
+    """Return True if a paired run of the case crashed, hung or raised, so that it needs verdicts of its own."""
+    if isinstance(paired_run.ending, Deadlocked) and paired_run.case.order is not case.order:
         return False  # a GPU need not ever take that order: `order-invariance` warns of it, and it is no error
-    is_another = companion.case.digest != case.digest
-    return is_another and not isinstance(companion.ending, Completed | Refused | Unsupported)
+    is_another = paired_run.case.digest != case.digest
+    return is_another and not isinstance(paired_run.ending, Completed | Refused | Unsupported)

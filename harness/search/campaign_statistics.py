@@ -1,4 +1,4 @@
-"""What a campaign has seen so far: counts, and one sighting for each signature."""
+"""Campaign statistics: counts of cases and verdicts, and one sighting for each signature."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -9,38 +9,39 @@ from harness.model.op import Op
 from harness.model.verdict import Abstain, Fail, Outcome, Pass, Severity, Signature, Verdict
 from harness.oracles import registry
 from harness.search.judge import Examination
-from harness.search.sort_key import Plainness
+from harness.search.sort_key import SortKey
 from harness.search.strategies import Batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One case of a campaign, with where it came from."""
+    """One case of a campaign, and how the campaign chose it."""
 
     number: int
-    """Its place in the campaign: the same for the same seed.  That of a case beside which it ran, where it followed."""
+    """Its place in the campaign, equal for equal seeds.  A former paired run has the number of its original case."""
     op: Op
     case: Case
     batch: Batch | None
-    """What it was drawn from; None for a scouting case."""
+    """The batch that it was drawn from; None if it was not drawn."""
     home_sm_count: int
-    """The SM count that counts as the device's own."""
+    """The device's own SM count."""
     before: tuple[Case, ...] = ()
     """The last cases that began on the same device before it: its process may have run any of them."""
-    followed: bool = False
-    """It broke off as a companion, and so is a case of its own."""
+    was_paired_run: bool = False
+    """True if a paired run broke off, and so runs again as a case of its own."""
 
     @property
-    def turn(self) -> tuple[bool, int, str]:
-        """What orders trials, and tells any two apart: the same for the same seed, in whatever order runs come back.
+    def order_key(self) -> tuple[bool, int, str]:
+        """A key that orders trials, equal for equal seeds in whatever order runs come back; no two trials share one.
 
-        Those that followed come last, by their digests: which of two cases first wanted one is a matter of luck.
+        Former paired runs come last, by digest.  Timing decides which of two cases first requested the paired run, so
+        their number means nothing.
         """
-        return (True, 0, self.case.digest) if self.followed else (False, self.number, "")
+        return (True, 0, self.case.digest) if self.was_paired_run else (False, self.number, "")
 
 
-class Cell(NamedTuple):
-    """One op on one device as one oracle judged it."""
+class VerdictCell(NamedTuple):
+    """An outcome of one oracle for one op on one device."""
 
     op: str
     device: str
@@ -50,7 +51,7 @@ class Cell(NamedTuple):
 
 
 class PlanePoint(NamedTuple):
-    """Where in the plane of sizes and SM counts a case lies."""
+    """The place of a case in the plane of sizes and SM counts."""
 
     op: str
     dim: str
@@ -62,27 +63,28 @@ class PlanePoint(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Sighting:
-    """One signature: how often it was seen, first where, and in which case it is plainest."""
+    """All failures of one signature."""
 
     fail: Fail
+    """The failure that `first` showed."""
     first: Trial
-    plainest: Trial
-    place: Plainness
+    simplest: Trial
+    simplest_key: SortKey
     count: int = 1
     cases: dict[str, Case] = field(default_factory=dict[str, Case])
-    """Every case that showed it, by digest."""
+    """Every case that showed the signature, by digest."""
 
     def __post_init__(self) -> None:
         self.cases.setdefault(self.first.case.digest, self.first.case)
 
-    def add(self, fail: Fail, trial: Trial, place: Plainness) -> None:
-        """Another case that shows it.  The order of calls makes no difference to what is kept."""
+    def add(self, fail: Fail, trial: Trial, key: SortKey) -> None:
+        """Add a failure.  The order of calls does not affect the result."""
         self.count += 1
         self.cases.setdefault(trial.case.digest, trial.case)
-        if trial.turn < self.first.turn:
+        if trial.order_key < self.first.order_key:
             self.first, self.fail = trial, fail
-        if (place, trial.turn) < (self.place, self.plainest.turn):
-            self.plainest, self.place = trial, place
+        if (key, trial.order_key) < (self.simplest_key, self.simplest.order_key):
+            self.simplest, self.simplest_key = trial, key
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,29 +96,28 @@ class CampaignStatistics:
     failed: int = 0
     abstained: int = 0
     reasons: Counter[str] = field(default_factory=Counter[str])
-    """Why cases abstained, and how many."""
+    """How many cases abstained for each reason."""
     sightings: dict[Signature, Sighting] = field(default_factory=dict[Signature, Sighting])
     seconds: float = 0.0
     builds: int = 0
-    """Distinct kernels that were launched: constants, config and architecture included."""
+    """Distinct compiled kernels that were launched; constants, config and architecture distinguish them."""
     compiled: int = 0
-    """Those of them that the whole compiler pipeline has seen."""
+    """How many of them the whole compiler pipeline has compiled."""
     accepted: Counter[str] = field(default_factory=Counter[str])
-    """Reports of compute-sanitizer that the user's file accepts, by tool, kernel and reason."""
+    """Sanitizer reports that the user's file accepts, by tool, kernel and reason."""
     kernels: set[str] = field(default_factory=set[str])
-    """Names of all that were launched."""
-    verdicts: Counter[Cell] = field(default_factory=Counter[Cell])
-    """How many cases of an op on a device each oracle passed, failed and abstained on."""
+    """Names of all kernels that were launched."""
+    verdicts: Counter[VerdictCell] = field(default_factory=Counter[VerdictCell])
+    """How many cases each oracle passed, failed and abstained on, by op and device."""
     area: Counter[PlanePoint] = field(default_factory=Counter[PlanePoint])
-    """How many cases were tried where."""
+    """How many cases ran at each point."""
 
     @property
-    def judged(self) -> int:
-        """Cases that say something."""
+    def checked(self) -> int:
+        """Cases with another outcome than ABSTAIN."""
         return self.passed + self.failed
 
     def count(self, examined: Examination) -> None:
-        """Count one case."""
         self.cases += 1
         self._locate(examined)
         for watched in filter(None, (examined.run.sanitizer, examined.run.instrumented)):
@@ -136,32 +137,34 @@ class CampaignStatistics:
         case = examined.run.case
         self.kernels.update(launch.kernel for launch in examined.run.launches)
         self.verdicts.update(
-            {Cell(case.op, case.device.slug, verdict.oracle, outcome_of(verdict)) for verdict in examined.verdicts}
+            {
+                VerdictCell(case.op, case.device.slug, verdict.oracle, outcome_of(verdict))
+                for verdict in examined.verdicts
+            }
         )
         rows = next(iter(case.dims.items()), ("", 1)) if "T" not in case.dims else ("T", case.dims["T"])
         self.area[PlanePoint(case.op, *rows, case.device.sm_count, examined.outcome)] += 1
 
-    def sight(self, fail: Fail, trial: Trial, place: Plainness) -> bool:
-        """Record a failure; true if its signature is new."""
+    def sight(self, fail: Fail, trial: Trial, key: SortKey) -> bool:
+        """Record a failure; return True if its signature is new."""
         known = self.sightings.get(fail.signature)
         if known is None:
-            self.sightings[fail.signature] = Sighting(fail=fail, first=trial, plainest=trial, place=place)
+            self.sightings[fail.signature] = Sighting(fail=fail, first=trial, simplest=trial, simplest_key=key)
             return True
-        known.add(fail, trial, place)
+        known.add(fail, trial, key)
         return False
 
     def in_order(self) -> list[Sighting]:
-        """The sightings: errors before warnings, then in the order of their first cases."""
+        """Return the sightings: errors before warnings, then in the order of their first cases."""
 
-        def place(sighting: Sighting) -> tuple[bool, tuple[bool, int, str], str]:
+        def key(sighting: Sighting) -> tuple[bool, tuple[bool, int, str], str]:
             signature = sighting.fail.signature
-            return signature.severity is Severity.WARNING, sighting.first.turn, str(signature)
+            return signature.severity is Severity.WARNING, sighting.first.order_key, str(signature)
 
-        return sorted(self.sightings.values(), key=place)
+        return sorted(self.sightings.values(), key=key)
 
 
 def outcome_of(verdict: Verdict) -> Outcome:
-    """The verdict without its reasons."""
     match verdict:
         case Pass():
             return Outcome.PASS

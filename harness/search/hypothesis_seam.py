@@ -1,8 +1,8 @@
-"""The one private name of Hypothesis that the harness replaces; tests/search/test_hypothesis_seam.py looks for it.
+"""The one private name of Hypothesis that the harness replaces; tests/search/test_hypothesis_seam.py checks it.
 
-Releases after 6.131.0 draw one integer in twenty from the literals of the process's modules, those in site-packages
-left out.  With them, the cases of a seed would depend on what a process has imported and on how the harness is
-installed.  No setting leaves them out, and another backend than Hypothesis's own would change how it shrinks.
+Releases after 6.131.0 draw one integer in twenty from the literals of the process's modules, except those in
+site-packages.  The cases of a seed would then depend on the modules that a process has imported, and on how the harness
+is installed.  No setting disables these literals.  Another backend than Hypothesis's own would change how it shrinks.
 """
 
 from collections.abc import Generator
@@ -12,14 +12,14 @@ from typing import Any
 
 from hypothesis.internal.conjecture import data
 
-PROVIDER = data.HypothesisProvider  # pyright: ignore[reportPrivateImportUsage] - where all releases have it
+PROVIDER = data.HypothesisProvider  # pyright: ignore[reportPrivateImportUsage] - all releases have it there
 LITERALS = "_maybe_draw_constant"
-"""The provider's method that gives a literal, or None for a draw from the whole range."""
+"""The provider's method that returns a literal, or None to draw from the whole range."""
 
 
 @contextmanager
 def seed_alone() -> Generator[None]:
-    """What Hypothesis draws meanwhile, in any thread, depends on the seed alone."""
+    """Make all draws of Hypothesis depend on the seed alone, in every thread, while the block runs."""
     _replacement.begin()
     try:
         yield
@@ -28,31 +28,31 @@ def seed_alone() -> Generator[None]:
 
 
 class _Replacement:
-    """Of the provider's method, as long as any thread draws: searches may go on side by side."""
+    """Replaces the provider's method while any thread draws: several searches may run at once."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._drawing = 0
-        self._usual: Any = None
-        """None in a release that draws no literals."""
+        self._original: Any = None
+        """The provider's own method; None in a release that draws no literals."""
 
     def begin(self) -> None:
         with self._lock:
             self._drawing += 1
             if self._drawing == 1:
-                self._usual = getattr(PROVIDER, LITERALS, None)
-                if self._usual is not None:
-                    setattr(PROVIDER, LITERALS, _none)
+                self._original = getattr(PROVIDER, LITERALS, None)
+                if self._original is not None:
+                    setattr(PROVIDER, LITERALS, _no_literal)
 
     def end(self) -> None:
         with self._lock:
             self._drawing -= 1
-            if not self._drawing and self._usual is not None:
-                setattr(PROVIDER, LITERALS, self._usual)
+            if not self._drawing and self._original is not None:
+                setattr(PROVIDER, LITERALS, self._original)
 
 
-def _none(*_: object, **__: object) -> None:
-    """No literal."""
+def _no_literal(*_: object, **__: object) -> None:
+    return None
 
 
 _replacement = _Replacement()

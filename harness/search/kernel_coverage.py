@@ -1,7 +1,7 @@
-"""What of a library runs here: some cases of each op on each device, and which kernels they launched.
+"""Kernel coverage: run some cases of each op on each device, and count the kernels that they launch.
 
-Owns how cases are chosen and launches counted.  Only what was executed counts: a launch that abstains, and a case that
-was refused or broke off, is counted as such.  Judging results is a campaign's business.
+Owns the choice of cases and the counting of launches.  A launch counts as executed only if the engine executed it.
+Launches that abstain, and cases that were refused or broke off, are counted apart.  Results are not judged here.
 """
 
 from collections import Counter
@@ -16,13 +16,13 @@ from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Completed, Raised, Run, Unsupported
 from harness.oracles.endings import describe
-from harness.search.launch_feedback import Hints
-from harness.search.plan import seed_of
+from harness.search.launch_feedback import LaunchFeedback
+from harness.search.plan import derived_seed
 from harness.search.runner import Runner
 from harness.search.strategies import Batch, scouts
 
-DRAWS_FOR_EACH = 4
-"""So many examples are drawn for one case, since many of Hypothesis's are alike."""
+EXAMPLES_PER_CASE = 4
+"""How many examples are drawn for one case, since Hypothesis repeats itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,63 +30,60 @@ class KernelCount:
     """The launches of one kernel on one device."""
 
     library: str
-    """The distribution that its op requires; empty where it requires none."""
+    """The distribution that the op requires; empty if it requires none."""
     kernel: str
     device: str
     executed: int
     abstained: tuple[tuple[str, int], ...] = ()
-    """By operation and source line, how many launches; most first."""
+    """Launches by unsupported operation and source line, the most frequent first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpCount:
-    """What became of the cases of one op on one device."""
+    """The endings of the cases of one op on one device."""
 
     op: str
     device: str
     launches: int
-    """That were executed."""
+    """Executed ones only."""
     endings: tuple[tuple[str, int], ...]
-    """By how they ended, how many cases; most first."""
+    """Cases by ending, the most frequent first."""
 
     @property
     def broken(self) -> int:
-        """How many cases broke off before their end, in whatever way."""
+        """How many cases did not complete."""
         return sum(count for ending, count in self.endings if ending != COMPLETED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """All of it."""
+    """The counts of one coverage run."""
 
     kernels: tuple[KernelCount, ...]
     """By library, kernel and device."""
     ops: tuple[OpCount, ...]
-    """By op and device, in the order asked for."""
+    """By op and device, in the order of the request."""
 
     @property
     def executed(self) -> int:
-        """Launches that were executed."""
         return sum(one.executed for one in self.kernels)
 
     @property
     def abstained(self) -> int:
-        """Launches that were not."""
         return sum(count for one in self.kernels for _, count in one.abstained)
 
     @property
     def cases(self) -> int:
-        """Cases that were run."""
         return sum(count for one in self.ops for _, count in one.endings)
 
     @property
     def silent(self) -> tuple[OpCount, ...]:
-        """Ops that launched nothing on a device: nothing of them is covered there."""
+        """Ops that launched no kernel on a device."""
         return tuple(one for one in self.ops if not one.launches)
 
     @property
     def whole(self) -> bool:
-        """Whether every launch was executed, and every op launched something on every device."""
+        """True if every launch was executed, and every op launched a kernel on every device."""
         return not self.abstained and not self.silent
 
 
@@ -95,7 +92,7 @@ COMPLETED = "completed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageRequest:
-    """What is to be covered."""
+    """The cases to run."""
 
     ops: tuple[Op, ...]
     devices: tuple[DeviceProfile, ...]
@@ -103,31 +100,33 @@ class CoverageRequest:
     """Of each op on each device."""
     seed: int
     turn: int | None = None
-    """After so many drawn cases of an op comes the next one's turn; None where each has all of its own at once."""
+    """Drawn cases of an op before the next op's turn; None runs all cases of an op at once."""
 
     @property
     def pairs(self) -> tuple[tuple[Op, DeviceProfile], ...]:
-        """Device by device, since each needs processes of its own."""
+        """Ops and devices, device by device: each device needs processes of its own."""
         return tuple((op, device) for device in self.devices for op in self.ops)
 
 
-def measure(order: CoverageRequest, runner: Runner, ran: Callable[[Run], object]) -> Coverage:
-    """Run the cases, plain ones first, and count; `ran` is told of each as it ends."""
-    tally = _Tally()
-    plain = {(op.id, device.slug): scouts(op, device)[: order.cases] for op, device in order.pairs}
-    first = ((op, case) for op, device in order.pairs for case in plain[op.id, device.slug])
-    shown = _run_all(first, runner, tally, ran)
+def measure(request: CoverageRequest, runner: Runner, ran: Callable[[Run], object]) -> Coverage:
+    """Run the cases, scouts first, and count; call `ran` with each run."""
+    counts = _Counts()
+    scouted = {(op.id, device.slug): scouts(op, device)[: request.cases] for op, device in request.pairs}
+    first = ((op, case) for op, device in request.pairs for case in scouted[op.id, device.slug])
+    feedback_by_pair = _run_all(first, runner, counts, ran)
     drawn = (
         (op, case)
-        for device in order.devices
-        for op, case in _in_turn([(op, _drawn(order, op, device, shown, plain)) for op in order.ops], order.turn)
+        for device in request.devices
+        for op, case in _in_turn(
+            [(op, _drawn(request, op, device, feedback_by_pair, scouted)) for op in request.ops], request.turn
+        )
     )
-    _run_all(drawn, runner, tally, ran)
-    return tally.coverage(order.pairs)
+    _run_all(drawn, runner, counts, ran)
+    return counts.coverage(request.pairs)
 
 
 def _in_turn(drawn: Sequence[tuple[Op, Iterator[Case]]], turn: int | None) -> Iterator[tuple[Op, Case]]:
-    """So many cases of each op, again and again until none is left."""
+    """Yield `turn` cases of each op, again and again until none is left."""
     while drawn:
         left: list[tuple[Op, Iterator[Case]]] = []
         for op, cases in drawn:
@@ -139,59 +138,59 @@ def _in_turn(drawn: Sequence[tuple[Op, Iterator[Case]]], turn: int | None) -> It
 
 
 def _drawn(
-    order: CoverageRequest,
+    request: CoverageRequest,
     op: Op,
     device: DeviceProfile,
-    shown: Mapping[tuple[str, str], Hints],
-    plain: Mapping[tuple[str, str], tuple[Case, ...]],
+    feedback_by_pair: Mapping[tuple[str, str], LaunchFeedback],
+    scouted: Mapping[tuple[str, str], tuple[Case, ...]],
 ) -> Iterator[Case]:
-    """The cases that are left to draw, none of them twice; no more are drawn ahead than make a turn."""
+    """Yield the rest of the cases, none of them twice.  At most one turn is drawn ahead."""
     key = op.id, device.slug
-    seen = {case.digest for case in plain[key]}
-    left, hints = order.cases - len(plain[key]), shown.get(key, Hints())
-    size = DRAWS_FOR_EACH * min(order.turn or order.cases, order.cases)
+    seen = {case.digest for case in scouted[key]}
+    left, feedback = request.cases - len(scouted[key]), feedback_by_pair.get(key, LaunchFeedback())
+    size = EXAMPLES_PER_CASE * min(request.turn or request.cases, request.cases)
     for number in numbers():
         if left <= 0:
             return
-        seed = seed_of(order.seed, *key, *((str(number),) if number else ()))
-        batch = Batch(op=op, device=device, hints=hints, seed=seed, size=size)
-        # Of a giant case a few programs run: that a kernel was executed means all of them.
+        seed = derived_seed(request.seed, *key, *((str(number),) if number else ()))
+        batch = Batch(op=op, device=device, feedback=feedback, seed=seed, size=size)
+        # An oversized case runs only a few programs, so it does not cover a kernel.
         usual = (case for case in batch.draw() if case.scale is Scale.USUAL)
-        fresh = {case.digest: case for case in usual if case.digest not in seen}
-        yield from islice(fresh.values(), left)
-        left -= len(fresh)
-        seen |= fresh.keys()
-        if order.turn is None or not fresh:
+        new = {case.digest: case for case in usual if case.digest not in seen}
+        yield from islice(new.values(), left)
+        left -= len(new)
+        seen |= new.keys()
+        if request.turn is None or not new:
             return
 
 
 def _run_all(
-    cases: Iterable[tuple[Op, Case]], runner: Runner, tally: "_Tally", ran: Callable[[Run], object]
-) -> dict[tuple[str, str], Hints]:
-    """What the runs showed, by op and device."""
-    flights: dict[Future[Run], Op] = {runner.submit(case): op for op, case in cases}
-    shown: dict[tuple[str, str], Hints] = {}
+    cases: Iterable[tuple[Op, Case]], runner: Runner, counts: "_Counts", ran: Callable[[Run], object]
+) -> dict[tuple[str, str], LaunchFeedback]:
+    """Run the cases, and return their launch feedback by op and device."""
+    futures: dict[Future[Run], Op] = {runner.submit(case): op for op, case in cases}
+    feedback_by_pair: dict[tuple[str, str], LaunchFeedback] = {}
     try:
-        for future in as_completed(flights):
-            run, op = future.result(), flights[future]
-            tally.count(op, run)
+        for future in as_completed(futures):
+            run, op = future.result(), futures[future]
+            counts.count(op, run)
             key = (op.id, run.case.device.slug)
-            shown[key] = shown.get(key, Hints()) | Hints.of(run)
+            feedback_by_pair[key] = feedback_by_pair.get(key, LaunchFeedback()) | LaunchFeedback.of(run)
             ran(run)
     finally:
-        for future in flights:
+        for future in futures:
             future.cancel()
-    return shown
+    return feedback_by_pair
 
 
 @dataclass(slots=True)
-class _Tally:
+class _Counts:
     executed: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
     """By library, kernel and device."""
     abstained: Counter[tuple[str, str, str, str]] = field(default_factory=Counter[tuple[str, str, str, str]])
-    """The same, and why."""
+    """By library, kernel, device and reason."""
     launches: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    """By op and device, those that were executed."""
+    """Executed launches by op and device."""
     endings: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
     """By op, device and ending."""
 
@@ -200,14 +199,14 @@ class _Tally:
         launched = Counter(launch.kernel for launch in run.launches)
         if isinstance(run.ending, Unsupported):
             kernel = run.ending.kernel
-            # The launch that abstains is among those that were begun, unless its TTIR could not be read.
+            # The launch that abstains is among those that were begun, unless its TTIR could not be parsed.
             launched[kernel] = max(0, launched[kernel] - 1)
-            where = f" ({run.ending.source})" if run.ending.source else ""
-            self.abstained[library, kernel, device, run.ending.what + where] += 1
+            location = f" ({run.ending.source})" if run.ending.source else ""
+            self.abstained[library, kernel, device, run.ending.what + location] += 1
         for kernel, count in launched.items():
             self.executed[library, kernel, device] += count
         self.launches[op.id, device] += launched.total()
-        self.endings[op.id, device, _named(run)] += 1
+        self.endings[op.id, device, _ending_text(run)] += 1
 
     def coverage(self, pairs: Iterable[tuple[Op, DeviceProfile]]) -> Coverage:
         reasons: dict[tuple[str, str, str], Counter[str]] = {}
@@ -223,9 +222,9 @@ class _Tally:
             )
             for library, kernel, device in sorted(self.executed.keys() | reasons.keys())
         )
-        return Coverage(kernels=kernels, ops=tuple(self._of(op, device) for op, device in pairs))
+        return Coverage(kernels=kernels, ops=tuple(self._op_count(op, device) for op, device in pairs))
 
-    def _of(self, op: Op, device: DeviceProfile) -> OpCount:
+    def _op_count(self, op: Op, device: DeviceProfile) -> OpCount:
         endings = Counter(
             {ending: count for (name, on, ending), count in self.endings.items() if (name, on) == (op.id, device.slug)}
         )
@@ -237,8 +236,8 @@ class _Tally:
         )
 
 
-def _named(run: Run) -> str:
-    """How a case ended, with the first line of what was said."""
+def _ending_text(run: Run) -> str:
+    """Describe the ending, with the first line of its message."""
     match run.ending:
         case Completed():
             return COMPLETED

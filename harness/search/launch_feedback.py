@@ -1,4 +1,4 @@
-"""What launches showed, as far as it helps to choose the next cases."""
+"""Launch feedback: facts about an op's launches that guide the choice of its next cases."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,25 +7,25 @@ from harness.model.run import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hints:
-    """Facts about an op's kernels.  Joining hints with `|` gives the same whatever the order."""
+class LaunchFeedback:
+    """Facts about an op's kernels.  Joining two with `|` is commutative and associative."""
 
     tile_sizes: frozenset[int] = frozenset()
     """Extents of the blocks that kernels load and store, in elements."""
     configs: Mapping[str, int] = field(default_factory=dict[str, int])
-    """By autotuned kernel, how many configs survived pruning, at most."""
+    """By autotuned kernel, the largest number of configs that survived pruning."""
 
     @classmethod
-    def of(cls, run: Run) -> "Hints":
-        """What one run shows."""
+    def of(cls, run: Run) -> "LaunchFeedback":
         return cls(
             tile_sizes=frozenset(size for launch in run.launches for size in launch.tile_sizes),
             configs={launch.kernel: launch.config_count for launch in run.launches if launch.config_count > 1},
         )
 
-    def __or__(self, other: "Hints") -> "Hints":
+    def __or__(self, other: "LaunchFeedback") -> "LaunchFeedback":
+        # Sorted, since Hypothesis draws a config for each kernel in this order.
         kernels = sorted({*self.configs, *other.configs})
-        return Hints(
+        return LaunchFeedback(
             tile_sizes=self.tile_sizes | other.tile_sizes,
             configs={kernel: max(self.configs.get(kernel, 0), other.configs.get(kernel, 0)) for kernel in kernels},
         )

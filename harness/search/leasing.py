@@ -1,33 +1,34 @@
-"""The real GPUs that a search has for itself, and which device is pretended there when none is named."""
+"""Leases of hardware GPUs for a search, and the device profile that is used there by default."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
 
 from harness.cuda.gpus.inventory import RealGpu, profile_of, real_gpus
-from harness.cuda.gpus.leases import holder, lease
+from harness.cuda.gpus.leases import holder, lease, leases_folder
 from harness.model.device import DeviceProfile
+from harness.settings import Settings
 
 WAIT_S = 20.0
-"""A search that has just ended may take a moment to let go of its GPU."""
+"""A search that has just ended may take a moment to release its GPU."""
 
 
 @contextmanager
-def leased(wanted: int | None, wait_s: float = WAIT_S) -> Generator[tuple[RealGpu, ...]]:
-    """So many GPUs for as long as the block runs; where None, all that are free, or the first that is.
+def leased(count: int | None, settings: Settings, wait_s: float = WAIT_S) -> Generator[tuple[RealGpu, ...]]:
+    """Lease `count` GPUs while the block runs.  None leases all that are free, and waits for one if none is.
 
     Raises:
         MissingPart: the machine has no GPU for cases.
-        GpuUnavailable: others hold them.
+        GpuUnavailable: other processes hold them.
     """
-    gpus = real_gpus()
-    if wanted is None:
-        wanted = max(1, sum(not holder(gpu) for gpu in gpus))
-    with lease(gpus, wanted, wait_s) as mine:
+    gpus, folder = real_gpus(), leases_folder(settings)
+    if count is None:
+        count = max(1, sum(not holder(gpu, folder) for gpu in gpus))
+    with lease(gpus, count, wait_s, folder) as mine:
         yield mine
 
 
 def own_devices(sm_count: int | None) -> tuple[DeviceProfile, ...]:
-    """The profile of this machine's first GPU, with another SM count where one is given.
+    """Return the profile of this machine's first GPU, with `sm_count` SMs unless that is None.
 
     Raises:
         MissingPart: the machine has no GPU for cases.

@@ -1,7 +1,7 @@
-"""The plain moves of shrinking: for each axis of a case, the plainer cases worth trying from it, boldest first.
+"""The moves of shrinking: for each axis of a case, the simpler cases worth trying, the largest step first.
 
-A move changes one axis (or two dims), so that a case from which no move leads on is minimal along each axis by
-itself.  Whether a move is taken is decided elsewhere.
+A move changes one axis, or two dims.  A case that no move can simplify is therefore minimal along each axis by itself.
+`harness.search.shrinking` decides which moves to take.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,20 +18,20 @@ Axis = Callable[[Op, Case, int], Iterator[Case]]
 
 
 def home(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
-    """The device's own number of SMs."""
+    """The device's own SM count."""
     del op
     if case.device.sm_count != home_sm_count:
         yield replace(case, device=case.device.with_sm_count(home_sm_count))
 
 
 def leaps(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
-    """Everything plainest but the dims; all dims plainest but the rest; everything."""
+    """Everything at its simplest; everything but the dims; only the dims."""
     del home_sm_count
-    plain = replace(
+    simple = replace(
         case,
         dtype=min(op.dtypes, key=DTYPES.index),
         absent=op.optional,
-        options=op.plainest_options,
+        options=op.simplest_options,
         layouts={},
         values=ValueDistribution.NORMAL,
         configs={},
@@ -39,14 +39,14 @@ def leaps(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
         order=ProgramOrder.FORWARD,
         seed=0,
     )
-    least = {name: dim.plainest for name, dim in op.dims.items()}
-    for bold in (replace(plain, dims=least, scale=Scale.USUAL), plain, replace(case, dims=least)):
-        if op.allows(bold):
-            yield bold
+    smallest = {name: dim.simplest for name, dim in op.dims.items()}
+    for leap in (replace(simple, dims=smallest, scale=Scale.USUAL), simple, replace(case, dims=smallest)):
+        if op.allows(leap):
+            yield leap
 
 
 def scale(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
-    """Tensors of the usual size: the same dims where they are in range."""
+    """Tensors of the usual size, with the same dims if they are in range."""
     del home_sm_count
     usual = replace(case, scale=Scale.USUAL)
     if case.scale is not Scale.USUAL and op.allows(usual):
@@ -54,7 +54,7 @@ def scale(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
 
 
 def each_dim(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
-    """Each dim by itself: its least values, then down by halves of the distance to the least, at last by one."""
+    """Each dim by itself: its smallest sizes, then steps down from the largest possible step, halving it each time."""
     del home_sm_count
     for name in dim_order(op):
         for size in _smaller(op, name, case.dims[name]):
@@ -62,16 +62,16 @@ def each_dim(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
 
 
 def dims_together(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
-    """Two dims by the same amount, for failures that depend on how far apart they are."""
+    """Two dims reduced by the same amount, for failures that depend on their difference."""
     del home_sm_count
     for one, other in combinations([name for name in dim_order(op) if not op.dims[name].choices], 2):
-        room = min(case.dims[name] - op.dims[name].low for name in (one, other))
-        for step in _steps(room):
+        most = min(case.dims[name] - op.dims[name].low for name in (one, other))
+        for step in _steps(most):
             yield from _legal(op, case, {one: case.dims[one] - step, other: case.dims[other] - step})
 
 
 def dims_traded(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
-    """One dim's least values with another so much larger, for failures that depend on how many elements there are."""
+    """One dim at its smallest sizes and another enlarged, for failures that depend on the number of elements."""
     del home_sm_count
     for one, other in permutations([name for name in dim_order(op) if not op.dims[name].choices], 2):
         product = case.dims[one] * case.dims[other]
@@ -80,78 +80,78 @@ def dims_traded(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
 
 
 def configs(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
-    """The first configs: of all kernels, of each kernel, then any smaller index."""
+    """The first config for all kernels, then smaller indices for each kernel."""
     del op, home_sm_count
     if case.configs:
         yield replace(case, configs={})
     for kernel, index in case.configs.items():
         for smaller in range(index):
-            others = {name: at for name, at in case.configs.items() if name != kernel}
+            others = {name: other for name, other in case.configs.items() if name != kernel}
             yield replace(case, configs={**others, kernel: smaller} if smaller else others)
 
 
 def dtype(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
-    """Plainer element types."""
+    """Simpler element types."""
     del home_sm_count
-    for plainer in DTYPES[: DTYPES.index(case.dtype)]:
-        if plainer in op.dtypes:
-            yield replace(case, dtype=plainer)
+    for simpler in DTYPES[: DTYPES.index(case.dtype)]:
+        if simpler in op.dtypes:
+            yield replace(case, dtype=simpler)
 
 
 def absent(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
-    """Without the optional inputs: none, then one less."""
+    """Without optional inputs: none of them, then one less."""
     del home_sm_count
     present = [name for name in op.optional if name not in case.absent]
     fewer = [op.optional] if present else []
     fewer += [tuple(sorted((*case.absent, name))) for name in present]
     for names in fewer:
-        without = replace(case, absent=names, layouts=_without(case.layouts, *names))
-        if op.allows(without):
-            yield without
+        simpler = replace(case, absent=names, layouts=_without(case.layouts, *names))
+        if op.allows(simpler):
+            yield simpler
 
 
 def options(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
-    """Plainer settings of each option."""
+    """Simpler settings of each option."""
     del home_sm_count
     settings = op.settings(case)
     for name, choices in op.options.items():
         if settings[name] not in choices:
             continue
-        for plainer in choices[: choices.index(settings[name])]:
-            simpler = replace(case, options={**case.options, name: plainer})
+        for setting in choices[: choices.index(settings[name])]:
+            simpler = replace(case, options={**case.options, name: setting})
             if op.allows(simpler):
                 yield simpler
 
 
 def layouts(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
-    """Contiguous tensors: all, each, then any plainer layout."""
+    """Contiguous layouts for all tensors, then simpler layouts for each."""
     del op, home_sm_count
     if case.layouts:
         yield replace(case, layouts={})
     for name, layout in case.layouts.items():
-        for plainer in LAYOUTS[: LAYOUTS.index(layout)]:
+        for simpler in LAYOUTS[: LAYOUTS.index(layout)]:
             rest = _without(case.layouts, name)
-            yield replace(case, layouts=rest if plainer is Layout.CONTIGUOUS else {**rest, name: plainer})
+            yield replace(case, layouts=rest if simpler is Layout.CONTIGUOUS else {**rest, name: simpler})
 
 
 def values(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
-    """Plainer values, and lanes that hold zero."""
+    """Simpler values, and zero in undefined lanes."""
     del op, home_sm_count
-    for plainer in VALUES[: VALUES.index(case.values)]:
-        yield replace(case, values=plainer)
+    for simpler in VALUES[: VALUES.index(case.values)]:
+        yield replace(case, values=simpler)
     if case.lane_fill is not LaneFill.ZERO:
         yield replace(case, lane_fill=LaneFill.ZERO)
 
 
 def order(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
-    """Plainer orders of the programs."""
+    """Simpler orders of the programs."""
     del op, home_sm_count
-    for plainer in ORDERS[: ORDERS.index(case.order)]:
-        yield replace(case, order=plainer)
+    for simpler in ORDERS[: ORDERS.index(case.order)]:
+        yield replace(case, order=simpler)
 
 
 def seed(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
-    """The seeds 0 and 1."""
+    """Seeds 0 and 1."""
     del op, home_sm_count
     yield from (replace(case, seed=small) for small in (0, 1) if small < case.seed)
 
@@ -172,7 +172,7 @@ AXES: tuple[Axis, ...] = (
     order,
     seed,
 )
-"""In the order tried: what makes the following runs quicker comes first."""
+"""In the order tried: axes that make the following runs quicker come first."""
 
 
 def _smaller(op: Op, name: str, size: int) -> Iterator[int]:
@@ -184,8 +184,8 @@ def _smaller(op: Op, name: str, size: int) -> Iterator[int]:
     yield from (size - step for step in _steps(size - dim.low))
 
 
-def _steps(room: int) -> Iterator[int]:
-    step = room
+def _steps(most: int) -> Iterator[int]:
+    step = most
     while step > 0:
         yield step
         step //= 2

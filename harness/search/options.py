@@ -1,10 +1,10 @@
-"""What a search is asked to do, read once from the command line or from pytest's, and never again."""
+"""Options of a search, read once from the command line or from pytest's."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.cuda.sanitizers.instrumentation import Instrumenting, instrumenting, names_one
+from harness.cuda.sanitizers.instrumentation import Instrumenting, instrumenting, names_triton_sanitizer
 from harness.cuda.sanitizers.sanitizer_command import Sanitizing, sanitizing
 from harness.cuda.sanitizers.suppressions import read_suppressions
 from harness.devices import catalogue
@@ -13,140 +13,90 @@ from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.oracles import registry
 from harness.search import USUAL_DEVICES
+from harness.search.engine_choice import EngineChoice, EngineName
 from harness.search.plan import Budget, Plan, TimeBudget
 from harness.search.shrinking import ShrinkLimits
+from harness.settings import Settings
 from harness.suite import load_suite
 from harness.workers.spec import Isolation
 
 TIME_LIMIT_S = 60.0
-VIRTUAL = "harness.virtual.engine:VirtualEngine"
-CUDA = "harness.cuda.engine:CudaEngine"
-BOTH = "harness.cuda.comparison.engine:BothEngine"
-AHEAD = "harness.cuda.compile_ahead_engine:CompileAheadEngine"
-"""What compiles for `CUDA` beside it; no case is judged there."""
-ENGINES = {"virtual": VIRTUAL, "cuda": CUDA, "cuda,virtual": BOTH, "virtual,cuda": BOTH}
-"""Short names; any other is `module:factory`."""
-ON_GPUS = frozenset({CUDA, BOTH})
-"""Those whose processes need a real GPU each."""
 
-
-Watching = Sanitizing | Instrumenting
-"""A tool of compute-sanitizer under which processes run, or a sanitizer of Triton's with which they compile."""
+SanitizerChoice = Sanitizing | Instrumenting
+"""A tool of compute-sanitizer that runs the processes, or one of Triton's sanitizers that instruments kernels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """One search."""
+    """All options of one search."""
 
     suites: tuple[str, ...]
-    """Suite files, as given on the command line; folders are already spread out."""
+    """Suite files; folders on the command line are already expanded."""
     ops: tuple[Op, ...]
     devices: tuple[DeviceProfile, ...]
     budget: Budget
     seed: int
     processes: int | None = None
-    """Cases at once; where None, one a core, or one on each real GPU where nothing runs beside."""
+    """Cases at once.  None: one per core, or one per hardware GPU with the engine `cuda`."""
     compilers: int | None = None
-    """Processes that compile ahead of real GPUs; where None, the cores that are left."""
+    """Processes that compile ahead of hardware GPUs.  None: one per remaining core."""
     fixed_sm_count: bool = False
-    """The devices' SM counts were given, and stay."""
+    """True: run every case on the devices' own SM counts."""
     libraries: tuple[str, ...] = ()
-    """What `--with` said."""
+    """Requirements, folders and archives, as `--with` takes them."""
     oracles: tuple[str, ...] = ()
-    """The names of those to ask; all where empty."""
+    """Names of the oracles to use; empty means all."""
     isolation: Isolation = Isolation.WORKER
     time_limit_s: float = TIME_LIMIT_S
-    engine: str = VIRTUAL
-    """Module and name of what makes the engine."""
-    sanitizing: Watching | None = None
-    """What watches the kernels of cases."""
+    engine: EngineChoice = EngineName.VIRTUAL
+    sanitizer: SanitizerChoice | None = None
     gpus: int | None = None
-    """How many real GPUs to lease, for the engine that runs there; as many as are free where None."""
+    """How many hardware GPUs to lease.  None: all that are free."""
+    settings: Settings = Settings()
     limits: ShrinkLimits = field(default_factory=ShrinkLimits)
-    """For making one finding small."""
+    """Limits for shrinking one finding."""
 
     @property
-    def where(self) -> tuple[str, ...]:
-        """The options with which a command runs cases where this search does; none for the virtual GPU."""
-        if self.engine == VIRTUAL:
+    def engine_options(self) -> tuple[str, ...]:
+        """The command-line options that select this engine and sanitizer; empty for the virtual GPU."""
+        if self.engine is EngineName.VIRTUAL:
             return ()
-        name = next((short for short, factory in ENGINES.items() if factory == self.engine), self.engine)
-        sanitizer = ("--sanitizer", str(self.sanitizing)) if self.sanitizing else ()
-        return ("--engine", name, *sanitizer)
+        sanitizer = ("--sanitizer", str(self.sanitizer)) if self.sanitizer else ()
+        return ("--engine", str(self.engine), *sanitizer)
 
     @property
     def plan(self) -> Plan:
-        """The campaign that is asked for."""
         return Plan(
             ops=self.ops,
             devices=self.devices,
             budget=self.budget,
             seed=self.seed,
             fixed_sm_count=self.fixed_sm_count,
-            kin=self.engine == CUDA and isinstance(self.budget, TimeBudget),
+            adds_variants=self.engine is EngineName.CUDA and isinstance(self.budget, TimeBudget),
         )
 
 
-def engine_of(name: str) -> str:
-    """The engine's factory, for its short name.
+def sanitizer_for(text: str | None, engine: EngineChoice, accepts: Path, settings: Settings) -> SanitizerChoice | None:
+    """Return the sanitizer that `--sanitizer` names; the file `accepts` lists the reports that are accepted.
 
     Raises:
-        UsageError: it is neither a short name nor `module:factory`; the text names the nearest.
+        UsageError: no sanitizer has this name, the engine runs no kernel on a GPU, or the file is invalid.
+        MissingPart: compute-sanitizer is not installed, or the installed Triton lacks this sanitizer.
     """
-    if name not in ENGINES and ":" not in name:
-        raise unknown("engine", name, ENGINES)
-    return ENGINES.get(name, name)
-
-
-def sanitizing_for(wanted: str | None, engine: str, accepts: Path) -> Watching | None:
-    """What `--sanitizer` asks for, with the reports that the file `accepts`; None where it asks for nothing.
-
-    Raises:
-        UsageError: there is no such tool, no kernel that it could watch, or the file is wrong.
-        MissingPart: compute-sanitizer is not here, or the installed Triton has no sanitizer of that name.
-    """
-    if not wanted:
+    if not text:
         return None
-    if engine in {VIRTUAL, BOTH}:
+    if engine in {EngineName.VIRTUAL, EngineName.BOTH}:
         raise UsageError("--sanitizer watches kernels on a real GPU: add --engine cuda")
     accepted = read_suppressions(accepts)
-    return instrumenting(wanted, accepted) if names_one(wanted) else sanitizing(wanted, accepted)
-
-
-def suite_files(given: str) -> tuple[str, ...]:
-    """The suite files that an argument names: itself, or those in the folder.
-
-    Raises:
-        SuiteError: there is no suite in the folder.
-        UsageError: there is no such file or folder.
-    """
-    path = Path(given)
-    if not path.exists():
-        raise unknown("suite", given, [str(file) for file in Path("suites").rglob("*.py") if is_suite(file)])
-    if not path.is_dir():
-        return (given,)
-    if files := tuple(str(file) for file in sorted(path.rglob("*.py")) if is_suite(file)):
-        return files
-    raise SuiteError(f"no suite in the folder {given!r}: a suite is a Python file that imports harness.suite")
-
-
-def is_suite(path: Path) -> bool:
-    """Whether a Python file looks like a suite: it imports `harness.suite`, and is neither a test nor private."""
-    if path.name.startswith(("test_", "_", ".")) or path.name == "conftest.py":
-        return False
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return False
-    return "harness.suite" in text or "from harness import suite" in text
+    return instrumenting(text, accepted) if names_triton_sanitizer(text) else sanitizing(text, settings, accepted)
 
 
 def load_ops(suites: tuple[str, ...], names: tuple[str, ...]) -> tuple[Op, ...]:
-    """The ops of these suites, or those of them that are named.
+    """Return the ops of these suites, or those among them that `names` lists.
 
     Raises:
         SuiteError: a suite cannot be loaded, or waives an oracle that does not exist.
-        UsageError: no suite declares an op of a given name.
+        UsageError: no suite declares an op of such a name.
     """
     ops = tuple(op for suite in suites for op in load_suite(suite))
     for op in ops:
@@ -163,10 +113,10 @@ def load_ops(suites: tuple[str, ...], names: tuple[str, ...]) -> tuple[Op, ...]:
 
 
 def load_devices(names: str | None, sm_count: int | None) -> tuple[DeviceProfile, ...]:
-    """The devices that `--device` and `--sm` name.
+    """Return the devices that `--device` and `--sm` name.
 
     Raises:
-        UsageError: a device does not exist, or the SM count makes no sense.
+        UsageError: a device does not exist, or cannot have this SM count.
     """
     if names is not None and not any(_parts(names)):
         raise UsageError("--device names no device")

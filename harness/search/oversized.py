@@ -1,6 +1,6 @@
-"""Giant cases: a case with a tensor of more than 2^31 elements, made of one of usual size.
+"""Oversized cases: a tensor has more than 2^31 elements, so that 32-bit index arithmetic overflows.
 
-Index arithmetic in 32 bits overflows there, and nowhere else.  Owns which tensor grows, how far and along which dims;
+Each is made from a case of usual size.  Owns the choice of the tensor that grows, how far, and along which dims.
 `harness.ops.oversized_tensors` runs such a case without the memory or the time that its tensors would take.
 """
 
@@ -17,99 +17,111 @@ from harness.model.input_spec import Tensor
 from harness.model.op import Dim, Op
 
 ONE_IN = 32
-"""So many cases are drawn for one that is giant, in each way that the op can be giant."""
+"""One case in so many is oversized, for each set of dims that can make the op oversized."""
 INDEX_LIMIT = 2**31
-"""Element indices of 32 bits end here."""
+"""The first element index that a signed 32-bit integer cannot hold."""
 WIDE = st.sampled_from((True, True, True, False))
 SHARES = st.sampled_from((33 / 32, 3 / 2))
-"""How many times that the tensor has: so many that more than a tile lies beyond, and less than twice."""
-ROOM = 4 * INDEX_LIMIT
-"""No other tensor has more elements: address space ends, too."""
+"""The tensor's elements as a multiple of `INDEX_LIMIT`: more than a tile beyond it, and less than twice as many."""
+MAX_ELEMENTS = 4 * INDEX_LIMIT
+"""The limit for every tensor of an oversized case: address space is finite, too."""
 
-Way = tuple[str, ...]
-"""The growing dims of some of the op's tensors, of which the largest becomes giant."""
+GrowingDims = tuple[str, ...]
+"""The growing dims of some of the op's tensors.  They grow until the largest of these tensors is oversized."""
 
 
 def scales(op: Op) -> st.SearchStrategy[Scale]:
-    """Giant once in 32 for each way: sequences and their states grow apart from each other."""
-    giant = min(len(ways(op)), ONE_IN - 1)
-    return _scales(giant)
+    """Draw `OVERSIZED` once in `ONE_IN` for each set of growing dims: sequences and states grow independently."""
+    oversized = min(len(growing_dim_sets(op)), ONE_IN - 1)
+    return _scales(oversized)
 
 
 @lru_cache(maxsize=ONE_IN)
-def _scales(giant: int) -> st.SearchStrategy[Scale]:
-    return st.sampled_from((Scale.USUAL,) * (ONE_IN - giant) + (Scale.GIANT,) * giant)
+def _scales(oversized: int) -> st.SearchStrategy[Scale]:
+    return st.sampled_from((Scale.USUAL,) * (ONE_IN - oversized) + (Scale.OVERSIZED,) * oversized)
 
 
-def ways(op: Op) -> tuple[Way, ...]:
-    """Each set of growing dims with a tensor that reaches 2^31 elements by them, in the order of the inputs."""
+def growing_dim_sets(op: Op) -> tuple[GrowingDims, ...]:
+    """Return each set of growing dims by which a tensor can reach 2^31 elements, in the order of the inputs."""
     most = {name: dim.largest if dim.grows else dim.high for name, dim in op.dims.items()}
-    found = (_growing(op, tensor) for tensor in _tensors(op).values() if prod(tensor.extents(most)) > 2 * INDEX_LIMIT)
-    return tuple(dict.fromkeys(way for way in found if way))
+    found = (
+        _growing_dims(op, tensor) for tensor in _tensors(op).values() if prod(tensor.extents(most)) > 2 * INDEX_LIMIT
+    )
+    return tuple(dict.fromkeys(dims for dims in found if dims))
 
 
 @st.composite
-def giants(draw: st.DrawFn, op: Op, usual: Case) -> Case:
-    """The case with dims grown until a tensor is giant; the case itself where none can be.
+def oversized_cases(draw: st.DrawFn, op: Op, usual: Case) -> Case:
+    """Draw the case with dims grown until a tensor is oversized, or the case itself if no tensor can be.
 
-    One dim of the tensor grows as far as it must, and where it may not so far, the next.  Dims that do not grow are at
-    their largest most of the time: what has so many elements is usually wide, too.
+    One dim of the tensor grows as far as needed.  If its range ends before, the next dim grows too.  Dims that may not
+    grow are mostly at their largest, since tensors with so many elements are usually wide.
     """
-    known = ways(op)
+    known = growing_dim_sets(op)
     if not known:
         return usual
-    way = draw(st.sampled_from(known))
-    first = draw(st.sampled_from(way))
+    growing = draw(st.sampled_from(known))
+    first = draw(st.sampled_from(growing))
     share = draw(SHARES)
-    sizes = {name: draw(_beside(dim, usual.dims[name], name in way)) for name, dim in op.dims.items() if name != first}
-    given = _given(op, usual, way)
-    tensors = [tensor for name, tensor in _tensors(op).items() if name not in given and _growing(op, tensor) == way]
-    order = (first, *(name for name in way if name != first))
+    sizes = {
+        name: draw(_other_sizes(dim, usual.dims[name], name in growing))
+        for name, dim in op.dims.items()
+        if name != first
+    }
+    absent = _absent(op, usual, growing)
+    tensors = [
+        tensor for name, tensor in _tensors(op).items() if name not in absent and _growing_dims(op, tensor) == growing
+    ]
+    order = (first, *(name for name in growing if name != first))
     dims = grown(op, {name: sizes.get(name, op.dims[name].low) for name in op.dims}, tensors, order, share)
     if dims is None:
         return usual
-    giant = replace(usual, dims=dims, absent=given, layouts={}, values=ValueDistribution.NORMAL, scale=Scale.GIANT)
-    return giant if op.allows(giant) and _has_room(op, giant) else usual
+    oversized = replace(
+        usual, dims=dims, absent=absent, layouts={}, values=ValueDistribution.NORMAL, scale=Scale.OVERSIZED
+    )
+    return oversized if op.allows(oversized) and _fits(op, oversized) else usual
 
 
-def grown(op: Op, dims: Mapping[str, int], tensors: list[Tensor], order: Way, share: float) -> Mapping[str, int] | None:
-    """The dims with those of `order` grown, one after the other, till a tensor is giant; None if none ever is."""
-    made = dict(dims)
+def grown(
+    op: Op, dims: Mapping[str, int], tensors: list[Tensor], order: GrowingDims, share: float
+) -> Mapping[str, int] | None:
+    """Return the dims with those of `order` grown in turn until a tensor is oversized; None if none ever is."""
+    sizes = dict(dims)
     for name in order:
 
         def largest(size: int, name: str = name) -> int:
-            return max((prod(tensor.extents({**made, name: size})) for tensor in tensors), default=0)
+            return max((prod(tensor.extents({**sizes, name: size})) for tensor in tensors), default=0)
 
-        sizes = range(made[name], op.dims[name].largest + 1)
-        at = bisect_right(sizes, int(share * INDEX_LIMIT), key=largest)
-        if at < len(sizes):
-            return {**made, name: sizes[at]}
-        made[name] = op.dims[name].largest
+        range_ = range(sizes[name], op.dims[name].largest + 1)
+        index = bisect_right(range_, int(share * INDEX_LIMIT), key=largest)
+        if index < len(range_):
+            return {**sizes, name: range_[index]}
+        sizes[name] = op.dims[name].largest
     return None
 
 
-def _beside(dim: Dim, usual: int, in_way: bool) -> st.SearchStrategy[int]:  # noqa: FBT001 - of a row of arguments
-    """The sizes of a dim beside the one that grows first."""
+def _other_sizes(dim: Dim, usual: int, grows_too: bool) -> st.SearchStrategy[int]:  # noqa: FBT001 - of a row of arguments
+    """Draw the size of a dim other than the one that grows first."""
     if dim.choices:
         return st.just(usual)
     if not dim.grows:
         return WIDE.map(lambda wide: dim.high if wide else usual)
-    return st.sampled_from((dim.low, usual, dim.high)) if in_way else st.just(dim.low)
+    return st.sampled_from((dim.low, usual, dim.high)) if grows_too else st.just(dim.low)
 
 
-def _given(op: Op, usual: Case, way: Way) -> tuple[str, ...]:
-    """What is absent: not all tensors of the way."""
-    of_way = [name for name, tensor in _tensors(op).items() if _growing(op, tensor) == way]
-    if any(name not in usual.absent for name in of_way):
+def _absent(op: Op, usual: Case, growing: GrowingDims) -> tuple[str, ...]:
+    """Return the absent inputs, so that at least one tensor that grows is present."""
+    candidates = [name for name, tensor in _tensors(op).items() if _growing_dims(op, tensor) == growing]
+    if any(name not in usual.absent for name in candidates):
         return usual.absent
-    return tuple(name for name in usual.absent if name != of_way[0])
+    return tuple(name for name in usual.absent if name != candidates[0])
 
 
-def _has_room(op: Op, case: Case) -> bool:
-    return all(prod(tensor.extents(case.dims)) <= ROOM for tensor in _tensors(op).values())
+def _fits(op: Op, case: Case) -> bool:
+    return all(prod(tensor.extents(case.dims)) <= MAX_ELEMENTS for tensor in _tensors(op).values())
 
 
-def _growing(op: Op, tensor: Tensor) -> Way:
+def _growing_dims(op: Op, tensor: Tensor) -> GrowingDims:
     return tuple(name for name, dim in op.dims.items() if dim.grows and name in tensor.named)
 
 

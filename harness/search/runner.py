@@ -1,4 +1,4 @@
-"""What the search needs of the room that runs cases, and nothing more of it."""
+"""Protocols: what the search needs from the processes that run cases."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -12,39 +12,40 @@ from harness.workers.supervision.time_limits import Patience
 
 
 class Runner(Protocol):
-    """Runs cases in processes that may die of it: a crash, a hang or a library's exception is a run, never raised."""
+    """Runs cases in processes that may die.  A crash, a hang and a library's exception are runs; none is raised."""
 
-    def submit(self, wanted: RunRequest) -> Future[Run]:
-        """Run a case, or one beside another, as soon as a process is free."""
+    def submit(self, request: RunRequest, /) -> Future[Run]:
+        """Run a case or a paired run as soon as a process is free."""
         ...
 
-    def run(self, wanted: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
+    def run(self, request: RunRequest, /, *, patience: Patience = Patience.USUAL) -> Run:
         """Run it in a process that may have run others, and wait."""
         ...
 
-    def run_alone(self, wanted: RunRequest, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
-        """Run it in a fresh process, after `before` if anything, and wait."""
+    def run_alone(
+        self, request: RunRequest, before: Sequence[Case] = (), /, *, patience: Patience = Patience.USUAL
+    ) -> Run:
+        """Run it in a fresh process, after the cases `before`, and wait."""
         ...
 
 
 class ResourceSource(Protocol):
-    """Where the figures of the whole compiler pipeline come from.  It works beside the search and never holds it up."""
+    """Runs the whole compiler pipeline on kernels.  It works in the background and never delays the search."""
 
-    def of(self, launch: Launch) -> Resources | None:
-        """The figures for this launch's build if they are known; otherwise asks for them and returns None at once."""
+    def of(self, launch: Launch, /) -> Resources | None:
+        """Return the resources of this launch's build if they are known.  Otherwise request them and return None."""
         ...
 
     def settle(self) -> None:
-        """Wait, within the source's own limit, until the builds asked for are known."""
+        """Wait until all requested builds are known, up to the source's own limit."""
         ...
 
 
 class NoResources:
-    """Nothing is known of resources, and nothing will be."""
+    """A source that knows nothing."""
 
     def of(self, launch: Launch) -> Resources | None:
-        """None, whatever the launch."""
         del launch
 
     def settle(self) -> None:
-        """There is nothing to wait for."""
+        pass

@@ -1,6 +1,6 @@
-"""One place to work: the pool of processes that options ask for, the judge, and what to do with both.
+"""A session: the processes and GPUs of one search, its judge, and the campaigns and triage that use them.
 
-Both faces, the command line and pytest, work through it.
+The command line and the pytest plugin both work through a session.
 """
 
 import os
@@ -16,7 +16,7 @@ from typing import Protocol, Self
 
 from harness import libraries
 from harness.cuda import coredump
-from harness.cuda.emulation import compiling_for
+from harness.cuda.emulation import compiler_environment
 from harness.cuda.gpus.inventory import RealGpu
 from harness.cuda.sanitizers.instrumentation import Instrumenting
 from harness.cuda.sanitizers.sanitizer_command import SLOWDOWN, Sanitizing
@@ -26,93 +26,79 @@ from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
 from harness.model.verdict import Fail
 from harness.oracles import registry
-from harness.search.campaign import Campaign, Observer
+from harness.search.campaign import Campaign, CampaignWorkers, Observer
 from harness.search.campaign_statistics import CampaignStatistics
+from harness.search.engine_choice import COMPILE_AHEAD_FACTORY, EngineName
 from harness.search.judge import Judge
 from harness.search.leasing import leased
-from harness.search.options import AHEAD, CUDA, ON_GPUS, Options
+from harness.search.options import Options
 from harness.search.plan import Plan
 from harness.search.triage import Triage
 from harness.workers.background_compiler import BackgroundCompiler
 from harness.workers.compile_ahead import CompileAhead
 from harness.workers.folder import left_behind
+from harness.workers.fork_servers.shared_zygotes import SharedZygotes
 from harness.workers.gpu_assignment import GpuAssigner
-from harness.workers.pool import Pool
+from harness.workers.pool import Pool, PoolOptions
 from harness.workers.spec import BUILDS, LOAD_LIMIT_S, WorkerSpec
-from harness.workers.zygote.shared_zygotes import SharedZygotes
 
 SHRINKING_S = 600.0
-"""For making the findings of one search small, all together."""
+"""Time to shrink all findings of one search together."""
 FOLDER = Path(".harness")
-"""Where everything lies that is kept between searches: Triton's cache, findings."""
+"""Everything that is kept between searches, such as Triton's cache and findings."""
 
 
-class Watcher(Observer, Protocol):
-    """Who watches a whole search."""
+class SearchObserver(Observer, Protocol):
+    """Receives the progress of a whole search."""
 
-    def shrinking(self, fail: Fail, number: int, total: int) -> None:
-        """Triage turns to this failure, the `number`th of `total`."""
+    def shrinking(self, fail: Fail, number: int, total: int, /) -> None:
+        """Triage begins with this failure, the `number`th of `total`."""
         ...
 
-    def trying(self, case: Case) -> None:
+    def trying(self, case: Case, /) -> None:
         """This case runs next."""
         ...
 
 
 class Session:
-    """A context manager: no process is left when it is."""
+    """A context manager that owns the processes of a search; it ends them all."""
 
     def __init__(
         self,
         options: Options,
-        say: Callable[[str], None] = lambda _: None,
+        notify: Callable[[str], None] = lambda _: None,
         gpus: tuple[RealGpu, ...] = (),
-        grounds: SharedZygotes | None = None,
+        shared_zygotes: SharedZygotes | None = None,
     ) -> None:
-        """Fetch the libraries under test, and lease GPUs where the engine needs them and none is given.
+        """Install the libraries under test.  Lease GPUs if the engine needs them and `gpus` is empty.
 
-        `say` hears what befalls them, and which cases an earlier session did not live to end; `grounds` outlive the
-        session, and are each pool's own otherwise.
+        `notify` receives messages about GPUs and about cases that a killed session left behind.  `shared_zygotes`
+        outlive the session; each pool has its own if None.
 
         Raises:
-            LibraryError: one of them cannot be installed.
-            MissingPart, GpuUnavailable: there is no GPU for cases, or none is free.
-            UsageError: a GPU cannot run what a sanitizer makes of kernels.
+            LibraryError: a library cannot be installed.
+            MissingPart, GpuUnavailable: the machine has no GPU for cases, or none is free.
+            UsageError: a GPU cannot run the kernels that a sanitizer instruments.
         """
         self.options = options
-        self.library_paths = tuple(str(path) for path in libraries.resolve(options.libraries))
+        self.library_paths = libraries.resolve(options.libraries, cache=options.settings.cache)
         oracles = tuple(map(registry.find, options.oracles)) or registry.ALL
-        self._leases = ExitStack()
-        if options.engine in ON_GPUS and not gpus:
-            gpus = self._leases.enter_context(leased(options.gpus))
+        with ExitStack() as leases:  # an error below gives the GPUs back
+            if options.engine.needs_gpu and not gpus:
+                gpus = leases.enter_context(leased(options.gpus, options.settings))
+            self._check_sanitizer(gpus)
+            self._leases = leases.pop_all()
         self.gpus = gpus
-        """The real GPUs that are this session's as long as it is open."""
-        try:
-            self._check()
-        except UsageError:
-            self._leases.close()
-            raise
-        at_once = len(self.gpus) if options.engine == CUDA else len(os.sched_getaffinity(0))
+        """The hardware GPUs that the session holds until it is closed."""
+        at_once = len(gpus) if options.engine is EngineName.CUDA else len(os.sched_getaffinity(0))
         self.processes = options.processes or at_once
-        scratch = _scratch()
-        for case in left_behind(scratch):
-            say(f"a search that was killed here was running {case}")
-        self.compiler = BackgroundCompiler(Path(scratch, BUILDS))
+        self._shared_zygotes = shared_zygotes
+        _report_killed_cases(notify)
+        self.compiler = BackgroundCompiler(Path(_scratch(), BUILDS))
         self.judge = Judge(oracles=oracles, resources=self.compiler)
-        places = GpuAssigner(self.gpus, say) if self.gpus else None
-        limit_s = options.time_limit_s * self._slowdown
-        self._grounds = grounds
-        self.pool = Pool(
-            cache(self._spec_of),
-            self.processes,
-            limit_s,
-            options.isolation,
-            places,
-            grounds=self._grounds,
-            listening=self._listening,
-        )
+        self.pool = self._new_pool(notify)
         self._compilers = _compilers(options, self.processes)
-        self._ahead = self._compile_ahead(limit_s, say) if self._compilers else None
+        self._ahead = self._new_compile_ahead(notify) if self._compilers else None
 
     def __enter__(self) -> Self:
         return self
@@ -121,7 +107,7 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """End every process of the session."""
+        """End every process of the session, and give the GPUs back."""
         self.compiler.close()
         if self._ahead is not None:
             self._ahead.close()
@@ -130,102 +116,126 @@ class Session:
 
     @property
     def sources(self) -> tuple[Path, ...]:
-        """Where the source files of kernels may lie."""
+        """Folders that may hold the source files of kernels."""
         return tuple(map(Path, self.library_paths))
 
-    def campaign(self, plan: Plan, watcher: Watcher) -> Campaign:
-        """A search for what the plan asks for, not begun."""
-        return Campaign(
-            plan,
-            self._ahead or self.pool,
-            self.judge,
-            watcher,
+    def campaign(self, plan: Plan, observer: SearchObserver) -> Campaign:
+        """Return a campaign that has not begun."""
+        workers = CampaignWorkers(
+            runner=self._ahead or self.pool,
             processes=self.processes,
             compilers=self._compilers,
-            submit_twin=self._ahead.submit_compiled if self._ahead else None,
+            submit_compiled=self._ahead.submit_compiled if self._ahead else None,
         )
+        return Campaign(plan, workers, self.judge, observer)
 
     @property
-    def waiting(self) -> float | None:
-        """The share of time in which real GPUs waited for the compiler; None where nothing is compiled ahead."""
-        return self._ahead.waiting if self._ahead else None
+    def gpu_wait_share(self) -> float | None:
+        """The share of time in which GPUs waited for the compiler, 0 to 1; None if nothing is compiled ahead."""
+        return self._ahead.waiting_share if self._ahead else None
 
-    def triage(self, tally: CampaignStatistics, watcher: Watcher, keep: Callable[[Finding], None]) -> None:
-        """Make findings of all sightings, and hand over each as soon as it is one; past a limit they stay large."""
+    def triage(self, statistics: CampaignStatistics, observer: SearchObserver, keep: Callable[[Finding], None]) -> None:
+        """Pass a finding to `keep` for each sighting, as soon as it is ready.
+
+        After `SHRINKING_S`, findings are no longer shrunk.
+        """
         deadline = time.monotonic() + SHRINKING_S
-        triage = self._triage(watcher.trying)
-        sightings = tally.in_order()
+        triage = self._triage(observer.trying)
+        sightings = statistics.in_order()
         for number, sighting in enumerate(sightings, 1):
-            watcher.shrinking(sighting.fail, number, len(sightings))
+            observer.shrinking(sighting.fail, number, len(sightings))
             limits = self.options.limits
             left = max(0.0, min(limits.seconds, deadline - time.monotonic()))
             keep(triage.finding(sighting, replace(limits, seconds=left)))
 
-    def unconfirmed(self, tally: CampaignStatistics, findings: Iterable[Finding]) -> tuple[Finding, ...]:
-        """What was seen but is no finding yet, as it was seen: for a search that was interrupted."""
+    def unconfirmed(self, statistics: CampaignStatistics, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        """Return unconfirmed findings for the sightings that `findings` lacks: for an interrupted search."""
         done = {finding.fail.signature for finding in findings}
         triage = self._triage(lambda _: None)
-        return tuple(triage.unconfirmed(one) for one in tally.in_order() if one.fail.signature not in done)
+        return tuple(triage.unconfirmed(one) for one in statistics.in_order() if one.fail.signature not in done)
 
     def _triage(self, trying: Callable[[Case], None]) -> Triage:
-        options = self.options
         return Triage(
-            runner=self.pool, judge=self.judge, libraries=options.libraries, where=options.where, trying=trying
+            runner=self.pool,
+            judge=self.judge,
+            libraries=self.options.libraries,
+            engine_options=self.options.engine_options,
+            trying=trying,
         )
+
+    def _new_pool(self, notify: Callable[[str], None]) -> Pool:
+        options = PoolOptions(
+            isolation=self.options.isolation,
+            gpus=GpuAssigner(self.gpus, notify) if self.gpus else None,
+            shared_zygotes=self._shared_zygotes,
+            core_dump_environment=self._core_dump_environment,
+        )
+        return Pool(cache(self._spec_of), self.processes, self._time_limit_s, options)
+
+    def _new_compile_ahead(self, notify: Callable[[str], None]) -> CompileAhead:
+        # The compilers build for the first GPU.  The GPUs of one machine are alike; another one compiles for itself.
+        gpu_environment = compiler_environment(self.gpus[0])
+
+        def spec_of(device: DeviceProfile) -> WorkerSpec:
+            spec = self._spec_of(device)
+            environment = (*gpu_environment, *spec.environment)
+            return replace(spec, engine=COMPILE_AHEAD_FACTORY, environment=environment, sanitizing=None)
+
+        # The limit does not adapt: a rare config can compile ten times as long as nearly all others, and is no hang.
+        options = PoolOptions(shared_zygotes=self._shared_zygotes, is_limit_adaptive=False)
+        compilers = Pool(cache(spec_of), self._compilers, self._time_limit_s, options)
+        return CompileAhead(self.pool, compilers, self.processes, notify)
 
     def _spec_of(self, device: DeviceProfile) -> WorkerSpec:
-        watching = self.options.sanitizing
-        return WorkerSpec(
+        options = self.options
+        plain = WorkerSpec(
             device=device,
-            suites=self.options.suites,
+            suites=options.suites,
             scratch=_scratch(),
             library_paths=self.library_paths,
-            engine=self.options.engine,
-            environment=self._checks,
-            sanitizing=watching if isinstance(watching, Sanitizing) else None,
-            instrumenting=watching if isinstance(watching, Instrumenting) else None,
+            engine=options.engine.factory,
             load_limit_s=LOAD_LIMIT_S * self._slowdown,
         )
+        match options.sanitizer:
+            case None:
+                return plain
+            case Sanitizing() as tool:
+                return replace(plain, sanitizing=tool)
+            case Instrumenting() as instrumentation:
+                return replace(plain, instrumenting=instrumentation, environment=instrumentation.environment)
 
-    def _compile_ahead(self, limit_s: float, say: Callable[[str], None]) -> CompileAhead:
-        """On the first GPU's account: those of one machine are alike, or compile for themselves."""
-        environment = (*compiling_for(self.gpus[0]), *self._checks)
-        spec_of = cache(
-            lambda device: replace(self._spec_of(device), engine=AHEAD, environment=environment, sanitizing=None)
-        )
-        # A case with a rare config takes the compiler ten times as long as nearly all others, and is no hang.
-        compilers = Pool(spec_of, self._compilers, limit_s, grounds=self._grounds, follows=False)
-        return CompileAhead(self.pool, compilers, self.processes, say)
+    def _check_sanitizer(self, gpus: tuple[RealGpu, ...]) -> None:
+        if self.options.sanitizer is not None:
+            for gpu in gpus:
+                self.options.sanitizer.check(gpu)
 
     @property
-    def _listening(self) -> tuple[tuple[str, str], ...]:
-        """CUDA tells where a kernel spins if it is asked in time; compute-sanitizer wants the process for itself."""
-        if not self.gpus or self.options.sanitizing:
+    def _core_dump_environment(self) -> tuple[tuple[str, str], ...]:
+        """Variables that let CUDA report where a kernel spins.  Empty under a sanitizer, which needs the process."""
+        if not self.gpus or self.options.sanitizer:
             return ()
         return coredump.environment(prepared(FOLDER) / "dumps")
 
-    def _check(self) -> None:
-        if isinstance(self.options.sanitizing, Instrumenting):
-            for gpu in self.gpus:
-                self.options.sanitizing.check(gpu)
-
     @property
-    def _checks(self) -> tuple[tuple[str, str], ...]:
-        """What tells processes to compile with a sanitizer of Triton's."""
-        watching = self.options.sanitizing
-        return watching.environment if isinstance(watching, Instrumenting) else ()
+    def _time_limit_s(self) -> float:
+        return self.options.time_limit_s * self._slowdown
 
     @property
     def _slowdown(self) -> float:
-        return SLOWDOWN if self.options.sanitizing else 1.0
+        return SLOWDOWN if self.options.sanitizer else 1.0
 
 
 def _compilers(options: Options, at_once: int) -> int:
-    """Processes that compile ahead: as asked for, else the cores that neither a GPU's process nor this one needs."""
-    if options.engine != CUDA:
+    """Return how many processes compile ahead: `--compilers`, or the cores that GPU processes and this one leave."""
+    if options.engine is not EngineName.CUDA:
         return 0
     left = len(os.sched_getaffinity(0)) - at_once - 1
     return max(0, left if options.compilers is None else options.compilers)
+
+
+def _report_killed_cases(notify: Callable[[str], None]) -> None:
+    for case in left_behind(_scratch()):
+        notify(f"a search that was killed here was running {case}")
 
 
 def _scratch() -> str:
@@ -233,16 +243,16 @@ def _scratch() -> str:
 
 
 def prepared(folder: Path) -> Path:
-    """The folder, made where it is missing, and kept out of the repository that it lies in.
+    """Create the folder if it is missing, with a `.gitignore`, and return it.
 
     Raises:
-        UsageError: nothing can be written there.
+        UsageError: the folder is not writable.
     """
     try:
         if not folder.is_dir():
             folder.mkdir(parents=True, exist_ok=True)  # another search may be making it
             (folder / ".gitignore").write_text("*\n", encoding="utf-8")
-        TemporaryFile(dir=folder).close()  # to ask for permission says little: of root, or where nothing has room
+        TemporaryFile(dir=folder).close()  # os.access is true for root, and for a full disk
     except OSError as error:
         raise UsageError(f"cannot write to {folder.absolute()}: {error.strerror}: run it in another folder") from None
     return folder

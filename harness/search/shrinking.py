@@ -1,9 +1,10 @@
-"""Making a failing case small while its signature stays.
+"""Shrinking: make a failing case as simple as possible while its signature stays the same.
 
-Two reducers in turn.  Hypothesis draws the batch again that the case came from, sees it fail, and shrinks it by its
-own means, which reach far but follow the order of the draws.  Then plain moves along each axis (`harness.search.moves`)
-until none helps, so that no dim and no option of the result can be made plainer by itself.
-`harness.search.sort_key` decides what is plainer; the plainest case seen is kept whenever a limit ends the work.
+Two reducers work in turn.  Hypothesis draws the case's batch again, meets the failure, and shrinks the draws.  That
+reaches far, but follows the order of the draws.  Then `harness.search.moves` changes one axis at a time until nothing
+helps: no dim and no option of the result can then be simplified by itself.
+
+`harness.search.sort_key` decides which case is simpler.  When a limit ends the work, the simplest case seen is kept.
 """
 
 import time
@@ -19,40 +20,40 @@ from harness.model.case import Case
 from harness.model.verdict import Signature
 from harness.search.campaign_statistics import Trial
 from harness.search.moves import AXES
-from harness.search.sort_key import plainness
+from harness.search.sort_key import sort_key
 from harness.search.strategies import Batch
 
 HYPOTHESIS_SHARE = 0.5
-"""Of the limits: the plain moves need the rest to finish."""
+"""Hypothesis's share of the limits; the moves need the rest to finish."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrinkLimits:
-    """How much work one shrink may be."""
+    """How many runs and seconds one shrink may take."""
 
     runs: int = 300
     seconds: float = 60.0
 
     def share(self, part: float) -> "ShrinkLimits":
-        """A part of both limits."""
         return ShrinkLimits(runs=int(self.runs * part), seconds=self.seconds * part)
 
 
 NOTHING = ShrinkLimits(runs=0, seconds=0.0)
-"""No further case runs; what is known stays known, or Hypothesis would find its failing case passing."""
+"""No further case runs.  Known answers stay: otherwise Hypothesis would call its failing case flaky."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shrunk:
-    """The plainest case found, and whether the search for it came to its own end."""
+    """The simplest case found."""
 
     case: Case
     runs: int
     complete: bool
+    """False if a limit ended the work."""
 
 
 def shrink(trial: Trial, signature: Signature, shows: Callable[[Case], bool], limits: ShrinkLimits) -> Shrunk:
-    """The plainest case that still shows the failure, from one that does."""
+    """Return the simplest case found for which `shows` is still true."""
     search = _Search(trial, shows)
     if trial.batch is not None:
         search.allow(limits.share(HYPOTHESIS_SHARE))
@@ -63,7 +64,7 @@ def shrink(trial: Trial, signature: Signature, shows: Callable[[Case], bool], li
 
 
 class _Search:
-    """The plainest case so far, and every answer given, so that no case runs twice."""
+    """The simplest case so far, and all answers, so that no case runs twice."""
 
     def __init__(self, trial: Trial, shows: Callable[[Case], bool]) -> None:
         self.best = trial.case
@@ -76,51 +77,51 @@ class _Search:
         self._limits = ShrinkLimits()
 
     def allow(self, limits: ShrinkLimits) -> None:
-        """Set how many runs, and seconds since the beginning, may have been used up from here on."""
+        """Set the limits, counted from the beginning of the shrink."""
         self._limits = limits
 
     @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         return self.runs >= self._limits.runs or time.monotonic() - self._begun >= self._limits.seconds
 
     def fails(self, case: Case) -> bool:
-        """Whether the case shows the failure; past the limits, what was not tried counts as not showing it."""
+        """Return True if the case shows the failure; past the limits, a case that never ran counts as passing."""
         known = self._answers.get(case.digest)
         if known is not None:
             return known
-        if self.exhausted:
+        if self.is_exhausted:
             return False
         self.runs += 1
         shown = self._shows(case)
         self._answers[case.digest] = shown
-        if shown and self.is_plainer(case):
+        if shown and self.is_simpler(case):
             self.best = case
         return shown
 
-    def is_plainer(self, case: Case) -> bool:
-        return self._place(case) < self._place(self.best)
+    def is_simpler(self, case: Case) -> bool:
+        return self._key(case) < self._key(self.best)
 
-    def _place(self, case: Case) -> tuple[int, ...]:
-        return plainness(self.op, case, self.home_sm_count)
+    def _key(self, case: Case) -> tuple[int, ...]:
+        return sort_key(self.op, case, self.home_sm_count)
 
 
 def _by_hypothesis(search: _Search, failing: Case, batch: Batch, signature: Signature) -> None:
     bug = _exception_of(signature)
-    met = False
+    has_met = False
     broken: HarnessError | None = None
 
     def body(case: Case) -> None:
-        nonlocal met, broken
-        met = met or case.digest == failing.digest
+        nonlocal has_met, broken
+        has_met = has_met or case.digest == failing.digest
         shown = False
-        if met:
+        if has_met:
             try:
                 shown = search.fails(case)
-            except HarnessError as error:  # Hypothesis would take it for the bug, and shrink that
+            except HarnessError as error:  # Hypothesis would take it for the bug and shrink it
                 broken = error
                 search.allow(NOTHING)
         if shown:
-            raise bug  # outside any `except`, whose context would become part of the bug's identity
+            raise bug  # not inside `except`: Hypothesis counts an exception's context as part of its identity
 
     with suppress(bug):
         batch.visit(body, phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink))
@@ -129,16 +130,16 @@ def _by_hypothesis(search: _Search, failing: Case, batch: Batch, signature: Sign
 
 
 def _by_moves(search: _Search) -> bool:
-    """Moves along each axis until a whole round of them changes nothing; False if a limit came first."""
+    """Try the moves of each axis until a whole round changes nothing; return False if a limit came first."""
     while True:
         before = search.best
         for axis in AXES:
             while any(
-                search.is_plainer(move) and search.fails(move)
+                search.is_simpler(move) and search.fails(move)
                 for move in axis(search.op, search.best, search.home_sm_count)
             ):
-                pass  # the plainer case is `search.best` now, and the axis starts anew from it
-        if search.exhausted:
+                pass  # `search.best` is the simpler case now, and the axis starts again from it
+        if search.is_exhausted:
             return False
         if search.best == before:
             return True
@@ -146,5 +147,5 @@ def _by_moves(search: _Search) -> bool:
 
 @cache
 def _exception_of(signature: Signature) -> type[Exception]:
-    """One class for each signature: Hypothesis takes a bug's exception type and line for its identity."""
+    """Return an exception class for each signature: Hypothesis identifies a bug by exception type and line."""
     return type("Shown", (Exception,), {"__doc__": str(signature)})

@@ -1,8 +1,12 @@
-"""The one order that decides every reduction: which of two cases is the plainer one to read and to debug.
+"""The sort key of shrinking: one total order that decides every reduction.
 
-A plainer case runs on the device's own SM count, is not giant, has fewer elements, then smaller dims in the order
-drawn, then the first autotune configs, fp32, no optional inputs (what the bug does not need is not in the reproducer),
-contiguous tensors, normal values, programs in their own order, and seed 0.
+The simpler of two cases is the one that is easier to read and to debug.  In this order of importance, a simpler case
+
+- runs on the device's own SM count, is not oversized, and has fewer elements
+- has smaller dims, compared in the order in which they are drawn, and simpler options
+- uses the first autotune configs, and fp32
+- lacks optional inputs: a reproducer then holds only the inputs that the bug needs
+- has contiguous tensors, normal values, programs in their usual order, and seed 0
 """
 
 from collections.abc import Iterator
@@ -20,33 +24,34 @@ DTYPES, LAYOUTS, VALUES, FILLS, ORDERS = (
 )
 SCALES = tuple(Scale)
 
-Plainness = tuple[int, ...]
+SortKey = tuple[int, ...]
+"""Less is simpler."""
 
 
 def dim_order(op: Op) -> tuple[str, ...]:
-    """The op's dims in the order in which they are drawn: those with few choices first, since others relate to them."""
+    """Return the op's dims in the order of the draws: first those with choices, since others relate to them."""
     return tuple(sorted(op.dims, key=lambda name: not op.dims[name].choices))
 
 
 def values_of(op: Op) -> tuple[ValueDistribution, ...]:
-    """The distributions that mean something for the op, the plainest first."""
-    return VALUES if op.apart else tuple(values for values in VALUES if values is not ValueDistribution.SPOILED)
+    """Return the distributions that the op's inputs can have, the simplest first."""
+    return VALUES if op.apart else tuple(values for values in VALUES if values is not ValueDistribution.NAN_TAINTED)
 
 
 def distance(op: Op, name: str, size: int) -> int:
-    """How far a size is from the dim's plainest: its place among the choices, else how much it exceeds the least."""
+    """Return how far a size is from the dim's simplest: its index among the choices, else the excess over the least."""
     dim = op.dims[name]
-    return dim.choices.index(size) if size in dim.choices else size - dim.plainest
+    return dim.choices.index(size) if size in dim.choices else size - dim.simplest
 
 
 def elements(op: Op, case: Case) -> int:
-    """How many elements the inputs that are present have together."""
+    """Return the number of elements of all inputs that are present."""
     present = (declared for name, declared in op.inputs.items() if name not in case.absent)
     return sum(prod(declared.extents(case.dims)) for declared in present)
 
 
-def plainness(op: Op, case: Case, home_sm_count: int) -> Plainness:
-    """The case's place in the order; less is plainer.  `home_sm_count` is the device's own."""
+def sort_key(op: Op, case: Case, home_sm_count: int) -> SortKey:
+    """Return the case's place in the order; `home_sm_count` is the device's own SM count."""
     sm_count = case.device.sm_count
     return (
         int(sm_count != home_sm_count),
@@ -67,6 +72,6 @@ def plainness(op: Op, case: Case, home_sm_count: int) -> Plainness:
 
 
 def _settings(op: Op, case: Case) -> Iterator[tuple[tuple[Scalar, ...], Scalar]]:
-    """Each option's choices and the one of this case; a setting that is no choice of the op's any more is left out."""
+    """Yield each option's choices and the case's setting.  Skip a setting that the op no longer offers."""
     settings = op.settings(case)
     return ((choices, settings[name]) for name, choices in op.options.items() if settings[name] in choices)

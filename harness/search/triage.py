@@ -1,4 +1,4 @@
-"""From a sighting to a finding: confirmed alone in a fresh process, made small, confirmed again as it is reported."""
+"""Triage: confirm a sighting alone in a fresh process, shrink its case, and confirm the case that is reported."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -16,35 +16,35 @@ from harness.search.runner import Runner
 from harness.search.shrinking import ShrinkLimits, shrink
 from harness.workers.supervision.time_limits import Patience
 
-OF_GIANTS = 0.5
-"""The share of the seconds for a giant case, which takes more of them and is seldom made much smaller."""
+OVERSIZED_SHARE = 0.5
+"""The share of the time limit for an oversized case: it runs longer, and seldom shrinks much."""
 REPEATS = 5
-"""How often a reported case runs alone, where its time allows."""
-REPEATS_OF_DOUBTFUL = 10
-"""How often a case does that did not show the failure the first time it ran alone."""
-REPEATING_S = 10.0
+"""How often a reported case runs alone, if time allows."""
+REPEATS_UNCONFIRMED = 10
+"""The same for a case that did not show the failure the first time it ran alone."""
+REPEAT_LIMIT_S = 10.0
 """No repeat begins later: a case that hangs takes its whole time limit each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Triage:
-    """What it takes to make findings of sightings."""
+    """Makes findings of sightings."""
 
     runner: Runner
     judge: Judge
     libraries: tuple[str, ...] = ()
-    where: tuple[str, ...] = ()
-    """As `Finding.where`."""
+    engine_options: tuple[str, ...] = ()
+    """As `Finding.engine_options`."""
     trying: Callable[[Case], None]
-    """Told each case before it runs."""
+    """Called with each case before it runs."""
 
     def finding(self, sighting: Sighting, limits: ShrinkLimits) -> Finding:
-        """The finding; its failure is the one that the reported case showed last."""
+        """Return the finding, with the failure that the reported case showed last."""
         confirmed = self._confirm(sighting)
         if isinstance(confirmed, Finding):
             return confirmed
         if confirmed is None:
-            return self._confirm_after_others(sighting) or self._doubtful(sighting)
+            return self._confirm_after_others(sighting) or self._repeat_unconfirmed(sighting)
         trial, examined = confirmed
         small = self._shrink(sighting, trial, limits)
         if small.digest != trial.case.digest:
@@ -55,11 +55,11 @@ class Triage:
         return replace(self._finding(sighting, examined), repeats=self._repeats(sighting, trial, case, REPEATS)[0])
 
     def repeats(self, fail: Fail, trial: Trial) -> bool:
-        """Whether the case shows the failure alone in a fresh process, too."""
+        """Return True if the case also shows the failure alone in a fresh process."""
         return self._alone(fail, trial, trial.case, patience=Patience.LONG).fail_with(fail.signature) is not None
 
     def unconfirmed(self, sighting: Sighting) -> Finding:
-        """The finding as it was seen in the search: it did not repeat, or there was no time to see whether it does."""
+        """Return the finding as the campaign saw it: it did not repeat, or there was no time to try."""
         return Finding(
             fail=sighting.fail,
             case=sighting.first.case,
@@ -69,36 +69,36 @@ class Triage:
             confirmed=False,
             cases=tuple(sighting.cases.values()),
             libraries=self.libraries,
-            where=self.where,
+            engine_options=self.engine_options,
         )
 
-    def _doubtful(self, sighting: Sighting) -> Finding:
-        """The finding of a failure that did not repeat at once: it may be a matter of luck, or of what ran before."""
+    def _repeat_unconfirmed(self, sighting: Sighting) -> Finding:
+        """Return the finding of a failure that did not repeat at once: it may be flaky, or depend on earlier cases."""
         trial = sighting.first
-        repeats, shown = self._repeats(sighting, trial, trial.case, REPEATS_OF_DOUBTFUL)
+        repeats, shown = self._repeats(sighting, trial, trial.case, REPEATS_UNCONFIRMED)
         finding = self.unconfirmed(sighting) if shown is None else self._finding(sighting, shown)
         return replace(finding, repeats=repeats)
 
     def _repeats(
         self, sighting: Sighting, trial: Trial, case: Case, runs: int
     ) -> tuple[ReplayCount, Examination | None]:
-        """How often the case shows the failure, and one run in which it did."""
-        deadline = time.monotonic() + REPEATING_S
+        """Return how often the case shows the failure, and one run that shows it."""
+        deadline = time.monotonic() + REPEAT_LIMIT_S
         done: list[Examination] = []
         while len(done) < runs and (not done or time.monotonic() < deadline):
             done.append(self._alone(sighting.fail, trial, case))
         signature = sighting.fail.signature
         shown = [examined for examined in done if examined.fail_with(signature) is not None]
         others = [examined for examined in done if examined.fail_with(signature) is None]
-        otherwise = _instead(others[0]) if others else ""
-        return ReplayCount(shown=len(shown), runs=len(done), otherwise=otherwise), shown[0] if shown else None
+        otherwise = _other_result(others[0]) if others else ""
+        return ReplayCount(shown=len(shown), runs=len(done), other_result=otherwise), shown[0] if shown else None
 
     def _confirm(self, sighting: Sighting) -> tuple[Trial, Examination] | Finding | None:
-        """The plainest sighting, or else the first, that shows the failure in a fresh process, given time to spare.
+        """Return the simplest sighting, or else the first, that shows the failure in a fresh process.
 
-        One that hung and now comes to its end is slow: that is the finding then.
+        The time limit is generous.  A case that hung before and completes now is slow: the finding then says so.
         """
-        for trial in {trial.case.digest: trial for trial in (sighting.plainest, sighting.first)}.values():
+        for trial in {trial.case.digest: trial for trial in (sighting.simplest, sighting.first)}.values():
             examined = self._alone(sighting.fail, trial, trial.case, patience=Patience.LONG)
             if examined.fail_with(sighting.fail.signature) is not None:
                 return trial, examined
@@ -107,12 +107,15 @@ class Triage:
         return None
 
     def _confirm_after_others(self, sighting: Sighting) -> Finding | None:
-        """The finding, if it repeats in a fresh process after one earlier case of its device."""
+        """Return the finding if it repeats in a fresh process after one earlier case of its device.
+
+        Bisects the earlier cases down to one.
+        """
         trial = sighting.first
         before = trial.before
         while before and (examined := self._shown_after(sighting, trial, before)):
             if len(before) == 1:
-                return replace(self._finding(sighting, examined), needs=before[0])
+                return replace(self._finding(sighting, examined), preceding_case=before[0])
             middle = len(before) // 2
             later = before[middle:]
             before = later if self._shown_after(sighting, trial, later) else before[:middle]
@@ -131,9 +134,9 @@ class Triage:
         *,
         patience: Patience = Patience.USUAL,
     ) -> Examination:
-        def execute(wanted: RunRequest) -> Run:
-            self.trying(case_of(wanted))
-            return self.runner.run_alone(wanted, before, patience=patience)
+        def execute(request: RunRequest) -> Run:
+            self.trying(case_of(request))
+            return self.runner.run_alone(request, before, patience=patience)
 
         return self.judge.only(fail.oracle).examine(trial.op, case, execute)
 
@@ -146,8 +149,8 @@ class Triage:
             self.trying(case)
             return judge.examine(trial.op, case, run).fail_with(signature) is not None
 
-        hurried = replace(limits, seconds=OF_GIANTS * limits.seconds)
-        return shrink(trial, signature, shows, hurried if trial.case.scale is Scale.GIANT else limits).case
+        shorter = replace(limits, seconds=OVERSIZED_SHARE * limits.seconds)
+        return shrink(trial, signature, shows, shorter if trial.case.scale is Scale.OVERSIZED else limits).case
 
     def _finding(self, sighting: Sighting, examined: Examination) -> Finding:
         fail = examined.fail_with(sighting.fail.signature) or sighting.fail
@@ -160,13 +163,13 @@ class Triage:
             confirmed=True,
             cases=tuple(sighting.cases.values()),
             libraries=self.libraries,
-            where=self.where,
+            engine_options=self.engine_options,
             first_pictures=sighting.fail.pictures,
         )
 
 
-def _instead(examined: Examination) -> str:
-    """What a run came to that did not show the failure."""
+def _other_result(examined: Examination) -> str:
+    """Describe the result of a run that did not show the failure."""
     if examined.fails:
         return str(examined.fails[0].signature)
-    return {Outcome.PASS: "passed", Outcome.ABSTAIN: "could not be judged", Outcome.FAIL: "failed"}[examined.outcome]
+    return {Outcome.PASS: "passed", Outcome.ABSTAIN: "could not be checked", Outcome.FAIL: "failed"}[examined.outcome]

@@ -1,8 +1,12 @@
-"""Cases that launch the very kernels of another one, surely or most likely: compiled once, run many times.
+"""Variants of a case, which launch the kernels that the case launched: compiled once, run many times.
 
-Twins differ in values and seed, of which no kernel knows when it is compiled.  Kin have other sizes too.  Kernels take
-dims that grow, such as tokens, as arguments.  What of those enters the compiled code is whether it is 1 or a multiple
-of 16, which Triton tells kernels itself, and what host code rounds up to a power of two, or divides by an SM count.
+A value variant has other values and another seed.  Compiled code never depends on those.  A shape variant also has
+other sizes in the dims that may grow, such as tokens, which kernels take as arguments.  Three things about such a size
+can enter the compiled code, so a shape variant keeps them:
+
+- Triton specialises an integer argument on being 1 and on being a multiple of 16.
+- Host code rounds sizes up to a power of two.
+- Host code divides sizes by the SM count.  A variant may differ here, and is then compiled again.
 """
 
 from collections.abc import Iterator
@@ -13,51 +17,52 @@ from random import Random
 from harness.model.case import Case, Scale
 from harness.model.op import Op
 from harness.search.sort_key import values_of
-from harness.search.strategies import RARE_ELEMENTS, room
+from harness.search.strategies import RARE_ELEMENTS, largest_size
 
 DIVISOR = 16
 SEEDS = 2**16
 
 
-def kin(op: Op, case: Case, count: int) -> Iterator[Case]:
-    """Up to `count` legal cases with other dims that grow, other values and other seeds; the same for the same case."""
-    if case.scale is Scale.GIANT:
+def shape_variants(op: Op, case: Case, count: int) -> Iterator[Case]:
+    """Yield up to `count` legal cases with other growing dims, values and seeds; equal cases yield equal variants."""
+    if case.scale is Scale.OVERSIZED:
         return
     random = Random(case.digest)  # noqa: S311 -- reproducible, not secret
     growing = [name for name, dim in op.dims.items() if dim.grows and not dim.choices]
     for _ in range(count):
         dims = dict(case.dims)
         for name in growing:
-            dims[name] = _like(op, name, dims, random)
-        other = replace(case, dims=dims, values=random.choice(values_of(op)), seed=random.randrange(SEEDS))
-        if op.allows(other):
-            yield other
+            dims[name] = _similar_size(op, name, dims, random)
+        variant = replace(case, dims=dims, values=random.choice(values_of(op)), seed=random.randrange(SEEDS))
+        if op.allows(variant):
+            yield variant
 
 
-def twins(op: Op, case: Case, count: int) -> Iterator[Case]:
-    """Up to `count` legal cases with other values and other seeds; the same for the same case."""
+def value_variants(op: Op, case: Case, count: int) -> Iterator[Case]:
+    """Yield up to `count` legal cases with other values and seeds; equal cases yield equal variants."""
+    # The text seeds the draws: another word would draw other cases.
     random = Random(f"twins of {case.digest}")  # noqa: S311 -- reproducible, not secret
     for _ in range(count if case.scale is Scale.USUAL else 0):
-        other = replace(case, values=random.choice(values_of(op)), seed=random.randrange(SEEDS))
-        if op.allows(other):
-            yield other
+        variant = replace(case, values=random.choice(values_of(op)), seed=random.randrange(SEEDS))
+        if op.allows(variant):
+            yield variant
 
 
-def _like(op: Op, name: str, dims: dict[str, int], random: Random) -> int:
-    """Another size that the compiler cannot tell from this one, and that rounds up to the same power of two."""
+def _similar_size(op: Op, name: str, dims: dict[str, int], random: Random) -> int:
+    """Return another size with the same specialisation that rounds up to the same power of two."""
     size = dims[name]
-    high = min(1 << (size - 1).bit_length(), room(op, name, dims, RARE_ELEMENTS))
+    high = min(1 << (size - 1).bit_length(), largest_size(op, name, dims, RARE_ELEMENTS))
     low = max(op.dims[name].low, high // 2 + 1)
-    alike = _alike(low, high, _arguments(size))
-    return random.choice(alike) if alike else size
+    sizes = _sizes_with(low, high, _specialisation(size))
+    return random.choice(sizes) if sizes else size
 
 
 @lru_cache(maxsize=16)
-def _alike(low: int, high: int, arguments: tuple[bool, bool]) -> tuple[int, ...]:
-    """The sizes of which Triton tells kernels the same: maybe thousands, for which all kin of a case ask."""
-    return tuple(size for size in range(low, high + 1) if _arguments(size) == arguments)
+def _sizes_with(low: int, high: int, specialisation: tuple[bool, bool]) -> tuple[int, ...]:
+    """Return the sizes with this specialisation.  Cached: all variants of a case ask for the same thousands."""
+    return tuple(size for size in range(low, high + 1) if _specialisation(size) == specialisation)
 
 
-def _arguments(size: int) -> tuple[bool, bool]:
-    """What Triton tells a kernel of an integer."""
+def _specialisation(size: int) -> tuple[bool, bool]:
+    """Return what Triton's JIT specialises an integer argument on."""
     return size == 1, size % DIVISOR == 0

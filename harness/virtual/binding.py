@@ -1,24 +1,22 @@
-"""From what a launch was called with to the kernel's parameters: buffers, arguments with provenance, scalars."""
+"""Binds the arguments of a launch to the kernel's parameters, as buffers, pointers with provenance, and scalars."""
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
 from harness.errors import CannotExecute
-from harness.ops.execution import plain_torch
-from harness.ops.poison import Poison
+from harness.ops.case_execution import plain_torch
 from harness.virtual.machine import Value
+from harness.virtual.memory.addresses import PoisonOf
 from harness.virtual.memory.arguments import Argument, Buffer
 from harness.virtual.memory.pointers import Descriptor, Pointers
-from harness.virtual.memory.views import granule_of
+from harness.virtual.memory.views import cell_bytes_of
 from harness.virtual.numbers.elements import Array, carrier, rounded
 from harness.virtual.ttir.ir import Function, Parameter, Type
 from harness.virtual.ttir.reach import Slots, reach_of
-
-PoisonOf = Callable[[int], Poison | None]
 
 
 class Binding:
@@ -43,21 +41,21 @@ class Binding:
         self._by_slot = [(argument.buffer, slot) for argument, slot in self._pointer_parameters(kernel)]
         written = reach_of(kernel).written
         self.written: list[Argument] = []
-        """The arguments that the kernel may store through."""
+        """The arguments through which the kernel may store."""
         for argument, parameter in self._pointer_parameters(kernel):
             if argument.buffer is not None:
-                argument.buffer.granule = granule_of(argument.buffer, self.arguments)
+                argument.buffer.cell_bytes = cell_bytes_of(argument.buffer, self.arguments)
                 if written is None or parameter in written:
                     argument.buffer.track_readers = True
                     self.written.append(argument)
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
-        """The storages that the arguments lie in, each once."""
+        """The storages of the arguments, each once."""
         return tuple(self._buffers.values())
 
     def buffers_of(self, slots: Slots | None) -> frozenset[Buffer]:
-        """The storages in which the arguments of these parameters lie; those of all where it is None."""
+        """Return the storages of these parameters' arguments; None means all parameters."""
         return frozenset(
             buffer for buffer, slot in self._by_slot if buffer is not None and (slots is None or slot in slots)
         )
@@ -69,7 +67,7 @@ class Binding:
                 yield self.arguments[base.argument], parameter.slot
 
     def _bind_all(self, name: str, kind: Any, given: Any, parameters: Iterator[Parameter]) -> None:
-        """One argument of the launcher: none, one or several parameters."""
+        """Bind one argument of the launcher, which is none, one or several parameters of the kernel."""
         if kind == "constexpr":
             return
         if isinstance(kind, tuple | list):
@@ -83,16 +81,19 @@ class Binding:
             self.values.append(self._bind(name, parameter.type, given))
 
     def _bind_descriptor(self, name: str, parameter: Parameter, given: Any, parameters: Iterator[Parameter]) -> None:
-        """A descriptor made by the host: itself or, before compute capability 9.0, its parts; then extents and strides.
+        """Bind a descriptor made by host code, and the extents and strides that follow it.
+
+        Below compute capability 9.0 Triton passes the parts of a descriptor instead: pointer, extents, strides, flags.
 
         Raises:
-            StopIteration: the kernel has fewer parameters than that.
+            StopIteration: the kernel has too few parameters.
         """
         rounds, pads = bool(getattr(given, "round_f32_to_tf32", False)), getattr(given, "padding", "zero") == "nan"
         base = self._pointer(name, given.base.element_size(), given.base)
         flags: list[bool] = []
         if parameter.type.is_pointer:
             self.values.append(base)
+            # Older releases of Triton have no flag for rounding.
             flags = [pads, rounds] if hasattr(given, "round_f32_to_tf32") else [pads]
         else:
             numbers = [tuple(np.array([int(part)]) for part in parts) for parts in (given.shape, given.strides)]
@@ -125,7 +126,7 @@ class Binding:
         return Argument(
             name,
             self._buffers[address],
-            int(tensor.storage_offset()) * tensor.element_size(),  # of an empty tensor, data_ptr() is 0
+            int(tensor.storage_offset()) * tensor.element_size(),  # not data_ptr(), which is 0 for an empty tensor
             tensor.element_size(),
             tuple(tensor.shape),
             tuple(tensor.stride()),
@@ -133,14 +134,15 @@ class Binding:
 
 
 def scalar(kind: Type, given: Any) -> Array:
-    """A number as the kernel sees it: in its parameter's type."""
+    """Return a number in its parameter's type, as the kernel sees it."""
     if kind.element.startswith(("f", "bf")):
-        with np.errstate(over="ignore"):  # beyond the type's range it is infinite, as for Triton's launcher
+        with np.errstate(over="ignore"):  # a number beyond the type's range is infinite, as in Triton's launcher
             return rounded(np.array([given], carrier(kind.element)), kind.element)
     if kind.element == "i1":
         return np.array([bool(given)])
     if not kind.element.startswith("i"):
         raise CannotExecute(f"an argument of type {kind}")
     bits = kind.bits
+    # Wrap around to the type's width, as the launcher's C conversion does.
     (value,) = struct.unpack("<q", struct.pack("<Q", int(given) % (1 << 64)))
     return np.array([(value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)], carrier(kind.element))

@@ -1,4 +1,4 @@
-"""How many programs a launch has, along each axis."""
+"""The grid of a launch, and the order in which its programs begin."""
 
 from dataclasses import dataclass
 
@@ -11,27 +11,24 @@ from harness.virtual.numbers.elements import Array
 
 @dataclass(frozen=True, slots=True)
 class LaunchGrid:
-    """The extents of a launch."""
-
     x: int
     y: int
     z: int
 
     @property
     def programs(self) -> int:
-        """How many programs run."""
         return self.x * self.y * self.z
 
     @property
     def is_launchable(self) -> bool:
-        """Whether CUDA takes it."""
+        """True if no axis exceeds CUDA's limits."""
         return all(
             extent <= limit for extent, limit in zip((self.x, self.y, self.z), GRID_LIMITS.values(), strict=True)
         )
 
 
 def program_ids(order: ProgramOrder, programs: int, seed: int) -> Array:
-    """Linear program ids in the order in which they begin; `seed` decides the shuffled one."""
+    """Return linear program ids in the order in which they begin; `seed` decides the shuffled order."""
     match order:
         case ProgramOrder.FORWARD:
             return np.arange(programs, dtype=np.int64)

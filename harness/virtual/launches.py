@@ -1,9 +1,7 @@
-"""Executes the launches of one case and keeps their facts: what Triton's driver talks to."""
+"""The launch handler of the virtual GPU: executes the launches of one case and keeps their facts."""
 
 import hashlib
 import json
-import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,41 +16,31 @@ from harness.model.kernel_resources import Resources
 from harness.model.run import Deadlocked, Launch, MemoryEvent, Unsupported
 from harness.ops.poison import Poison
 from harness.virtual.binding import Binding
-from harness.virtual.driver.builds import BUILD_SUFFIX, KEPT_VARIABLE, RESOURCES_SUFFIX
+from harness.virtual.driver.builds import BUILD_SUFFIX, RESOURCES_SUFFIX
 from harness.virtual.driver.driver import LaunchRequest
-from harness.virtual.driver.kernel_facts import Described, described_as, launch_of, options_of, shape_digest
-from harness.virtual.driver.triton_seam import Chosen, ask_for_scratch, version
+from harness.virtual.driver.kernel_facts import KernelFacts, launch_of, options_of, read_kernel_facts, shape_digest
+from harness.virtual.driver.triton_seam import ChosenConfig, allocate_scratch, version
+from harness.virtual.engine_settings import STEP_LIMIT_VARIABLE, EngineSettings
+from harness.virtual.executors import choose_executor
 from harness.virtual.grid import LaunchGrid, program_ids
-from harness.virtual.machine import (
-    STEP_LIMIT,
-    STEP_LIMIT_VARIABLE,
-    Machine,
-    Runaway,
-    RunawayKernel,
-    RunsAway,
-    Stopped,
-)
-from harness.virtual.memory.accesses import Memory
+from harness.virtual.machine import CannotExecuteAt, LaunchContext, RunawayKernel, TooManyTrips, TooManyTripsAt
 from harness.virtual.memory.events import EventCollector
-from harness.virtual.memory.oversized_launch import Enough, SampledMemory, sampled_ids
-from harness.virtual.native.policy import Executing, NativeCode, Work
+from harness.virtual.memory.oversized_launch import sampled_ids
+from harness.virtual.native.policy import NativeBackend, NativeCode
 from harness.virtual.operations.table import HANDLERS
+from harness.virtual.prepared_launch import PreparedLaunch
 from harness.virtual.synchronisation.occupancy import Occupancy, occupancy
-from harness.virtual.synchronisation.race_filter import FilteredMemory
-from harness.virtual.synchronisation.race_recheck import RecheckedLaunch, screened_memory
 from harness.virtual.synchronisation.residency import ResidentLaunch, stuck_error
-from harness.virtual.ttir.ir import Module
 from harness.virtual.ttir.parser import parse
-from harness.virtual.ttir.reach import reach_of
 from harness.virtual.ttir.waiting_kernels import may_wait
 
-WANTS_SCRATCH = frozenset({"tt.make_tensor_descriptor", "ttng.tensormap_create"})
-"""Operations for which the compiler may ask scratch memory; only kernels with one are compiled whole at once."""
+SCRATCH_OPERATIONS = frozenset({"tt.make_tensor_descriptor", "ttng.tensormap_create"})
+"""Operations that may need scratch memory.  Only kernels with one are compiled completely before they are launched."""
 
 
 @dataclass(slots=True)
 class VirtualCaseLaunches:
-    """What one case launched so far."""
+    """The launches of one case so far."""
 
     lane_fill: LaneFill = LaneFill.ZERO
     order: ProgramOrder = ProgramOrder.FORWARD
@@ -68,208 +56,196 @@ class VirtualCaseLaunches:
     """By address of a storage, the kernel and argument that stored to it last."""
 
     @property
+    def is_oversized(self) -> bool:
+        return self.scale is Scale.OVERSIZED
+
+    @property
     def halted(self) -> Unsupported | Deadlocked | None:
-        """What ended the case inside a launch, whatever the library made of it."""
+        """The ending of a case that stopped inside a launch, even if the library caught the exception."""
         return self.unsupported or self.deadlocked
 
     def add_seconds(self, part: str, seconds: float) -> None:
-        """Account for time spent."""
         self.seconds[part] = self.seconds.get(part, 0.0) + seconds
 
 
 class Launches:
     """The launch handler of a worker process.
 
-    `chosen` tells the autotune config under which Triton launches; `poison_of` which storages are fresh; `builds` is
-    the folder in which TTIR texts are left for whoever compiles them whole.
+    `chosen` returns the autotune config of the launch under way.  `poison_of` returns the poison of fresh storages.
+    `compile_now` runs the whole compiler, which takes seconds.
     """
 
     def __init__(
         self,
         device: DeviceProfile,
-        chosen: Callable[[], Chosen],
+        chosen: Callable[[], ChosenConfig],
         poison_of: Callable[[int], Poison | None],
         compile_now: Callable[[str, Mapping[str, Any]], Resources],
-        builds: Path | None,
+        settings: EngineSettings,
     ) -> None:
-        self.session = VirtualCaseLaunches()
-        self.native: Executing = NativeCode()
-        """Executes what it can prove clean; by default nothing."""
+        self.case_launches = VirtualCaseLaunches()
+        self.native: NativeBackend = NativeCode(settings.executor, settings.builds)
+        """Tried before the machine."""
         self.handlers = HANDLERS
-        """What the operations of launches do."""
+        """The effect of each operation; random rounding replaces it."""
         self._device = device
-        self._arch = device.arch
-        self._step_limit = int(os.environ.get(STEP_LIMIT_VARIABLE, STEP_LIMIT))
         self._chosen = chosen
         self._poison_of = poison_of
         self._compile_now = compile_now
-        self._builds = builds
-        self._modules: dict[tuple[str, ...], _Compiled] = {}
+        self.settings = settings
+        self._compiled_kernels: dict[tuple[str, ...], _Compiled] = {}
 
     def __call__(self, request: LaunchRequest) -> None:
         """Execute one launch.
 
         Raises:
-            CannotExecute: something in the kernel is not known; the session keeps what and where.
-            RunawayKernel: a loop goes on and on, and waits for nobody.
-            LaunchStuck: programs wait for each other forever; the session keeps which and where.
-            RuntimeError: more programs are launched cooperatively than the GPU holds.
+            CannotExecute: the kernel contains something unknown; `case_launches` keeps what and its source line.
+            RunawayKernel: a loop exceeds the limit of trips, and waits for no other program.
+            LaunchStuck: programs wait for each other forever; `case_launches` keeps which and their source lines.
+            RuntimeError: a cooperative launch has more programs than the GPU holds.
         """
-        session = self.session
+        case = self.case_launches
         try:
             compiled = self._compiled(request)
-            scratch = self._scratch(compiled, request)
-            session.launches.append(launch_of(compiled.described, request, self._chosen(), scratch))
-            if scratch:
-                ask_for_scratch(scratch, compiled.scratch_align, request.stream)
+            scratch_bytes = self._scratch_bytes(compiled, request)
+            case.launches.append(launch_of(compiled.facts, request, self._chosen(), scratch_bytes))
+            if scratch_bytes:
+                allocate_scratch(scratch_bytes, compiled.scratch_align, request.stream)
             self._execute(compiled, request)
-        except (RunsAway, Runaway) as error:
-            raise RunawayKernel(self._runaway(request, error)) from None
+        except (TooManyTrips, TooManyTripsAt) as error:
+            raise RunawayKernel(_describe_runaway(request, error)) from None
         except CannotExecute as error:
-            if session.unsupported is None:
-                session.unsupported = self._explain(request, error)
+            if case.unsupported is None:
+                case.unsupported = self._unsupported(request, error)
             raise
+
+    # --- kernels ---
 
     def _compiled(self, request: LaunchRequest) -> "_Compiled":
         options = options_of(request.metadata)
-        key = (request.ttir, *map(str, options.values()))  # the text's hash is kept with it: nothing long is copied
-        if key not in self._modules:
+        # A string caches its hash, so the long text as a key costs no more than a short one.
+        key = (request.ttir, *map(str, options.values()))
+        if key not in self._compiled_kernels:
             began = time.perf_counter()
-            described = described_as(request.ttir, self._arch, options)
-            compiled = _Compiled(described, may_wait=may_wait(described.module))
-            self.session.add_seconds("parse", time.perf_counter() - began)
-            if any(operation.name in WANTS_SCRATCH for operation in compiled.module.kernel.body.all_operations()):
+            facts = read_kernel_facts(request.ttir, self._device.arch, options)
+            compiled = _Compiled(facts, may_wait=may_wait(facts.module))
+            self.case_launches.add_seconds("parse", time.perf_counter() - began)
+            if any(operation.name in SCRATCH_OPERATIONS for operation in facts.module.kernel.body.all_operations()):
                 resources = self._compile_now(request.ttir, options)
                 compiled.scratch_bytes_per_program = resources.scratch_bytes_per_program
-            self._leave_build(request.ttir, compiled)
-            self._modules[key] = compiled
-        return self._modules[key]
+            self._leave_build(request.ttir, facts)
+            self._compiled_kernels[key] = compiled
+        return self._compiled_kernels[key]
 
-    def _leave_build(self, ttir: str, compiled: "_Compiled") -> None:
-        if self._builds is None:
+    def _leave_build(self, ttir: str, facts: KernelFacts) -> None:
+        """Write the build for the background compiler, unless it is there or has been compiled."""
+        folder = self.settings.builds
+        if folder is None:
             return
-        path = self._builds / f"{compiled.described.build}{BUILD_SUFFIX}"
+        path = folder / f"{facts.build}{BUILD_SUFFIX}"
         if not path.exists() and not path.with_suffix(RESOURCES_SUFFIX).exists():
-            self._builds.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
             content = {
-                "arch": self._arch,
-                "options": compiled.described.options,
+                "arch": self._device.arch,
+                "options": facts.options,
                 "shape": shape_digest(ttir),
                 "ttir": ttir,
             }
+            # The compiler polls the folder: it must not see a file that is half written.
             draft = path.with_suffix(f".{time.monotonic_ns()}")
             draft.write_text(json.dumps(content))
             draft.rename(path)
 
-    def _scratch(self, compiled: "_Compiled", request: LaunchRequest) -> int:
+    @staticmethod
+    def _scratch_bytes(compiled: "_Compiled", request: LaunchRequest) -> int:
         x, y, z = request.grid
         return x * y * z * getattr(request.metadata, "num_ctas", 1) * compiled.scratch_bytes_per_program
 
-    def _execute(self, compiled: "_Compiled", request: LaunchRequest) -> None:
-        grid = LaunchGrid(*request.grid)
-        session = self.session
-        is_giant = session.scale is Scale.GIANT
-        # What a GPU refuses has no programs: beyond 2^31 of them, those here would have numbers that none has there.
-        if not grid.programs or (is_giant and not grid.is_launchable):
-            return
-        began = time.perf_counter()
-        module = compiled.module
-        given = dict(zip(request.source.fn.arg_names, request.arguments, strict=False))
-        bind = partial(Binding, module.kernel, request.source.signature, given, self._poison_of)
-        binding = bind()
-        work = Work(
-            module=module, build=compiled.described.build, binding=binding, grid=grid, lane_fill=session.lane_fill
-        )
-        events = EventCollector()
-        machine = self._machine(compiled, binding, events, grid)
-        name = request.source.fn.__name__
-        for argument in binding.written:
-            if argument.buffer is not None:
-                session.writers[argument.buffer.address] = (name, argument.name)
-        launch = ResidentLaunch(
-            kernel=name,
-            machine=machine,
-            bind=bind,
-            ids=sampled_ids(grid.programs) if is_giant else program_ids(session.order, grid.programs, session.seed),
-            device=self._device,
-            occupancy=lambda: self._occupancy(compiled, request),
-        )
-        try:
-            if getattr(request.metadata, "launch_cooperative_grid", False):
-                launch.check_cooperative()
-            if compiled.may_wait:
-                if is_giant:
-                    raise CannotExecute("programs that may wait for others of which only a sample runs")
-                session.deadlocked = launch.run(binding, events, module.source)
-            elif is_giant:
-                machine.run(binding.values, launch.ids)
-            else:
-                self._execute_independent(work, launch, events)
-        except Enough:
-            session.launches[-1] = replace(session.launches[-1], cut=True)
-        finally:
-            session.memory += events.finish(name, len(session.launches) - 1, binding.arguments, module.source)
-            session.add_seconds("execution", time.perf_counter() - began)
-        if session.deadlocked is not None:
-            raise stuck_error(session.deadlocked)
-
-    def _machine(self, compiled: "_Compiled", binding: Binding, events: EventCollector, grid: LaunchGrid) -> Machine:
-        memory = self._memory(compiled, binding, events)
-        machine = Machine(compiled.module, memory, grid, self.session.lane_fill, self.handlers)
-        machine.arch, machine.poison_of, machine.step_limit = self._arch, self._poison_of, self._step_limit
-        if self.session.scale is Scale.GIANT:
-            machine.most_trips = sys.maxsize  # it is cut after so many accesses
-        return machine
-
-    def _memory(self, compiled: "_Compiled", binding: Binding, events: EventCollector) -> Memory:
-        """Of a giant's sample; screened, where atomics may meet or order what programs do; usually without either."""
-        if self.session.scale is Scale.GIANT:
-            return SampledMemory(binding.arguments, events)
-        needs_order = compiled.described.atomics and not compiled.may_wait
-        screened = screened_memory(reach_of(compiled.module.kernel), binding, events) if needs_order else None
-        return screened or Memory(binding.arguments, events)
-
-    def _execute_independent(self, work: Work, launch: ResidentLaunch, events: EventCollector) -> None:
-        """In native code what that can prove clean, all else by the machine."""
-        if self.native.execute(work, events):
-            self.session.launches[-1] = replace(self.session.launches[-1], executor="native")
-            return
-        began = time.perf_counter()
-        machine = launch.machine
-        if isinstance(machine.memory, FilteredMemory):
-            RecheckedLaunch(launch, machine.memory, work.binding).run(events)
-        else:
-            machine.run(work.binding.values, launch.ids)
-        self.native.took(work, time.perf_counter() - began)
-
     def _occupancy(self, compiled: "_Compiled", request: LaunchRequest) -> Occupancy:
         if compiled.occupancy is None:
-            resources = self._compile_now(request.ttir, compiled.described.options)
+            resources = self._compile_now(request.ttir, compiled.facts.options)
             threads = request.metadata.num_warps * self._device.warp_size
             num_ctas = getattr(request.metadata, "num_ctas", 1)
             compiled.occupancy = occupancy(replace(resources, threads=threads), self._device, num_ctas)
         return compiled.occupancy
 
-    def _runaway(self, request: LaunchRequest, error: CannotExecute) -> str:
-        source = parse(request.ttir).source(error.location) if isinstance(error, Stopped) else None
-        place = f" ({source})" if source else ""
-        return f"{request.source.fn.__name__}: {error.what}{place}; {STEP_LIMIT_VARIABLE} sets another limit"
+    # --- executing ---
 
-    def _explain(self, request: LaunchRequest, error: CannotExecute) -> Unsupported:
-        source = None
-        if isinstance(error, Stopped):
-            source = parse(request.ttir).source(error.location)
-        name = request.source.fn.__name__
-        kept = _keep(name, request.ttir)
-        return Unsupported(what=error.what, kernel=name, source=source, triton_version=version, ttir_file=kept)
+    def _execute(self, compiled: "_Compiled", request: LaunchRequest) -> None:
+        case = self.case_launches
+        grid = LaunchGrid(*request.grid)
+        # CUDA refuses such a grid, so no program runs.  The ids of a sample would be ids that no GPU program has.
+        is_refused = case.is_oversized and not grid.is_launchable
+        if not grid.programs or is_refused:
+            return
+        began = time.perf_counter()
+        launch = self._prepare(compiled, request, grid)
+        for argument in launch.binding.written:
+            if argument.buffer is not None:
+                case.writers[argument.buffer.address] = (launch.kernel, argument.name)
+        resident = ResidentLaunch(launch=launch, occupancy=lambda: self._occupancy(compiled, request))
+        events = EventCollector()
+        try:
+            if getattr(request.metadata, "launch_cooperative_grid", False):
+                resident.check_cooperative()
+            outcome = choose_executor(resident, events, self.native).run()
+            case.launches[-1] = replace(case.launches[-1], executor=outcome.executor, cut=outcome.was_cut)
+            case.deadlocked = outcome.deadlocked or case.deadlocked
+        finally:
+            arguments, source = launch.binding.arguments, launch.module.source
+            case.memory += events.finish(launch.kernel, len(case.launches) - 1, arguments, source)
+            case.add_seconds("execution", time.perf_counter() - began)
+        if case.deadlocked is not None:
+            raise stuck_error(case.deadlocked)
+
+    def _prepare(self, compiled: "_Compiled", request: LaunchRequest, grid: LaunchGrid) -> PreparedLaunch:
+        case = self.case_launches
+        module = compiled.facts.module
+        given = dict(zip(request.source.fn.arg_names, request.arguments, strict=False))
+        bind = partial(Binding, module.kernel, request.source.signature, given, self._poison_of)
+        return PreparedLaunch(
+            kernel=request.source.fn.__name__,
+            build=compiled.facts.build,
+            device=self._device,
+            context=LaunchContext(
+                module=module,
+                grid=grid,
+                lane_fill=case.lane_fill,
+                handlers=self.handlers,
+                arch=self._device.arch,
+                poison_of=self._poison_of,
+                step_limit=self.settings.step_limit,
+            ),
+            binding=bind(),
+            bind=bind,
+            ids=sampled_ids(grid.programs) if case.is_oversized else program_ids(case.order, grid.programs, case.seed),
+            is_oversized=case.is_oversized,
+            may_wait=compiled.may_wait,
+            has_atomics=compiled.facts.atomics,
+        )
+
+    def _unsupported(self, request: LaunchRequest, error: CannotExecute) -> Unsupported:
+        kernel = request.source.fn.__name__
+        return Unsupported(
+            what=error.what,
+            kernel=kernel,
+            source=parse(request.ttir).source(error.location) if isinstance(error, CannotExecuteAt) else None,
+            triton_version=version,
+            ttir_file=_keep_ttir(self.settings.kept_ttir, kernel, request.ttir),
+        )
 
 
-def _keep(kernel: str, ttir: str) -> str:
-    """Write the text where whoever reads the report finds it; returns the file, or nothing where none is wanted."""
-    folder = os.environ.get(KEPT_VARIABLE)
-    if not folder:
+def _describe_runaway(request: LaunchRequest, error: CannotExecute) -> str:
+    source = parse(request.ttir).source(error.location) if isinstance(error, CannotExecuteAt) else None
+    place = f" ({source})" if source else ""
+    return f"{request.source.fn.__name__}: {error.what}{place}; {STEP_LIMIT_VARIABLE} sets another limit"
+
+
+def _keep_ttir(folder: Path | None, kernel: str, ttir: str) -> str:
+    """Write the TTIR to the folder and return the file; without a folder return an empty text."""
+    if folder is None:
         return ""
-    file = Path(folder) / f"{kernel}-{hashlib.sha256(ttir.encode()).hexdigest()[:12]}.ttir"
+    file = folder / f"{kernel}-{hashlib.sha256(ttir.encode()).hexdigest()[:12]}.ttir"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(ttir, encoding="utf-8")
     return str(file)
@@ -277,14 +253,12 @@ def _keep(kernel: str, ttir: str) -> str:
 
 @dataclass(slots=True)
 class _Compiled:
-    described: Described
+    """One kernel, compiled to TTIR with one set of options."""
+
+    facts: KernelFacts
     may_wait: bool
-    """Whether its programs may wait for each other, and need turns."""
+    """A program may wait for another one."""
     scratch_bytes_per_program: int = 0
     scratch_align: int = 128
     occupancy: Occupancy | None = None
-    """None as long as nobody asked."""
-
-    @property
-    def module(self) -> Module:
-        return self.described.module
+    """None until a launch needs it: it takes the whole compiler."""

@@ -1,10 +1,12 @@
-"""The compiler beside the search: what kernels take on their GPU, from the TTIR that workers leave behind.
+"""The background compiler: the resources that kernels take on their GPU, from the TTIR that workers leave behind.
 
-One child process compiles at the lowest priority.  Kernels of a new shape (TTIR that differs in more than the values of
-integer constants) go first: a constant that follows the number of rows makes nearly every case a new build, but hardly
-ever other resources.  What is still waiting when the search ends is compiled until the time limit; the rest stays
-unknown, and the resources oracle abstains there.  Answers of the compiler's own are kept in files, so that the next
-search begins with them; a process that died, and trouble of the machine, are no answers, and are tried again then.
+One child process compiles at the lowest priority.  Kernels of a new shape go first: their TTIR differs in more than the
+values of integer constants.  A constant that follows the number of rows makes nearly every case a new build, but hardly
+ever changes the resources.  Builds that still wait at the end of the search are compiled until the time limit.  Others
+stay unknown, and the resources oracle abstains there.
+
+Answers of the compiler itself are kept in files for the next search.  The death of a process, or trouble of the
+machine, is no answer: the next search tries again.
 """
 
 import json
@@ -30,53 +32,53 @@ from harness.virtual.driver.builds import BUILD_SUFFIX, RESOURCES_SUFFIX
 SETTLE_S = 20.0
 ATTEMPTS = 2
 CACHE = "triton-resources"
-"""Triton's cache of whole kernels, beside the builds: the workers' own holds "cubins" that are none."""
+"""The folder of Triton's cache of whole kernels, next to the builds.  The workers' cache holds TTIR as "cubins"."""
 KEPT_FORMAT = 2
-"""The first kept failures of the machine too."""
+"""Format 1 kept failures of the machine, too."""
 LONGEST_QUOTE = 60
 
 
 class BackgroundCompiler:
-    """Asks for builds and knows the answers that came so far; used from one thread, answered by another."""
+    """Requests builds and has the answers so far.  One thread uses it; another one talks to the compiler."""
 
     def __init__(self, builds: Path, *, settle_s: float = SETTLE_S) -> None:
         self._builds = builds
         self._cache = (builds.parent / CACHE).resolve()
         self._settle_s = settle_s
-        self._known: dict[str, Resources] = {}
+        self._resources: dict[str, Resources] = {}
         self._shapes: set[str] = set()
-        self._new: deque[_Waiting] = deque()
-        self._similar: deque[_Waiting] = deque()
+        self._new: deque[_Build] = deque()
+        self._similar: deque[_Build] = deque()
         self._changed = threading.Condition()
         self._closed = False
         self._compiling = False
         self._error: Exception | None = None
         self._process: subprocess.Popen[str] | None = None
-        for path in builds.glob(f"*{RESOURCES_SUFFIX}"):  # what cannot be read is gone before engines look for it
-            if (kept := _kept(path)) is not None:
-                self._known[path.stem] = kept
-        self._asked = set(self._known)
+        for path in builds.glob(f"*{RESOURCES_SUFFIX}"):  # unreadable files are removed before engines look for them
+            if (kept := _read(path)) is not None:
+                self._resources[path.stem] = kept
+        self._requested = set(self._resources)
         self._thread = threading.Thread(target=self._serve, name="background-compiler", daemon=True)
         self._thread.start()
 
     def of(self, launch: Launch) -> Resources | None:
-        """The figures for this launch's build if they are known; otherwise asks for them.
+        """The resources of this launch's build if they are known; otherwise requests them.
 
         Raises:
-            Exception: what broke the thread that answers.
+            Exception: the error that ended the compiler's thread.
         """
         with self._changed:
             if self._error is not None:
                 raise self._error
-            if launch.build not in self._asked:
-                self._ask(launch.build)
-            return self._known.get(launch.build)
+            if launch.build not in self._requested:
+                self._request(launch.build)
+            return self._resources.get(launch.build)
 
     def settle(self) -> None:
-        """Wait until every build of a new shape is known, and for the others as long as the time limit allows.
+        """Wait until every requested build is known, or the time limit is over.
 
         Raises:
-            Exception: what broke the thread that answers.
+            Exception: the error that ended the compiler's thread.
         """
         deadline = time.monotonic() + self._settle_s
         with self._changed:
@@ -86,7 +88,7 @@ class BackgroundCompiler:
                 raise self._error
 
     def close(self) -> None:
-        """End the compiler's process; what is waiting stays unknown."""
+        """Kill the compiler's process; builds that wait stay unknown."""
         with self._changed:
             self._closed = True
             process = self._process
@@ -97,8 +99,8 @@ class BackgroundCompiler:
         if self._process is not None:
             self._process.kill()
             _reap(self._process)
-        for waiting in (*self._new, *self._similar):
-            waiting.path.unlink(missing_ok=True)  # a later search leaves it again if it needs it
+        for build in (*self._new, *self._similar):
+            build.path.unlink(missing_ok=True)  # a later search writes it again if needed
 
     def __enter__(self) -> Self:
         return self
@@ -109,57 +111,56 @@ class BackgroundCompiler:
         self.close()
 
     def _is_busy(self) -> bool:
-        """Whether there is anything to wait for."""
         is_over = self._closed or self._error is not None
         return not is_over and bool(self._new or self._similar or self._compiling)
 
-    def _ask(self, build: str) -> None:
+    def _request(self, build: str) -> None:
         path = self._builds / f"{build}{BUILD_SUFFIX}"
-        kept = _kept(path.with_suffix(RESOURCES_SUFFIX))
+        kept = _read(path.with_suffix(RESOURCES_SUFFIX))
         if kept is not None:
-            self._known[build] = kept
-            self._asked.add(build)
+            self._resources[build] = kept
+            self._requested.add(build)
             return
         try:
             text = path.read_text(encoding="utf-8")
             shape = json.loads(text)["shape"]
         except FileNotFoundError:
-            return  # the engine leaves no builds behind, or another search that shares the folder tidied up
+            return  # the engine writes no builds, or another search that shares the folder removed it
         except (ValueError, LookupError, TypeError):
-            path.unlink(missing_ok=True)  # emptied by a power cut: the next process leaves it again
+            path.unlink(missing_ok=True)  # emptied by a power cut: the next process writes it again
             return
-        self._asked.add(build)
-        (self._similar if shape in self._shapes else self._new).append(_Waiting(path, text))
+        self._requested.add(build)
+        (self._similar if shape in self._shapes else self._new).append(_Build(path, text))
         self._shapes.add(shape)
         self._changed.notify_all()
 
     def _serve(self) -> None:
         try:
-            while waiting := self._next():
-                resources = self._compile(waiting)
-                waiting.path.unlink(missing_ok=True)
+            while build := self._next():
+                resources = self._compile(build)
+                build.path.unlink(missing_ok=True)
                 with self._changed:
-                    self._known[waiting.path.stem] = resources
+                    self._resources[build.path.stem] = resources
                     self._compiling = False
                     self._changed.notify_all()
-        except Exception as error:  # noqa: BLE001 - whoever asks or waits is told
+        except Exception as error:  # noqa: BLE001 - `of` and `settle` raise it
             with self._changed:
                 self._error = error
                 self._compiling = False
                 self._changed.notify_all()
 
-    def _compile(self, waiting: "_Waiting") -> Resources:
-        """What the compiler's process answers; if it crashes at each attempt, it does so over the kernel."""
+    def _compile(self, build: "_Build") -> Resources:
+        """The answer of the compiler's process.  If it crashes at each attempt, the kernel is at fault."""
         ends: list[_Died] = []
         while len(ends) < ATTEMPTS:
             try:
                 process = self._process or self._start()
             except OSError as error:
                 return Resources.not_known(f"the compiler's process cannot be started: {error}")
-            answer = _exchange(process, waiting.text)
+            answer = _exchange(process, build.text)
             if isinstance(answer, Resources):
                 if not answer.unknown:
-                    _keep(waiting.path.with_suffix(RESOURCES_SUFFIX), answer)
+                    _write(build.path.with_suffix(RESOURCES_SUFFIX), answer)
                 return answer
             with self._changed:
                 self._process = None
@@ -169,7 +170,7 @@ class BackgroundCompiler:
             return Resources.not_known(f"the compiler's process {others[-1]}")
         return Resources.failed(f"the compiler crashes over it: {ends[-1].crash}, {ATTEMPTS} times of {ATTEMPTS}")
 
-    def _next(self) -> "_Waiting | None":
+    def _next(self) -> "_Build | None":
         with self._changed:
             while not self._closed and not self._new and not self._similar:
                 self._changed.wait()
@@ -191,13 +192,13 @@ class BackgroundCompiler:
                 env=os.environ | {"TRITON_CACHE_DIR": str(self._cache)},
                 start_new_session=True,
             )
-            if self._closed:
+            if self._closed:  # `close` may have looked for a process just before
                 self._process.kill()
             return self._process
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _Build:
     path: Path
     text: str
     """The build file's content: one line of JSON."""
@@ -205,15 +206,15 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Died:
-    """A compiler's process that is no more, and gave no answer."""
+    """The end of a compiler's process that gave no answer."""
 
     how: str
     crash: str | None = None
-    """The signal, where it is one that the process raised itself."""
+    """The signal, if the process raised it itself."""
 
 
 def _exchange(process: subprocess.Popen[str], text: str) -> Resources | _Died:
-    """The compiler's answer to a build.  A process that gives none is ended: nobody knows what else it would say."""
+    """The compiler's answer to a build.  A process that gives none is killed: its later answers could be wrong too."""
     assert process.stdin is not None
     assert process.stdout is not None
     line = ""
@@ -232,7 +233,7 @@ def _exchange(process: subprocess.Popen[str], text: str) -> Resources | _Died:
 
 
 _SIGNALS = frozenset(Signals)
-"""Those that have names."""
+"""The signals that have names; real-time signals have none."""
 
 
 def _died(status: int) -> _Died:
@@ -243,27 +244,27 @@ def _died(status: int) -> _Died:
 
 
 def _reap(process: subprocess.Popen[str]) -> int:
-    """Let go of a process that has ended; its exit status."""
+    """Close the pipes of a process that has ended.  Returns its exit status."""
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            with suppress(BrokenPipeError):  # what it did not read any more
+            with suppress(BrokenPipeError):  # it had not read everything
                 pipe.close()
     return process.wait()
 
 
-# --- what is known from one search to the next -----------------------------------------------------------------------
+# --- resources kept from one search to the next ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """The content of a file of resources."""
+    """The content of a resources file."""
 
     format: int
     resources: Resources
 
 
-def _kept(path: Path) -> Resources | None:
-    """What the file holds; none if it is not there, or cannot be read, and then it is removed."""
+def _read(path: Path) -> Resources | None:
+    """The content of the file; None if there is none.  A file that cannot be read is removed."""
     try:
         kept = wire.from_json(path.read_bytes(), _Kept)
     except FileNotFoundError:
@@ -276,14 +277,14 @@ def _kept(path: Path) -> Resources | None:
     return None
 
 
-def _keep(path: Path, resources: Resources) -> None:
-    """Write the file, whole or not at all: on a full disk, the next search compiles the build again."""
+def _write(path: Path, resources: Resources) -> None:
+    """Write the file whole or not at all.  On a full disk, the next search compiles the build again."""
     draft = path.with_suffix(f".{os.getpid()}")
     with suppress(OSError):
         with draft.open("w", encoding="utf-8") as file:
             file.write(wire.to_json(_Kept(format=KEPT_FORMAT, resources=resources)))
             file.flush()
-            os.fsync(file.fileno())  # else a power cut leaves an empty file of that name
+            os.fsync(file.fileno())  # or a power cut could leave an empty file of that name
         draft.rename(path)
     with suppress(OSError):
         draft.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""Kernels compiled ahead of real GPUs: a case first goes to a process that compiles what it launches, then to a GPU.
+"""Compilation ahead of hardware GPUs: a case first goes to a process that compiles its kernels, then to a GPU.
 
-So the GPUs run the cases whose kernels are there while other cores compile for the next.  Owns that order, and the
-account of the time in which a GPU had nothing to do but wait for a compiler.
+So GPUs run cases whose kernels are compiled, while other cores compile for the next.  Owns this order, and the account
+of the time in which GPUs were idle because they waited for a compiler.
 """
 
 import threading
@@ -20,132 +20,133 @@ from harness.workers.supervision.time_limits import Patience
 
 
 class CompileAhead:
-    """Runs cases on `gpus`, each after `compilers` have seen it.  Thread-safe.
+    """Runs cases in the pool `gpus`, each after the pool `compilers` has compiled its kernels.  Thread-safe.
 
-    What goes wrong ahead is no verdict: the case runs on a GPU all the same, and compiles for itself.
+    An error in compiling ahead is no verdict: the case runs on a GPU all the same, whose process compiles.
     """
 
-    def __init__(self, gpus: Pool, compilers: Pool, count: int, say: Callable[[str], None]) -> None:
-        """`count` is how many cases `gpus` runs at once; `say` hears, once, why nothing is compiled ahead."""
+    def __init__(self, gpus: Pool, compilers: Pool, count: int, notify: Callable[[str], None]) -> None:
+        """`count` is how many cases `gpus` runs at once; `notify` gets the first error in compiling ahead."""
         self._gpus = gpus
         self._compilers = compilers
-        self._say = say
-        self._idle = _Idle(count)
+        self._notify = notify
+        self._idle_time = _IdleTime(count)
         self._lock = threading.Lock()
-        self._has_failed = self._closed = False
+        self._has_failed = self._is_closed = False
         self._preparing: threading.Thread | None = None
 
     @property
-    def waiting(self) -> float:
+    def waiting_share(self) -> float:
         """The share of the GPUs' time so far in which they waited for a compiler, 0 to 1."""
-        return self._idle.share()
+        return self._idle_time.share()
 
     def close(self) -> None:
-        """End the compilers' processes; the GPUs' pool is its owner's."""
-        self._closed = True
+        """Close the compilers' pool; the owner of the GPUs' pool closes that."""
+        self._is_closed = True
         self._compilers.close()
 
-    def submit(self, wanted: RunRequest) -> Future[Run]:
-        """Run a case, or one beside another, once its kernels are compiled."""
+    def submit(self, request: RunRequest) -> Future[Run]:
+        """Run a case or a paired run once its kernels are compiled."""
         done = Future[Run]()
         if self._preparing is None:
-            self._preparing = threading.Thread(target=self._prepare, args=(case_of(wanted).device,), daemon=True)
+            self._preparing = threading.Thread(target=self._prepare, args=(case_of(request).device,), daemon=True)
             self._preparing.start()
-        self._idle.compiling(+1)
-        ahead = self._compilers.submit(case_of(wanted))
-        ahead.add_done_callback(lambda ahead: self._go_on(wanted, ahead, done))
-        done.add_done_callback(lambda done: done.cancelled() and ahead.cancel())  # others need the compiler
+        self._idle_time.change_compiling(+1)
+        compiled = self._compilers.submit(case_of(request))
+        compiled.add_done_callback(lambda compiled: self._run_compiled(request, compiled, done))
+        # A cancelled case leaves the compiler to others.
+        done.add_done_callback(lambda done: done.cancelled() and compiled.cancel())
         return done
 
-    def submit_compiled(self, wanted: RunRequest) -> Future[Run]:
-        """Run a case whose kernels are compiled; a GPU's process compiles what is missing after all."""
+    def submit_compiled(self, request: RunRequest) -> Future[Run]:
+        """Run a case whose kernels are compiled; the GPU's process compiles what is missing."""
         done = Future[Run]()
-        self._run(wanted, done)
+        self._run(request, done)
         return done
 
-    def run(self, wanted: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
-        """Run it now: whoever waits for one case gains nothing by another process."""
-        return self._gpus.run(wanted, patience=patience)
+    def run(self, request: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
+        """Run it now, on a GPU: to compile one case in another process first would save no time."""
+        return self._gpus.run(request, patience=patience)
 
-    def run_alone(self, wanted: RunRequest, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
+    def run_alone(
+        self, request: RunRequest, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL
+    ) -> Run:
         """Run it in a fresh process on a GPU."""
-        return self._gpus.run_alone(wanted, before, patience=patience)
+        return self._gpus.run_alone(request, before, patience=patience)
 
     def _prepare(self, device: DeviceProfile) -> None:
-        """Load, on the GPUs' side, while the first kernels are compiled: a GPU's process is there when they are."""
-        with suppress(HarnessError, RuntimeError):  # the case that comes there meets it again, or the pool is closed
+        """Load the GPUs' side while the first kernels are compiled, so that both are ready at once."""
+        with suppress(HarnessError, RuntimeError):  # the first case there meets the error again, or the pool is closed
             self._gpus.prepare(device)
 
-    def _go_on(self, wanted: RunRequest, ahead: Future[Run], done: Future[Run]) -> None:
-        self._idle.compiling(-1)
-        if self._closed or ahead.cancelled():
+    def _run_compiled(self, request: RunRequest, compiled: Future[Run], done: Future[Run]) -> None:
+        self._idle_time.change_compiling(-1)
+        if self._is_closed or compiled.cancelled():
             done.cancel()
-        elif error := ahead.exception():
-            self._tell(error)
-        self._run(wanted, done)
+        elif error := compiled.exception():
+            self._report(error)
+        self._run(request, done)
 
-    def _run(self, wanted: RunRequest, done: Future[Run]) -> None:
+    def _run(self, request: RunRequest, done: Future[Run]) -> None:
         if not done.set_running_or_notify_cancel():
             return
-        self._idle.running(+1)
+        self._idle_time.change_running(+1)
         try:
-            self._gpus.submit(wanted).add_done_callback(lambda run: self._finish(run, done))
+            self._gpus.submit(request).add_done_callback(lambda run: self._finish(run, done))
         except RuntimeError as error:  # the pool was closed
-            self._idle.running(-1)
+            self._idle_time.change_running(-1)
             done.set_exception(error)
 
     def _finish(self, run: Future[Run], done: Future[Run]) -> None:
-        self._idle.running(-1)
+        self._idle_time.change_running(-1)
         if run.cancelled():
             done.set_exception(RuntimeError("the pool was closed before the case ran"))
         elif error := run.exception():
             done.set_exception(error)
         else:
-            self._idle.compiled_there(run.result().seconds.get("compile", 0.0))
+            self._idle_time.add_compilation_on_gpu(run.result().seconds.get("compile", 0.0))
             done.set_result(run.result())
 
-    def _tell(self, error: BaseException) -> None:
+    def _report(self, error: BaseException) -> None:
         with self._lock:
-            told, self._has_failed = self._has_failed, True
-        if not told:
-            self._say(f"kernels are not compiled ahead: {str(error).splitlines()[0]}")
+            is_first, self._has_failed = not self._has_failed, True
+        if is_first:
+            self._notify(f"kernels are not compiled ahead: {str(error).splitlines()[0]}")
 
 
-class _Idle:
-    """How long GPUs had nothing to do while something was being compiled for them."""
+class _IdleTime:
+    """The time in which GPUs were idle while kernels were being compiled for them."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._lock = threading.Lock()
         self._compiling = self._running = 0
+        """Cases that are with the compilers, and with the GPUs or queued there."""
         self._last_s: float | None = None
         self._total_s = self._waited_s = 0.0
-        """Of all GPUs together."""
+        """Summed over all GPUs."""
 
-    def compiling(self, more: int) -> None:
-        """So many more cases are at the compilers."""
+    def change_compiling(self, by: int) -> None:
         with self._lock:
-            self._pass()
-            self._compiling += more
+            self._account()
+            self._compiling += by
 
-    def running(self, more: int) -> None:
-        """So many more cases are at the GPUs, or next there."""
+    def change_running(self, by: int) -> None:
         with self._lock:
-            self._pass()
-            self._running += more
+            self._account()
+            self._running += by
 
-    def compiled_there(self, seconds: float) -> None:
-        """A GPU's own process compiled for so long: the GPU waited for that, too."""
+    def add_compilation_on_gpu(self, seconds: float) -> None:
+        """Add the time in which a GPU's own process compiled: the GPU waited for that, too."""
         with self._lock:
             self._waited_s += seconds
 
     def share(self) -> float:
-        """Waited over all."""
         with self._lock:
             return self._waited_s / self._total_s if self._total_s else 0.0
 
-    def _pass(self) -> None:
-        """Account for the time since the last change.  What passes while nothing is asked for is nobody's."""
+    def _account(self) -> None:
+        """Account for the time since the last change, unless there was no case at all."""
         now = monotonic()
         if self._last_s is not None and (self._compiling or self._running):
             passed = now - self._last_s

@@ -1,7 +1,8 @@
-"""Submitted cases, in the order in which they came, and the threads that run them and read their answers.
+"""The queue of submitted cases, and the threads that run them and decode their answers.
 
-One lane for each process of the pool: it asks a worker again as soon as an answer is there, while other threads read
-that answer.  What waits next for the same device is known to the lane, so that a worker can have it before it is done.
+Each process of the pool has one running thread.  It asks its worker again as soon as an answer is there, while other
+threads decode that answer.  It can also take the next case ahead if that is for the same device.  The worker then has
+it before the current one is done.
 """
 
 import threading
@@ -12,110 +13,112 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from harness.errors import WorkerError
 from harness.model.paired_run import RunRequest, case_of
 from harness.model.run import Run
-from harness.workers.worker import Answer
+from harness.workers.interfaces import Answer
 
 KEEP_BUSY = 4
-"""So many submitted cases for each process: one runs, the worker has the next, and others wait to be sent ahead while
-the last is judged."""
+"""The number of submitted cases that keeps one process busy.
 
+One runs, the worker has the next, and others wait to be sent ahead while the last is checked.
+"""
 CLOSED = "the pool was closed before the case ran"
 
 
 class PendingCase:
     """A submitted case until its run is known."""
 
-    def __init__(self, wanted: RunRequest) -> None:
-        self.wanted = wanted
+    def __init__(self, request: RunRequest) -> None:
+        self.request = request
         self.future = Future[Run]()
         self.attempts = 0
-        """How often a worker was gone before it took the case."""
+        """The number of workers that were gone before they took the case."""
 
 
 class Dispatcher:
     """The queue of one pool.  Thread-safe."""
 
     def __init__(
-        self, count: int, serve: Callable[[PendingCase], None], finish: Callable[[PendingCase, Answer], Run]
+        self, count: int, run: Callable[[PendingCase], None], finish: Callable[[PendingCase, Answer], Run]
     ) -> None:
-        """`serve` runs a case, and may run more that it takes from here; `finish` makes a run of an answer."""
-        self._serve = serve
+        """`run` runs a case, and others that it takes ahead; `finish` turns an answer into a run."""
+        self._run = run
         self._finish = finish
-        self._waiting: deque[PendingCase] = deque()
+        self._queue: deque[PendingCase] = deque()
         self._lock = threading.Lock()
-        self._closed = False
-        self._lanes = ThreadPoolExecutor(max_workers=count, thread_name_prefix="harness-lane")
-        self._readers = ThreadPoolExecutor(max_workers=2 * count, thread_name_prefix="harness-reader")
+        self._is_closed = False
+        self._runners = ThreadPoolExecutor(max_workers=count, thread_name_prefix="harness-runner")
+        self._decoders = ThreadPoolExecutor(max_workers=2 * count, thread_name_prefix="harness-decoder")
 
-    def submit(self, wanted: RunRequest) -> Future[Run]:
-        """Run it when its turn comes.
+    def submit(self, request: RunRequest) -> Future[Run]:
+        """Queue a request.
 
         Raises:
-            WorkerError: the lanes are closed.
+            WorkerError: the dispatcher is closed.
         """
-        waiting = PendingCase(wanted)
+        pending = PendingCase(request)
         with self._lock:
-            if self._closed:
+            if self._is_closed:
                 raise WorkerError("the pool is closed")
-            self._waiting.append(waiting)
-            self._lanes.submit(self._next)
-        return waiting.future
+            self._queue.append(pending)
+            self._runners.submit(self._run_next)
+        return pending.future
 
-    def take_after(self, waiting: PendingCase) -> PendingCase | None:
-        """The case whose turn comes now, if it is for the same device."""
+    def take_ahead(self, pending: PendingCase) -> PendingCase | None:
+        """The first case of the queue, if it is for the same device as this one."""
         with self._lock:
-            device = case_of(waiting.wanted).device
-            if self._waiting and case_of(self._waiting[0].wanted).device == device:
-                return self._begun(self._waiting.popleft())
+            device = case_of(pending.request).device
+            if self._queue and case_of(self._queue[0].request).device == device:
+                return self._started(self._queue.popleft())
         return None
 
-    def put_back(self, waiting: PendingCase) -> None:
-        """Its turn comes again at once: nothing came of it, through no fault of its own."""
+    def put_back(self, pending: PendingCase) -> None:
+        """Put a case in front of the queue again: it did not run, through no fault of its own."""
         with self._lock:
-            if not self._closed:
-                self._waiting.appendleft(waiting)
-                self._lanes.submit(self._next)
+            if not self._is_closed:
+                self._queue.appendleft(pending)
+                self._runners.submit(self._run_next)
                 return
-        waiting.future.set_exception(WorkerError(CLOSED))
+        pending.future.set_exception(WorkerError(CLOSED))
 
-    def answered(self, waiting: PendingCase, answer: Answer) -> None:
-        """Have the answer read, and whoever waits for it told."""
-        self._readers.submit(self._read, waiting, answer)
+    def decode(self, pending: PendingCase, answer: Answer) -> None:
+        """Have another thread decode the answer and set the result of the case."""
+        self._decoders.submit(self._decode, pending, answer)
 
     def cancel(self) -> None:
-        """Take nothing more, and cancel what nobody has begun."""
+        """Take no more cases, and cancel those in the queue."""
         with self._lock:
-            self._closed = True
-            waiting = list(self._waiting)
-            self._waiting.clear()
-        for one in waiting:
-            if not one.future.cancel():  # it was put back
-                one.future.set_exception(WorkerError(CLOSED))
+            self._is_closed = True
+            queued = list(self._queue)
+            self._queue.clear()
+        for pending in queued:
+            if not pending.future.cancel():  # it was put back, so its future counts as running
+                pending.future.set_exception(WorkerError(CLOSED))
 
     def join(self) -> None:
-        """Wait until what was begun has ended."""
-        self._lanes.shutdown(wait=True, cancel_futures=True)
-        self._readers.shutdown(wait=True)
+        """Wait until every started case has ended; after `cancel`."""
+        self._runners.shutdown(wait=True, cancel_futures=True)
+        self._decoders.shutdown(wait=True)
 
-    def _next(self) -> None:
-        """Serve the first in the queue; none is left where another lane took it ahead."""
+    def _run_next(self) -> None:
+        """Run the first case of the queue; it is empty where another thread took the case ahead."""
         with self._lock:
-            waiting = self._waiting.popleft() if self._waiting else None
-        if waiting is None or self._begun(waiting) is None:
+            pending = self._queue.popleft() if self._queue else None
+        if pending is None or self._started(pending) is None:
             return
         try:
-            self._serve(waiting)
+            self._run(pending)
         except BaseException as error:
-            if waiting.future.done():
+            if pending.future.done():
                 raise
-            waiting.future.set_exception(error)
+            pending.future.set_exception(error)
 
-    def _read(self, waiting: PendingCase, answer: Answer) -> None:
+    def _decode(self, pending: PendingCase, answer: Answer) -> None:
         try:
-            waiting.future.set_result(self._finish(waiting, answer))
-        except BaseException as error:  # noqa: BLE001 - as above
-            waiting.future.set_exception(error)
+            pending.future.set_result(self._finish(pending, answer))
+        except BaseException as error:  # noqa: BLE001 - the thread that waits for the case raises it
+            pending.future.set_exception(error)
 
     @staticmethod
-    def _begun(waiting: PendingCase) -> PendingCase | None:
-        """The case, unless it was cancelled."""
-        return waiting if waiting.future.running() or waiting.future.set_running_or_notify_cancel() else None
+    def _started(pending: PendingCase) -> PendingCase | None:
+        """The case, its future marked as running; None if the case was cancelled."""
+        # One that was put back is marked already, and marking it twice would raise.
+        return pending if pending.future.running() or pending.future.set_running_or_notify_cancel() else None

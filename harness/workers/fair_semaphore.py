@@ -1,6 +1,6 @@
-"""Turns: so many at once, and the others in the order in which they came.
+"""A semaphore that serves threads in the order in which they came.
 
-`threading.Semaphore` lets whoever has just had a turn take the next before one that waits has woken up.
+`threading.Semaphore` lets a thread that has just released take the next slot before a waiting thread has woken up.
 """
 
 import threading
@@ -9,39 +9,40 @@ from types import TracebackType
 
 
 class FairSemaphore:
-    """A context manager for each turn.  Thread-safe."""
+    """A context manager that holds one of the slots.  Thread-safe."""
 
-    def __init__(self, at_once: int) -> None:
-        self._free = at_once
+    def __init__(self, slots: int) -> None:
+        self._free = slots
         self._waiting: deque[threading.Event] = deque()
         self._lock = threading.Lock()
 
     @property
-    def is_wanted(self) -> bool:
-        """Whether anybody waits for a turn."""
+    def has_waiting(self) -> bool:
+        """True if a thread waits for a slot."""
         return bool(self._waiting)
 
     def __enter__(self) -> None:
         with self._lock:
-            if self._free:  # so nobody waits
+            if self._free:  # then no thread waits, since a slot that is released goes to a waiting one
                 self._free -= 1
                 return
-            turn = threading.Event()
-            self._waiting.append(turn)
+            granted = threading.Event()
+            self._waiting.append(granted)
         try:
-            turn.wait()
+            granted.wait()
         except BaseException:  # an interrupt
             with self._lock:
-                if turn in self._waiting:
-                    self._waiting.remove(turn)
+                if granted in self._waiting:
+                    self._waiting.remove(granted)
                     raise
-            self._pass_on()
+            # The slot was granted between the interrupt and the lock: pass it on, or it would be lost.
+            self._release()
             raise
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._pass_on()
+        self._release()
 
-    def _pass_on(self) -> None:
+    def _release(self) -> None:
         with self._lock:
             if self._waiting:
                 self._waiting.popleft().set()

@@ -1,8 +1,8 @@
-"""The folder of one pool: which case each worker is running, its temporary files, and its fork servers' logs.
+"""The folder of one pool: the case that each worker is running, temporary files, and logs of fork servers.
 
-A case is written down before it runs and removed when something came back, so that a parent that dies, by the
-kernel's OOM killer or a power cut, leaves on disk what it was doing, until the next pool begins there.  A pool that is
-closed leaves nothing.
+A case is written down before it runs and removed when its worker has answered.  So a parent that dies, by the OOM
+killer or a power cut, leaves its running cases on disk until the next pool starts there.  A pool that is closed leaves
+nothing.
 """
 
 import fcntl
@@ -21,43 +21,44 @@ from harness.model.case import Case
 PREFIX = "pool-"
 RUNNING = "running"
 LOCK = "owner.lock"
-"""Held as long as the folder's owner lives.  Of a file system without locks there is none, nor of earlier releases."""
-SLOT_BYTES = 1 << 14
-"""Many times as long as a case's text."""
+"""Held as long as the folder's owner lives.  Absent on file systems without locks, and in folders of old releases."""
+CASE_FILE_BYTES = 1 << 14
+"""Many times the length of a case's text."""
 
 
 class CaseFile:
-    """The file of one worker: the case that it is running, or nothing, and zeros.  Mapped as long as the worker lives.
+    """The file of one worker: the case that it is running, then zeros.  Mapped as long as the worker lives.
 
-    No system call, in which this thread would let others go first while the worker waits for its case.
+    A memory map, because a system call would let other threads run first while the worker waits for its case.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            os.posix_fallocate(fd, 0, SLOT_BYTES)  # a full disk is told now, and kills nobody later
+            # A full disk raises here.  A store to a page of a sparse file would end this process by SIGBUS.
+            os.posix_fallocate(fd, 0, CASE_FILE_BYTES)
             self._content = mmap.mmap(fd, 0)
         finally:
             os.close(fd)
 
     @contextmanager
     def holding(self, case_json: str) -> Generator[None]:
-        """While the block runs, the case stands in the file; of one too long for it, nothing that can be read again."""
-        text = case_json.encode("ascii")[:SLOT_BYTES]
+        """Keep the case in the file while the block runs.  A case that is too long is cut and cannot be read again."""
+        text = case_json.encode("ascii")[:CASE_FILE_BYTES]
         self._content[: len(text)] = text
-        yield
+        yield  # no `finally`: after an error the worker is closed, and the file removed with it
         self._content[: len(text)] = bytes(len(text))
 
     def close(self) -> None:
-        """The worker is gone; a case that it did not come back from was told by its run."""
+        """Remove the file of a worker that is gone."""
         if not self._content.closed:
             self._content.close()
             self._path.unlink(missing_ok=True)
 
 
 class PoolFolder:
-    """One pool's folder inside a campaign's; what pools left there whose process is gone, goes when it is made."""
+    """One pool's folder inside a campaign's.  Making it removes those of pools whose process is gone."""
 
     def __init__(self, scratch: str) -> None:
         root = Path(scratch).resolve()  # libraries may change the working directory
@@ -66,18 +67,16 @@ class PoolFolder:
             if _is_abandoned(other):
                 shutil.rmtree(other, ignore_errors=True)
         self.path = Path(mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=root))
-        self._lock = _locked(self.path)
+        self._lock = _lock(self.path)
         self.running = self.path / RUNNING
         self.temporary = self.path / "tmp"
         self.running.mkdir()
         self.temporary.mkdir()
 
-    def slot(self, worker: int) -> "CaseFile":
-        """Where a worker's case is written down."""
+    def case_file(self, worker: int) -> "CaseFile":
         return CaseFile(self.running / f"{worker}.json")
 
     def remove(self) -> None:
-        """Remove the folder and all in it."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self._lock is not None:
             os.close(self._lock)
@@ -92,13 +91,17 @@ def left_behind(scratch: str) -> tuple[Case, ...]:
             continue
         try:
             found.append(wire.from_json(path.read_text(encoding="ascii").rstrip("\0"), Case))
-        except ReplayError:  # of another version of the harness
+        except ReplayError:  # written by another version of the harness
             continue
     return tuple(found)
 
 
-def _locked(folder: Path) -> int | None:
-    """The open file whose lock ends with this process, however that ends; it is never in its place without the lock."""
+def _lock(folder: Path) -> int | None:
+    """The open, locked file of a folder; None on a file system without locks.
+
+    Linux releases the lock when this process ends, however it ends.
+    """
+    # Locked under another name: a file that had its name before its lock would look abandoned in between.
     draft = folder / f"{LOCK}.draft"
     fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -111,15 +114,15 @@ def _locked(folder: Path) -> int | None:
 
 
 def _is_abandoned(folder: Path) -> bool:
-    """Whether the process that made it is gone, by its lock, else by the number in its name.
+    """True if the process that made the folder is gone, by its lock, or else by the process id in its name.
 
-    Numbers of processes are used again, and those of another container mean nothing here.
+    The lock goes first: process ids are used again, and those of another container mean nothing here.
     """
     try:
         fd = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        number = folder.name.removeprefix(PREFIX).partition("-")[0]
-        return number.isdecimal() and not Path("/proc", number).exists()
+        pid = folder.name.removeprefix(PREFIX).partition("-")[0]
+        return pid.isdecimal() and not Path("/proc", pid).exists()
     except OSError:  # another user's, or no folder
         return False
     try:

@@ -1,52 +1,66 @@
 """The protocol between the parent and a child: frames over a socket of their own, never over stdio.
 
-    child  → HELLO  the engine's name: loaded and ready
-    parent → CASE   a case for the device that the child wears, as JSON; perhaps before the last one is answered
-    parent → BESIDE the wish for a companion on that device, as JSON
-    child  → RUN    what it cost, the run as JSON
-    child  → COMPANION  the same of a run that was compared with no reference
-    child  → FAULT  in place of an answer: why the harness, a suite or a library cannot go on
+    child  → HELLO               the engine's name: the child is ready.
+    parent → CASE                a case for the device that the child emulates, as JSON.
+    parent → PAIRED_RUN_REQUEST  a request for a paired run on that device, as JSON.
+    child  → RUN                 `COST`, then the run as JSON.
+    child  → PAIRED_RUN          the same for a run that was compared with no reference.
+    child  → FAULT               instead of an answer: why the harness, a suite or a library cannot go on.
 
-The end of the stream tells the child to end.
+The parent may send a request before the child has answered the last one.  The end of the stream tells the child to end.
 """
 
 import socket
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 from harness.errors import GpuUnavailable, HarnessError, LibraryError, SuiteError, WorkerError
+from harness.model.case import Case
+from harness.model.paired_run import PairedRun, PairedRunRequest, RunRequest
+from harness.model.run import Run
 
 HEAD = struct.Struct("!BI")
+"""In front of a payload: the kind of the frame and the payload's length in bytes."""
 COST = struct.Struct("!dQ?d")
-"""In front of a run: seconds inside the engine, bytes by which the child has grown, whether the process is lost, and
-when it ended, on the monotonic clock."""
+"""In front of a run: seconds inside the engine, bytes by which the child has grown, whether the process is lost.
+
+At last, when the run ended, in seconds of the monotonic clock.
+"""
 
 
 class FrameKind(IntEnum):
-    """What a frame holds."""
-
     HELLO = 1
     CASE = 2
     RUN = 3
     FAULT = 4
-    BESIDE = 5
-    COMPANION = 6
+    PAIRED_RUN_REQUEST = 5
+    PAIRED_RUN = 6
 
 
 KINDS = frozenset(FrameKind)
+REQUEST_TYPES: Mapping[FrameKind, type[Case] | type[PairedRunRequest]] = {
+    FrameKind.CASE: Case,
+    FrameKind.PAIRED_RUN_REQUEST: PairedRunRequest,
+}
+ANSWER_TYPES: Mapping[FrameKind, type[Run]] = {FrameKind.RUN: Run, FrameKind.PAIRED_RUN: PairedRun}
+_KIND_BY_TYPE = {kind_type: kind for kind, kind_type in (*REQUEST_TYPES.items(), *ANSWER_TYPES.items())}
+
+
+def kind_of(message: RunRequest | Run) -> FrameKind:
+    """The kind of frame that carries a request or an answer."""
+    return _KIND_BY_TYPE[type(message)]
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One message."""
-
     kind: FrameKind
     payload: bytes
 
 
 class FaultKind(StrEnum):
-    """Whose fault it is that a child cannot go on; each becomes the error of that name."""
+    """Who is at fault when a child cannot go on: the name of the error that the parent raises."""
 
     SUITE = "SuiteError"
     LIBRARY = "LibraryError"
@@ -75,7 +89,6 @@ class ChildError:
 
 
 def send(to: socket.socket, kind: FrameKind, payload: bytes) -> None:
-    """Send one frame whole."""
     to.sendall(HEAD.pack(kind, len(payload)) + payload)
 
 
@@ -86,11 +99,10 @@ class Inbox:
         self._pieces = bytearray()
 
     def add(self, piece: bytes) -> None:
-        """Take in what a read gave."""
         self._pieces += piece
 
     def take(self) -> Frame | None:
-        """The next whole frame; None while it is not all there.
+        """The next whole frame; None until all of it has arrived.
 
         Raises:
             WorkerError: what arrived is not a frame.

@@ -1,4 +1,4 @@
-"""What decides a worker: the device it wears, the suites it knows, the libraries and the engine it has."""
+"""The specification of a worker: the device that it emulates, its suites, libraries and engine."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,11 +10,11 @@ from harness.model.device import DeviceProfile
 GIB = 1024**3
 LOAD_LIMIT_S = 180.0
 BUILDS = "builds"
-"""The folder under `WorkerSpec.scratch` in which engines leave TTIR for the compiler beside the search."""
+"""The folder under `WorkerSpec.scratch` in which engines leave TTIR for the background compiler."""
 
 
 class Isolation(StrEnum):
-    """How far cases are kept apart."""
+    """The sharing of processes by cases."""
 
     WORKER = "worker"
     """A process takes case after case, and is replaced after anything odd."""
@@ -24,7 +24,7 @@ class Isolation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZygoteSpec:
-    """What workers of all devices have in common; equal grounds share what is loaded before a device is worn."""
+    """The part of a worker's specification without its device.  Workers with equal parts share a zygote."""
 
     engine: str
     scratch: str
@@ -43,21 +43,21 @@ class WorkerSpec:
     library_paths: tuple[str, ...] = ()
     """Folders put in front of `sys.path`, in the workers only."""
     variant_paths: tuple[str, ...] = ()
-    """Folders put in front of those when the device is worn: where workers differ that share a ground."""
+    """Folders put in front of those later, so that workers with different ones can share a zygote."""
     environment: tuple[tuple[str, str], ...] = ()
-    """Variables set before the device is worn: which real GPU is seen, and what is read of it."""
+    """Variables set before the device is emulated, such as the hardware GPU that the process sees."""
     sanitizing: Sanitizing | None = None
-    """The tool of compute-sanitizer that the processes run under, if any."""
+    """The tool of compute-sanitizer under which the processes run."""
     instrumenting: Instrumenting | None = None
-    """The sanitizer of Triton's with which they compile kernels, if any; `environment` tells them."""
+    """Triton's own sanitizer, with which they compile kernels; `environment` turns it on."""
     engine: str = "harness.virtual.engine:VirtualEngine"
-    """Module and name of what makes the `harness.ops.engine.Engine`, called without arguments."""
+    """The factory of the `harness.ops.engine.Engine`, as `module:name`; called without arguments."""
     memory_limit_bytes: int = 8 * GIB
-    """What a worker may allocate beyond what its fork server holds when it is loaded."""
+    """The memory that a worker may allocate beyond what its fork server holds after loading."""
     load_limit_s: float = LOAD_LIMIT_S
-    """How long engine, suites and libraries may take to load."""
+    """The limit for loading engine, suites and libraries."""
 
     @property
-    def ground(self) -> ZygoteSpec:
-        """Its part that does not depend on the device."""
+    def zygote(self) -> ZygoteSpec:
+        """The part that does not depend on the device."""
         return ZygoteSpec(engine=self.engine, scratch=self.scratch, library_paths=self.library_paths)

@@ -1,4 +1,4 @@
-"""The activations of flash-linear-attention, alone, as gates, and as gates before a linear layer."""
+"""The activations of flash-linear-attention: alone, as gates, and as gates before a linear layer."""
 
 from harness.suite import Dim, op, tensor, tokens, width
 
@@ -43,7 +43,7 @@ def logsigmoid(x, temperature):
 
 @logsigmoid.reference
 def logsigmoid_reference(x, temperature):
-    most = (-x).clamp(min=0).detach()  # so that nothing overflows, and the slope at 0 is the half that it is
+    most = (-x).clamp(min=0).detach()  # avoids overflow, and keeps the slope 1/2 at 0
     return -(most + ((-most).exp() + (-x - most).exp()).log()) / temperature
 
 
@@ -134,14 +134,14 @@ def powglu_linear_reference(x, y, weight, bias, power):
 
 
 def power_gate(x, power):
-    """Swish for what is not positive; `x ** (power / (sqrt(x) + 1)) * sigmoid(x)` for what is (arXiv:2605.25704)."""
+    """Swish for x <= 0, and `x ** (power / (sqrt(x) + 1)) * sigmoid(x)` for x > 0 (arXiv:2605.25704)."""
     import torch
 
-    base = torch.where(x > 0, x, torch.ones_like(x))  # so that no gradient of the branch not taken is NaN
+    base = torch.where(x > 0, x, torch.ones_like(x))  # keeps NaN out of the gradient of the unused branch
     return torch.where(x > 0, (power / (base.sqrt() + 1) * base.log()).exp(), x) * x.sigmoid()
 
 
 def linear(rows, weight, bias):
-    """The rows through a linear layer."""
+    """Apply a linear layer."""
     out = rows @ weight.T
     return out if bias is None else out + bias

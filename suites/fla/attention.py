@@ -1,7 +1,7 @@
 """Softmax attention of flash-linear-attention: whole sequences, packed ones, and one step of decoding.
 
-Queries have G times as many heads as keys.  A gate g forgets: the score of key s at query t is lowered by
-`g_{s+1} + … + g_t`.  A sink is one more score a head, which takes its share of the softmax and gives no value.
+Queries have G times as many heads as keys.  Gates g <= 0 add `g_{s+1} + … + g_t` to the score of key s at query t.
+A sink is one more score per head, which takes its share of the softmax and has no value.
 """
 
 from itertools import pairwise
@@ -10,7 +10,7 @@ from harness.suite import Dim, Draw, beside, op, segments, tensor, tokens, width
 
 LIBRARY = ("fla-core",)
 SIZES = {
-    "B": Dim(low=1, high=3, grows=True, largest=5_000),  # times heads, an axis of a grid
+    "B": Dim(low=1, high=3, grows=True, largest=5_000),  # times the number of heads, this is an axis of a grid
     "T": tokens(300, grows=False),
     "H": Dim(low=1, high=3),
     "G": Dim(low=1, high=4),
@@ -30,7 +30,7 @@ SETTINGS = {"scale": (None, 0.7), "window_size": (None, 1, 17, 100)}
 
 
 def sequences(batch, queries="T", *, grad=True):
-    """Queries, keys and values, gates and sinks."""
+    """Queries, keys, values, gates and sinks."""
     return {
         "q": tensor(batch, queries, "H*G", "K", grad=grad),
         "k": tensor(batch, "T", "H", "K", grad=grad),
@@ -41,26 +41,26 @@ def sequences(batch, queries="T", *, grad=True):
 
 
 def enough_tokens(at):
-    """Each of the N sequences has a token, so that each of the N queries has its own."""
+    """Every one of the N sequences has a token, so that each of the N queries has a sequence."""
     return at["N"] <= at["T"]
 
 
 def attended(q, k, v, g, sink_bias, scale, window_size):
-    """The definition: queries are the last of the keys' places, all of them or fewer."""
+    """The definition.  The queries belong to the last positions of the keys."""
     import torch
 
-    known = beside(__file__, "definitions/recurrences.py")
+    recurrences = beside(__file__, "definitions/recurrences.py")
     heads, (queries, keys) = q.shape[2], (q.shape[1], k.shape[1])
-    k, v = known.shared(k, heads), known.shared(v, heads)
-    scores = known.scaled(q, scale).transpose(1, 2) @ k.permute(0, 2, 3, 1)
+    k, v = recurrences.shared(k, heads), recurrences.shared(v, heads)
+    scores = recurrences.scaled(q, scale).transpose(1, 2) @ k.permute(0, 2, 3, 1)
     if g is not None:
-        scores = scores + known.between(g)[:, :, keys - queries :]
-    seen = known.causal(keys)
+        scores = scores + recurrences.between(g)[:, :, keys - queries :]
+    seen = recurrences.causal(keys)
     if window_size is not None:
-        seen = seen & ~known.causal(keys, -window_size)
+        seen = seen & ~recurrences.causal(keys, -window_size)
     scores = torch.where(seen[keys - queries :], scores, float("-inf"))
-    # Softmax, with its gradient in the form that rounds like kernels: the weights from the rounded log-sum-exp, and
-    # from the gradient of each weight that of their mean taken away.  `nothing` is zero, its gradient is not.
+    # A softmax whose gradient rounds like the kernels': weights come from the rounded log-sum-exp, and the gradient of
+    # each weight is reduced by their mean.  `nothing` is zero, but its gradient is not.
     sink = None if sink_bias is None else sink_bias[:, None, None]
     lse = scores.logsumexp(-1, keepdim=True)
     lse = (lse if sink is None else torch.logaddexp(lse, sink)).detach()
@@ -115,7 +115,7 @@ def parallel_attn_varlen_reference(q, k, v, g, sink_bias, cu_seqlens, scale, win
 
 
 def decoded(q, k, v, g, sink_bias, cu_seqlens, scale, do_gate_scale, window_size):
-    """One query at the end of each sequence; zeros where it sees no key: of an empty sequence, or window."""
+    """One query at the end of each sequence; zeros if the sequence or the window is empty."""
     import torch
 
     if g is not None and do_gate_scale:

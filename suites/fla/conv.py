@@ -1,6 +1,6 @@
-"""The short causal convolution of flash-linear-attention: over batches, over packed sequences, and a token at a time.
+"""The short causal convolution of flash-linear-attention: over batches, packed sequences, and single tokens.
 
-A state holds each sequence's last W inputs, the oldest first: shape `[N, D, W]`.
+A state holds the last W inputs of each sequence, oldest first: `[N, D, W]`.
 """
 
 from itertools import pairwise
@@ -28,7 +28,7 @@ PACKED = {
 
 
 def enough_tokens(at):
-    """Each of the N sequences has a token, so that there are N states."""
+    """Every one of the N sequences has a token, so that there are N states."""
     return at["N"] <= at["T"]
 
 
@@ -57,7 +57,7 @@ def causal_conv1d_with_state(x, weight, bias, residual, initial_state, activatio
     y, state = convolve(
         x, weight, bias, residual, initial_state=initial_state, output_final_state=True, activation=activation
     )
-    # W - 1 of the W inputs are all that a later call reads: the first is padding, as the kernels' comments have it
+    # Later calls read only W - 1 of the W inputs: the first is padding, according to the kernels' comments
     return y, state[..., 1:]
 
 
@@ -148,7 +148,7 @@ def causal_conv1d_update(x, cache, weight, bias, residual, activation, form):
     axis = {"rows": None, "tokens": 1, "packed": 0}[form]
     if axis is not None:
         x, residual = x.unsqueeze(axis), None if residual is None else residual.unsqueeze(axis)
-    y, state = update(x, cache.clone(), residual, weight, bias, activation)  # it overwrites the cache
+    y, state = update(x, cache.clone(), residual, weight, bias, activation)  # the library overwrites the cache
     return (y if axis is None else y.squeeze(axis)), state
 
 
@@ -159,7 +159,7 @@ def causal_conv1d_update_reference(x, cache, weight, bias, residual, activation)
 
 
 def convolved(x, weight, bias, residual, state, activation):
-    """Outputs `[B, T, D]` and the state after them: each channel's weighted sum of its last W inputs."""
+    """Weighted sums of the last W inputs of each channel, `[B, T, D]`, and the final state."""
     length, taps = x.shape[1], weight.shape[1]
     past = x.new_zeros(x.shape[0], taps, x.shape[2]) if state is None else state.transpose(1, 2)
     history = cat((past, x))
@@ -171,7 +171,7 @@ def convolved(x, weight, bias, residual, state, activation):
 
 
 def packed(x, weight, bias, residual, states, activation, cu_seqlens):
-    """The same for sequences that lie one after the other."""
+    """The same for packed sequences."""
     bounds = cu_seqlens.tolist()
     made = [
         convolved(
@@ -188,12 +188,12 @@ def packed(x, weight, bias, residual, states, activation, cu_seqlens):
 
 
 def cat(parts, axis=1):
-    """Joined along time, or along another axis."""
+    """Concatenate along time, or along another axis."""
     import torch
 
     return torch.cat(tuple(parts), axis)
 
 
 def first(returned):
-    """The output alone: old releases return it beside a state of None, older ones without."""
+    """The output without the state: old releases return the state None as well, and older ones no state."""
     return returned[0] if isinstance(returned, tuple) else returned

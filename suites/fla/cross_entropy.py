@@ -88,12 +88,12 @@ def cross_entropy_module_reference(
 
 
 def fused(logits, target, ignore_index, inplace_backward, logit_softcapping, **settings):
-    """The library's losses, and the part of each that its squared log-sum-exp is."""
+    """The library's loss of each row, and the part of it that comes from the squared log-sum-exp."""
     from fla.modules.fused_cross_entropy import cross_entropy_loss
 
     capping = {} if logit_softcapping is None else {"logit_softcapping": logit_softcapping}  # since 0.5
     return cross_entropy_loss(
-        logits.clone() if inplace_backward else logits,  # the gradient takes its place
+        logits.clone() if inplace_backward else logits,  # the library writes the gradient in its place
         marked(target, ignore_index),
         ignore_index=ignore_index,
         inplace_backward=inplace_backward,
@@ -103,11 +103,11 @@ def fused(logits, target, ignore_index, inplace_backward, logit_softcapping, **s
 
 
 def losses(scaled, target, label_smoothing, lse_square_scale, logit_softcapping, ignore_index):
-    """The loss of each row, and the part of it that its squared log-sum-exp is; zero for rows that do not count."""
+    """The loss of each row, and the part from the squared log-sum-exp; both are zero for ignored rows."""
     import torch
 
     z = scaled if logit_softcapping is None else logit_softcapping * (scaled / logit_softcapping).tanh()
-    lse = z.logsumexp(-1)  # whose gradient is exp(z - lse), with lse as it was rounded
+    lse = z.logsumexp(-1)  # its gradient is exp(z - lse), computed from the rounded lse
     chosen = z.gather(-1, target.clamp(min=0)[:, None])[:, 0]
     square = lse_square_scale * lse.square()
     loss = lse - (1 - label_smoothing) * chosen - label_smoothing * z.mean(-1) + square
@@ -116,10 +116,10 @@ def losses(scaled, target, label_smoothing, lse_square_scale, logit_softcapping,
 
 
 def marked(target, ignore_index):
-    """The targets with the rows to ignore marked by this index instead of the suite's."""
+    """The targets, with `ignore_index` instead of the suite's index in rows to ignore."""
     return target.masked_fill(target == IGNORED, ignore_index)
 
 
 def counted(target, ignore_index):
-    """Which rows count."""
+    """A mask of the rows that are not ignored."""
     return (target != IGNORED) & (target != ignore_index)

@@ -23,7 +23,7 @@ HALF = (DType.BF16, DType.FP16)
 
 
 def sequences(batch="B"):
-    """Queries, normalised keys, values and how strongly each is written."""
+    """Queries, normalised keys, values, and the strength with which each is written."""
     return {
         "q": tensor(batch, "T", "H", "K"),
         "k": tensor(batch, "T", "H", "K", draw=Draw.NORMALISED),
@@ -33,25 +33,25 @@ def sequences(batch="B"):
 
 
 def state(batch="B"):
-    """The state to start from."""
+    """The initial state."""
     return tensor(batch, "H", "K", "V", optional=True)
 
 
 def enough_tokens(at):
-    """Each of the N sequences has a token, so that there are N states."""
+    """Every one of the N sequences has a token, so that there are N states."""
     return at["N"] <= at["T"]
 
 
 def definition(q, k, v, beta, initial_state, cu_seqlens, scale, output_final_state, use_qk_l2norm_in_kernel):
-    known = beside(__file__, "definitions/recurrences.py")
+    recurrences = beside(__file__, "definitions/recurrences.py")
     if use_qk_l2norm_in_kernel:
-        q, k = known.normalised(q), known.normalised(k)
+        q, k = recurrences.normalised(q), recurrences.normalised(k)
     beta = beta if beta.dim() == v.dim() else beta.unsqueeze(-1)
-    rows = (known.scaled(q, scale), k, v, beta, None)
+    rows = (recurrences.scaled(q, scale), k, v, beta, None)
     if cu_seqlens is None:
-        o, last = known.delta(*rows, initial_state)
+        o, last = recurrences.delta(*rows, initial_state)
     else:
-        o, last = known.packed(known.delta, rows, initial_state, cu_seqlens)
+        o, last = recurrences.packed(recurrences.delta, rows, initial_state, cu_seqlens)
     return o, last if output_final_state else None
 
 

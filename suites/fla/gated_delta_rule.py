@@ -1,4 +1,4 @@
-"""The gated delta rule of flash-linear-attention: in chunks, step by step, and the WY form that chunks are built on.
+"""The gated delta rule of flash-linear-attention: in chunks, step by step, and the WY form inside of chunks.
 
 Values may have G times as many heads as queries and keys.
 """
@@ -23,7 +23,7 @@ OWN_REFUSAL = ("NotImplementedError", "RuntimeError")
 
 
 def sequences(batch="B", *, grad=True):
-    """Queries, normalised keys, values and how strongly each is written."""
+    """Queries, normalised keys, values, and the strength with which each is written."""
     return {
         "q": tensor(batch, "T", "H", "K", grad=grad),
         "k": tensor(batch, "T", "H", "K", draw=Draw.NORMALISED, grad=grad),
@@ -33,30 +33,30 @@ def sequences(batch="B", *, grad=True):
 
 
 def gates(batch="B", *, optional=False, grad=True):
-    """Log forget gates, one a head."""
+    """Logarithms of the forget gates, one per head."""
     return tensor(batch, "T", "H*G", draw=Draw.LOG_UNIT, optional=optional, grad=grad)
 
 
 def state(batch="B", *, grad=True):
-    """The state to start from."""
+    """The initial state."""
     return tensor(batch, "H*G", "K", "V", optional=True, grad=grad)
 
 
 def enough_tokens(at):
-    """Each of the N sequences has a token, so that there are N states."""
+    """Every one of the N sequences has a token, so that there are N states."""
     return at["N"] <= at["T"]
 
 
 def definition(q, k, v, g, beta, initial_state, cu_seqlens, scale, output_final_state, *, normalise=False):
-    known = beside(__file__, "definitions/recurrences.py")
+    recurrences = beside(__file__, "definitions/recurrences.py")
     if normalise:
-        q, k = known.normalised(q), known.normalised(k)
-    q, k = (known.shared(x, v.shape[2]) for x in (known.scaled(q, scale), k))
+        q, k = recurrences.normalised(q), recurrences.normalised(k)
+    q, k = (recurrences.shared(x, v.shape[2]) for x in (recurrences.scaled(q, scale), k))
     rows = (q, k, v, beta.unsqueeze(-1), None if g is None else g.unsqueeze(-1))
     if cu_seqlens is None:
-        o, last = known.delta(*rows, initial_state)
+        o, last = recurrences.delta(*rows, initial_state)
     else:
-        o, last = known.packed(known.delta, rows, initial_state, cu_seqlens)
+        o, last = recurrences.packed(recurrences.delta, rows, initial_state, cu_seqlens)
     return o, last if output_final_state else None
 
 
@@ -156,10 +156,10 @@ def chunk_gated_delta_rule_with_gate(q, k, v, g, beta, A_log, dt_bias, initial_s
 
 @chunk_gated_delta_rule_with_gate.reference
 def chunk_gated_delta_rule_with_gate_reference(q, k, v, g, beta, A_log, dt_bias, initial_state, allow_neg_eigval):
-    known = beside(__file__, "definitions/recurrences.py")
-    g = -A_log.exp() * known.softplus(g if dt_bias is None else g + dt_bias)
+    recurrences = beside(__file__, "definitions/recurrences.py")
+    g = -A_log.exp() * recurrences.softplus(g if dt_bias is None else g + dt_bias)
     beta = beta.sigmoid() * (2 if allow_neg_eigval else 1)
-    return definition(q, k, v, g, beta, initial_state, None, None, True)  # noqa: FBT003 - the state is asked for
+    return definition(q, k, v, g, beta, initial_state, None, None, True)  # noqa: FBT003 - with the final state
 
 
 @op(
@@ -254,9 +254,9 @@ def wy_representation(k, v, beta, g, dw, du):
     from fla.ops.gated_delta_rule.wy_fast import prepare_wy_repr_bwd, recompute_w_u_fwd
     from fla.ops.utils.solve_tril import solve_tril
 
-    # the pipeline of chunks hands its inner functions contiguous inputs alone
+    # the library's own callers pass only contiguous inputs
     k, v, beta, g, dw, du = (None if x is None else x.contiguous() for x in (k, v, beta, g, dw, du))
-    unit = math.log(2) if hasattr(products, "exp2") else 1  # releases before 0.5.1 take natural logarithms
+    unit = math.log(2) if hasattr(products, "exp2") else 1  # releases before 0.5.1 use natural logarithms
     sums = None if g is None else cumulative(g) / unit
     A = solve_tril(products.chunk_scaled_dot_kkt_fwd(k=k, g=sums, beta=beta), output_dtype=k.dtype)
     w, u = recompute_w_u_fwd(k=k, v=v, beta=beta, A=A, g=sums)
@@ -264,7 +264,7 @@ def wy_representation(k, v, beta, g, dw, du):
 
 
 def cumulative(g):
-    """The sum of gates since the chunk began."""
+    """The sums of the gates from the start of each chunk."""
     import torch
 
     return torch.cat([chunk.cumsum(1) for chunk in g.split(64, 1)], 1)
@@ -283,9 +283,9 @@ def wy_representation_reference(k, v, beta, g, dw, du):
 
 
 def wy_rows(k, v, beta, sums=None):
-    """The rows w and u of which a chunk's change of the state is made: `(I + L)^-1 diag(beta) (exp(G) k, v)`.
+    """The rows w and u from which a chunk updates the state: `(I + L)^-1 diag(beta) (exp(G) k, v)`.
 
-    L holds `beta_t k_t . k_s exp(G_t - G_s)` for s < t; solved row by row.
+    L holds `beta_t k_t . k_s exp(G_t - G_s)` for s < t.  The system is solved row by row.
     """
     import torch
 

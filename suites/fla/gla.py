@@ -33,22 +33,22 @@ def sequences(batch="B"):
 
 
 def gates(batch="B", channels="K", *, optional=False):
-    """Log forget gates for each channel."""
+    """Logarithms of the forget gates, one per channel."""
     return tensor(batch, "T", "H", channels, draw=Draw.LOG_UNIT, optional=optional)
 
 
 def state(batch="B", *extents, dtype=None):
-    """The state to start from; `dtype` where the library wants one."""
+    """The initial state, with the dtype that the library requires, if any."""
     return tensor(batch, "H", *(extents or ("K", "V")), optional=True, dtype=dtype)
 
 
 def enough_tokens(at):
-    """Each of the N sequences has a token, so that there are N states."""
+    """Every one of the N sequences has a token, so that there are N states."""
     return at["N"] <= at["T"]
 
 
-def recurrences():
-    """The definitions."""
+def definitions():
+    """The module of definitions."""
     return beside(__file__, "definitions/recurrences.py")
 
 
@@ -66,8 +66,8 @@ def chunk_gla(q, k, v, g, initial_state, scale, output_final_state):
 
 @chunk_gla.reference
 def chunk_gla_reference(q, k, v, g, initial_state, scale, output_final_state):
-    known = recurrences()
-    o, last = known.additive(known.scaled(q, scale), k, v, g, initial_state)
+    recurrences = definitions()
+    o, last = recurrences.additive(recurrences.scaled(q, scale), k, v, g, initial_state)
     return o, last if output_final_state else None
 
 
@@ -85,9 +85,9 @@ def chunk_gla_values_first(q, k, v, g, initial_state, scale):
 
 @chunk_gla_values_first.reference
 def chunk_gla_values_first_reference(q, k, v, g, initial_state, scale):
-    known = recurrences()
+    recurrences = definitions()
     start = None if initial_state is None else initial_state.transpose(2, 3)
-    o, last = known.additive(known.scaled(q, scale), k, v, g, start)
+    o, last = recurrences.additive(recurrences.scaled(q, scale), k, v, g, start)
     return o, last.transpose(2, 3)
 
 
@@ -120,8 +120,10 @@ def chunk_gla_varlen(q, k, v, g, initial_state, cu_seqlens, scale, output_final_
 
 @chunk_gla_varlen.reference
 def chunk_gla_varlen_reference(q, k, v, g, initial_state, cu_seqlens, scale, output_final_state):
-    known = recurrences()
-    o, last = known.packed(known.additive, (known.scaled(q, scale), k, v, g), initial_state, cu_seqlens)
+    recurrences = definitions()
+    o, last = recurrences.packed(
+        recurrences.additive, (recurrences.scaled(q, scale), k, v, g), initial_state, cu_seqlens
+    )
     return o, last if output_final_state else None
 
 
@@ -144,9 +146,11 @@ def fused_recurrent_gla(q, k, v, gk, gv, initial_state, scale, output_final_stat
 
 @fused_recurrent_gla.reference
 def fused_recurrent_gla_reference(q, k, v, gk, gv, initial_state, scale, output_final_state, reverse):
-    known = recurrences()
-    q, k, v, gk, gv = (x.flip(1) if reverse and x is not None else x for x in (known.scaled(q, scale), k, v, gk, gv))
-    o, last = known.additive(q, k, v, gk, initial_state, value_decay=gv)
+    recurrences = definitions()
+    q, k, v, gk, gv = (
+        x.flip(1) if reverse and x is not None else x for x in (recurrences.scaled(q, scale), k, v, gk, gv)
+    )
+    o, last = recurrences.additive(q, k, v, gk, initial_state, value_decay=gv)
     return o.flip(1) if reverse else o, last if output_final_state else None
 
 
@@ -164,8 +168,8 @@ def fused_recurrent_gla_of_many_sequences(q, k, v, gk, initial_state, scale, out
 
 @fused_recurrent_gla_of_many_sequences.reference
 def fused_recurrent_gla_of_many_sequences_reference(q, k, v, gk, initial_state, scale, output_final_state):
-    known = recurrences()
-    o, last = known.additive(known.scaled(q, scale), k, v, gk, initial_state)
+    recurrences = definitions()
+    o, last = recurrences.additive(recurrences.scaled(q, scale), k, v, gk, initial_state)
     return o, last if output_final_state else None
 
 
@@ -198,6 +202,8 @@ def fused_recurrent_gla_varlen(q, k, v, gk, initial_state, cu_seqlens, scale, ou
 
 @fused_recurrent_gla_varlen.reference
 def fused_recurrent_gla_varlen_reference(q, k, v, gk, initial_state, cu_seqlens, scale, output_final_state):
-    known = recurrences()
-    o, last = known.packed(known.additive, (known.scaled(q, scale), k, v, gk), initial_state, cu_seqlens)
+    recurrences = definitions()
+    o, last = recurrences.packed(
+        recurrences.additive, (recurrences.scaled(q, scale), k, v, gk), initial_state, cu_seqlens
+    )
     return o, last if output_final_state else None

@@ -1,7 +1,7 @@
 """Kimi delta attention of flash-linear-attention: the delta rule with a forget gate for each channel of keys.
 
-Values may have G times as many heads as queries and keys.  The gate comes ready, or is made in the kernel:
-`-exp(A) softplus(g + bias)`, or `bound * sigmoid(exp(A) (g + bias))` where a lower bound is given.
+Values may have G times as many heads as queries and keys.  The gate is an input, or the kernel computes it:
+`-exp(A) softplus(g + bias)`, or with a lower bound `bound * sigmoid(exp(A) (g + bias))`.
 """
 
 from harness.suite import Dim, Draw, DType, beside, op, segments, tensor, tokens, width
@@ -29,7 +29,7 @@ BOUNDS = {"lower_bound": (None, -5.0)}
 
 
 def sequences(batch="B", *, grad=True):
-    """Queries, normalised keys, values and how strongly each is written."""
+    """Queries, normalised keys, values, and the strength with which each is written."""
     return {
         "q": tensor(batch, "T", "H", "K", grad=grad),
         "k": tensor(batch, "T", "H", "K", draw=Draw.NORMALISED, grad=grad),
@@ -39,12 +39,12 @@ def sequences(batch="B", *, grad=True):
 
 
 def gates(batch="B", *, grad=True):
-    """Log forget gates, one for each channel of keys."""
+    """Logarithms of the forget gates, one per channel of keys."""
     return tensor(batch, "T", "H*G", "K", draw=Draw.LOG_UNIT, grad=grad)
 
 
 def raw_gates(*, grad=True):
-    """What gates are made of in the kernel."""
+    """The inputs from which the kernel computes the gates."""
     return {
         "g": tensor("B", "T", "H*G", "K", grad=grad),
         "A_log": tensor("H*G", draw=Draw.LOG_UNIT, dtype=DType.FP32, grad=grad),
@@ -53,34 +53,34 @@ def raw_gates(*, grad=True):
 
 
 def state(batch="B", *, grad=True):
-    """The state to start from; the library asserts that it is float32."""
+    """The initial state; the library asserts that it is float32."""
     return tensor(batch, "H*G", "K", "V", optional=True, dtype=DType.FP32, grad=grad)
 
 
 def enough_tokens(at):
-    """Each of the N sequences has a token, so that there are N states."""
+    """Every one of the N sequences has a token, so that there are N states."""
     return at["N"] <= at["T"]
 
 
 def definition(q, k, v, g, beta, initial_state, cu_seqlens, scale, output_final_state, *, normalise=False):
-    known = beside(__file__, "definitions/recurrences.py")
+    recurrences = beside(__file__, "definitions/recurrences.py")
     if normalise:
-        q, k = known.normalised(q), known.normalised(k)
-    q, k = (known.shared(x, v.shape[2]) for x in (known.scaled(q, scale), k))
+        q, k = recurrences.normalised(q), recurrences.normalised(k)
+    q, k = (recurrences.shared(x, v.shape[2]) for x in (recurrences.scaled(q, scale), k))
     rows = (q, k, v, beta.unsqueeze(-1), g)
     if cu_seqlens is None:
-        o, last = known.delta(*rows, initial_state)
+        o, last = recurrences.delta(*rows, initial_state)
     else:
-        o, last = known.packed(known.delta, rows, initial_state, cu_seqlens)
+        o, last = recurrences.packed(recurrences.delta, rows, initial_state, cu_seqlens)
     return o, last if output_final_state else None
 
 
 def made_gates(g, A_log, dt_bias, lower_bound):
-    known = beside(__file__, "definitions/recurrences.py")
+    recurrences = beside(__file__, "definitions/recurrences.py")
     if dt_bias is not None:
         g = g + dt_bias.view(g.shape[2:])
     rate = A_log.exp().unsqueeze(-1)
-    return -rate * known.softplus(g) if lower_bound is None else lower_bound * (rate * g).sigmoid()
+    return -rate * recurrences.softplus(g) if lower_bound is None else lower_bound * (rate * g).sigmoid()
 
 
 @op(
@@ -170,7 +170,7 @@ def chunk_kda_with_gate(q, k, v, g, beta, A_log, dt_bias, initial_state, lower_b
 @chunk_kda_with_gate.reference
 def chunk_kda_with_gate_reference(q, k, v, g, beta, A_log, dt_bias, initial_state, lower_bound):
     g = made_gates(g, A_log, dt_bias, lower_bound)
-    return definition(q, k, v, g, beta, initial_state, None, None, True)  # noqa: FBT003 - the state is asked for
+    return definition(q, k, v, g, beta, initial_state, None, None, True)  # noqa: FBT003 - with the final state
 
 
 @op(
@@ -264,4 +264,4 @@ def fused_recurrent_kda_with_gate(q, k, v, g, beta, A_log, dt_bias, initial_stat
 @fused_recurrent_kda_with_gate.reference
 def fused_recurrent_kda_with_gate_reference(q, k, v, g, beta, A_log, dt_bias, initial_state, lower_bound):
     g = made_gates(g, A_log, dt_bias, lower_bound)
-    return definition(q, k, v, g, beta, initial_state, None, None, True)  # noqa: FBT003 - the state is asked for
+    return definition(q, k, v, g, beta, initial_state, None, None, True)  # noqa: FBT003 - with the final state

@@ -1,4 +1,4 @@
-"""The L2 norm of flash-linear-attention, with and without another type for its output."""
+"""The L2 norm of flash-linear-attention, with and without another output type."""
 
 from harness.suite import op, tensor, tokens, width
 

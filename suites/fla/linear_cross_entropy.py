@@ -38,7 +38,7 @@ def linear_cross_entropy(
 ):
     from fla.modules.fused_linear_cross_entropy import fused_linear_cross_entropy_loss
 
-    # each since a release of its own: left out where it has its usual value
+    # later releases added them one by one: a default value is left out
     newer = {} if logit_softcapping is None else {"logit_softcapping": logit_softcapping}
     newer |= {} if accumulate_grad_in_fp32 else {"accumulate_grad_in_fp32": False}
     return fused_linear_cross_entropy_loss(
@@ -61,10 +61,10 @@ def linear_cross_entropy_reference(x, target, weight, bias, label_smoothing, log
     logits = x @ weight.T
     z = (logits if bias is None else logits + bias) * logit_scale
     z = z if logit_softcapping is None else logit_softcapping * (z / logit_softcapping).tanh()
-    lse = z.logsumexp(-1)  # whose gradient is exp(z - lse), with lse as it was rounded
+    lse = z.logsumexp(-1)  # its gradient is exp(z - lse), computed from the rounded lse
     chosen = z.gather(-1, target.clamp(min=0)[:, None])[:, 0]
     loss = lse - (1 - label_smoothing) * chosen - label_smoothing * z.mean(-1)
     counts = target != IGNORED
     total = torch.where(counts, loss, torch.zeros_like(loss)).sum()
-    # with no row that counts the library's mean is 0: it divides by at least 1
+    # if all rows are ignored, the library divides by 1, so its mean is 0
     return total / counts.sum().clamp(min=1) if reduction == "mean" else total

@@ -1,7 +1,7 @@
-"""Log-linear attention of flash-linear-attention: queries weigh the past by levels that reach back in powers of two.
+"""Log-linear attention of flash-linear-attention: queries weigh the past by levels of sizes 1, 1, 2, 4 and so on.
 
-Place s lies at level 0 of place t where s = t, else at the number of bits of `t xor s`: blocks of a Fenwick tree, each
-with a scale of its own at each query.  Queries and keys have G heads, values G * M.
+The level of position s at query t is the number of bits of `t xor s`, so 0 for s = t.  Levels are the blocks of a
+Fenwick tree.  Each query has a scale per level.  Queries and keys have G heads, values G * M.
 """
 
 from harness.suite import Dim, Draw, beside, groups, op, segments, tensor, tokens
@@ -16,7 +16,7 @@ SIZES = {
     "K": groups(64, 128),
     "V": groups(64, 16, 32, 128),
 }
-"""The library refuses K that 64 does not divide, and V that is no power of two."""
+"""The library requires that 64 divides K, and that V is a power of two."""
 
 
 def sequences(batch="B", *, grad=True):
@@ -31,22 +31,22 @@ def sequences(batch="B", *, grad=True):
 
 
 def enough_levels(at):
-    """There is a scale for every level that T tokens reach, and a token for each sequence."""
+    """There is a scale for every level of T tokens, and a token for every sequence."""
     return 2 ** (at["L"] - 1) >= at["T"] and at.get("N", 1) <= at["T"]
 
 
 def definition(q, k, v, g, level_scales, scale=1.0):
     import torch
 
-    known = beside(__file__, "definitions/recurrences.py")
+    recurrences = beside(__file__, "definitions/recurrences.py")
     heads, length = v.shape[2], v.shape[1]
-    q, k = known.shared(q, heads), known.shared(k, heads)
-    g, sums = known.factored(g)
-    scores = known.decayed_scores(q * sums.exp().unsqueeze(-1), k * (-sums).exp().unsqueeze(-1), g)
+    q, k = recurrences.shared(q, heads), recurrences.shared(k, heads)
+    g, sums = recurrences.factored(g)
+    scores = recurrences.decayed_scores(q * sums.exp().unsqueeze(-1), k * (-sums).exp().unsqueeze(-1), g)
     places = torch.arange(length)
     levels = torch.frexp((places[:, None] ^ places).double())[1].long()
     weights = level_scales.transpose(1, 2).gather(3, levels.clamp(max=level_scales.shape[-1] - 1).expand(*scores.shape))
-    return ((scores * weights) @ v.transpose(1, 2)).transpose(1, 2) * known.scale_of(q, scale)
+    return ((scores * weights) @ v.transpose(1, 2)).transpose(1, 2) * recurrences.scale_of(q, scale)
 
 
 @op(requires=LIBRARY, dims={**SIZES, "G": Dim(low=1, high=1)}, inputs=sequences(), where=enough_levels)

@@ -1,4 +1,4 @@
-"""Losses of flash-linear-attention beside cross entropy: distillation through linear layers, and GRPO."""
+"""Losses of flash-linear-attention other than cross entropy: distillation through linear layers, and GRPO."""
 
 from harness.suite import Dim, Draw, integers, op, tensor, tokens, width
 
@@ -10,7 +10,7 @@ LIBRARY = ("fla-core",)
     dims={"N": tokens(512), "H": width(256), "V": width(1024)},
     inputs={
         "x": tensor("N", "H"),
-        "target_x": tensor("N", "H", grad=False),  # the teacher is frozen: the docstring says so
+        "target_x": tensor("N", "H", grad=False),  # the library's docstring says that the teacher is frozen
         "weight": tensor("V", "H"),
         "target_weight": tensor("V", "H", grad=False),
     },
@@ -44,7 +44,7 @@ def linear_kl_div_reference(x, target_x, weight, target_weight):
 def grpo(logits, ref_logp, input_ids, advantages, completion_mask, beta, save_kl, inplace):
     from fla.modules.grpo import fused_grpo_loss
 
-    logits = logits.clone() if inplace else logits  # the gradient takes its place
+    logits = logits.clone() if inplace else logits  # the library writes the gradient in its place
     return fused_grpo_loss(logits, ref_logp, input_ids, advantages, beta, completion_mask, save_kl, inplace)
 
 
@@ -61,6 +61,6 @@ def grpo_reference(logits, ref_logp, input_ids, advantages, completion_mask, bet
 
 
 def log_shares(logits):
-    """Log-softmax along the last axis, in elementary operations so that the harness sees every rounding."""
+    """Log-softmax along the last axis, in elementary operations, so that the harness sees every rounding."""
     shifted = logits - logits.detach().amax(-1, keepdim=True)
     return shifted - shifted.exp().sum(-1, keepdim=True).log()

@@ -62,20 +62,20 @@ def group_norm_reference(x, weight, bias, residual, G, D):
 
 
 def over_rms(rows):
-    """Each row over the root of its mean square, in elementary operations so that the harness sees every rounding."""
+    """Divide each row by its root mean square, in elementary operations, so that the harness sees every rounding."""
     return rows / (rows.square().mean(-1, keepdim=True) + EPS).sqrt()
 
 
 def over_deviation(rows):
-    """Each row less its mean, over its standard deviation."""
+    """Subtract the mean of each row and divide by its standard deviation."""
     return over_rms(rows - rows.mean(-1, keepdim=True))
 
 
 def plus(value, other):
-    """The sum, where the other is given."""
+    """Add `other`, unless it is None."""
     return value if other is None else value + other
 
 
 def times(value, other):
-    """The product, where the other is given."""
+    """Multiply by `other`, unless it is None."""
     return value if other is None else value * other

@@ -1,4 +1,4 @@
-"""Norms of flash-linear-attention with an output gate (swish or sigmoid), and their forms with a linear layer after."""
+"""Norms of flash-linear-attention with an output gate (swish or sigmoid), alone and before a linear layer."""
 
 from harness.suite import op, tensor, tokens, width
 
@@ -116,31 +116,31 @@ def rms_norm_linear_reference(x, weight, bias, linear_weight, linear_bias, resid
 
 
 def gate(g, activation):
-    """The factor that an output gate makes of its logits."""
+    """The factor of an output gate, from its logits."""
     return g.sigmoid() if activation == "sigmoid" else g * g.sigmoid()
 
 
 def linear(rows, weight, bias, stream):
-    """The rows through the layer, and beside them the residual stream where it is asked for."""
+    """Apply the linear layer; return the residual stream too if it is requested."""
     out = plus(rows @ weight.T, bias)
     return out if stream is None else (out, stream)
 
 
 def over_rms(rows):
-    """Each row over the root of its mean square, in elementary operations so that the harness sees every rounding."""
+    """Divide each row by its root mean square, in elementary operations, so that the harness sees every rounding."""
     return rows / (rows.square().mean(-1, keepdim=True) + EPS).sqrt()
 
 
 def over_deviation(rows):
-    """Each row less its mean, over its standard deviation."""
+    """Subtract the mean of each row and divide by its standard deviation."""
     return over_rms(rows - rows.mean(-1, keepdim=True))
 
 
 def plus(value, other):
-    """The sum, where the other is given."""
+    """Add `other`, unless it is None."""
     return value if other is None else value + other
 
 
 def times(value, other):
-    """The product, where the other is given."""
+    """Multiply by `other`, unless it is None."""
     return value if other is None else value * other

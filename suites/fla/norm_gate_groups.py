@@ -1,4 +1,4 @@
-"""The norms that flash-linear-attention has from Mamba-2: over groups of channels, gated by silu before or after."""
+"""The norms of Mamba-2 in flash-linear-attention: over groups of channels, gated by silu before or after."""
 
 from harness.suite import groups, op, tensor, tokens, width
 

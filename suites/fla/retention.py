@@ -1,6 +1,6 @@
-"""Linear attention of flash-linear-attention whose heads forget as a whole: simple GLA, and retention with fixed gates.
+"""Linear attention of flash-linear-attention with one gate per head: simple GLA, and retention with fixed gates.
 
-The gate of retention's head i is `1 - 2**(-5 - i)`.
+The gate of head i of retention is `1 - 2**(-5 - i)`.
 """
 
 from harness.suite import Dim, Draw, DType, beside, op, segments, tensor, tokens, width
@@ -31,31 +31,33 @@ def sequences(batch="B"):
 
 
 def gates(batch="B"):
-    """Log forget gates, one a head."""
+    """Logarithms of the forget gates, one per head."""
     return tensor(batch, "T", "H", draw=Draw.LOG_UNIT, optional=True)
 
 
 def state(batch="B"):
-    """The state to start from."""
+    """The initial state."""
     return tensor(batch, "H", "K", "V", optional=True)
 
 
 def enough_tokens(at):
-    """Each of the N sequences has a token, so that there are N states."""
+    """Every one of the N sequences has a token, so that there are N states."""
     return at["N"] <= at["T"]
 
 
 def even(at):
-    """The library's own assertion for 16-bit types, for which it names a bug of the compiler."""
+    """The library asserts this for 16-bit types, because of a compiler bug."""
     return at["K"] % 2 == 0 and at["V"] % 2 == 0 and at.get("N", 1) <= at["T"]
 
 
 def definition(q, k, v, g, initial_state, cu_seqlens, scale, output_final_state):
-    known = beside(__file__, "definitions/recurrences.py")
+    recurrences = beside(__file__, "definitions/recurrences.py")
     if cu_seqlens is None:
-        o, last = known.parallel(known.scaled(q, scale), k, v, g, initial_state)
+        o, last = recurrences.parallel(recurrences.scaled(q, scale), k, v, g, initial_state)
     else:
-        o, last = known.packed(known.parallel, (known.scaled(q, scale), k, v, g), initial_state, cu_seqlens)
+        o, last = recurrences.packed(
+            recurrences.parallel, (recurrences.scaled(q, scale), k, v, g), initial_state, cu_seqlens
+        )
     return o, last if output_final_state else None
 
 
@@ -191,7 +193,7 @@ def parallel_simple_gla(q, k, v, g, scale):
 
 @parallel_simple_gla.reference
 def parallel_simple_gla_reference(q, k, v, g, scale):
-    return definition(q, k, v, g, None, None, scale, False)[0]  # noqa: FBT003 - the state is not asked for
+    return definition(q, k, v, g, None, None, scale, False)[0]  # noqa: FBT003 - without the final state
 
 
 @op(
@@ -208,7 +210,7 @@ def parallel_simple_gla_varlen(q, k, v, g, cu_seqlens, scale):
 
 @parallel_simple_gla_varlen.reference
 def parallel_simple_gla_varlen_reference(q, k, v, g, cu_seqlens, scale):
-    return definition(q, k, v, g, None, cu_seqlens, scale, False)[0]  # noqa: FBT003 - the state is not asked for
+    return definition(q, k, v, g, None, cu_seqlens, scale, False)[0]  # noqa: FBT003 - without the final state
 
 
 @op(requires=LIBRARY, dims=SIZES, inputs={**sequences(), "initial_state": state()}, options=SETTINGS, where=even)
@@ -258,7 +260,7 @@ def parallel_retention(q, k, v, scale):
 
 @parallel_retention.reference
 def parallel_retention_reference(q, k, v, scale):
-    return definition(q, k, v, fixed_gates(q), None, None, scale, False)[0]  # noqa: FBT003 - the state is not asked for
+    return definition(q, k, v, fixed_gates(q), None, None, scale, False)[0]  # noqa: FBT003 - without the final state
 
 
 @op(

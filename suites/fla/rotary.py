@@ -6,9 +6,9 @@ LIBRARY = ("fla-core",)
 SIZES = {
     "T": tokens(512),
     "H": Dim(low=1, high=8),
-    "R": Dim(low=1, high=128),  # pairs that turn
-    "P": Dim(low=0, high=64),  # channels beside them that pass through
-    "E": Dim(low=0, high=64),  # positions of the table beyond the sequence's own
+    "R": Dim(low=1, high=128),  # rotated pairs of channels
+    "P": Dim(low=0, high=64),  # channels that are not rotated
+    "E": Dim(low=0, high=64),  # additional positions in the tables
 }
 TABLES = {"cos": tensor("T+E", "R", grad=False), "sin": tensor("T+E", "R", grad=False)}
 FORM = {"interleaved": (False, True), "inplace": (False, True)}
@@ -86,16 +86,16 @@ def rotary_embedding_varlen_reference(x, cos, sin, cu_seqlens, offsets, interlea
 
 
 def rotated(x, cos, sin, interleaved, inplace, **where):
-    """The library's answer; in place means in a copy, for the reference needs the input too."""
+    """The library's result; in place works on a copy, since the reference needs the input."""
     from fla.modules.rotary import rotary_embedding as rotate
 
     return rotate(x.clone() if inplace else x, cos, sin, interleaved, inplace, **where)
 
 
 def turned(x, cos, sin, offsets, interleaved, inplace):
-    """Row t of sequence b, turned by position `t + offsets[b]`.
+    """Rotate row t of sequence b by position `t + offsets[b]`.
 
-    Rows left of position 0 are padding: their pairs come out as zeros, and stay as they are where it is done in place.
+    Rows before position 0 are padding: their pairs become zeros, or stay unchanged in place.
     """
     import torch
 

@@ -1,12 +1,12 @@
-"""The recurrence of RWKV-4 in flash-linear-attention: an average of values over the past, a channel at a time.
+"""The recurrence of RWKV-4 in flash-linear-attention: a weighted average of past values in each channel.
 
-A state holds a numerator, a denominator and the logarithm that both are scaled by: `[B, 3, 1, C]`.
+A state holds a numerator, a denominator and the logarithm of their common scale: `[B, 3, 1, C]`.
 """
 
 from harness.suite import Dim, Draw, op, tensor, tokens, width
 
 
-@op(  # releases before 0.3.2 are no fla-core: nothing is required by name, and what is missing shows on import
+@op(  # no `requires`: releases before 0.3.2 are not called fla-core, and a missing library shows on import
     dims={"B": Dim(low=1, high=8), "T": tokens(100, grows=False), "C": width(300)},
     inputs={
         "w": tensor("C"),

@@ -1,6 +1,6 @@
 """The recurrence of RWKV-6 in flash-linear-attention: in chunks and step by step, over batches and packed sequences.
 
-A query sees what was before it, and its own key with a bonus u.
+A query reads the past, and its own key with a bonus u.
 """
 
 from harness.suite import Dim, Draw, beside, op, segments, tensor, tokens, width
@@ -24,7 +24,7 @@ SETTINGS = {"scale": (None, 0.7), "output_final_state": (False, True)}
 
 
 def sequences(batch="B", states="B"):
-    """Receptances, keys, values, log decays, the bonus and the state to start from."""
+    """Receptances, keys, values, log decays, the bonus and the initial state."""
     return {
         "r": tensor(batch, "T", "H", "K"),
         "k": tensor(batch, "T", "H", "K"),
@@ -36,18 +36,20 @@ def sequences(batch="B", states="B"):
 
 
 def enough_tokens(at):
-    """Each of the N sequences has a token, so that there are N states."""
+    """Every one of the N sequences has a token, so that there are N states."""
     return at["N"] <= at["T"]
 
 
 def definition(r, k, v, w, u, initial_state, cu_seqlens, scale, output_final_state):
-    known = beside(__file__, "definitions/recurrences.py")
-    rows = (known.scaled(r, scale), k, v, w)
+    recurrences = beside(__file__, "definitions/recurrences.py")
+    rows = (recurrences.scaled(r, scale), k, v, w)
 
     def one(*given):
-        return known.additive(*given, bonus=u)
+        return recurrences.additive(*given, bonus=u)
 
-    o, last = one(*rows, initial_state) if cu_seqlens is None else known.packed(one, rows, initial_state, cu_seqlens)
+    o, last = (
+        one(*rows, initial_state) if cu_seqlens is None else recurrences.packed(one, rows, initial_state, cu_seqlens)
+    )
     return o, last if output_final_state else None
 
 

@@ -1,6 +1,6 @@
 """The recurrence of RWKV-7 in flash-linear-attention: in chunks and step by step, over batches and packed sequences.
 
-What the state holds at a normalised key kk is lowered by a share: `S_t = (diag(exp(w)) - (a kk) kk') S + k v'`.
+A share a of the state at a normalised key kk is removed: `S_t = (diag(exp(w)) - (a kk) kk') S + k v'`.
 """
 
 from harness.suite import Dim, Draw, beside, op, segments, tensor, tokens, width
@@ -24,7 +24,7 @@ SETTINGS = {"scale": (1.0, 0.7), "output_final_state": (False, True)}
 
 
 def sequences(batch="B", states="B", *, grad=True):
-    """Receptances, log decays, keys, values, normalised removal keys, shares and the state to start from."""
+    """Receptances, log decays, keys, values, normalised removal keys, shares and the initial state."""
     return {
         "r": tensor(batch, "T", "H", "K", grad=grad),
         "w": tensor(batch, "T", "H", "K", draw=Draw.LOG_UNIT, grad=grad),
@@ -37,17 +37,17 @@ def sequences(batch="B", states="B", *, grad=True):
 
 
 def enough_tokens(at):
-    """Each of the N sequences has a token, so that there are N states."""
+    """Every one of the N sequences has a token, so that there are N states."""
     return at["N"] <= at["T"]
 
 
 def definition(r, w, k, v, kk, a, initial_state, cu_seqlens, scale, output_final_state):
-    known = beside(__file__, "definitions/recurrences.py")
-    rows = (known.scaled(r, scale), k, v, -kk, kk * a, w)
+    recurrences = beside(__file__, "definitions/recurrences.py")
+    rows = (recurrences.scaled(r, scale), k, v, -kk, kk * a, w)
     if cu_seqlens is None:
-        o, last = known.low_rank(*rows, initial_state)
+        o, last = recurrences.low_rank(*rows, initial_state)
     else:
-        o, last = known.packed(known.low_rank, rows, initial_state, cu_seqlens)
+        o, last = recurrences.packed(recurrences.low_rank, rows, initial_state, cu_seqlens)
     return o, last if output_final_state else None
 
 

@@ -1,10 +1,10 @@
-"""The token shift of flash-linear-attention: what the token before had more, over batches and packed sequences."""
+"""The token shift of flash-linear-attention: the previous token minus the token, in batches and packed sequences."""
 
 from harness.suite import Dim, op, segments, tensor, tokens, width
 
 LIBRARY = ("fla-core",)
 LONG = tokens(9000)
-"""Beyond 4096 tokens the library takes other kernels."""
+"""Beyond 4096 tokens the library uses other kernels."""
 
 
 @op(
@@ -55,7 +55,7 @@ def token_shift_varlen_reference(x, cu_seqlens, cache, output_cache):
 
 
 def shifted(x, cache):
-    """Each token before, less the token; and the last token of each sequence."""
+    """The previous token minus each token, and the last token of each sequence."""
     import torch
 
     cache = torch.zeros_like(x[:, 0]) if cache is None else cache

@@ -1,16 +1,16 @@
-"""How the suites beside this file call Liger's autograd functions, whose parameters differ from release to release."""
+"""Calls Liger's autograd functions, whose parameters differ between releases."""
 
 import inspect
 
 PLAIN = {"gate_multiplier": 1.0, "down_multiplier": 1.0, "in_place": True}
-"""Values of parameters that change nothing, or say what older releases always do; of others, None, False and zero."""
+"""Neutral values of parameters, which an older release may lack; for others None, False and zero are neutral."""
 
 
 def apply(function, **given):
-    """What `function.apply` returns, which takes no keywords; parameters that are not given keep their defaults.
+    """Call `function.apply`, which takes no keywords; parameters that are not given keep their defaults.
 
     Raises:
-        NotImplementedError: this release has no such parameter, and it is asked for more than nothing.
+        NotImplementedError: this release lacks a parameter, and its value is not neutral.
     """
     known = inspect.signature(function.forward).parameters
     for name in given.keys() - known.keys():

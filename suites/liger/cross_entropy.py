@@ -52,7 +52,7 @@ def cross_entropy_reference(
 
 @op(
     requires=LIBRARY,
-    dims={"V": width(20_000), "T": tokens(160), "H": width(256)},  # of a narrow H, each token is a launch
+    dims={"V": width(20_000), "T": tokens(160), "H": width(256)},  # with a narrow H, every token is a launch
     inputs={
         "x": tensor("T", "H"),
         "weight": tensor("V", "H"),
@@ -92,7 +92,7 @@ def fused_linear_cross_entropy(
         softcap=softcap,
         return_z_loss=return_z_loss,
         use_token_scaling=use_token_scaling,
-        # Otherwise gradients are summed over chunks in the parameters' type: documented as less precise.
+        # The default sums gradients over chunks in the parameters' type, which is documented as less precise.
         accum_dtype=None if x.dtype is torch.float32 else torch.float32,
     )
     return losses(returned, return_z_loss)
@@ -122,13 +122,13 @@ def fused_linear_cross_entropy_reference(
 
 
 def losses(returned, return_z_loss):
-    """Loss and z-loss of what a release returns; the z-loss is for logging, and has no gradient."""
+    """The loss, and the z-loss if requested, which is for logging and has no gradient."""
     returned = returned if isinstance(returned, tuple) else (returned,)
     return (returned[0], returned[1].detach()) if return_z_loss else returned[0]
 
 
 def by_token(logits, target, weight, label_smoothing, lse_square_scale, softcap):
-    """The weighted loss of each token, and its z-loss; those that are ignored have neither."""
+    """The weighted loss and the z-loss of each token; both are zero for ignored tokens."""
     import torch
 
     if softcap is not None:
@@ -146,7 +146,7 @@ def by_token(logits, target, weight, label_smoothing, lse_square_scale, softcap)
 
 
 def reduced(loss, z_loss, target, weight, reduction, return_z_loss):
-    """The losses of all tokens together; a mean counts each token by its class's weight, the z-loss each alike."""
+    """Reduce the losses of all tokens.  A mean weighs tokens by class, except that of the z-loss."""
     if reduction == "mean":
         kept = target != IGNORED
         count = kept.sum().clamp(min=1)

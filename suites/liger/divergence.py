@@ -101,7 +101,7 @@ def fused_linear_jsd(student, student_weight, teacher, teacher_weight, labels, b
         jsd_beta=beta,
         ignore_index=IGNORED,
         temperature=temperature,
-        # Otherwise gradients are summed over chunks in the parameters' type: documented as less precise.
+        # The default sums gradients over chunks in the parameters' type, which is documented as less precise.
         accum_dtype=None if student.dtype is torch.float32 else torch.float32,
     )
 
@@ -139,7 +139,7 @@ def tvd_reference(p, q, labels, reduction):
 
 
 def reduced(loss, reduction, rows=None):
-    """As PyTorch's KLDivLoss reduces; a mean is over the rows that count."""
+    """Reduce like PyTorch's KLDivLoss; means are over the rows that are not ignored."""
     rows = loss.shape[0] if rows is None else rows
     match reduction:
         case "none":
@@ -161,7 +161,7 @@ def mean_of_kept(by_row, labels):
 
 
 def generalised_jsd(student, teacher, beta):
-    """For each row beta KL(P || M) + (1 - beta) KL(Q || M), M the mixture; its limits KL(P || Q) and KL(Q || P)."""
+    """`beta KL(P || M) + (1 - beta) KL(Q || M)` of each row; M is the mixture.  Limits: KL(P || Q), KL(Q || P)."""
     if beta == 0.0:
         return (teacher.exp() * (teacher - student)).sum(-1)
     if beta == 1.0:
@@ -173,6 +173,6 @@ def generalised_jsd(student, teacher, beta):
 
 
 def log_softmax(logits):
-    """In elementary operations."""
+    """Log-softmax in elementary operations."""
     shifted = logits - logits.detach().amax(-1, keepdim=True)
     return shifted - shifted.exp().sum(-1, keepdim=True).log()

@@ -6,15 +6,15 @@ LIBRARY = ("liger-kernel",)
 EPS = 1e-6
 CASTING = ("llama", "gemma")
 UNCAST = (DType.FP32, DType.BF16)
-"""Without casting everything is computed in the case's type, as documented; squares leave float16's range early."""
+"""Without casting, the library computes in the case's type, as documented, and squares soon overflow float16."""
 apply = beside(__file__, "applying.py").apply
 
 
 GRID = 2**31 - 1
-"""So many programs along x at most: one for each row."""
+"""The limit of programs along x, of which each row takes one."""
 ROWS = {"T": Dim(low=1, high=2048, grows=True, largest=GRID), "D": width(4096)}
 NORMED = {
-    # from 32,768 rows on, narrow ones share a program
+    # from 32,768 rows on, narrow rows share a program
     "dims": {"T": Dim(low=1, high=66_000, grows=True, largest=GRID), "D": width(4096)},
     "inputs": {"x": tensor("T", "D"), "weight": tensor("D", optional=True)},
 }
@@ -24,7 +24,7 @@ BY_ROWS = {"row_mode": (None, True)}
 
 
 def call_rms_norm(x, weight, casting_mode, offset, in_place, row_mode):
-    """The library's RMS norm."""
+    """Call the library's RMS norm."""
     from liger_kernel.ops import rms_norm as module
 
     if weight is None and "elementwise_affine" not in module._rms_norm_forward_kernel.arg_names:  # noqa: SLF001
@@ -60,7 +60,7 @@ rms_norm_uncast.reference(rms_norm_reference)
 
 
 def call_fused_add(x, residual, weight, casting_mode, offset, in_place):
-    """The library's RMS norm of a sum."""
+    """Call the library's RMS norm of a sum."""
     from liger_kernel.ops import fused_add_rms_norm as module
 
     return apply(
@@ -162,5 +162,5 @@ def dyt_reference(x, alpha, gamma, beta):
 
 
 def over_rms(rows):
-    """Each row over the root of its mean square, in elementary operations so that the harness sees every rounding."""
+    """Divide each row by its root mean square, in elementary operations, so that the harness sees every rounding."""
     return rows / (rows.square().mean(-1, keepdim=True) + EPS).sqrt()

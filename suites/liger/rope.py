@@ -1,4 +1,4 @@
-"""Rotary embeddings of Liger-Kernel, in the layout of Hugging Face: the two halves of a head are turned together."""
+"""Rotary embeddings of Liger-Kernel, in the layout of Hugging Face, which pairs the two halves of a head."""
 
 from harness.suite import Draw, beside, op, tensor, tokens, width
 
@@ -82,25 +82,25 @@ def qwen2vl_mrope_reference(q, k, cos, sin, S, U):
 
 
 def doubled(angles):
-    """The angles as the library wants them: once for each half of a head."""
+    """Repeat the angles for both halves of a head, as the library expects."""
     return angles.repeat(*(1,) * (angles.dim() - 1), 2)
 
 
 def by_section(angles, first, second):
-    """Angles of time for the first pairs of a head, of height for the next, of width for the rest."""
+    """Take the angles of time for the first pairs of a head, of height for the next, and of width for the rest."""
     time, height, width = angles
     return joined(time[..., :first], height[..., first : first + second], width[..., first + second :])
 
 
 def joined(*parts):
-    """Side by side along the last axis."""
+    """Concatenate along the last axis."""
     import torch
 
     return torch.cat(parts, -1)
 
 
 def turned(heads, cos, sin):
-    """The first pairs of each head turned by their angles; what has no angle stays."""
+    """Rotate the first pairs of each head by their angles; the rest stays."""
     pairs = cos.shape[-1]
     left, right, rest = heads.tensor_split((pairs, 2 * pairs), -1)
     cos, sin = cos[:, :, None], sin[:, :, None]

@@ -28,7 +28,7 @@ def sparsemax(x):
 
 @sparsemax.reference
 def sparsemax_reference(x):
-    """The nearest point of the simplex: what exceeds a threshold, which makes the rest sum to one."""
+    """The nearest point of the simplex: elements minus a threshold, cut off at zero, which sum to one."""
     descending = x.detach().sort(-1, descending=True).values
     excess = descending.cumsum(-1) - 1
     count = descending.new_ones(descending.shape).cumsum(-1)

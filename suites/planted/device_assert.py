@@ -1,4 +1,4 @@
-"""Planted: the kernel asserts that a row is longer than the tensor's last one is."""
+"""Planted: the kernel asserts a row length that the last row of the tensor does not have."""
 
 from harness.suite import DType, beside, op, tensor, tokens
 

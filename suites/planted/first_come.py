@@ -1,4 +1,4 @@
-"""Planted: programs take their places in the output in the order in which they happen to come."""
+"""Planted: programs write to the output in the order in which they happen to arrive."""
 
 from harness.suite import DType, beside, op, tensor, tokens
 

@@ -1,4 +1,4 @@
-"""Planted: programs meet at a barrier of the grid, and there are more of them than the GPU holds at a time."""
+"""Planted: programs wait at a grid-wide barrier, but not all of them can be resident at once."""
 
 from harness.suite import DType, beside, op, tensor, tokens
 

@@ -1,4 +1,4 @@
-"""Planted: rows are laid along the grid's y axis, which CUDA limits to 65,535 programs."""
+"""Planted: rows lie along the grid's y axis, which CUDA limits to 65,535 programs."""
 
 from harness.suite import Dim, DType, beside, op, tensor
 

@@ -1,4 +1,4 @@
-"""Planted: a kernel waits for a flag that nobody sets."""
+"""Planted: a kernel waits for a flag that is never set."""
 
 from harness.suite import DType, beside, op, tensor, tokens
 

@@ -5,7 +5,7 @@ from harness.suite import Dim, DType, beside, op, tensor, tokens
 ORACLE = "bounds"
 SMALLEST = {"T": 2**21 + 1, "D": 1024}
 CASES = 120
-"""Few of them are giant."""
+"""Few of them are oversized."""
 
 DIMS = {"T": tokens(4), "D": Dim(low=1024, high=1024)}
 X = {"x": tensor("T", "D", grad=False)}

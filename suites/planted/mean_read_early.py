@@ -1,4 +1,4 @@
-"""Planted: the first program reads the sum once it has added its own part, whether or not the others have."""
+"""Planted: the first program reads the sum after it added its own part, before the others may have added theirs."""
 
 from harness.suite import DType, beside, op, tensor, tokens
 

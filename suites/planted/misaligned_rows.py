@@ -1,4 +1,4 @@
-"""Planted: rows that are no multiple of 16 bytes apart, read and written through tensor descriptors."""
+"""Planted: tensor descriptors of rows whose stride is no multiple of 16 bytes."""
 
 from harness.suite import Dim, DType, beside, op, tensor, tokens
 

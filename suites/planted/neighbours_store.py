@@ -1,4 +1,4 @@
-"""Planted: a stencil in place, so a program reads a cell that its neighbour stores."""
+"""Planted: a stencil in place, so a program reads a cell that another program stores."""
 
 from harness.suite import DType, beside, op, tensor, tokens
 

@@ -1,4 +1,4 @@
-"""Planted: the mask of a shifted load is that of the load before it was shifted, so it reads one element too far."""
+"""Planted: a shifted load has the mask of the unshifted one, so it reads one element too far."""
 
 from harness.suite import DType, beside, op, tensor, tokens
 

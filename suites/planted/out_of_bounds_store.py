@@ -1,4 +1,4 @@
-"""Planted: the last tile is stored whole, so it runs over the end of the output."""
+"""Planted: the last tile is stored without a mask, beyond the end of the output."""
 
 from harness.suite import DType, beside, op, tensor, tokens
 

@@ -1,4 +1,4 @@
-"""Planted: programs advance by half a tile, so neighbours store the same cells, with the same bytes."""
+"""Planted: programs advance by half a tile, so two programs store the same bytes to the same cells."""
 
 from harness.suite import DType, beside, op, tensor, tokens
 

@@ -1,4 +1,4 @@
-"""Planted: a mean over persistent programs that counts the rows which programs without work never had."""
+"""Planted: a mean over persistent programs that counts rows of programs without work."""
 
 from harness.suite import DType, beside, op, tensor, tokens
 

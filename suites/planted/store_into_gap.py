@@ -1,4 +1,4 @@
-"""Planted: rows are stored as if the output were contiguous, so they land between the rows of a strided one."""
+"""Planted: rows are stored as if a strided output were contiguous, so they land in its gaps."""
 
 from harness.suite import DType, beside, op, tensor, tokens, width
 

@@ -1,4 +1,4 @@
-"""Planted: a matrix product with tiles and stages for 227 KiB of shared memory, where some GPUs have 99 KiB."""
+"""Planted: a matrix product whose tiles and stages need 227 KiB of shared memory, where some GPUs have 99 KiB."""
 
 from harness.suite import Dim, DType, beside, op, tensor, tokens
 

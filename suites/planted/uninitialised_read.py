@@ -1,4 +1,4 @@
-"""Planted: the kernel adds to an accumulator that nobody has set to zero."""
+"""Planted: the kernel adds to an accumulator that was never zeroed."""
 
 from harness.suite import DType, beside, op, tensor, tokens
 

@@ -1,4 +1,4 @@
-"""Planted: the first program zeroes the sum to which all add atomically, so what was added before is lost."""
+"""Planted: the first program zeroes the sum to which all add atomically, so earlier additions are lost."""
 
 from harness.suite import DType, beside, op, tensor, tokens
 

@@ -35,7 +35,7 @@ def layer_norm_reference(x, weight, bias):
 def rope(heads, cos, sin):
     from unsloth.kernels.rope_embedding import Fast_RoPE_Embedding
 
-    # The library's tables say each angle twice, once for each half of a head; its heads come from a linear layer.
+    # The library's tables hold each angle twice, for both halves of a head; its heads come from a linear layer.
     return Fast_RoPE_Embedding.apply(heads.contiguous(), cos.repeat(1, 2), sin.repeat(1, 2))
 
 

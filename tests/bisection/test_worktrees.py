@@ -1,4 +1,4 @@
-"""Commits are checked out beside the user's working tree, and nothing of it remains, whatever happens there."""
+"""Commits are checked out apart from the user's working tree, and leave no trace."""
 
 import subprocess
 from pathlib import Path
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.once
 
 
 class Git:
-    """A repository to write to."""
+    """A repository that tests write to."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -33,7 +33,7 @@ class Git:
 
 @pytest.fixture
 def git(tmp_path: Path) -> Git:
-    """First, second with a branch merged into it, third."""
+    """A history of four commits: first, second, a merge of a branch, and third."""
     made = Git(tmp_path / "library")
     made.commit("first", kernels="ONE = 1\n")
     made("switch", "--quiet", "--create", "side")
@@ -45,7 +45,7 @@ def git(tmp_path: Path) -> Git:
     return made
 
 
-def test_commits_are_walked_along_first_parents(git: Git) -> None:
+def test_commits_follow_first_parents(git: Git) -> None:
     repository = Repository(git.folder)
     first, last = repository.commit("main~3"), repository.commit("HEAD")
     assert [one.subject for one in repository.between(first, last)] == ["first", "second", "merge", "third"]
@@ -70,18 +70,18 @@ def test_age_is_ancestry(git: Git) -> None:
         repository.between(second, side)
 
 
-def test_a_commit_lies_in_a_folder_of_its_own_and_no_trace_remains(git: Git) -> None:
+def test_a_checkout_leaves_no_trace(git: Git) -> None:
     (git.folder / "kernels.py").write_text("ONE = 'in work'\n", encoding="utf-8")
     repository = Repository(git.folder)
     seen: list[tuple[Path, str]] = []
 
-    def look_until_interrupted() -> None:
+    def check_out_until_interrupted() -> None:
         with repository.checked_out(repository.commit("main~3")) as folder:
             seen.append((folder, (folder / "kernels.py").read_text(encoding="utf-8")))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        look_until_interrupted()
+        check_out_until_interrupted()
     ((folder, text),) = seen
     assert (text, folder.exists(), folder.parent.exists()) == ("ONE = 1\n", False, False)
     assert git("worktree", "list").count("\n") == 1
@@ -98,7 +98,7 @@ def test_hooks_of_the_repository_do_not_run(git: Git) -> None:
         assert not (folder / "hooked").exists()
 
 
-def test_git_settings_of_a_hook_that_calls_do_not_lead_astray(
+def test_the_environment_of_a_calling_hook_is_ignored(
     git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = Git(tmp_path / "other")
@@ -119,5 +119,5 @@ def test_a_folder_without_a_repository_is_named(tmp_path: Path, monkeypatch: pyt
             Repository(folder).commit("HEAD")
 
 
-def test_a_commit_is_known_by_twelve_digits() -> None:
+def test_a_short_hash_has_twelve_digits() -> None:
     assert Commit(hash="0123456789abcdef", subject="").short == "0123456789ab"

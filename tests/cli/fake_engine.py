@@ -1,4 +1,4 @@
-"""An engine for tests of the faces: it runs nothing, and what a case shows depends on its op's name alone."""
+"""An engine that runs nothing: what a case shows depends on the name of its op alone."""
 
 import time
 
@@ -26,13 +26,14 @@ def _(x):
 
 
 def suite_of(*names: str, options: str = "") -> str:
-    """The text of a suite with these ops."""
+    """Return the text of a suite with these ops."""
     return SUITE.format(ops="".join(DECLARED.format(name=name, options=options) for name in names))
 
 
-class Pretending:
-    """`overlapping` stores cells twice from three rows on; `unknown` cannot be judged; `slow` takes its time.
+class FakeEngine:
+    """Facts by the name of the op.
 
+    `overlapping` stores cells twice from three rows on.  `unknown` cannot be checked.  `slow` takes 50 ms a case.
     `dying` breaks the harness at more than a hundred rows.
     """
 
@@ -41,7 +42,7 @@ class Pretending:
     def prepare(self) -> None:
         """There is nothing to load."""
 
-    def wear(self, device: DeviceProfile) -> None:
+    def emulate(self, device: DeviceProfile) -> None:
         del device
 
     def obstacle(self) -> str:
@@ -57,7 +58,7 @@ class Pretending:
             case "unknown":
                 return unsupported(case)
             case "slow":
-                time.sleep(0.05)  # not to wait for anything: it stands for a kernel that takes as long
+                time.sleep(0.05)  # waits for nothing: it stands for a slow kernel
                 return facts(case, lambda case: case.dims["T"] >= 3)
             case "dying":
                 if case.dims["T"] > 100:
@@ -66,5 +67,5 @@ class Pretending:
             case _:
                 return facts(case, never)
 
-    def run_beside(self, op: Op, wanted: PairedRunRequest) -> Run:
-        return self.run(op, wanted.case)
+    def run_paired(self, op: Op, request: PairedRunRequest) -> Run:
+        return self.run(op, request.case)

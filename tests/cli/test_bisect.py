@@ -1,4 +1,4 @@
-"""`harness bisect` finds where a planted bug came and went: among commits, releases of a library and of Triton."""
+"""`harness bisect` on planted bugs: commits, releases of a library, releases of Triton."""
 
 import json
 import shutil
@@ -44,7 +44,7 @@ BUG = document("doubling_suite.py:doubled", {"T": 1}, oracle="bounds", kernel="d
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A suite, a finding made with release 1.2 of the library, and pip with nothing but a folder to look in."""
+    """A suite, a finding made with release 1.2 of the library, and an empty folder as pip's only index."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "doubling_suite.py").write_text(SUITE, encoding="utf-8")
     (tmp_path / "bug.json").write_text(json.dumps({**BUG, "with": ["doubling==1.2"]}), encoding="utf-8")
@@ -57,13 +57,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def publish(folder: Path, name: str, *versions: str) -> None:
-    """Offer releases; what is in them is never read, where they are installed already."""
+    """Offer releases as empty files: pip does not open those that the cache has."""
     for version in versions:
         (folder / "index" / f"{name}-{version}-py3-none-any.whl").touch()
 
 
 def install(folder: Path, name: str, version: str) -> Path:
-    """A release in the cache; the result is its folder."""
+    """Make a release in the cache, and return its folder."""
     place = folder / "cache" / "libraries" / f"{name}-{version}-{PYTHON_TAG}"
     info = place / f"{name}-{version}.dist-info"
     info.mkdir(parents=True)
@@ -72,9 +72,7 @@ def install(folder: Path, name: str, version: str) -> Path:
 
 
 @pytest.mark.slow
-def test_commits_that_do_not_import_are_skipped_and_a_bug_that_shows_in_every_other_run_is_found(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_broken_commits_are_skipped_and_a_flaky_bug_is_found(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     counter = folder / "count"
     flaky = (
         "from pathlib import Path\n\nfrom doubling.kernel import double\n\n\n"
@@ -97,9 +95,9 @@ def test_commits_that_do_not_import_are_skipped_and_a_bug_that_shows_in_every_ot
     status = main(
         ["bisect", "bug.json", "--repo", "library", "--good", begin, "--bad", "main~1", "--fixed", "--runs", "2"]
     )
-    said = capsys.readouterr()
-    assert status == 0, said.err
-    *rows, _, conclusion = said.out.splitlines()
+    printed = capsys.readouterr()
+    assert status == 0, printed.err
+    *rows, _, conclusion = printed.out.splitlines()
     assert [row.split()[0] for row in rows] == ["library", begin, broken, whole, mend]
     assert rows[1] == f"{begin}  begin                      good    does not show it (in 2 runs)"
     assert rows[2].startswith(f"{broken}  break the import           skip")
@@ -114,7 +112,7 @@ def test_commits_that_do_not_import_are_skipped_and_a_bug_that_shows_in_every_ot
 
 @pytest.mark.slow
 def test_another_triton_has_a_process_tree_of_its_own(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each of these is the installed Triton under another number, and the library asks for the number."""
+    """Each release is the installed Triton with another version number.  The library reads that number."""
     real = distribution("triton")
     versions = sorted(f"3.{minor}.0" for minor in range(6, 9) if f"3.{minor}.0" in supported())
     publish(folder, "triton", "3.5.0", *versions)
@@ -132,16 +130,16 @@ def test_another_triton_has_a_process_tree_of_its_own(folder: Path, capsys: pyte
     )
 
     status = main(["bisect", "bug.json", "--package", "triton", "--bad", "3.8", "--good", "3.5.0", "--json", "b.json"])
-    said = capsys.readouterr()
-    assert status == 0, said.err
-    assert said.out.splitlines()[-1] == ("bounds: double_kernel kernel.py:1 came with triton 3.8.0 (3.7.0 is good).")
+    printed = capsys.readouterr()
+    assert status == 0, printed.err
+    assert printed.out.splitlines()[-1] == ("bounds: double_kernel kernel.py:1 came with triton 3.8.0 (3.7.0 is good).")
     kept = json.loads((folder / "b.json").read_text(encoding="utf-8"))
-    assert {one["name"]: one["shown"] for one in kept["looks"]} == {"3.5.0": "skip", "3.7.0": "good", "3.8.0": "bad"}
-    assert kept["looks"][0]["words"].startswith("the harness works with triton")
+    assert {one["name"]: one["result"] for one in kept["checked"]} == {"3.5.0": "skip", "3.7.0": "good", "3.8.0": "bad"}
+    assert kept["checked"][0]["explanation"].startswith("the harness works with triton")
 
 
 @pytest.mark.slow
-def test_a_bug_of_released_libraries_is_dated(
+def test_the_release_that_introduced_a_real_bug_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -155,9 +153,9 @@ def test_a_bug_of_released_libraries_is_dated(
     )
     (tmp_path / "bug.json").write_text(json.dumps({**bug, "with": ["fla-core==0.5.2"]}), encoding="utf-8")
     status = main(["bisect", "bug.json", "--bad", "0.5.0", "--good", "0.4.2"])
-    said = capsys.readouterr()
-    assert status == 0, said.err
-    assert said.out.splitlines()[-1] == (
+    printed = capsys.readouterr()
+    assert status == 0, printed.err
+    assert printed.out.splitlines()[-1] == (
         "write-overlap: layer_norm_bwd_kernel layernorm.py:444 came with fla-core 0.5.0 (0.4.2 is good)."
     )
 
@@ -177,19 +175,17 @@ def test_a_bug_of_released_libraries_is_dated(
         (("--json", "no/such/report.json"), "--json no/such/report.json: there is no folder no/such"),
     ],
 )
-def test_what_makes_no_sense_is_said_in_one_line(
+def test_contradictory_options_are_a_usage_error_of_one_line(
     folder: Path, arguments: tuple[str, ...], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     publish(folder, "doubling", "1.1", "1.2", "1.3")
     install(folder, "doubling", "1.1")
     assert main(["bisect", "bug.json", *arguments]) == 2
-    said = capsys.readouterr().err
-    assert (line in said, said.count("\n")) == (True, 1)
+    printed = capsys.readouterr().err
+    assert (line in printed, printed.count("\n")) == (True, 1)
 
 
-def test_the_package_and_its_release_must_be_known_from_somewhere(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unrecorded_package_or_release_must_be_given(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "bug.json").write_text(json.dumps({**BUG, "with": ["doubling"]}), encoding="utf-8")
     publish(folder, "doubling", "1.1", "1.2")
     assert main(["bisect", "bug.json"]) == 2

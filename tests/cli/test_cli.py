@@ -1,11 +1,7 @@
-"""The command line, as a person or a CI system uses it: through a process, by its output and its exit status."""
+"""The command line as a person or a CI system sees it: output and exit status of a process."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,54 +10,17 @@ import pytest
 
 from harness.model.case import Case
 from harness.wire import from_json
+from tests.cli.command_line import ENGINE, ON, Project
 from tests.cli.fake_engine import suite_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.once]
 
-ROOT = Path(__file__).resolve().parents[2]
-ENGINE = ("--engine", "tests.cli.fake_engine:Pretending")
-ON = ("--device", "rtx-pro-6000", "--seed", "1", *ENGINE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    status: int
-    out: str
-    err: str
-
-
-class Place:
-    """A folder with suites, and the harness to use there."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def write(self, name: str, text: str) -> None:
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-
-    def begin(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "harness.cli", *arguments],
-            cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def harness(self, *arguments: str) -> Said:
-        process = self.begin(*arguments)
-        out, err = process.communicate(timeout=120)
-        return Said(status=process.returncode, out=out, err=err)
-
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    place = Place(tmp_path)
-    place.write("suites/norm.py", suite_of("overlapping", "faultless"))
-    return place
+def project(tmp_path: Path) -> Project:
+    project = Project(tmp_path)
+    project.write("suites/norm.py", suite_of("overlapping", "faultless"))
+    return project
 
 
 FINDING = """\
@@ -84,52 +43,54 @@ Several programs do the same work and store the same result: harmless by itself,
 but it wastes bandwidth, and it turns into a race as soon as their values differ
 by one rounding or the kernel updates in place.
 
-  replay         harness replay {id} --engine tests.cli.fake_engine:Pretending
+  replay         harness replay {id} --engine tests.cli.fake_engine:FakeEngine
 """
 
 
-def test_a_finding_is_printed_whole_and_can_be_replayed_by_its_id(place: Place) -> None:
-    said = place.harness(
+def test_a_finding_is_printed_whole_and_can_be_replayed_by_its_id(project: Project) -> None:
+    done = project.harness(
         "fuzz", "suites/norm.py", "--cases", "40", "--oracle", "write-overlap", *ON, "--json", "r.json"
     )
-    report: dict[str, Any] = json.loads((place.folder / "r.json").read_text(encoding="utf-8"))
+    report: dict[str, Any] = json.loads((project.folder / "r.json").read_text(encoding="utf-8"))
     (finding,) = report["findings"]
-    assert said.out.startswith(FINDING.format(id=finding["id"], seen=finding["sightings"]))
-    assert said.status == 1
-    again = place.harness("replay", finding["id"], *ENGINE)
+    assert done.out.startswith(FINDING.format(id=finding["id"], seen=finding["sightings"]))
+    assert done.status == 1
+    again = project.harness("replay", finding["id"], *ENGINE)
     assert (again.status, again.out.splitlines()[-1]) == (1, f"{finding['id']} fails again")
-    assert again.out.splitlines()[:10] == said.out.splitlines()[:10]
+    assert again.out.splitlines()[:10] == done.out.splitlines()[:10]
 
 
-def test_the_report_says_everything_that_a_tool_needs(place: Place) -> None:
-    place.harness(
+def test_the_json_report_is_complete(project: Project) -> None:
+    project.harness(
         "fuzz", "suites", "--op", "overlapping", "--cases", "20", *ON, "--json", "r.json", "--oracle", "write-overlap"
     )
-    report: dict[str, Any] = json.loads((place.folder / "r.json").read_text(encoding="utf-8"))
+    report: dict[str, Any] = json.loads((project.folder / "r.json").read_text(encoding="utf-8"))
     (finding,) = report.pop("findings")
     passed, failed = report.pop("passed"), report.pop("failed")
     assert (passed + failed, finding["sightings"]) == (20, failed)
     assert report.pop("seconds") > 0
     assert set(report.pop("versions")) >= {"python", "torch", "triton", "hypothesis"}
     op, device = "suites/norm.py:overlapping", "rtx-pro-6000"
-    judged = [[op, device, "write-overlap", outcome, count] for outcome, count in (("fail", failed), ("pass", passed))]
-    assert report.pop("verdicts") == [row for row in judged if row[-1]]
-    area: list[Any] = report.pop("area")
-    assert sum(row[-1] for row in area) == 20
-    assert {(*row[:2], type(row[2]), type(row[3])) for row in area} == {(op, "T", int, int)}
-    assert report.pop("builds") >= report.pop("compiled") >= 0
+    row = {"op": op, "device": device, "oracle": "write-overlap"}
+    checked = [{**row, "outcome": outcome, "cases": count} for outcome, count in (("fail", failed), ("pass", passed))]
+    assert report.pop("verdicts") == [row for row in checked if row["cases"]]
+    sizes: list[Any] = report.pop("tested_sizes")
+    assert sum(row["cases"] for row in sizes) == 20
+    assert {(row["op"], row["dim"], type(row["size"]), type(row["sm_count"])) for row in sizes} == {(op, "T", int, int)}
+    assert report.pop("builds") >= report.pop("compiled_builds") >= 0
     assert report == {
-        "format": "kernel-harness-findings/1",
+        "kind": "campaign",
+        "schema_version": 2,
         "cases": 20,
         "abstained": 0,
-        "reasons": {},
-        "accepted": {},
-        "waiting": None,
+        "abstain_reasons": {},
+        "accepted_reports": {},
+        "gpu_wait_share": None,
         "seed": 1,
         "devices": ["rtx-pro-6000 (188 SMs, sm_120)"],
-        "with": [],
+        "libraries": [],
         "interrupted": False,
-        "known": [],
+        "known_findings": [],
         "notices": [],
     }
     case, first = (from_json(json.dumps(finding.pop(key)), Case) for key in ("case", "first_case"))
@@ -138,6 +99,8 @@ def test_the_report_says_everything_that_a_tool_needs(place: Place) -> None:
     identity = finding.pop("id")
     assert finding.pop("meaning").startswith("Several programs do the same work")
     assert finding == {
+        "kind": "finding",
+        "schema_version": 2,
         "oracle": "write-overlap",
         "severity": "warning",
         "kernel": "layer_norm_bwd_kernel",
@@ -146,28 +109,29 @@ def test_the_report_says_everything_that_a_tool_needs(place: Place) -> None:
         "signature": "write-overlap: layer_norm_bwd_kernel layernorm.py:431",
         "message": "dx[2, 0] and 31 more cells were stored by programs 0 and 1, with the same bytes (layernorm.py:431)",
         "source": {"file": "fla/modules/layernorm.py", "line": 431},
-        "config": "BT: 32, num_warps: 4",
         "confirmed": True,
-        "repeats": {"shown": 5, "runs": 5, "otherwise": ""},
+        "repeats": {"shown": 5, "runs": 5, "other_result": ""},
         "pictures": [],
         "first_pictures": [],
         "excerpt": None,
         "sightings": failed,
-        "with": [],
+        "libraries": [],
+        "preceding_case": None,
+        "versions": {},
         "replay": f"harness replay {identity} {' '.join(ENGINE)}",
-        "where": list(ENGINE),
+        "engine_options": list(ENGINE),
     }
 
 
-def test_compiling_ahead_is_for_real_gpus(place: Place) -> None:
-    said = place.harness("fuzz", "suites", "--compilers", "2", *ON)
-    assert (said.status, said.out) == (2, "")
-    assert "--compilers compile ahead of real GPUs: add --engine cuda" in said.err
+def test_compilers_are_refused_without_a_hardware_gpu(project: Project) -> None:
+    done = project.harness("fuzz", "suites", "--compilers", "2", *ON)
+    assert (done.status, done.out) == (2, "")
+    assert "--compilers compile ahead of real GPUs: add --engine cuda" in done.err
 
 
-def test_warnings_pass_where_only_errors_count(place: Place) -> None:
-    said = place.harness("fuzz", "suites", "--cases", "10", "--fail-on", "error", "--oracle", "write-overlap", *ON)
-    assert (said.status, "1 finding: 1 warning" in said.out) == (0, True)
+def test_warnings_pass_where_only_errors_count(project: Project) -> None:
+    done = project.harness("fuzz", "suites", "--cases", "10", "--fail-on", "error", "--oracle", "write-overlap", *ON)
+    assert (done.status, "1 finding: 1 warning" in done.out) == (0, True)
 
 
 KNOWN = """
@@ -178,67 +142,67 @@ expires = {expires}
 """
 
 
-@pytest.mark.parametrize(("expires", "status", "said"), [("9999-12-31", 0, "1 of them known"), ("2001-01-01", 1, "")])
+@pytest.mark.parametrize(("expires", "status", "done"), [("9999-12-31", 0, "1 of them known"), ("2001-01-01", 1, "")])
 def test_a_known_finding_is_shown_and_fails_nothing_until_it_expires(
-    place: Place, expires: str, status: int, said: str
+    project: Project, expires: str, status: int, done: str
 ) -> None:
-    place.write("known_issues.toml", KNOWN.format(expires=expires))
-    found = place.harness("fuzz", "suites", "--cases", "10", "--oracle", "write-overlap", *ON)
+    project.write("known_issues.toml", KNOWN.format(expires=expires))
+    found = project.harness("fuzz", "suites", "--cases", "10", "--oracle", "write-overlap", *ON)
     assert (found.status, "1 finding: 1 warning" in found.out) == (status, True)
-    assert ("https://example.org/1249" in found.out, "expired" in found.out) == (bool(said), not said)
-    assert said in found.out
+    assert ("https://example.org/1249" in found.out, "expired" in found.out) == (bool(done), not done)
+    assert done in found.out
 
 
-def test_a_finding_that_is_kept_becomes_a_regression_for_pytest(place: Place) -> None:
-    place.harness("fuzz", "suites", "--cases", "10", "--oracle", "write-overlap", *ON, "--json", "r.json")
-    (finding,) = json.loads((place.folder / "r.json").read_text(encoding="utf-8"))["findings"]
-    said = place.harness("keep", finding["id"], "--with", "fla-core==0.6.0")
-    kept = json.loads((place.folder / f"suites/regressions/{finding['id']}.json").read_text(encoding="utf-8"))
-    assert (said.status, said.out) == (0, f"suites/regressions/{finding['id']}.json\n")
-    assert (kept["case"], kept["with"]) == (finding["case"], ["fla-core==0.6.0"])
+def test_a_kept_finding_becomes_a_regression_for_pytest(project: Project) -> None:
+    project.harness("fuzz", "suites", "--cases", "10", "--oracle", "write-overlap", *ON, "--json", "r.json")
+    (finding,) = json.loads((project.folder / "r.json").read_text(encoding="utf-8"))["findings"]
+    done = project.harness("keep", finding["id"], "--with", "fla-core==0.6.0")
+    kept = json.loads((project.folder / f"suites/regressions/{finding['id']}.json").read_text(encoding="utf-8"))
+    assert (done.status, done.out) == (0, f"suites/regressions/{finding['id']}.json\n")
+    assert (kept["case"], kept["libraries"]) == (finding["case"], ["fla-core==0.6.0"])
 
 
-def test_no_finding_is_clean(place: Place) -> None:
-    said = place.harness("fuzz", "suites", "--op", "faultless", "--cases", "10", "--oracle", "write-overlap", *ON)
-    lines = said.out.splitlines()
-    assert (said.status, lines[-1]) == (0, "no findings")
+def test_no_finding_is_clean(project: Project) -> None:
+    done = project.harness("fuzz", "suites", "--op", "faultless", "--cases", "10", "--oracle", "write-overlap", *ON)
+    lines = done.out.splitlines()
+    assert (done.status, lines[-1]) == (0, "no findings")
     assert lines[-2].startswith("ran 10 cases on rtx-pro-6000 (188 SMs, sm_120) in ")
     assert lines[-2].endswith("seed 1): 10 passed, 0 failed, 0 abstained")
 
 
-def test_what_cannot_be_judged_is_no_success(place: Place) -> None:
-    place.write("suites/odd.py", suite_of("unknown"))
-    said = place.harness("fuzz", "suites/odd.py", "--cases", "5", *ON)
-    assert (said.status, said.out.splitlines()[-1]) == (
+def test_a_search_that_checks_nothing_is_no_success(project: Project) -> None:
+    project.write("suites/odd.py", suite_of("unknown"))
+    done = project.harness("fuzz", "suites/odd.py", "--cases", "5", *ON)
+    assert (done.status, done.out.splitlines()[-1]) == (
         3,
-        "nothing could be judged: this says nothing about the kernels",
+        "nothing could be checked: this says nothing about the kernels",
     )
     assert (
-        "5  the engine cannot execute tt.histogram (layer_norm_bwd_kernel, layernorm.py:431; Triton 3.6.0)" in said.out
+        "5  the engine cannot execute tt.histogram (layer_norm_bwd_kernel, layernorm.py:431; Triton 3.6.0)" in done.out
     )
 
 
-def test_the_same_seed_finds_the_same(place: Place) -> None:
+def test_the_same_seed_finds_the_same(project: Project) -> None:
     reports: list[Any] = []
     for processes in ("1", "3"):
-        place.harness("fuzz", "suites", "--cases", "40", "--processes", processes, *ON, "--json", "r.json")
-        report = json.loads((place.folder / "r.json").read_text(encoding="utf-8"))
-        reports.append({**report, "seconds": None, "compiled": None})
+        project.harness("fuzz", "suites", "--cases", "40", "--processes", processes, *ON, "--json", "r.json")
+        report = json.loads((project.folder / "r.json").read_text(encoding="utf-8"))
+        reports.append({**report, "seconds": None, "compiled_builds": None})
     assert reports[0] == reports[1]
 
 
-def test_an_sm_count_that_is_given_is_kept(place: Place) -> None:
-    place.harness("fuzz", "suites", "--cases", "10", "--sm", "20", *ON, "--json", "r.json")
-    report = json.loads((place.folder / "r.json").read_text(encoding="utf-8"))
+def test_a_given_sm_count_is_not_changed(project: Project) -> None:
+    project.harness("fuzz", "suites", "--cases", "10", "--sm", "20", *ON, "--json", "r.json")
+    report = json.loads((project.folder / "r.json").read_text(encoding="utf-8"))
     assert report["devices"] == ["rtx-pro-6000 (20 SMs, sm_120)"]
     assert report["findings"][0]["case"]["device"]["sm_count"] == 20
 
 
-def test_a_run_leaves_nothing_behind_but_its_own_folder(place: Place) -> None:
-    place.harness("fuzz", "suites", "--cases", "10", *ON)
-    assert sorted(path.name for path in place.folder.iterdir()) == [".harness", "suites"]
-    assert (place.folder / ".harness" / ".gitignore").read_text(encoding="utf-8") == "*\n"
-    assert list((place.folder / ".harness" / "scratch").rglob("pool-*")) == []
+def test_a_search_writes_only_to_its_own_folder(project: Project) -> None:
+    project.harness("fuzz", "suites", "--cases", "10", *ON)
+    assert sorted(path.name for path in project.folder.iterdir()) == [".harness", "suites"]
+    assert (project.folder / ".harness" / ".gitignore").read_text(encoding="utf-8") == "*\n"
+    assert list((project.folder / ".harness" / "scratch").rglob("pool-*")) == []
 
 
 @pytest.mark.parametrize(
@@ -268,26 +232,26 @@ def test_a_run_leaves_nothing_behind_but_its_own_folder(place: Place) -> None:
         (("fuzz",), "the following arguments are required: SUITE"),
         (("fuss",), "argument COMMAND: invalid choice: 'fuss'"),
         (("replay", "0badcafe"), "unknown finding '0badcafe'"),
-        (("replay", "nothing.json"), "cannot read nothing.json: No such file or directory"),
+        (("replay", "nothing.json"), "nothing.json: No such file or directory"),
         (("replay", "broken.py"), "broken.py: not readable as JSON"),
-        (("replay", "foreign.json"), "foreign.json: neither a report (`findings`), nor a finding (`case`), nor a case"),
+        (("replay", "foreign.json"), "foreign.json: not a document of the harness: expected an object whose `kind` "),
     ],
 )  # fmt: skip
-def test_bad_input_gets_one_line_and_exit_status_2(place: Place, arguments: tuple[str, ...], line: str) -> None:
-    (place.folder / "empty").mkdir()
-    place.write("broken.py", "from harness import suite\n1 / 0\n")
-    place.write("foreign.json", '{"hello": 1}')
-    said = place.harness(*arguments)
-    assert said.out == ""
-    assert (said.status, len(said.err.splitlines())) == (2, 1), said.err
-    assert said.err.startswith(f"harness: {line}")
+def test_wrong_input_ends_with_one_line_and_status_2(project: Project, arguments: tuple[str, ...], line: str) -> None:
+    (project.folder / "empty").mkdir()
+    project.write("broken.py", "from harness import suite\n1 / 0\n")
+    project.write("foreign.json", '{"hello": 1}')
+    done = project.harness(*arguments)
+    assert done.out == ""
+    assert (done.status, len(done.err.splitlines())) == (2, 1), done.err
+    assert done.err.startswith(f"harness: {line}")
 
 
-def test_a_library_that_is_not_installed_is_named_with_the_option_that_brings_it(place: Place) -> None:
-    place.write("suites/norm.py", suite_of("faultless", options=', requires=("no-such-library",)'))
-    said = place.harness("fuzz", "suites", "--cases", "5", *ON)
-    assert (said.status, said.out) == (2, "")
-    assert said.err.splitlines()[-1] == (
+def test_a_missing_library_is_named_with_the_option_for_it(project: Project) -> None:
+    project.write("suites/norm.py", suite_of("faultless", options=', requires=("no-such-library",)'))
+    done = project.harness("fuzz", "suites", "--cases", "5", *ON)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.splitlines()[-1] == (
         "harness: suites/norm.py tests no-such-library, which is not installed: add --with no-such-library"
     )
 
@@ -299,18 +263,18 @@ def test_a_library_that_is_not_installed_is_named_with_the_option_that_brings_it
         ("unknown", 3, "0/2  abstains: tt.h"),
     ],
 )
-def test_coverage_says_what_runs_and_fails_where_something_does_not(
-    place: Place, op: str, status: int, row: str
+def test_coverage_prints_executed_launches_and_fails_for_abstentions(
+    project: Project, op: str, status: int, row: str
 ) -> None:
-    place.write("suites/one.py", suite_of(op))
-    said = place.harness("coverage", "suites/one.py", "--cases", "2", "--device", "a100", "--device", "h200", *ENGINE)
-    assert said.status == status
-    assert row in said.out
+    project.write("suites/one.py", suite_of(op))
+    done = project.harness("coverage", "suites/one.py", "--cases", "2", "--device", "a100", "--device", "h200", *ENGINE)
+    assert done.status == status
+    assert row in done.out
 
 
-def test_an_interrupt_reports_what_was_found_so_far_and_leaves_no_process(place: Place) -> None:
-    place.write("suites/norm.py", suite_of("slow"))
-    process = place.begin("fuzz", "suites", "--minutes", "5", "--oracle", "write-overlap", *ON)
+def test_an_interrupt_reports_findings_and_leaves_no_process(project: Project) -> None:
+    project.write("suites/norm.py", suite_of("slow"))
+    process = project.start("fuzz", "suites", "--minutes", "5", "--oracle", "write-overlap", *ON)
     assert process.stderr
     while not process.stderr.readline().startswith("seen: warning, write-overlap"):
         assert process.poll() is None
@@ -323,9 +287,9 @@ def test_an_interrupt_reports_what_was_found_so_far_and_leaves_no_process(place:
     assert (bool(gone), alive) == (True, [])
 
 
-def test_an_interrupt_before_anything_was_found_exits_with_130(place: Place) -> None:
-    place.write("suites/norm.py", suite_of("slow"))
-    process = place.begin("fuzz", "suites", "--minutes", "5", "--oracle", "bounds", *ON)
+def test_an_interrupt_without_findings_ends_with_130(project: Project) -> None:
+    project.write("suites/norm.py", suite_of("slow"))
+    process = project.start("fuzz", "suites", "--minutes", "5", "--oracle", "bounds", *ON)
     assert process.stderr
     process.stderr.readline()  # it has begun
     process.send_signal(signal.SIGINT)
@@ -333,49 +297,49 @@ def test_an_interrupt_before_anything_was_found_exits_with_130(place: Place) -> 
     assert (process.returncode, "Traceback" in err, "interrupted after" in out) == (130, False, True)
 
 
-def test_devices_are_listed_by_the_name_to_type(place: Place) -> None:
-    said = place.harness("devices")
-    lines = said.out.splitlines()
+def test_devices_are_listed_by_their_option_value(project: Project) -> None:
+    done = project.harness("devices")
+    lines = done.out.splitlines()
     (line,) = [line for line in lines if line.startswith("rtx-pro-6000 ")]
-    assert said.status == 0
+    assert done.status == 0
     assert line.split()[:6] == ["rtx-pro-6000", "blackwell", "sm_120", "188", "99", "KiB"]
 
 
-def test_the_doctor_says_what_is_here_without_importing_it(place: Place) -> None:
-    said = place.harness("doctor")
-    assert said.status == 0
+def test_the_doctor_lists_every_part(project: Project) -> None:
+    done = project.harness("doctor")
+    assert done.status == 0
     for part in ("Python", "torch", "triton", "ptxas of Triton", "compute-sanitizer", "Triton's sanitizers", "GPU"):
-        assert f" {part}: " in said.out
+        assert f" {part}: " in done.out
 
 
-def test_replaying_a_case_that_is_clean_now_exits_with_0(place: Place) -> None:
-    place.harness("fuzz", "suites", "--cases", "10", *ON, "--oracle", "write-overlap", "--json", "r.json")
-    text = (place.folder / "r.json").read_text(encoding="utf-8")
-    place.write("fixed.json", text.replace("suites/norm.py:overlapping", "suites/norm.py:faultless"))
-    said = place.harness("replay", "fixed.json", *ENGINE)
-    assert (said.status, " is clean: faultless T=3 D=1 G=1 fp32" in said.out) == (0, True)
+def test_replaying_a_fixed_case_ends_with_0(project: Project) -> None:
+    project.harness("fuzz", "suites", "--cases", "10", *ON, "--oracle", "write-overlap", "--json", "r.json")
+    text = (project.folder / "r.json").read_text(encoding="utf-8")
+    project.write("fixed.json", text.replace("suites/norm.py:overlapping", "suites/norm.py:faultless"))
+    done = project.harness("replay", "fixed.json", *ENGINE)
+    assert (done.status, " is clean: faultless T=3 D=1 G=1 fp32" in done.out) == (0, True)
 
 
-def test_one_finding_of_a_report_can_be_chosen_by_number_or_id(place: Place) -> None:
-    place.harness("fuzz", "suites", "--cases", "10", *ON, "--oracle", "write-overlap", "--json", "r.json")
-    report = json.loads((place.folder / "r.json").read_text(encoding="utf-8"))
+def test_one_finding_of_a_report_can_be_chosen_by_number_or_id(project: Project) -> None:
+    project.harness("fuzz", "suites", "--cases", "10", *ON, "--oracle", "write-overlap", "--json", "r.json")
+    report = json.loads((project.folder / "r.json").read_text(encoding="utf-8"))
     digest = report["findings"][0]["id"]
     for chosen in ("1", digest):
-        assert place.harness("replay", "r.json", "--finding", chosen, *ENGINE).status == 1
-    said = place.harness("replay", "r.json", "--finding", "2", *ENGINE)
-    assert (said.status, said.err.startswith("harness: unknown finding '2'")) == (2, True)
+        assert project.harness("replay", "r.json", "--finding", chosen, *ENGINE).status == 1
+    done = project.harness("replay", "r.json", "--finding", "2", *ENGINE)
+    assert (done.status, done.err.startswith("harness: unknown finding '2'")) == (2, True)
 
 
-def test_an_error_of_the_harness_ends_with_2_and_loses_nothing_that_was_found(place: Place) -> None:
-    place.write("suites/norm.py", suite_of("dying"))
-    said = place.harness("fuzz", "suites", "--cases", "200", "--oracle", "write-overlap", *ON)
-    assert (said.status, "1 finding: 1 warning" in said.out, "Traceback" in said.out) == (2, True, False)
-    assert "the engine itself is broken" in said.err
+def test_an_error_of_the_harness_ends_with_2_and_keeps_findings(project: Project) -> None:
+    project.write("suites/norm.py", suite_of("dying"))
+    done = project.harness("fuzz", "suites", "--cases", "200", "--oracle", "write-overlap", *ON)
+    assert (done.status, "1 finding: 1 warning" in done.out, "Traceback" in done.out) == (2, True, False)
+    assert "the engine itself is broken" in done.err
 
 
 @pytest.mark.parametrize("isolation", ["worker", "case"])
-def test_a_search_can_be_bounded_in_time_and_cases_kept_apart(place: Place, isolation: str) -> None:
-    said = place.harness(
+def test_a_search_for_some_minutes_works_with_each_isolation(project: Project, isolation: str) -> None:
+    done = project.harness(
         "fuzz", "suites", "--minutes", "0.05", "--isolation", isolation, *ON, "--oracle", "write-overlap"
     )
-    assert (said.status, "1 finding: 1 warning" in said.out) == (1, True)
+    assert (done.status, "1 finding: 1 warning" in done.out) == (1, True)

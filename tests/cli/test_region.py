@@ -1,11 +1,11 @@
-"""`harness region` as a person uses it, and what is drawn of a region."""
+"""`harness region` in a process, and the text and drawing of a region."""
 
 import json
 import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -13,32 +13,27 @@ import pytest
 from rich.console import Console
 
 from harness.cli import main
-from harness.findings.campaign_report import FORMAT
+from harness.documents import files
+from harness.documents.kinds import SCHEMA_VERSION, Kind
+from harness.documents.region import RegionDocument
 from harness.model.case import Case
 from harness.model.region import SMS, Axis, AxisKind, Ended, Point, Region
 from harness.model.verdict import Outcome, Severity, Signature
-from harness.region.record import load, read_region
+from harness.region.record import load
 from harness.reports.region_plot import svg
 from harness.reports.region_text import WIDTH, render
 from harness.wire import to_json
+from tests.cli.command_line import ENGINE, ROOT, Finished
 from tests.cli.fake_engine import suite_of
 from tests.search.fakes import DEVICE, KERNEL, STORE, with_dims
 
 pytestmark = pytest.mark.once
 
-ROOT = Path(__file__).resolve().parents[2]
 ID = "7f3a09c1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    status: int
-    out: str
-    err: str
-
-
-class Place:
-    """A folder with suites and one stored finding, of any op in `norm.py`."""
+class ProjectWithFinding:
+    """A folder with a suite, and a stored finding of one of its ops."""
 
     def __init__(self, folder: Path, op: str) -> None:
         self.folder = folder
@@ -50,7 +45,8 @@ class Place:
 
     def write(self, path: Path, case: Case) -> None:
         document = {
-            "format": FORMAT,
+            "kind": Kind.REGRESSION,
+            "schema_version": SCHEMA_VERSION,
             "oracle": "write-overlap",
             "severity": "warning",
             "op": case.op,
@@ -60,7 +56,7 @@ class Place:
         }
         path.write_text(json.dumps(document), encoding="utf-8")
 
-    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-m", "harness.cli", "region", *arguments],
             cwd=self.folder,
@@ -70,53 +66,55 @@ class Place:
             text=True,
         )
 
-    def region(self, *arguments: str) -> Said:
-        process = self.begin(*arguments, "--engine", "tests.cli.fake_engine:Pretending")
+    def region(self, *arguments: str) -> Finished:
+        process = self.start(*arguments, *ENGINE)
         out, err = process.communicate(timeout=120)
-        return Said(status=process.returncode, out=out, err=err)
+        return Finished(status=process.returncode, out=out, err=err)
 
 
 @pytest.mark.slow
 class TestTheCommand:
-    def test_prints_the_rule_and_a_plot_and_keeps_both_beside_the_finding(self, tmp_path: Path) -> None:
-        place = Place(tmp_path, "overlapping")
-        said = place.region(ID, "--points", "120", "--axes", "T,D")
-        lines = said.out.splitlines()
+    def test_prints_the_rule_and_a_plot_and_stores_both_with_the_finding(self, tmp_path: Path) -> None:
+        project = ProjectWithFinding(tmp_path, "overlapping")
+        done = project.region(ID, "--points", "120", "--axes", "T,D")
+        lines = done.out.splitlines()
         first = f"write-overlap: {KERNEL} layernorm.py:431 fails when T > 2: true of"
-        assert (said.status, lines[0], lines[-1]) == (0, first, f"kept in .harness/findings/{ID}/region.json")
-        kept = load(place.finding)
+        assert (done.status, lines[0], lines[-1]) == (0, first, f"kept in .harness/findings/{ID}/region.json")
+        kept = load(project.finding)
         assert kept
         assert (str(kept.rule), kept.plane) == ("fails when T > 2", ("D", "T"))
-        assert {point.outcome is Outcome.FAIL for point in kept.points if point.at["T"] > 2} == {True}
+        assert {point.outcome is Outcome.FAIL for point in kept.points if point.sizes["T"] > 2} == {True}
 
-    def test_keeps_the_region_beside_a_file_that_is_no_stored_finding(self, tmp_path: Path) -> None:
-        place = Place(tmp_path, "overlapping")
-        place.write(tmp_path / "one.json", replace(with_dims(T=4), op="norm.py:overlapping", absent=()))
-        said = place.region("one.json", "--points", "30")
+    def test_writes_the_region_of_any_other_file_next_to_it(self, tmp_path: Path) -> None:
+        project = ProjectWithFinding(tmp_path, "overlapping")
+        project.write(tmp_path / "one.json", replace(with_dims(T=4), op="norm.py:overlapping", absent=()))
+        done = project.region("one.json", "--points", "30")
         (kept,) = tmp_path.glob("*.region.json")
-        assert (said.status, said.out.splitlines()[-1]) == (0, f"kept in {kept.name}")
-        assert read_region(kept.read_text(encoding="utf-8")).case.dims["T"] == 4
+        assert (done.status, done.out.splitlines()[-1]) == (0, f"kept in {kept.name}")
+        assert files.read(kept, RegionDocument).region.case.dims["T"] == 4
 
     @pytest.mark.parametrize(
         ("op", "status", "sentence"),
         [("faultless", 1, "does not show"), ("unknown", 3, "the engine cannot execute tt.histogram")],
     )
-    def test_says_so_where_there_is_nothing_to_map(self, tmp_path: Path, op: str, status: int, sentence: str) -> None:
-        said = Place(tmp_path, op).region(ID)
-        assert (said.status, sentence in said.out.replace("\n", " ")) == (status, True)
+    def test_ends_with_a_reason_if_the_failure_does_not_show(
+        self, tmp_path: Path, op: str, status: int, sentence: str
+    ) -> None:
+        done = ProjectWithFinding(tmp_path, op).region(ID)
+        assert (done.status, sentence in done.out.replace("\n", " ")) == (status, True)
 
-    def test_keeps_what_was_found_when_it_is_interrupted(self, tmp_path: Path) -> None:
-        place = Place(tmp_path, "slow")
-        process = place.begin(ID, "--engine", "tests.cli.fake_engine:Pretending", "--points", "2000")
+    def test_stores_the_map_so_far_when_interrupted(self, tmp_path: Path) -> None:
+        project = ProjectWithFinding(tmp_path, "slow")
+        process = project.start(ID, *ENGINE, "--points", "2000")
         assert process.stderr
         process.stderr.readline()  # it has begun
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
         assert "Traceback" not in err
         assert (process.returncode, "The map was interrupted after" in out) == (0, True)
-        kept = load(place.finding)
+        kept = load(project.finding)
         assert kept
-        assert kept.ended is Ended.INTERRUPTED
+        assert kept.stop_reason is Ended.INTERRUPTED
 
 
 @pytest.mark.parametrize(
@@ -126,23 +124,23 @@ class TestTheCommand:
         ((ID, "--axes", "T"), "--axes T: it takes two different axes, such as T,SM"),
         ((ID, "--axes", "T,T"), "--axes T,T: it takes two different axes, such as T,SM"),
         (("0badcafe",), "unknown finding '0badcafe'"),
-        (("case.json",), "the file holds a bare case: a region is that of a failure, and a finding says which"),
+        (("case.json",), "the file holds a bare case: a region is that of a failure, so name a finding"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(
+def test_wrong_input_is_a_usage_error_of_one_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     arguments: tuple[str, ...],
     line: str,
 ) -> None:
-    Place(tmp_path, "overlapping")
+    ProjectWithFinding(tmp_path, "overlapping")
     (tmp_path / "case.json").write_text(to_json(with_dims(T=3)), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     assert main(["region", *arguments]) == 2
-    said = capsys.readouterr()
-    assert (said.out, len(said.err.splitlines())) == ("", 1)
-    assert said.err.startswith(f"harness: {line}")
+    done = capsys.readouterr()
+    assert (done.out, len(done.err.splitlines())) == ("", 1)
+    assert done.err.startswith(f"harness: {line}")
 
 
 SIZELESS = """
@@ -160,18 +158,18 @@ def twice(x):
 """
 
 
-def test_an_op_without_dims_has_no_region_and_one_line_says_so(
+def test_an_op_without_dims_is_a_usage_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = Place(tmp_path, "overlapping")
+    project = ProjectWithFinding(tmp_path, "overlapping")
     (tmp_path / "sizeless.py").write_text(SIZELESS, encoding="utf-8")
-    place.write(tmp_path / "one.json", replace(with_dims(), op="sizeless.py:doubled", dims={}, absent=()))
+    project.write(tmp_path / "one.json", replace(with_dims(), op="sizeless.py:doubled", dims={}, absent=()))
     monkeypatch.chdir(tmp_path)
     assert main(["region", "one.json"]) == 2
     assert capsys.readouterr() == (
         "",
-        "harness: sizeless.py:doubled declares no dims: a region is mapped around the sizes of a case, and here are "
-        "none\n",
+        "harness: sizeless.py:doubled declares no dims: a region is mapped around the sizes of a case, and this one "
+        "has none\n",
     )
 
 
@@ -197,14 +195,14 @@ REGION = Region(
     ),
     plane=(SMS, "T"),
     points=tuple(
-        Point(at={**with_dims(T=rows).dims, SMS: sms}, outcome=seen(rows, sms))
+        Point(sizes={**with_dims(T=rows).dims, SMS: sms}, outcome=seen(rows, sms))
         for rows in ROWS
         for sms in COLUMNS
         if (rows, sms) != (31, 64)
     ),
     rule=None,
     seconds=12.3,
-    ended=Ended.COMPLETE,
+    stop_reason=Ended.COMPLETE,
 )
 
 PLOT = """\
@@ -223,18 +221,18 @@ def test_the_plot_is_complete_without_colour() -> None:
     assert PLOT in render(REGION).plain
 
 
-def test_what_is_printed_keeps_to_eighty_columns() -> None:
+def test_printed_lines_keep_to_eighty_columns() -> None:
     assert [line for line in render(REGION).plain.splitlines() if len(line) > WIDTH] == []
 
 
-def test_a_terminal_with_colours_gets_them() -> None:
+def test_a_colour_terminal_gets_colours() -> None:
     console = Console(force_terminal=True, color_system="standard", width=WIDTH)
     with console.capture() as captured:
         console.print(render(REGION), soft_wrap=True)
     assert "\x1b[" in captured.get()
 
 
-def test_the_drawing_has_a_mark_for_each_point_and_says_what_it_shows() -> None:
+def test_the_drawing_has_a_labelled_mark_for_each_point() -> None:
     root = ET.fromstring(svg(REGION))  # noqa: S314 -- our own text
     space = "{http://www.w3.org/2000/svg}"
     classes = [element.get("class") for element in root.iter()]
@@ -245,9 +243,9 @@ def test_the_drawing_has_a_mark_for_each_point_and_says_what_it_shows() -> None:
     assert [element for element in root.iter() if "script" in element.tag] == []
 
 
-def test_nothing_is_drawn_of_what_is_not_shown() -> None:
-    (point,) = [point for point in REGION.points if point.at == REGION.start]
-    gone = replace(REGION, points=(replace(point, outcome=Outcome.PASS),), ended=Ended.NOT_SHOWN)
+def test_a_failure_that_does_not_show_has_no_drawing() -> None:
+    (point,) = [point for point in REGION.points if point.sizes == REGION.start]
+    gone = replace(REGION, points=(replace(point, outcome=Outcome.PASS),), stop_reason=Ended.NOT_SHOWN)
     assert (svg(gone), "\n".join(render(gone).plain.splitlines())) == (
         "",
         f"The smallest case does not show write-overlap: {KERNEL} <&>. There\nis no region to map.",

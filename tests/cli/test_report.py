@@ -1,4 +1,4 @@
-"""`harness report` and `harness findings`, through processes, after a real search."""
+"""`harness report` and `harness findings` in processes, after a search."""
 
 import json
 import subprocess
@@ -8,31 +8,31 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from tests.cli.command_line import ON, Project
 from tests.cli.fake_engine import suite_of
-from tests.cli.test_cli import ON, Place
 from tests.pytest_plugin.test_suites import Repository
 
 pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 
 @pytest.fixture(scope="module")
-def searched(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A folder in which a search has found one bug."""
-    place = Place(tmp_path_factory.mktemp("searched"))
-    place.write("suites/norm.py", suite_of("overlapping", "faultless"))
-    said = place.harness("fuzz", "suites", "--cases", "12", *ON, "--json", "r.json")
-    assert said.status == 1
-    return place
+    project = Project(tmp_path_factory.mktemp("searched"))
+    project.write("suites/norm.py", suite_of("overlapping", "faultless"))
+    done = project.harness("fuzz", "suites", "--cases", "12", *ON, "--json", "r.json")
+    assert done.status == 1
+    return project
 
 
-def finding_of(place: Place) -> str:
-    (folder,) = (path for path in (place.folder / ".harness" / "findings").iterdir() if path.name != "broken")
+def finding_of(project: Project) -> str:
+    (folder,) = (path for path in (project.folder / ".harness" / "findings").iterdir() if path.name != "broken")
     return folder.name
 
 
-def test_a_search_becomes_a_page_a_summary_and_a_junit_file(searched: Place) -> None:
-    said = searched.harness("report", "r.json", "-o", "p.html", "--markdown", "s.md", "--junit", "j.xml")
-    assert (said.status, said.out, said.err) == (0, "", "p.html\ns.md\nj.xml\n")
+def test_a_search_becomes_a_page_a_summary_and_a_junit_file(searched: Project) -> None:
+    done = searched.harness("report", "r.json", "-o", "p.html", "--markdown", "s.md", "--junit", "j.xml")
+    assert (done.status, done.out, done.err) == (0, "", "p.html\ns.md\nj.xml\n")
     one = finding_of(searched)
     page = (searched.folder / "p.html").read_text(encoding="utf-8")
     assert f'id="finding-{one}"' in page
@@ -43,45 +43,45 @@ def test_a_search_becomes_a_page_a_summary_and_a_junit_file(searched: Place) -> 
     assert suite.get("failures") == "1"
 
 
-def test_the_page_of_the_usual_folder_has_the_usual_name(searched: Place) -> None:
-    said = searched.harness("report")
-    assert (said.status, said.err) == (0, "report.html\n")
+def test_the_default_is_a_page_of_the_stored_findings(searched: Project) -> None:
+    done = searched.harness("report")
+    assert (done.status, done.err) == (0, "report.html\n")
     assert finding_of(searched) in (searched.folder / "report.html").read_text(encoding="utf-8")
 
 
-def test_the_summary_alone_goes_to_standard_output(searched: Place) -> None:
-    said = searched.harness("report", "r.json", "--markdown", "-", "--history", "r.json")
-    assert (said.status, said.err) == (0, "")
-    assert "Against the report before: 0 new, 1 still, 0 gone." in said.out
+def test_the_summary_alone_goes_to_standard_output(searched: Project) -> None:
+    done = searched.harness("report", "r.json", "--markdown", "-", "--history", "r.json")
+    assert (done.status, done.err) == (0, "")
+    assert "Compared with the previous report: 0 new, 1 still, 0 gone." in done.out
 
 
-def test_what_is_damaged_is_named_and_the_rest_reported(searched: Place) -> None:
+def test_a_damaged_finding_is_named_and_the_others_are_reported(searched: Project) -> None:
     searched.write(".harness/findings/broken/finding.json", "{")
-    said = searched.harness("findings")
+    done = searched.harness("findings")
     one = finding_of(searched)
-    first, damaged, last = said.out.splitlines()
+    first, damaged, last = done.out.splitlines()
     assert first.startswith(f"warning {one}  write-overlap: layer_norm_bwd_kernel layernorm.py:431  (seen ")
     assert damaged.startswith("not readable: .harness/findings/broken/finding.json: ")
-    assert (said.status, last) == (0, "1 finding: 1 warning")
+    assert (done.status, last) == (0, "1 finding: 1 warning")
     reported = searched.harness("report", "-o", "-")
     assert (reported.status, reported.err) == (0, f"{damaged}\n")
     assert "broken/finding.json" in reported.out
 
 
-def test_what_does_not_exist_is_a_usage_error(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    place.write("bad.json", "{")
-    for arguments, said in (
+def test_a_missing_path_is_a_usage_error(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write("bad.json", "{")
+    for arguments, done in (
         (("report",), "harness: there is no .harness/findings here: run harness fuzz first"),
         (("findings", "none"), "harness: there is no none: name a folder of findings"),
         (("report", "bad.json"), "harness: nothing of it can be read: bad.json: not readable as JSON"),
     ):
-        found = place.harness(*arguments)
+        found = project.harness(*arguments)
         assert (found.status, found.out) == (2, "")
-        assert found.err.startswith(said)
+        assert found.err.startswith(done)
 
 
-def test_the_page_is_made_where_nothing_of_the_library_is_installed(searched: Place) -> None:
+def test_writing_a_page_loads_neither_torch_nor_triton(searched: Project) -> None:
     program = (
         "import sys; from harness.cli import main; status = main(['report', 'r.json', '-o', 'q.html']); "
         "sys.exit(status or ', '.join({'torch', 'triton'} & set(sys.modules)) or 0)"
@@ -90,7 +90,7 @@ def test_the_page_is_made_where_nothing_of_the_library_is_installed(searched: Pl
     assert child.returncode == 0
 
 
-def test_pytest_writes_what_identifies_a_finding_into_its_own_junit_file(tmp_path: Path) -> None:
+def test_the_junit_file_of_pytest_identifies_findings(tmp_path: Path) -> None:
     repository = Repository(tmp_path)
     repository.write("suites/norm.py", suite_of("overlapping"))
     repository.pytest("suites", "-m", "sm_120", "--junitxml", "j.xml")
@@ -101,7 +101,7 @@ def test_pytest_writes_what_identifies_a_finding_into_its_own_junit_file(tmp_pat
     assert told == {
         "searched_device": "rtx-pro-6000",
         "search_seed": "1",
-        "ran_on": "tests.cli.fake_engine:Pretending",
+        "ran_on": "tests.cli.fake_engine:FakeEngine",
         "cases": "6",
         "finding": stored.name,
         "signature": finding["signature"],

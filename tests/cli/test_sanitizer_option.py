@@ -1,4 +1,4 @@
-"""`--sanitizer`, from the command line and from pytest's."""
+"""The option `--sanitizer`."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.cli.command import BROKEN
+from harness.cli.command import ExitStatus
 from harness.devices import catalogue
 from harness.model.case import Case, DType
 from harness.wire import to_json
@@ -18,22 +18,20 @@ SUITE = ROOT / "tests" / "workers" / "sanitized" / "reporting.py"
 STAND_IN = ROOT / "tests" / "workers" / "sanitized" / "fake_sanitizer.py"
 
 
-def test_the_virtual_gpu_has_nothing_for_it_to_watch(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["fuzz", str(SUITE), "--sanitizer", "memcheck"]) == BROKEN
+def test_the_virtual_gpu_refuses_sanitizers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fuzz", str(SUITE), "--sanitizer", "memcheck"]) == ExitStatus.ERROR
     assert capsys.readouterr().err == "harness: --sanitizer watches kernels on a real GPU: add --engine cuda\n"
 
 
 @pytest.mark.parametrize("command", ["fuzz", "replay"])
-def test_a_file_of_accepted_reports_that_is_named_and_not_there_is_an_error(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([command, str(SUITE), "--sanitizer", "memcheck", "--accepts", "typo.toml"]) == BROKEN
+def test_a_missing_file_of_accepted_reports_is_an_error(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, str(SUITE), "--sanitizer", "memcheck", "--accepts", "typo.toml"]) == ExitStatus.ERROR
     assert "argument --accepts: there is no file 'typo.toml'" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 @pytest.mark.once
-def test_a_replayed_case_is_judged_by_what_the_tool_reports_of_it(tmp_path: Path) -> None:
+def test_a_sanitizer_report_makes_a_replayed_case_fail(tmp_path: Path) -> None:
     tool = tmp_path / "bin" / "compute-sanitizer"
     tool.parent.mkdir()
     tool.write_text(
@@ -54,10 +52,10 @@ def test_a_replayed_case_is_judged_by_what_the_tool_reports_of_it(tmp_path: Path
         timeout=120,
     )
     assert run.stderr == ""
-    said = " ".join(run.stdout.split())
-    assert "ERROR compute-sanitizer scale_kernel in strays" in said
+    printed = " ".join(run.stdout.split())
+    assert "ERROR compute-sanitizer scale_kernel in strays" in printed
     assert (
         "memcheck: Invalid __global__ write of size 4 bytes is out of bounds in 5 reports, first by program (3, 0, 0), "
         "thread (0, 0, 0) in scale_kernel (kernels.py:9)"
-    ) in said
+    ) in printed
     assert run.returncode == 1

@@ -1,11 +1,11 @@
-"""Suites and folders that are wrong, as whoever types a command meets them: one line, and exit status 2."""
+"""Wrong suites and unwritable folders: one line, and exit status 2."""
 
 from pathlib import Path
 
 import pytest
 
+from tests.cli.command_line import ON, Project
 from tests.cli.fake_engine import suite_of
-from tests.cli.test_cli import ON, Place
 
 pytestmark = [pytest.mark.slow, pytest.mark.once]
 
@@ -32,26 +32,26 @@ pytestmark = [pytest.mark.slow, pytest.mark.once]
         ("import sys\nfrom harness import suite\nsys.exit(0)\n", "wrong.py fails on import: SystemExit: 0"),
     ],
 )
-def test_a_wrong_suite_is_told_in_one_line(tmp_path: Path, text: str, line: str) -> None:
-    place = Place(tmp_path)
-    place.write("wrong.py", text)
-    said = place.harness("fuzz", "wrong.py", "--cases", "5", *ON)
-    assert (said.status, said.out, len(said.err.splitlines())) == (2, "", 1), said.err
-    assert said.err.startswith(f"harness: {line}")
+def test_a_wrong_suite_is_an_error_of_one_line(tmp_path: Path, text: str, line: str) -> None:
+    project = Project(tmp_path)
+    project.write("wrong.py", text)
+    done = project.harness("fuzz", "wrong.py", "--cases", "5", *ON)
+    assert (done.status, done.out, len(done.err.splitlines())) == (2, "", 1), done.err
+    assert done.err.startswith(f"harness: {line}")
 
 
 @pytest.mark.parametrize("blocked", ["a file", "nothing may be made", "nothing may be made in it"])
-def test_a_folder_that_cannot_be_written_is_told_in_one_line(tmp_path: Path, blocked: str) -> None:
-    place = Place(tmp_path)
+def test_an_unwritable_folder_is_an_error_of_one_line(tmp_path: Path, blocked: str) -> None:
+    project = Project(tmp_path)
     suite = tmp_path / "norm.py"
-    place.write("norm.py", suite_of("faultless"))
+    project.write("norm.py", suite_of("faultless"))
     match blocked:
         case "a file":
-            place.write(".harness", "")
+            project.write(".harness", "")
         case "nothing may be made":
-            place = Place(Path("/proc"))  # where root may make nothing, either
+            project = Project(Path("/proc"))  # where root may make nothing, either
         case _:
             (tmp_path / ".harness").symlink_to("/proc")
-    said = place.harness("fuzz", str(suite), "--cases", "5", *ON)
-    assert (said.status, said.out, len(said.err.splitlines())) == (2, "", 1), said.err
-    assert said.err.startswith(f"harness: cannot write to {place.folder / '.harness'}: ")
+    done = project.harness("fuzz", str(suite), "--cases", "5", *ON)
+    assert (done.status, done.out, len(done.err.splitlines())) == (2, "", 1), done.err
+    assert done.err.startswith(f"harness: cannot write to {project.folder / '.harness'}: ")

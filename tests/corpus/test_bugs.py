@@ -1,10 +1,10 @@
-"""The list of historical bugs: what an entry says, how it knows a sighting, and what is refused."""
+"""The list of historical bugs: valid entries, failure patterns, and refused entries."""
 
 from pathlib import Path
 
 import pytest
 
-from harness.corpus.bugs import HistoricalBug, Mark, choose, read
+from harness.corpus.bugs import BugPattern, HistoricalBug, choose, read
 from harness.errors import SuiteError, UsageError
 from harness.model.verdict import Severity, Signature
 from harness.suite import load_suite
@@ -34,15 +34,15 @@ def listed(folder: Path, text: str) -> Path:
     return file
 
 
-def test_a_mark_fits_by_oracle_kernel_and_place() -> None:
-    mark = Mark(oracle="bounds", kernel="sum_*", place="sum.py:*")
-    assert mark.fits(signature())
-    assert not mark.fits(signature(oracle="float64-values"))
-    assert not mark.fits(signature(kernel="mean_kernel"))
-    assert not mark.fits(signature(place="mean.py:3"))
+def test_a_pattern_matches_oracle_kernel_and_place() -> None:
+    mark = BugPattern(oracle="bounds", kernel="sum_*", place="sum.py:*")
+    assert mark.matches(signature())
+    assert not mark.matches(signature(oracle="float64-values"))
+    assert not mark.matches(signature(kernel="mean_kernel"))
+    assert not mark.matches(signature(place="mean.py:3"))
 
 
-def test_any_mark_makes_a_sighting() -> None:
+def test_any_pattern_identifies_the_bug() -> None:
     (bug,) = (one for one in LISTED if one.id == "fla_conv_noncontig_dy")
     kernel = "causal_conv1d_bwd_kernel"
     assert bug.is_shown_by(signature("bounds", kernel))
@@ -60,7 +60,7 @@ def test_each_bug_is_listed_once() -> None:
     assert len(ids) == len(set(ids)) == 21
 
 
-def test_a_release_is_what_with_takes(tmp_path: Path) -> None:
+def test_a_release_has_the_format_of_with(tmp_path: Path) -> None:
     (bug,) = read(listed(tmp_path, ENTRY + 'not_searched = "why"\nbeside = ["einops==0.8.2"]'))
     assert bug.release(bug.last_bad) == ("fla-core==0.5.2", "einops==0.8.2")
 
@@ -75,7 +75,7 @@ def test_a_release_is_what_with_takes(tmp_path: Path) -> None:
         (ENTRY, r"bug 1 \(one\): needs suite, ops and shows"),
     ],
 )
-def test_a_list_that_is_none_is_refused_by_name(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_list_is_refused_by_name(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(SuiteError, match=message):
         read(listed(tmp_path, text))
 
@@ -85,7 +85,7 @@ def test_a_missing_list_is_refused(tmp_path: Path) -> None:
         read(tmp_path / "none.toml")
 
 
-def test_bugs_are_chosen_by_name_in_the_order_given() -> None:
+def test_bugs_are_chosen_by_id_in_the_order_given() -> None:
     two = ("liger_rope_batch", "fla_l2norm_int32")
     assert tuple(bug.id for bug in choose(LISTED, two)) == two
     assert choose(LISTED, ()) == LISTED

@@ -1,4 +1,4 @@
-"""`harness corpus` on the command line: what it prints, its exit status, and that it goes on from what it kept."""
+"""`harness corpus` on the command line: its output, its exit status, and resuming from stored results."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +7,8 @@ import pytest
 
 from harness.cli import main
 from harness.corpus import results
-from harness.corpus.verify import Budget, BugRecord
+from harness.corpus.verify import BugRecord, SearchBudget
+from harness.documents import files
 from tests.corpus.test_results import BUG, KEPT
 
 pytestmark = pytest.mark.once
@@ -44,8 +45,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def keep(record: BugRecord, file: Path) -> None:
-    budget = Budget(cases=40, seconds=60.0, processes=2, seed=0)
-    results.save(results.CorpusResults(records=(replace(record, budget=budget),)), file)
+    budget = SearchBudget(cases=40, seconds=60.0, processes=2, seed=0)
+    files.write(results.CorpusResults(records=(replace(record, budget=budget),)), file)
 
 
 def run(*arguments: str) -> int:
@@ -53,7 +54,7 @@ def run(*arguments: str) -> int:
     return main(["corpus", *arguments, *usual])
 
 
-def test_what_is_kept_is_not_searched_for_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stored_result_is_not_searched_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keep(KEPT, folder / "records.json")
     assert run() == 0
     printed = capsys.readouterr().out
@@ -63,18 +64,18 @@ def test_what_is_kept_is_not_searched_for_again(folder: Path, capsys: pytest.Cap
     assert {record.bug.id for record in results.load(folder / "records.json").records} == {"one", "two"}
 
 
-def test_a_bug_that_was_not_found_makes_the_exit_status_one(folder: Path) -> None:
+def test_a_missed_bug_exits_with_one(folder: Path) -> None:
     assert KEPT.bad is not None
     keep(BugRecord(bug=BUG, budget=KEPT.budget, bad=replace(KEPT.bad, found=None)), folder / "records.json")
     assert run() == 1
 
 
-def test_where_nothing_was_searched_the_exit_status_is_three(folder: Path) -> None:
+def test_nothing_checked_exits_with_three(folder: Path) -> None:
     assert folder.is_dir()
     assert run("two") == 3
 
 
-def test_an_unknown_bug_is_a_mistake_on_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_bug_is_a_usage_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert folder.is_dir()
     assert run("tow") == 2
     assert "unknown bug 'tow': did you mean two" in capsys.readouterr().err

@@ -1,14 +1,15 @@
-"""A bug is found in the bad release of a library and not in the mended one: a planted kernel as two releases."""
+"""A bug is found in the bad release and not in the fixed one, with a planted kernel as two releases."""
 
 import shutil
 from pathlib import Path
 
 import pytest
 
-from harness.corpus.bugs import HistoricalBug, Mark
-from harness.corpus.verify import Budget, hunt
+from harness.corpus.bugs import BugPattern, HistoricalBug
+from harness.corpus.verify import SearchBudget, search_for_bug
 from harness.libraries import PYTHON_TAG
 from harness.model.finding import Finding
+from harness.settings import Settings
 
 KERNEL = Path(__file__).parents[2] / "suites" / "planted" / "kernels" / "out_of_bounds_store.py"
 SUITE = """
@@ -23,14 +24,14 @@ def doubled(x):
 def reference(x):
     return x + x
 """
-BUDGET = Budget(cases=40, seconds=600.0, processes=2, seed=0)
-ON_THE_WAY = 2 * 2 * BUDGET.processes
-"""So many cases, at most, are judged until one shows it: each process has two under way, and these a companion each."""
+BUDGET = SearchBudget(cases=40, seconds=600.0, processes=2, seed=0)
+IN_FLIGHT = 2 * 2 * BUDGET.processes
+"""The most cases that run before the bug shows: each process has two under way, each with a paired run."""
 
 
 @pytest.fixture
 def bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HistoricalBug:
-    """Release 1.0 of a library stores out of bounds, 1.1 does not."""
+    """A library whose release 1.0 stores out of bounds, and whose release 1.1 does not."""
     for version, masked in (("1.0", False), ("1.1", True)):
         package = tmp_path / "cache" / "libraries" / f"doubling-{version}-{PYTHON_TAG}" / "doubling"
         package.mkdir(parents=True)
@@ -38,7 +39,6 @@ def bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HistoricalBug:
         (package / "__init__.py").write_text(
             f"from doubling.kernel import double\n\n\ndef doubled(x):\n    return double(x, masked={masked})\n"
         )
-    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     suite = tmp_path / "doubling_suite.py"
     suite.write_text(SUITE)
@@ -51,32 +51,32 @@ def bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HistoricalBug:
         link="https://example.org/1",
         suite=str(suite),
         ops=("doubled",),
-        shows=(Mark(oracle="bounds", kernel="double_kernel"),),
+        shows=(BugPattern(oracle="bounds", kernel="double_kernel"),),
     )
 
 
 @pytest.mark.slow
-def test_a_bug_is_found_confirmed_and_small_and_the_mended_release_is_silent(bug: HistoricalBug) -> None:
+def test_a_bug_is_found_and_shrunk_and_the_fixed_release_passes(bug: HistoricalBug, tmp_path: Path) -> None:
     kept = list[Finding]()
-    record = hunt(bug, BUDGET, lambda _: None, kept.append)
-    assert record.is_kept
+    record = search_for_bug(bug, BUDGET, Settings(cache=tmp_path / "cache"), lambda _: None, kept.append)
+    assert record.is_confirmed
     assert record.bad is not None
     assert record.bad.found is not None
     assert record.bad.found.signature.startswith("bounds: double_kernel kernel.py:")
     assert record.bad.found.smallest.dims == {"T": 1}
-    # The first case that shows it ends the search; what is on its way beside it may have been judged before.
-    assert record.bad.found.cases <= ON_THE_WAY
+    # The first case that shows the bug ends the search; others in flight may have been judged before.
+    assert record.bad.found.cases <= IN_FLIGHT
     assert record.bad.cases == record.bad.found.cases
     assert [(finding.id, finding.confirmed) for finding in kept] == [(record.bad.found.finding, True)]
     assert record.fixed is not None
-    assert (record.fixed.cases, record.fixed.judged, record.fixed.others) == (BUDGET.cases, BUDGET.cases, ())
+    assert (record.fixed.cases, record.fixed.checked, record.fixed.other_signatures) == (BUDGET.cases, BUDGET.cases, ())
 
 
 @pytest.mark.slow
-def test_a_release_that_cannot_be_imported_is_an_obstacle_with_a_name(bug: HistoricalBug, tmp_path: Path) -> None:
+def test_a_release_that_cannot_be_imported_is_an_obstacle(bug: HistoricalBug, tmp_path: Path) -> None:
     broken = tmp_path / "cache" / "libraries" / f"doubling-1.0-{PYTHON_TAG}" / "doubling" / "__init__.py"
     broken.write_text("raise ImportError('doubling needs a newer Triton')\n")
-    record = hunt(bug, BUDGET, lambda _: None, lambda _: None)
+    record = search_for_bug(bug, BUDGET, Settings(cache=tmp_path / "cache"), lambda _: None, lambda _: None)
     assert record.fixed is None
     assert record.bad is not None
     assert (record.bad.cases, record.bad.found) == (0, None)

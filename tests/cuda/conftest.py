@@ -1,4 +1,4 @@
-"""What tests on hardware share: the GPU, or the reason why there is none, and a pool on it."""
+"""Fixtures of tests on hardware: the GPU, which skips the test if there is none, and pools on it."""
 
 from collections.abc import Callable, Iterator
 
@@ -7,15 +7,15 @@ import pytest
 from harness.cuda.gpus.inventory import RealGpu, profile_of, real_gpus
 from harness.errors import MissingPart
 from harness.model.device import DeviceProfile
-from harness.search.options import CUDA
+from harness.search.engine_choice import EngineName
+from harness.workers.fork_servers.shared_zygotes import SharedZygotes
 from harness.workers.gpu_assignment import GpuAssigner
-from harness.workers.pool import Pool
+from harness.workers.pool import Pool, PoolOptions
 from harness.workers.spec import WorkerSpec
-from harness.workers.zygote.shared_zygotes import SharedZygotes
 
 PoolOf = Callable[[str], Pool]
 LIMIT_S = 30.0
-"""For one case; covers the compilation of its kernels."""
+"""The time limit of one case, with the compilation of its kernels."""
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +28,7 @@ def gpu() -> RealGpu:
 
 
 @pytest.fixture(scope="session")
-def grounds() -> Iterator[SharedZygotes]:
+def shared_zygotes() -> Iterator[SharedZygotes]:
     """What pools of one engine have in common."""
     made = SharedZygotes()
     yield made
@@ -37,21 +37,23 @@ def grounds() -> Iterator[SharedZygotes]:
 
 @pytest.fixture(scope="session")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The folder of pools that share a ground."""
+    """The folder of pools that share a zygote."""
     return str(tmp_path_factory.mktemp("scratch"))
 
 
 @pytest.fixture(scope="module")
-def pool_of(gpu: RealGpu, grounds: SharedZygotes, scratch: str) -> Iterator[PoolOf]:
+def pool_of(gpu: RealGpu, shared_zygotes: SharedZygotes, scratch: str) -> Iterator[PoolOf]:
     """A pool for each suite on that GPU; closed after the module."""
     pools: dict[str, Pool] = {}
 
     def made(suite: str) -> Pool:
         def spec(device: DeviceProfile) -> WorkerSpec:
-            return WorkerSpec(device=device, suites=(suite,), scratch=scratch, engine=CUDA)
+            return WorkerSpec(device=device, suites=(suite,), scratch=scratch, engine=EngineName.CUDA.factory)
 
         if suite not in pools:
-            pools[suite] = Pool(spec, 1, LIMIT_S, places=GpuAssigner((gpu,), print), grounds=grounds)
+            pools[suite] = Pool(
+                spec, 1, LIMIT_S, PoolOptions(gpus=GpuAssigner((gpu,), print), shared_zygotes=shared_zygotes)
+            )
         return pools[suite]
 
     yield made
@@ -61,5 +63,5 @@ def pool_of(gpu: RealGpu, grounds: SharedZygotes, scratch: str) -> Iterator[Pool
 
 @pytest.fixture(scope="session")
 def device(gpu: RealGpu) -> DeviceProfile:
-    """What the GPU is."""
+    """The profile of the GPU."""
     return profile_of(gpu)

@@ -1,4 +1,4 @@
-"""A suite that looks at what it runs on: ops for an RTX PRO 6000 and for 48 SMs, pretended on another GPU."""
+"""A suite whose ops check the emulation of an RTX PRO 6000, and of 48 SMs, on another GPU."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ PASSES = 100
 
 @op(dims={"T": tokens(8)}, inputs={"x": tensor("T", grad=False)}, dtypes=(DType.FP32,))
 def sees_an_rtx_pro_6000(x: Any) -> Any:
-    """Host code is told of that model; what is compiled is for the GPU that is there."""
+    """Host code sees the emulated model; kernels are compiled for the hardware."""
     import torch
     import triton
 
@@ -28,7 +28,7 @@ def sees_an_rtx_pro_6000(x: Any) -> Any:
 
 @op(dims={"T": tokens(8)}, inputs={"x": tensor("T")}, dtypes=(DType.FP32,))
 def runs_on_few_sms(x: Any) -> Any:
-    """Adds by how many SMs too many worked, forward and backward: nothing."""
+    """Adds the number of SMs used beyond the limit, forward and backward, which is zero."""
     import torch
 
     from tests.cuda.emulated_kernels import sm_of_each_program
@@ -54,7 +54,7 @@ def runs_on_few_sms(x: Any) -> Any:
 
 @op(dims={"T": tokens(8)}, inputs={"x": tensor("T", grad=False)}, dtypes=(DType.FP32,))
 def adds_late(x: Any) -> Any:
-    """What torch still works on, long after the call."""
+    """Returns while torch's kernels still run, long after the call."""
     ones = x.new_ones(PASSED_ELEMENTS)
     for _ in range(PASSES):
         ones = ones * 1.0
@@ -74,7 +74,7 @@ def twice(x: Any) -> Any:
 
 @op(dims={"T": tokens(8)}, inputs={"x": tensor("T", grad=False)}, dtypes=(DType.FP32,))
 def draws_at_random(x: Any) -> Any:
-    """As dropout does, on the GPU."""
+    """Draws random numbers on the GPU, like dropout."""
     import torch
 
     return x + torch.rand_like(x)

@@ -1,4 +1,4 @@
-"""A kernel for `worn`: imported in workers alone, once they wear a device."""
+"""A kernel for `emulated`; imported only in workers, after they emulate a device."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201
@@ -10,7 +10,7 @@ import triton.language as tl
 
 @triton.jit
 def sm_of_each_program(numbers):
-    """Stores the number of the SM that each program runs on, after some work so that all of them get some."""
+    """Stores the SM of each program, after enough work that every SM gets a program."""
     program = tl.program_id(0)
     total = 0
     for step in range(2000):

@@ -1,4 +1,4 @@
-"""A suite whose ops hang on a real GPU, and one that does not."""
+"""A suite of ops that hang on a hardware GPU, and of one that does not."""
 
 import threading
 from typing import Any

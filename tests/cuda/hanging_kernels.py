@@ -1,4 +1,4 @@
-"""Kernels for `hanging`: imported in workers alone, once they wear a device."""
+"""Kernels for `hanging`; imported only in workers, after they emulate a device."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201

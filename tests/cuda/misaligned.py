@@ -1,17 +1,24 @@
-"""A suite of tensor descriptors that are used as no copy engine can, one op for each rule, and of one that is well."""
+"""A suite with one op for each alignment rule of tensor descriptors that it breaks, and one op that breaks none."""
 
 from contextvars import copy_context
 from typing import Any
 
-from tests.cuda.faults import planted
+from suites.planted.hardware.faults import planted
 
 
 def moved(x: Any, *, stride: int = 32, before: int = 0, first: int = 0) -> Any:
-    """Adds 1 to `x`, of which 8 columns from `first` on go through a descriptor of rows `stride` elements apart."""
+    """Return `x + 1`, for which 8 columns from `first` on are copied through a tensor descriptor.
+
+    Args:
+        x: the rows to copy.
+        stride: elements between the rows that the descriptor describes.
+        before: elements between the start of the allocation and the tensor.
+        first: the column at which the descriptor's block begins.
+    """
     import torch
     import triton
 
-    from tests.cuda import fault_kernels
+    from tests.cuda import misaligned_kernels
 
     held = x.new_zeros(before + 8 * stride)[before:].view(8, stride)
     held[: x.shape[0], :32] = x
@@ -23,8 +30,9 @@ def moved(x: Any, *, stride: int = 32, before: int = 0, first: int = 0) -> Any:
 
     def launch() -> None:
         triton.set_allocator(scratch)
-        fault_kernels.move_block[(1,)](held, block, stride, first)
+        misaligned_kernels.move_block[(1,)](held, block, stride, first)
 
+    # Triton keeps the allocator in a context variable: a copied context leaves later cases without it.
     copy_context().run(launch)
     y = x + 1
     y[:, first : first + 8] = block[: x.shape[0]] + 1

@@ -1,4 +1,4 @@
-"""GPUs for tests that need no driver."""
+"""Sample GPUs and Xid events for tests without a driver."""
 
 from dataclasses import replace
 
@@ -27,15 +27,15 @@ H200 = RealGpu(
 
 
 def several(count: int) -> tuple[RealGpu, ...]:
-    """So many GPUs of one model."""
+    """Return `count` GPUs of one model."""
     return tuple(
         replace(H200, uuid=f"GPU-{number}0000000-0000-0000-0000-000000000000", pci_bus_id=f"0000:{number}b:00.0")
         for number in range(count)
     )
 
 
-class Told:
-    """Tells of these Xid events, once."""
+class FakeXidSource:
+    """Reports the given Xid events once."""
 
     def __init__(self, *xids: Xid) -> None:
         self._xids = xids

@@ -1,7 +1,7 @@
-// NVIDIA's two driver libraries as far as harness.cuda.driver_answers and nvidia-ml-py ask them, for machines without.
-// PRETENDED_GPUS=N GPUs of 132 SMs, the last on the bus counted first; PRETENDED_SLICES=N instead: one GPU of N MIG
-// slices, of which CUDA shows the one that CUDA_VISIBLE_DEVICES names, or the first.  PRETENDED_STATUS is cuInit's
-// answer, PRETENDED_MODE the compute mode, PRETENDED_PID a process on every GPU, PRETENDED_XID an event that waits.
+// Simulates NVIDIA's two driver libraries, as far as harness.cuda.gpus.nvidia_driver and nvidia-ml-py call them.
+// SIMULATED_GPUS=N makes N GPUs of 132 SMs, in reverse bus order.  SIMULATED_SLICES=N makes one GPU of N MIG slices
+// instead, of which CUDA shows the one that CUDA_VISIBLE_DEVICES names, or the first.  SIMULATED_STATUS is the status
+// of cuInit, SIMULATED_MODE the compute mode, SIMULATED_PID a process on every GPU, SIMULATED_XID a pending event.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,14 +10,14 @@ static int number(const char *name, int otherwise) {
     const char *text = getenv(name);
     return text ? atoi(text) : otherwise;
 }
-static int gpus(void) { return number("PRETENDED_GPUS", 0); }
-static int slices(void) { return number("PRETENDED_SLICES", 0); }
+static int gpus(void) { return number("SIMULATED_GPUS", 0); }
+static int slices(void) { return number("SIMULATED_SLICES", 0); }
 static int shown_slice(void) {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     return visible && !strncmp(visible, "MIG-", 4) ? (int)strtol(visible + 4, NULL, 16) - 0xa0 : 0;
 }
 
-int cuInit(unsigned flags) { return number("PRETENDED_STATUS", gpus() + slices() ? 0 : 100); }
+int cuInit(unsigned flags) { return number("SIMULATED_STATUS", gpus() + slices() ? 0 : 100); }
 int cuDriverGetVersion(int *version) { *version = 13020; return 0; }
 int cuDeviceGetCount(int *count) { *count = slices() ? 1 : gpus(); return 0; }
 int cuDeviceGet(int *device, int index) { *device = index; return 0; }
@@ -43,7 +43,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
     switch (attribute) {
     case 13: *value = 1980000; break;
     case 16: *value = slices() ? 16 : 132; break;
-    case 20: *value = number("PRETENDED_MODE", 0); break;
+    case 20: *value = number("SIMULATED_MODE", 0); break;
     case 36: *value = 3201000; break;
     case 37: *value = 6016; break;
     case 38: *value = 62914560; break;
@@ -94,28 +94,28 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, Process *found) {
     unsigned size = *count;
-    *count = getenv("PRETENDED_PID") ? 1 : 0;
+    *count = getenv("SIMULATED_PID") ? 1 : 0;
     if (size < *count) return TOO_SMALL;
-    if (*count) *found = (Process){number("PRETENDED_PID", 0), 3ull << 30, -1, -1};
+    if (*count) *found = (Process){number("SIMULATED_PID", 0), 3ull << 30, -1, -1};
     return 0;
 }
 int nvmlDeviceGetTotalEccErrors(void *device, int kind, int counter, unsigned long long *count) {
-    *count = number("PRETENDED_ECC", 0);
+    *count = number("SIMULATED_ECC", 0);
     return kind == 1 && counter == 0 ? 0 : UNSUPPORTED;
 }
 int nvmlDeviceGetRemappedRows(void *device, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed) {
-    *corrected = *uncorrected = 1, *pending = number("PRETENDED_PENDING", 0), *failed = 0;
+    *corrected = *uncorrected = 1, *pending = number("SIMULATED_PENDING", 0), *failed = 0;
     return 0;
 }
 int nvmlDeviceGetUtilizationRates(void *device, Rates *rates) { *rates = (Rates){100, 0}; return 0; }
-int nvmlDeviceGetComputeMode(void *device, int *mode) { *mode = number("PRETENDED_MODE", 0); return 0; }
+int nvmlDeviceGetComputeMode(void *device, int *mode) { *mode = number("SIMULATED_MODE", 0); return 0; }
 int nvmlDeviceGetMemoryInfo(void *device, Memory *memory) { *memory = (Memory){100, 40, 60}; return 0; }
 int nvmlEventSetCreate(void **set) { *set = (void *)1; return 0; }
 int nvmlEventSetFree(void *set) { return 0; }
 int nvmlDeviceRegisterEvents(void *device, unsigned long long kinds, void *set) { return kinds == 8 ? 0 : UNSUPPORTED; }
 int nvmlEventSetWait_v2(void *set, Event *event, unsigned milliseconds) {
-    if (told_xid || !getenv("PRETENDED_XID")) return TIMED_OUT;
+    if (told_xid || !getenv("SIMULATED_XID")) return TIMED_OUT;
     told_xid = 1;
-    *event = (Event){(void *)1, 8, number("PRETENDED_XID", 0), -1, -1};
+    *event = (Event){(void *)1, 8, number("SIMULATED_XID", 0), -1, -1};
     return 0;
 }

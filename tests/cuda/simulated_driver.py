@@ -1,4 +1,4 @@
-"""A driver for machines without a GPU: two libraries by the names of NVIDIA's, for child processes to find first."""
+"""A simulated driver for machines without a GPU: two libraries with the names of NVIDIA's."""
 
 import shutil
 import subprocess
@@ -11,9 +11,9 @@ COMPILER = shutil.which("cc")
 
 
 def build(folder: Path) -> Path:
-    """The folder to put on LD_LIBRARY_PATH."""
+    """Compile the driver and return the folder to put on LD_LIBRARY_PATH."""
     if COMPILER is None:
-        pytest.skip("the pretended driver needs a C compiler")
+        pytest.skip("the simulated driver needs a C compiler")
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / "libcuda.so.1"
     subprocess.run([COMPILER, "-shared", "-fPIC", "-O0", "-w", "-o", str(library), str(SOURCE)], check=True)

@@ -1,7 +1,7 @@
-"""A suite of autotuned products, of which a block has 99 KiB of shared memory on the GPU that is pretended.
+"""A suite of autotuned matrix products whose configs may exceed the 99 KiB of shared memory of the emulated GPU.
 
-Of the first one's two configs one fits there, of the second's none; the third's only one fits as it is compiled for
-that GPU, and takes more on a Hopper.
+One of two configs of `second_fits` fits there, and none of `none_fits`.  The only config of `fits_there` fits as
+compiled for that GPU, and needs more on a Hopper.
 """
 
 from typing import Any

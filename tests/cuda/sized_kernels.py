@@ -1,4 +1,4 @@
-"""What `sized` launches: imported in workers alone, once they wear a device."""
+"""Kernels for `sized`; imported only in workers, after they emulate a device."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ import triton
 from suites.planted.kernels.too_much_shared_memory import product_kernel
 
 WIDE = triton.Config({"TILE": 128, "DEPTH": 64}, num_stages=5)
-"""Takes 128 KiB at least."""
+"""Needs at least 128 KiB."""
 WIDER = triton.Config({"TILE": 128, "DEPTH": 64}, num_stages=6)
 NARROW = triton.Config({"TILE": 32, "DEPTH": 16}, num_stages=2)
 
 DEEP = triton.Config({"TILE": 128, "DEPTH": 64}, num_stages=4)
-"""Takes 96 KiB on compute capability 12.0, and 128 KiB on 9.0, whose warp groups multiply out of shared memory."""
+"""Needs 96 KiB on compute capability 12.0, and 128 KiB on 9.0, whose warp groups multiply out of shared memory."""
 
 second_fits: Any = triton.autotune(configs=[WIDE, NARROW], key=["D"])(product_kernel)
 none_fits: Any = triton.autotune(configs=[WIDE, WIDER], key=["D"])(product_kernel)

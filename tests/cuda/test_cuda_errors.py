@@ -1,8 +1,8 @@
-"""What CUDA's errors are taken for, whoever raised them and whatever the op refuses."""
+"""Which faults CUDA's error messages report, whoever raises them and whatever the op refuses."""
 
 import pytest
 
-from harness.cuda.cuda_errors import faulted
+from harness.cuda.cuda_errors import as_fault
 from harness.model.run import Ending, Faulted, FaultOf, OutOfMemory, Raised, Refused
 
 ILLEGAL = "Triton Error [CUDA]: an illegal memory access was encountered"
@@ -13,24 +13,24 @@ def raised(message: str, kind: str = "RuntimeError") -> Raised:
 
 
 @pytest.mark.parametrize("ending", [raised(ILLEGAL), Refused(message=f"RuntimeError: {ILLEGAL}")])
-def test_an_error_that_costs_the_context_is_a_fault_even_where_the_op_refuses_what_is_raised(ending: Ending) -> None:
-    assert faulted(ending, "add_one") == Faulted(
+def test_an_error_that_destroys_the_context_is_a_fault_even_if_refused(ending: Ending) -> None:
+    assert as_fault(ending, "add_one") == Faulted(
         fault=FaultOf.ILLEGAL_ADDRESS, message="an illegal memory access was encountered", launch="add_one"
     )
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "Triton Error [CUDA]: out of memory",
         "CUDA error: out of memory (cuMemAlloc_v2, 2)",
         "CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation'",
     ],
 )
-def test_want_of_memory_is_that_whoever_tells_of_it(said: str) -> None:
-    full = OutOfMemory(limit_bytes=0, message=said.splitlines()[0])
-    assert faulted(raised(said), "add_one") == full
-    assert faulted(Refused(message=f"RuntimeError: {said}"), "add_one") == full
+def test_lack_of_memory_is_recognised_in_every_wording(message: str) -> None:
+    full = OutOfMemory(limit_bytes=0, message=message.splitlines()[0])
+    assert as_fault(raised(message), "add_one") == full
+    assert as_fault(Refused(message=f"RuntimeError: {message}"), "add_one") == full
 
 
 @pytest.mark.parametrize(
@@ -41,5 +41,5 @@ def test_want_of_memory_is_that_whoever_tells_of_it(said: str) -> None:
         Refused(message="RuntimeError: Triton Error [CUDA]: invalid argument"),
     ],
 )
-def test_what_the_context_survives_stays_the_librarys(ending: Ending) -> None:
-    assert faulted(ending, "add_one") == ending
+def test_an_error_that_the_context_survives_stays_the_librarys(ending: Ending) -> None:
+    assert as_fault(ending, "add_one") == ending

@@ -1,13 +1,15 @@
-"""The cuda engine's account of a case, on memory of the CPU: the same code that runs on a GPU."""
+"""The runs of the cuda engine, on CPU memory: the same code that runs on a GPU."""
 
 import ctypes
+import os
 from typing import Any
 
 import pytest
 import torch
 
+from harness.cuda.emulation import CONNECTIONS
 from harness.cuda.engine import CudaEngine
-from harness.cuda.green_context import Restriction
+from harness.cuda.green_context import SmLimit
 from harness.cuda.launches import WatchedLaunches
 from harness.cuda.memory.redzones import GuardedMemory
 from harness.errors import CannotExecute
@@ -15,11 +17,12 @@ from harness.model.op import Op
 from harness.model.run import Completed, Faulted, FaultOf, Run
 from harness.model.verdict import Fail
 from harness.oracles import registry
+from harness.virtual.driver import triton_seam
 from tests.ops.ops_for_tests import ROWS, case, op
 
 ILLEGAL = "CUDA error: an illegal memory access was encountered"
 REPEATED = 8
-"""The seed of a case that is run a second time."""
+"""The seed of a case that is repeated."""
 
 
 @pytest.fixture
@@ -27,9 +30,22 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> CudaEngine:
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     made = CudaEngine()
     made._memory = GuardedMemory("cpu")
-    made._execution = made._execution_in(made._memory)
+    made._execution = made._make_execution(made._memory)
     made._launches = WatchedLaunches(90, lambda: made._chooser.chosen, made._memory)
     return made
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [(None, "1"), ("32", "32")])
+def test_prepare_limits_the_worker_to_one_queue_unless_the_user_chooses(
+    engine: CudaEngine, monkeypatch: pytest.MonkeyPatch, chosen: str | None, expected: str
+) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", "cache")
+    monkeypatch.setenv(CONNECTIONS, chosen or "")
+    if chosen is None:
+        monkeypatch.delenv(CONNECTIONS)
+    monkeypatch.setattr(triton_seam, "hash_compiler", lambda: None)
+    engine.prepare()
+    assert os.environ[CONNECTIONS] == expected
 
 
 def doubles(x: Any) -> Any:
@@ -41,7 +57,7 @@ def fails(run: Run) -> list[tuple[str, str]]:
     return [(one.signature.oracle, one.message) for one in judged if isinstance(one, Fail)]
 
 
-def that_fails_at_call(number: int) -> Op:
+def fails_at_call(number: int) -> Op:
     calls = 0
 
     def call(x: Any) -> Any:
@@ -54,9 +70,9 @@ def that_fails_at_call(number: int) -> Op:
     return op(call, doubles, {"x": ROWS})
 
 
-def test_a_fault_that_only_the_second_run_meets_is_the_cases_own(engine: CudaEngine) -> None:
-    assert engine.run(that_fails_at_call(9), case(seed=REPEATED)).ending == Completed()
-    run = engine.run(that_fails_at_call(2), case(seed=REPEATED))
+def test_a_fault_of_the_second_run_fails_the_case(engine: CudaEngine) -> None:
+    assert engine.run(fails_at_call(9), case(seed=REPEATED)).ending == Completed()
+    run = engine.run(fails_at_call(2), case(seed=REPEATED))
     assert isinstance(run.ending, Faulted)
     assert run.ending.fault is FaultOf.ILLEGAL_ADDRESS
     assert [(oracle, "as the case ran a second time" in message) for oracle, message in fails(run)] == [
@@ -64,7 +80,7 @@ def test_a_fault_that_only_the_second_run_meets_is_the_cases_own(engine: CudaEng
     ]
 
 
-def test_a_fault_while_it_is_looked_whose_store_it_was_is_the_cases_own(engine: CudaEngine) -> None:
+def test_a_fault_during_the_search_for_a_writer_fails_the_case(engine: CudaEngine) -> None:
     calls = 0
 
     def call(x: Any) -> Any:
@@ -77,11 +93,11 @@ def test_a_fault_while_it_is_looked_whose_store_it_was_is_the_cases_own(engine: 
 
     run = engine.run(op(call, doubles, {"x": ROWS}), case(seed=1))
     assert isinstance(run.ending, Faulted)
-    assert len(run.memory) == 1, "the store was seen all the same"
+    assert len(run.memory) == 1, "the store was found anyway"
 
 
 @pytest.mark.parametrize("refuses", [(), ("ValueError",)])
-def test_a_fault_that_the_library_puts_in_words_of_its_own_is_asked_of_the_gpu(
+def test_a_fault_behind_a_librarys_own_error_is_found(
     engine: CudaEngine, monkeypatch: pytest.MonkeyPatch, refuses: tuple[str, ...]
 ) -> None:
     def lost() -> None:
@@ -95,15 +111,15 @@ def test_a_fault_that_the_library_puts_in_words_of_its_own_is_asked_of_the_gpu(
     assert isinstance(run.ending, Faulted)
 
 
-def test_without_green_contexts_a_case_on_fewer_sms_is_not_judged_and_says_why(engine: CudaEngine) -> None:
+def test_a_case_on_fewer_sms_abstains_without_green_contexts(engine: CudaEngine) -> None:
     if torch.version.cuda:
         pytest.skip("this torch may have green contexts")
-    built = (
+    message = (
         r"work held to 48 SMs, since torch .* make no green context \(PyTorch was not built with Green Context support"
     )
-    with pytest.raises(CannotExecute, match=built), Restriction(48).held():
+    with pytest.raises(CannotExecute, match=message), SmLimit(48).applied():
         pass
-    engine._restriction = Restriction(48)
+    engine._sm_limit = SmLimit(48)
     run = engine.run(op(doubles, doubles, {"x": ROWS}), case(seed=1))
     assert fails(run) == []
     assert "or --engine virtual" in str(run.ending)

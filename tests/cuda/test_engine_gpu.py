@@ -1,4 +1,4 @@
-"""On hardware: cases run, faults are told apart, bands show stores that land outside, and profiles are emulated."""
+"""On hardware: cases run, faults are distinguished, redzones reveal bad stores, and devices are emulated."""
 
 from pathlib import Path
 
@@ -14,7 +14,8 @@ from harness.model.verdict import Fail
 from harness.search.judge import Judge
 from harness.search.options import load_ops
 from harness.workers.pool import Pool
-from tests.cuda import emulated, faults, sized
+from suites.planted.hardware import faults
+from tests.cuda import emulated, sized
 from tests.cuda.conftest import PoolOf
 
 pytestmark = [pytest.mark.gpu, pytest.mark.once]
@@ -23,8 +24,8 @@ SUITE = str(Path(faults.__file__))
 OPS = {op.name: op for op in load_ops((SUITE,), ())}
 PLANTED = str(Path(__file__).resolve().parents[2] / "suites" / "planted" / "too_much_shared_memory.py")
 SIZED = str(Path(sized.__file__))
-WORN = str(Path(emulated.__file__))
-WORN_OPS = {op.name: op for op in load_ops((WORN,), ())}
+EMULATED = str(Path(emulated.__file__))
+EMULATED_OPS = {op.name: op for op in load_ops((EMULATED,), ())}
 
 
 def case_of(op: str, device: DeviceProfile, suite: str = SUITE, seed: int = 1) -> Case:
@@ -49,18 +50,16 @@ def test_a_good_case_completes_and_repeats_bit_for_bit(pool_of: PoolOf, device: 
 
 
 @pytest.mark.parametrize("op", [name for name in faults.EXPECTED if name not in {"spins", "host_deadlocks"}])
-def test_each_fault_is_told_apart_and_the_next_case_is_not_blamed(
-    pool_of: PoolOf, device: DeviceProfile, op: str
-) -> None:
+def test_each_fault_is_identified_and_the_next_case_passes(pool_of: PoolOf, device: DeviceProfile, op: str) -> None:
     pool = pool_of(SUITE)
-    run, found = fails(pool, OPS[op], case_of(op, device, seed=8))  # one of those that are run a second time
+    run, found = fails(pool, OPS[op], case_of(op, device, seed=8))  # a seed that the engine repeats
     oracle, place = faults.EXPECTED[op]
     assert [fail.signature.oracle for fail in found] == [oracle], (run.ending, found)
     assert place in found[0].signature.place
     assert fails(pool, OPS["good"], case_of("good", device))[1] == ()
 
 
-def test_a_kernel_that_does_not_fit_on_the_gpu_that_is_pretended_is_named(pool_of: PoolOf) -> None:
+def test_a_kernel_too_large_for_the_emulated_gpu_is_named(pool_of: PoolOf) -> None:
     (op, repaired) = load_ops((PLANTED,), ())
     small = catalogue.find("rtx-pro-6000")
     cases = [Case(op=one.id, dims={"T": 1, "D": 16}, dtype=DType.FP16, device=small, seed=1) for one in (op, repaired)]
@@ -73,7 +72,7 @@ def test_a_kernel_that_does_not_fit_on_the_gpu_that_is_pretended_is_named(pool_o
     assert fails(pool_of(PLANTED), repaired, cases[1])[1] == ()
 
 
-def test_a_config_too_large_for_the_gpu_that_is_pretended_gives_way_to_one_that_fits(pool_of: PoolOf) -> None:
+def test_a_config_too_large_for_the_emulated_gpu_is_skipped(pool_of: PoolOf) -> None:
     second_fits, none_fits, fits_there = load_ops((SIZED,), ())
     small = catalogue.find("rtx-pro-6000")
     pool = pool_of(SIZED)
@@ -92,7 +91,7 @@ def test_a_config_too_large_for_the_gpu_that_is_pretended_gives_way_to_one_that_
     assert (len(run.launches), run.launches[0].refused, found) == (1, (), ())
 
 
-def test_an_assertion_is_told_with_its_text_and_line(pool_of: PoolOf, device: DeviceProfile) -> None:
+def test_an_assertion_is_reported_with_text_and_line(pool_of: PoolOf, device: DeviceProfile) -> None:
     run = pool_of(SUITE).run(case_of("fails_assertion", device))
     assert isinstance(run.ending, Faulted)
     assert "a lane is too high" in run.ending.message
@@ -102,49 +101,47 @@ def test_an_assertion_is_told_with_its_text_and_line(pool_of: PoolOf, device: De
     assert "device_assert" in lines[run.ending.source.line - 1]
 
 
-def test_a_store_into_the_band_names_kernel_argument_and_element(pool_of: PoolOf, device: DeviceProfile) -> None:
+def test_a_store_into_a_redzone_names_kernel_argument_and_element(pool_of: PoolOf, device: DeviceProfile) -> None:
     _, (fail,) = fails(pool_of(SUITE), OPS["stores_just_outside"], case_of("stores_just_outside", device))
     assert fail.message == "store_at stores 1 element outside the storage of y, the first at element 128"
 
 
-def test_a_case_that_does_not_fit_the_gpu_is_nobodys_fault(pool_of: PoolOf, device: DeviceProfile) -> None:
+def test_a_case_that_exceeds_gpu_memory_fails_no_oracle(pool_of: PoolOf, device: DeviceProfile) -> None:
     run, found = fails(pool_of(SUITE), OPS[faults.NO_MEMORY], case_of(faults.NO_MEMORY, device))
     assert isinstance(run.ending, OutOfMemory), run.ending
     assert found == ()
 
 
-def test_the_library_sees_another_gpu_and_its_kernels_are_compiled_for_this_one(pool_of: PoolOf, gpu: RealGpu) -> None:
-    pretended = catalogue.find("rtx-pro-6000")
-    op = WORN_OPS["sees_an_rtx_pro_6000"]
-    run, found = fails(pool_of(WORN), op, case_of(op.name, pretended, WORN))
+def test_the_library_sees_the_emulated_gpu_and_kernels_fit_the_hardware(pool_of: PoolOf, gpu: RealGpu) -> None:
+    device = catalogue.find("rtx-pro-6000")
+    op = EMULATED_OPS["sees_an_rtx_pro_6000"]
+    run, found = fails(pool_of(EMULATED), op, case_of(op.name, device, EMULATED))
     assert (run.ending, found) == (Completed(), ())
     assert run.hardware is not None
     major, minor = gpu.capability
-    assert f"188 SMs are pretended on a GPU of {gpu.sm_count}" in run.hardware.shortfalls
-    assert f"sm_120 is pretended; kernels are compiled for sm_{10 * major + minor}" in run.hardware.shortfalls
+    assert f"188 SMs are emulated on a GPU of {gpu.sm_count}" in run.hardware.shortfalls
+    assert f"sm_120 is emulated; kernels are compiled for sm_{10 * major + minor}" in run.hardware.shortfalls
 
 
 @pytest.mark.parametrize("sm_count", [emulated.FEW, None])
-def test_work_is_held_to_fewer_sms_forward_and_backward(
+def test_work_is_limited_to_fewer_sms_forward_and_backward(
     pool_of: PoolOf, device: DeviceProfile, sm_count: int | None
 ) -> None:
-    op = WORN_OPS["runs_on_few_sms"]
+    op = EMULATED_OPS["runs_on_few_sms"]
     few = device if sm_count is None else device.with_sm_count(sm_count)
-    run, found = fails(pool_of(WORN), op, case_of(op.name, few, WORN))
+    run, found = fails(pool_of(EMULATED), op, case_of(op.name, few, EMULATED))
     assert run.ending == Completed()
     held = [] if sm_count else ["d:x", "y"]
     assert sorted(result.name for result in run.results if result.whole.ratio > 1) == held, found
 
 
-def test_results_are_taken_when_all_work_on_fewer_sms_is_done(pool_of: PoolOf, device: DeviceProfile) -> None:
-    op = WORN_OPS["adds_late"]
-    run, found = fails(pool_of(WORN), op, case_of(op.name, device.with_sm_count(8), WORN))
+def test_results_on_fewer_sms_wait_for_all_work(pool_of: PoolOf, device: DeviceProfile) -> None:
+    op = EMULATED_OPS["adds_late"]
+    run, found = fails(pool_of(EMULATED), op, case_of(op.name, device.with_sm_count(8), EMULATED))
     assert (run.ending, found) == (Completed(), ())
 
 
-def test_a_fault_of_the_second_run_is_told_and_the_next_case_is_not_blamed(
-    pool_of: PoolOf, device: DeviceProfile
-) -> None:
+def test_a_fault_of_the_second_run_is_reported(pool_of: PoolOf, device: DeviceProfile) -> None:
     pool = pool_of(SUITE)
     op = OPS["strays_every_second_time"]
     run, found = fails(pool, op, case_of(op.name, device, seed=8))
@@ -154,14 +151,14 @@ def test_a_fault_of_the_second_run_is_told_and_the_next_case_is_not_blamed(
     assert fails(pool, OPS["good"], case_of("good", device))[1] == ()
 
 
-def test_a_fault_of_torchs_own_kernel_blames_no_kernel_that_follows(pool_of: PoolOf, device: DeviceProfile) -> None:
+def test_a_fault_of_torchs_kernel_blames_no_triton_kernel(pool_of: PoolOf, device: DeviceProfile) -> None:
     op = OPS["strays_in_torch"]
     run, _ = fails(pool_of(SUITE), op, case_of(op.name, device))
     assert isinstance(run.ending, Faulted), run.ending
     assert run.ending.launch is None
 
 
-def test_what_host_code_draws_on_the_gpu_is_the_same_for_equal_cases(pool_of: PoolOf, device: DeviceProfile) -> None:
-    runs = [pool_of(WORN).run(case_of("draws_at_random", device, WORN, seed)) for seed in (1, 2, 1)]
+def test_equal_cases_draw_equal_random_numbers(pool_of: PoolOf, device: DeviceProfile) -> None:
+    runs = [pool_of(EMULATED).run(case_of("draws_at_random", device, EMULATED, seed)) for seed in (1, 2, 1)]
     first, other, again = (run.results[0].digest for run in runs)
     assert first == again != other

@@ -1,4 +1,4 @@
-"""What is noted of each launch on a real GPU; its launches are none, and its memory is the CPU's."""
+"""The facts recorded of each launch on a hardware GPU; here nothing is launched, and memory is the CPU's."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -31,15 +31,15 @@ def request(given: Any) -> LaunchRequest:
     )
 
 
-def test_what_lies_behind_a_descriptor_has_its_writer_too(launches: WatchedLaunches) -> None:
+def test_the_tensor_behind_a_descriptor_gets_its_writer(launches: WatchedLaunches) -> None:
     plain, described = torch.zeros(16, 16), torch.zeros(16, 16)
     launches(request(plain), lambda: None)
     launches(request(TensorDescriptor.from_tensor(described, [16, 16])), lambda: None)
-    storages = {one.untyped_storage().data_ptr() for one in (plain, described)}
-    assert launches.session.writers == dict.fromkeys(storages, ("kernel", "y"))
+    storages = {tensor.untyped_storage().data_ptr() for tensor in (plain, described)}
+    assert launches.case_launches.writers == dict.fromkeys(storages, ("kernel", "y"))
 
 
-def test_a_fault_of_torchs_own_kernel_is_no_launchs(launches: WatchedLaunches, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_torchs_kernel_is_no_launchs(launches: WatchedLaunches, monkeypatch: pytest.MonkeyPatch) -> None:
     def lost() -> None:
         raise RuntimeError("CUDA error: device-side assert triggered")
 
@@ -47,4 +47,4 @@ def test_a_fault_of_torchs_own_kernel_is_no_launchs(launches: WatchedLaunches, m
     monkeypatch.setattr(torch.cuda, "synchronize", lost)
     with pytest.raises(RuntimeError, match="assert"):
         launches(request(torch.zeros(16)), lambda: launched.append("kernel"))
-    assert (launched, launches.session.under_way) == ([], None)
+    assert (launched, launches.case_launches.unfinished) == ([], None)

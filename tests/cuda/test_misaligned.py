@@ -1,4 +1,4 @@
-"""Descriptors that the copy engine does not take: the virtual GPU tells what ends the launch on a real one."""
+"""Misaligned tensor descriptors: the virtual GPU reports what ends the launch on hardware."""
 
 from pathlib import Path
 
@@ -9,8 +9,9 @@ from harness.devices import catalogue
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
 from harness.model.run import Completed, Faulted, FaultOf
+from harness.search.engine_choice import EngineName
 from harness.search.judge import Judge
-from harness.search.options import VIRTUAL, load_ops
+from harness.search.options import load_ops
 from harness.workers.pool import Pool
 from harness.workers.spec import WorkerSpec
 from tests.cuda import misaligned
@@ -27,11 +28,11 @@ def case_of(op: str, device: DeviceProfile) -> Case:
     return Case(op=f"{SUITE}:{op}", dims={"T": 4}, dtype=DType.FP32, device=device, seed=1)
 
 
-def test_the_virtual_gpu_tells_each_and_leaves_the_good_one_alone(tmp_path: Path) -> None:
+def test_the_virtual_gpu_reports_each_misalignment_and_nothing_else(tmp_path: Path) -> None:
     device = catalogue.find("h200")
 
     def spec(device: DeviceProfile) -> WorkerSpec:
-        return WorkerSpec(device=device, suites=(SUITE,), scratch=str(tmp_path), engine=VIRTUAL)
+        return WorkerSpec(device=device, suites=(SUITE,), scratch=str(tmp_path), engine=EngineName.VIRTUAL.factory)
 
     with Pool(spec, 1, LIMIT_S) as pool:
         found = {name: Judge().examine(op, case_of(name, device), pool.run).fails for name, op in OPS.items()}
@@ -45,7 +46,7 @@ def test_the_virtual_gpu_tells_each_and_leaves_the_good_one_alone(tmp_path: Path
 @pytest.mark.parametrize(
     ("op", "fault"), [("tensor", FaultOf.MISALIGNED_ADDRESS), ("block", FaultOf.ILLEGAL_INSTRUCTION)]
 )
-def test_on_hardware_a_tensor_or_block_ends_the_launch(
+def test_on_hardware_a_misaligned_tensor_or_block_ends_the_launch(
     pool_of: PoolOf, device: DeviceProfile, gpu: RealGpu, op: str, fault: FaultOf
 ) -> None:
     skip_before_hopper(gpu)
@@ -57,7 +58,7 @@ def test_on_hardware_a_tensor_or_block_ends_the_launch(
 
 
 @pytest.mark.gpu
-def test_on_hardware_rows_between_are_read_elsewhere(pool_of: PoolOf, device: DeviceProfile, gpu: RealGpu) -> None:
+def test_on_hardware_misaligned_rows_give_wrong_values(pool_of: PoolOf, device: DeviceProfile, gpu: RealGpu) -> None:
     skip_before_hopper(gpu)
     examined = Judge().examine(OPS["rows"], case_of("rows", device), pool_of(SUITE).run)
     assert examined.run.ending == Completed()

@@ -1,4 +1,4 @@
-"""`pytest suites -n auto` on hardware: a process for each GPU, several searches under way in each, and all told."""
+"""`pytest suites -n auto` on hardware: one process per GPU, with several searches at once."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PLANTED = ROOT / "suites" / "planted"
 
 
-def test_searches_that_go_on_at_once_find_what_each_finds_alone(tmp_path: Path, gpu: RealGpu) -> None:
+def test_concurrent_searches_find_what_each_finds_alone(tmp_path: Path, gpu: RealGpu) -> None:
     suites = [str(PLANTED / "dropped_term.py"), str(PLANTED / "unwritten_tail.py")]
     done = subprocess.run(
         [
@@ -34,14 +34,14 @@ def test_searches_that_go_on_at_once_find_what_each_finds_alone(tmp_path: Path, 
         text=True,
         check=False,
     )
-    said = done.stdout + done.stderr
-    assert done.returncode == pytest.ExitCode.TESTS_FAILED, said
-    lines = [line.split() for line in said.splitlines() if line.startswith(("PASSED", "FAILED"))]
-    ended = {test.rpartition("::")[2]: how for how, test, *_ in lines}
-    assert ended == {
+    output = done.stdout + done.stderr
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, output
+    lines = [line.split() for line in output.splitlines() if line.startswith(("PASSED", "FAILED"))]
+    outcomes = {test.rpartition("::")[2]: outcome for outcome, test, *_ in lines}
+    assert outcomes == {
         f"{name}{repaired}[{device}]": "PASSED" if repaired else "FAILED"
         for name in ("dropped_term", "unwritten_tail")
         for repaired in ("", "_repaired")
         for device in ("b200", "rtx-pro-6000")
-    }, said
-    assert f"on {gpu.name} ({gpu.sm_count} SMs): 8 tests, 48 cases" in said
+    }, output
+    assert f"on {gpu.name} ({gpu.sm_count} SMs): 8 tests, 48 cases" in output

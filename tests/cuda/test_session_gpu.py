@@ -1,4 +1,4 @@
-"""On hardware: faults in a session as the commands open it, each told apart as in a pool of the tests' own."""
+"""On hardware: a session, as the commands open it, identifies each fault."""
 
 from collections.abc import Iterator
 from contextlib import chdir
@@ -11,17 +11,18 @@ from harness.cuda.gpus.inventory import RealGpu
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
 from harness.model.run import Completed, Faulted, TimedOut
-from harness.search.options import CUDA, Options, load_ops
+from harness.search.engine_choice import EngineName
+from harness.search.options import Options, load_ops
 from harness.search.plan import CaseBudget
 from harness.search.session import Session
 from harness.workers.supervision.time_limits import Patience
-from tests.cuda import faults
+from suites.planted.hardware import faults
 
 pytestmark = [pytest.mark.gpu, pytest.mark.once]
 
 SUITE = str(Path(faults.__file__))
 LIMIT_S = 8.0
-"""Covers the compilation of one small kernel; a hang costs three times as much where it has to be sure."""
+"""Includes the compilation of one small kernel.  A confirmed hang takes three times as long."""
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +34,10 @@ def session(gpu: RealGpu, device: DeviceProfile, tmp_path_factory: pytest.TempPa
         devices=(device,),
         budget=CaseBudget(cases=len(ops)),
         seed=1,
-        engine=CUDA,
+        engine=EngineName.CUDA,
         time_limit_s=LIMIT_S,
     )
-    # Where the session keeps what it keeps.
+    # The session writes into the working directory.
     with chdir(tmp_path_factory.mktemp("session")), Session(options, print, gpus=(gpu,)) as opened:
         yield opened
 
@@ -46,7 +47,7 @@ def case(op: str, device: DeviceProfile) -> Case:
 
 
 @pytest.mark.parametrize("op", ["stores_far_outside", "misaligned", "fails_assertion", "crashes"])
-def test_a_fault_is_told_by_its_own_name(session: Session, device: DeviceProfile, op: str) -> None:
+def test_a_fault_is_reported_by_its_own_name(session: Session, device: DeviceProfile, op: str) -> None:
     run = session.pool.run(case(op, device))
     judged = session.judge.only("completes").judge(next(one for one in session.options.ops if one.name == op), run, {})
     oracle, part = faults.EXPECTED[op]
@@ -54,14 +55,14 @@ def test_a_fault_is_told_by_its_own_name(session: Session, device: DeviceProfile
     assert (fail.signature.oracle, part in fail.signature.place) == (oracle, True), fail.message
 
 
-def test_an_assertion_keeps_its_words_and_its_line(session: Session, device: DeviceProfile) -> None:
+def test_an_assertion_keeps_its_text_and_line(session: Session, device: DeviceProfile) -> None:
     ending = session.pool.run(case("fails_assertion", device)).ending
     assert isinstance(ending, Faulted)
     assert ending.message.startswith("`a lane is too high` fails in program [0,0,0]")
     assert ending.source is not None
 
 
-def test_a_confirmed_hang_has_the_line_at_which_the_device_spins(session: Session, device: DeviceProfile) -> None:
+def test_a_confirmed_hang_has_the_line_of_the_spinning_loop(session: Session, device: DeviceProfile) -> None:
     ending = session.pool.run_alone(case("spins", device), patience=Patience.LONG).ending
     assert isinstance(ending, TimedOut)
     assert ending.launch == "spin"
@@ -71,5 +72,5 @@ def test_a_confirmed_hang_has_the_line_at_which_the_device_spins(session: Sessio
     assert Path(ending.source.file).name == "fault_kernels.py"
 
 
-def test_the_gpu_is_well_afterwards(session: Session, device: DeviceProfile) -> None:
+def test_the_gpu_is_usable_afterwards(session: Session, device: DeviceProfile) -> None:
     assert session.pool.run(case("good", device)).ending == Completed()

@@ -1,4 +1,4 @@
-"""A suite of one op, whose kernel is no PTX that an assembler knows."""
+"""A suite of one op, whose kernel contains PTX that no assembler accepts."""
 
 from typing import Any
 

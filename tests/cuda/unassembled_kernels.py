@@ -1,4 +1,4 @@
-"""What `unassembled` launches: imported in workers alone, once they wear a device."""
+"""The kernel for `unassembled`; imported only in workers, after they emulate a device."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201

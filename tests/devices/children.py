@@ -1,4 +1,4 @@
-"""Child processes that wear a device and report what they see, as JSON."""
+"""Child processes that emulate a device and print what they see as JSON."""
 
 import json
 import os
@@ -12,7 +12,7 @@ ENVIRONMENT = {"TORCHDYNAMO_DISABLE": "1", "FLA_DISABLE_TENSOR_CACHE": "1", "CUD
 
 
 def report_of(program: str, *arguments: str, paths: tuple[str, ...] = ()) -> Any:
-    """What a program beside this file prints last."""
+    """Return the last line that a program in this folder prints, as JSON."""
     child = subprocess.run(
         [sys.executable, str(Path(__file__).with_name(program)), *arguments],
         env=os.environ | ENVIRONMENT | {"PYTHONPATH": os.pathsep.join([str(ROOT), *paths])},

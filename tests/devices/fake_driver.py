@@ -1,4 +1,4 @@
-"""The least Triton driver that lets a library be imported on a machine without a GPU; it launches nothing."""
+"""A minimal Triton driver with which libraries can be imported on a machine without a GPU; it launches nothing."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ class Utils:
         }
 
 
-class StandInDriver:
+class FakeDriver:
     def __init__(self, profile: DeviceProfile) -> None:
         self.utils = Utils(profile)
         self._target = GPUTarget("cuda", profile.arch, profile.warp_size)
@@ -52,4 +52,4 @@ class StandInDriver:
 
 def drive(profile: DeviceProfile) -> None:
     active: Any = driver
-    active.set_active(StandInDriver(profile))
+    active.set_active(FakeDriver(profile))

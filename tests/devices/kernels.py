@@ -1,4 +1,4 @@
-"""A kernel for compiling.  Triton reads annotations as its own, so parameters have none."""
+"""A kernel to compile.  Its parameters have no annotations, since Triton would interpret them."""
 # pyright: basic
 
 import triton

@@ -1,4 +1,4 @@
-"""Child: import a library's modules as on each GPU named, a forked process for each; print what the last concluded.
+"""A child program: import a library's modules on each GPU, in forked processes; print attributes of the last module.
 
 program_library_facts.py MODULE,… SLUG,… NAME,…
 """
@@ -12,11 +12,11 @@ import sys
 from fake_driver import drive
 
 from harness.devices.catalogue import find
-from harness.devices.torch_emulation import wear_torch
+from harness.devices.torch_emulation import emulate_torch
 
 
 def facts_on(slug: str, modules: list[str], names: list[str]) -> dict[str, object]:
-    wear_torch(find(slug))
+    emulate_torch(find(slug))
     drive(find(slug))
     seen = [importlib.import_module(module) for module in modules]
     return {name: getattr(seen[-1], name) for name in names}

@@ -1,4 +1,4 @@
-"""Child: wear a GPU and print what torch answers, forward and backward.  program_torch_facts.py SLUG"""
+"""A child program: emulate a GPU and print torch's answers, forward and backward.  program_torch_facts.py SLUG"""
 
 import json
 import sys
@@ -10,7 +10,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from harness.devices.catalogue import find
-from harness.devices.torch_emulation import NotWorn, pretend, wear_torch
+from harness.devices.torch_emulation import DeviceNotEmulated, emulate_torch, install_emulation
 
 SEEN_IN_BACKWARD: list[str] = []
 
@@ -123,13 +123,14 @@ def microseconds_a_call() -> float:
 
 
 if __name__ == "__main__":
-    pretend()
-    import_module("torch._dynamo")  # it looks through torch.cuda, and refuses what it does not recognise
-    untold = all(refuses(ask, NotWorn) for ask in (torch.cuda.get_device_name, torch.cuda.get_device_properties))
-    wear_torch(find(sys.argv[1]))
+    install_emulation()
+    import_module("torch._dynamo")  # it inspects torch.cuda, and rejects functions that it does not recognise
+    questions = (torch.cuda.get_device_name, torch.cuda.get_device_properties)
+    refused = all(refuses(question, DeviceNotEmulated) for question in questions)
+    emulate_torch(find(sys.argv[1]))
 
     facts = {
-        "untold_before": untold,
+        "refused_before": refused,
         "device": device_facts(),
         "tensor": tensor_facts(),
         "stream": stream_facts(),

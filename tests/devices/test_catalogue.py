@@ -61,11 +61,11 @@ def test_every_row_names_its_source() -> None:
     assert [device.slug for device in devices() if len(device.source) < 20] == []
 
 
-def test_names_are_what_the_driver_calls_them() -> None:
+def test_names_are_those_of_the_driver() -> None:
     assert [device.slug for device in devices() if not device.name.startswith("NVIDIA ")] == []
 
 
-def test_the_h200_is_as_measured() -> None:
+def test_the_h200_has_the_measured_figures() -> None:
     assert find("H200") == DeviceProfile(
         slug="h200",
         name="NVIDIA H200",
@@ -85,12 +85,12 @@ def test_the_h200_is_as_measured() -> None:
     )
 
 
-def test_an_unknown_gpu_is_told_the_nearest() -> None:
+def test_an_unknown_gpu_suggests_the_nearest_name() -> None:
     with pytest.raises(UsageError, match=r"unknown device 'h20': did you mean h200"):
         find("h20")
 
 
-def test_a_list_takes_slugs_generations_and_capabilities() -> None:
+def test_a_list_accepts_slugs_generations_and_capabilities() -> None:
     assert [device.slug for device in find_all("h200, hopper,sm_121")] == ["h200", "h100", "h100-pcie", "gh200", "gb10"]
 
 
@@ -101,7 +101,7 @@ def test_an_sm_count_overrides_that_of_every_gpu() -> None:
     ]
 
 
-def test_a_gpu_without_an_sm_is_refused() -> None:
+def test_an_sm_count_of_zero_is_refused() -> None:
     with pytest.raises(UsageError, match="at least one SM, not 0"):
         find_all("h200", sm_count=0)
 
@@ -115,7 +115,7 @@ def test_a_generation_has_its_gpus() -> None:
 
 
 @pytest.mark.parametrize("device", one_of_each_capability(), ids=lambda device: f"sm_{device.arch}")
-def test_triton_compiles_for_it_or_the_gap_is_known(
+def test_triton_compiles_for_each_capability_or_the_gap_is_known(
     device: DeviceProfile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
@@ -126,7 +126,7 @@ def test_triton_compiles_for_it_or_the_gap_is_known(
         assert compiled_for(device.arch).asm["cubin"]
 
 
-def test_a_gap_says_what_is_missing_and_what_to_install() -> None:
+def test_a_gap_names_what_is_missing_and_what_to_install() -> None:
     assert gap(find("jetson-thor"), "3.6.0") == (
         "Triton 3.6.0 makes no machine code for jetson-thor (sm_110): its ptxas does not know sm_110a; "
         "its resources can be judged with triton>=3.7"

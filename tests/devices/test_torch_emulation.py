@@ -1,4 +1,4 @@
-"""Run with torch 2.13.0: a release that moves a private name which the answers touch fails here."""
+"""Torch answers for the emulated GPU.  A torch release that moves a private name fails here (written for 2.13.0)."""
 
 from functools import cache
 from typing import Any
@@ -15,7 +15,7 @@ def facts(slug: str) -> Any:
 
 
 @pytest.mark.parametrize("slug", ["h200", "rtx-pro-6000"])
-def test_torch_describes_the_worn_device(slug: str) -> None:
+def test_torch_describes_the_emulated_device(slug: str) -> None:
     profile = find(slug)
     assert facts(slug)["device"] == {
         "available": True,
@@ -36,11 +36,11 @@ def test_torch_describes_the_worn_device(slug: str) -> None:
     }
 
 
-def test_before_a_device_is_worn_torchs_compiler_can_be_imported_and_nobody_can_ask_which_device_it_is() -> None:
-    assert facts("h200")["untold_before"]
+def test_dynamo_imports_before_the_device_is_chosen_and_questions_raise() -> None:
+    assert facts("h200")["refused_before"]
 
 
-def test_cpu_tensors_pass_for_cuda_tensors_forward_and_backward() -> None:
+def test_cpu_tensors_look_like_cuda_tensors_forward_and_backward() -> None:
     assert facts("h200")["tensor"] == {
         "device": "cuda:0",
         "is_cuda": True,
@@ -57,9 +57,9 @@ def test_cpu_tensors_pass_for_cuda_tensors_forward_and_backward() -> None:
     }
 
 
-def test_streams_and_events_have_always_happened() -> None:
+def test_streams_and_events_are_always_finished() -> None:
     assert facts("h200")["stream"] == {"elapsed": True, "raw": 0}
 
 
-def test_seeds_reach_the_one_generator_there_is() -> None:
+def test_seeds_reach_the_only_generator() -> None:
     assert facts("h200")["random"] == {"seeded": True, "restored": True}

@@ -1,12 +1,13 @@
-"""Known issues are counted and shown, fail nothing until they expire, and are missed when they no longer fire."""
+"""Known issues are counted and shown, and fail nothing until they expire."""
 
 from datetime import date
 from pathlib import Path
 
 import pytest
 
+from harness.documents.campaign import KnownFinding
 from harness.errors import UsageError
-from harness.findings.known_issues import Known, KnownIssue, KnownIssues, read_known_issues
+from harness.findings.known_issues import KnownIssue, KnownIssues, read_known_issues
 from tests.findings.test_replay import FAIL, FINDING
 
 pytestmark = pytest.mark.once
@@ -29,18 +30,20 @@ def test_a_file_of_known_issues_is_read(tmp_path: Path) -> None:
 
 def test_a_known_finding_is_named_with_its_issue() -> None:
     issues = KnownIssues(issues=(ISSUE,), today=TODAY)
-    assert issues.among([FINDING]) == (Known(finding=FINDING.id, issue=ISSUE),)
+    assert issues.among([FINDING]) == (
+        KnownFinding(finding=FINDING.id, signature=ISSUE.signature, link=ISSUE.link, expires=ISSUE.expires),
+    )
     assert issues.notices([FINDING], {ISSUE.subject}, []) == ()
 
 
-def test_an_entry_that_has_expired_excuses_nothing_and_says_so() -> None:
+def test_an_expired_entry_excuses_nothing_and_is_reported() -> None:
     issues = KnownIssues(issues=(ISSUE,), today=ISSUE.expires)
     assert issues.among([FINDING]) == ()
     (notice,) = issues.notices([FINDING], {ISSUE.subject}, [])
     assert "expired on 2026-12-01" in notice
 
 
-def test_an_entry_that_no_longer_fires_is_reported_where_its_kernel_was_launched() -> None:
+def test_an_entry_is_reported_if_its_kernel_ran_without_the_finding() -> None:
     issues = KnownIssues(issues=(ISSUE,), today=TODAY)
     assert issues.notices([], {"another_kernel"}, ["suites/x.py:another"]) == ()
     (notice,) = issues.notices([], {ISSUE.subject}, [])
@@ -56,8 +59,8 @@ def test_an_entry_that_no_longer_fires_is_reported_where_its_kernel_was_launched
         ("issue = [1]", "two brackets"),
         (TEXT.replace("expires", "expire"), "issue 1: unknown key 'expire': did you mean expires?"),
         (TEXT.replace("expires = 2026-12-01", ""), "issue 1: expires is missing"),
-        (TEXT.replace("2026-12-01", '"tomorrow"'), "issue 1: expires is no date"),
-        (TEXT.replace(f'"{ISSUE.link}"', "3"), "issue 1: link is no text"),
+        (TEXT.replace("2026-12-01", '"tomorrow"'), "issue 1: expires is not a date"),
+        (TEXT.replace(f'"{ISSUE.link}"', "3"), "issue 1: link is not a string"),
     ],
 )
 def test_a_broken_file_is_refused_with_the_entry_at_fault(tmp_path: Path, text: str, said: str) -> None:

@@ -1,4 +1,4 @@
-"""Replay files come from anywhere: what is right is read, what is wrong is named, nothing is executed."""
+"""Replay files come from anywhere: they are read strictly, and an error names the place."""
 
 import json
 from dataclasses import replace
@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from harness.documents import files
+from harness.documents.campaign import CampaignReport
+from harness.documents.finding import finding_document, regression_document
 from harness.errors import ReplayError
-from harness.findings.campaign_report import FORMAT, finding_document
 from harness.findings.replay import Recorded, parse, read
 from harness.model.finding import Finding
 from harness.oracles import registry
@@ -30,8 +32,31 @@ FINDING = Finding(
     confirmed=True,
     libraries=("fla-core==0.5.2",),
 )
+AFTER_ANOTHER = replace(FINDING, preceding_case=CASE)
 RECORDED = Recorded(case=CASE, signature=FAIL.signature, libraries=("fla-core==0.5.2",))
-DOCUMENT = finding_document(FINDING)
+BARE = Recorded(case=CASE, signature=None)
+DOCUMENT: dict[str, Any] = json.loads(files.dumps(finding_document(FINDING)))
+HANDWRITTEN = {
+    **{key: DOCUMENT[key] for key in ("oracle", "severity", "op", "kernel", "place", "case")},
+    "with": ["fla-core==0.5.2"],
+}
+"""As a person may write it: without a version, which is taken for version 1."""
+FOREIGN = "not a document of the harness: expected an object whose `kind` is campaign, finding"
+
+
+def report(*findings: Finding) -> CampaignReport:
+    return CampaignReport(
+        findings=findings,
+        cases=3,
+        passed=1,
+        failed=2,
+        abstained=0,
+        abstain_reasons={},
+        seconds=1.0,
+        seed=0,
+        devices=(),
+        versions={},
+    )
 
 
 def changed(**fields: Any) -> str:
@@ -45,12 +70,16 @@ def case_with(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("text", "recorded"),
     [
-        (json.dumps({"format": FORMAT, "findings": [DOCUMENT, DOCUMENT], "cases": 3}), (RECORDED, RECORDED)),
-        (json.dumps({"findings": []}), ()),
+        (files.dumps(report(FINDING, FINDING)), (RECORDED, RECORDED)),
+        (files.dumps(report()), ()),
         (json.dumps(DOCUMENT), (RECORDED,)),
-        (json.dumps({"case": DOCUMENT["case"]}), (Recorded(case=CASE, signature=None),)),
-        (to_json(CASE), (Recorded(case=CASE, signature=None),)),
-        (json.dumps(finding_document(replace(FINDING, needs=CASE))), (replace(RECORDED, needs=CASE),)),
+        (json.dumps({"kind": "case", "schema_version": 2, "case": DOCUMENT["case"]}), (BARE,)),
+        (json.dumps({"case": DOCUMENT["case"]}), (BARE,)),
+        (json.dumps({"case": DOCUMENT["case"], "with": ["x==1"]}), (replace(BARE, libraries=("x==1",)),)),
+        (to_json(CASE), (BARE,)),
+        (json.dumps(HANDWRITTEN), (RECORDED,)),
+        (files.dumps(regression_document(FINDING, ("x==1",))), (replace(RECORDED, libraries=("x==1",)),)),
+        (files.dumps(finding_document(AFTER_ANOTHER)), (replace(RECORDED, preceding_case=CASE),)),
     ],
 )
 def test_reports_findings_and_cases_are_read(text: str, recorded: tuple[Recorded, ...]) -> None:
@@ -63,23 +92,26 @@ def test_reports_findings_and_cases_are_read(text: str, recorded: tuple[Recorded
         ("", "not readable as JSON"),
         ("\x80", "not readable as JSON"),
         ("[" * 100_000, "not readable as JSON"),
-        ("[]", "neither a report"),
-        ("3", "neither a report"),
-        ("null", "neither a report"),
-        ('{"hello": 1}', "neither a report"),
-        ('{"findings": 3}', "neither a report"),
-        ('{"findings": [3]}', "findings[1]: expected an object, got '3'"),
-        ('{"findings": [{}]}', "findings[1]: missing 'case'"),
+        ("[]", FOREIGN),
+        ("3", FOREIGN),
+        ("null", FOREIGN),
+        ('{"hello": 1}', FOREIGN),
+        ('{"kind": "region", "schema_version": 2}', "a document of kind 'region'; expected campaign, finding"),
+        ('{"findings": 3}', "findings: expected a list, got 3"),
+        ('{"findings": [3]}', "findings[0]: expected an object, got 3"),
+        ('{"findings": [{}]}', "findings[0].oracle: missing"),
         ('{"format": "kernel-harness-findings/9", "findings": []}', "its format is 'kernel-harness-findings/9'"),
-        (changed(case=3), "finding.case: not a Case: expected an object, got 3"),
-        (changed(case=case_with(dims={"T": "3"})), "finding.case: not a Case: dims"),
-        (changed(case=case_with(dtype="fp8")), "finding.case: not a Case: dtype"),
-        (changed(case=case_with(code="import os")), "finding.case: not a Case: unknown field code"),
-        (changed(severity="fatal"), "finding.severity: expected warning or error, got 'fatal'"),
-        (changed(kernel=None), "finding.kernel: expected a string, got 'None'"),
-        (changed(**{"with": "fla-core"}), "finding.with: expected a list of strings"),
-        (changed(**{"with": [1]}), "finding.with: expected a list of strings"),
-        (json.dumps({key: value for key, value in DOCUMENT.items() if key != "place"}), "finding: missing 'place'"),
+        (changed(schema_version=9), "its schema_version is 9, and this release reads up to 2"),
+        (changed(case=3), "case: expected an object, got 3"),
+        (changed(case=case_with(dims={"T": "3"})), 'case.dims.T: expected an integer, got "3"'),
+        (changed(case=case_with(dtype="fp8")), "case.dtype: expected one of fp32, bf16, fp16"),
+        (changed(case=case_with(code="import os")), "case: unknown field code"),
+        (changed(severity="fatal"), 'severity: expected one of warning, error, got "fatal"'),
+        (changed(kernel=None), "kernel: expected a string, got null"),
+        (changed(libraries="fla-core"), 'libraries: expected a list, got "fla-core"'),
+        (changed(libraries=[1]), "libraries[0]: expected a string, got 1"),
+        (json.dumps({**HANDWRITTEN, "with": [1]}), "libraries[0]: expected a string, got 1 (read as schema version 2)"),
+        (json.dumps({key: value for key, value in DOCUMENT.items() if key != "place"}), "place: missing"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(text: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""A recorded case runs again, and what only the compiler can say of it is waited for."""
+"""A recorded case runs again, and waits for the compiler if its finding needs that."""
 
 from pathlib import Path
 
@@ -9,14 +9,14 @@ from harness.findings.replay import Recorded
 from harness.findings.rerun import options_for, replay
 from harness.model.case import Case, DType
 from harness.model.verdict import Severity, Signature
-from harness.search.options import VIRTUAL
+from harness.search.engine_choice import EngineName
 from harness.search.session import Session
 
 SUITE = Path(__file__).parents[2] / "suites" / "planted" / "too_much_shared_memory.py"
 
 
 @pytest.mark.slow
-def test_a_finding_of_the_compilers_is_shown_by_the_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rerun_waits_for_the_background_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # nothing was compiled here yet
     recorded = Recorded(
         case=Case(
@@ -29,6 +29,6 @@ def test_a_finding_of_the_compilers_is_shown_by_the_first_run(tmp_path: Path, mo
             oracle="resources", severity=Severity.ERROR, op="", kernel="product_kernel", place="shared memory"
         ),
     )
-    with Session(options_for(recorded, libraries=(), engine=VIRTUAL)) as session:
+    with Session(options_for(recorded, libraries=(), engine=EngineName.VIRTUAL)) as session:
         replayed = replay(recorded, session)
     assert [finding.fail.signature for finding in replayed.findings] == [recorded.signature]

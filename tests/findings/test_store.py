@@ -1,4 +1,4 @@
-"""Findings are folders of text that merge by copying; what is damaged is named, and the rest still read."""
+"""Findings are folders that merge by copying; damaged ones are named, and the rest is read."""
 
 import json
 import shutil
@@ -9,17 +9,16 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.findings.campaign_report import replay_command
 from harness.findings.replay import read
 from harness.findings.store import load, locate, save
 from harness.model.finding import Finding, ReplayCount
-from tests.findings.test_replay import CASE, FAIL, FINDING, RECORDED
+from tests.findings.test_replay import CASE, DOCUMENT, FAIL, FINDING, RECORDED
 from tests.search.fakes import with_dims
 
 pytestmark = pytest.mark.once
 
 VERSIONS = {"triton": "3.6.0"}
-REPEATED = replace(FINDING, repeats=ReplayCount(shown=2, runs=5, otherwise="passed"))
+REPEATED = replace(FINDING, repeats=ReplayCount(shown=2, runs=5, other_result="passed"))
 
 
 def kept(findings: Iterable[Finding], folder: Path) -> tuple[Path, ...]:
@@ -32,7 +31,7 @@ def test_a_stored_finding_is_found_by_its_id(tmp_path: Path) -> None:
     assert read(locate(FINDING.id, tmp_path)) == (RECORDED,)
 
 
-def test_findings_with_the_same_smallest_case_have_ids_of_their_own(tmp_path: Path) -> None:
+def test_findings_with_one_smallest_case_have_different_ids(tmp_path: Path) -> None:
     other = replace(FINDING, fail=replace(FAIL, signature=replace(FAIL.signature, oracle="bounds")))
     assert len({*kept([FINDING, other], tmp_path)}) == 2
     assert FINDING.id == RECORDED.id != other.id
@@ -44,22 +43,22 @@ def test_an_id_that_is_not_stored_gets_the_nearest(tmp_path: Path) -> None:
         locate(FINDING.id[:-1], tmp_path)
 
 
-def test_what_is_stored_is_read_back_whole(tmp_path: Path) -> None:
+def test_a_stored_finding_is_read_back_whole(tmp_path: Path) -> None:
     (place,) = kept([replace(REPEATED, cases=(CASE, with_dims(T=9)))], tmp_path)
     (bug,) = load(tmp_path).bugs
     assert bug.finding == replace(REPEATED, cases=(CASE, with_dims(T=9)))
     assert (bug.folder, bug.versions, bug.others) == (place, VERSIONS, ())
 
 
-def test_a_finding_of_a_real_gpu_is_replayed_there(tmp_path: Path) -> None:
-    found = replace(FINDING, where=("--engine", "cuda", "--sanitizer", "memcheck"))
+def test_a_finding_of_a_hardware_gpu_is_replayed_there(tmp_path: Path) -> None:
+    found = replace(FINDING, engine_options=("--engine", "cuda", "--sanitizer", "memcheck"))
     kept([found], tmp_path)
     (bug,) = load(tmp_path).bugs
-    assert bug.finding.where == found.where
-    assert replay_command(bug.finding) == f"harness replay {FINDING.id} --engine cuda --sanitizer memcheck"
-    assert replay_command(FINDING) == f"harness replay {FINDING.id}"
-    once = replace(FINDING, where=("--engine", "cuda", "--sanitizer", "gsan --write-once"))
-    assert replay_command(once) == f"harness replay {FINDING.id} --engine cuda --sanitizer 'gsan --write-once'"
+    assert bug.finding.engine_options == found.engine_options
+    assert bug.finding.replay_command == f"harness replay {FINDING.id} --engine cuda --sanitizer memcheck"
+    assert FINDING.replay_command == f"harness replay {FINDING.id}"
+    once = replace(FINDING, engine_options=("--engine", "cuda", "--sanitizer", "gsan --write-once"))
+    assert once.replay_command == f"harness replay {FINDING.id} --engine cuda --sanitizer 'gsan --write-once'"
 
 
 def test_a_folder_is_text_that_a_pager_shows(tmp_path: Path) -> None:
@@ -96,10 +95,15 @@ def test_folders_of_two_machines_merge_by_copying(tmp_path: Path) -> None:
     [
         ("finding.json", "{", "finding.json: not readable as JSON"),
         ("finding.json", '{"format": "kernel-harness-findings/9", "oracle": "x", "case": {}}', "its format is"),
-        ("finding.json", "[]", "no finding: it has no `oracle` and `case`"),
+        ("finding.json", "[]", "not a document of the harness: expected an object whose `kind` is finding"),
         ("finding.json", None, "finding.json: No such file or directory"),
+        ("finding.json", json.dumps({"kind": "region", "schema_version": 2}), "a document of kind 'region'"),
         ("cases.jsonl", "{}\n", "cases.jsonl: "),
-        ("finding.json", json.dumps({"oracle": "x", "severity": "error", "case": {"op": 3}}), "finding.case: "),
+        (
+            "finding.json",
+            json.dumps({**DOCUMENT, "case": {"op": 3}}),
+            "finding.json: case.op: expected a string, got 3",
+        ),
     ],
 )
 def test_a_damaged_folder_is_named_and_the_others_are_read(

@@ -1,10 +1,10 @@
-"""A library with one file replaced."""
+"""Copies of a library with one file replaced."""
 
 from pathlib import Path
 
 import pytest
 
-from harness.mutation.library_copies import copy_with
+from harness.mutation.library_copies import copy_with_file
 
 pytestmark = pytest.mark.once
 
@@ -25,18 +25,18 @@ def library(tmp_path: Path) -> Path:
     return root
 
 
-def test_one_file_differs_and_all_others_are_the_librarys(library: Path, tmp_path: Path) -> None:
+def test_one_file_differs_and_all_others_are_links(library: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    copy_with(library, "pkg/ops/norm.py", b"mutated", copy)
+    copy_with_file(library, "pkg/ops/norm.py", b"mutated", copy)
     texts = {path.relative_to(copy).as_posix(): path.read_text() for path in _files(copy)}
     expected = {path.relative_to(library).as_posix(): path.read_text() for path in _files(library)}
     assert texts == {**expected, "pkg/ops/norm.py": "mutated"}
     assert (library / "pkg/ops/norm.py").read_text() == "pkg/ops/norm.py"
 
 
-def test_bytecode_of_the_replaced_file_is_not_written_into_the_library(library: Path, tmp_path: Path) -> None:
+def test_bytecode_of_the_replaced_file_stays_out_of_the_library(library: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    copy_with(library, "pkg/ops/norm.py", b"mutated", copy)
+    copy_with_file(library, "pkg/ops/norm.py", b"mutated", copy)
     assert not (copy / "pkg" / "ops" / "__pycache__").exists()
     assert not (copy / "pkg" / "ops").is_symlink()
 

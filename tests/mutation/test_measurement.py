@@ -1,4 +1,4 @@
-"""From end to end: a small library, a suite that calls it, and what becomes of each mutant of its kernel."""
+"""End to end: a small library, a suite that calls it, and the fate of each mutant of its kernel."""
 
 from collections import Counter
 from pathlib import Path
@@ -60,7 +60,7 @@ def definition(x):
 
 @pytest.fixture
 def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A command line, in a folder with a library of one kernel and a suite that calls it."""
+    """Return a command line for a folder with a library of one kernel and a suite that calls it."""
     (tmp_path / "library" / "tiny").mkdir(parents=True)
     (tmp_path / "library" / "tiny" / "__init__.py").write_text(LIBRARY)
     (tmp_path / "doubling.py").write_text(SUITE)
@@ -70,7 +70,7 @@ def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.slow
-def test_mistakes_are_noticed_and_changes_without_effect_are_told_apart(
+def test_mistakes_are_killed_and_equivalent_changes_are_not(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 0
@@ -83,12 +83,12 @@ def test_mistakes_are_noticed_and_changes_without_effect_are_told_apart(
         (Operator.BOUND_MINUS_ONE, "inside", Fate.KILLED): 1,
         (Operator.STRICTNESS, "inside", Fate.KILLED): 1,
         (Operator.FLOOR_BLOCKS, "double", Fate.KILLED): 1,
-        # Of two conversions to one type, either is enough.
+        # Two conversions to the same type: one of them is enough.
         (Operator.DROP_INT64, "double_kernel", Fate.SAME_CODE): 1,
     }
     assert {outcome.oracle for outcome in ledger.outcomes if outcome.fate is Fate.KILLED} == {"bounds", "unwritten"}
     assert said.out.splitlines()[1] == (
-        "no mutants.toml beside the suites or one folder above: nobody has looked at survivors"
+        "no mutants.toml in the suites' folders or one folder above: no survivor is explained"
     )
     assert said.out.splitlines()[-1] == (
         "7 of 7 mutants tried: 6 of 6 killed that compute something else (100.0 %); 1 compile to the same code, "
@@ -98,15 +98,13 @@ def test_mistakes_are_noticed_and_changes_without_effect_are_told_apart(
 
 
 @pytest.mark.once
-def test_a_file_of_survivors_that_is_named_and_not_there_is_an_error(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_file_of_survivors_is_an_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*arguments, "--known", "typo.toml"]) == 2
     assert "argument --known: there is no file 'typo.toml'" in capsys.readouterr().err
 
 
 @pytest.mark.once
-def test_there_is_nothing_to_mutate_without_a_library(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_library_is_required(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     without = [argument for argument in arguments if argument not in {"--with", "library"}]
     assert main(without) == 2
-    assert "say which with --with" in capsys.readouterr().err
+    assert "name it by --with" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Each mutation operator: what it makes of a line, and what it leaves alone."""
+"""Each mutation operator: the lines that it changes, and those that it leaves alone."""
 
 from collections.abc import Sequence
 
@@ -13,12 +13,12 @@ KERNEL = "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef kern
 
 
 def made_of(*lines: str) -> Sequence[Mutant]:
-    """The mutants of a kernel with these lines."""
+    """Return the mutants of a kernel with these lines."""
     return mutants_of((KERNEL + "".join(f"    {line}\n" for line in lines)).encode(), "kernels.py")
 
 
 def lines_by(operator: Operator, *lines: str) -> list[str]:
-    """What an operator makes of the lines: the changed lines, without indentation."""
+    """Return the lines as an operator changes them, without indentation."""
     return [mutant.after.strip() for mutant in made_of(*lines) if mutant.operator is operator]
 
 
@@ -81,11 +81,11 @@ def test_an_operator_makes_one_mistake_in_a_line(operator: Operator, before: str
 def test_a_mutant_is_the_file_with_one_change() -> None:
     (mutant,) = (one for one in made_of("o = 1", "m = o < n") if one.operator is Operator.STRICTNESS)
     source = (KERNEL + "    o = 1\n    m = o < n\n").encode()
-    assert mutant.of(source) == (KERNEL + "    o = 1\n    m = o <= n\n").encode()
+    assert mutant.apply(source) == (KERNEL + "    o = 1\n    m = o <= n\n").encode()
     assert (mutant.line, mutant.function, mutant.launches) == (8, "kernel", ())
 
 
-def test_a_line_of_a_branch_belongs_to_no_statement_but_its_own() -> None:
+def test_a_line_belongs_to_its_innermost_statement() -> None:
     (inner,) = (one for one in made_of("if n:", "    m = o < n") if one.operator is Operator.STRICTNESS)
     (outer,) = (one for one in made_of("if o < n:", "    m = o") if one.operator is Operator.STRICTNESS)
     assert (inner.statement, outer.statement) == ((8, 8), (7, 8))
@@ -100,7 +100,7 @@ def test_mutants_of_equal_lines_are_numbered() -> None:
     assert [(one.line, one.nth) for one in twice if one.operator is Operator.STRICTNESS] == [(7, 1), (9, 2)]
 
 
-def test_of_host_code_only_the_number_of_blocks_is_changed_where_a_kernel_is_launched() -> None:
+def test_host_code_only_gets_changes_to_the_number_of_blocks() -> None:
     source = (
         b"import triton\n\n\n@triton.jit\ndef kernel(x):\n    pass\n\n\n"
         b"def launching(x, n):\n    if n < 3:\n        n += 1\n    kernel[(triton.cdiv(n, 16),)](x)\n\n\n"

@@ -1,4 +1,4 @@
-"""The table, the file of outcomes, and the survivors that somebody has looked at."""
+"""The score table, the file of outcomes, and the explained survivors."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.documents import files
 from harness.errors import ReplayError, SuiteError
 from harness.mutation import equivalent_mutants, score
 from harness.mutation.equivalent_mutants import EquivalentMutant
@@ -28,7 +29,7 @@ MUTANT = Mutant(
     text="o <= n",
 )
 SURVIVED = MutantOutcome(mutant=MUTANT, fate=Fate.SURVIVED, ops=("suites/a.py:norm",), cases=60, seconds=3.0)
-KILLED = replace(SURVIVED, fate=Fate.KILLED, oracle="bounds", also=("float64-values",), cases=1)
+KILLED = replace(SURVIVED, fate=Fate.KILLED, oracle="bounds", other_oracles=("float64-values",), cases=1)
 KNOWN = EquivalentMutant(
     operator=Operator.STRICTNESS,
     function="kernel",
@@ -39,31 +40,31 @@ KNOWN = EquivalentMutant(
 )
 
 
-def test_the_score_leaves_out_what_cannot_be_killed() -> None:
+def test_the_score_ignores_mutants_that_cannot_be_killed() -> None:
     others = tuple(replace(SURVIVED, fate=fate) for fate in (Fate.SAME_CODE, Fate.EQUIVALENT, Fate.STILLBORN))
     assert score.score((KILLED, KILLED, KILLED, SURVIVED, *others)) == 0.75
     assert score.score(others) is None
 
 
-def test_a_survivor_that_was_argued_to_be_equivalent_counts_no_more() -> None:
-    (argued,) = score.argued((SURVIVED,), (KNOWN,))
-    assert (argued.fate, argued.reason) == (Fate.EQUIVALENT, "o is even and n is odd")
+def test_an_equivalent_survivor_does_not_count() -> None:
+    (with_explanations,) = score.with_explanations((SURVIVED,), (KNOWN,))
+    assert (with_explanations.fate, with_explanations.reason) == (Fate.EQUIVALENT, "o is even and n is odd")
 
 
-def test_a_survivor_that_is_known_but_not_equivalent_counts_and_gives_its_reason() -> None:
-    (argued,) = score.argued((SURVIVED,), (replace(KNOWN, equivalent=False),))
-    assert (argued.fate, argued.reason) == (Fate.SURVIVED, "o is even and n is odd")
+def test_an_explained_survivor_counts_and_shows_its_reason() -> None:
+    (with_explanations,) = score.with_explanations((SURVIVED,), (replace(KNOWN, equivalent=False),))
+    assert (with_explanations.fate, with_explanations.reason) == (Fate.SURVIVED, "o is even and n is odd")
 
 
 @pytest.mark.parametrize(
     "change", [{"function": "other"}, {"before": "m = a < n"}, {"operator": Operator.DROP_MASK}, {"nth": 2}]
 )
-def test_an_argument_speaks_of_one_change_in_one_kernel(change: dict[str, Any]) -> None:
-    assert score.argued((SURVIVED,), (replace(KNOWN, **change),)) == (SURVIVED,)
+def test_an_explanation_is_about_one_change_in_one_kernel(change: dict[str, Any]) -> None:
+    assert score.with_explanations((SURVIVED,), (replace(KNOWN, **change),)) == (SURVIVED,)
 
 
-def test_an_argument_never_undoes_a_kill() -> None:
-    assert score.argued((KILLED,), (KNOWN,)) == (KILLED,)
+def test_an_explanation_never_undoes_a_kill() -> None:
+    assert score.with_explanations((KILLED,), (KNOWN,)) == (KILLED,)
 
 
 def test_the_table_counts_operators_and_oracles_and_shows_survivors() -> None:
@@ -87,22 +88,22 @@ def test_the_table_counts_operators_and_oracles_and_shows_survivors() -> None:
     ]
 
 
-def test_outcomes_are_kept_and_those_of_another_setting_are_not_taken(tmp_path: Path) -> None:
+def test_outcomes_of_another_setting_are_ignored(tmp_path: Path) -> None:
     path = tmp_path / "outcomes.json"
     ledger = score.MutationResults(setting="seed 0", mutants=5, outcomes=(KILLED, SURVIVED))
-    score.save(ledger, path)
+    files.write(ledger, path)
     assert score.load(path, "seed 0") == ledger
     assert score.load(path, "seed 1") == score.MutationResults(setting="seed 1")
 
 
-def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "outcomes.json"
     path.write_text("{}")
-    with pytest.raises(ReplayError, match="holds no outcomes"):
+    with pytest.raises(ReplayError, match="expected an object whose `kind` is mutation"):
         score.load(path, "seed 0")
 
 
-def test_an_argument_without_a_reason_is_refused_with_its_number(tmp_path: Path) -> None:
+def test_an_explanation_without_a_reason_is_refused_by_number(tmp_path: Path) -> None:
     path = tmp_path / "mutants.toml"
     path.write_text(
         '[[survivor]]\noperator = "drop-mask"\nfunction = "f"\nbefore = "a"\nafter = "b"\nequivalent = true\n'
@@ -111,14 +112,14 @@ def test_an_argument_without_a_reason_is_refused_with_its_number(tmp_path: Path)
         equivalent_mutants.read(path)
 
 
-def test_a_table_of_another_name_is_refused_with_the_one_that_was_meant(tmp_path: Path) -> None:
+def test_a_misspelt_table_is_refused_with_the_right_name(tmp_path: Path) -> None:
     path = tmp_path / "mutants.toml"
     path.write_text("[[survivors]]\n")
     with pytest.raises(SuiteError, match="unknown table 'survivors': did you mean survivor"):
         equivalent_mutants.read(path)
 
 
-def test_survivors_are_looked_up_beside_the_suites_and_one_folder_above_wherever_the_command_runs(
+def test_survivors_are_read_from_the_suites_folder_and_the_one_above(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "suites" / "fla").mkdir(parents=True)
@@ -133,7 +134,7 @@ def test_survivors_are_looked_up_beside_the_suites_and_one_folder_above_wherever
     assert equivalent_mutants.files_for(["norm.py"]) == (beside, above)
 
 
-def test_the_survivors_that_were_looked_at_can_be_read() -> None:
+def test_the_files_of_survivors_are_valid() -> None:
     known = equivalent_mutants.read(Path(__file__).parents[2] / "suites" / "mutants.toml")
     assert all(one.reason for one in known)
     assert len({(one.operator, one.function, one.before, one.after, one.nth) for one in known}) == len(known)

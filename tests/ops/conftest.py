@@ -1,4 +1,4 @@
-"""What tests of ops share: the numbers that torch draws."""
+"""Seeds torch's random numbers for the tests of ops."""
 
 import pytest
 import torch
@@ -6,5 +6,5 @@ import torch
 
 @pytest.fixture(autouse=True)
 def the_same_numbers_in_every_run() -> None:
-    """A wrong row that happens to be near zero is hardly wrong: one run in two hundred drew one."""
+    """Seed torch: a wrong row near zero is hardly wrong, and one run in two hundred drew such a row."""
     torch.manual_seed(0)

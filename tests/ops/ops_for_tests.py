@@ -1,4 +1,4 @@
-"""Ops in plain torch: norms as a library would compute them, right and wrong in known places."""
+"""Ops in plain torch: norms as a library computes them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -42,7 +42,7 @@ def rms_norm_reference(x: torch.Tensor, w: torch.Tensor | None) -> torch.Tensor:
 
 
 def blocked_sum(values: torch.Tensor) -> torch.Tensor:
-    """Along the last axis as a kernel with blocks of eight would: another order than torch's."""
+    """Sum the last axis like a kernel with blocks of eight, in another order than torch."""
     padded = torch.nn.functional.pad(values, (0, -values.shape[-1] % 8))
     total = padded[..., :8]
     for start in range(8, padded.shape[-1], 8):
@@ -54,7 +54,7 @@ def blocked_sum(values: torch.Tensor) -> torch.Tensor:
 
 
 def layer_norm_call(x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None) -> torch.Tensor:
-    """In float32 whatever the type, rounded once at the end, as fused kernels do."""
+    """Compute in float32 and round once at the end, as fused kernels do."""
     wide, size = x.float(), x.shape[-1]
     centred = wide - blocked_sum(wide) / size
     y = centred * torch.rsqrt(blocked_sum(centred * centred) / size + 1e-5)

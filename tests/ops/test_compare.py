@@ -1,4 +1,4 @@
-"""Results against their reference: what is right is never blamed, what is wrong shows where it is."""
+"""Comparison with the reference: right results never fail, and wrong ones show where they are wrong."""
 
 import math
 from contextlib import nullcontext
@@ -22,7 +22,7 @@ SIZES = [(1, 1), (1, 2), (2, 1), (3, 3), (1, 100), (100, 1), (7, 5), (33, 64), (
 @pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
 @pytest.mark.parametrize("values", list(ValueDistribution))
 @pytest.mark.parametrize("dtype", list(DType))
-def test_right_results_are_never_blamed(dtype: DType, values: ValueDistribution, name: str) -> None:
+def test_right_results_never_fail(dtype: DType, values: ValueDistribution, name: str) -> None:
     op = {"layer_norm": LAYER_NORM, "rms_norm": RMS_NORM}[name]
     execution = Execution(nullcontext)
     worst: list[tuple[float, str, tuple[int, int], int]] = []
@@ -69,7 +69,7 @@ def test_one_wrong_row_among_many_shows_in_its_tile(dtype: torch.dtype) -> None:
     assert result.worst_tile.expected == float(truth[4321, column])
 
 
-def test_a_wrong_stretch_of_a_vector_shows_too() -> None:
+def test_a_wrong_part_of_a_vector_shows_in_its_tile() -> None:
     truth = torch.randn(1000).double()
     got = truth.float()
     got[900] += 1
@@ -79,7 +79,7 @@ def test_a_wrong_stretch_of_a_vector_shows_too() -> None:
     assert result.whole.index == (900,)
 
 
-def test_what_is_not_finite_is_counted_and_blamed() -> None:
+def test_non_finite_elements_are_counted_and_wrong() -> None:
     truth = torch.randn(6, 5).double()
     got = truth.float()
     got[2, 3], got[4, 1] = math.nan, math.inf
@@ -91,7 +91,7 @@ def test_what_is_not_finite_is_counted_and_blamed() -> None:
     assert math.isnan(result.worst_tile.got)
 
 
-def test_what_the_reference_has_as_infinite_is_not_blamed() -> None:
+def test_elements_that_are_infinite_in_the_reference_are_right() -> None:
     truth = torch.tensor([[1.0, math.inf, math.nan, 1e6, -1e6]]).double()
     got = truth.to(torch.float16)
     assert bool(got[0, 3].isinf())
@@ -113,7 +113,7 @@ def test_a_scalar_is_compared() -> None:
     assert judged(torch.tensor(1.1), torch.tensor(1.0)).whole.ratio > 1
 
 
-def test_a_scalar_has_an_error_as_any_result_does() -> None:
+def test_the_error_of_a_scalar_is_measured() -> None:
     truth = Truth.of(np.array(2.0))
     assert error_of([np.array(2.5), np.array(1.5)], truth).whole == 0.5
     assert error_of([np.array(math.nan)], truth).per_tile.tolist() == [0.0]
@@ -133,7 +133,7 @@ def test_a_single_element_has_a_digest_whatever_its_stride() -> None:
     assert judged(one.as_strided((1, 1), (1, 0)), one[None].double()).digest == judged(one, one.double()).digest
 
 
-def test_sketches_of_right_results_lie_within_their_tolerance_and_wrong_ones_do_not() -> None:
+def test_sketches_separate_right_results_from_wrong_ones() -> None:
     truth = torch.randn(40, 50).double()
     first, second = (truth * (1 + 1e-7 * torch.randn(40, 50)) for _ in range(2))
     wrong = first.clone()
@@ -149,7 +149,7 @@ def test_every_dtype_of_a_case_is_known() -> None:
     assert set(TORCH_DTYPES) == set(DType)
 
 
-def test_what_the_definition_itself_takes_out_of_range_is_counted_and_not_judged() -> None:
+def test_elements_out_of_range_in_the_definition_are_counted_and_not_checked() -> None:
     truth = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     sound = expected(truth, 1e-7)
     narrow = replace(sound, in_range=np.array([[True, False], [True, True]]))
@@ -162,7 +162,7 @@ def test_what_the_definition_itself_takes_out_of_range_is_counted_and_not_judged
     assert compared(got, narrow).nonfinite == 1
 
 
-def test_a_truth_so_near_the_end_of_the_range_that_rounding_leads_to_infinity_is_not_judged() -> None:
+def test_a_truth_that_rounding_may_make_infinite_is_not_checked() -> None:
     truth = torch.tensor([65501.4, 60000.0, 1.0], dtype=torch.float64)
     got = torch.tensor([math.inf, 60000.0, 1.0], dtype=torch.float16)
     close = compared(got, expected(truth, 10.0))

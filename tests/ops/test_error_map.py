@@ -1,4 +1,4 @@
-"""A picture's blocks count what lies in them, whatever the shape, and cells find their place whatever the strides."""
+"""Blocks of a map count their cells for any shape, and cells map to their indices for any strides."""
 
 from math import inf, prod
 
@@ -17,7 +17,7 @@ SHAPES = st.lists(st.integers(1, 70), min_size=0, max_size=3).map(tuple)
 
 
 @given(shape=SHAPES, data=st.data())
-def test_every_cell_is_counted_in_the_block_that_it_lies_in(shape: tuple[int, ...], data: st.DataObject) -> None:
+def test_every_cell_counts_in_its_block(shape: tuple[int, ...], data: st.DataObject) -> None:
     cells = sorted(data.draw(st.sets(st.integers(0, prod(shape) - 1), max_size=40)))
     spread = share(shape, np.array(cells, np.int64))
     (height, width), (rows, columns) = spread.block, spread.table
@@ -33,13 +33,13 @@ def test_every_cell_is_counted_in_the_block_that_it_lies_in(shape: tuple[int, ..
     assert -(-columns // width) <= MOST_ACROSS
 
 
-def test_a_block_shows_its_largest_amount_and_small_ones_are_left_out() -> None:
+def test_a_block_shows_its_largest_amount_without_small_ones() -> None:
     amounts = np.zeros((48, 96))
     amounts[0, 1], amounts[1, 0], amounts[5, 5], amounts[47, 95] = 3.0, 70.0, 0.9, inf
     assert largest((48, 96), amounts) == Spread(shape=(48, 96), marks=((0, 0, 70.0), (23, 47, inf)))
 
 
-def test_where_no_cell_is_over_its_tolerance_the_largest_are_shown() -> None:
+def test_the_largest_amounts_show_if_all_are_below_the_tolerance() -> None:
     assert largest((4,), np.array([0.1, 0.5, 0.8, 0.3])).marks == ((0, 1, 0.5), (0, 2, 0.8))
 
 
@@ -48,7 +48,7 @@ def test_where_no_cell_is_over_its_tolerance_the_largest_are_shown() -> None:
     gaps=st.lists(st.integers(0, 2), min_size=3, max_size=3),
     order=st.permutations(range(3)),
 )
-def test_cells_have_the_place_of_their_index(sizes: list[int], gaps: list[int], order: list[int]) -> None:
+def test_cells_map_to_their_indices_for_any_strides(sizes: list[int], gaps: list[int], order: list[int]) -> None:
     strides = [0] * len(sizes)
     reached = 1
     for axis in (axis for axis in order if axis < len(sizes)):

@@ -1,7 +1,7 @@
-"""One case from inputs to facts, and how it ends when something goes wrong on the way."""
+"""The execution of one case from inputs to facts, and its endings."""
 
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from harness.model.case import DType, Layout, ValueDistribution
+from harness.model.case import Case, DType, Layout, ValueDistribution
+from harness.model.op import Op
 from harness.model.run import Completed, Ending, OutOfMemory, Raised, Refused, Role, Source, Unsupported
 from harness.ops.execution import Execution
 from harness.ops.execution_hooks import ObservedLaunches
 from harness.ops.poison import FreshMemory
+from harness.ops.tolerance import Expected
 from tests.ops.ops_for_tests import COLUMNS, LAYER_NORM, RMS_NORM, ROWS, case, op
 
 VARIABLE: ContextVar[str] = ContextVar("VARIABLE", default="not set")
@@ -28,7 +30,7 @@ def line_of(text: str) -> int:
 
 
 class Doubled(torch.autograd.Function):
-    """Tells in backward what its thread sees."""
+    """Records in backward which value its thread sees."""
 
     seen: str = ""
 
@@ -45,7 +47,7 @@ class Doubled(torch.autograd.Function):
 
 
 class Frugal(torch.autograd.Function):
-    """Right, and saves memory: the square overwrites its input, the gradient what came in."""
+    """Computes the right result, but overwrites its input and the incoming gradient to save memory."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
@@ -60,8 +62,6 @@ class Frugal(torch.autograd.Function):
 
 
 class Broken(torch.autograd.Function):
-    """Fails in backward."""
-
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
         del ctx
@@ -79,7 +79,7 @@ def ended(call: Callable[..., Any], reference: Callable[..., Any] = lambda x: x 
     return ending
 
 
-def test_a_case_ends_with_every_output_and_gradient_compared() -> None:
+def test_every_output_and_gradient_is_compared() -> None:
     ending, results = Execution(nullcontext).run(LAYER_NORM, case(absent=("b",)))
     assert ending == Completed()
     assert [(result.name, result.role, result.shape) for result in results] == [
@@ -91,9 +91,7 @@ def test_a_case_ends_with_every_output_and_gradient_compared() -> None:
 
 @pytest.mark.parametrize("dtype", [DType.FP32, DType.BF16, DType.FP16])
 @pytest.mark.parametrize("values", list(ValueDistribution))
-def test_integers_and_truth_values_among_results_are_compared_to_the_bit(
-    dtype: DType, values: ValueDistribution
-) -> None:
+def test_integer_and_boolean_results_are_compared_exactly(dtype: DType, values: ValueDistribution) -> None:
     def definition(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         largest, at = x.max(-1)
         return largest, at, x > 0
@@ -120,7 +118,7 @@ def test_integers_and_truth_values_among_results_are_compared_to_the_bit(
         assert wrong[1:3] == [("y1", True, True), ("y2", True, True)]
 
 
-def test_integers_that_were_never_written_are_counted() -> None:
+def test_unwritten_integers_are_counted() -> None:
     def call(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         y = torch.empty(x.shape, dtype=torch.int32)
         y[1:] = 2
@@ -142,7 +140,7 @@ def test_equal_cases_give_equal_facts() -> None:
     assert first == second
 
 
-def test_what_host_code_draws_at_random_is_the_same_for_equal_cases() -> None:
+def test_equal_cases_give_host_code_equal_random_numbers() -> None:
     drawn: list[tuple[float, ...]] = []
 
     def noisy(x: torch.Tensor) -> torch.Tensor:
@@ -158,7 +156,7 @@ def test_what_host_code_draws_at_random_is_the_same_for_equal_cases() -> None:
     assert all(one != other for one, other in zip(first, third, strict=True))
 
 
-def test_backward_runs_where_the_callers_context_is_not_seen() -> None:
+def test_backward_does_not_see_the_callers_context_variables() -> None:
     def call(x: torch.Tensor) -> torch.Tensor:
         VARIABLE.set("set in forward")
         return Doubled.apply(x)
@@ -167,7 +165,7 @@ def test_backward_runs_where_the_callers_context_is_not_seen() -> None:
     assert Doubled.seen == "not set"
 
 
-def test_the_surroundings_hold_in_forward_and_in_backward() -> None:
+def test_the_library_context_holds_in_forward_and_backward() -> None:
     entered: list[str] = []
 
     @contextmanager
@@ -178,6 +176,38 @@ def test_the_surroundings_hold_in_forward_and_in_backward() -> None:
 
     Execution(surroundings).run(LAYER_NORM, case())
     assert entered == ["in", "out", "in", "out"]
+
+
+class Steps:
+    """An observer that lists the steps that it sees."""
+
+    def __init__(self) -> None:
+        self.steps: list[object] = []
+
+    def on_begin(self, case: Case, *, is_again: bool) -> None:
+        self.steps.append(("begin", case.seed, is_again))
+
+    def on_outputs(self, outputs: Mapping[str, torch.Tensor]) -> None:
+        self.steps.append(("outputs", *outputs))
+
+    def on_expected(self, op: Op, results: Mapping[str, torch.Tensor], expected: Mapping[str, Expected]) -> None:
+        assert list(results) == list(expected)
+        self.steps.append(("expected", op.name, *results))
+
+
+def test_an_observer_follows_the_steps_of_a_case() -> None:
+    observer = Steps()
+    execution = Execution(nullcontext, launches=ObservedLaunches(is_compared=lambda _: False), observer=observer)
+    doubling = op(lambda x: x * 2, lambda x: x * 2, {"x": ROWS})
+    execution.run(doubling, case(seed=1))
+    execution.run_again(doubling, case(seed=1))
+    assert observer.steps == [
+        ("begin", 1, False),
+        ("outputs", "y"),
+        ("expected", "op", "y", "d:x"),
+        ("begin", 1, True),
+        ("outputs", "y"),
+    ]
 
 
 def fails_in_forward(x: torch.Tensor) -> torch.Tensor:
@@ -204,7 +234,7 @@ def fails_in_backward(x: torch.Tensor) -> torch.Tensor:
     ],
     ids=["forward", "torch", "backward"],
 )
-def test_what_the_library_raises_is_told_with_phase_and_line(
+def test_exceptions_of_the_library_are_recorded_with_phase_and_line(
     call: Callable[..., Any], kind: str, phase: str, where: str
 ) -> None:
     ending = ended(call)
@@ -218,13 +248,13 @@ def fails_as_reference(x: torch.Tensor) -> torch.Tensor:
     return x * (1 // 0)
 
 
-def test_a_reference_that_fails_is_the_suites_fault() -> None:
+def test_a_failing_reference_is_the_suites_fault() -> None:
     ending = ended(lambda x: x * 2, fails_as_reference)
     assert isinstance(ending, Raised)
     assert (ending.kind, ending.phase) == ("ZeroDivisionError", "reference")
 
 
-def test_a_call_that_asks_for_what_is_not_there_is_the_suites_fault() -> None:
+def test_an_unknown_parameter_of_a_call_is_the_suites_fault() -> None:
     ending = ended(lambda x, nowhere: x + nowhere)
     assert isinstance(ending, Raised)
     assert (ending.kind, ending.phase) == ("SuiteError", "inputs")
@@ -239,7 +269,7 @@ def test_a_call_that_asks_for_what_is_not_there_is_the_suites_fault() -> None:
     ],
     ids=["one too many", "no gradient", "another shape"],
 )
-def test_results_unlike_the_references_are_told(call: Callable[..., Any], message: str) -> None:
+def test_results_unlike_the_references_are_reported(call: Callable[..., Any], message: str) -> None:
     ending = ended(call)
     assert isinstance(ending, Raised)
     assert message in ending.message
@@ -249,7 +279,7 @@ def declines(x: torch.Tensor) -> torch.Tensor:
     raise NotImplementedError(f"no kernel for {tuple(x.shape)}")
 
 
-def test_a_case_that_the_library_declines_is_refused() -> None:
+def test_a_declared_exception_refuses_the_case() -> None:
     assert ended(declines) == Refused(message="NotImplementedError: no kernel for (5, 7)")
 
 
@@ -257,11 +287,11 @@ def asks_too_much(x: torch.Tensor) -> torch.Tensor:
     return x + torch.empty(1 << 60, dtype=torch.float32)[0]
 
 
-def test_too_much_memory_is_an_ending_of_its_own() -> None:
+def test_too_large_an_allocation_ends_as_out_of_memory() -> None:
     assert isinstance(ended(asks_too_much), OutOfMemory)
 
 
-def test_what_the_op_leaves_unwritten_is_counted() -> None:
+def test_unwritten_elements_are_counted() -> None:
     fresh = FreshMemory()
 
     @contextmanager
@@ -300,7 +330,7 @@ def test_a_library_may_overwrite_its_inputs_and_incoming_gradients() -> None:
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(0, 7), (5, 0), (0, 0)])
-def test_empty_inputs_end_as_the_library_ends(rows: int, columns: int) -> None:
+def test_empty_inputs_complete(rows: int, columns: int) -> None:
     ending, results = Execution(nullcontext).run(
         op(lambda x: x * 2, lambda x: x * 2, {"x": ROWS}), case(rows=rows, columns=columns)
     )
@@ -308,7 +338,7 @@ def test_empty_inputs_end_as_the_library_ends(rows: int, columns: int) -> None:
     assert [(result.name, result.shape) for result in results] == [("y", (rows, columns)), ("d:x", (rows, columns))]
 
 
-def test_factors_rounded_by_matrix_units_are_explained_only_where_the_kernels_use_those() -> None:
+def test_tf32_rounding_of_factors_is_explained_only_for_tf32_dots() -> None:
     def in_tf32(values: torch.Tensor) -> torch.Tensor:
         return (values.view(torch.int32) & -(1 << 13)).view(torch.float32) if values.numel() else values
 
@@ -319,7 +349,7 @@ def test_factors_rounded_by_matrix_units_are_explained_only_where_the_kernels_us
         return in_tf32((x.detach() + x.detach().flip(0)).contiguous())
 
     def worst(call: Callable[..., Any], reference: Callable[..., Any], *precisions: str) -> float:
-        execution = Execution(nullcontext, seen=ObservedLaunches(dot_precisions=lambda: precisions))
+        execution = Execution(nullcontext, launches=ObservedLaunches(dot_precisions=lambda: precisions))
         _, (result,) = execution.run(op(call, reference, {"x": ROWS}), case(rows=16, columns=32))
         return max(result.whole.ratio, result.worst_tile.ratio)
 
@@ -330,7 +360,7 @@ def test_factors_rounded_by_matrix_units_are_explained_only_where_the_kernels_us
     assert worst(*sums, "tf32") > 1
 
 
-def test_an_operator_that_torch_has_for_cuda_alone_is_unsupported_and_not_refused() -> None:
+def test_an_operator_that_torch_has_only_for_cuda_is_unsupported() -> None:
     def call(x: torch.Tensor) -> torch.Tensor:
         return torch.ops.aten._cslt_compress(x.detach())
 
@@ -339,7 +369,7 @@ def test_an_operator_that_torch_has_for_cuda_alone_is_unsupported_and_not_refuse
     assert ending.what == "aten::_cslt_compress on the CPU"
 
 
-def test_a_sum_of_many_equal_numbers_may_be_taken_one_after_the_other() -> None:
+def test_a_sequential_sum_of_many_equal_numbers_is_right() -> None:
     def one_after_the_other(x: torch.Tensor) -> torch.Tensor:
         total = torch.zeros(x.shape[-1])
         for row in x.detach().expand(4096, -1):
@@ -355,7 +385,7 @@ def test_a_sum_of_many_equal_numbers_may_be_taken_one_after_the_other() -> None:
     assert ratio(one_after_the_other, share=4095 / 4096) > 1
 
 
-def test_a_sum_whose_terms_cancel_may_be_as_far_off_as_its_partial_sums_round() -> None:
+def test_a_sum_of_cancelling_terms_may_be_off_by_partial_roundings() -> None:
     def terms(x: torch.Tensor) -> torch.Tensor:
         values = x.flatten()
         return torch.cat([values, -values, values[:1] / 1024])
@@ -379,9 +409,7 @@ def test_a_sum_whose_terms_cancel_may_be_as_far_off_as_its_partial_sums_round() 
 
 
 @pytest.mark.parametrize(("dtype", "explained"), [(DType.FP16, True), (DType.BF16, False)])
-def test_infinity_is_no_error_where_a_step_of_the_definition_comes_near_the_end_of_float16(
-    dtype: DType, *, explained: bool
-) -> None:
+def test_infinity_is_right_if_an_intermediate_may_overflow_float16(dtype: DType, *, explained: bool) -> None:
     def multiply_first(x: torch.Tensor) -> torch.Tensor:
         y = x.detach() * 300.0 / 300.0
         return torch.where(torch.arange(y.numel()).reshape(y.shape) == 3, torch.inf, y)
@@ -391,7 +419,7 @@ def test_infinity_is_no_error_where_a_step_of_the_definition_comes_near_the_end_
     assert (result.nonfinite, result.unjudged) == ((0, 1) if explained else (1, 0))
 
 
-def test_what_rounds_among_float16s_subnormal_numbers_is_explained() -> None:
+def test_rounding_of_subnormal_float16_is_explained() -> None:
     def each_term_in_halves(x: torch.Tensor) -> torch.Tensor:
         return (x.detach() * 1e-7).float().sum(-1).mul(1e3).half()
 

@@ -1,24 +1,24 @@
-"""What both engines do with what was raised."""
+"""An exception's ending names the kernel that failed."""
 
 from dataclasses import replace
 
 import pytest
 
 from harness.model.run import Completed, Raised
-from harness.ops.execution_hooks import blamed
+from harness.ops.execution_hooks import with_failed_kernel
 
 pytestmark = pytest.mark.once
 
 RAISED = Raised(kind="OutOfResources", message="shared memory", source=None, phase="forward", traceback="")
 
 
-def test_what_was_raised_is_told_with_the_kernel_that_failed_and_the_number_of_its_configs() -> None:
-    assert blamed(RAISED, ("product_kernel", 1)) == replace(RAISED, launch="product_kernel", config_count=1)
+def test_an_exception_gets_the_failed_kernel_and_its_config_count() -> None:
+    assert with_failed_kernel(RAISED, ("product_kernel", 1)) == replace(RAISED, launch="product_kernel", config_count=1)
 
 
-def test_without_a_failing_kernel_nothing_is_blamed() -> None:
-    assert blamed(RAISED, None) == RAISED
+def test_an_exception_without_a_failed_kernel_is_unchanged() -> None:
+    assert with_failed_kernel(RAISED, None) == RAISED
 
 
-def test_a_failure_that_an_autotuner_swallowed_blames_nobody_where_the_case_completes() -> None:
-    assert blamed(Completed(), ("product_kernel", 4)) == Completed()
+def test_a_swallowed_failure_does_not_change_a_completed_case() -> None:
+    assert with_failed_kernel(Completed(), ("product_kernel", 4)) == Completed()

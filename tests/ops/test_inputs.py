@@ -1,4 +1,4 @@
-"""Inputs follow from the seed alone, and each layout holds the same values in another place."""
+"""Inputs follow from the seed alone, and each layout holds the same values."""
 
 import pytest
 import torch
@@ -16,12 +16,12 @@ from harness.ops.inputs import (
     make_cotangents,
     make_inputs,
 )
-from harness.ops.suite_arguments import wanted
+from harness.ops.suite_arguments import arguments_for
 from tests.ops.ops_for_tests import LAYER_NORM, case
 
 
 @pytest.mark.parametrize("values", list(ValueDistribution))
-def test_inputs_are_the_same_whatever_else_is_absent(values: ValueDistribution) -> None:
+def test_absent_inputs_do_not_change_the_others(values: ValueDistribution) -> None:
     whole = make_inputs(LAYER_NORM, case(values=values, seed=3))
     again = make_inputs(LAYER_NORM, case(values=values, seed=3, absent=("w",)))
     assert again["w"] is None
@@ -40,7 +40,7 @@ def test_another_seed_or_name_draws_other_values() -> None:
     assert not torch.equal(present(first["w"]), present(first["b"]))
 
 
-def test_what_an_input_asks_for_is_made_of_the_values_of_the_case() -> None:
+def test_each_draw_transforms_the_values_of_the_case() -> None:
     def drawn(how: Draw, values: ValueDistribution = ValueDistribution.NORMAL) -> torch.Tensor:
         return draw(case(values=values), "x", (64, 32), torch.float32, how)
 
@@ -57,7 +57,7 @@ def test_what_an_input_asks_for_is_made_of_the_values_of_the_case() -> None:
     assert torch.isfinite(shares).all()
 
 
-def test_some_integers_lie_at_the_edges_of_tiles() -> None:
+def test_some_integers_are_at_edges_of_tiles() -> None:
     labels = Integers(shape=("T",), low=0, high=140_000)
     made = torch.cat([draw_integers(case(rows=200, seed=seed), "labels", labels) for seed in range(40)])
     edge = torch.tensor([65_536, 65_535, 131_072, 131_071])
@@ -66,7 +66,7 @@ def test_some_integers_lie_at_the_edges_of_tiles() -> None:
     assert (int(made.min()) >= 0, int(made.max()) < 140_000) == (True, True)
 
 
-def test_integers_keep_to_their_range_and_ignored_ones_stand_in_none_some_or_all_places() -> None:
+def test_integers_stay_in_range_except_ignored_ones() -> None:
     labels = Integers(shape=("T",), high="D", ignore=-100)
     shares: set[float] = set()
     for seed in range(40):
@@ -80,7 +80,7 @@ def test_integers_keep_to_their_range_and_ignored_ones_stand_in_none_some_or_all
     assert int(offsets.min()) < 0 < int(offsets.max())
 
 
-def test_segments_rise_from_nothing_to_the_total_and_are_sometimes_very_uneven() -> None:
+def test_segments_rise_from_zero_to_the_total_and_may_be_uneven() -> None:
     longest: list[int] = []
     for seed in range(20):
         bounds = draw_segments(case(rows=200, columns=5, seed=seed), "cu", Segments(total="T", count="D"))
@@ -92,7 +92,7 @@ def test_segments_rise_from_nothing_to_the_total_and_are_sometimes_very_uneven()
     assert draw_segments(case(rows=3, columns=8), "cu", Segments(total="T", count="D")).tolist() == [0, 1, 2, 3]
 
 
-def test_sequences_are_empty_only_where_the_op_takes_that() -> None:
+def test_sequences_are_empty_only_if_the_op_accepts_that() -> None:
     may = Segments(total="T", count="D", may_be_empty=True)
     drawn = [draw_segments(case(rows=40, columns=8, seed=seed), "cu", may) for seed in range(40)]
     for bounds in drawn:
@@ -168,7 +168,7 @@ def test_every_layout_holds_the_values_and_nan_around_them(layout: Layout, shape
         assert storage.numel() == count + around
 
 
-def test_cotangents_are_random_and_laid_out_as_the_case_says() -> None:
+def test_cotangents_are_random_and_have_the_cases_layout() -> None:
     outputs = {"y0": torch.zeros(3, 4, dtype=torch.bfloat16), "y1": torch.zeros(3, 4)}
     plain = make_cotangents(case(values=ValueDistribution.LARGE), outputs)
     strided = make_cotangents(case(values=ValueDistribution.LARGE, layouts={"grad": Layout.STRIDED}), outputs)
@@ -180,9 +180,9 @@ def test_cotangents_are_random_and_laid_out_as_the_case_says() -> None:
     assert not torch.equal(plain["y0"].float(), plain["y1"])
 
 
-def test_functions_get_what_they_name_and_nothing_else() -> None:
+def test_functions_get_the_arguments_that_they_name() -> None:
     inputs, dims = {"x": 1, "w": None}, {"T": 4}
-    assert wanted(lambda x, T: (x, T), inputs, dims) == {"x": 1, "T": 4}  # noqa: N803 - a dim
-    assert wanted(lambda **rest: rest, inputs, dims) == {"x": 1, "w": None, "T": 4}
+    assert arguments_for(lambda x, T: (x, T), inputs, dims) == {"x": 1, "T": 4}  # noqa: N803 - a dim
+    assert arguments_for(lambda **rest: rest, inputs, dims) == {"x": 1, "w": None, "T": 4}
     with pytest.raises(SuiteError, match="asks for z: no input, dim or option"):
-        wanted(lambda x, z: (x, z), inputs, dims)
+        arguments_for(lambda x, z: (x, z), inputs, dims)

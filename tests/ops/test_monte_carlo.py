@@ -1,4 +1,4 @@
-"""Random rounding draws the same numbers however they are kept, and its steps stay free of TorchDynamo's."""
+"""Random rounding draws seeded noise, without overhead of TorchDynamo."""
 
 import random
 
@@ -16,7 +16,7 @@ def noise() -> torch.Tensor:
 
 
 @pytest.mark.parametrize("count", [1, 1000, NOISE_ELEMENTS, NOISE_ELEMENTS + 1, 5 * NOISE_ELEMENTS])
-def test_the_noise_goes_round_from_a_start_that_the_seed_draws(count: int) -> None:
+def test_noise_wraps_around_from_a_seeded_start(count: int) -> None:
     value = torch.linspace(1, 2, count, dtype=torch.float64)
     with Jitter(EPSILON, seed=7):
         moved = torch.exp(value)
@@ -25,6 +25,6 @@ def test_the_noise_goes_round_from_a_start_that_the_seed_draws(count: int) -> No
     assert torch.equal(moved, value.exp() * (1 + EPSILON * noise()[places]))
 
 
-def test_no_wrapper_of_torch_dynamo_stands_before_each_operation() -> None:
+def test_dynamo_wraps_no_operation() -> None:
     assert Jitter.__torch_dispatch__.__module__ == Jitter.__module__
     assert not hasattr(Jitter.__torch_dispatch__, "__wrapped__")

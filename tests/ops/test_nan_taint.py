@@ -1,4 +1,4 @@
-"""One place of what an op keeps apart is infinite or NaN, and what lies beside it must not notice."""
+"""One index of an independent dim is infinite or NaN, and results at other indices must not change."""
 
 import math
 from contextlib import nullcontext
@@ -14,21 +14,21 @@ from harness.model.run import Completed
 from harness.ops.compare import digests
 from harness.ops.execution import Execution
 from harness.ops.inputs import make_inputs
-from harness.ops.nan_taint import Spoiled
+from harness.ops.nan_taint import NanTaint
 from tests.ops.ops_for_tests import LAYER_NORM, case, layer_norm_call, layer_norm_reference
 
-APART = replace(LAYER_NORM, apart=("T",))
+INDEPENDENT = replace(LAYER_NORM, apart=("T",))
 
 
-def spoiled(seed: int, rows: int = 5) -> Case:
-    return case(values=ValueDistribution.SPOILED, seed=seed, rows=rows)
+def nan_tainted(seed: int, rows: int = 5) -> Case:
+    return case(values=ValueDistribution.NAN_TAINTED, seed=seed, rows=rows)
 
 
-def test_one_row_is_spoiled_throughout_and_all_else_stays_as_it_was() -> None:
+def test_one_row_is_tainted_and_all_others_stay_equal() -> None:
     fills: set[str] = set()
     places: set[int] = set()
     for seed in range(30):
-        made, plain = make_inputs(APART, spoiled(seed)), make_inputs(APART, case(seed=seed))
+        made, plain = make_inputs(INDEPENDENT, nan_tainted(seed)), make_inputs(INDEPENDENT, case(seed=seed))
         for name in ("w", "b"):
             assert torch.equal(present(made[name]), present(plain[name]))
         x = present(made["x"]).detach()
@@ -43,56 +43,60 @@ def test_one_row_is_spoiled_throughout_and_all_else_stays_as_it_was() -> None:
 
 @pytest.mark.parametrize(
     ("op", "one"),
-    [(LAYER_NORM, spoiled(0)), (APART, spoiled(0, rows=1)), (APART, replace(spoiled(0), scale=Scale.GIANT))],
-    ids=["an op that promises nothing", "one row alone", "a giant case"],
+    [
+        (LAYER_NORM, nan_tainted(0)),
+        (INDEPENDENT, nan_tainted(0, rows=1)),
+        (INDEPENDENT, replace(nan_tainted(0), scale=Scale.OVERSIZED)),
+    ],
+    ids=["an op that promises nothing", "one row alone", "an oversized case"],
 )
-def test_nothing_is_spoiled_where_nothing_lies_beside(op: Op, one: Case) -> None:
+def test_nothing_is_tainted_without_an_independent_neighbour(op: Op, one: Case) -> None:
     made = make_inputs(op, one)
     assert all(bool(value.isfinite().all()) for value in made.values() if value is not None)
 
 
-def test_rows_beside_the_spoiled_one_are_judged_and_itself_is_not() -> None:
-    ending, results = Execution(nullcontext).run(APART, spoiled(3))
+def test_all_rows_but_the_tainted_one_are_checked() -> None:
+    ending, results = Execution(nullcontext).run(INDEPENDENT, nan_tainted(3))
     assert isinstance(ending, Completed)
     unjudged = {result.name: result.unjudged for result in results}
     assert unjudged == {"y": 7, "d:x": 7, "d:w": 7, "d:b": 7}
     assert all(result.whole.ratio <= 1 and not result.nonfinite for result in results)
 
 
-def test_where_the_definition_turns_infinity_into_a_number_the_spoiled_place_is_still_not_judged() -> None:
+def test_the_tainted_row_is_unchecked_even_if_the_definition_absorbs_infinity() -> None:
     def weighed(x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None) -> torch.Tensor:
         return torch.where(x == -math.inf, x * 0, layer_norm_call(x, w, b))
 
     def swallowed(x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None) -> torch.Tensor:
         return torch.where(x == -math.inf, 1.0, layer_norm_reference(x, w, b))
 
-    op = replace(APART, call=weighed, reference=swallowed)
-    infinite = next(seed for seed in range(30) if spoiled_fill(seed) == -math.inf)
-    _, results = Execution(nullcontext).run(op, spoiled(infinite))
+    op = replace(INDEPENDENT, call=weighed, reference=swallowed)
+    infinite = next(seed for seed in range(30) if taint_fill(seed) == -math.inf)
+    _, results = Execution(nullcontext).run(op, nan_tainted(infinite))
     assert [(result.unjudged, result.nonfinite) for result in results if result.name == "y"] == [(7, 0)]
 
 
-def test_of_a_gradient_those_cells_are_judged_whose_indices_lie_beside_the_place() -> None:
-    place = Spoiled(dim="H", place=1, fill=math.nan)
+def test_gradient_cells_at_other_indices_are_checked() -> None:
+    taint = NanTaint(dim="H", index=1, fill=math.nan)
     dims = {"T": 2, "H": 3, "G": 2}
-    apart = place.beside(Tensor(shape=("T", "H")), dims)
+    apart = taint.independent_cells(Tensor(shape=("T", "H")), dims)
     assert apart.tolist() == [[True, False, True]] * 2
-    assert not place.beside(Tensor(shape=("T", "G")), dims).any()  # a sum over H
-    assert not place.beside(Tensor(shape=("T", "H*G")), dims).any()
+    assert not taint.independent_cells(Tensor(shape=("T", "G")), dims).any()  # a sum over H
+    assert not taint.independent_cells(Tensor(shape=("T", "H*G")), dims).any()
 
 
-def test_a_neighbour_that_is_multiplied_by_zero_shows_only_where_it_is_not_finite() -> None:
+def test_a_neighbour_multiplied_by_zero_shows_only_if_it_is_tainted() -> None:
     def careless(x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None) -> torch.Tensor:
         return layer_norm_call(x, w, b) + 0 * x.roll(1, 0)
 
-    op = replace(APART, call=careless)
+    op = replace(INDEPENDENT, call=careless)
     _, unseen = Execution(nullcontext).run(op, case(seed=3))
-    _, seen = Execution(nullcontext).run(op, spoiled(3))
+    _, seen = Execution(nullcontext).run(op, nan_tainted(3))
     assert [result.nonfinite for result in unseen if result.name == "y"] == [0]
     assert [result.nonfinite for result in seen if result.name == "y"] == [7]
 
 
-def test_two_nans_are_the_same_bits_to_a_comparison() -> None:
+def test_digests_treat_all_nans_alike() -> None:
     one = torch.tensor([1.0, math.nan])
     other = torch.tensor([1.0, -math.nan]).copysign(torch.tensor([1.0, -1.0]))
     assert one.view(torch.int32)[1] != other.view(torch.int32)[1]
@@ -100,8 +104,8 @@ def test_two_nans_are_the_same_bits_to_a_comparison() -> None:
     assert digests({"y": one}) != digests({"y": torch.tensor([-1.0, math.nan])})
 
 
-def spoiled_fill(seed: int) -> float:
-    x = present(make_inputs(APART, spoiled(seed))["x"]).detach()
+def taint_fill(seed: int) -> float:
+    x = present(make_inputs(INDEPENDENT, nan_tainted(seed))["x"]).detach()
     return float(x[~x.isfinite()][0])
 
 

@@ -1,4 +1,4 @@
-"""Giant tensors take no memory, and what torch does with them is imagined: shapes are right, values are zeros."""
+"""Oversized tensors take no memory; torch's operations on them return zeros of the right shape."""
 
 import resource
 from collections.abc import Callable
@@ -16,9 +16,9 @@ from harness.ops.poison import FreshMemory
 from tests.ops.ops_for_tests import LAYER_NORM, case
 
 ROWS = 2**21 + 3
-"""Of 1,024 elements: more than 2^31 together."""
+"""The number of rows of 1,024 elements: more than 2^31 elements together."""
 LITTLE_KIB = 1 << 20
-"""An eighth of such a tensor in float32: torch loads code of its own when it first imagines a result."""
+"""The allowed memory: an eighth of such a tensor in float32, since torch loads code at first use."""
 
 
 def resident_kib() -> int:
@@ -26,14 +26,14 @@ def resident_kib() -> int:
 
 
 @pytest.fixture
-def giant() -> torch.Tensor:
+def oversized() -> torch.Tensor:
     return sparse((ROWS, 1024), torch.float32)
 
 
-def test_only_what_is_touched_of_a_sparse_tensor_takes_memory(giant: torch.Tensor) -> None:
+def test_only_touched_pages_of_a_sparse_tensor_take_memory(oversized: torch.Tensor) -> None:
     before = resident_kib()
-    giant[-1, -1] = 3.0
-    assert (float(giant[-1, -1]), float(giant[0, 0]), giant.numel() > 2**31) == (3.0, 0.0, True)
+    oversized[-1, -1] = 3.0
+    assert (float(oversized[-1, -1]), float(oversized[0, 0]), oversized.numel() > 2**31) == (3.0, 0.0, True)
     assert resident_kib() - before < LITTLE_KIB
 
 
@@ -49,45 +49,45 @@ def test_only_what_is_touched_of_a_sparse_tensor_takes_memory(giant: torch.Tenso
         lambda x: x.clone(),
     ],
 )
-def test_what_torch_makes_large_is_sparse_too(
-    giant: torch.Tensor, make: Callable[[torch.Tensor], torch.Tensor]
+def test_large_results_of_torch_are_sparse(
+    oversized: torch.Tensor, make: Callable[[torch.Tensor], torch.Tensor]
 ) -> None:
     before = resident_kib()
     with SparseMemory():
-        made = make(giant)
-    assert (made.shape, made.dtype, made.stride()) == (giant.shape, giant.dtype, giant.stride())
-    assert made.untyped_storage().nbytes() == giant.untyped_storage().nbytes()
+        made = make(oversized)
+    assert (made.shape, made.dtype, made.stride()) == (oversized.shape, oversized.dtype, oversized.stride())
+    assert made.untyped_storage().nbytes() == oversized.untyped_storage().nbytes()
     assert resident_kib() - before < LITTLE_KIB
 
 
-def test_views_stay_views_and_small_results_are_small(giant: torch.Tensor) -> None:
+def test_views_stay_views_and_small_results_are_small(oversized: torch.Tensor) -> None:
     with SparseMemory():
-        view = giant.view(-1, 512).transpose(0, 1)
-        total = giant.sum(0)
-        half = giant.to(torch.float16)
-        giant.add_(1.0)
+        view = oversized.view(-1, 512).transpose(0, 1)
+        total = oversized.sum(0)
+        half = oversized.to(torch.float16)
+        oversized.add_(1.0)
         small = torch.ones(4) + torch.arange(4)
-    assert view.untyped_storage().data_ptr() == giant.untyped_storage().data_ptr()
-    assert (total.shape, half.dtype, half.shape) == ((1024,), torch.float16, giant.shape)
-    assert float(giant[0, 0]) == 0.0
+    assert view.untyped_storage().data_ptr() == oversized.untyped_storage().data_ptr()
+    assert (total.shape, half.dtype, half.shape) == ((1024,), torch.float16, oversized.shape)
+    assert float(oversized[0, 0]) == 0.0
     assert small.tolist() == [1.0, 2.0, 3.0, 4.0]
 
 
-def test_what_depends_on_values_is_refused(giant: torch.Tensor) -> None:
+def test_operations_whose_shape_depends_on_values_are_refused(oversized: torch.Tensor) -> None:
     with SparseMemory(), pytest.raises(CannotExecute, match="nonzero"):
-        torch.nonzero(giant)
+        torch.nonzero(oversized)
 
 
-def test_a_giant_case_runs_forward_and_backward_and_is_compared_with_nothing() -> None:
+def test_an_oversized_case_runs_forward_and_backward_without_comparison() -> None:
     before = resident_kib()
-    ending, results = Execution(FreshMemory).run(LAYER_NORM, case(rows=ROWS, columns=1024, scale=Scale.GIANT))
+    ending, results = Execution(FreshMemory).run(LAYER_NORM, case(rows=ROWS, columns=1024, scale=Scale.OVERSIZED))
     assert (ending, results) == (Completed(), ())
     assert resident_kib() - before < LITTLE_KIB
 
 
-def test_a_giant_case_whose_shapes_depend_on_values_is_unsupported() -> None:
+def test_an_oversized_case_whose_shapes_depend_on_values_is_unsupported() -> None:
     op = replace(LAYER_NORM, call=lambda x: torch.nonzero(x).float())
-    ending, _ = Execution(FreshMemory).run(op, case(rows=ROWS, columns=1024, scale=Scale.GIANT))
+    ending, _ = Execution(FreshMemory).run(op, case(rows=ROWS, columns=1024, scale=Scale.OVERSIZED))
     assert isinstance(ending, Unsupported)
     assert "nonzero" in ending.what
 

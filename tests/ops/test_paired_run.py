@@ -1,4 +1,4 @@
-"""A run beside another: no reference, the same projections, and tolerances of its own only where products differ."""
+"""A paired run has no reference; it has tolerances of its own only if products round differently."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from harness.model.op import Op
-from harness.model.paired_run import PairedRun, PairedRunRequest, Sketch, beside
+from harness.model.paired_run import PairedRun, PairedRunRequest, Sketch, request_paired_run
 from harness.model.run import Completed, Result, Run
 from harness.ops.execution import Execution
 from harness.ops.execution_hooks import ObservedLaunches
@@ -18,7 +18,7 @@ CASE = case()
 
 
 def whole(precisions: tuple[str, ...]) -> tuple[Result, ...]:
-    ending, results = Execution(nullcontext, seen=ObservedLaunches(dot_precisions=lambda: precisions)).run(
+    ending, results = Execution(nullcontext, launches=ObservedLaunches(dot_precisions=lambda: precisions)).run(
         RMS_NORM, CASE
     )
     assert ending == Completed()
@@ -26,8 +26,8 @@ def whole(precisions: tuple[str, ...]) -> tuple[Result, ...]:
 
 
 def sketched(op: Op, own: tuple[str, ...], others: tuple[str, ...]) -> tuple[Sketch, ...]:
-    execution = Execution(nullcontext, seen=ObservedLaunches(dot_precisions=lambda: own))
-    ending, sketches = execution.run_beside(op, PairedRunRequest(case=CASE, dot_precisions=others))
+    execution = Execution(nullcontext, launches=ObservedLaunches(dot_precisions=lambda: own))
+    ending, sketches = execution.run_paired(op, PairedRunRequest(case=CASE, dot_precisions=others))
     assert ending == Completed()
     return sketches
 
@@ -37,19 +37,19 @@ def no_definition(**inputs: object) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("precisions", [(), ("ieee",), ("ieee", "tf32")])
-def test_a_run_beside_another_has_its_projections_without_a_reference(precisions: tuple[str, ...]) -> None:
+def test_a_paired_run_has_projections_without_a_reference(precisions: tuple[str, ...]) -> None:
     without_definition = replace(RMS_NORM, reference=no_definition)
     found = sketched(without_definition, precisions, precisions)
     expected = [replace(Sketch.of(result), tolerance=()) for result in whole(precisions)]
     assert list(found) == expected
 
 
-def test_where_its_kernels_round_products_otherwise_it_has_tolerances_of_its_own() -> None:
+def test_a_paired_run_that_rounds_products_differently_has_its_own_tolerances() -> None:
     assert sketched(RMS_NORM, ("tf32",), ("ieee",)) == tuple(map(Sketch.of, whole(("tf32",))))
     assert sketched(RMS_NORM, ("ieee",), ("tf32",)) == tuple(map(Sketch.of, whole(("ieee",))))
 
 
-def test_the_runs_tolerance_counts_twice_where_both_round_alike() -> None:
+def test_the_runs_tolerance_counts_twice_if_both_round_alike() -> None:
     run = Run(case=CASE, engine="virtual", ending=Completed(), results=whole(()))
     alike = PairedRun(case=CASE, engine="virtual", ending=Completed(), sketches=sketched(RMS_NORM, (), ()))
 
@@ -65,6 +65,6 @@ def test_the_runs_tolerance_counts_twice_where_both_round_alike() -> None:
     assert disagreements(run, moved(2.1)) == ((run.results[0], 0),)
 
 
-def test_the_wish_names_every_precision_of_the_run() -> None:
+def test_the_request_has_every_dot_precision_of_the_run() -> None:
     run = Run(case=CASE, engine="virtual", ending=Completed())
-    assert beside(run, CASE) == PairedRunRequest(case=CASE, dot_precisions=())
+    assert request_paired_run(run, CASE) == PairedRunRequest(case=CASE, dot_precisions=())

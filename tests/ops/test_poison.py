@@ -1,4 +1,4 @@
-"""What nobody wrote is told from what somebody wrote, also in copies."""
+"""Poison marks memory that was never written, also in copies."""
 
 import pytest
 import torch
@@ -32,7 +32,7 @@ def test_fresh_memory_is_poisoned_until_it_is_written(factory: str, dtype: torch
     assert fresh.poison_of(made.untyped_storage().data_ptr()) is None
 
 
-def test_what_came_initialised_is_left_alone() -> None:
+def test_initialised_memory_is_not_poisoned() -> None:
     with FreshMemory() as fresh:
         made = [torch.zeros(3), torch.ones(3), torch.full((3,), 2.0), torch.randn(3), torch.tensor([1.0])]
         byte = torch.empty(3, dtype=torch.uint8)
@@ -41,7 +41,7 @@ def test_what_came_initialised_is_left_alone() -> None:
     assert [count_poison(value) for value in (*made, byte, nothing)] == [(0, None)] * 7
 
 
-def test_no_address_is_handed_out_twice_within_a_case() -> None:
+def test_no_address_is_allocated_twice_within_a_case() -> None:
     with FreshMemory():
         addresses = [torch.empty(1 << 12).data_ptr() for _ in range(20)]
     assert len(set(addresses)) == 20

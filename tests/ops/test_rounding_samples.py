@@ -19,11 +19,11 @@ from tests.ops.test_compare import compared, expected
 def in_doubt(got: torch.Tensor, truth: torch.Tensor, rounding_of_rows: torch.Tensor) -> Result:
     usual = expected(truth, 1e-7)
     moved = replace(usual.rounding, per_tile=rounding_of_rows.double().numpy())
-    want = replace(usual, rounding=moved, judges_noise=IN_DOUBT.judges_noise)
+    want = replace(usual, rounding=moved, checks_noise=IN_DOUBT.checks_noise)
     return compared(got, want)
 
 
-def test_a_row_of_which_rounding_leaves_no_digit_is_not_judged_in_doubt() -> None:
+def test_rows_of_pure_noise_are_not_checked_after_more_samples() -> None:
     truth = torch.ones(4, 8)
     got = truth.clone()
     got[2] = 50.0
@@ -34,7 +34,7 @@ def test_a_row_of_which_rounding_leaves_no_digit_is_not_judged_in_doubt() -> Non
     assert (settled.worst_tile.ratio, settled.unjudged) == (0.0, 8)
 
 
-def test_the_other_rows_are_judged_as_ever() -> None:
+def test_all_other_rows_are_checked() -> None:
     truth = torch.ones(4, 8)
     got = truth.clone()
     got[1] = 1.5
@@ -43,7 +43,7 @@ def test_the_other_rows_are_judged_as_ever() -> None:
     assert is_doubtful(in_doubt(truth + 1e-4, truth, noise))
 
 
-def test_of_many_runs_each_row_keeps_its_worst() -> None:
+def test_each_row_keeps_the_worst_of_many_runs() -> None:
     truth = np.zeros((2, 2))
     one, other = truth.copy(), truth.copy()
     one[0], other[1] = 3.0, 4.0
@@ -66,12 +66,12 @@ def definition_calls(*, wrong: bool, compared_by_others: bool) -> tuple[int, tup
     def call(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return RMS_NORM.call(x, w) * (1.5 if wrong else 1.0)
 
-    execution = Execution(nullcontext, seen=ObservedLaunches(is_compared=lambda _: compared_by_others))
+    execution = Execution(nullcontext, launches=ObservedLaunches(is_compared=lambda _: compared_by_others))
     _, results = execution.run(replace(RMS_NORM, call=call, reference=counted), case(columns=8))
     return len(calls), results
 
 
-def test_what_is_as_near_as_its_type_can_tell_needs_no_baseline_and_no_random_rounding() -> None:
+def test_exact_results_need_neither_baseline_nor_random_rounding() -> None:
     quick, results = definition_calls(wrong=False, compared_by_others=False)
     thorough, same = definition_calls(wrong=False, compared_by_others=True)
     assert quick == 1
@@ -82,7 +82,7 @@ def test_what_is_as_near_as_its_type_can_tell_needs_no_baseline_and_no_random_ro
     assert not any(one.sketch for one in results)
 
 
-def test_what_is_further_off_is_judged_as_ever() -> None:
+def test_inexact_results_get_baseline_and_random_rounding() -> None:
     _, results = definition_calls(wrong=True, compared_by_others=False)
     _, same = definition_calls(wrong=True, compared_by_others=True)
     sketchless = [replace(one, sketch=(), sketch_tolerance=()) for one in same]

@@ -1,4 +1,4 @@
-"""Literals of facts: the plainest case, run, launch and result, and those with one thing changed."""
+"""The simplest case, run, launch and result, and functions that change one part of them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -184,9 +184,11 @@ def launch(**changes: object) -> Launch:
     return replace(LAUNCH, **changes)
 
 
-def judge(oracle: Oracle, judged: Run, *companions: Run, resources: Mapping[str, Resources] | None = None) -> list[str]:
-    """The verdicts as lines: enough to compare at a glance what an oracle says."""
-    evidence = Evidence(run=judged, companions=companions, resources=resources or {})
+def judge(
+    oracle: Oracle, judged: Run, *paired_runs: Run, resources: Mapping[str, Resources] | None = None
+) -> list[str]:
+    """Return the verdicts as lines, which are easy to compare."""
+    evidence = Evidence(run=judged, paired_runs=paired_runs, resources=resources or {})
     return [line(verdict) for verdict in oracle.judge(evidence)]
 
 
@@ -201,9 +203,9 @@ def line(verdict: Verdict) -> str:
 
 
 def only_failure(
-    oracle: Oracle, judged: Run, *companions: Run, resources: Mapping[str, Resources] | None = None
+    oracle: Oracle, judged: Run, *paired_runs: Run, resources: Mapping[str, Resources] | None = None
 ) -> Fail:
-    (verdict,) = oracle.judge(Evidence(run=judged, companions=companions, resources=resources or {}))
+    (verdict,) = oracle.judge(Evidence(run=judged, paired_runs=paired_runs, resources=resources or {}))
     assert isinstance(verdict, Fail)
     return verdict
 

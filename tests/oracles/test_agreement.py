@@ -1,4 +1,4 @@
-"""The oracle of both GPUs: what differs by more than rounding explains fails, by kernel and argument."""
+"""The agreement oracle fails for differences that rounding does not explain, by kernel and argument."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 
 from harness.model.launch_difference import CaseAgreement, Difference, Plainer
 from harness.model.run import Run
-from harness.oracles.agreement import NOT_BOTH, WITHOUT, Agrees
+from harness.oracles.agreement import EXPLAINED_BY, NOT_BOTH, GpuAgreement
 from tests.oracles.facts import KERNEL, judge, launch, only_failure, run, signature
 
 EQUAL = Difference(kernel=KERNEL, argument="x", dtype="float32", elements=64, differing=0, ulps=0.0, scaled=0.0)
@@ -18,8 +18,8 @@ def compared(*found: Difference, launches: int = 1, skipped: tuple[tuple[str, st
     return replace(run(launches=(launch(),), engine="cuda,virtual"), agreement=both)
 
 
-def test_what_rounding_does_not_explain_is_a_failure_by_kernel_and_argument() -> None:
-    fail = only_failure(Agrees(), compared(EQUAL, APART))
+def test_unexplained_differences_fail_once_per_kernel_and_argument() -> None:
+    fail = only_failure(GpuAgreement(), compared(EQUAL, APART))
     assert fail.signature == signature("agreement", place="dx", kernel=KERNEL)
     assert fail.message == (
         "3 of 64 elements of dx are other on the NVIDIA H200, by up to 0.25 of the largest element, 40 times what "
@@ -27,10 +27,10 @@ def test_what_rounding_does_not_explain_is_a_failure_by_kernel_and_argument() ->
     )
 
 
-def test_what_is_gone_once_ptxas_does_not_optimise_says_so() -> None:
-    fail = only_failure(Agrees(), compared(replace(APART, agrees_once=Plainer.UNOPTIMISED)))
+def test_the_meaning_names_the_build_that_agrees() -> None:
+    fail = only_failure(GpuAgreement(), compared(replace(APART, agrees_once=Plainer.UNOPTIMISED)))
     assert fail.message.endswith("40 times what random rounding explains; they agree once ptxas does not optimise")
-    assert fail.meaning == WITHOUT[Plainer.UNOPTIMISED]
+    assert fail.meaning == EXPLAINED_BY[Plainer.UNOPTIMISED]
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_numbers_may_differ_by_roundings_and_integers_may_not(found: Difference,
     assert found.is_explained is is_explained
 
 
-def test_an_integer_that_differs_is_told_as_one() -> None:
-    fail = only_failure(Agrees(), compared(replace(APART, dtype="int64", doubt=None)))
+def test_the_message_says_that_integers_must_be_equal() -> None:
+    fail = only_failure(GpuAgreement(), compared(replace(APART, dtype="int64", doubt=None)))
     assert fail.message == "3 of 64 elements of dx are other on the NVIDIA H200, where integers must be equal"
 
 
@@ -62,5 +62,5 @@ def test_an_integer_that_differs_is_told_as_one() -> None:
     ],
     ids=["one GPU", "no launch that could be compared", "no launch"],
 )
-def test_where_nothing_was_compared_nothing_is_said_to_agree(of: Run, reason: str) -> None:
-    assert judge(Agrees(), of) == [f"abstain: {reason}"]
+def test_abstains_if_no_launch_was_compared(of: Run, reason: str) -> None:
+    assert judge(GpuAgreement(), of) == [f"abstain: {reason}"]

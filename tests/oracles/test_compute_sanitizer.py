@@ -1,4 +1,4 @@
-"""The oracle of compute-sanitizer: its records become failures by kernel, line and kind, and silence must be proven."""
+"""Records of compute-sanitizer fail by kernel, line and kind; a pass needs proof that the tool checked."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from harness.model.run import Completed, Crashed, Ending, Faulted, FaultOf, Run
 from harness.model.verdict import Abstain, Severity
 from harness.oracles import registry
 from harness.oracles.completes import BY_TOOL, Completes
-from harness.oracles.compute_sanitizer import NOT_UNDER_IT, ComputeSanitizer
+from harness.oracles.compute_sanitizer import NOT_UNDER_IT, ComputeSanitizerClean
 from tests.oracles.facts import KERNEL, LINE_431, judge, launch, only_failure, run, signature
 
 OUT_OF_BOUNDS = SanitizerRecord(
@@ -32,8 +32,8 @@ def changed(plain: Run, **changes: object) -> Run:
     return replace(plain, sanitizer=replace(plain.sanitizer, **changes))
 
 
-def test_a_record_is_a_failure_by_tool_kernel_line_and_kind() -> None:
-    fail = only_failure(ComputeSanitizer(), watched(OUT_OF_BOUNDS))
+def test_a_record_fails_by_tool_kernel_line_and_kind() -> None:
+    fail = only_failure(ComputeSanitizerClean(), watched(OUT_OF_BOUNDS))
     assert fail.signature == signature(
         "compute-sanitizer", place="memcheck: layernorm.py:431 out of bounds write", kernel=KERNEL
     )
@@ -43,51 +43,51 @@ def test_a_record_is_a_failure_by_tool_kernel_line_and_kind() -> None:
     )
 
 
-def test_a_race_below_error_is_a_warning_that_names_both_accesses() -> None:
+def test_a_race_warning_names_both_accesses() -> None:
     read = Touch(direction="read", kernel=KERNEL, source=replace(LINE_431, line=440))
     race = replace(
         OUT_OF_BOUNDS, text="Race reported", what="race", level=Level.WARNING, count=1, others=(read,), kind="Analysis"
     )
-    fail = only_failure(ComputeSanitizer(), watched(race, tool=Tool.RACECHECK))
+    fail = only_failure(ComputeSanitizerClean(), watched(race, tool=Tool.RACECHECK))
     assert fail.signature.severity is Severity.WARNING
     assert fail.message.endswith(f"(layernorm.py:431), against read in {KERNEL} (layernorm.py:440)")
 
 
-def test_a_kernel_of_torch_counts_and_is_named_as_such() -> None:
+def test_a_kernel_of_torch_fails_with_a_remark() -> None:
     fill = replace(OUT_OF_BOUNDS, at=Touch(direction="read", kernel="at::native::fill_kernel"), count=1)
-    message = only_failure(ComputeSanitizer(), watched(fill)).message
+    message = only_failure(ComputeSanitizerClean(), watched(fill)).message
     assert message.endswith("is out of bounds in at::native::fill_kernel, which is no Triton kernel")
     died = replace(watched(fill), launches=(), ending=Crashed(signal="SIGABRT", status=None, log_tail=""))
-    assert only_failure(ComputeSanitizer(), died).message.endswith("is out of bounds in at::native::fill_kernel")
+    assert only_failure(ComputeSanitizerClean(), died).message.endswith("is out of bounds in at::native::fill_kernel")
 
 
-def test_silence_passes_where_the_tool_is_known_to_have_watched_to_the_end() -> None:
-    assert judge(ComputeSanitizer(), watched()) == ["pass"]
+def test_no_records_pass_if_the_tool_demonstrably_checked() -> None:
+    assert judge(ComputeSanitizerClean(), watched()) == ["pass"]
 
 
-def test_what_is_accepted_with_a_reason_or_mere_information_does_not_count() -> None:
+def test_accepted_records_and_information_do_not_count() -> None:
     accepted = replace(OUT_OF_BOUNDS, accepted="torch pads")
-    told = replace(OUT_OF_BOUNDS, level=Level.INFO)
-    assert judge(ComputeSanitizer(), watched(accepted, told)) == ["pass"]
+    information = replace(OUT_OF_BOUNDS, level=Level.INFO)
+    assert judge(ComputeSanitizerClean(), watched(accepted, information)) == ["pass"]
 
 
-def test_silence_that_proves_nothing_abstains_with_the_reason() -> None:
+def test_no_records_without_proof_abstain_with_the_reason() -> None:
     for silent, reason in (
         (run(launches=(launch(),)), NOT_UNDER_IT),
         (changed(watched(), unproven="the planted mistake was not reported"), "the planted mistake was not reported"),
         (changed(watched(), incomplete="no XML was written"), "no XML was written"),
         (replace(watched(), launches=()), "no kernel was launched"),
     ):
-        assert judge(ComputeSanitizer(), silent) == [f"abstain: {reason}"]
+        assert judge(ComputeSanitizerClean(), silent) == [f"abstain: {reason}"]
 
 
-def test_a_fault_that_memcheck_itself_brings_about_is_not_told_twice() -> None:
+def test_a_fault_caused_by_memcheck_is_not_reported_twice() -> None:
     assert judge(Completes(), watched(OUT_OF_BOUNDS, ending=FAULT)) == [f"abstain: {BY_TOOL}"]
     only_failure(Completes(), watched(ending=FAULT))
     only_failure(Completes(), watched(OUT_OF_BOUNDS, ending=FAULT, tool=Tool.RACECHECK))
 
 
-def test_that_nobody_asked_for_it_is_a_reason_only_where_there_is_no_other() -> None:
+def test_tools_that_were_not_requested_are_no_reason_if_others_exist() -> None:
     mute = Abstain(oracle="compute-sanitizer", reason=NOT_UNDER_IT)
     other = Abstain(oracle="bounds", reason="no kernel was launched")
     assert registry.reasons((mute, other)) == ("no kernel was launched",)

@@ -1,4 +1,4 @@
-"""Deadlocks in words, and in the verdict of the oracle that judges endings."""
+"""Deadlocks have a message and a verdict of the oracle that judges endings."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ WAITS = f"{KERNEL} deadlocks: all 188 resident programs wait for counter[0] (lay
 
 
 @pytest.mark.parametrize(
-    ("ending", "told"),
+    ("ending", "expected"),
     [
         (
             deadlocked(),
@@ -47,11 +47,11 @@ WAITS = f"{KERNEL} deadlocks: all 188 resident programs wait for counter[0] (lay
         ),
     ],
 )
-def test_the_sentence_says_who_waits_for_what_and_from_which_sm_count(ending: Deadlocked, told: str) -> None:
-    assert sentence(ending) == told
+def test_the_message_names_programs_cells_and_sm_counts(ending: Deadlocked, expected: str) -> None:
+    assert sentence(ending) == expected
 
 
-def test_programs_that_wait_for_different_cells_are_told_apart() -> None:
+def test_programs_that_wait_for_different_cells_are_listed_separately() -> None:
     def wait(cell: int, programs: int, *first: int, cells: int = 1) -> Wait:
         return Wait(
             argument="flags", index=(cell,), cells=cells, source=LINE_431, programs=programs, first_programs=first
@@ -76,7 +76,7 @@ def test_programs_that_read_nothing_run_in_circles() -> None:
     )
 
 
-def test_a_deadlock_is_an_error_of_its_kernel_at_the_line_that_polls() -> None:
+def test_a_deadlock_is_an_error_at_the_line_that_polls() -> None:
     fail = only_failure(Completes(), run(ending=deadlocked()))
     assert fail.signature == signature("completes", "deadlock (layernorm.py:431)")
     assert fail.source == LINE_431

@@ -1,4 +1,4 @@
-"""A case that gave no answer, in words and in a signature that stays the same from run to run."""
+"""A hang has a message, and a signature that stays equal from run to run."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ LOOP = silent(HungParty.HOST, launch=None, function="norm", source=LINE_431)
         (LOOP, "cuda", "the host runs on in norm (layernorm.py)"),
     ],
 )
-def test_a_hang_says_who_does_not_come_to_an_end(ending: TimedOut, engine: str, said: str) -> None:
+def test_the_message_of_a_hang_names_the_hung_party(ending: TimedOut, engine: str, said: str) -> None:
     fail = only_failure(Completes(), run(ending=ending, engine=engine))
     assert fail.message == f"no answer came within 60 s: {said}"
 
@@ -51,12 +51,12 @@ def test_a_hang_says_who_does_not_come_to_an_end(ending: TimedOut, engine: str, 
         (LOOP, "", "host runs on"),
     ],
 )
-def test_a_hang_is_the_same_bug_wherever_it_is_looked_at(ending: TimedOut, kernel: str, place: str) -> None:
+def test_the_signature_of_a_hang_does_not_depend_on_the_moment(ending: TimedOut, kernel: str, place: str) -> None:
     fail = only_failure(Completes(), run(ending=ending, engine="cuda"))
     assert fail.signature == signature("completes", place, kernel=kernel)
 
 
-def test_a_device_that_spins_with_more_sms_pretended_than_it_has_is_a_warning_that_says_so() -> None:
+def test_a_hang_with_more_emulated_sms_than_real_ones_is_a_warning() -> None:
     few = Hardware(name="NVIDIA H200", capability=(9, 0), sm_count=132, driver="580")
     many = replace(few, sm_count=CASE.device.sm_count)
     induced, own = (
@@ -64,11 +64,11 @@ def test_a_device_that_spins_with_more_sms_pretended_than_it_has_is_a_warning_th
     )
     assert (induced.signature.severity, own.signature.severity) == (Severity.WARNING, Severity.ERROR)
     assert induced.signature.place == "spins on the device, more SMs pretended than there are"
-    assert f"pretends {CASE.device.sm_count} SMs on a GPU that has 132" in induced.meaning
-    assert "pretends" not in own.meaning
+    assert f"emulates {CASE.device.sm_count} SMs on a GPU that has 132" in induced.meaning
+    assert "emulates" not in own.meaning
 
 
-def test_what_an_autotuner_hid_before_is_told_with_the_hang() -> None:
+def test_the_message_of_a_hang_has_swallowed_exceptions() -> None:
     hidden = silent(HungParty.DEVICE, swallowed=("the autotuner of k swallowed PTXASError, for config BT: 64",))
     fail = only_failure(Completes(), run(ending=hidden, engine="cuda"))
     assert fail.message == (
@@ -77,14 +77,14 @@ def test_what_an_autotuner_hid_before_is_told_with_the_hang() -> None:
     )
 
 
-def test_the_evidence_is_told_but_is_no_part_of_the_bug() -> None:
+def test_evidence_is_reported_but_not_compared() -> None:
     seen = silent(HungParty.DEVICE, evidence=("GPU utilisation 100 %, 100 %, 100 %",))
     assert seen == silent(HungParty.DEVICE)
     fail = only_failure(Completes(), run(ending=seen, engine="cuda"))
     assert fail.meaning.endswith("wait as well.  Seen: GPU utilisation 100 %, 100 %, 100 %.")
 
 
-def test_a_case_that_took_longer_than_it_may_is_a_warning() -> None:
+def test_a_case_past_its_time_limit_is_a_warning() -> None:
     slow = replace(run(ending=Completed()), overtime=Overtime(limit_s=60.0, took_s=75.04))
     fail = only_failure(Completes(), slow)
     assert (fail.signature.severity, fail.signature.place) == (Severity.WARNING, "slow")

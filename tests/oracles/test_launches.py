@@ -8,8 +8,8 @@ from harness.model.case import Scale
 from harness.model.kernel_resources import Resources
 from harness.model.run import Launch
 from harness.model.verdict import Severity
-from harness.oracles.launch_limits import LaunchLimits
-from harness.oracles.resources import Fits
+from harness.oracles.launch_limits import WithinLaunchLimits
+from harness.oracles.resources import FitsResources
 from harness.oracles.scratch_memory import ScratchMemory
 from tests.oracles.facts import KERNEL, SMALL, case, judge, launch, only_failure, raised, run, signature
 
@@ -20,8 +20,10 @@ NO_ALLOCATOR = (
 
 
 class TestLaunchLimits:
-    def test_passes_the_largest_launch_that_cuda_takes(self) -> None:
-        assert judge(LaunchLimits(), run(launches=(launch(grid=(2**31 - 1, 65535, 65535), num_warps=32),))) == ["pass"]
+    def test_passes_the_largest_launch_that_cuda_accepts(self) -> None:
+        assert judge(WithinLaunchLimits(), run(launches=(launch(grid=(2**31 - 1, 65535, 65535), num_warps=32),))) == [
+            "pass"
+        ]
 
     @pytest.mark.parametrize(
         ("broken", "place", "severity"),
@@ -33,46 +35,50 @@ class TestLaunchLimits:
             (launch(num_warps=64), "threads", Severity.ERROR),
         ],
     )
-    def test_each_limit_is_a_failure_of_its_own(self, broken: Launch, place: str, severity: Severity) -> None:
-        fail = only_failure(LaunchLimits(), run(launches=(broken,)))
+    def test_each_limit_fails_separately(self, broken: Launch, place: str, severity: Severity) -> None:
+        fail = only_failure(WithinLaunchLimits(), run(launches=(broken,)))
         assert fail.signature == signature("launch-limits", place, severity=severity)
 
-    def test_a_grid_that_only_giant_inputs_need_is_no_more_than_a_warning(self) -> None:
-        giant = replace(case(), scale=Scale.GIANT)
-        fail = only_failure(LaunchLimits(), run(of=giant, launches=(launch(grid=(1, 65536, 1)),)))
+    def test_a_grid_that_only_oversized_cases_need_is_a_warning(self) -> None:
+        oversized = replace(case(), scale=Scale.OVERSIZED)
+        fail = only_failure(WithinLaunchLimits(), run(of=oversized, launches=(launch(grid=(1, 65536, 1)),)))
         assert fail.signature == signature("launch-limits", "grid y", severity=Severity.WARNING)
 
-    def test_says_what_was_asked_for_and_what_there_is(self) -> None:
-        assert judge(LaunchLimits(), run(launches=(launch(grid=(1, 65536, 1)),))) == [
+    def test_the_message_has_request_and_limit(self) -> None:
+        assert judge(WithinLaunchLimits(), run(launches=(launch(grid=(1, 65536, 1)),))) == [
             "error: layer_norm_bwd_kernel was launched with 65536 programs along y, where CUDA allows 65535 "
             "(grid (1, 65536, 1))"
         ]
 
     def test_a_kernel_launched_twice_beyond_a_limit_fails_once(self) -> None:
-        assert len(judge(LaunchLimits(), run(launches=(launch(num_warps=64), launch(num_warps=64))))) == 1
+        assert len(judge(WithinLaunchLimits(), run(launches=(launch(num_warps=64), launch(num_warps=64))))) == 1
 
     def test_judges_the_launches_before_an_exception(self) -> None:
-        assert len(judge(LaunchLimits(), run(launches=(launch(num_warps=64),), ending=raised()))) == 1
-        assert judge(LaunchLimits(), run(ending=raised())) == ["abstain: RuntimeError was raised in phase backward"]
+        assert len(judge(WithinLaunchLimits(), run(launches=(launch(num_warps=64),), ending=raised()))) == 1
+        assert judge(WithinLaunchLimits(), run(ending=raised())) == [
+            "abstain: RuntimeError was raised in phase backward"
+        ]
 
 
 class TestResources:
     def test_passes_what_fits(self) -> None:
-        assert judge(Fits(), run(), resources={"b1": SMALL}) == ["pass"]
+        assert judge(FitsResources(), run(), resources={"b1": SMALL}) == ["pass"]
 
     def test_abstains_until_every_build_is_known(self) -> None:
-        assert judge(Fits(), run(), resources={}) == ["abstain: not compiled to the end: layer_norm_bwd_kernel"]
+        assert judge(FitsResources(), run(), resources={}) == [
+            "abstain: not compiled to the end: layer_norm_bwd_kernel"
+        ]
 
-    def test_abstains_with_the_reason_where_the_machine_kept_the_compiler_from_an_answer(self) -> None:
+    def test_abstains_if_this_machine_cannot_compile(self) -> None:
         unknown = Resources.not_known("OSError: [Errno 28] No space left on device\nmore")
-        assert judge(Fits(), run(), resources={"b1": unknown}) == [
+        assert judge(FitsResources(), run(), resources={"b1": unknown}) == [
             "abstain: layer_norm_bwd_kernel could not be compiled here: OSError: [Errno 28] No space left on device"
         ]
 
-    def test_what_one_kernel_lacks_is_told_whatever_is_not_known_of_another(self) -> None:
+    def test_a_shortage_fails_although_another_build_is_unknown(self) -> None:
         launches = (launch(), launch(build="b2"))
         resources = {"b1": replace(SMALL, shared_bytes=131_072), "b2": Resources.not_known("ended by SIGKILL")}
-        fail = only_failure(Fits(), run(launches=launches), resources=resources)
+        fail = only_failure(FitsResources(), run(launches=launches), resources=resources)
         assert fail.signature == signature("resources", "shared memory")
 
     @pytest.mark.parametrize(
@@ -85,23 +91,23 @@ class TestResources:
             (replace(SMALL, failure="ptxas fatal: bad\nmore"), "compiler"),
         ],
     )
-    def test_each_resource_that_is_missing_is_a_failure(self, needed: Resources, place: str) -> None:
-        fail = only_failure(Fits(), run(), resources={"b1": needed})
+    def test_each_shortage_is_a_failure(self, needed: Resources, place: str) -> None:
+        fail = only_failure(FitsResources(), run(), resources={"b1": needed})
         assert fail.signature == signature("resources", place)
 
-    def test_says_what_was_needed_and_what_there_is(self) -> None:
-        assert judge(Fits(), run(), resources={"b1": replace(SMALL, shared_bytes=131_072)}) == [
+    def test_the_message_has_need_and_limit(self) -> None:
+        assert judge(FitsResources(), run(), resources={"b1": replace(SMALL, shared_bytes=131_072)}) == [
             "error: layer_norm_bwd_kernel (BT: 32, num_warps: 4) needs 131072 bytes of shared memory, "
             "where rtx-pro-6000 has 101376"
         ]
 
     def test_a_config_that_an_autotuner_would_skip_passes(self) -> None:
         tuned = run(launches=(launch(config_count=6),))
-        assert judge(Fits(), tuned, resources={"b1": replace(SMALL, shared_bytes=131_072)}) == ["pass"]
+        assert judge(FitsResources(), tuned, resources={"b1": replace(SMALL, shared_bytes=131_072)}) == ["pass"]
 
     def test_a_refusal_of_the_only_config_fails(self) -> None:
         refusal = raised("out of resource: shared memory", kind="OutOfResources", config_count=1)
-        fail = only_failure(Fits(), run(launches=(), ending=refusal))
+        fail = only_failure(FitsResources(), run(launches=(), ending=refusal))
         assert fail.signature == signature("resources", "OutOfResources")
         assert fail.message == (
             "layer_norm_bwd_kernel cannot be launched on rtx-pro-6000: out of resource: shared memory"
@@ -109,32 +115,32 @@ class TestResources:
 
     def test_a_refusal_of_every_config_fails(self) -> None:
         refusal = raised("out of resource: shared memory", kind="OutOfResources", config_count=6)
-        fail = only_failure(Fits(), run(launches=(), ending=refusal))
+        fail = only_failure(FitsResources(), run(launches=(), ending=refusal))
         assert fail.signature == signature("resources", "OutOfResources")
         assert fail.message == (
             "none of the 6 configs of layer_norm_bwd_kernel can be launched on rtx-pro-6000: "
             "out of resource: shared memory"
         )
 
-    def test_abstains_where_it_is_not_known_which_kernel_was_refused(self) -> None:
-        assert judge(Fits(), run(launches=(), ending=raised(kind="PTXASError"))) == [
+    def test_abstains_if_the_refused_kernel_is_unknown(self) -> None:
+        assert judge(FitsResources(), run(launches=(), ending=raised(kind="PTXASError"))) == [
             "abstain: PTXASError in a kernel, which may be autotuned and skip this config"
         ]
 
-    def test_other_exceptions_are_not_its_business(self) -> None:
-        assert judge(Fits(), run(ending=raised())) == ["abstain: RuntimeError was raised in phase backward"]
+    def test_abstains_on_other_exceptions(self) -> None:
+        assert judge(FitsResources(), run(ending=raised())) == ["abstain: RuntimeError was raised in phase backward"]
 
 
 class TestScratchMemory:
     def test_passes_a_case_that_completed(self) -> None:
         assert judge(ScratchMemory(), run()) == ["pass"]
 
-    def test_fails_where_triton_has_no_allocator(self) -> None:
+    def test_fails_without_an_allocator(self) -> None:
         fail = only_failure(ScratchMemory(), run(ending=raised(NO_ALLOCATOR, config_count=1)))
         assert fail.signature == signature("scratch-memory", "layernorm.py:431")
         assert fail.message == (
             f"{KERNEL} needs scratch memory on sm_120, and in backward no allocator is set (layernorm.py:431)"
         )
 
-    def test_other_exceptions_are_not_its_business(self) -> None:
+    def test_abstains_on_other_exceptions(self) -> None:
         assert judge(ScratchMemory(), run(ending=raised())) == ["abstain: RuntimeError was raised in phase backward"]

@@ -1,4 +1,4 @@
-"""The oracles that judge what memory saw."""
+"""The oracles that judge memory events."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,12 +20,12 @@ from harness.model.run import (
 )
 from harness.model.verdict import Severity
 from harness.oracles.base import Oracle
-from harness.oracles.bounds import Bounds
-from harness.oracles.order_dependence import OrderDependent
+from harness.oracles.bounds import InBounds
+from harness.oracles.order_dependence import NoOrderDependence
 from harness.oracles.undefined_lanes import UndefinedLaneIndependence
-from harness.oracles.uninitialised_read import UninitialisedReads
-from harness.oracles.unwritten import Unwritten
-from harness.oracles.write_overlap import WriteOverlap
+from harness.oracles.uninitialised_read import NoUninitialisedReads
+from harness.oracles.unwritten import FullyWritten
+from harness.oracles.write_overlap import NoWriteOverlap
 from tests.oracles.facts import LINE_207, case, judge, launch, only_failure, raised, result, run, signature, site
 
 OVERLAP = Overlap(site=site(), same_bytes=True, cells=32, first_cells=((2, 0), (2, 1)), programs=(0, 1))
@@ -33,34 +33,34 @@ STRAY = Stray(site=site(), access=Access.STORE, region=AddressSpace.OUTSIDE_STOR
 LANES = UndefinedLanes(site=site("w", source=LINE_207), lanes=4)
 
 OVER_MEMORY: tuple[Oracle, ...] = (
-    Bounds(),
-    WriteOverlap(),
-    OrderDependent(),
-    UninitialisedReads(),
-    Unwritten(),
+    InBounds(),
+    NoWriteOverlap(),
+    NoOrderDependence(),
+    NoUninitialisedReads(),
+    FullyWritten(),
     UndefinedLaneIndependence(),
 )
 
 
 @pytest.mark.parametrize("oracle", OVER_MEMORY, ids=lambda oracle: oracle.name)
 class TestEveryMemoryOracle:
-    def test_passes_a_run_in_which_memory_saw_nothing(self, oracle: Oracle) -> None:
+    def test_passes_without_events(self, oracle: Oracle) -> None:
         assert judge(oracle, run()) == ["pass"]
 
-    def test_abstains_when_the_case_did_not_come_to_its_end(self, oracle: Oracle) -> None:
+    def test_abstains_if_the_case_did_not_complete(self, oracle: Oracle) -> None:
         crashed = Crashed(signal="SIGSEGV", status=None, log_tail="")
         assert judge(oracle, run(ending=crashed)) == ["abstain: the process died of SIGSEGV"]
 
-    def test_abstains_on_an_engine_that_does_not_watch_memory(self, oracle: Oracle) -> None:
+    def test_abstains_on_engines_that_do_not_trace_memory(self, oracle: Oracle) -> None:
         assert judge(oracle, run(engine="cuda")) == ["abstain: the cuda engine does not see memory accesses"]
 
-    def test_abstains_when_nothing_was_launched(self, oracle: Oracle) -> None:
+    def test_abstains_without_launches(self, oracle: Oracle) -> None:
         assert judge(oracle, run(launches=())) == ["abstain: no kernel was launched"]
 
 
 class TestWriteOverlap:
     def test_equal_bytes_are_a_warning(self) -> None:
-        fail = only_failure(WriteOverlap(), run(memory=(OVERLAP,)))
+        fail = only_failure(NoWriteOverlap(), run(memory=(OVERLAP,)))
         assert fail.signature == signature("write-overlap", "layernorm.py:431", severity=Severity.WARNING)
         assert fail.message == (
             "dx[2, 0] and 31 more cells were stored by programs 0 and 1, with the same bytes (layernorm.py:431)"
@@ -68,80 +68,80 @@ class TestWriteOverlap:
 
     def test_different_bytes_are_an_error(self) -> None:
         one_cell = replace(OVERLAP, same_bytes=False, cells=1)
-        fail = only_failure(WriteOverlap(), run(memory=(one_cell,)))
+        fail = only_failure(NoWriteOverlap(), run(memory=(one_cell,)))
         assert fail.signature == signature("write-overlap", "layernorm.py:431")
         assert fail.message == "dx[2, 0] was stored by programs 0 and 1, with different bytes (layernorm.py:431)"
 
-    def test_a_store_beside_an_atomic_is_an_error_that_names_who_did_what(self) -> None:
+    def test_a_store_and_an_atomic_are_an_error_that_names_both_programs(self) -> None:
         mixed = replace(OVERLAP, same_bytes=False, cells=1, programs=(1, 0), atomic=True)
-        fail = only_failure(WriteOverlap(), run(memory=(mixed,)))
+        fail = only_failure(NoWriteOverlap(), run(memory=(mixed,)))
         assert fail.signature == signature("write-overlap", "layernorm.py:431")
         assert fail.message == (
             "dx[2, 0] was stored by program 1 and updated by an atomic of program 0 (layernorm.py:431)"
         )
 
-    def test_launches_that_overlap_at_one_line_are_one_failure_told_by_the_worst(self) -> None:
+    def test_overlaps_at_one_line_are_one_failure_with_the_worst_event(self) -> None:
         second = replace(OVERLAP, site=site(launch=1), same_bytes=False, cells=2)
-        assert judge(WriteOverlap(), run(memory=(OVERLAP, second))) == [
+        assert judge(NoWriteOverlap(), run(memory=(OVERLAP, second))) == [
             "error: dx[2, 0] and 1 more cell were stored by programs 0 and 1, with different bytes "
             "(layernorm.py:431, in 2 launches)"
         ]
 
     def test_two_lines_are_two_failures(self) -> None:
         other = replace(OVERLAP, site=site("dw", source=LINE_207))
-        places = [line.rpartition(" ")[2] for line in judge(WriteOverlap(), run(memory=(OVERLAP, other)))]
+        places = [line.rpartition(" ")[2] for line in judge(NoWriteOverlap(), run(memory=(OVERLAP, other)))]
         assert places == ["(layernorm.py:431)", "(layernorm.py:207)"]
 
     def test_an_overlap_counts_even_if_the_case_raised_later(self) -> None:
-        fail = only_failure(WriteOverlap(), run(memory=(OVERLAP,), ending=raised()))
+        fail = only_failure(NoWriteOverlap(), run(memory=(OVERLAP,), ending=raised()))
         assert fail.signature.oracle == "write-overlap"
 
     def test_without_a_source_line_the_argument_is_the_place(self) -> None:
-        fail = only_failure(WriteOverlap(), run(memory=(replace(OVERLAP, site=site(source=None)),)))
+        fail = only_failure(NoWriteOverlap(), run(memory=(replace(OVERLAP, site=site(source=None)),)))
         assert fail.signature == signature("write-overlap", "dx", severity=Severity.WARNING)
 
 
 def test_a_read_of_what_another_program_stores_is_an_error() -> None:
     event = OrderDependence(site=site("x"), cells=3, first_cells=((5,),), programs=(1, 0))
-    fail = only_failure(OrderDependent(), run(memory=(event,)))
+    fail = only_failure(NoOrderDependence(), run(memory=(event,)))
     assert fail.signature == signature("order-dependence", "layernorm.py:431")
     assert fail.message == (
         "x[5] and 2 more cells were read by program 1 of the launch in which program 0 stores there (layernorm.py:431)"
     )
 
 
-def test_a_read_by_several_programs_names_the_writer_alone() -> None:
+def test_a_read_by_several_programs_names_only_the_writer() -> None:
     event = OrderDependence(site=site("x"), cells=1, first_cells=((16,),), programs=(1, 1))
-    assert judge(OrderDependent(), run(memory=(event,))) == [
+    assert judge(NoOrderDependence(), run(memory=(event,))) == [
         "error: x[16] was read by another program of the launch in which program 1 stores there (layernorm.py:431)"
     ]
 
 
 def test_a_read_of_what_another_program_updates_is_an_error() -> None:
     event = OrderDependence(site=site("x"), cells=1, first_cells=((5,),), programs=(1, 0), atomic=True)
-    assert judge(OrderDependent(), run(memory=(event,))) == [
+    assert judge(NoOrderDependence(), run(memory=(event,))) == [
         "error: x[5] was read by program 1 of the launch in which program 0 updates it by an atomic (layernorm.py:431)"
     ]
 
 
 @pytest.mark.parametrize("broken", [{"results": ()}, {"results": (result(nonfinite=1),)}])
-def test_a_read_of_what_nothing_has_stored_is_an_error(broken: dict[str, Any]) -> None:
+def test_a_read_of_uninitialised_memory_is_an_error(broken: dict[str, Any]) -> None:
     event = UninitialisedRead(site=site("mean"), cells=1, first_cells=((128,),), program=4)
-    fail = only_failure(UninitialisedReads(), run(memory=(event,), **broken))
+    fail = only_failure(NoUninitialisedReads(), run(memory=(event,), **broken))
     assert fail.signature == signature("uninitialised-read", "layernorm.py:431")
     assert fail.message == "mean[128] was read by program 4 before anything was stored there (layernorm.py:431)"
 
 
 @pytest.mark.parametrize("sound", [{"results": (result(whole=7.0),)}, {"results": (), "ending": raised()}])
-def test_a_read_of_what_nothing_has_stored_is_a_warning_where_no_nan_reaches_a_result(sound: dict[str, Any]) -> None:
+def test_an_uninitialised_read_is_a_warning_if_no_nan_reaches_a_result(sound: dict[str, Any]) -> None:
     event = UninitialisedRead(site=site("mean"), cells=1, first_cells=((128,),), program=4)
-    fail = only_failure(UninitialisedReads(), run(memory=(event,), **sound))
+    fail = only_failure(NoUninitialisedReads(), run(memory=(event,), **sound))
     assert fail.signature == signature("uninitialised-read", "layernorm.py:431", severity=Severity.WARNING)
 
 
 class TestBounds:
     def test_a_store_outside_the_storage_is_an_error(self) -> None:
-        fail = only_failure(Bounds(), run(memory=(STRAY,)))
+        fail = only_failure(InBounds(), run(memory=(STRAY,)))
         assert fail.signature == signature("bounds", "layernorm.py:431")
         assert fail.message == (
             "program 3 stores 31 lanes of dx outside the storage, the first at element 8256 (layernorm.py:431)"
@@ -163,47 +163,47 @@ class TestBounds:
         self, access: Access, region: AddressSpace, severity: Severity
     ) -> None:
         stray = replace(STRAY, access=access, region=region)
-        assert only_failure(Bounds(), run(memory=(stray,))).signature.severity is severity
+        assert only_failure(InBounds(), run(memory=(stray,))).signature.severity is severity
 
-    def test_a_line_with_a_load_from_a_gap_and_one_from_outside_is_an_error(self) -> None:
+    def test_a_line_with_gap_loads_and_outside_loads_is_an_error(self) -> None:
         gap = replace(STRAY, access=Access.LOAD, region=AddressSpace.IN_GAP)
         outside = replace(STRAY, access=Access.LOAD, lanes=1)
-        assert judge(Bounds(), run(memory=(gap, outside))) == [
+        assert judge(InBounds(), run(memory=(gap, outside))) == [
             "error: program 3 loads 1 lane of dx outside the storage, at element 8256 (layernorm.py:431)"
         ]
 
     def test_a_null_pointer_has_no_element(self) -> None:
         null = replace(STRAY, access=Access.ATOMIC, region=AddressSpace.NULL)
-        assert judge(Bounds(), run(memory=(null,))) == [
+        assert judge(InBounds(), run(memory=(null,))) == [
             "error: program 3 atomically updates 31 lanes through a null pointer (layernorm.py:431)"
         ]
 
 
-def test_each_result_with_cells_that_nothing_stored_is_an_error() -> None:
+def test_each_result_with_unwritten_cells_is_an_error() -> None:
     results = (result("y"), result("d:x", unwritten=64), result("d:w", unwritten=1))
-    assert judge(Unwritten(), run(results=results)) == [
+    assert judge(FullyWritten(), run(results=results)) == [
         "error: d:x[128, 0] and 63 more cells of 8256 were never stored",
         "error: d:w[128, 0] of 8256 was never stored",
     ]
 
 
 class TestUndefinedLanes:
-    def test_asks_for_no_companion_since_the_engine_computes_such_a_case_twice(self) -> None:
-        assert UndefinedLaneIndependence().companions(run(memory=(LANES,))) == ()
+    def test_requests_no_paired_run_since_the_engine_runs_the_case_twice(self) -> None:
+        assert UndefinedLaneIndependence().paired_runs(run(memory=(LANES,))) == ()
 
-    def test_abstains_where_the_case_is_itself_the_one_with_the_other_filling(self) -> None:
+    def test_abstains_if_the_case_itself_has_other_values_in_undefined_lanes(self) -> None:
         filled = run(of=case(lane_fill=LaneFill.ODD), memory=(LANES,))
         assert judge(UndefinedLaneIndependence(), filled) == [
-            "abstain: this case is itself the one with the other filling"
+            "abstain: this case is itself the one with other values in undefined lanes"
         ]
 
-    def test_passes_where_there_are_no_such_lanes(self) -> None:
+    def test_passes_without_undefined_lanes(self) -> None:
         assert judge(UndefinedLaneIndependence(), run()) == ["pass"]
 
-    def test_passes_where_no_bit_changes(self) -> None:
+    def test_passes_if_no_bit_changes(self) -> None:
         assert judge(UndefinedLaneIndependence(), run(memory=(LANES,), refilled=refilled(y="aa"))) == ["pass"]
 
-    def test_warns_where_a_result_changes(self) -> None:
+    def test_warns_if_a_result_changes(self) -> None:
         fail = only_failure(UndefinedLaneIndependence(), run(memory=(LANES,), refilled=refilled(y="bb")))
         assert fail.signature == signature("undefined-lanes", "y", kernel="", severity=Severity.WARNING)
         assert fail.message == (
@@ -211,7 +211,7 @@ class TestUndefinedLanes:
         )
         assert fail.source == LINE_207
 
-    def test_is_counted_once_for_what_stored_the_first_result_that_changes(self) -> None:
+    def test_fails_once_at_the_store_of_the_first_changed_result(self) -> None:
         launches = (launch(kernel="forward"), launch(kernel="backward"))
         later = replace(LANES, site=site("dy", launch=1))
         written = replace(result(), writer=("forward", "y"))
@@ -228,15 +228,15 @@ class TestUndefinedLanes:
             "(layernorm.py:207)"
         )
 
-    def test_abstains_where_the_case_was_computed_once(self) -> None:
+    def test_abstains_if_the_case_ran_once(self) -> None:
         assert judge(UndefinedLaneIndependence(), run(memory=(LANES,))) == [
-            "abstain: the case was not computed with another filling of those lanes"
+            "abstain: the case was not computed with other values in undefined lanes"
         ]
 
-    def test_abstains_where_the_second_computation_did_not_complete(self) -> None:
+    def test_abstains_if_the_second_run_did_not_complete(self) -> None:
         failed = run(memory=(LANES,), refilled=Refilled(ending=raised(), digests={}))
         assert judge(UndefinedLaneIndependence(), failed) == [
-            "abstain: with another filling in the undefined lanes, RuntimeError was raised in phase backward"
+            "abstain: with other values in undefined lanes, RuntimeError was raised in phase backward"
         ]
 
 

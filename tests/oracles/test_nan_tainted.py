@@ -1,4 +1,4 @@
-"""A spoiled case is judged by its values where the definition tells them, and by no comparison of two runs."""
+"""A NaN-tainted case is compared with its definition, but not with other runs."""
 
 from dataclasses import replace
 
@@ -12,13 +12,13 @@ from tests.oracles.facts import case, run
 pytestmark = pytest.mark.once
 
 PLAIN = run(of=replace(case(), seed=0, order=ProgramOrder.FORWARD))
-SPOILED = replace(PLAIN, case=replace(PLAIN.case, values=ValueDistribution.SPOILED))
+NAN_TAINTED = replace(PLAIN, case=replace(PLAIN.case, values=ValueDistribution.NAN_TAINTED))
 
 
-def test_a_spoiled_case_is_compared_with_no_other_run() -> None:
-    assert registry.companions(PLAIN)
-    assert registry.companions(SPOILED) == ()
-    verdicts = registry.judge_all(SPOILED, {}, {})
-    silent = {one.oracle for one in verdicts if isinstance(one, Abstain) and one.reason == registry.SPOILED}
-    assert silent == registry.COMPARE_RUNS
-    assert {oracle.name for oracle in registry.ALL} >= registry.COMPARE_RUNS
+def test_a_nan_tainted_case_is_not_compared_with_other_runs() -> None:
+    assert registry.paired_runs(PLAIN)
+    assert registry.paired_runs(NAN_TAINTED) == ()
+    verdicts = registry.judge_all(NAN_TAINTED, {}, {})
+    silent = {one.oracle for one in verdicts if isinstance(one, Abstain) and one.reason == registry.NAN_TAINTED}
+    assert silent == registry.COMPARE_WHOLE_RESULTS
+    assert {oracle.name for oracle in registry.ALL} >= registry.COMPARE_WHOLE_RESULTS

@@ -1,4 +1,4 @@
-"""The oracle of the order of programs: when it asks for another order, and what it says of the difference."""
+"""The order-invariance oracle requests a reversed run if order can matter, and fails on differences."""
 
 from dataclasses import replace
 
@@ -27,26 +27,26 @@ READ = OrderDependence(site=site(), cells=1, first_cells=((0,),), programs=(0, 1
 
 
 @pytest.mark.parametrize("memory", [(READ,), (overlap(same_bytes=False),)])
-def test_programs_that_meet_in_memory_are_run_in_reversed_order(memory: tuple[MemoryEvent, ...]) -> None:
-    assert OrderInvariance().companions(run(memory=memory)) == (REVERSED,)
+def test_programs_that_share_cells_also_run_in_reversed_order(memory: tuple[MemoryEvent, ...]) -> None:
+    assert OrderInvariance().paired_runs(run(memory=memory)) == (REVERSED,)
 
 
-def test_kernels_with_atomics_are_run_in_reversed_order() -> None:
-    assert OrderInvariance().companions(ATOMIC) == (REVERSED,)
+def test_kernels_with_atomics_also_run_in_reversed_order() -> None:
+    assert OrderInvariance().paired_runs(ATOMIC) == (REVERSED,)
 
 
 @pytest.mark.parametrize("plain", [run(), run(memory=(overlap(same_bytes=True),))])
-def test_where_programs_do_not_meet_every_order_is_the_same(plain: Run) -> None:
-    assert OrderInvariance().companions(plain) == ()
+def test_passes_if_programs_share_no_cells(plain: Run) -> None:
+    assert OrderInvariance().paired_runs(plain) == ()
     assert judge(OrderInvariance(), plain) == ["pass"]
 
 
-def test_a_case_in_reversed_order_asks_for_nothing() -> None:
-    assert OrderInvariance().companions(other()) == ()
+def test_a_case_in_reversed_order_requests_no_paired_run() -> None:
+    assert OrderInvariance().paired_runs(other()) == ()
     assert judge(OrderInvariance(), other()) == ["abstain: this case is itself the one in reversed order"]
 
 
-def test_without_the_other_run_nothing_is_said() -> None:
+def test_abstains_without_the_reversed_run() -> None:
     assert judge(OrderInvariance(), ATOMIC) == ["abstain: this case was not run in reversed order"]
     assert judge(OrderInvariance(), ATOMIC, other(ending=raised())) == [
         "abstain: in reversed order, RuntimeError was raised in phase backward"
@@ -64,7 +64,7 @@ def test_equal_results_pass_and_others_fail() -> None:
     ]
 
 
-def test_getting_stuck_in_reversed_order_is_a_warning() -> None:
+def test_a_deadlock_in_reversed_order_is_a_warning() -> None:
     stuck = deadlocked(Residency.AT_LEAST, 600)
     fail = only_failure(OrderInvariance(), ATOMIC, other(ending=stuck))
     assert line(fail) == f"warning: when programs begin in reversed order, {sentence(stuck)}"

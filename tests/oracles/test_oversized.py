@@ -1,4 +1,4 @@
-"""A giant case is judged by what needs neither values nor whole launches; every other oracle abstains."""
+"""Only oracles that need neither values nor whole launches judge an oversized case."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from tests.oracles.facts import KERNEL, LAUNCH, LINE_207, LINE_431, case, run
 
 pytestmark = pytest.mark.once
 
-GIANT = replace(run(of=replace(case(), scale=Scale.GIANT)), results=())
+OVERSIZED = replace(run(of=replace(case(), scale=Scale.OVERSIZED)), results=())
 STRAY = Stray(
     site=AccessSite(kernel=KERNEL, launch=0, argument="x", source=LINE_431),
     access=Access.LOAD,
@@ -28,26 +28,26 @@ def judged(given: Run) -> dict[str, type]:
     return {verdict.oracle: type(verdict) for verdict in verdicts}
 
 
-def test_of_a_giant_case_only_endings_limits_resources_scratch_and_bounds_are_judged() -> None:
-    verdicts = judged(GIANT)
+def test_oracles_that_need_values_abstain_on_oversized_cases() -> None:
+    verdicts = judged(OVERSIZED)
     passed = {name for name, verdict in verdicts.items() if verdict is Pass}
     assert passed == {"completes", "launch-limits", "scratch-memory", "bounds"}
     assert {name for name, verdict in verdicts.items() if verdict is Abstain} == set(verdicts) - passed
 
 
-def test_a_giant_case_asks_for_no_companions() -> None:
-    assert registry.companions(GIANT) == ()
+def test_an_oversized_case_requests_no_paired_runs() -> None:
+    assert registry.paired_runs(OVERSIZED) == ()
 
 
-def test_a_stray_access_of_a_giant_case_is_a_failure() -> None:
-    assert judged(replace(GIANT, memory=(STRAY,)))["bounds"] is Fail
+def test_a_stray_access_of_an_oversized_case_fails() -> None:
+    assert judged(replace(OVERSIZED, memory=(STRAY,)))["bounds"] is Fail
 
 
-def test_an_offset_that_overflows_is_one_failure_of_its_kernel_however_many_lines_use_it() -> None:
+def test_an_overflowing_offset_fails_once_for_all_lines_of_its_kernel() -> None:
     elsewhere = replace(STRAY, site=replace(STRAY.site, argument="y", source=LINE_207))
     fails = [
         verdict
-        for verdict in registry.judge_all(replace(GIANT, memory=(STRAY, elsewhere)), {}, {})
+        for verdict in registry.judge_all(replace(OVERSIZED, memory=(STRAY, elsewhere)), {}, {})
         if isinstance(verdict, Fail)
     ]
     assert [(fail.oracle, fail.signature.place, fail.source) for fail in fails] == [
@@ -55,8 +55,8 @@ def test_an_offset_that_overflows_is_one_failure_of_its_kernel_however_many_line
     ]
 
 
-def test_loops_that_were_cut_short_say_nothing_of_bounds_unless_something_strayed() -> None:
-    cut = replace(GIANT, launches=(replace(LAUNCH, cut=True),))
+def test_abstains_on_cut_loops_unless_an_access_strayed() -> None:
+    cut = replace(OVERSIZED, launches=(replace(LAUNCH, cut=True),))
     assert judged(cut)["bounds"] is Abstain
     assert judged(replace(cut, memory=(STRAY,)))["bounds"] is Fail
     assert registry.outcome(cut, registry.judge_all(cut, {}, {})) is Outcome.PASS  # of the launch's limits

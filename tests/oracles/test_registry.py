@@ -1,4 +1,4 @@
-"""All oracles together: how a case ends, who judges it, and what the verdicts come to."""
+"""All oracles together: which oracle judges which ending, and the outcome of a case."""
 
 from typing import get_args
 
@@ -59,14 +59,12 @@ ENDINGS: tuple[tuple[Ending, str | None], ...] = (
 )
 
 
-def test_the_endings_above_are_all_there_are_but_the_good_one() -> None:
+def test_this_file_covers_every_bad_ending() -> None:
     assert {type(ending) for ending, _ in ENDINGS} | {Completed} == set(get_args(Ending))
 
 
 @pytest.mark.parametrize(("ending", "judge_name"), ENDINGS)
-def test_each_bad_ending_is_judged_by_one_oracle_at_most_and_the_others_abstain(
-    ending: Ending, judge_name: str | None
-) -> None:
+def test_at_most_one_oracle_fails_for_each_bad_ending(ending: Ending, judge_name: str | None) -> None:
     ended = run(ending=ending, launches=(), results=())
     verdicts = registry.judge_all(ended, {}, {})
     assert [verdict.oracle for verdict in verdicts] == [oracle.name for oracle in registry.ALL]
@@ -75,7 +73,7 @@ def test_each_bad_ending_is_judged_by_one_oracle_at_most_and_the_others_abstain(
     assert registry.outcome(ended, verdicts) is (Outcome.FAIL if judge_name else Outcome.ABSTAIN)
 
 
-def test_an_allocation_that_failed_is_told_with_the_limit_that_it_met_or_with_its_own_words() -> None:
+def test_out_of_memory_is_described_by_limit_or_message() -> None:
     assert "the 1024 bytes that its worker may have" in describe(
         OutOfMemory(limit_bytes=1024, message="std::bad_alloc")
     )
@@ -92,20 +90,20 @@ def test_a_good_case_passes() -> None:
     )
 
 
-def test_a_case_of_which_nothing_was_checked_is_no_pass() -> None:
+def test_a_case_without_checked_promises_does_not_pass() -> None:
     empty = run(launches=(), results=())
     assert registry.outcome(empty, registry.judge_all(empty, {}, {})) is Outcome.ABSTAIN
 
 
-def test_a_promise_that_the_op_waives_is_not_judged() -> None:
+def test_a_waived_promise_is_not_checked() -> None:
     wrong = run(results=(result(whole=3.0),))
     assert registry.outcome(wrong, registry.judge_all(wrong, {}, {})) is Outcome.FAIL
     assert registry.outcome(wrong, registry.judge_all(wrong, {}, {}, waives={"float64-values"})) is Outcome.PASS
 
 
-def test_each_oracle_is_handed_the_companions_that_it_asked_for() -> None:
+def test_each_oracle_gets_the_paired_runs_that_it_requested() -> None:
     wants_two = run(of=case(seed=0), launches=(launch(config_count=6),))
-    asked = registry.companions(wants_two)
+    asked = registry.paired_runs(wants_two)
     assert asked == (case(seed=0, sm_count=1), case(seed=0, configs={KERNEL: 1}))
     others = {
         one.digest: run(
@@ -122,20 +120,20 @@ def test_each_oracle_is_handed_the_companions_that_it_asked_for() -> None:
     ]
 
 
-def test_a_run_that_was_compared_with_no_reference_is_never_judged_by_itself() -> None:
-    companion = PairedRun(case=case(), engine="virtual", ending=Completed())
-    with pytest.raises(AssertionError, match="compared with no reference"):
-        registry.judge_all(companion, {}, {})
+def test_a_paired_run_is_never_judged_by_itself() -> None:
+    paired_run = PairedRun(case=case(), engine="virtual", ending=Completed())
+    with pytest.raises(AssertionError, match="has no reference"):
+        registry.judge_all(paired_run, {}, {})
 
 
-def test_a_missing_companion_makes_its_oracle_abstain() -> None:
+def test_an_oracle_abstains_without_its_paired_run() -> None:
     alone = run(of=case(seed=0), launches=(launch(config_count=6),))
     verdicts = registry.judge_all(alone, {}, {"b1": SMALL})
     assert registry.outcome(alone, verdicts) is Outcome.PASS
     assert "this case was not run with another config" in registry.reasons(verdicts)
 
 
-def test_names_are_unique_and_every_oracle_says_what_it_promises() -> None:
+def test_names_are_unique_and_every_oracle_has_a_promise() -> None:
     assert len({oracle.name for oracle in registry.ALL}) == len(registry.ALL)
     assert all(oracle.promise.endswith(".") for oracle in registry.ALL)
 
@@ -147,7 +145,7 @@ def test_an_oracle_is_found_by_its_name() -> None:
 
 
 class TestCompletes:
-    def test_an_exception_is_named_by_its_class_and_by_what_does_not_vary_of_its_message(self) -> None:
+    def test_the_place_of_an_exception_is_class_and_message_without_numbers(self) -> None:
         fail = only_failure(Completes(), run(ending=raised("shape [3, 64, 2] at 0x7f00ab has 12 rows, not 13")))
         assert fail.signature == signature(
             "completes", "RuntimeError: shape [#] at # has # rows, not # (layernorm.py:431)", kernel=""
@@ -157,17 +155,17 @@ class TestCompletes:
             "shape [3, 64, 2] at 0x7f00ab has 12 rows, not 13 (layernorm.py:431)"
         )
 
-    def test_a_compile_error_is_named_by_its_last_line(self) -> None:
+    def test_the_place_of_a_compile_error_is_its_last_line(self) -> None:
         message = "at 12:8:\n    x = tl.load(p)\n    ^\nValueError('Mask argument cannot be block type')"
         assert message_class(message) == "ValueError('Mask argument cannot be block type')"
 
-    def test_a_crash_is_named_by_its_signal_and_the_kernel(self) -> None:
+    def test_the_signature_of_a_crash_has_signal_and_kernel(self) -> None:
         crashed = Crashed(signal="SIGSEGV", status=None, log_tail="", launch=KERNEL)
         fail = only_failure(Completes(), run(ending=crashed))
         assert fail.signature == signature("completes", "signal SIGSEGV")
         assert fail.message == "the process died of SIGSEGV while layer_norm_bwd_kernel was launched"
 
-    def test_a_crash_of_the_compiler_says_so_with_the_words_of_what_aborted(self) -> None:
+    def test_a_crash_of_the_compiler_quotes_its_assertion(self) -> None:
         log = (
             "warning: slow\npython: Ops.cpp:7: Assertion `rank == 2' failed.\n\nFatal Python error: Aborted\n  File x\n"
         )
@@ -188,27 +186,27 @@ class TestCompletes:
             ("LLVM ERROR: no such type\nPLEASE submit a bug report\nFatal Python error", "LLVM ERROR: no such type"),
         ],
     )
-    def test_who_aborted_without_an_assertion_is_quoted_with_the_last_line(self, log: str, words: str) -> None:
+    def test_an_abort_without_an_assertion_quotes_the_last_line(self, log: str, words: str) -> None:
         assert last_words(log) == words
 
-    def test_a_compile_error_without_words_is_named_by_the_code_above_its_caret(self) -> None:
+    def test_a_compile_error_without_text_is_named_by_its_code(self) -> None:
         message = "at 12:8:\n    x = tl.load(p)\n    y = tl.dot(x, x)\n        ^"
         assert message_class(message) == "y = tl.dot(x, x)"
 
-    def test_an_exit_is_named_by_its_status(self) -> None:
+    def test_the_place_of_an_exit_is_its_status(self) -> None:
         fail = only_failure(Completes(), run(ending=Crashed(signal=None, status=3, log_tail="")))
         assert (fail.signature.place, fail.message) == ("status 3", "the process left with status 3")
 
-    def test_a_hang_is_named_by_the_kernel(self) -> None:
+    def test_the_signature_of_a_hang_has_the_kernel(self) -> None:
         fail = only_failure(Completes(), run(ending=TimedOut(limit_s=30.0, log_tail="", launch=KERNEL)))
         assert fail.signature == signature("completes", "no answer")
 
-    def test_an_op_that_the_engine_cannot_execute_is_named_with_its_line(self) -> None:
+    def test_unsupported_operations_are_described_with_their_line(self) -> None:
         assert judge(Completes(), run(ending=UNSUPPORTED)) == [
             "abstain: the engine cannot execute tt.histogram (layer_norm_bwd_kernel, layernorm.py:431; Triton 3.6.0)"
         ]
 
-    def test_a_suite_that_fails_is_named_as_such(self) -> None:
+    def test_abstains_if_the_suite_fails(self) -> None:
         assert judge(Completes(), run(ending=raised("bad", kind="TypeError", phase="reference"))) == [
             "abstain: the suite failed: TypeError in phase reference: bad"
         ]

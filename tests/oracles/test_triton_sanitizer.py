@@ -1,4 +1,4 @@
-"""The oracle of Triton's own sanitizers: a failed check fails by kernel, line and kind, and silence must be proven."""
+"""Failed checks of Triton's sanitizers fail by kernel, line and kind; a pass needs proof of the checks."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from harness.model.triton_sanitizer_report import Differing, Exact, Instrumentat
 from harness.model.verdict import Abstain, Severity
 from harness.oracles import registry
 from harness.oracles.completes import BY_TOOL, Completes
-from harness.oracles.triton_sanitizer import NOT_CHECKED, TritonSanitizer
+from harness.oracles.triton_sanitizer import NOT_CHECKED, TritonSanitizerClean
 from tests.oracles.facts import KERNEL, LINE_431, judge, launch, only_failure, run, signature
 
 RACE = SanitizerRecord(
@@ -27,8 +27,8 @@ def checked(*records: SanitizerRecord, ending: Ending | None = None, unproven: s
     return replace(run(launches=(launch(),), engine="cuda"), ending=ending or Completed(), instrumented=seen)
 
 
-def test_a_failed_check_is_a_failure_by_kernel_line_and_kind() -> None:
-    fail = only_failure(TritonSanitizer(), checked(RACE, ending=FAULT))
+def test_a_failed_check_fails_by_kernel_line_and_kind() -> None:
+    fail = only_failure(TritonSanitizerClean(), checked(RACE, ending=FAULT))
     assert fail.signature == signature(
         "triton-sanitizer", place="gsan: layernorm.py:431 Write after write race detected", kernel=KERNEL
     )
@@ -39,20 +39,20 @@ def test_a_failed_check_is_a_failure_by_kernel_line_and_kind() -> None:
     )
 
 
-def test_the_fault_that_it_ends_in_is_told_once() -> None:
+def test_the_fault_after_a_failed_check_is_reported_once() -> None:
     assert judge(Completes(), checked(RACE, ending=FAULT)) == [f"abstain: {BY_TOOL}"]
     assert only_failure(Completes(), checked(ending=FAULT)).signature.oracle == "completes"
 
 
-def test_an_accepted_one_fails_nothing_and_passes_nothing() -> None:
+def test_an_accepted_record_neither_fails_nor_passes() -> None:
     accepted = replace(RACE, accepted="both store the same")
-    assert judge(TritonSanitizer(), checked(accepted, ending=FAULT)) == [f"abstain: device assertion in {KERNEL}"]
+    assert judge(TritonSanitizerClean(), checked(accepted, ending=FAULT)) == [f"abstain: device assertion in {KERNEL}"]
 
 
-def test_silence_passes_only_where_each_kernel_was_checked() -> None:
-    assert judge(TritonSanitizer(), checked()) == ["pass"]
+def test_no_records_pass_only_if_each_kernel_was_checked() -> None:
+    assert judge(TritonSanitizerClean(), checked()) == ["pass"]
     reason = "add_one was compiled without gsan"
-    assert judge(TritonSanitizer(), checked(unproven=reason)) == [f"abstain: {reason}"]
+    assert judge(TritonSanitizerClean(), checked(unproven=reason)) == [f"abstain: {reason}"]
 
 
 SUMS = Exact(kernel=KERNEL, configs=("BT: 8", "BT: 32"), compared=("y", "dw"))
@@ -64,31 +64,31 @@ def exactly(exact: Exact | None, unproven: str = "") -> Run:
 
 
 def test_fpsans_bits_must_be_the_same_with_another_config() -> None:
-    assert judge(TritonSanitizer(), exactly(SUMS)) == ["pass"]
+    assert judge(TritonSanitizerClean(), exactly(SUMS)) == ["pass"]
     differs = replace(SUMS, differing=(Differing(name="dw", writer=(KERNEL, "DW")),))
-    fail = only_failure(TritonSanitizer(), exactly(differs))
+    fail = only_failure(TritonSanitizerClean(), exactly(differs))
     assert fail.signature == signature("triton-sanitizer", place="fpsan: DW", kernel=KERNEL, severity=Severity.WARNING)
     assert fail.message == (
         f"fpsan: dw has other bits with configs [BT: 8] and [BT: 32] of {KERNEL}, though it is computed in integers"
     )
 
 
-def test_fpsan_abstains_where_two_runs_cannot_be_compared() -> None:
+def test_fpsan_abstains_if_two_runs_cannot_be_compared() -> None:
     alike = replace(SUMS, configs=("BT: 8", "BT: 8"))
-    assert judge(TritonSanitizer(), exactly(alike)) == [
+    assert judge(TritonSanitizerClean(), exactly(alike)) == [
         f"abstain: {KERNEL} ran with config [BT: 8] again, since the GPU refuses another"
     ]
     nothing = "abstain: no result was stored by a kernel itself"
-    assert judge(TritonSanitizer(), exactly(replace(SUMS, compared=()))) == [nothing]
-    assert judge(TritonSanitizer(), exactly(SUMS, unproven="a reason")) == ["abstain: a reason"]
+    assert judge(TritonSanitizerClean(), exactly(replace(SUMS, compared=()))) == [nothing]
+    assert judge(TritonSanitizerClean(), exactly(SUMS, unproven="a reason")) == ["abstain: a reason"]
 
 
-def test_nobody_else_judges_what_fpsan_computes() -> None:
+def test_other_oracles_abstain_on_fpsans_values() -> None:
     verdicts = registry.judge_all(exactly(SUMS), {}, {})
     assert {one.oracle for one in verdicts if not isinstance(one, Abstain)} == {"triton-sanitizer"}
     assert {one.reason for one in verdicts if isinstance(one, Abstain)} == {registry.NO_VALUES}
-    assert registry.companions(exactly(SUMS)) == ()
+    assert registry.paired_runs(exactly(SUMS)) == ()
 
 
-def test_without_checks_it_abstains() -> None:
-    assert judge(TritonSanitizer(), replace(checked(), instrumented=None)) == [f"abstain: {NOT_CHECKED}"]
+def test_abstains_without_checks() -> None:
+    assert judge(TritonSanitizerClean(), replace(checked(), instrumented=None)) == [f"abstain: {NOT_CHECKED}"]

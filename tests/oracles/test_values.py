@@ -1,4 +1,4 @@
-"""The oracles that judge numbers: against the reference, at another SM count, with another config."""
+"""The oracles that compare values: with the reference, at another SM count, with another config."""
 
 from dataclasses import replace
 
@@ -25,9 +25,7 @@ class TestValues:
         assert fail.message == "d:x[3, 0] is 0.5 where the float64 reference gives 0.25: 12.4 times the tolerance"
 
     @pytest.mark.parametrize(("times", "meaning"), [(1.02, NEAR), (9.9, NEAR), (10.0, WRONG), (1e6, WRONG)])
-    def test_an_error_little_beyond_the_tolerance_may_be_the_kernels_own_rounding(
-        self, times: float, meaning: str
-    ) -> None:
+    def test_a_small_error_may_be_the_kernels_own_rounding(self, times: float, meaning: str) -> None:
         fail = only_failure(Float64Values(), run(results=(result(whole=times, worst_tile=0.5),)))
         assert fail.meaning == meaning
 
@@ -41,10 +39,10 @@ class TestValues:
             "4 cells are NaN or infinite"
         ]
 
-    def test_a_non_finite_cell_fails_even_where_the_ratio_is_small(self) -> None:
+    def test_a_non_finite_cell_fails_even_if_the_ratio_is_small(self) -> None:
         assert len(judge(Float64Values(), run(results=(result(nonfinite=1),)))) == 1
 
-    def test_results_of_which_no_element_can_be_judged_do_not_pass(self) -> None:
+    def test_abstains_if_no_element_can_be_checked(self) -> None:
         nothing, something = replace(result(), unjudged=129 * 64), replace(result("d:x"), unjudged=129 * 64 - 1)
         (verdict,) = judge(Float64Values(), run(results=(nothing,)))
         assert verdict == "abstain: every result leaves the range of the case's type"
@@ -53,7 +51,7 @@ class TestValues:
     def test_abstains_without_results(self) -> None:
         assert judge(Float64Values(), run(results=())) == ["abstain: the op has no floating-point result to compare"]
 
-    def test_abstains_when_the_case_did_not_come_to_its_end(self) -> None:
+    def test_abstains_if_the_case_did_not_complete(self) -> None:
         assert judge(Float64Values(), run(results=(), ending=TimedOut(limit_s=30.0, log_tail=""))) == [
             "abstain: no answer came within 30 s"
         ]
@@ -61,18 +59,18 @@ class TestValues:
 
 class TestSmInvariance:
     @pytest.mark.parametrize("seed", [1, 7, 9, 15])
-    def test_most_cases_are_not_run_again(self, seed: int) -> None:
-        assert SmInvariance().companions(run(of=case(seed=seed))) == ()
+    def test_most_cases_request_no_paired_run(self, seed: int) -> None:
+        assert SmInvariance().paired_runs(run(of=case(seed=seed))) == ()
 
     @pytest.mark.parametrize("seed", [0, 8, 16, 800])
     @pytest.mark.parametrize("sm_count", [*SM_COUNTS, 188])
-    def test_one_in_eight_is_run_again_at_another_sm_count(self, seed: int, sm_count: int) -> None:
-        (other,) = SmInvariance().companions(run(of=case(seed=seed, sm_count=sm_count)))
+    def test_one_case_in_eight_requests_another_sm_count(self, seed: int, sm_count: int) -> None:
+        (other,) = SmInvariance().paired_runs(run(of=case(seed=seed, sm_count=sm_count)))
         assert other.device.sm_count != sm_count
         assert other == case(seed=seed, sm_count=other.device.sm_count)
 
-    def test_a_case_that_failed_is_not_run_again(self) -> None:
-        assert SmInvariance().companions(run(of=case(seed=0), ending=raised())) == ()
+    def test_a_case_that_raised_requests_no_paired_run(self) -> None:
+        assert SmInvariance().paired_runs(run(of=case(seed=0), ending=raised())) == ()
 
     def test_passes_within_both_tolerances(self) -> None:
         other = run(of=case(seed=0, sm_count=1), results=(result(sketch=(1.015, 2.0)),))
@@ -84,7 +82,7 @@ class TestSmInvariance:
         assert fail.signature == signature("sm-invariance", "y", kernel="")
         assert fail.message == ("y differs beyond rounding between 188 and 1 SMs, first in block 1 of its projections")
 
-    def test_results_that_are_one_tensor_of_one_kernel_fail_once(self) -> None:
+    def test_results_in_one_tensor_of_one_kernel_fail_once(self) -> None:
         def results(sketch: float) -> tuple[Result, ...]:
             pair = (result("d:x", sketch=(sketch,)), result("d:residual", sketch=(sketch,)))
             return tuple(replace(one, writer=(KERNEL, "dx")) for one in pair)
@@ -99,10 +97,10 @@ class TestSmInvariance:
         assert len(judge(SmInvariance(), nan, run(of=case(seed=0, sm_count=1)))) == 1
         assert judge(SmInvariance(), nan, run(of=case(seed=0, sm_count=1)))[0].startswith("error")
 
-    def test_abstains_without_its_companion(self) -> None:
+    def test_abstains_without_its_paired_run(self) -> None:
         assert judge(SmInvariance(), run()) == ["abstain: this case was not run at another SM count"]
 
-    def test_abstains_where_the_companion_did_not_complete(self) -> None:
+    def test_abstains_if_the_paired_run_did_not_complete(self) -> None:
         other = run(of=case(seed=0, sm_count=304), ending=raised())
         assert judge(SmInvariance(), run(of=case(seed=0)), other) == [
             "abstain: with 304 SMs, RuntimeError was raised in phase backward"
@@ -112,39 +110,39 @@ class TestSmInvariance:
 class TestConfigInvariance:
     TUNED = launch(config_count=6)
 
-    def test_runs_another_config_of_an_autotuned_kernel(self) -> None:
+    def test_requests_another_config_of_an_autotuned_kernel(self) -> None:
         tuned = run(of=case(seed=24), launches=(self.TUNED,))
-        assert ConfigInvariance().companions(tuned) == (case(seed=24, configs={KERNEL: 3}),)
+        assert ConfigInvariance().paired_runs(tuned) == (case(seed=24, configs={KERNEL: 3}),)
 
-    def test_never_the_config_that_ran(self) -> None:
+    def test_never_requests_the_config_that_ran(self) -> None:
         tuned = run(of=case(seed=24), launches=(launch(config_count=6, config_index=3),))
-        assert ConfigInvariance().companions(tuned) == (case(seed=24, configs={KERNEL: 4}),)
+        assert ConfigInvariance().paired_runs(tuned) == (case(seed=24, configs={KERNEL: 4}),)
 
-    def test_a_case_whose_config_gave_way_is_not_run_beside_itself(self) -> None:
+    def test_a_case_with_a_refused_config_is_not_paired_with_itself(self) -> None:
         tuned = run(of=case(seed=24, configs={KERNEL: 3}), launches=(self.TUNED,))
-        assert registry.companions(tuned, (ConfigInvariance(),)) == ()
+        assert registry.paired_runs(tuned, (ConfigInvariance(),)) == ()
 
     def test_keeps_the_configs_of_the_other_kernels(self) -> None:
         tuned = run(of=case(seed=0, configs={"other": 2}), launches=(self.TUNED,))
-        (other,) = ConfigInvariance().companions(tuned)
+        (other,) = ConfigInvariance().paired_runs(tuned)
         assert other.configs == {"other": 2, KERNEL: 1}
 
-    def test_abstains_where_no_kernel_is_autotuned(self) -> None:
-        assert ConfigInvariance().companions(run(of=case(seed=0))) == ()
+    def test_abstains_if_no_kernel_is_autotuned(self) -> None:
+        assert ConfigInvariance().paired_runs(run(of=case(seed=0))) == ()
         assert judge(ConfigInvariance(), run(of=case(seed=0))) == ["abstain: no kernel of this case is autotuned"]
 
-    def test_passes_where_both_configs_agree(self) -> None:
+    def test_passes_if_both_configs_agree(self) -> None:
         tuned = run(of=case(seed=0), launches=(self.TUNED,))
         other = run(of=case(seed=0, configs={KERNEL: 1}), launches=(launch(config_count=6, config_index=1),))
         assert judge(ConfigInvariance(), tuned, other) == ["pass"]
 
-    def test_abstains_where_the_gpu_refuses_the_other_config_and_the_same_one_ran(self) -> None:
+    def test_abstains_if_the_gpu_refuses_the_other_config(self) -> None:
         tuned = run(of=case(seed=0), launches=(self.TUNED,))
         assert judge(ConfigInvariance(), tuned, replace(tuned, case=case(seed=0, configs={KERNEL: 1}))) == [
             "abstain: layer_norm_bwd_kernel ran with config [BT: 32, num_warps: 4] again, since the GPU refuses another"
         ]
 
-    def test_names_both_configs_where_they_differ(self) -> None:
+    def test_a_difference_names_both_configs(self) -> None:
         tuned = run(of=case(seed=0), launches=(self.TUNED,))
         other = run(
             of=case(seed=0, configs={KERNEL: 1}),
@@ -158,7 +156,7 @@ class TestConfigInvariance:
             "of layer_norm_bwd_kernel, first in block 0 of its projections"
         )
 
-    def test_abstains_where_the_other_config_raised(self) -> None:
+    def test_abstains_if_the_other_config_raised(self) -> None:
         tuned = run(of=case(seed=0), launches=(self.TUNED,))
         other = run(of=case(seed=0, configs={KERNEL: 1}), launches=(), ending=raised(kind="OutOfResources"))
         assert judge(ConfigInvariance(), tuned, other) == [

@@ -1,4 +1,4 @@
-"""Planted kernels as they really run: the picture of a failure shows the cells at which it happened."""
+"""The pictures of planted failures show the cells at which they happen."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,7 +21,7 @@ FILES = tuple(f"suites/planted/{name}.py" for name in ("overlapping_store", "sto
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    """One process for all."""
+    """One process for all tests."""
     options = Options(
         suites=FILES, ops=(), devices=(DEVICE,), budget=CaseBudget(cases=1), seed=1, processes=1, time_limit_s=60.0
     )
@@ -36,11 +36,11 @@ def pictures(session: Session, file: str, oracle: str, **dims: int) -> tuple[Pic
     return fail.pictures
 
 
-def test_of_overlapping_tiles_every_cell_but_the_first_half_tile_is_shaded(session: Session) -> None:
+def test_overlapping_tiles_shade_all_but_the_first_half_tile(session: Session) -> None:
     assert pictures(session, FILES[0], "write-overlap", T=40) == (
         Shading(
             tensor="y",
-            says="stored by more than one program",
+            caption="stored by more than one program",
             amount=Amount.SHARE,
             spread=Spread(shape=(40,), marks=tuple((0, cell, 1.0) for cell in range(8, 40))),
             worst=(8,),
@@ -48,18 +48,18 @@ def test_of_overlapping_tiles_every_cell_but_the_first_half_tile_is_shaded(sessi
     )
 
 
-def test_stores_into_the_gaps_of_rows_reach_from_the_first_to_the_last(session: Session) -> None:
+def test_stores_into_gaps_span_the_first_to_the_last(session: Session) -> None:
     # Rows of 4 lie 8 apart and are stored as if they lay 4 apart: rows 1, 3 and 5 land in gaps.
     assert pictures(session, FILES[1], "bounds", T=6, D=4) == (
         Span(
             tensor="y",
-            says="store, in a gap between the view's rows",
-            reach=ElementSpan(shape=(6, 4), extent=44, storage=(0, 48), touched=(4, 23)),
+            caption="store, in a gap between the view's rows",
+            elements=ElementSpan(shape=(6, 4), extent=44, storage=(0, 48), touched=(4, 23)),
         ),
     )
 
 
-def test_cells_that_are_never_stored_are_shaded(session: Session) -> None:
+def test_unwritten_cells_are_shaded(session: Session) -> None:
     (picture,) = pictures(session, FILES[1], "unwritten", T=6, D=4)
     assert isinstance(picture, Shading)
     rows = tuple((row, column, 1.0) for row in (3, 4, 5) for column in range(4))
@@ -71,7 +71,7 @@ def test_a_wrong_gradient_is_measured_in_tolerances(session: Session) -> None:
     assert isinstance(picture, Shading)
     assert replace(picture, spread=Spread(shape=(), marks=()), worst=()) == Shading(
         tensor="d:x",
-        says="further from the truth than rounding explains",
+        caption="further from the truth than rounding explains",
         amount=Amount.TOLERANCES,
         spread=Spread(shape=(), marks=()),
         worst=(),

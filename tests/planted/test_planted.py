@@ -1,4 +1,4 @@
-"""Every oracle catches its planted kernel, is silent on the repaired twin, and shrinks to the stated smallest case."""
+"""Every oracle finds its planted bug, shrinks it to the stated case, and passes the repaired kernel."""
 
 import runpy
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from harness.model.finding import Finding
 from harness.model.op import Op
 from harness.model.verdict import Fail
 from harness.oracles import registry
-from harness.search.campaign import Campaign
+from harness.search.campaign import Campaign, CampaignWorkers
 from harness.search.campaign_statistics import CampaignStatistics, Trial
 from harness.search.options import Options
 from harness.search.plan import CaseBudget, Plan
@@ -21,7 +21,7 @@ from harness.search.session import Session
 from harness.search.shrinking import ShrinkLimits
 from harness.search.triage import Triage
 from harness.suite import load_suite
-from tests.cuda import faults
+from suites.planted.hardware import faults
 from tests.cuda.comparison import differing
 from tests.cuda.sanitizers import unordered
 
@@ -34,7 +34,7 @@ PROCESSES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
-    """One class of bug, as its suite file states it."""
+    """One class of bug, as its suite file declares it."""
 
     op: Op
     repaired: Op
@@ -52,7 +52,7 @@ def planted(file: Path) -> Planted:
 
 
 class Unwatched:
-    def tick(self, tally: CampaignStatistics, trying: Case | None) -> None:
+    def tick(self, statistics: CampaignStatistics, trying: Case | None) -> None:
         pass
 
     def sighted(self, fail: Fail, trial: Trial) -> None:
@@ -75,31 +75,36 @@ def session_of(files: list[Path], time_limit_s: float) -> Session:
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    """One for all files, so that Triton is loaded once."""
+    """One session for all files, so that Triton is loaded once."""
     with session_of(FILES, time_limit_s=60.0) as opened:
         yield opened
 
 
 def search(session: Session, op: Op, cases: int = CASES) -> CampaignStatistics:
     plan = Plan(ops=(op,), devices=(DEVICE,), budget=CaseBudget(cases=cases), seed=1, fixed_sm_count=True)
-    return Campaign(plan, session.pool, session.judge, Unwatched(), processes=PROCESSES).run()
+    return Campaign(plan, CampaignWorkers(runner=session.pool, processes=PROCESSES), session.judge, Unwatched()).run()
 
 
-def finding_of(session: Session, tally: CampaignStatistics, oracle: str) -> Finding:
-    sightings = {sighting.fail.oracle: sighting for sighting in tally.in_order()}
-    assert oracle in sightings, f"seen: {sorted(sightings)}; {tally.abstained} abstained: {dict(tally.reasons)}"
+def finding_of(session: Session, statistics: CampaignStatistics, oracle: str) -> Finding:
+    sightings = {sighting.fail.oracle: sighting for sighting in statistics.in_order()}
+    assert oracle in sightings, (
+        f"seen: {sorted(sightings)}; {statistics.abstained} abstained: {dict(statistics.reasons)}"
+    )
     triage = Triage(runner=session.pool, judge=session.judge, trying=lambda _: None)
     return triage.finding(sightings[oracle], ShrinkLimits())
 
 
 ON_HARDWARE = {"agreement", "compute-sanitizer", "repeatability", "triton-sanitizer"}
-"""What only a real GPU shows; their planted bugs are in `tests/cuda`: `faults.py`, `differing.py`, `unordered.py`."""
+"""Oracles that need hardware.
+
+Their planted bugs are in `suites/planted/hardware`, and in `differing.py` and `unordered.py` under `tests/cuda`.
+"""
 
 
-def test_every_oracle_has_its_planted_bug() -> None:
+def test_every_oracle_has_a_planted_bug() -> None:
     assert {planted(file).oracle for file in FILES} == {oracle.name for oracle in registry.ALL} - ON_HARDWARE
-    under_a_tool = {"compute-sanitizer"} if faults.UNDER else set[str]()
-    under_a_tool |= {"triton-sanitizer"} if unordered.UNDER else set[str]()
+    under_a_tool = {"compute-sanitizer"} if faults.REPORTING_TOOL else set[str]()
+    under_a_tool |= {"triton-sanitizer"} if unordered.REPORTING_TOOL else set[str]()
     expected = {oracle for oracle, _ in (*faults.EXPECTED.values(), *differing.EXPECTED.values())}
     assert under_a_tool | expected >= ON_HARDWARE
 
@@ -110,7 +115,7 @@ BY_NAME = [pytest.param(file, id=file.stem) for file in FILES]
 @pytest.mark.slow
 class TestEachPlantedBug:
     @pytest.mark.parametrize("file", BY_NAME)
-    def test_is_found_and_shrinks_to_the_smallest_case(self, session: Session, file: Path) -> None:
+    def test_the_bug_is_found_and_shrinks_to_the_smallest_case(self, session: Session, file: Path) -> None:
         bug = planted(file)
         finding = finding_of(session, search(session, bug.op, bug.cases), bug.oracle)
         assert finding.confirmed
@@ -118,8 +123,8 @@ class TestEachPlantedBug:
         assert finding.case.dims == bug.smallest
 
     @pytest.mark.parametrize("file", BY_NAME)
-    def test_is_gone_from_the_repaired_twin(self, session: Session, file: Path) -> None:
+    def test_the_repaired_twin_does_not_fail(self, session: Session, file: Path) -> None:
         bug = planted(file)
-        tally = search(session, bug.repaired, bug.cases)
-        assert [str(signature) for signature in tally.sightings] == []
-        assert tally.passed == tally.cases > 0
+        statistics = search(session, bug.repaired, bug.cases)
+        assert [str(signature) for signature in statistics.sightings] == []
+        assert statistics.passed == statistics.cases > 0

@@ -1,4 +1,4 @@
-"""`pytest -n auto` on real GPUs: a worker for each, and another for one whose worker died; the driver is pretended."""
+"""`pytest -n auto` on hardware GPUs: one worker for each.  The driver is simulated."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cuda.gpus.leases import FOLDER
+from harness.settings import LEASES_VARIABLE
 from tests import plugin
 from tests.cuda import simulated_driver
 
@@ -41,20 +41,20 @@ def test_its_work_goes_on_while_the_other_keeps_its_gpu(worker_id):
     with open("replaced", "r" if worker_id == "gw1" else "w"):
         pass
 """
-TORCH = {"__init__.py": "raise AssertionError('nobody imports torch')", "version.py": "cuda: str | None = '13.0'\n"}
+TORCH = {"__init__.py": "raise AssertionError('no test imports torch')", "version.py": "cuda: str | None = '13.0'\n"}
 
 
 IN_ORDER = """
 from pathlib import Path
 
 import pytest
-from harness.pytest_plugin.gpu_workers import coming
+from harness.pytest_plugin.gpu_workers import next_tests
 
 @pytest.mark.parametrize("number", range(7))
 def test_one(request, worker_id, number):
-    coming_here = [request.session.items[index].name[9:-1] for index in coming(request.config, number, 7)]
+    following = [request.session.items[index].name[9:-1] for index in next_tests(request.config, number, 7)]
     with Path("seen").open("a") as seen:
-        seen.write(f"{worker_id} {number}:{'+'.join(coming_here)}\\n")
+        seen.write(f"{worker_id} {number}:{'+'.join(following)}\\n")
 """
 
 
@@ -74,9 +74,9 @@ def run(folder: Path, *arguments: str, gpus: int, tests: str = TESTS) -> subproc
             **os.environ,
             "PYTHONPATH": os.pathsep.join((str(folder), str(ROOT))),
             "LD_LIBRARY_PATH": str(driver),
-            "PRETENDED_GPUS": str(gpus),
+            "SIMULATED_GPUS": str(gpus),
             "PYTEST_ADDOPTS": "",
-            FOLDER: str(folder / "leases"),
+            LEASES_VARIABLE: str(folder / "leases"),
         },
         capture_output=True,
         text=True,
@@ -86,9 +86,7 @@ def run(folder: Path, *arguments: str, gpus: int, tests: str = TESTS) -> subproc
 
 
 @pytest.mark.parametrize("asked", [("--harness-engine", "cuda"), ("suites",)], ids=["by the engine", "by suites"])
-def test_each_gpu_has_a_worker_and_a_worker_that_dies_leaves_its_gpu_to_the_next(
-    asked: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_each_gpu_has_a_worker_and_a_new_worker_inherits_it(asked: tuple[str, ...], tmp_path: Path) -> None:
     done = run(tmp_path, *asked, "--dist", "each", gpus=2)
     seen = dict(line.split() for line in (tmp_path / "seen").read_text(encoding="utf-8").splitlines())
     assert "worker 'gw0' crashed" in done.stdout, done.stdout + done.stderr
@@ -98,7 +96,7 @@ def test_each_gpu_has_a_worker_and_a_worker_that_dies_leaves_its_gpu_to_the_next
 
 
 def seen_by_worker(folder: Path) -> list[list[str]]:
-    """The tests that each worker ran, in their order, with those of which it knew that they come."""
+    """Return the tests that each worker ran, in order, with those that it expected next."""
     seen: dict[str, list[str]] = {}
     for line in (folder / "seen").read_text(encoding="utf-8").splitlines():
         worker, test = line.split()
@@ -106,27 +104,27 @@ def seen_by_worker(folder: Path) -> list[list[str]]:
     return sorted(seen.values())
 
 
-def test_each_gpu_has_tests_that_follow_one_another_and_knows_what_comes(tmp_path: Path) -> None:
+def test_each_worker_gets_consecutive_tests_and_knows_its_next_ones(tmp_path: Path) -> None:
     done = run(tmp_path, "suites", gpus=2, tests=IN_ORDER)
     assert done.returncode == 0, done.stdout + done.stderr
     assert seen_by_worker(tmp_path) == [["0:1+2+3", "1:2+3", "2:3", "3:"], ["4:5+6", "5:6", "6:"]]
 
 
-def test_who_says_how_tests_are_distributed_is_heard_and_no_worker_knows_what_comes(tmp_path: Path) -> None:
+def test_with_another_distribution_no_worker_knows_its_next_tests(tmp_path: Path) -> None:
     done = run(tmp_path, "suites", "--dist", "worksteal", gpus=2, tests=IN_ORDER)
     assert done.returncode == 0, done.stdout + done.stderr
     ran = [test for tests in seen_by_worker(tmp_path) for test in tests]
     assert sorted(ran) == [f"{number}:" for number in range(7)]
 
 
-def test_one_process_knows_all_that_comes(tmp_path: Path) -> None:
+def test_a_single_process_knows_all_following_tests(tmp_path: Path) -> None:
     tests = IN_ORDER.replace("worker_id, number", "number").replace("{worker_id}", "alone")
     done = run(tmp_path, "suites", "-n", "0", gpus=2, tests=tests)
     assert done.returncode == 0, done.stdout + done.stderr
     assert seen_by_worker(tmp_path) == [[f"{n}:{'+'.join(map(str, range(n + 1, 7)))}" for n in range(7)]]
 
 
-def test_without_a_gpu_it_says_why_at_once(tmp_path: Path) -> None:
+def test_without_a_gpu_the_cuda_engine_is_a_usage_error(tmp_path: Path) -> None:
     done = run(tmp_path, "--harness-engine", "cuda", gpus=0)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "no GPU for cases: NVIDIA's driver sees no GPU" in done.stderr

@@ -1,33 +1,34 @@
-"""What pytest's last lines say of where cases ran."""
+"""The summary of where cases ran, in pytest's last lines."""
 
-from harness.pytest_plugin.run_summary import CASES, PLACE, UNJUDGED, WHY, lines
+from harness.pytest_plugin.plugin_options import RAN_ON
+from harness.pytest_plugin.run_summary import CASES, NOT_CHECKED, WHY, lines
 
-H200 = (PLACE, "NVIDIA H200 (132 SMs)")
-VIRTUAL = (PLACE, "the virtual GPU")
+H200 = (RAN_ON, "NVIDIA H200 (132 SMs)")
+VIRTUAL = (RAN_ON, "the virtual GPU")
 
 
-def test_each_place_is_told_with_its_tests_cases_and_reasons() -> None:
+def test_each_place_is_listed_with_tests_cases_and_reasons() -> None:
     tests = [
-        [H200, (CASES, "30"), (UNJUDGED, "2 the case does not fit")],
-        [H200, (CASES, "12"), (UNJUDGED, "1 the case does not fit"), (UNJUDGED, "4 a giant case")],
+        [H200, (CASES, "30"), (NOT_CHECKED, "2 the case does not fit")],
+        [H200, (CASES, "12"), (NOT_CHECKED, "1 the case does not fit"), (NOT_CHECKED, "4 an oversized case")],
         [VIRTUAL, (CASES, "1")],
         [("record", "of another test")],
     ]
     assert list(lines(tests, ["no fla-core", "no fla-core"])) == [
         "on NVIDIA H200 (132 SMs): 2 tests, 42 cases",
-        "  4 not judged: a giant case",
-        "  3 not judged: the case does not fit",
+        "  4 not checked: an oversized case",
+        "  3 not checked: the case does not fit",
         "on the virtual GPU: 1 tests, 1 cases",
         "skipped: 2 tests: no fla-core",
     ]
 
 
-def test_where_there_was_no_choice_it_says_why() -> None:
+def test_the_reason_for_the_virtual_gpu_is_given() -> None:
     why = (WHY, "no GPU for cases: libcuda.so.1 is not there")
     assert list(lines([[VIRTUAL, (CASES, "30"), why]], [])) == [
         "on the virtual GPU: 1 tests, 30 cases (no GPU for cases: libcuda.so.1 is not there)"
     ]
 
 
-def test_a_run_without_suites_says_nothing() -> None:
+def test_a_run_without_suites_has_no_summary() -> None:
     assert list(lines([[("record", "1")]], ["no GPU"])) == []

@@ -1,4 +1,4 @@
-"""Suites as pytest tests, through a pytest of their own, as in a library's repository."""
+"""Suites as pytest tests, in the repository of a library and in a pytest process of their own."""
 
 import json
 import os
@@ -34,18 +34,18 @@ CASE = Case(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Finished:
     status: int
     out: str
 
     @property
     def counts(self) -> str:
-        """`2 failed, 1 passed`."""
+        """The last line without the time: `2 failed, 1 passed`."""
         return self.out.strip().splitlines()[-1].strip("= ").rpartition(" in ")[0]
 
 
 class Repository:
-    """A folder with suites and a conftest, and the pytest to use there."""
+    """A folder, and the pytest to run in it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -56,11 +56,11 @@ class Repository:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
-    def pytest(self, *arguments: str, seed: int | None = 1) -> Said:
+    def pytest(self, *arguments: str, seed: int | None = 1) -> Finished:
         run = subprocess.run(
             [
                 *(sys.executable, "-m", "pytest", *plugin.arguments(), "-p", "no:cacheprovider", "--strict-markers"),
-                *("--harness-engine", "tests.cli.fake_engine:Pretending", "--harness-cases", "6"),
+                *("--harness-engine", "tests.cli.fake_engine:FakeEngine", "--harness-cases", "6"),
                 *(() if seed is None else ("--harness-seed", str(seed))),
                 *arguments,
             ],
@@ -71,7 +71,7 @@ class Repository:
             timeout=120,
             check=False,
         )
-        return Said(status=run.returncode, out=run.stdout + run.stderr)
+        return Finished(status=run.returncode, out=run.stdout + run.stderr)
 
 
 @pytest.fixture
@@ -82,8 +82,8 @@ def repository(tmp_path: Path) -> Repository:
 
 
 def test_each_op_is_a_test_on_each_device(repository: Repository) -> None:
-    said = repository.pytest("suites", "--collect-only", "-q")
-    assert said.out.splitlines()[:8] == [
+    done = repository.pytest("suites", "--collect-only", "-q")
+    assert done.out.splitlines()[:8] == [
         f"suites/norm.py::{op}[{device}]"
         for device in ("a100", "h200", "b200", "rtx-pro-6000")
         for op in ("overlapping", "faultless")
@@ -103,95 +103,95 @@ def test_each_op_is_a_test_on_each_device(repository: Repository) -> None:
     ],
 )
 def test_marks_select_devices(repository: Repository, expression: str, devices: set[str]) -> None:
-    said = repository.pytest("suites", "--collect-only", "-q", "-m", expression)
-    listed = {line.rpartition("[")[2].rstrip("]") for line in said.out.splitlines() if "::faultless[" in line}
+    done = repository.pytest("suites", "--collect-only", "-q", "-m", expression)
+    listed = {line.rpartition("[")[2].rstrip("]") for line in done.out.splitlines() if "::faultless[" in line}
     assert listed == devices
 
 
 def test_a_finding_fails_its_test_and_is_shown_as_printed(repository: Repository) -> None:
-    said = repository.pytest("suites", "-m", "sm_120")
-    assert (said.status, said.counts) == (1, "1 failed, 1 passed, 6 deselected")
-    assert "WARNING  write-overlap  layer_norm_bwd_kernel  in overlapping " in said.out
-    assert "  smallest case  overlapping  T=3 D=1 G=1  fp32\n" in said.out
-    assert "--harness-seed 1" in said.out
-    assert "Traceback" not in said.out
+    done = repository.pytest("suites", "-m", "sm_120")
+    assert (done.status, done.counts) == (1, "1 failed, 1 passed, 6 deselected")
+    assert "WARNING  write-overlap  layer_norm_bwd_kernel  in overlapping " in done.out
+    assert "  smallest case  overlapping  T=3 D=1 G=1  fp32\n" in done.out
+    assert "--harness-seed 1" in done.out
+    assert "Traceback" not in done.out
 
 
 def test_it_works_with_several_processes(repository: Repository) -> None:
-    said = repository.pytest("suites", "-m", "blackwell", "-n", "2")
-    assert (said.status, said.counts) == (1, "2 failed, 2 passed")
-    assert "\non tests.cli.fake_engine:Pretending: 4 tests, 24 cases\n" in said.out
+    done = repository.pytest("suites", "-m", "blackwell", "-n", "2")
+    assert (done.status, done.counts) == (1, "2 failed, 2 passed")
+    assert "\non tests.cli.fake_engine:FakeEngine: 4 tests, 24 cases\n" in done.out
 
 
-def test_several_processes_draw_from_the_one_seed_that_is_told(repository: Repository) -> None:
-    said = repository.pytest("suites", "-m", "blackwell", "-n", "2", "-rP", seed=None)
-    told = re.search(r"--harness-seed (\d+)", said.out)
-    assert told is not None
-    assert set(re.findall(r", seed (\d+)\)", said.out)) == {told[1]}
+def test_several_processes_draw_from_the_printed_seed(repository: Repository) -> None:
+    done = repository.pytest("suites", "-m", "blackwell", "-n", "2", "-rP", seed=None)
+    printed = re.search(r"--harness-seed (\d+)", done.out)
+    assert printed is not None
+    assert set(re.findall(r", seed (\d+)\)", done.out)) == {printed[1]}
 
 
-def test_what_could_not_be_judged_is_told_with_where_it_ran(repository: Repository) -> None:
+def test_the_summary_counts_cases_that_could_not_be_checked(repository: Repository) -> None:
     repository.write("suites/norm.py", suite_of("overlapping", "unknown"))
-    said = repository.pytest("suites", "-m", "sm_120")
-    assert "\non tests.cli.fake_engine:Pretending: 2 tests, 12 cases\n  6 not judged: " in said.out
+    done = repository.pytest("suites", "-m", "sm_120")
+    assert "\non tests.cli.fake_engine:FakeEngine: 2 tests, 12 cases\n  6 not checked: " in done.out
 
 
-def test_warnings_are_pytest_warnings_where_only_errors_count(repository: Repository) -> None:
-    said = repository.pytest("suites", "-m", "sm_120", "--fail-on", "error")
-    assert (said.status, said.counts) == (0, "2 passed, 6 deselected, 1 warning")
-    assert "FindingWarning: write-overlap: layer_norm_bwd_kernel layernorm.py:431" in said.out
+def test_warnings_are_pytest_warnings_if_only_errors_count(repository: Repository) -> None:
+    done = repository.pytest("suites", "-m", "sm_120", "--harness-fail-on", "error")
+    assert (done.status, done.counts) == (0, "2 passed, 6 deselected, 1 warning")
+    assert "FindingWarning: write-overlap: layer_norm_bwd_kernel layernorm.py:431" in done.out
 
 
-def test_what_cannot_be_judged_fails(repository: Repository) -> None:
+def test_a_test_that_checks_nothing_fails(repository: Repository) -> None:
     repository.write("suites/norm.py", suite_of("unknown"))
-    said = repository.pytest("suites", "-m", "sm_120")
-    assert (said.status, said.counts) == (1, "1 failed, 3 deselected")
-    assert "nothing could be judged: this says nothing about the kernels" in said.out
-    assert "the engine cannot execute tt.histogram" in said.out
+    done = repository.pytest("suites", "-m", "sm_120")
+    assert (done.status, done.counts) == (1, "1 failed, 3 deselected")
+    assert "nothing could be checked: this says nothing about the kernels" in done.out
+    assert "the engine cannot execute tt.histogram" in done.out
 
 
 def test_a_library_that_is_not_installed_fails(repository: Repository) -> None:
     repository.write("suites/norm.py", suite_of("faultless", options=', requires=("no-such-library",)'))
-    said = repository.pytest("suites", "-m", "sm_120")
-    assert (said.status, said.counts) == (1, "1 failed, 3 deselected")
-    assert "no-such-library, which is not installed: add --with no-such-library" in said.out
-    assert "Traceback" not in said.out
+    done = repository.pytest("suites", "-m", "sm_120")
+    assert (done.status, done.counts) == (1, "1 failed, 3 deselected")
+    assert "no-such-library, which is not installed: add --harness-with no-such-library" in done.out
+    assert "Traceback" not in done.out
 
 
 def test_a_suite_that_workers_cannot_load_fails_alone(repository: Repository) -> None:
     text = suite_of("faultless").replace('raise AssertionError("no test runs this")', "import no_such_kernels", 1)
     repository.write("suites/broken.py", text)
-    said = repository.pytest("suites", "-m", "sm_120")
-    assert (said.status, said.counts) == (1, "2 failed, 1 passed, 9 deselected")
-    assert "suites/broken.py: the library under test cannot be imported: ModuleNotFoundError" in said.out
-    assert "WARNING  write-overlap  layer_norm_bwd_kernel  in overlapping " in said.out
+    done = repository.pytest("suites", "-m", "sm_120")
+    assert (done.status, done.counts) == (1, "2 failed, 1 passed, 9 deselected")
+    assert "suites/broken.py: the library under test cannot be imported: ModuleNotFoundError" in done.out
+    assert "WARNING  write-overlap  layer_norm_bwd_kernel  in overlapping " in done.out
 
 
-def test_suites_of_a_library_that_is_not_there_are_skipped_where_others_run(repository: Repository) -> None:
+def test_suites_of_a_missing_library_are_skipped_if_others_run(repository: Repository) -> None:
     repository.write("suites/other.py", suite_of("faultless", options=', requires=("no-such-library",)'))
-    said = repository.pytest("suites", "-m", "sm_120")
-    assert (said.status, said.counts) == (1, "1 failed, 1 passed, 1 skipped, 9 deselected")
-    assert "skipped: 1 tests: no-such-library is not installed: add --with no-such-library" in said.out
-    said = repository.pytest("suites", "-m", "sm_120", "-k", "other")
-    assert (said.status, said.counts) == (1, "1 failed, 11 deselected")
+    done = repository.pytest("suites", "-m", "sm_120")
+    assert (done.status, done.counts) == (1, "1 failed, 1 passed, 1 skipped, 9 deselected")
+    assert "skipped: 1 tests: no-such-library is not installed: add --harness-with no-such-library" in done.out
+    done = repository.pytest("suites", "-m", "sm_120", "-k", "other")
+    assert (done.status, done.counts) == (1, "1 failed, 11 deselected")
 
 
 def test_regressions_come_first(repository: Repository) -> None:
     clean = replace(CASE, op="suites/norm.py:faultless")
     repository.write("suites/regressions/overlap.json", to_json(CASE))
     repository.write("suites/regressions/clean.json", to_json(clean))
-    said = repository.pytest("suites", "-m", "sm_120", "-v")
-    ran = [line.split()[0] for line in said.out.splitlines() if "::" in line and "%]" in line]
+    done = repository.pytest("suites", "-m", "sm_120", "-v")
+    ran = [line.split()[0] for line in done.out.splitlines() if "::" in line and "%]" in line]
     assert ran == [
         f"suites/regressions/clean.json::faultless[{clean.digest}]",
         f"suites/regressions/overlap.json::overlapping[{CASE.digest}]",
         "suites/norm.py::overlapping[rtx-pro-6000]",
         "suites/norm.py::faultless[rtx-pro-6000]",
     ]
-    assert (said.status, said.counts) == (1, "2 failed, 2 passed, 6 deselected")
+    assert (done.status, done.counts) == (1, "2 failed, 2 passed, 6 deselected")
 
 
-def test_a_finding_that_is_kept_as_a_regression_fails_until_it_is_repaired(repository: Repository) -> None:
+def test_a_kept_regression_fails_until_it_is_fixed(repository: Repository) -> None:
     repository.pytest("suites", "-m", "sm_120")
     (stored,) = (repository.folder / ".harness" / "findings").iterdir()
     finding = json.loads((stored / "finding.json").read_text(encoding="utf-8"))
@@ -207,39 +207,43 @@ def test_a_finding_that_is_kept_as_a_regression_fails_until_it_is_repaired(repos
     [
         ("suites/broken.py", "from harness.suite import op\n1 / 0\n", "fails on import: ZeroDivisionError"),
         ("suites/empty.py", "from harness.suite import op\n", "declares no op"),
-        ("suites/regressions/foreign.json", "{}", "neither a report (`findings`), nor a finding"),
+        (
+            "suites/regressions/foreign.json",
+            "{}",
+            "not a document of the harness: expected an object whose `kind` is campaign, finding",
+        ),
     ],
 )
 def test_a_broken_file_is_an_error_that_names_it(repository: Repository, file: str, text: str, message: str) -> None:
     repository.write(file, text)
-    said = repository.pytest("suites")
-    assert said.status == 2
-    assert message in said.out
-    assert "Traceback" not in said.out
+    done = repository.pytest("suites")
+    assert done.status == 2
+    assert message in done.out
+    assert "Traceback" not in done.out
 
 
 def test_a_suite_that_skips_itself_is_skipped_with_its_reason(repository: Repository) -> None:
     top = "import pytest\npytest.importorskip('no_such_kernels')\n"
     repository.write("suites/absent.py", top + suite_of("faultless"))
-    said = repository.pytest("suites", "-m", "sm_120", "-rs", "--deselect", "suites/norm.py::overlapping[rtx-pro-6000]")
-    assert "could not import 'no_such_kernels'" in said.out
-    assert (said.status, said.counts) == (0, "1 passed, 1 skipped, 7 deselected")
+    done = repository.pytest("suites", "-m", "sm_120", "-rs", "--deselect", "suites/norm.py::overlapping[rtx-pro-6000]")
+    assert "could not import 'no_such_kernels'" in done.out
+    assert (done.status, done.counts) == (0, "1 passed, 1 skipped, 7 deselected")
 
 
 def test_an_unknown_device_is_a_usage_error(repository: Repository) -> None:
-    said = repository.pytest("suites", "--harness-device", "h20")
-    assert (said.status, "unknown device 'h20': did you mean h200" in said.out) == (4, True)
+    done = repository.pytest("suites", "--harness-device", "h20")
+    assert (done.status, "unknown device 'h20': did you mean h200" in done.out) == (4, True)
 
 
 def test_other_python_files_are_left_alone(repository: Repository) -> None:
     repository.write("suites/test_own.py", "def test_of_ones_own():\n    pass\n")
     repository.write("suites/shapes.py", "SIZES = (1, 2)\n")
     repository.write("elsewhere.py", suite_of("faultless"))
-    said = repository.pytest(".", "-m", "not ampere and not hopper and not blackwell", "-v")
-    assert (said.status, said.counts) == (0, "1 passed, 8 deselected")
+    done = repository.pytest(".", "-m", "not ampere and not hopper and not blackwell", "-v")
+    assert (done.status, done.counts) == (0, "1 passed, 8 deselected")
 
 
-def test_a_suite_outside_the_folder_is_collected_when_it_is_named(repository: Repository) -> None:
+def test_a_suite_outside_the_folder_is_collected_by_name(repository: Repository) -> None:
     repository.write("elsewhere.py", suite_of("faultless"))
-    said = repository.pytest("elsewhere.py", "-m", "sm_120")
-    assert (said.status, said.counts) == (0, "1 passed, 3 deselected")
+    done = repository.pytest("elsewhere.py", "-m", "sm_120")
+    assert (done.status, done.counts) == (0, "1 passed, 3 deselected")

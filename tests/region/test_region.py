@@ -1,6 +1,5 @@
-"""Regions of kernels whose truth is known: pure functions first, then a planted kernel through real processes."""
+"""Regions of kernels whose failing sizes are known, and the region of a planted kernel in real processes."""
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.devices import catalogue
+from harness.documents import files
+from harness.documents.region import RegionDocument
 from harness.model.case import Case, DType
 from harness.model.paired_run import RunRequest, case_of
 from harness.model.region import (
@@ -27,10 +28,10 @@ from harness.model.run import Run, Unsupported
 from harness.model.verdict import Outcome, Severity, Signature
 from harness.oracles import registry
 from harness.region.mapping import MappedFailure, Mapper, MappingLimits
-from harness.region.points import Looker
-from harness.region.record import read_region, region_document, sentences
+from harness.region.points import PointChecker
+from harness.region.record import region_document, sentences
 from harness.region.rules import Vocabulary, agrees, rules
-from harness.region.size_probes import Road, Walk, borders
+from harness.region.size_probes import AxisLine, SizeProbe, border_probe
 from harness.search.judge import Judge
 from harness.search.options import Options
 from harness.search.plan import CaseBudget
@@ -48,9 +49,9 @@ def start(sms: int = 188, **dims: int) -> Case:
 
 
 def mapper(case: Case, make: Callable[[Case], Run], limits: MappingLimits = SMALL) -> Mapper:
-    looker = Looker(OP, SIGNATURE, JUDGE, lambda wanted: make(case_of(wanted)))
+    checker = PointChecker(OP, SIGNATURE, JUDGE, lambda request: make(case_of(request)))
     subject = MappedFailure(finding="7f3a09c1", op=OP, case=case, signature=SIGNATURE)
-    return Mapper(subject, looker, limits, lambda _: None)
+    return Mapper(subject, checker, limits, lambda _: None)
 
 
 def region_of(case: Case, shows: Shows, limits: MappingLimits = SMALL) -> Region:
@@ -98,14 +99,14 @@ class TestARule:
             pytest.param(start(), lambda _: True, "fails everywhere", id="always"),
         ],
     )  # fmt: skip
-    def test_is_that_of_the_kernel(self, case: Case, shows: Shows, rule: str) -> None:
+    def test_is_the_kernels_own_condition(self, case: Case, shows: Shows, rule: str) -> None:
         found = region_of(case, shows)
-        assert (str(found.rule), found.ended) == (rule, Ended.COMPLETE)
+        assert (str(found.rule), found.stop_reason) == (rule, Ended.COMPLETE)
         assert all(
-            (point.outcome is Outcome.FAIL) is found.rule.fails(point.at) for point in found.points if found.rule
+            (point.outcome is Outcome.FAIL) is found.rule.fails(point.sizes) for point in found.points if found.rule
         )
 
-    def test_is_not_given_where_none_of_the_vocabulary_agrees(self) -> None:
+    def test_is_none_if_the_vocabulary_cannot_express_it(self) -> None:
         found = region_of(
             start(), lambda case: case.dims["T"] == 1 or hash((case.dims["T"] * 7919, sms(case))) % 3 == 0
         )
@@ -115,54 +116,54 @@ class TestARule:
 
 SIZES = st.fixed_dictionaries({"T": st.integers(1, 70), "D": st.integers(1, 9), SMS: st.sampled_from((1, 2, 5, 188))})
 POINTS = st.lists(
-    st.builds(lambda at, outcome: Point(at=at, outcome=outcome), SIZES, st.sampled_from(Outcome)),
+    st.builds(lambda at, outcome: Point(sizes=at, outcome=outcome), SIZES, st.sampled_from(Outcome)),
     max_size=40,
-    unique_by=lambda point: tuple(point.at.values()),
+    unique_by=lambda point: tuple(point.sizes.values()),
 )
 WORDS = Vocabulary(tiles=frozenset({16, 32}), labels={32: "BT"})
 
 
 @given(POINTS)
-def test_every_rule_is_consistent_with_every_point_whatever_was_seen(points: list[Point]) -> None:
+def test_every_rule_agrees_with_every_point(points: list[Point]) -> None:
     assert [str(rule) for rule in rules(points, WORDS) if not agrees(rule, points)] == []
 
 
 @given(st.lists(SIZES, min_size=1, max_size=60, unique_by=lambda at: tuple(at.values())), st.integers(0, 10**6))
-def test_what_a_rule_decides_has_a_rule(places: list[dict[str, int]], seed: int) -> None:
+def test_points_that_a_rule_decides_have_a_rule(places: list[dict[str, int]], seed: int) -> None:
     border, tile = seed % 60, (8, 16, 32)[seed % 3]
     outcomes = (
         Outcome.FAIL if at["T"] > border and at["T"] % tile != 0 and at[SMS] > 1 else Outcome.PASS for at in places
     )
-    points = [Point(at=at, outcome=outcome) for at, outcome in zip(places, outcomes, strict=True)]
+    points = [Point(sizes=at, outcome=outcome) for at, outcome in zip(places, outcomes, strict=True)]
     seen = {point.outcome for point in points}
     assert bool(rules(points, WORDS)) is (Outcome.FAIL in seen)
 
 
-# --- walks -----------------------------------------------------------------------------------------------------------
+# --- probes ----------------------------------------------------------------------------------------------------------
 
 
-def follow(walk: Walk, fails: Callable[[int], bool]) -> dict[int, Outcome]:
-    """What the walk tried of one axis."""
+def follow(probe: SizeProbe, fails: Callable[[int], bool]) -> dict[int, Outcome]:
+    """Return the sizes that the probe tried, with their outcomes."""
     tried: dict[int, Outcome] = {}
-    size = next(walk, None)
+    size = next(probe, None)
     while size is not None:
         assert size not in tried
         tried[size] = Outcome.FAIL if fails(size) else Outcome.PASS
         try:
-            size = walk.send(tried[size])
+            size = probe.send(tried[size])
         except StopIteration:
             break
     return tried
 
 
 @given(st.tuples(st.integers(1, 3000), st.integers(1, 3000), st.integers(1, 3000)).map(sorted))
-def test_the_borders_of_an_interval_are_found_exactly_in_a_few_steps(ordered: list[int]) -> None:
+def test_the_borders_of_an_interval_are_found_in_few_steps(ordered: list[int]) -> None:
     first, home, last = ordered
     axis = Axis(kind=AxisKind.DIM, name="T", low=1, high=3000)
-    road = Road(axis=axis, start={"T": home}, likely=(), legal=lambda _: True)
-    tried = follow(borders(road), lambda size: first <= size <= last)
-    points = [Point(at={"T": size}, outcome=outcome) for size, outcome in {**tried, home: Outcome.FAIL}.items()]
-    bound = bound_of(axis, road.start, points)
+    line = AxisLine(axis=axis, start={"T": home}, likely=(), is_allowed=lambda _: True)
+    tried = follow(border_probe(line), lambda size: first <= size <= last)
+    points = [Point(sizes={"T": size}, outcome=outcome) for size, outcome in {**tried, home: Outcome.FAIL}.items()]
+    bound = bound_of(axis, line.start, points)
     below = RegionEdge(last=1, beyond=Beyond.NOTHING, next=1)
     above = RegionEdge(last=3000, beyond=Beyond.NOTHING, next=3000)
     assert bound.below == (RegionEdge(last=first, beyond=Beyond.PASSES, next=first - 1) if first > 1 else below)
@@ -172,8 +173,8 @@ def test_the_borders_of_an_interval_are_found_exactly_in_a_few_steps(ordered: li
 
 def test_only_legal_sizes_are_tried() -> None:
     axis = Axis(kind=AxisKind.DIM, name="T", low=1, high=300)
-    road = Road(axis=axis, start={"T": 60}, likely=(59, 61, 72), legal=lambda sizes: sizes["T"] % 12 == 0)
-    tried = follow(borders(road), lambda size: size >= 36)
+    line = AxisLine(axis=axis, start={"T": 60}, likely=(59, 61, 72), is_allowed=lambda sizes: sizes["T"] % 12 == 0)
+    tried = follow(border_probe(line), lambda size: size >= 36)
     assert {size % 12 for size in tried} == {0}
     assert (tried[36], tried[24]) == (Outcome.FAIL, Outcome.PASS)
 
@@ -181,21 +182,21 @@ def test_only_legal_sizes_are_tried() -> None:
 # --- the map ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_judged_counts_as_neither() -> None:
+def test_an_abstained_point_neither_fails_nor_passes() -> None:
     def make(case: Case) -> Run:
         return unsupported(case) if case.dims["T"] > 100 else facts(case, lambda case: case.dims["T"] > 8)
 
     made = mapper(start(T=9), make)
     made.run()
     found = made.region()
-    by_rows = {point.at["T"]: point for point in found.points}
+    by_rows = {point.sizes["T"]: point for point in found.points}
     assert {by_rows[rows].outcome for rows in by_rows if rows > 100} == {Outcome.ABSTAIN}
     assert "tt.histogram" in by_rows[2048].reason
     assert str(found.rule) == "fails when T > 8"
-    assert "T: fails from 9 to 100; 8 passes; 101 cannot be judged" in "\n".join(sentences(found))
+    assert "T: fails from 9 to 100; 8 passes; 101 cannot be checked" in "\n".join(sentences(found))
 
 
-def test_another_failure_of_the_same_oracle_counts_as_neither() -> None:
+def test_another_failure_of_the_same_oracle_abstains() -> None:
     def make(case: Case) -> Run:
         run = facts(case, lambda _: True)
         worse = tuple(replace(event, same_bytes=False) for event in run.memory)
@@ -203,11 +204,11 @@ def test_another_failure_of_the_same_oracle_counts_as_neither() -> None:
 
     made = mapper(start(), make, MappingLimits(points=100, seconds=60.0))
     made.run()
-    other = next(point for point in made.region().points if point.at["D"] > 1)
+    other = next(point for point in made.region().points if point.sizes["D"] > 1)
     assert (other.outcome, other.reason.partition(":")[0]) == (Outcome.ABSTAIN, "another failure")
 
 
-def test_settings_that_matter_have_a_sentence_of_their_own() -> None:
+def test_each_setting_that_matters_has_a_sentence() -> None:
     def make(case: Case) -> Run:
         run = facts(case, lambda case: case.dtype is not DType.FP32 and case.configs.get(KERNEL, 0) >= 3)
         tile = 64 if case.configs.get(KERNEL, 0) >= 3 else 32
@@ -220,16 +221,16 @@ def test_settings_that_matter_have_a_sentence_of_their_own() -> None:
     assert "dtype: fails with bf16 and fp16; passes with fp32." in said
 
 
-def test_limits_end_the_map_early_and_it_says_so() -> None:
+def test_a_map_that_a_limit_ended_says_so() -> None:
     found = region_of(start(T=2), lambda case: case.dims["T"] > 1, MappingLimits(points=30, seconds=60.0))
-    assert found.ended is Ended.POINTS
+    assert found.stop_reason is Ended.POINTS
     assert len(found.points) + len(found.settings) <= 30
     assert sentences(found)[-1].startswith("The map ended early")
     at_once = region_of(start(T=2), lambda case: case.dims["T"] > 1, MappingLimits(points=30, seconds=1e-9))
-    assert (at_once.ended, len(at_once.points)) == (Ended.SECONDS, 1)
+    assert (at_once.stop_reason, len(at_once.points)) == (Ended.SECONDS, 1)
 
 
-def test_an_interrupt_keeps_what_was_found() -> None:
+def test_an_interrupt_keeps_the_points() -> None:
     ran: list[Case] = []
 
     def make(case: Case) -> Run:
@@ -242,24 +243,24 @@ def test_an_interrupt_keeps_what_was_found() -> None:
     with pytest.raises(KeyboardInterrupt):
         made.run()
     found = made.region()
-    assert (found.ended, len(found.points)) == (Ended.INTERRUPTED, 20)
+    assert (found.stop_reason, len(found.points)) == (Ended.INTERRUPTED, 20)
     assert sentences(found)[-1].startswith("The map was interrupted")
 
 
-def test_a_case_that_fails_no_more_has_no_region() -> None:
+def test_a_case_that_no_longer_fails_has_no_region() -> None:
     found = region_of(start(T=2), lambda _: False)
-    assert (found.ended, len(found.points)) == (Ended.NOT_SHOWN, 1)
+    assert (found.stop_reason, len(found.points)) == (Ended.NOT_SHOWN, 1)
     assert sentences(found)[0].endswith("There is no region to map.")
 
 
-def test_no_more_sm_counts_are_tried_than_a_plot_has_room_for() -> None:
+def test_few_sm_counts_are_tried() -> None:
     found = region_of(start(), lambda case: sms(case) % 3 != 0)
-    assert 4 <= len({point.at[SMS] for point in found.points}) <= 12
+    assert 4 <= len({point.sizes[SMS] for point in found.points}) <= 12
 
 
 def test_a_region_reads_back_as_it_was_written() -> None:
     found = region_of(start(T=2), lambda case: case.dims["T"] > 1 < sms(case), MappingLimits(points=60, seconds=60.0))
-    assert read_region(json.dumps(region_document(found))) == found
+    assert files.loads(files.dumps(region_document(found)), RegionDocument).region == found
 
 
 # --- a planted kernel ------------------------------------------------------------------------------------------------
@@ -282,21 +283,21 @@ def session() -> Iterator[Session]:
 
 
 @pytest.mark.slow
-def test_a_planted_tail_is_mapped_as_its_source_says(session: Session) -> None:
+def test_the_region_of_a_planted_kernel_matches_its_source(session: Session) -> None:
     op = load_suite(str(PLANTED))[0]
     case = Case(op=op.id, dims={"T": 17}, dtype=DType.FP32, device=catalogue.find("rtx-pro-6000"))
     signature = Signature(oracle="unwritten", severity=Severity.ERROR, op=op.id, kernel="", place="y")
 
-    def execute(wanted: RunRequest) -> Run:
-        run = session.pool.run(wanted)
+    def execute(request: RunRequest) -> Run:
+        run = session.pool.run(request)
         assert not isinstance(run.ending, Unsupported)
         return run
 
-    looker = Looker(op, signature, session.judge, execute)
+    checker = PointChecker(op, signature, session.judge, execute)
     subject = MappedFailure(finding="f", op=op, case=case, signature=signature)
-    made = Mapper(subject, looker, MappingLimits(points=100, seconds=300.0), lambda _: None)
+    made = Mapper(subject, checker, MappingLimits(points=100, seconds=300.0), lambda _: None)
     made.run()
     found = made.region()
     assert str(found.rule) == "fails when T > 16 and T is no multiple of 16 (BLOCK)"
-    truth = {point.at["T"]: point.at["T"] > 16 and point.at["T"] % 16 != 0 for point in found.points}
-    assert {point.at["T"]: point.outcome is Outcome.FAIL for point in found.points} == truth
+    truth = {point.sizes["T"]: point.sizes["T"] > 16 and point.sizes["T"] % 16 != 0 for point in found.points}
+    assert {point.sizes["T"]: point.outcome is Outcome.FAIL for point in found.points} == truth

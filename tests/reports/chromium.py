@@ -102,7 +102,7 @@ class Browser:
         path.write_bytes(base64.b64decode(answer["data"]))
 
     def requested(self) -> list[str]:
-        """The addresses that were asked for since the page was opened."""
+        """The addresses requested since the page was opened."""
         return [
             event["params"]["request"]["url"] for event in self.events if event["method"] == "Network.requestWillBeSent"
         ]

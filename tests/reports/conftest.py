@@ -1,19 +1,18 @@
-"""What a whole report is made of, on disk."""
+"""A folder of findings and two campaign reports on disk."""
 
-import json
 from pathlib import Path
 
 import pytest
 
+from harness.documents import files
 from harness.findings import store
-from harness.findings.campaign_report import report_document
 from harness.region.record import save as save_region
-from harness.reports.contents import Gathered, gather
+from harness.reports.contents import ReportContents, read_contents
 from tests.reports.samples import EVIL, OLDER, OVERLAP, REGION, REPORT, VALUES
 
 
 @pytest.fixture
-def whole(tmp_path: Path) -> Gathered:
+def whole(tmp_path: Path) -> ReportContents:
     """A folder with a damaged finding among others, a report, and an older one."""
     folder = tmp_path / "findings"
     overlap, _ = store.save([OVERLAP, VALUES], folder, lambda one: one.fail.message, REPORT.versions)
@@ -22,5 +21,5 @@ def whole(tmp_path: Path) -> Gathered:
     (folder / "broken").mkdir()
     (folder / "broken" / "finding.json").write_text("{", encoding="utf-8")
     for name, report in (("nightly", REPORT), ("older", OLDER)):
-        (tmp_path / f"{name}.json").write_text(json.dumps(report_document(report)), encoding="utf-8")
-    return gather([folder, tmp_path / "nightly.json"], earlier=[tmp_path / "older.json"], folder=folder)
+        files.write(report, tmp_path / f"{name}.json")
+    return read_contents([folder, tmp_path / "nightly.json"], earlier=[tmp_path / "older.json"], folder=folder)

@@ -1,17 +1,15 @@
-"""What tests of the reports share: findings of every look, and the reports of searches around them."""
+"""Sample findings, a region, and campaign reports for the tests of reports."""
 
 from dataclasses import replace
 from datetime import date
 from math import inf
 
-from harness.findings.campaign_report import Report
-from harness.findings.known_issues import Known, KnownIssue
+from harness.documents.campaign import CampaignReport, KnownFinding, SizeCount, VerdictCount
 from harness.model.finding import Excerpt, Finding, ReplayCount
 from harness.model.picture import Amount, ElementSpan, Shading, Span, Spread
 from harness.model.region import SMS, Axis, AxisKind, Ended, Point, Region
 from harness.model.run import Source
 from harness.model.verdict import Fail, Outcome, Severity, Signature
-from harness.search.campaign_statistics import Cell, PlanePoint
 from tests.findings.test_replay import FINDING
 from tests.search.fakes import OP, with_dims
 
@@ -21,22 +19,22 @@ LINK = "https://github.com/fla-org/flash-linear-attention/pull/1249"
 
 TILES = Shading(
     tensor="dx",
-    says="stored by more than one program",
+    caption="stored by more than one program",
     amount=Amount.SHARE,
     spread=Spread(shape=(450, 64), marks=((0, 0, 0.25), (1, 3, 0.5), (23, 31, 1.0))),
     worst=(2, 0),
 )
 WRONG = Shading(
     tensor="d:x",
-    says="further from the truth than rounding explains",
+    caption="further from the truth than rounding explains",
     amount=Amount.TOLERANCES,
     spread=Spread(shape=(2, 3, 5), marks=((0, 0, 0.7), (1, 1, 4.0), (2, 2, 40.0), (5, 3, 4e5), (5, 4, inf))),
     worst=(1, 2, 4),
 )
 BESIDE = Span(
     tensor="x",
-    says="load, outside the storage",
-    reach=ElementSpan(shape=(4, 8), extent=32, storage=(0, 40), touched=(40, 47)),
+    caption="load, outside the storage",
+    elements=ElementSpan(shape=(4, 8), extent=32, storage=(0, 40), touched=(40, 47)),
 )
 
 OVERLAP = replace(
@@ -57,7 +55,7 @@ def finding(oracle: str, **fields: object) -> Finding:
 
 
 VALUES = replace(
-    finding("float64-values"), repeats=ReplayCount(shown=3, runs=10, otherwise="passed"), case=with_dims(T=450)
+    finding("float64-values"), repeats=ReplayCount(shown=3, runs=10, other_result="passed"), case=with_dims(T=450)
 )
 STRAY = replace(
     finding(
@@ -77,47 +75,45 @@ REGION = Region(
     axes=(Axis(kind=AxisKind.DIM, name="T", low=1, high=9), Axis(kind=AxisKind.SM_COUNT, name=SMS, low=1, high=188)),
     plane=(SMS, "T"),
     points=tuple(
-        Point(at={**OVERLAP.case.dims, "T": size, SMS: sms}, outcome=Outcome.FAIL if size < sms else Outcome.PASS)
+        Point(sizes={**OVERLAP.case.dims, "T": size, SMS: sms}, outcome=Outcome.FAIL if size < sms else Outcome.PASS)
         for size in (1, 3, 9)
         for sms in (2, 188)
     ),
     rule=None,
     seconds=3.0,
-    ended=Ended.COMPLETE,
+    stop_reason=Ended.COMPLETE,
 )
 GONE = finding("unwritten")
 
-KNOWN = Known(
-    finding=OVERLAP.id, issue=KnownIssue(signature=str(OVERLAP.fail.signature), link=LINK, expires=date(2999, 1, 1))
-)
-REPORT = Report(
+KNOWN = KnownFinding(finding=OVERLAP.id, signature=str(OVERLAP.fail.signature), link=LINK, expires=date(2999, 1, 1))
+REPORT = CampaignReport(
     findings=(OVERLAP, VALUES, STRAY),
     cases=60,
     passed=40,
     failed=15,
     abstained=5,
-    reasons={f"{EVIL}: tt.histogram": 5},
+    abstain_reasons={f"{EVIL}: tt.histogram": 5},
     seconds=12.5,
     seed=7,
     devices=("h200 (132 SMs, sm_90)",),
     versions={"python": "3.11.7", "triton": "3.6.0"},
     builds=9,
-    compiled=8,
+    compiled_builds=8,
     libraries=("fla-core==0.5.2",),
-    verdicts={
-        Cell(OP.id, "h200", "bounds", Outcome.PASS): 20,
-        Cell(OP.id, "h200", "bounds", Outcome.FAIL): 2,
-        Cell(OP.id, "h200", "completes", Outcome.PASS): 25,
-        Cell(OP.id, "h200", "float64-values", Outcome.ABSTAIN): 5,
-        Cell("suites/a.py:other", "b200", "completes", Outcome.PASS): 3,
-    },
-    area={
-        PlanePoint(OP.id, "T", 1, 132, Outcome.PASS): 9,
-        PlanePoint(OP.id, "T", 450, 188, Outcome.FAIL): 2,
-        PlanePoint(OP.id, "T", 64, 132, Outcome.ABSTAIN): 1,
-        PlanePoint("suites/a.py:other", "", 1, 1, Outcome.PASS): 3,
-    },
-    known=(KNOWN,),
-    notices=("write-overlap: old_kernel old.py:1: known, and not seen in this search; is it mended?",),
+    verdicts=(
+        VerdictCount(op=OP.id, device="h200", oracle="bounds", outcome=Outcome.PASS, cases=20),
+        VerdictCount(op=OP.id, device="h200", oracle="bounds", outcome=Outcome.FAIL, cases=2),
+        VerdictCount(op=OP.id, device="h200", oracle="completes", outcome=Outcome.PASS, cases=25),
+        VerdictCount(op=OP.id, device="h200", oracle="float64-values", outcome=Outcome.ABSTAIN, cases=5),
+        VerdictCount(op="suites/a.py:other", device="b200", oracle="completes", outcome=Outcome.PASS, cases=3),
+    ),
+    tested_sizes=(
+        SizeCount(op=OP.id, dim="T", size=1, sm_count=132, outcome=Outcome.PASS, cases=9),
+        SizeCount(op=OP.id, dim="T", size=450, sm_count=188, outcome=Outcome.FAIL, cases=2),
+        SizeCount(op=OP.id, dim="T", size=64, sm_count=132, outcome=Outcome.ABSTAIN, cases=1),
+        SizeCount(op="suites/a.py:other", dim="", size=1, sm_count=1, outcome=Outcome.PASS, cases=3),
+    ),
+    known_findings=(KNOWN,),
+    notices=("write-overlap: old_kernel old.py:1: known, and not seen in this search; is it fixed?",),
 )
-OLDER = replace(REPORT, findings=(OVERLAP, GONE), cases=30, seconds=10.0, known=(), notices=())
+OLDER = replace(REPORT, findings=(OVERLAP, GONE), cases=30, seconds=10.0, known_findings=(), notices=())

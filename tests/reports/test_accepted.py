@@ -7,7 +7,7 @@ from harness.reports.summary import summary
 from harness.search.campaign_statistics import CampaignStatistics
 from harness.search.judge import Examination
 from tests.reports.samples import REPORT
-from tests.search.fakes import PLAINEST, facts, never
+from tests.search.fakes import SIMPLEST, facts, never
 
 PADDING = SanitizerRecord(
     kind="Initcheck",
@@ -21,10 +21,10 @@ PADDING = SanitizerRecord(
 
 
 def test_accepted_reports_of_all_cases_are_one_line_with_their_reason() -> None:
-    tally = CampaignStatistics()
+    statistics = CampaignStatistics()
     for record in (PADDING, replace(PADDING, count=6), replace(PADDING, accepted="")):
         watched = Sanitized(tool=Tool.INITCHECK, version="1", records=(record,))
-        tally.count(Examination(run=replace(facts(PLAINEST, never), sanitizer=watched), verdicts=()))
-    assert dict(tally.accepted) == {"initcheck: at::native::fill: torch pads": 70}
-    lines = [*summary(replace(REPORT, accepted=tally.accepted))]
+        statistics.count(Examination(run=replace(facts(SIMPLEST, never), sanitizer=watched), verdicts=()))
+    assert dict(statistics.accepted) == {"initcheck: at::native::fill: torch pads": 70}
+    lines = [*summary(replace(REPORT, accepted_reports=statistics.accepted))]
     assert "accepted    70  initcheck: at::native::fill: torch pads" in lines

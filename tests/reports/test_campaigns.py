@@ -1,4 +1,4 @@
-"""A campaign's report is read back whole, and what is wrong with one is named."""
+"""A campaign report is read back whole, and errors in it are named."""
 
 import json
 from dataclasses import replace
@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from harness.documents import files
+from harness.documents.campaign import CampaignReport
 from harness.errors import ReplayError
-from harness.findings.campaign_report import report_document
-from harness.findings.campaigns import parse_campaign, read_campaign
 from harness.reports.summary import summary
 from tests.reports.samples import REPORT
 
 pytestmark = pytest.mark.once
 
-DOCUMENT = report_document(REPORT)
+DOCUMENT: dict[str, Any] = json.loads(files.dumps(REPORT))
 
 
 def changed(**fields: Any) -> str:
@@ -23,14 +23,14 @@ def changed(**fields: Any) -> str:
 
 
 def test_a_report_is_read_back_whole() -> None:
-    assert parse_campaign(json.dumps(DOCUMENT)) == REPORT
-    waited = replace(REPORT, waiting=0.25)
-    assert parse_campaign(json.dumps(report_document(waited))) == waited
+    assert files.loads(json.dumps(DOCUMENT), CampaignReport) == REPORT
+    waited = replace(REPORT, gpu_wait_share=0.25)
+    assert files.loads(files.dumps(waited), CampaignReport) == waited
 
 
-def test_a_report_tells_how_long_gpus_waited_for_the_compiler_where_that_is_known() -> None:
+def test_a_report_says_how_long_gpus_waited_for_the_compiler_if_known() -> None:
     line = "the GPUs waited for the compiler 25% of the time"
-    assert line in list(summary(replace(REPORT, waiting=0.25)))
+    assert line in list(summary(replace(REPORT, gpu_wait_share=0.25)))
     assert line.split("25", maxsplit=1)[0] not in "\n".join(summary(REPORT))
 
 
@@ -39,21 +39,25 @@ def test_a_report_tells_how_long_gpus_waited_for_the_compiler_where_that_is_know
     [
         ("", "not readable as JSON"),
         ("[" * 100_000, "not readable as JSON"),
-        ("{}", "no report of a campaign"),
-        (json.dumps(DOCUMENT["findings"][0]), "no report of a campaign"),
-        (changed(format="kernel-harness-findings/9"), "its format is 'kernel-harness-findings/9'"),
+        ("{}", "expected an object whose `kind` is campaign"),
+        (json.dumps(DOCUMENT["findings"][0]), "a document of kind 'finding'; expected campaign"),
+        (json.dumps({"format": "kernel-harness-findings/9"}), "its format is 'kernel-harness-findings/9'"),
+        (changed(schema_version=9), "its schema_version is 9"),
         (changed(cases="many"), "cases: expected an integer"),
         (changed(surprise=1), "unknown field surprise"),
-        (changed(verdicts=[["op", "h200", "bounds", "perhaps", 1]]), "verdicts"),
-        (changed(area=[["op", "T", 1, "many", "pass", 1]]), "area"),
-        (changed(findings=[3]), "findings[1]: no finding"),
-        (changed(known=[{**DOCUMENT["known"][0], "expires": "soon"}]), "known: 'soon' is no date"),
-        (changed(**{"with": [3]}), "expected a string"),
+        (changed(verdicts=[{**DOCUMENT["verdicts"][0], "outcome": "perhaps"}]), "verdicts[0].outcome"),
+        (changed(tested_sizes=[{**DOCUMENT["tested_sizes"][0], "sm_count": "many"}]), "tested_sizes[0].sm_count"),
+        (changed(findings=[3]), "findings[0]: expected an object"),
+        (
+            changed(known_findings=[{**DOCUMENT["known_findings"][0], "expires": "soon"}]),
+            'a date such as 2027-03-31, got "soon"',
+        ),
+        (changed(libraries=[3]), "libraries[0]: expected a string"),
     ],
 )
 def test_what_is_wrong_is_named(text: str, said: str) -> None:
     with pytest.raises(ReplayError) as caught:
-        parse_campaign(text)
+        files.loads(text, CampaignReport)
     assert said in str(caught.value)
 
 
@@ -61,19 +65,19 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_bytes(b"\xff")
     for path in (tmp_path / "bad.json", tmp_path / "none.json"):
         with pytest.raises(ReplayError, match=path.name):
-            read_campaign(path)
+            files.read(path, CampaignReport)
 
 
 @pytest.mark.parametrize("key", ["pictures", "first_pictures", "excerpt"])
 def test_findings_of_older_reports_have_no_pictures(key: str) -> None:
     (first, *rest) = DOCUMENT["findings"]
     older = {name: value for name, value in first.items() if name != key}
-    read = parse_campaign(changed(findings=[older, *rest]))
+    read = files.loads(changed(findings=[older, *rest]), CampaignReport)
     assert read.findings[0].id == REPORT.findings[0].id
     assert read.findings != REPORT.findings
 
 
 def test_a_picture_of_another_kind_is_refused() -> None:
     (first, *rest) = DOCUMENT["findings"]
-    with pytest.raises(ReplayError, match=r"finding\.pictures: .*type"):
-        parse_campaign(changed(findings=[{**first, "pictures": [{"type": "Painting"}]}, *rest]))
+    with pytest.raises(ReplayError, match=r"findings\[0\]\.pictures\[0\]: .*type"):
+        files.loads(changed(findings=[{**first, "pictures": [{"type": "Painting"}]}, *rest]), CampaignReport)

@@ -1,4 +1,4 @@
-"""The table of what both GPUs agree on, from runs as they come in."""
+"""The table of agreement between both GPUs."""
 
 from dataclasses import replace
 
@@ -28,20 +28,20 @@ def compared(*runs: Run) -> Compared:
     return made
 
 
-def test_arguments_that_are_not_always_equal_have_a_row_each() -> None:
-    told = list(lines(compared(both(EQUAL, ROUNDED), both(EQUAL, EQUAL, ROUNDED), both(CANCELLED))))
-    assert told == [
+def test_arguments_that_ever_differ_have_a_row_each() -> None:
+    printed = list(lines(compared(both(EQUAL, ROUNDED), both(EQUAL, EQUAL, ROUNDED), both(CANCELLED))))
+    assert printed == [
         "kernel    argument  type     tensors  equal  of the largest  of rounding",
         "norm_fwd  y         float32        2      0           1e-07            -",
         "norm_fwd  dx        float32        1      0             0.5         0.25",
         "",
         "3 launches of 1 kernels in 3 cases were repeated on the NVIDIA H200: of 6 tensors 3 are equal bit for bit, 2 "
-        "differ by a few roundings, 1 by what rounding explains, 0 by what the compiler made wrong, and 0 unexplained; "
-        "0 cases broke off, 0 of them by what the compiler made wrong",
+        "differ by a few roundings, 1 by what rounding explains, 0 by a compiler error, and 0 unexplained; "
+        "0 cases broke off, 0 of them by a compiler error",
     ]
 
 
-def test_both_agree_only_where_something_was_compared_and_nothing_is_unexplained_or_broke_off() -> None:
+def test_agreement_needs_comparisons_and_no_finding() -> None:
     crashed = replace(both(EQUAL), ending=Crashed(signal="SIGSEGV", status=None, log_tail=""))
     assert compared(both(EQUAL), both(CANCELLED)).agrees
     assert not compared().agrees
@@ -50,18 +50,18 @@ def test_both_agree_only_where_something_was_compared_and_nothing_is_unexplained
     assert not compared(both(EQUAL), crashed).agrees
 
 
-def test_what_is_odd_is_told_with_its_case() -> None:
+def test_differences_and_crashes_are_listed_with_their_case() -> None:
     crashed = replace(both(), ending=Crashed(signal="SIGSEGV", status=None, log_tail=""))
-    told = list(lines(compared(both(WRONG, skipped=(("norm_bwd", "memory saw Stray"),)), crashed)))
-    assert "1 launches were not compared: memory saw Stray" in told
-    assert f"1 cases of layer_norm: the process died of SIGSEGV; {crashed.case}" in told
-    (unexplained,) = (line for line in told if line.startswith("unexplained"))
+    printed = list(lines(compared(both(WRONG, skipped=(("norm_bwd", "memory saw Stray"),)), crashed)))
+    assert "1 launches were not compared: memory saw Stray" in printed
+    assert f"1 cases of layer_norm: the process died of SIGSEGV; {crashed.case}" in printed
+    (unexplained,) = (line for line in printed if line.startswith("unexplained"))
     assert unexplained.startswith("unexplained: norm_fwd: 1 of 64 elements of dx are other on the NVIDIA H200")
     assert str(both().case) in unexplained
-    assert conclusion(compared()).startswith("0 launches of 0 kernels in 0 cases were repeated on the real GPU")
+    assert conclusion(compared()).startswith("0 launches of 0 kernels in 0 cases were repeated on the hardware GPU")
 
 
-def test_cases_that_broke_off_alike_are_told_once_with_the_first_of_them_and_why() -> None:
+def test_equal_crashes_are_listed_once_with_the_first_case() -> None:
     said = "ptx.cc:7: bool fits(): Assertion `registers < 256' failed.\nFatal Python error: Aborted\n"
     aborted = replace(both(), ending=Crashed(signal="SIGABRT", status=None, log_tail=said))
     other = replace(aborted, case=replace(aborted.case, seed=99))
@@ -70,25 +70,25 @@ def test_cases_that_broke_off_alike_are_told_once_with_the_first_of_them_and_why
     assert line.endswith(f"Assertion `registers < 256' failed.; {aborted.case}")
 
 
-def test_what_is_gone_once_ptxas_does_not_optimise_is_told_apart_from_what_nothing_explains() -> None:
-    told = list(lines(compared(both(MISASSEMBLED), both(CANCELLED))))
-    (blamed,) = (line for line in told if line.startswith("compiler: "))
+def test_compiler_errors_are_counted_apart_from_unexplained_differences() -> None:
+    printed = list(lines(compared(both(MISASSEMBLED), both(CANCELLED))))
+    (blamed,) = (line for line in printed if line.startswith("compiler: "))
     assert blamed == (
         "compiler: norm_fwd: 1 of 64 elements of dx are other on the NVIDIA H200, by up to 0.5 of the largest element, "
         f"9 times what random rounding explains; they agree once ptxas does not optimise; {both().case}"
     )
-    assert "1 by what rounding explains, 1 by what the compiler made wrong, and 0 unexplained; 0 cases" in told[-1]
+    assert "1 by what rounding explains, 1 by a compiler error, and 0 unexplained; 0 cases" in printed[-1]
 
 
 def test_no_tensor_is_counted_twice_and_no_wrong_integer_as_a_rounding() -> None:
     said = conclusion(compared(both(EQUAL, ROUNDED, CANCELLED, WRONG, MISCOUNTED, MISASSEMBLED)))
     assert (
         "of 6 tensors 1 are equal bit for bit, 1 differ by a few roundings, 1 by what rounding explains, "
-        "1 by what the compiler made wrong, and 2 unexplained; 0 cases broke off"
+        "1 by a compiler error, and 2 unexplained; 0 cases broke off"
     ) in said
 
 
-def test_a_launch_that_only_optimised_code_breaks_off_counts_as_the_compilers() -> None:
+def test_a_crash_of_optimised_code_alone_counts_as_compiler_error() -> None:
     strayed = replace(
         both(),
         ending=Faulted(
@@ -97,20 +97,20 @@ def test_a_launch_that_only_optimised_code_breaks_off_counts_as_the_compilers() 
     )
     passed = CaseAgreement(gpu="NVIDIA H200", launches=2)
     completed = PairedRun(case=strayed.case, engine="cuda,virtual", ending=Completed(), agreement=passed)
-    told = Compared()
-    told.add(strayed, completed)
+    table = Compared()
+    table.add(strayed, completed)
     other = replace(strayed.case, seed=99)
-    told.add(replace(strayed, case=other), replace(completed, case=other, ending=strayed.ending))
-    gone, stays, last = lines(told)
+    table.add(replace(strayed, case=other), replace(completed, case=other, ending=strayed.ending))
+    gone, stays, last = lines(table)
     said = "1 cases of layer_norm: illegal memory access in norm_fwd: an illegal memory access was encountered; "
     assert gone == f"{said}it does not end so once ptxas does not optimise; {strayed.case}"
     assert stays.startswith(f"{said}it ends so, too, where ptxas does not optimise; ")
-    assert last.endswith("and 0 unexplained; 2 cases broke off, 1 of them by what the compiler made wrong")
-    assert not told.agrees
+    assert last.endswith("and 0 unexplained; 2 cases broke off, 1 of them by a compiler error")
+    assert not table.agrees
 
 
-def test_three_differences_of_one_argument_are_told_and_the_others_counted() -> None:
+def test_three_differences_of_an_argument_are_listed_and_others_counted() -> None:
     elsewhere = replace(WRONG, kernel="norm_bwd")
-    told = [line for line in lines(compared(*[both(WRONG)] * 5, both(elsewhere))) if line.startswith("unexplained")]
-    assert [line.split(":")[1] for line in told] == [" norm_fwd"] * 3 + [" norm_bwd", " norm_fwd"]
-    assert told[-1] == "unexplained: norm_fwd: dx in 2 more launches"
+    printed = [line for line in lines(compared(*[both(WRONG)] * 5, both(elsewhere))) if line.startswith("unexplained")]
+    assert [line.split(":")[1] for line in printed] == [" norm_fwd"] * 3 + [" norm_bwd", " norm_fwd"]
+    assert printed[-1] == "unexplained: norm_fwd: dx in 2 more launches"

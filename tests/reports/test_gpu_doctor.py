@@ -1,4 +1,4 @@
-"""What `harness doctor` says of GPUs, with none, and with those of a driver that is pretended."""
+"""The GPU section of `harness doctor`, without a GPU and with a fake driver."""
 
 from ctypes.util import find_library
 from pathlib import Path
@@ -6,28 +6,27 @@ from pathlib import Path
 import pytest
 
 from harness.cuda.gpus.inventory import torch_problem
-from harness.cuda.gpus.leases import FOLDER
 from harness.reports.gpu_doctor import gpu_parts
+from harness.settings import Settings
 from tests.cuda import simulated_driver
 
 pytestmark = pytest.mark.once
 
 
 @pytest.mark.skipif(find_library("cuda") is not None, reason="this machine has NVIDIA's driver")
-def test_without_a_gpu_it_says_what_is_missing_and_that_none_is_needed() -> None:
-    gpu, nvml = gpu_parts()
+def test_without_a_gpu_the_doctor_names_optional_parts() -> None:
+    gpu, nvml = gpu_parts(Settings())
     assert (gpu.name, gpu.found, gpu.needed) == ("GPU", "", False)
     assert gpu.provide.startswith("libcuda.so.1 is not there: install NVIDIA's driver")
     assert gpu.provide.endswith("(--engine virtual needs no GPU)")
     assert (nvml.name, nvml.needed) == ("NVML", False)
 
 
-def test_gpus_driver_and_what_keeps_cases_away_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_driver_and_obstacles_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", str(simulated_driver.build(tmp_path / "driver")))
-    monkeypatch.setenv(FOLDER, str(tmp_path / "leases"))
-    monkeypatch.setenv("PRETENDED_GPUS", "2")
-    monkeypatch.setenv("PRETENDED_MODE", "3")
-    parts = {part.name: part for part in gpu_parts()}
+    monkeypatch.setenv("SIMULATED_GPUS", "2")
+    monkeypatch.setenv("SIMULATED_MODE", "3")
+    parts = {part.name: part for part in gpu_parts(Settings(leases=tmp_path / "leases"))}
     assert parts["GPU"].found == (
         "NVIDIA H200 (GPU-02020202-0202-0202-0202-020202020202, 132 SMs); "
         "NVIDIA H200 (GPU-01010101-0101-0101-0101-010101010101, 132 SMs)"

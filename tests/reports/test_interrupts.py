@@ -1,4 +1,4 @@
-"""Ctrl-C counts, also where Python drops its exception."""
+"""No Ctrl-C is lost, even if Python drops its exception."""
 
 import signal
 
@@ -16,7 +16,7 @@ def interrupting(value: int) -> int:
     return value
 
 
-def test_an_interrupt_inside_hypothesis_is_raised_at_the_next_look() -> None:
+def test_an_interrupt_inside_hypothesis_is_raised_at_the_next_check() -> None:
     drawn: list[int] = []
 
     @hypothesis.settings(max_examples=3, database=None, phases=(hypothesis.Phase.generate,))
@@ -33,14 +33,14 @@ def test_an_interrupt_inside_hypothesis_is_raised_at_the_next_look() -> None:
 
 
 class Interrupting:
-    """Interrupts whoever wants to read it."""
+    """Interrupts its reader."""
 
     def __repr__(self) -> str:
         signal.raise_signal(signal.SIGINT)
         return "Interrupting()"
 
 
-def test_an_interrupt_while_hypothesis_prepares_a_test_is_no_error_of_its_own() -> None:
+def test_an_interrupt_while_hypothesis_prepares_a_test_is_no_error() -> None:
     drawn: list[int] = []
 
     def body(value: int) -> None:
@@ -56,7 +56,7 @@ def test_an_interrupt_while_hypothesis_prepares_a_test_is_no_error_of_its_own() 
             interrupts.check()
 
 
-def test_an_interrupt_is_raised_where_it_comes() -> None:
+def test_any_other_interrupt_is_raised_at_once() -> None:
     with Interrupts() as interrupts:
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
@@ -64,7 +64,7 @@ def test_an_interrupt_is_raised_where_it_comes() -> None:
             interrupts.check()
 
 
-def test_the_handler_that_was_there_before_is_put_back() -> None:
+def test_the_previous_handler_is_restored() -> None:
     before = signal.getsignal(signal.SIGINT)
     with Interrupts():
         assert signal.getsignal(signal.SIGINT) != before

@@ -1,4 +1,4 @@
-"""The page holds every finding and nothing of the outside, as Python's own parser of HTML reads it."""
+"""The page has every finding and loads nothing, as Python's HTML parser reads it."""
 
 import re
 from collections import Counter
@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from harness.reports.contents import Gathered
+from harness.reports.contents import ReportContents
 from harness.reports.html.page import page
 from harness.reports.report_history import stages
 from tests.reports.samples import EVIL, GONE, LINK, OVERLAP, STRAY, VALUES
@@ -62,7 +62,7 @@ class Parsed(HTMLParser):
         self.said += data
 
 
-def test_a_report_gathers_each_bug_once_errors_first_and_known_ones_last(whole: Gathered) -> None:
+def test_a_report_has_each_bug_once_errors_first_known_last(whole: ReportContents) -> None:
     assert [bug.finding.id for bug in whole.bugs] == [VALUES.id, STRAY.id, OVERLAP.id]
     assert [bug.link for bug in whole.bugs] == ["", "", LINK]
     assert [len(bug.files) for bug in whole.bugs] == [0, 0, 1]
@@ -70,7 +70,7 @@ def test_a_report_gathers_each_bug_once_errors_first_and_known_ones_last(whole: 
     assert "broken/finding.json: not readable as JSON" in complaint
 
 
-def test_what_is_new_still_there_and_gone_is_told(whole: Gathered) -> None:
+def test_new_still_present_and_gone_findings_are_listed(whole: ReportContents) -> None:
     older, here = stages(whole)
     assert (len(older.new), older.gone) == (2, ())
     assert set(here.new) == {VALUES.fail.signature, STRAY.fail.signature}
@@ -78,7 +78,7 @@ def test_what_is_new_still_there_and_gone_is_told(whole: Gathered) -> None:
     assert (here.cases, here.rate, here.errors) == (60, 4.8, 2)
 
 
-def test_the_page_holds_every_finding_and_escapes_what_it_is_made_of(whole: Gathered) -> None:
+def test_the_page_has_every_finding_and_escapes_all_text(whole: ReportContents) -> None:
     text = page(whole, NOW)
     parsed = Parsed(text)
     for finding in (OVERLAP, VALUES, STRAY):
@@ -88,14 +88,14 @@ def test_the_page_holds_every_finding_and_escapes_what_it_is_made_of(whole: Gath
     assert "<script" not in text
     assert parsed.said.count(EVIL) >= 6
     assert "print('again')" in parsed.said
-    assert "3 of 10 runs alone; the rate lies between 11 and 60 %" in parsed.said
-    assert "5 of 5 runs alone; the rate lies between 57 and 100 %" in parsed.said
+    assert "3 of 10 runs alone; the failure rate is between 11 and 60 %" in parsed.said
+    assert "5 of 5 runs alone; the failure rate is between 57 and 100 %" in parsed.said
     assert "broken/finding.json: not readable as JSON" in parsed.said
-    assert "is it mended?" in parsed.said
+    assert "is it fixed?" in parsed.said
     assert "follows no simple rule: of the sizes tried, 4 fail and 2 pass" in parsed.said
 
 
-def test_the_page_asks_for_nothing_and_its_links_lead_somewhere(whole: Gathered) -> None:
+def test_the_page_loads_nothing_and_its_links_resolve(whole: ReportContents) -> None:
     parsed = Parsed(page(whole, NOW))
     assert set(parsed.addresses) == {"data:,", LINK}
     assert set(parsed.anchors) <= set(parsed.ids)
@@ -104,11 +104,11 @@ def test_the_page_asks_for_nothing_and_its_links_lead_somewhere(whole: Gathered)
     assert parsed.tags["svg"] == parsed.tags["desc"]
 
 
-def test_the_style_sheet_asks_for_nothing(whole: Gathered) -> None:
+def test_the_style_sheet_loads_nothing(whole: ReportContents) -> None:
     assert re.findall(r"url\(|@import", page(whole, NOW)) == []
 
 
-def test_the_picture_of_the_first_case_tells_its_blocks(whole: Gathered) -> None:
+def test_the_picture_of_the_first_case_names_its_blocks(whole: ReportContents) -> None:
     said = Parsed(page(whole, NOW)).said
     assert "dx [450, 64]: stored by more than one program; each block is 19 x 2 cells" in said
     assert "rows 437 to 449, columns 62 to 63: 100 % of the cells" in said
@@ -117,14 +117,14 @@ def test_the_picture_of_the_first_case_tells_its_blocks(whole: Gathered) -> None
     assert "elements 40 to 47 was touched" in said
 
 
-def test_the_grid_counts_what_was_not_run(whole: Gathered) -> None:
+def test_the_grid_counts_what_was_not_run(whole: ReportContents) -> None:
     text = page(whole, NOW)
     assert 'title="bounds: 2 failed, 20 passed, 3 not run"' in text
     assert 'title="float64-values: 5 abstained, 20 not run"' in text
     assert 'title="bounds: not run"' in text
 
 
-def test_a_link_that_is_none_is_shown_as_text(whole: Gathered) -> None:
+def test_an_invalid_link_is_shown_as_text(whole: ReportContents) -> None:
     bugs = tuple(replace(bug, link="javascript:alert(1)") for bug in whole.bugs)
     parsed = Parsed(page(replace(whole, bugs=bugs), NOW))
     assert set(parsed.addresses) == {"data:,"}
@@ -132,7 +132,7 @@ def test_a_link_that_is_none_is_shown_as_text(whole: Gathered) -> None:
 
 
 def test_a_page_without_findings_says_so() -> None:
-    parsed = Parsed(page(Gathered(bugs=()), NOW))
+    parsed = Parsed(page(ReportContents(bugs=()), NOW))
     assert "No findings" in parsed.said
     assert "2030-01-02 03:04 UTC" in parsed.said
     assert parsed.tags["svg"] == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.reports.contents import Gathered
+from harness.reports.contents import ReportContents
 from harness.reports.html.page import page
 from tests.reports.chromium import INSTALL, Browser, find
 
@@ -68,13 +68,13 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def file(whole: Gathered, tmp_path: Path) -> Path:
+def file(whole: ReportContents, tmp_path: Path) -> Path:
     path = tmp_path / "report.html"
     path.write_text(page(whole, datetime(2030, 1, 2, tzinfo=UTC)), encoding="utf-8")
     return path
 
 
-def test_the_page_opens_from_disk_without_a_complaint_or_a_request(browser: Browser, file: Path) -> None:
+def test_the_page_opens_from_disk_without_error_or_request(browser: Browser, file: Path) -> None:
     browser.resize(WIDTHS[-1])
     browser.open(file.as_uri())
     assert browser.value("document.title") == "3 findings: 2 errors, 1 warning · kernel-harness"
@@ -83,7 +83,7 @@ def test_the_page_opens_from_disk_without_a_complaint_or_a_request(browser: Brow
     assert browser.complaints() == []
 
 
-def test_every_anchor_resolves_and_leads_there(browser: Browser, file: Path) -> None:
+def test_every_anchor_resolves(browser: Browser, file: Path) -> None:
     browser.open(file.as_uri())
     assert browser.value(ANCHORS) == []
     link = """document.querySelector('tbody a[href^="#finding-"]')"""
@@ -103,7 +103,7 @@ def test_the_reproducer_unfolds(browser: Browser, file: Path) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_nothing_is_wider_than_the_screen_but_what_scrolls_by_itself(browser: Browser, file: Path, width: int) -> None:
+def test_only_scrolling_parts_are_wider_than_the_screen(browser: Browser, file: Path, width: int) -> None:
     browser.resize(width)
     browser.open(file.as_uri())
     browser.value("document.querySelectorAll('details').forEach(one => { one.open = true })")
@@ -113,7 +113,7 @@ def test_nothing_is_wider_than_the_screen_but_what_scrolls_by_itself(browser: Br
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_text_stands_out_from_what_is_behind_it(browser: Browser, file: Path, scheme: str) -> None:
+def test_all_text_has_enough_contrast(browser: Browser, file: Path, scheme: str) -> None:
     browser.prefer(scheme)
     browser.open(file.as_uri())
     dark = browser.value("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"

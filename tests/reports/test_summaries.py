@@ -5,9 +5,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from harness.cli.report import listed
+from harness.cli.findings import listed
 from harness.model.finding import Finding
-from harness.reports.contents import Gathered, ReportedBug, ReportedCampaign
+from harness.reports.contents import ReportContents, ReportedBug, ReportedCampaign
 from harness.reports.junit import junit
 from harness.reports.markdown import summary
 from tests.reports.samples import EVIL, LINK, OLDER, OVERLAP, REPORT, STRAY, VALUES
@@ -19,7 +19,7 @@ def bug(finding: Finding, link: str = "") -> ReportedBug:
     return ReportedBug(finding=finding, link=link)
 
 
-GATHERED = Gathered(
+GATHERED = ReportContents(
     bugs=(bug(VALUES), bug(STRAY), bug(OVERLAP, LINK)),
     campaigns=(ReportedCampaign(name="nightly", report=REPORT),),
     earlier=(ReportedCampaign(name="older", report=OLDER),),
@@ -28,15 +28,15 @@ GATHERED = Gathered(
 
 SUMMARY = rf"""### kernel-harness: 3 findings: 2 errors, 1 warning
 
-60 cases, 4.8 a second: 40 passed, 15 failed, 5 abstained.
+60 cases, 4.8 per second: 40 passed, 15 failed, 5 abstained.
 
-| | promise | where | smallest case | seen | replay |
+| | oracle | place | smallest case | seen | replay |
 |---|---|---|---|---:|---|
 | error, flaky | float64-values | layer\_norm d:x | layer\_norm T=450 D=1 G=1 fp32, no residual or weight, rtx-pro-6000 | 9 | `harness replay {VALUES.id}` |
 | error, unconfirmed | bounds | \<script\>alert('1 & 2')\</script\> a\|b.py:3 | layer\_norm T=3 D=1 G=1 fp32, no residual or weight, rtx-pro-6000 | 9 | `harness replay {STRAY.id}` |
 | warning, known | write-overlap | layer\_norm\_bwd\_kernel layernorm.py:431 | layer\_norm T=3 D=1 G=1 fp32, no residual or weight, rtx-pro-6000 | 9 | `harness replay {OVERLAP.id}` |
 
-Against the report before: 2 new, 1 still, 1 gone.
+Compared with the previous report: 2 new, 1 still, 1 gone.
 - new: bounds: \<script\>alert('1 & 2')\</script\> a\|b.py:3
 - new: float64-values: layer\_norm d:x
 - gone: unwritten: layer\_norm d:x
@@ -51,16 +51,16 @@ def test_the_markdown_summary_is_short_and_escaped() -> None:
 
 
 def test_a_summary_without_findings_is_one_line() -> None:
-    assert summary(Gathered(bugs=())) == "### kernel-harness: no findings\n"
+    assert summary(ReportContents(bugs=())) == "### kernel-harness: no findings\n"
 
 
 def test_many_findings_are_cut_in_the_summary() -> None:
-    text = summary(Gathered(bugs=tuple(bug(OVERLAP) for _ in range(23))))
+    text = summary(ReportContents(bugs=tuple(bug(OVERLAP) for _ in range(23))))
     assert text.count("harness replay") == 20
     assert "And 3 more." in text
 
 
-def test_findings_are_failures_of_junit_known_ones_are_skipped_and_kept_promises_pass() -> None:
+def test_junit_has_failures_skipped_known_findings_and_passes() -> None:
     suite = ET.fromstring(junit(GATHERED))[0]  # noqa: S314 - our own document
     assert {name: suite.get(name) for name in ("tests", "failures", "skipped", "time")} == {
         "tests": "6",
@@ -70,8 +70,8 @@ def test_findings_are_failures_of_junit_known_ones_are_skipped_and_kept_promises
     }
     tests = {test.get("name"): test for test in suite.iter("testcase")}
     values, stray, overlap, *judged = tests.values()
-    told = {one.get("name"): one.get("value") for one in values.iter("property")}
-    assert told == {
+    properties = {one.get("name"): one.get("value") for one in values.iter("property")}
+    assert properties == {
         "finding": VALUES.id,
         "signature": "float64-values: layer_norm d:x",
         "severity": "error",
@@ -94,14 +94,14 @@ def test_findings_are_failures_of_junit_known_ones_are_skipped_and_kept_promises
     ]
 
 
-def test_junit_drops_what_xml_cannot_say() -> None:
+def test_junit_drops_characters_that_xml_forbids() -> None:
     odd = replace(VALUES, fail=replace(VALUES.fail, message="a\x00\x1b[31m\ud800\uffffb"))
-    failure = ET.fromstring(junit(Gathered(bugs=(bug(odd),)))).find(".//failure")  # noqa: S314 - as above
+    failure = ET.fromstring(junit(ReportContents(bugs=(bug(odd),)))).find(".//failure")  # noqa: S314 - as above
     assert failure is not None
     assert failure.get("message") == "a[31mb"
 
 
-def test_the_terminal_lists_each_bug_on_a_line_and_names_what_is_damaged() -> None:
+def test_the_list_has_a_line_for_each_bug_and_damaged_file() -> None:
     assert [line.plain for line in listed(GATHERED)] == [
         f"error   {VALUES.id}  float64-values: layer_norm d:x  (seen 9 times, flaky: 3 of 10 times alone)",
         f"error   {STRAY.id}  bounds: {EVIL} a|b.py:3  (seen 9 times, unconfirmed)",

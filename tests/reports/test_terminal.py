@@ -1,4 +1,4 @@
-"""What is printed: whole, within eighty columns, and with the source where it can be found."""
+"""Terminal output is complete, at most eighty columns wide, and quotes the source if available."""
 
 from dataclasses import replace
 from io import StringIO
@@ -15,7 +15,7 @@ from harness.reports.finding_text import Sources, describe, render
 from harness.reports.interrupts import Interrupts
 from harness.reports.progress import Progress
 from harness.search.campaign_statistics import CampaignStatistics
-from tests.search.fakes import DEVICE, KERNEL, PLAINEST, facts, with_dims
+from tests.search.fakes import DEVICE, KERNEL, SIMPLEST, facts, with_dims
 
 pytestmark = pytest.mark.once
 
@@ -23,7 +23,7 @@ CASE = replace(with_dims(T=3), layouts={"x": Layout.STRIDED}, configs={KERNEL: 2
 FINDING = Finding(
     fail=Fail(
         signature=Signature(
-            oracle="bounds", severity=Severity.ERROR, op=PLAINEST.op, kernel=KERNEL, place="layernorm.py:4"
+            oracle="bounds", severity=Severity.ERROR, op=SIMPLEST.op, kernel=KERNEL, place="layernorm.py:4"
         ),
         message="program 3 loads x[-1], outside the storage (layernorm.py:4)",
         meaning="The kernel reads what does not belong to it.",
@@ -36,7 +36,7 @@ FINDING = Finding(
     ),
     sightings=1234,
     confirmed=True,
-    needs=with_dims(T=9),
+    preceding_case=with_dims(T=9),
     libraries=("fla-core==0.5.2",),
 )
 SOURCE = """\
@@ -66,9 +66,9 @@ program 3 loads x[-1], outside the storage (layernorm.py:4)
   launch         grid 188 x 1 x 1; BT: 32, num_warps: 4 (config 3 of 6)
   first seen     layer_norm  T=450 D=64 G=1  fp32, no residual or weight, values
                  large, seed 77 on rtx-pro-6000 (20 SMs, sm_120)
-  confirmed      in a fresh process, after the case named below
+  confirmed      in a fresh process, after the case below
   seen           in 1,234 cases of the search
-  needs before   layer_norm  T=9 D=1 G=1  fp32, no residual or weight
+  runs after     layer_norm  T=9 D=1 G=1  fp32, no residual or weight
   with           fla-core==0.5.2
 
 The kernel reads what does not belong to it.
@@ -84,26 +84,26 @@ def test_a_finding_is_printed_whole(tmp_path: Path) -> None:
     assert render(FINDING, Sources(roots=(tmp_path,))).plain == PRINTED.format(id=FINDING.id)
 
 
-def test_a_source_that_cannot_be_found_is_named(tmp_path: Path) -> None:
+def test_a_missing_source_file_is_named(tmp_path: Path) -> None:
     printed = render(FINDING, Sources(roots=(tmp_path,))).plain
     assert "\n  fla/modules/layernorm.py:4\n" in printed
     assert "│" not in printed
 
 
 def test_a_finding_that_did_not_repeat_says_so() -> None:
-    printed = render(replace(FINDING, confirmed=False, needs=None, launch=None), Sources()).plain
+    printed = render(replace(FINDING, confirmed=False, preceding_case=None, launch=None), Sources()).plain
     assert "  confirmed      NO: it did not repeat alone in a fresh process" in printed
     assert "smallest" not in printed
 
 
 def test_a_failure_of_no_single_kernel_names_the_op() -> None:
-    fail = replace(FINDING.fail, signature=replace(FINDING.fail.signature, kernel="", op=PLAINEST.op), source=None)
+    fail = replace(FINDING.fail, signature=replace(FINDING.fail.signature, kernel="", op=SIMPLEST.op), source=None)
     assert render(replace(FINDING, fail=fail), Sources()).plain.startswith("ERROR  bounds  layer_norm     ")
 
 
-def test_what_is_plain_goes_unsaid() -> None:
-    assert describe(replace(PLAINEST, absent=())) == "layer_norm  T=1 D=1 G=1  fp32"
-    assert describe(replace(PLAINEST, dtype=DType.BF16)) == "layer_norm  T=1 D=1 G=1  bf16, no residual or weight"
+def test_defaults_of_a_case_are_left_out() -> None:
+    assert describe(replace(SIMPLEST, absent=())) == "layer_norm  T=1 D=1 G=1  fp32"
+    assert describe(replace(SIMPLEST, dtype=DType.BF16)) == "layer_norm  T=1 D=1 G=1  bf16, no residual or weight"
 
 
 def test_a_terminal_is_left_as_it_was_found() -> None:

@@ -1,4 +1,4 @@
-"""What tests of the search share: an op, a device, and runners that compute a case's facts instead of running it."""
+"""Fakes for tests of the search: an op, a device, and runners that make up a run instead of executing the case."""
 
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -53,7 +53,7 @@ OP = Op(
     },
 )
 
-PLAINEST = Case(op=OP.id, dims={"T": 1, "D": 1, "G": 1}, dtype=DType.FP32, device=DEVICE, absent=("residual", "weight"))
+SIMPLEST = Case(op=OP.id, dims={"T": 1, "D": 1, "G": 1}, dtype=DType.FP32, device=DEVICE, absent=("residual", "weight"))
 
 Shows = Callable[[Case], bool]
 
@@ -64,7 +64,7 @@ def never(case: Case) -> bool:
 
 
 def facts(case: Case, overlaps: Shows) -> Run:
-    """The run of a case whose kernel stores cells twice where `overlaps` says so."""
+    """Return the run of a case; its kernel stores cells twice if `overlaps` is true."""
     launch = Launch(
         kernel=KERNEL,
         source=Source(file=STORE.file, line=300),
@@ -98,67 +98,69 @@ def unsupported(case: Case) -> Run:
 
 
 @dataclass
-class AtOnce:
-    """Runs each case where it is submitted, one after the other."""
+class ImmediateRunner:
+    """Runs each case when it is submitted."""
 
     make: Callable[[Case], Run]
     ran: list[Case] = field(default_factory=list[Case])
     alone: list[tuple[Case, ...]] = field(default_factory=list[tuple[Case, ...]])
 
-    def submit(self, wanted: RunRequest) -> Future[Run]:
+    def submit(self, request: RunRequest) -> Future[Run]:
         future = Future[Run]()
-        future.set_result(self.run(wanted))
+        future.set_result(self.run(request))
         return future
 
-    def run(self, wanted: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
+    def run(self, request: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
         del patience
-        case = case_of(wanted)
+        case = case_of(request)
         self.ran.append(case)
         return self.make(case)
 
-    def run_alone(self, wanted: RunRequest, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
+    def run_alone(
+        self, request: RunRequest, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL
+    ) -> Run:
         del patience
-        case = case_of(wanted)
+        case = case_of(request)
         self.alone.append((*before, case))
         return self.make(case)
 
 
 @dataclass
-class Noting(AtOnce):
-    """Remembers what it was asked for, companions and all."""
+class RecordingRunner(ImmediateRunner):
+    """Records all requests, those for paired runs too."""
 
     submitted: list[RunRequest] = field(default_factory=list[RunRequest])
 
-    def submit(self, wanted: RunRequest) -> Future[Run]:
-        self.submitted.append(wanted)
-        return super().submit(wanted)
+    def submit(self, request: RunRequest) -> Future[Run]:
+        self.submitted.append(request)
+        return super().submit(request)
 
 
 @dataclass
-class Differing(Noting):
-    """Away from home the results are 3 further, which a tolerance of 5 allows and one of 1 does not."""
+class DifferingRunner(RecordingRunner):
+    """On other SM counts the results differ by 3, which a tolerance of 5 allows and one of 1 does not."""
 
     wider: float = 4.0
 
-    def run(self, wanted: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
-        run = super().run(wanted, patience=patience)
-        away = run.case.device.sm_count in SM_COUNTS
-        whole = replace(run, results=(_result(3.0 * away, 1.0 + self.wider * away),))
-        if isinstance(wanted, Case):
+    def run(self, request: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
+        run = super().run(request, patience=patience)
+        elsewhere = run.case.device.sm_count in SM_COUNTS
+        whole = replace(run, results=(_result(3.0 * elsewhere, 1.0 + self.wider * elsewhere),))
+        if isinstance(request, Case):
             return whole
         sketches = tuple(replace(Sketch.of(result), tolerance=()) for result in whole.results)
         return PairedRun(case=run.case, engine="virtual", ending=whole.ending, sketches=sketches)
 
 
 @dataclass
-class Straying(Noting):
-    """On both GPUs: the real one loses its context in every case, as plainer code too."""
+class FaultingRunner(RecordingRunner):
+    """On both GPUs: the hardware GPU loses its context in every case, in unoptimised code too."""
 
-    def run(self, wanted: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
-        run = super().run(wanted, patience=patience)
+    def run(self, request: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
+        run = super().run(request, patience=patience)
         strayed = Faulted(fault=FaultOf.ILLEGAL_ADDRESS, message="an illegal memory access", launch=KERNEL)
         both = CaseAgreement(gpu="NVIDIA H200", launches=1)
-        if isinstance(wanted, Case):
+        if isinstance(request, Case):
             return replace(run, ending=strayed, agreement=both)
         return PairedRun(case=run.case, engine=run.engine, ending=strayed, agreement=both)
 
@@ -180,8 +182,8 @@ def _result(sketch: float, tolerance: float) -> Result:
     )
 
 
-class OutOfOrder(AtOnce):
-    """Lets what was submitted come back in an order of its own, from other threads."""
+class ShufflingRunner(ImmediateRunner):
+    """Finishes submitted cases in a shuffled order, on other threads."""
 
     def __init__(self, make: Callable[[Case], Run], seed: int) -> None:
         super().__init__(make)
@@ -192,9 +194,9 @@ class OutOfOrder(AtOnce):
     def close(self) -> None:
         self._threads.shutdown()
 
-    def submit(self, wanted: RunRequest) -> Future[Run]:
+    def submit(self, request: RunRequest) -> Future[Run]:
         future = Future[Run]()
-        self._held.append((future, wanted))
+        self._held.append((future, request))
         self._threads.submit(self._release)
         return future
 
@@ -204,19 +206,19 @@ class OutOfOrder(AtOnce):
 
 
 @contextmanager
-def out_of_order(make: Callable[[Case], Run], seed: int) -> Generator[OutOfOrder]:
-    runner = OutOfOrder(make, seed)
+def out_of_order(make: Callable[[Case], Run], seed: int) -> Generator[ShufflingRunner]:
+    runner = ShufflingRunner(make, seed)
     yield runner
     runner.close()
 
 
 @dataclass
 class Silent:
-    """Watches and remembers what was sighted."""
+    """Records what was sighted."""
 
     sightings: list[Fail] = field(default_factory=list[Fail])
 
-    def tick(self, tally: CampaignStatistics, trying: Case | None) -> None:
+    def tick(self, statistics: CampaignStatistics, latest: Case | None) -> None:
         pass
 
     def sighted(self, fail: Fail, trial: Trial) -> None:
@@ -225,4 +227,4 @@ class Silent:
 
 
 def with_dims(**dims: int) -> Case:
-    return replace(PLAINEST, dims={**PLAINEST.dims, **dims})
+    return replace(SIMPLEST, dims={**SIMPLEST.dims, **dims})

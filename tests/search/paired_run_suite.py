@@ -1,4 +1,4 @@
-"""A suite whose cases are fine themselves, and whose companions break off: in reversed order, or with one SM."""
+"""A suite whose cases complete, and whose paired runs break off: in reversed order, or with one SM."""
 
 from typing import Any
 

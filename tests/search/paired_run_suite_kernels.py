@@ -1,4 +1,4 @@
-"""Kernels for `followed`: imported in workers alone, once they wear a device."""
+"""Kernels of `paired_run_suite`, imported in workers only, once they emulate a device."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, N803, PLR0917
@@ -16,7 +16,7 @@ BLOCK = 16
 
 @triton.jit
 def scan_kernel(x, y, flags, sums, T, BLOCK: tl.constexpr):
-    """A tile a program, which waits for the one before: it relies on programs beginning by ascending id."""
+    """Scan one tile per program.  A program waits for the one before, so programs must begin by ascending id."""
     i = tl.program_id(0)
     o = i * BLOCK + tl.arange(0, BLOCK)
     b_x = tl.load(x + o, mask=o < T, other=0.0)

@@ -1,4 +1,4 @@
-"""A campaign: the same cases for the same seed whatever the timing, every failure recorded, and the budget kept."""
+"""A campaign runs the same cases for the same seed, records every failure, and keeps its budget."""
 
 from concurrent.futures import Future
 from dataclasses import replace
@@ -14,20 +14,20 @@ from harness.model.run import Launch, Run
 from harness.model.verdict import Severity, Signature
 from harness.oracles import registry
 from harness.oracles.sm_invariance import SM_COUNTS
-from harness.search.campaign import Campaign
+from harness.search.campaign import Campaign, CampaignWorkers
 from harness.search.campaign_statistics import CampaignStatistics
 from harness.search.judge import Judge
 from harness.search.plan import BATCH_SIZE, CaseBudget, Plan, TimeBudget, other_sm_counts
 from harness.search.runner import Runner
-from harness.search.sort_key import plainness
+from harness.search.sort_key import sort_key
 from harness.search.strategies import scouts
-from tests.search.fakes import DEVICE, KERNEL, OP, AtOnce, Silent, clean, facts, out_of_order, unsupported
+from tests.search.fakes import DEVICE, KERNEL, OP, ImmediateRunner, Silent, clean, facts, out_of_order, unsupported
 
 pytestmark = pytest.mark.once
 
 PLAN = Plan(ops=(OP,), devices=(DEVICE,), budget=CaseBudget(cases=120), seed=5)
 ALONE = Judge(oracles=(registry.find("write-overlap"),))
-"""A judge who asks for no companions."""
+"""A judge that requests no paired runs."""
 
 
 def overlaps(case: Case) -> bool:
@@ -41,7 +41,7 @@ def buggy(case: Case) -> Run:
 def search(
     runner: Runner, plan: Plan = PLAN, judge: Judge = ALONE, watcher: Silent | None = None
 ) -> CampaignStatistics:
-    return Campaign(plan, runner, judge, watcher or Silent(), processes=3).run()
+    return Campaign(plan, CampaignWorkers(runner=runner, processes=3), judge, watcher or Silent()).run()
 
 
 def digests(cases: list[Case]) -> set[str]:
@@ -49,8 +49,8 @@ def digests(cases: list[Case]) -> set[str]:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_cases_do_not_depend_on_the_order_in_which_runs_come_back(seed: int) -> None:
-    steady = AtOnce(buggy)
+def test_cases_do_not_depend_on_the_order_of_runs(seed: int) -> None:
+    steady = ImmediateRunner(buggy)
     expected = search(steady, judge=Judge())
     with out_of_order(buggy, seed) as runner:
         found = search(runner, judge=Judge())
@@ -58,88 +58,94 @@ def test_the_cases_do_not_depend_on_the_order_in_which_runs_come_back(seed: int)
     assert replace_seconds(found) == replace_seconds(expected)
 
 
-def replace_seconds(tally: CampaignStatistics) -> CampaignStatistics:
-    tally.seconds = 0.0
-    return tally
+def replace_seconds(statistics: CampaignStatistics) -> CampaignStatistics:
+    statistics.seconds = 0.0
+    return statistics
 
 
 def test_another_seed_gives_other_cases() -> None:
-    one, other = AtOnce(clean), AtOnce(clean)
+    one, other = ImmediateRunner(clean), ImmediateRunner(clean)
     search(one)
     search(other, replace(PLAN, seed=6))
     assert len(digests(one.ran) & digests(other.ran)) < 30
 
 
 @pytest.mark.parametrize("cases", [1, 2, 3, 17, 120])
-def test_a_budget_of_cases_is_used_up_exactly(cases: int) -> None:
-    runner = AtOnce(clean)
-    tally = search(runner, replace(PLAN, budget=CaseBudget(cases=cases)))
-    assert (tally.cases, tally.passed, len(runner.ran)) == (cases, cases, cases)
+def test_a_case_budget_is_used_up_exactly(cases: int) -> None:
+    runner = ImmediateRunner(clean)
+    statistics = search(runner, replace(PLAN, budget=CaseBudget(cases=cases)))
+    assert (statistics.cases, statistics.passed, len(runner.ran)) == (cases, cases, cases)
 
 
-def test_no_case_is_tried_twice() -> None:
-    runner = AtOnce(clean)
+def test_no_case_runs_twice() -> None:
+    runner = ImmediateRunner(clean)
     search(runner)
     assert len(digests(runner.ran)) == len(runner.ran)
 
 
-def test_a_budget_of_time_that_is_over_begins_nothing() -> None:
-    runner = AtOnce(clean)
-    tally = search(runner, replace(PLAN, budget=TimeBudget(seconds=0.0)))
-    assert (tally.cases, tally.judged, runner.ran) == (0, 0, [])
+def test_a_time_budget_of_zero_starts_no_case() -> None:
+    runner = ImmediateRunner(clean)
+    statistics = search(runner, replace(PLAN, budget=TimeBudget(seconds=0.0)))
+    assert (statistics.cases, statistics.checked, runner.ran) == (0, 0, [])
 
 
-def test_an_op_with_few_cases_ends_the_campaign_when_all_were_tried() -> None:
+def test_an_op_with_few_cases_ends_the_campaign_early() -> None:
     small = replace(
         OP,
         dims={"T": Dim(low=1, high=2), "D": Dim(low=1, high=1), "G": Dim(low=1, high=1)},
         inputs={},
         dtypes=OP.dtypes[:1],
     )
-    runner = AtOnce(lambda case: replace(clean(case), launches=()))
+    runner = ImmediateRunner(lambda case: replace(clean(case), launches=()))
     plan = replace(PLAN, ops=(small,), budget=CaseBudget(cases=10**6), fixed_sm_count=True)
-    tally = search(runner, plan, Judge(oracles=()))
-    assert tally.cases == len({replace(case, seed=0).digest for case in runner.ran}) < 100
+    statistics = search(runner, plan, Judge(oracles=()))
+    assert statistics.cases == len({replace(case, seed=0).digest for case in runner.ran}) < 100
 
 
-def test_what_launches_show_guides_the_next_cases() -> None:
-    runner = AtOnce(clean)
+def test_launch_feedback_guides_the_next_cases() -> None:
+    runner = ImmediateRunner(clean)
     search(runner)
     assert {case.configs.get(KERNEL, 0) for case in runner.ran} == set(range(6))
     assert {31, 33, 63, 65, 95, 97} & {case.dims["T"] for case in runner.ran}
 
 
-def test_a_failure_is_told_once_and_counted_always() -> None:
-    watcher, runner = Silent(), AtOnce(buggy)
-    tally = search(runner, watcher=watcher)
+def test_a_signature_is_reported_once_and_every_failure_is_counted() -> None:
+    watcher, runner = Silent(), ImmediateRunner(buggy)
+    statistics = search(runner, watcher=watcher)
     failing = [case for case in runner.ran if overlaps(case)]
     signature = Signature(
         oracle="write-overlap", severity=Severity.WARNING, op=OP.id, kernel=KERNEL, place="layernorm.py:431"
     )
     assert [fail.signature for fail in watcher.sightings] == [signature]
-    (sighting,) = tally.in_order()
+    (sighting,) = statistics.in_order()
     assert (sighting.count, sighting.first.case) == (len(failing), failing[0])
-    assert (tally.cases, tally.failed, tally.passed) == (120, len(failing), 120 - len(failing))
+    assert (statistics.cases, statistics.failed, statistics.passed) == (120, len(failing), 120 - len(failing))
 
 
-def test_triage_begins_from_the_plainest_case_that_was_seen() -> None:
-    runner = AtOnce(buggy)
+def test_a_sighting_keeps_the_simplest_case() -> None:
+    runner = ImmediateRunner(buggy)
     (sighting,) = search(runner).in_order()
     failing = [case for case in runner.ran if overlaps(case)]
     at_home = [case for case in failing if case.device == DEVICE]
-    assert sighting.plainest.case in at_home
-    assert sighting.plainest.case == min(at_home, key=lambda case: plainness(OP, case, DEVICE.sm_count))
+    assert sighting.simplest.case in at_home
+    assert sighting.simplest.case == min(at_home, key=lambda case: sort_key(OP, case, DEVICE.sm_count))
 
 
-def test_what_cannot_be_judged_is_never_counted_as_a_pass() -> None:
-    tally = search(AtOnce(unsupported), judge=Judge())
-    assert (tally.cases, tally.passed, tally.failed, tally.abstained, tally.judged) == (120, 0, 0, 120, 0)
-    assert set(tally.reasons.values()) == {120}
-    assert "tt.histogram" in min(tally.reasons)
+def test_an_abstained_case_never_counts_as_a_pass() -> None:
+    statistics = search(ImmediateRunner(unsupported), judge=Judge())
+    assert (statistics.cases, statistics.passed, statistics.failed, statistics.abstained, statistics.checked) == (
+        120,
+        0,
+        0,
+        120,
+        0,
+    )
+    assert set(statistics.reasons.values()) == {120}
+    assert "tt.histogram" in min(statistics.reasons)
 
 
-def test_few_sm_counts_are_used_and_the_devices_own_most() -> None:
-    runner = AtOnce(clean)
+def test_most_cases_run_on_the_devices_own_sm_count() -> None:
+    runner = ImmediateRunner(clean)
     search(runner, replace(PLAN, budget=CaseBudget(cases=300)))
     counts = [case.device.sm_count for case in runner.ran]
     others = set(counts) - {DEVICE.sm_count}
@@ -148,21 +154,21 @@ def test_few_sm_counts_are_used_and_the_devices_own_most() -> None:
     assert counts.count(DEVICE.sm_count) > len(counts) / 2
 
 
-def test_other_sm_counts_are_three_and_begin_with_those_that_oracles_compare() -> None:
+def test_the_other_sm_counts_begin_with_those_that_oracles_compare() -> None:
     counts = other_sm_counts(DEVICE, seed=1)
     assert (len(counts), counts[:2], DEVICE.sm_count in counts) == (3, SM_COUNTS, False)
     assert counts != other_sm_counts(DEVICE, seed=2)
 
 
 def test_a_fixed_sm_count_is_kept() -> None:
-    runner = AtOnce(clean)
+    runner = ImmediateRunner(clean)
     search(runner, replace(PLAN, fixed_sm_count=True))
     assert {case.device for case in runner.ran} == {DEVICE}
 
 
 def test_all_ops_and_devices_take_turns() -> None:
     other = replace(OP, name="rms_norm")
-    runner = AtOnce(clean)
+    runner = ImmediateRunner(clean)
     h200 = replace(DEVICE, slug="h200")
     search(runner, replace(PLAN, ops=(OP, other), devices=(DEVICE, h200)))
     pairs = [(case.op_name, case.device.slug) for case in runner.ran]
@@ -170,57 +176,57 @@ def test_all_ops_and_devices_take_turns() -> None:
     assert min(pairs.count(pair) for pair in pairs) >= 10
 
 
-def test_an_interrupt_leaves_what_was_counted() -> None:
+def test_an_interrupt_keeps_the_counts() -> None:
     def make(case: Case) -> Run:
         if len(runner.ran) > 50:
             raise KeyboardInterrupt
         return buggy(case)
 
-    runner = AtOnce(make)
-    campaign = Campaign(PLAN, runner, ALONE, Silent(), processes=1)
+    runner = ImmediateRunner(make)
+    campaign = Campaign(PLAN, CampaignWorkers(runner=runner, processes=1), ALONE, Silent())
     with pytest.raises(KeyboardInterrupt):
         campaign.run()
-    assert campaign.tally.cases >= 48
-    assert campaign.tally.sightings
+    assert campaign.statistics.cases >= 48
+    assert campaign.statistics.sightings
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_campaigns_beside_one_another_find_and_run_what_each_would_alone(seed: int) -> None:
+def test_concurrent_campaigns_run_and_find_the_same_as_alone(seed: int) -> None:
     other_op = replace(OP, name="rms_norm")
     plans = [replace(PLAN, budget=CaseBudget(cases=40), ops=(op,)) for op in (OP, other_op)]
-    alone = [AtOnce(buggy), AtOnce(buggy)]
+    alone = [ImmediateRunner(buggy), ImmediateRunner(buggy)]
     expected = [replace_seconds(search(runner, plan)) for runner, plan in zip(alone, plans, strict=True)]
     with out_of_order(buggy, seed) as shared:
-        first, second = (Campaign(plan, shared, ALONE, Silent(), processes=3) for plan in plans)
-        first.run(beside=[second])
-        begun = second.tally.cases
+        first, second = (Campaign(plan, CampaignWorkers(runner=shared, processes=3), ALONE, Silent()) for plan in plans)
+        first.run(concurrent=[second])
+        begun = second.statistics.cases
         second.run()
     assert begun > 0
-    assert [replace_seconds(one.tally) for one in (first, second)] == expected
+    assert [replace_seconds(one.statistics) for one in (first, second)] == expected
     assert digests(shared.ran) == digests(alone[0].ran) | digests(alone[1].ran)
 
 
-def test_what_goes_wrong_in_a_campaign_is_told_to_whoever_runs_it_and_to_nobody_beside() -> None:
+def test_an_error_is_raised_by_its_own_campaign_only() -> None:
     def broken(case: Case) -> Run:
         raise WorkerError(f"no worker for {case.op_name}")
 
     plan = replace(PLAN, budget=CaseBudget(cases=20))
-    first = Campaign(plan, AtOnce(clean), ALONE, Silent(), processes=1)
-    second = Campaign(plan, AtOnce(broken), ALONE, Silent(), processes=1)
-    assert first.run(beside=[second]).cases == 20
+    first = Campaign(plan, CampaignWorkers(runner=ImmediateRunner(clean), processes=1), ALONE, Silent())
+    second = Campaign(plan, CampaignWorkers(runner=ImmediateRunner(broken), processes=1), ALONE, Silent())
+    assert first.run(concurrent=[second]).cases == 20
     with pytest.raises(WorkerError, match="no worker for layer_norm"):
         second.run()
 
 
 class Compiler:
-    """Knows no resources until the campaign settles."""
+    """Knows no resources until the campaign waits for them."""
 
     def __init__(self) -> None:
-        self.settled = False
+        self.is_settled = False
 
     def of(self, launch: Launch) -> Resources | None:
         del launch
-        if not self.settled:
+        if not self.is_settled:
             return None
         return Resources(
             registers_per_thread=32,
@@ -232,92 +238,97 @@ class Compiler:
         )
 
     def settle(self) -> None:
-        self.settled = True
+        self.is_settled = True
 
 
-def test_resources_that_are_known_late_are_still_judged() -> None:
+def test_resources_that_are_known_late_are_still_checked() -> None:
     def make(case: Case) -> Run:
         run = clean(case)
         return replace(run, launches=tuple(replace(launch, config_count=1) for launch in run.launches))
 
-    tally = search(AtOnce(make), judge=Judge(oracles=(registry.find("resources"),), resources=Compiler()))
-    (sighting,) = tally.in_order()
+    statistics = search(ImmediateRunner(make), judge=Judge(oracles=(registry.find("resources"),), resources=Compiler()))
+    (sighting,) = statistics.in_order()
     assert (sighting.fail.oracle, sighting.fail.signature.place, sighting.count) == ("resources", "shared memory", 1)
 
 
-def test_where_no_compiler_runs_beside_the_search_nobody_says_that_it_was_not_done() -> None:
-    on_virtual, on_hardware = search(AtOnce(clean)), search(AtOnce(lambda case: replace(clean(case), engine="cuda")))
+def test_builds_count_only_for_engines_that_leave_ttir() -> None:
+    on_virtual, on_hardware = (
+        search(ImmediateRunner(clean)),
+        search(ImmediateRunner(lambda case: replace(clean(case), engine="cuda"))),
+    )
     assert (on_virtual.builds, on_hardware.builds) == (1, 0)
 
 
-def test_when_time_is_up_what_has_not_begun_is_dropped_and_what_ran_is_counted() -> None:
-    class Slow(AtOnce):
-        """Every other case waits for its turn, and it never comes."""
+def test_at_the_deadline_queued_cases_are_dropped() -> None:
+    class Slow(ImmediateRunner):
+        """Every other case waits forever."""
 
-        def submit(self, wanted: RunRequest) -> Future[Run]:
-            self.asked.append(super().submit(wanted) if len(self.asked) % 2 else Future[Run]())
+        def submit(self, request: RunRequest) -> Future[Run]:
+            self.asked.append(super().submit(request) if len(self.asked) % 2 else Future[Run]())
             return self.asked[-1]
 
         asked: list[Future[Run]] = []  # noqa: RUF012 - of this one runner
 
     runner = Slow(clean)
-    tally = search(runner, replace(PLAN, budget=TimeBudget(seconds=0.2)))
+    statistics = search(runner, replace(PLAN, budget=TimeBudget(seconds=0.2)))
     waiting = [future for future in runner.asked if not future.done() or future.cancelled()]
     assert waiting
     assert all(future.cancelled() for future in waiting)
-    assert tally.cases == len(runner.ran) == len(runner.asked) - len(waiting)
+    assert statistics.cases == len(runner.ran) == len(runner.asked) - len(waiting)
 
 
-FAMILIES = replace(
+WITH_VARIANTS = replace(
     PLAN,
     ops=(replace(OP, dims={**OP.dims, "T": Dim(low=1, high=2048, grows=True)}),),
     budget=CaseBudget(cases=200),
-    kin=True,
+    adds_variants=True,
 )
 
 
-def test_kin_of_what_ran_are_cases_of_the_campaign_and_the_budget_counts_them() -> None:
-    runner = AtOnce(buggy)
-    tally = search(runner, FAMILIES)
-    assert (tally.cases, len(digests(runner.ran))) == (200, 200)
-    alone = AtOnce(buggy)
-    search(alone, replace(FAMILIES, kin=False))
+def test_variants_count_towards_the_budget() -> None:
+    runner = ImmediateRunner(buggy)
+    statistics = search(runner, WITH_VARIANTS)
+    assert (statistics.cases, len(digests(runner.ran))) == (200, 200)
+    alone = ImmediateRunner(buggy)
+    search(alone, replace(WITH_VARIANTS, adds_variants=False))
     assert digests(runner.ran) != digests(alone.ran)
 
 
-def test_what_is_drawn_does_not_depend_on_how_many_kin_run() -> None:
-    def drawn(*, kin: bool) -> list[str]:
+def test_drawn_cases_do_not_depend_on_variants() -> None:
+    def drawn(*, adds_variants: bool) -> list[str]:
         taken: list[str] = []
 
-        class Noting(AtOnce):
-            def submit(self, wanted: RunRequest) -> Future[Run]:
-                taken.append(case_of(wanted).digest)
-                return super().submit(wanted)
+        class RecordingRunner(ImmediateRunner):
+            def submit(self, request: RunRequest) -> Future[Run]:
+                taken.append(case_of(request).digest)
+                return super().submit(request)
 
-        runner = Noting(clean)
-        plan = replace(FAMILIES, kin=kin, budget=CaseBudget(cases=120))
-        twins = AtOnce(clean)
-        Campaign(plan, runner, ALONE, Silent(), processes=1, submit_twin=twins.submit).run()
-        assert bool(twins.ran) == kin
+        runner = RecordingRunner(clean)
+        plan = replace(WITH_VARIANTS, adds_variants=adds_variants, budget=CaseBudget(cases=120))
+        variants = ImmediateRunner(clean)
+        Campaign(
+            plan, CampaignWorkers(runner=runner, processes=1, submit_compiled=variants.submit), ALONE, Silent()
+        ).run()
+        assert bool(variants.ran) == adds_variants
         return taken
 
-    beside, alone = drawn(kin=True), drawn(kin=False)
-    first = len(scouts(FAMILIES.ops[0], DEVICE)) + BATCH_SIZE
-    assert beside[:first] == alone[:first]
+    with_variants, alone = drawn(adds_variants=True), drawn(adds_variants=False)
+    first = len(scouts(WITH_VARIANTS.ops[0], DEVICE)) + BATCH_SIZE
+    assert with_variants[:first] == alone[:first]
 
 
-def test_what_did_not_run_to_its_end_has_no_kin() -> None:
-    runner = AtOnce(unsupported)
-    beside = AtOnce(clean)
-    plan = replace(FAMILIES, budget=CaseBudget(cases=60))
-    Campaign(plan, runner, ALONE, Silent(), processes=1, submit_twin=beside.submit).run()
-    assert (len(runner.ran), beside.ran) == (60, [])
+def test_a_case_that_did_not_complete_has_no_variants() -> None:
+    runner = ImmediateRunner(unsupported)
+    variants = ImmediateRunner(clean)
+    plan = replace(WITH_VARIANTS, budget=CaseBudget(cases=60))
+    Campaign(plan, CampaignWorkers(runner=runner, processes=1, submit_compiled=variants.submit), ALONE, Silent()).run()
+    assert (len(runner.ran), variants.ran) == (60, [])
 
 
-def test_a_failure_that_only_kin_show_is_sighted_with_no_batch_to_draw_it_from() -> None:
-    alone = AtOnce(clean)
-    search(alone, replace(FAMILIES, kin=False))
+def test_a_failure_of_a_variant_has_no_batch() -> None:
+    alone = ImmediateRunner(clean)
+    search(alone, replace(WITH_VARIANTS, adds_variants=False))
     drawn = digests(alone.ran)
-    tally = search(AtOnce(lambda case: facts(case, lambda case: case.digest not in drawn)), FAMILIES)
-    (sighting,) = tally.in_order()
-    assert sighting.plainest.batch is None
+    statistics = search(ImmediateRunner(lambda case: facts(case, lambda case: case.digest not in drawn)), WITH_VARIANTS)
+    (sighting,) = statistics.in_order()
+    assert sighting.simplest.batch is None

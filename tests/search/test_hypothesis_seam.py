@@ -1,4 +1,4 @@
-"""What Hypothesis draws for the harness depends on the seed alone, and what users draw by it stays as it was."""
+"""Hypothesis draws for the harness depend on the seed alone, and draws of users are unchanged."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from hypothesis import Phase
 
 from harness.model.case import Case
 from harness.search.hypothesis_seam import LITERALS, PROVIDER, seed_alone
-from harness.search.launch_feedback import Hints
+from harness.search.launch_feedback import LaunchFeedback
 from harness.search.strategies import Batch
 from tests.search.fakes import DEVICE, OP
 
@@ -22,33 +22,33 @@ ROOT = Path(__file__).resolve().parents[2]
 DRAWING = """
 import sys
 
-from harness.search.launch_feedback import Hints
+from harness.search.launch_feedback import LaunchFeedback
 from harness.search.strategies import Batch
 from tests.search.fakes import DEVICE, KERNEL, OP
 
 for module in sys.argv[1:]:
     __import__(module)
-hints = Hints(tile_sizes=frozenset({32, 64}), configs={KERNEL: 6})
+feedback = LaunchFeedback(tile_sizes=frozenset({32, 64}), configs={KERNEL: 6})
 for seed in range(8):
-    for case in Batch(op=OP, device=DEVICE, hints=hints, seed=seed, size=48).draw():
+    for case in Batch(op=OP, device=DEVICE, feedback=feedback, seed=seed, size=48).draw():
         print(case.digest)
 """
 ODD = f"NUMBERS = {list(range(107, 6000, 37))}\n"
-"""Literals as any module may have them."""
+"""Literals as they occur in any module."""
 
 
 def literals() -> Callable[..., object]:
     return getattr(PROVIDER, LITERALS)
 
 
-def test_hypothesis_still_has_what_is_replaced() -> None:
+def test_hypothesis_still_has_the_replaced_method() -> None:
     assert callable(vars(PROVIDER).get(LITERALS)), (
         f"Hypothesis {version('hypothesis')} has no HypothesisProvider.{LITERALS}: see from what it draws constants "
         "now, and name it in harness/search/hypothesis_seam.py"
     )
 
 
-def test_it_is_replaced_while_the_harness_draws_and_not_for_what_users_draw() -> None:
+def test_the_method_is_replaced_only_while_the_harness_draws() -> None:
     usual = literals()
     meanwhile: list[Callable[..., object]] = []
 
@@ -59,12 +59,12 @@ def test_it_is_replaced_while_the_harness_draws_and_not_for_what_users_draw() ->
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Batch(op=OP, device=DEVICE, hints=Hints(), seed=7, size=8).visit(body, phases=(Phase.generate,))
+        Batch(op=OP, device=DEVICE, feedback=LaunchFeedback(), seed=7, size=8).visit(body, phases=(Phase.generate,))
     assert usual not in meanwhile
     assert literals() is usual
 
 
-def test_it_stays_replaced_as_long_as_any_search_draws() -> None:
+def test_the_method_stays_replaced_while_any_search_draws() -> None:
     usual = literals()
     with ExitStack() as second:
         with seed_alone():
@@ -74,7 +74,7 @@ def test_it_stays_replaced_as_long_as_any_search_draws() -> None:
 
 
 def output_of(program: str, folder: Path, *arguments: str) -> list[str]:
-    """The lines of a fresh process that finds modules in `folder`."""
+    """Return the output lines of a fresh process with modules in `folder`."""
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         cwd=ROOT,
@@ -86,7 +86,7 @@ def output_of(program: str, folder: Path, *arguments: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_a_seed_draws_the_same_cases_in_a_process_that_has_loaded_other_modules(tmp_path: Path) -> None:
+def test_a_seed_draws_the_same_cases_whatever_modules_are_imported(tmp_path: Path) -> None:
     (tmp_path / "odd_numbers.py").write_text(ODD, encoding="utf-8")
     alone = output_of(DRAWING, tmp_path)
     assert len(alone) > 300

@@ -1,4 +1,4 @@
-"""Which kernels ran and which abstained: counted from runs, so that nothing unexecuted reads as covered."""
+"""Kernel coverage counts executed and abstained launches from runs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +12,7 @@ from harness.model.device import DeviceProfile
 from harness.model.run import Raised, Refused, Run, Unsupported
 from harness.reports.coverage_table import lines
 from harness.search.kernel_coverage import Coverage, CoverageRequest, KernelCount, OpCount, measure
-from tests.search.fakes import DEVICE, KERNEL, OP, STORE, AtOnce, facts, never
+from tests.search.fakes import DEVICE, KERNEL, OP, STORE, ImmediateRunner, facts, never
 
 A100 = catalogue.find("a100")
 FLA_OP = replace(OP, requires=("fla-core",))
@@ -25,7 +25,7 @@ def clean(case: Case) -> Run:
 
 
 def stuck_where(case: Case, *, begun: int) -> Run:
-    """A case that abstains after it began so many launches of the kernel."""
+    """Return a run that abstains after so many launches of the kernel."""
     run = clean(case)
     return replace(run, ending=STUCK, launches=run.launches * begun)
 
@@ -39,14 +39,14 @@ def raised(case: Case) -> Run:
     return Run(case=case, engine="virtual", ending=ending)
 
 
-def covered(make: AtOnce, *devices: DeviceProfile, cases: int = 6) -> Coverage:
+def covered(make: ImmediateRunner, *devices: DeviceProfile, cases: int = 6) -> Coverage:
     order = CoverageRequest(ops=(FLA_OP,), devices=devices or (DEVICE,), cases=cases, seed=0)
     return measure(order, make, lambda _: None)
 
 
 @pytest.mark.parametrize("cases", [1, 2, 6, 30])
-def test_each_op_gets_so_many_different_cases_on_each_device_plain_ones_first(cases: int) -> None:
-    runner = AtOnce(clean)
+def test_each_op_gets_distinct_cases_on_each_device_scouts_first(cases: int) -> None:
+    runner = ImmediateRunner(clean)
     covered(runner, DEVICE, A100, cases=cases)
     for device in (DEVICE, A100):
         ran = [case for case in runner.ran if case.device == device]
@@ -54,29 +54,29 @@ def test_each_op_gets_so_many_different_cases_on_each_device_plain_ones_first(ca
         assert ran[0].dims == {"T": 48, "D": 48, "G": 1}
 
 
-def test_ops_take_turns_where_so_many_cases_at_a_time_are_asked_for() -> None:
+def test_ops_take_turns() -> None:
     other = replace(FLA_OP, name="rms_norm")
-    runner = AtOnce(clean)
+    runner = ImmediateRunner(clean)
     measure(CoverageRequest(ops=(FLA_OP, other), devices=(DEVICE,), cases=30, seed=0, turn=10), runner, lambda _: None)
     assert [len(tuple(same)) for _, same in groupby(case.op for case in runner.ran)] == [2, 2, 10, 10, 10, 10, 8, 8]
     assert len({(case.op, case.digest) for case in runner.ran}) == 60
 
 
-def test_no_case_is_a_giant_of_which_few_programs_run() -> None:
-    runner = AtOnce(clean)
+def test_no_case_is_oversized() -> None:
+    runner = ImmediateRunner(clean)
     covered(runner, cases=100)
     assert {case.scale for case in runner.ran} == {Scale.USUAL}
 
 
 def test_the_same_seed_covers_the_same_cases() -> None:
-    once, again = AtOnce(clean), AtOnce(clean)
+    once, again = ImmediateRunner(clean), ImmediateRunner(clean)
     covered(once)
     covered(again)
     assert once.ran == again.ran
 
 
-def test_launches_that_were_executed_are_counted_by_kernel_and_device() -> None:
-    assert covered(AtOnce(clean), DEVICE, A100) == Coverage(
+def test_executed_launches_are_counted_by_kernel_and_device() -> None:
+    assert covered(ImmediateRunner(clean), DEVICE, A100) == Coverage(
         kernels=(
             KernelCount(library="fla-core", kernel=KERNEL, device="a100", executed=6),
             KernelCount(library="fla-core", kernel=KERNEL, device="rtx-pro-6000", executed=6),
@@ -89,8 +89,8 @@ def test_launches_that_were_executed_are_counted_by_kernel_and_device() -> None:
 
 
 @pytest.mark.parametrize(("begun", "executed"), [(0, 0), (1, 0), (2, 1)])
-def test_the_launch_that_abstains_is_not_one_that_ran(begun: int, executed: int) -> None:
-    coverage = covered(AtOnce(lambda case: stuck_where(case, begun=begun)), cases=1)
+def test_a_launch_that_abstains_is_not_executed(begun: int, executed: int) -> None:
+    coverage = covered(ImmediateRunner(lambda case: stuck_where(case, begun=begun)), cases=1)
     kernel = KernelCount(
         library="fla-core", kernel=KERNEL, device="rtx-pro-6000", executed=executed, abstained=((WHY, 1),)
     )
@@ -106,35 +106,35 @@ def test_the_launch_that_abstains_is_not_one_that_ran(begun: int, executed: int)
     ],
 )
 def test_an_op_that_launched_nothing_is_not_covered(make: Callable[[Case], Run], ending: str) -> None:
-    coverage = covered(AtOnce(make), cases=2)
+    coverage = covered(ImmediateRunner(make), cases=2)
     silent = OpCount(op=OP.id, device="rtx-pro-6000", launches=0, endings=((ending, 2),))
     assert (coverage.kernels, coverage.silent, coverage.whole) == ((), (silent,), False)
 
 
-def test_the_table_tells_what_abstains_and_what_is_not_covered() -> None:
+def test_the_table_lists_abstained_launches_and_uncovered_ops() -> None:
     def make(case: Case) -> Run:
         if case.device == A100:
             return refused(case)
         return stuck_where(case, begun=2) if case.absent else clean(case)
 
-    text = list(lines(covered(AtOnce(make), DEVICE, A100, cases=2), (DEVICE, A100)))
+    text = list(lines(covered(ImmediateRunner(make), DEVICE, A100, cases=2), (DEVICE, A100)))
     assert text == [
         "fla-core                 rtx-pro-6000   a100",
         "                               sm_120  sm_80",
         "  layer_norm_bwd_kernel           2/3      -  abstains: tt.histogram (layernorm.py:431)",
         "",
-        "cases that did not complete, of which only launches before that point are counted:",
+        "cases that did not complete (only launches before the end are counted):",
         f"     1  {OP.id}: the engine cannot execute tt.histogram ({KERNEL}, layernorm.py:431; Triton 3.6.0)",
         f"     2  {OP.id}: the library declined the case: NotImplementedError: not here",
         "",
-        "ops that launched nothing, of which nothing is covered:",
+        "ops that launched nothing (not covered at all):",
         f"  {OP.id} on a100",
         "",
         "3 launches of 1 kernel in 4 cases: 2 executed, 1 abstained (33.3 %)",
     ]
 
 
-def test_nothing_launched_is_no_share_of_zero() -> None:
-    assert list(lines(covered(AtOnce(refused), cases=1), (DEVICE,)))[-1] == (
+def test_no_launches_give_no_share() -> None:
+    assert list(lines(covered(ImmediateRunner(refused), cases=1), (DEVICE,)))[-1] == (
         "0 launches of 0 kernels in 1 case: 0 executed, 0 abstained (none launched)"
     )

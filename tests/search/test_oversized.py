@@ -1,4 +1,4 @@
-"""Giant cases: one dim grows until 32 bits cannot count the elements, and only where its op lets it."""
+"""Oversized cases: a dim that may grow does so until 32 bits cannot count the elements."""
 
 from dataclasses import replace
 from math import prod
@@ -11,17 +11,17 @@ from harness.model.case import Case, Layout, Scale, ValueDistribution
 from harness.model.input_spec import Tensor
 from harness.model.op import Dim, Op
 from harness.search import moves
-from harness.search.launch_feedback import Hints
-from harness.search.oversized import INDEX_LIMIT, ONE_IN, ROOM, giants, grown, ways
-from harness.search.sort_key import plainness
+from harness.search.launch_feedback import LaunchFeedback
+from harness.search.oversized import INDEX_LIMIT, MAX_ELEMENTS, ONE_IN, growing_dim_sets, grown, oversized_cases
+from harness.search.sort_key import sort_key
 from harness.search.strategies import ALL_HEALTH_CHECKS, Batch
 from harness.suite import tokens
-from tests.search.fakes import DEVICE, OP, PLAINEST, with_dims
+from tests.search.fakes import DEVICE, OP, SIMPLEST, with_dims
 
 pytestmark = pytest.mark.once
 
 GROWS = replace(OP, dims={**OP.dims, "T": tokens(2048)})
-"""As `OP`, but that T may be any in giant cases."""
+"""`OP` with a T that may grow in oversized cases."""
 SEQUENCES = replace(
     OP,
     dims={
@@ -37,7 +37,7 @@ SEQUENCES = replace(
 def drawn(op: Op, count: int) -> list[Case]:
     found: list[Case] = []
     for seed in range(count):
-        found += Batch(op=op, device=DEVICE, hints=Hints(), seed=seed, size=48).draw()
+        found += Batch(op=op, device=DEVICE, feedback=LaunchFeedback(), seed=seed, size=48).draw()
     return found
 
 
@@ -60,10 +60,12 @@ def largest_tensor(op: Op, case: Case) -> int:
     return max(prod(declared.extents(case.dims)) for declared in op.inputs.values())
 
 
-def test_a_giant_case_has_a_tensor_whose_last_rows_lie_beyond_32_bits() -> None:
+def test_an_oversized_case_has_elements_beyond_32_bits() -> None:
     usual = with_dims(T=7, D=40, G=2)
-    found = drawn_from(giants(GROWS, replace(usual, layouts={"x": Layout.STRIDED}, values=ValueDistribution.LARGE)), 40)
-    assert {case.scale for case in found} == {Scale.GIANT}
+    found = drawn_from(
+        oversized_cases(GROWS, replace(usual, layouts={"x": Layout.STRIDED}, values=ValueDistribution.LARGE)), 40
+    )
+    assert {case.scale for case in found} == {Scale.OVERSIZED}
     assert {case.dims["D"] for case in found} == {40, 1024}
     for case in found:
         assert INDEX_LIMIT * 33 // 32 < largest_tensor(GROWS, case) < 2 * INDEX_LIMIT
@@ -72,26 +74,26 @@ def test_a_giant_case_has_a_tensor_whose_last_rows_lie_beyond_32_bits() -> None:
         assert not GROWS.allows(replace(case, scale=Scale.USUAL))
 
 
-def test_a_case_stays_as_it_is_where_no_dim_grows() -> None:
+def test_a_case_is_unchanged_if_no_dim_may_grow() -> None:
     usual = with_dims(T=7, D=40)
-    assert drawn_from(giants(OP, usual), 1) == [usual]
-    assert not any(case.scale is Scale.GIANT for case in drawn(OP, 8))
+    assert drawn_from(oversized_cases(OP, usual), 1) == [usual]
+    assert not any(case.scale is Scale.OVERSIZED for case in drawn(OP, 8))
 
 
-def test_few_of_the_cases_that_are_drawn_are_giant() -> None:
+def test_few_drawn_cases_are_oversized() -> None:
     found = drawn(GROWS, 40)
-    giant = sum(case.scale is Scale.GIANT for case in found)
-    assert len(found) / (4 * ONE_IN) < giant < len(found) * 4 / ONE_IN
+    oversized = sum(case.scale is Scale.OVERSIZED for case in found)
+    assert len(found) / (4 * ONE_IN) < oversized < len(found) * 4 / ONE_IN
 
 
-def test_a_size_grows_no_further_than_it_must() -> None:
+def test_a_size_grows_no_further_than_needed() -> None:
     dims = {"T": 1, "D": 1000, "G": 1}
     rows = [Tensor(shape=("T", "G*D"))]
     assert grown(GROWS, dims, rows, ("T",), 1.0) == {**dims, "T": 2**31 // 1000 + 1}
     assert grown(GROWS, dims, [], ("T",), 1.0) is None
 
 
-def test_where_one_dim_may_not_grow_so_far_the_next_does_too() -> None:
+def test_if_one_dim_cannot_grow_enough_the_next_grows_too() -> None:
     dims = {"B": 1, "T": 3, "D": 100}
     rows = [Tensor(shape=("B", "T", "D"))]
     assert grown(SEQUENCES, dims, rows, ("B", "T"), 1.0) == {"B": 65_535, "T": 2**31 // (65_535 * 100) + 1, "D": 100}
@@ -99,41 +101,41 @@ def test_where_one_dim_may_not_grow_so_far_the_next_does_too() -> None:
     assert grown(SEQUENCES, dims, rows, ("D",), 1.0) is None
 
 
-def test_states_grow_apart_from_the_tokens_of_their_sequences() -> None:
-    assert ways(SEQUENCES) == (("B", "T", "D"), ("B", "D"))
-    assert ways(GROWS) == (("T",),)
-    assert ways(OP) == ()
-    usual = Case(op=SEQUENCES.id, dims={"B": 2, "T": 700, "D": 9}, dtype=PLAINEST.dtype, device=DEVICE)
-    found = drawn_from(giants(SEQUENCES, replace(usual, absent=("state",))), 60)
-    giant = [case for case in found if is_giant(case)]
-    assert len(giant) > 45
-    states = [case for case in giant if not case.absent]
+def test_states_grow_independently_of_tokens() -> None:
+    assert growing_dim_sets(SEQUENCES) == (("B", "T", "D"), ("B", "D"))
+    assert growing_dim_sets(GROWS) == (("T",),)
+    assert growing_dim_sets(OP) == ()
+    usual = Case(op=SEQUENCES.id, dims={"B": 2, "T": 700, "D": 9}, dtype=SIMPLEST.dtype, device=DEVICE)
+    found = drawn_from(oversized_cases(SEQUENCES, replace(usual, absent=("state",))), 60)
+    oversized = [case for case in found if is_oversized(case)]
+    assert len(oversized) > 45
+    states = [case for case in oversized if not case.absent]
     assert 5 < len(states) < 50
-    for case in giant:
+    for case in oversized:
         x, state = (prod(declared.extents(case.dims)) for declared in SEQUENCES.inputs.values())
         assert INDEX_LIMIT < (x if case.absent else state) < 2 * INDEX_LIMIT
-        assert max(x, state) <= ROOM
+        assert max(x, state) <= MAX_ELEMENTS
         assert SEQUENCES.allows(case)
         assert not SEQUENCES.allows(replace(case, dims={**case.dims, "B": 65_536}))
     assert {case.dims["T"] for case in states} == {1}
 
 
-def test_an_op_is_giant_as_often_in_each_of_its_ways() -> None:
-    giant, usual = (len([case for case in drawn(op, 40) if is_giant(case)]) for op in (SEQUENCES, GROWS))
-    assert 1.2 * usual < giant < 4 * usual
+def test_each_set_of_growing_dims_is_drawn_equally_often() -> None:
+    oversized, usual = (len([case for case in drawn(op, 40) if is_oversized(case)]) for op in (SEQUENCES, GROWS))
+    assert 1.2 * usual < oversized < 4 * usual
 
 
-def is_giant(case: Case) -> bool:
-    return case.scale is Scale.GIANT
+def is_oversized(case: Case) -> bool:
+    return case.scale is Scale.OVERSIZED
 
 
-def test_a_usual_case_is_plainer_than_any_giant_one_and_tried_where_its_dims_are_in_range() -> None:
-    small = replace(PLAINEST, scale=Scale.GIANT)
-    giant = replace(small, dims={**PLAINEST.dims, "T": 2**31})
+def test_a_case_of_usual_size_is_simpler_than_an_oversized_one() -> None:
+    small = replace(SIMPLEST, scale=Scale.OVERSIZED)
+    oversized = replace(small, dims={**SIMPLEST.dims, "T": 2**31})
     home = DEVICE.sm_count
-    assert plainness(GROWS, with_dims(T=2048, D=1024), home) < plainness(GROWS, small, home)
-    assert list(moves.scale(GROWS, small, home)) == [PLAINEST]
-    assert list(moves.scale(GROWS, giant, home)) == []
+    assert sort_key(GROWS, with_dims(T=2048, D=1024), home) < sort_key(GROWS, small, home)
+    assert list(moves.scale(GROWS, small, home)) == [SIMPLEST]
+    assert list(moves.scale(GROWS, oversized, home)) == []
 
 
 def test_tokens_that_do_not_grow_keep_to_their_range() -> None:

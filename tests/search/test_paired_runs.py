@@ -1,4 +1,4 @@
-"""Companions of a campaign's cases: run beside them, and cases of their own where they break off."""
+"""Paired runs of a campaign's cases, which become cases of their own if they break off."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from harness.model.run import Crashed, Ending, Launch, Run
 from harness.model.verdict import Severity
 from harness.oracles import registry
 from harness.oracles.sm_invariance import SM_COUNTS
-from harness.search.campaign import Campaign
+from harness.search.campaign import Campaign, CampaignWorkers
 from harness.search.campaign_statistics import CampaignStatistics
 from harness.search.judge import Judge
 from harness.search.options import Options
@@ -24,7 +24,18 @@ from harness.search.session import Session
 from harness.suite import load_suite
 from harness.workers.supervision.time_limits import Patience
 from tests.oracles.facts import deadlocked
-from tests.search.fakes import DEVICE, KERNEL, OP, AtOnce, Differing, Noting, OutOfOrder, Silent, Straying, clean
+from tests.search.fakes import (
+    DEVICE,
+    KERNEL,
+    OP,
+    DifferingRunner,
+    FaultingRunner,
+    ImmediateRunner,
+    RecordingRunner,
+    ShufflingRunner,
+    Silent,
+    clean,
+)
 
 pytestmark = pytest.mark.once
 
@@ -33,76 +44,78 @@ PLAN = Plan(ops=(OP,), devices=(DEVICE,), budget=CaseBudget(cases=120), seed=5)
 
 
 def search(runner: Runner, judge: Judge) -> CampaignStatistics:
-    return Campaign(PLAN, runner, judge, Silent(), processes=3).run()
+    return Campaign(PLAN, CampaignWorkers(runner=runner, processes=3), judge, Silent()).run()
 
 
-def test_companions_are_run_and_count_as_no_case() -> None:
-    runner = AtOnce(clean)
-    tally = search(runner, Judge(oracles=(registry.find("sm-invariance"),)))
-    companions = len(runner.ran) - tally.cases
-    assert tally.cases == 120
-    assert 0 < companions <= sum(case.seed % 8 == 0 for case in runner.ran)
+def test_paired_runs_do_not_count_as_cases() -> None:
+    runner = ImmediateRunner(clean)
+    statistics = search(runner, Judge(oracles=(registry.find("sm-invariance"),)))
+    paired_runs = len(runner.ran) - statistics.cases
+    assert statistics.cases == 120
+    assert 0 < paired_runs <= sum(case.seed % 8 == 0 for case in runner.ran)
 
 
-def test_companions_are_wanted_beside_their_run_and_cases_by_themselves() -> None:
-    runner = Noting(clean)
-    tally = search(runner, Judge(oracles=(registry.find("sm-invariance"),)))
-    assert sum(isinstance(one, Case) for one in runner.submitted) == tally.cases
-    besides = [one for one in runner.submitted if isinstance(one, PairedRunRequest)]
-    assert besides
-    assert {one.case.device.sm_count for one in besides} <= set(SM_COUNTS)
+def test_paired_runs_and_cases_are_requested_differently() -> None:
+    runner = RecordingRunner(clean)
+    statistics = search(runner, Judge(oracles=(registry.find("sm-invariance"),)))
+    assert sum(isinstance(one, Case) for one in runner.submitted) == statistics.cases
+    paired = [one for one in runner.submitted if isinstance(one, PairedRunRequest)]
+    assert paired
+    assert {one.case.device.sm_count for one in paired} <= set(SM_COUNTS)
 
 
-def test_a_companion_that_differs_is_run_whole_before_it_is_judged() -> None:
-    """A wider tolerance of its own may explain what the run's does not."""
+def test_a_paired_run_that_differs_is_rerun_in_full() -> None:
+    """The full run may have a wider tolerance that explains the difference."""
 
     judge = Judge(oracles=(registry.find("sm-invariance"),))
-    runner = Differing(clean)
+    runner = DifferingRunner(clean)
     assert list(search(runner, judge).in_order()) == []
-    besides = [one.case for one in runner.submitted if isinstance(one, PairedRunRequest)]
-    assert any(case in runner.submitted for case in besides)
-    assert [one.fail.oracle for one in search(Differing(clean, wider=0.0), judge).in_order()] == ["sm-invariance"]
+    paired = [one.case for one in runner.submitted if isinstance(one, PairedRunRequest)]
+    assert any(case in runner.submitted for case in paired)
+    assert [one.fail.oracle for one in search(DifferingRunner(clean, wider=0.0), judge).in_order()] == ["sm-invariance"]
 
 
-def test_a_case_that_ends_on_the_real_gpu_alone_is_run_beside_itself_and_not_as_another_case() -> None:
-    runner = Straying(clean)
-    tally = search(runner, Judge(oracles=(registry.find("completes"),)))
-    (sighting,) = tally.in_order()
+def test_a_fault_on_the_hardware_gpu_alone_is_rerun_unoptimised() -> None:
+    runner = FaultingRunner(clean)
+    statistics = search(runner, Judge(oracles=(registry.find("completes"),)))
+    (sighting,) = statistics.in_order()
     assert sighting.fail.message.endswith("it ends so, too, where ptxas does not optimise")
-    assert (sighting.count, tally.cases) == (120, 120)
-    wanted = [one for one in runner.submitted if isinstance(one, PairedRunRequest)]
-    assert {one.plainer for one in wanted} == {Plainer.UNOPTIMISED}
-    assert len(wanted) == 120
+    assert (sighting.count, statistics.cases) == (120, 120)
+    requests = [one for one in runner.submitted if isinstance(one, PairedRunRequest)]
+    assert {one.plainer for one in requests} == {Plainer.UNOPTIMISED}
+    assert len(requests) == 120
 
 
 @dataclass
-class Breaking(Noting):
-    """Away from home, or in reversed order where that is asked for, cases end so, and nothing else does."""
+class Breaking(RecordingRunner):
+    """Cases on other SM counts, or only those in reversed order, have this ending."""
 
     ending: Ending = CRASHED
     reversed_only: bool = False
 
-    def run(self, wanted: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
-        return broken_off(super().run(wanted, patience=patience), wanted, self.ending, reversed_only=self.reversed_only)
+    def run(self, request: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
+        return broken_off(
+            super().run(request, patience=patience), request, self.ending, reversed_only=self.reversed_only
+        )
 
 
 def broken_off(
-    run: Run, wanted: RunRequest, ending: Ending, *, reversed_only: bool = False, everywhere: bool = False
+    run: Run, request: RunRequest, ending: Ending, *, reversed_only: bool = False, everywhere: bool = False
 ) -> Run:
-    """The run, or how it ended where it breaks off."""
+    """Return the run, with the ending if it breaks off."""
     run = replace(run, launches=tuple(replace(launch, atomics=True) for launch in run.launches))
-    is_reversed, is_away = run.case.order is ProgramOrder.REVERSED, run.case.device.sm_count in SM_COUNTS
-    if not (everywhere or (is_reversed if reversed_only else is_away)):
+    is_reversed, is_elsewhere = run.case.order is ProgramOrder.REVERSED, run.case.device.sm_count in SM_COUNTS
+    if not (everywhere or (is_reversed if reversed_only else is_elsewhere)):
         return run
-    if isinstance(wanted, Case):
+    if isinstance(request, Case):
         return replace(run, ending=ending, launches=())
     return PairedRun(case=run.case, engine="virtual", ending=ending)
 
 
-def followed(runner: Noting) -> list[Case]:
-    """The companions that were run as cases, too."""
-    besides = {one.case.digest for one in runner.submitted if isinstance(one, PairedRunRequest)}
-    return [one for one in runner.submitted if isinstance(one, Case) and one.digest in besides]
+def former_paired_runs(runner: RecordingRunner) -> list[Case]:
+    """Return the paired runs that also ran as cases."""
+    paired = {one.case.digest for one in runner.submitted if isinstance(one, PairedRunRequest)}
+    return [one for one in runner.submitted if isinstance(one, Case) and one.digest in paired]
 
 
 def judge_of(*oracles: str) -> Judge:
@@ -110,50 +123,50 @@ def judge_of(*oracles: str) -> Judge:
 
 
 @pytest.mark.parametrize("ending", [CRASHED, deadlocked()])
-def test_a_companion_that_breaks_off_is_run_as_a_case_of_its_own_and_found(ending: Ending) -> None:
+def test_a_paired_run_that_breaks_off_becomes_a_case(ending: Ending) -> None:
     runner = Breaking(clean, ending=ending)
-    tally = search(runner, judge_of("sm-invariance", "completes"))
-    (sighting,) = tally.in_order()
-    besides = {one.case.digest for one in runner.submitted if isinstance(one, PairedRunRequest)}
-    again = followed(runner)
+    statistics = search(runner, judge_of("sm-invariance", "completes"))
+    (sighting,) = statistics.in_order()
+    paired = {one.case.digest for one in runner.submitted if isinstance(one, PairedRunRequest)}
+    again = former_paired_runs(runner)
     assert sighting.fail.oracle == "completes"
-    assert sorted(one.digest for one in again) == sorted(besides)
-    away = sum(isinstance(one, Case) and one.device.sm_count in SM_COUNTS for one in runner.submitted)
-    assert (sighting.count, tally.cases) == (away, 120 + len(besides))
+    assert sorted(one.digest for one in again) == sorted(paired)
+    elsewhere = sum(isinstance(one, Case) and one.device.sm_count in SM_COUNTS for one in runner.submitted)
+    assert (sighting.count, statistics.cases) == (elsewhere, 120 + len(paired))
 
 
-def test_a_companion_that_gets_stuck_in_reversed_order_is_a_warning_about_its_case_and_no_case_of_its_own() -> None:
+def test_a_deadlock_in_reversed_order_is_a_warning_about_the_case() -> None:
     runner = Breaking(clean, ending=deadlocked(), reversed_only=True)
-    tally = search(runner, judge_of("order-invariance", "completes"))
-    assert [(one.fail.oracle, one.fail.signature.severity, one.count) for one in tally.in_order()] == [
+    statistics = search(runner, judge_of("order-invariance", "completes"))
+    assert [(one.fail.oracle, one.fail.signature.severity, one.count) for one in statistics.in_order()] == [
         ("order-invariance", Severity.WARNING, 120)
     ]
-    assert (tally.cases, tally.failed, followed(runner)) == (120, 120, [])
+    assert (statistics.cases, statistics.failed, former_paired_runs(runner)) == (120, 120, [])
 
 
-def test_a_companion_that_crashes_in_reversed_order_is_run_as_a_case_of_its_own() -> None:
+def test_a_crash_in_reversed_order_becomes_a_case() -> None:
     runner = Breaking(clean, reversed_only=True)
-    tally = search(runner, judge_of("order-invariance", "completes"))
-    assert [one.fail.oracle for one in tally.in_order()] == ["completes"]
-    assert {one.order for one in followed(runner)} == {ProgramOrder.REVERSED}
-    assert tally.cases == 240
+    statistics = search(runner, judge_of("order-invariance", "completes"))
+    assert [one.fail.oracle for one in statistics.in_order()] == ["completes"]
+    assert {one.order for one in former_paired_runs(runner)} == {ProgramOrder.REVERSED}
+    assert statistics.cases == 240
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_what_is_seen_of_cases_and_their_companions_does_not_depend_on_which_comes_back_first(seed: int) -> None:
-    """Away from home every case dies, and with every other config: of one case several companions do, and itself."""
+def test_findings_do_not_depend_on_the_order_of_paired_runs(seed: int) -> None:
+    """Every case crashes on other SM counts and with every other config, so several paired runs of a case crash."""
 
-    def breaks_off(run: Run, wanted: RunRequest) -> Run:
+    def breaks_off(run: Run, request: RunRequest) -> Run:
         odd = run.case.configs.get(KERNEL, 0) % 2 == 1
-        return broken_off(run, wanted, CRASHED, everywhere=odd)
+        return broken_off(run, request, CRASHED, everywhere=odd)
 
-    class Steady(Noting):
-        def run(self, wanted: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
-            return breaks_off(super().run(wanted, patience=patience), wanted)
+    class Steady(RecordingRunner):
+        def run(self, request: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
+            return breaks_off(super().run(request, patience=patience), request)
 
-    class Shuffled(OutOfOrder):
-        def run(self, wanted: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
-            return breaks_off(super().run(wanted, patience=patience), wanted)
+    class Shuffled(ShufflingRunner):
+        def run(self, request: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
+            return breaks_off(super().run(request, patience=patience), request)
 
     judge = judge_of("sm-invariance", "config-invariance", "completes")
     expected = search(Steady(clean), judge)
@@ -163,19 +176,19 @@ def test_what_is_seen_of_cases_and_their_companions_does_not_depend_on_which_com
     assert seen(found) == seen(expected)
 
 
-def seen(tally: CampaignStatistics) -> object:
-    firsts = [(one.fail, one.first.case, one.plainest.case, one.count) for one in tally.in_order()]
-    return tally.cases, tally.verdicts, firsts
+def seen(statistics: CampaignStatistics) -> object:
+    firsts = [(one.fail, one.first.case, one.simplest.case, one.count) for one in statistics.in_order()]
+    return statistics.cases, statistics.verdicts, firsts
 
 
 class LateCompiler:
-    """Knows of each build once the campaign settles: the one at home takes too much shared memory."""
+    """Knows each build once the campaign waits: the one on the own SM count takes too much shared memory."""
 
     def __init__(self) -> None:
-        self.settled = False
+        self.is_settled = False
 
     def of(self, launch: Launch) -> Resources | None:
-        if not self.settled:
+        if not self.is_settled:
             return None
         return Resources(
             registers_per_thread=32,
@@ -187,43 +200,45 @@ class LateCompiler:
         )
 
     def settle(self) -> None:
-        self.settled = True
+        self.is_settled = True
 
 
-def test_resources_that_are_known_late_are_judged_for_a_case_and_for_its_companion_that_broke_off() -> None:
-    class Dying(Noting):
-        """Away from home the process dies after a launch of another build."""
+def test_late_resources_are_checked_for_former_paired_runs_too() -> None:
+    class Dying(RecordingRunner):
+        """On other SM counts the process dies after a launch of another build."""
 
-        def run(self, wanted: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
-            run = super().run(wanted, patience=patience)
-            away = run.case.device.sm_count in SM_COUNTS
-            build = "away" if away else "at home"
+        def run(self, request: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
+            run = super().run(request, patience=patience)
+            elsewhere = run.case.device.sm_count in SM_COUNTS
+            build = "elsewhere" if elsewhere else "at home"
             launches = tuple(replace(one, build=build, config_count=1) for one in run.launches)
-            if away and not isinstance(wanted, Case):
+            if elsewhere and not isinstance(request, Case):
                 return PairedRun(case=run.case, engine="virtual", ending=CRASHED, launches=launches)
-            return replace(run, launches=launches, ending=CRASHED if away else run.ending)
+            return replace(run, launches=launches, ending=CRASHED if elsewhere else run.ending)
 
     oracles = tuple(map(registry.find, ("sm-invariance", "completes", "resources")))
     judge = Judge(oracles=oracles, resources=LateCompiler())
     runner = Dying(clean)
-    tally = Campaign(replace(PLAN, budget=CaseBudget(cases=1)), runner, judge, Silent(), processes=1).run()
+    statistics = Campaign(
+        replace(PLAN, budget=CaseBudget(cases=1)), CampaignWorkers(runner=runner, processes=1), judge, Silent()
+    ).run()
     assert [one.case.device.sm_count in SM_COUNTS for one in runner.submitted if isinstance(one, PairedRunRequest)] == [
         True
     ]
-    assert {one.fail.oracle for one in tally.in_order()} == {"completes", "resources"}
+    assert {one.fail.oracle for one in statistics.in_order()} == {"completes", "resources"}
 
 
 # --- real processes --------------------------------------------------------------------------------------------------
 
-FOLLOWED = Path(__file__).with_name("paired_run_suite.py")
+SUITE = Path(__file__).with_name("paired_run_suite.py")
 
 
-def really_seen(op_name: str, sm_count: int | None, cases: int) -> list[tuple[str, Severity]]:
-    """The oracles that failed in a search of one op of `followed`, in processes that launch its kernels."""
-    (op,) = (one for one in load_suite(str(FOLLOWED)) if one.name == op_name)
+def failed_oracles(op_name: str, sm_count: int | None, cases: int) -> list[tuple[str, Severity]]:
+    """Search one op of the suite in real processes, and return the oracles that failed."""
+    (op,) = (one for one in load_suite(str(SUITE)) if one.name == op_name)
     home = catalogue.find("rtx-pro-6000")
     options = Options(
-        suites=(str(FOLLOWED),),
+        suites=(str(SUITE),),
         ops=(op,),
         devices=(home.with_sm_count(sm_count) if sm_count else home,),
         budget=CaseBudget(cases=cases),
@@ -232,19 +247,21 @@ def really_seen(op_name: str, sm_count: int | None, cases: int) -> list[tuple[st
         processes=2,
     )
     with Session(options) as session:
-        tally = Campaign(options.plan, session.pool, session.judge, Silent(), processes=session.processes).run()
-    assert tally.abstained == 0, tally.reasons
-    return [(one.fail.oracle, one.fail.signature.severity) for one in tally.in_order()]
+        statistics = Campaign(
+            options.plan, CampaignWorkers(runner=session.pool, processes=session.processes), session.judge, Silent()
+        ).run()
+    assert statistics.abstained == 0, statistics.reasons
+    return [(one.fail.oracle, one.fail.signature.severity) for one in statistics.in_order()]
 
 
 @pytest.mark.slow
-def test_a_scan_that_looks_back_at_the_program_before_is_warned_of_and_no_error() -> None:
-    assert really_seen("scan", sm_count=2, cases=12) == [("order-invariance", Severity.WARNING)]
+def test_a_lookback_scan_is_a_warning() -> None:
+    assert failed_oracles("scan", sm_count=2, cases=12) == [("order-invariance", Severity.WARNING)]
 
 
 @pytest.mark.slow
-def test_a_kernel_that_takes_too_much_is_found_though_its_op_raises_an_exception_with_one_sm() -> None:
-    assert sorted(really_seen("product", sm_count=None, cases=1)) == [
+def test_excessive_resources_are_found_though_the_op_raises_with_one_sm() -> None:
+    assert sorted(failed_oracles("product", sm_count=None, cases=1)) == [
         ("completes", Severity.ERROR),
         ("resources", Severity.ERROR),
     ]

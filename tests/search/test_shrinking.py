@@ -1,4 +1,4 @@
-"""Failing cases become small: each planted failure has the one case that it must shrink to."""
+"""Every planted failure shrinks to the one case that is expected."""
 
 from dataclasses import replace
 
@@ -8,11 +8,11 @@ from harness.errors import WorkerError
 from harness.model.case import Case, DType, Layout, ValueDistribution
 from harness.model.verdict import Severity, Signature
 from harness.search.campaign_statistics import Trial
-from harness.search.launch_feedback import Hints
+from harness.search.launch_feedback import LaunchFeedback
 from harness.search.shrinking import ShrinkLimits, Shrunk, shrink
-from harness.search.sort_key import plainness
+from harness.search.sort_key import sort_key
 from harness.search.strategies import Batch
-from tests.search.fakes import DEVICE, KERNEL, OP, PLAINEST, Shows, with_dims
+from tests.search.fakes import DEVICE, KERNEL, OP, SIMPLEST, Shows, with_dims
 
 pytestmark = pytest.mark.once
 
@@ -20,13 +20,15 @@ SIGNATURE = Signature(
     oracle="write-overlap", severity=Severity.WARNING, op=OP.id, kernel=KERNEL, place="layernorm.py:431"
 )
 LIMITS = ShrinkLimits(runs=300, seconds=60.0)
-BATCH = Batch(op=OP, device=DEVICE, hints=Hints(tile_sizes=frozenset({32}), configs={KERNEL: 6}), seed=3, size=200)
+BATCH = Batch(
+    op=OP, device=DEVICE, feedback=LaunchFeedback(tile_sizes=frozenset({32}), configs={KERNEL: 6}), seed=3, size=200
+)
 
 
 def worst(shows: Shows) -> Trial:
-    """Of the drawn cases that fail, the one that is furthest from plain."""
+    """Return the drawn failing case with the largest sort key."""
     failing = [case for case in BATCH.draw() if shows(case)]
-    case = max(failing, key=lambda case: plainness(OP, case, DEVICE.sm_count))
+    case = max(failing, key=lambda case: sort_key(OP, case, DEVICE.sm_count))
     return Trial(number=0, op=OP, case=case, batch=BATCH, home_sm_count=DEVICE.sm_count)
 
 
@@ -37,24 +39,24 @@ def shrunk(shows: Shows, trial: Trial | None = None, limits: ShrinkLimits = LIMI
 @pytest.mark.parametrize(
     ("shows", "target"),
     [
-        (lambda _: True, PLAINEST),
+        (lambda _: True, SIMPLEST),
         (lambda case: case.dims["T"] >= 37, with_dims(T=37)),
         (lambda case: case.dims["T"] % case.device.sm_count > 7, with_dims(T=8)),
         (lambda case: case.dims["T"] * case.dims["D"] > 100, with_dims(T=1, D=101)),
         (lambda case: case.dims["T"] > case.device.sm_count, with_dims(T=189)),
         (lambda case: case.dims["G"] > 1 and case.dims["T"] > 2, with_dims(T=3, G=2)),
         (lambda case: case.dims["T"] == case.dims["D"] + 1, with_dims(T=2, D=1)),
-        (lambda case: case.dtype is DType.BF16, replace(PLAINEST, dtype=DType.BF16)),
-        (lambda case: case.configs.get(KERNEL, 0) >= 3, replace(PLAINEST, configs={KERNEL: 3})),
-        (lambda case: "weight" not in case.absent, replace(PLAINEST, absent=("residual",))),
-        (lambda case: case.values is ValueDistribution.LARGE, replace(PLAINEST, values=ValueDistribution.LARGE)),
+        (lambda case: case.dtype is DType.BF16, replace(SIMPLEST, dtype=DType.BF16)),
+        (lambda case: case.configs.get(KERNEL, 0) >= 3, replace(SIMPLEST, configs={KERNEL: 3})),
+        (lambda case: "weight" not in case.absent, replace(SIMPLEST, absent=("residual",))),
+        (lambda case: case.values is ValueDistribution.LARGE, replace(SIMPLEST, values=ValueDistribution.LARGE)),
         (
             lambda case: case.layout_of("grad") is Layout.EXPANDED and case.dims["T"] > 4,
             replace(with_dims(T=5), layouts={"grad": Layout.EXPANDED}),
         ),
         (
             lambda case: case.layout_of("x") is not Layout.CONTIGUOUS,
-            replace(PLAINEST, layouts={"x": Layout.OFFSET}),
+            replace(SIMPLEST, layouts={"x": Layout.OFFSET}),
         ),
     ],
 )  # fmt: skip
@@ -64,17 +66,17 @@ def test_a_drawn_case_shrinks_to(shows: Shows, target: Case) -> None:
 
 
 def test_a_case_that_was_not_drawn_shrinks_by_moves_alone() -> None:
-    case = replace(PLAINEST, dims={"T": 944, "D": 31, "G": 2}, absent=(), dtype=DType.FP16, seed=44)
+    case = replace(SIMPLEST, dims={"T": 944, "D": 31, "G": 2}, absent=(), dtype=DType.FP16, seed=44)
     trial = Trial(number=0, op=OP, case=case, batch=None, home_sm_count=DEVICE.sm_count)
     assert shrunk(lambda case: case.dims["T"] >= 37, trial).case == with_dims(T=37)
 
 
-def test_what_depends_on_the_number_of_elements_shrinks_past_shapes_in_which_no_dim_can_shrink_alone() -> None:
+def test_a_failure_that_depends_on_the_element_count_shrinks_fully() -> None:
     trial = Trial(number=0, op=OP, case=with_dims(T=3, D=34), batch=None, home_sm_count=DEVICE.sm_count)
     assert shrunk(lambda case: case.dims["T"] * case.dims["D"] > 100, trial).case == with_dims(T=1, D=101)
 
 
-def test_the_devices_own_sm_count_is_kept_if_the_failure_shows_there() -> None:
+def test_the_devices_own_sm_count_is_used_if_it_shows_the_failure() -> None:
     case = replace(with_dims(T=500), device=DEVICE.with_sm_count(20))
     trial = Trial(number=0, op=OP, case=case, batch=None, home_sm_count=DEVICE.sm_count)
     assert shrunk(lambda case: case.dims["T"] >= 30, trial).case == with_dims(T=30)
@@ -102,7 +104,7 @@ def test_no_case_runs_twice() -> None:
     assert trial.case.digest not in ran
 
 
-def test_the_limit_of_runs_is_kept_and_the_plainest_so_far_returned() -> None:
+def test_the_run_limit_is_kept_and_the_simplest_case_returned() -> None:
     ran: list[Case] = []
 
     def shows(case: Case) -> bool:
@@ -112,7 +114,7 @@ def test_the_limit_of_runs_is_kept_and_the_plainest_so_far_returned() -> None:
     trial = worst(lambda case: case.dims["T"] * case.dims["D"] > 1000)
     result = shrunk(shows, trial, ShrinkLimits(runs=12, seconds=60.0))
     assert (len(ran), result.runs, result.complete) == (12, 12, False)
-    assert plainness(OP, result.case, DEVICE.sm_count) < plainness(OP, trial.case, DEVICE.sm_count)
+    assert sort_key(OP, result.case, DEVICE.sm_count) < sort_key(OP, trial.case, DEVICE.sm_count)
 
 
 def test_without_time_nothing_runs() -> None:
@@ -122,7 +124,7 @@ def test_without_time_nothing_runs() -> None:
     )
 
 
-def test_an_error_of_the_harness_is_no_failure_to_shrink() -> None:
+def test_a_harness_error_propagates() -> None:
     def shows(_: Case) -> bool:
         raise WorkerError("no more processes")
 

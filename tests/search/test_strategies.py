@@ -1,4 +1,4 @@
-"""What is drawn: always legal, the same for the same seed, and close to where kernels break."""
+"""Drawn cases are legal, equal for equal seeds, and close to where kernels break."""
 
 from dataclasses import replace
 from math import prod
@@ -8,16 +8,16 @@ import pytest
 from harness.errors import SuiteError
 from harness.model.case import Case, DType, Layout, ValueDistribution
 from harness.model.op import Dim
-from harness.model.paired_run import is_sampled
-from harness.search.launch_feedback import Hints
+from harness.ops.paired_run_policy import is_sampled
+from harness.search.launch_feedback import LaunchFeedback
 from harness.search.plan import EXAMPLES
 from harness.search.strategies import RARE_ELEMENTS, USUAL_ELEMENTS, Batch, scouts
-from tests.search.fakes import DEVICE, KERNEL, OP, PLAINEST
+from tests.search.fakes import DEVICE, KERNEL, OP, SIMPLEST
 
 pytestmark = pytest.mark.once
 
-HINTS = Hints(tile_sizes=frozenset({32, 64}), configs={KERNEL: 6})
-BATCH = Batch(op=OP, device=DEVICE, hints=HINTS, seed=7, size=400)
+FEEDBACK = LaunchFeedback(tile_sizes=frozenset({32, 64}), configs={KERNEL: 6})
+BATCH = Batch(op=OP, device=DEVICE, feedback=FEEDBACK, seed=7, size=400)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def test_every_case_is_legal(drawn: tuple[Case, ...]) -> None:
     assert [case for case in drawn if not OP.allows(case)] == []
 
 
-def test_what_is_plain_is_left_out_of_a_case_so_that_equal_cases_are_equal(drawn: tuple[Case, ...]) -> None:
+def test_default_settings_are_left_out_of_a_case(drawn: tuple[Case, ...]) -> None:
     for case in drawn:
         assert 0 not in case.configs.values()
         assert Layout.CONTIGUOUS not in case.layouts.values()
@@ -49,11 +49,11 @@ def test_only_gradients_are_expanded(drawn: tuple[Case, ...]) -> None:
     assert {name for case in drawn for name, layout in case.layouts.items() if layout is Layout.EXPANDED} == {"grad"}
 
 
-def test_every_option_of_every_axis_comes_up(drawn: tuple[Case, ...]) -> None:
+def test_every_value_of_every_axis_is_drawn(drawn: tuple[Case, ...]) -> None:
     assert {case.dtype for case in drawn} == set(DType)
     assert {case.values for case in drawn} == set(ValueDistribution) - {
-        ValueDistribution.SPOILED
-    }  # it keeps nothing apart
+        ValueDistribution.NAN_TAINTED
+    }  # OP has no independent axes
     assert {case.absent for case in drawn} == {(), ("residual",), ("weight",), ("residual", "weight")}
     assert {case.configs.get(KERNEL, 0) for case in drawn} == set(range(6))
     assert {layout for case in drawn for layout in case.layouts.values()} == set(Layout) - {Layout.CONTIGUOUS}
@@ -63,8 +63,8 @@ def test_every_option_of_every_axis_comes_up(drawn: tuple[Case, ...]) -> None:
     ("what", "sizes"),
     [
         ("fewer rows than SMs", range(1, 188)),
-        ("the SM count and beside it", (187, 188, 189)),
-        ("multiples of the SM count and beside them", (375, 376, 377, 563, 564, 565)),
+        ("the SM count and its neighbours", (187, 188, 189)),
+        ("multiples of the SM count and their neighbours", (375, 376, 377, 563, 564, 565)),
         ("a row more or less than whole tiles", (31, 33, 63, 65, 127, 129, 255, 257)),
         ("powers of two", (16, 32, 64, 128, 256, 512, 1024, 2048)),
         ("primes", (101, 127, 211, 257, 509, 1021)),
@@ -87,25 +87,25 @@ def test_the_work_of_a_case_is_bounded(drawn: tuple[Case, ...]) -> None:
     assert sum(count > USUAL_ELEMENTS for count in elements) < len(elements) / 10
 
 
-def test_about_one_case_in_ten_of_a_campaign_has_a_seed_with_which_it_is_run_again() -> None:
+def test_about_one_case_in_ten_gets_paired_runs() -> None:
     batches = (replace(BATCH, seed=seed, size=EXAMPLES).draw() for seed in range(40))
     chosen = [is_sampled(case) for batch in batches for case in {case.digest: case for case in batch}.values()]
     assert 0.05 <= sum(chosen) / len(chosen) <= 0.15
 
 
-def test_dims_that_are_not_legal_together_are_never_drawn() -> None:
+def test_illegal_dims_are_never_drawn() -> None:
     op = replace(OP, where=lambda dims: dims["D"] % 2 == 0 and dims["T"] >= dims["G"])
     assert all(op.allows(case) for case in replace(BATCH, op=op).draw())
 
 
-def test_a_suite_whose_dims_are_never_legal_is_told_so() -> None:
+def test_an_op_without_legal_dims_is_an_error() -> None:
     op = replace(OP, where=lambda dims: dims["T"] > 5000)
     with pytest.raises(SuiteError, match=r"suites/fla/norm.py:layer_norm: `where` accepts none of the dims"):
         replace(BATCH, op=op, size=20).draw()
 
 
-def test_scouts_are_plain_and_go_with_every_optional_input_and_with_none() -> None:
-    full = replace(PLAINEST, dims={"T": 48, "D": 48, "G": 1}, absent=())
+def test_scouts_have_all_optional_inputs_or_none() -> None:
+    full = replace(SIMPLEST, dims={"T": 48, "D": 48, "G": 1}, absent=())
     assert scouts(OP, DEVICE) == (full, replace(full, absent=("residual", "weight")))
 
 
@@ -116,7 +116,7 @@ def test_scouts_keep_to_the_range_of_each_dim() -> None:
     assert [case.dims for case in scouts(op, DEVICE)] == [{"T": 100, "D": 8, "G": 1}]
 
 
-def test_hints_join_in_any_order() -> None:
-    one = Hints(tile_sizes=frozenset({16}), configs={"a": 3})
-    other = Hints(tile_sizes=frozenset({64}), configs={"b": 2, "a": 5})
-    assert one | other == other | one == Hints(tile_sizes=frozenset({16, 64}), configs={"a": 5, "b": 2})
+def test_launch_feedback_joins_in_any_order() -> None:
+    one = LaunchFeedback(tile_sizes=frozenset({16}), configs={"a": 3})
+    other = LaunchFeedback(tile_sizes=frozenset({64}), configs={"b": 2, "a": 5})
+    assert one | other == other | one == LaunchFeedback(tile_sizes=frozenset({16, 64}), configs={"a": 5, "b": 2})

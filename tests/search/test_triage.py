@@ -1,4 +1,4 @@
-"""Sightings become findings: confirmed in a fresh process, small, and reported as the small case shows them."""
+"""Triage confirms sightings in a fresh process, shrinks them, and reports the shrunk case."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from harness.search.judge import Judge
 from harness.search.shrinking import ShrinkLimits
 from harness.search.triage import Triage
 from harness.workers.supervision.time_limits import Patience
-from tests.search.fakes import DEVICE, OP, AtOnce, Shows, facts, never, with_dims
+from tests.search.fakes import DEVICE, OP, ImmediateRunner, Shows, facts, never, with_dims
 
 pytestmark = pytest.mark.once
 
@@ -24,16 +24,16 @@ JUDGE = Judge(oracles=(registry.find("write-overlap"),))
 LIMITS = ShrinkLimits(runs=300, seconds=60.0)
 
 
-def sighting(first: Case, plainest: Case, shows: Shows) -> Sighting:
+def sighting(first: Case, simplest: Case, shows: Shows) -> Sighting:
     (fail,) = JUDGE.judge(OP, facts(first, shows), {}).fails
     trials = [
         Trial(number=n, op=OP, case=case, batch=None, home_sm_count=DEVICE.sm_count)
-        for n, case in enumerate((first, plainest))
+        for n, case in enumerate((first, simplest))
     ]
-    return Sighting(fail=fail, first=trials[0], plainest=trials[1], place=(), count=9)
+    return Sighting(fail=fail, first=trials[0], simplest=trials[1], simplest_key=(), count=9)
 
 
-def triage(runner: AtOnce) -> Triage:
+def triage(runner: ImmediateRunner) -> Triage:
     return Triage(runner=runner, judge=JUDGE, libraries=("fla-core==0.5.2",), trying=lambda _: None)
 
 
@@ -41,10 +41,10 @@ def many_rows(case: Case) -> bool:
     return case.dims["T"] >= 3
 
 
-def test_a_finding_is_the_smallest_case_as_it_shows_the_failure_alone() -> None:
-    first, plainest = with_dims(T=450, D=64), with_dims(T=200)
-    runner = AtOnce(lambda case: facts(case, many_rows))
-    found = triage(runner).finding(sighting(first, plainest, many_rows), LIMITS)
+def test_a_finding_is_the_simplest_case_that_fails_alone() -> None:
+    first, simplest = with_dims(T=450, D=64), with_dims(T=200)
+    runner = ImmediateRunner(lambda case: facts(case, many_rows))
+    found = triage(runner).finding(sighting(first, simplest, many_rows), LIMITS)
     smallest = facts(with_dims(T=3), many_rows)
     (fail,) = JUDGE.judge(OP, smallest, {}).fails
     assert found == Finding(
@@ -58,34 +58,36 @@ def test_a_finding_is_the_smallest_case_as_it_shows_the_failure_alone() -> None:
         cases=(first,),
         libraries=("fla-core==0.5.2",),
     )
-    assert runner.alone == [(plainest,), *[(with_dims(T=3),)] * 6]
+    assert runner.alone == [(simplest,), *[(with_dims(T=3),)] * 6]
 
 
-def test_what_does_not_repeat_alone_is_reported_as_not_confirmed() -> None:
-    first, plainest = with_dims(T=450, D=64), with_dims(T=200)
-    runner = AtOnce(lambda case: facts(case, never))
-    found = triage(runner).finding(sighting(first, plainest, many_rows), LIMITS)
+def test_a_failure_that_does_not_repeat_is_unconfirmed() -> None:
+    first, simplest = with_dims(T=450, D=64), with_dims(T=200)
+    runner = ImmediateRunner(lambda case: facts(case, never))
+    found = triage(runner).finding(sighting(first, simplest, many_rows), LIMITS)
     assert (found.case, found.confirmed, found.launch) == (first, False, None)
-    assert found.repeats == ReplayCount(shown=0, runs=10, otherwise="passed")
-    assert runner.alone == [(plainest,), *[(first,)] * 11]
+    assert found.repeats == ReplayCount(shown=0, runs=10, other_result="passed")
+    assert runner.alone == [(simplest,), *[(first,)] * 11]
     assert runner.ran == []
 
 
-class Moody(AtOnce):
+class FlakyRunner(ImmediateRunner):
     """Shows the failure alone every third time."""
 
-    def run_alone(self, wanted: RunRequest, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
+    def run_alone(
+        self, request: RunRequest, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL
+    ) -> Run:
         del patience
-        case = case_of(wanted)
+        case = case_of(request)
         self.alone.append((*before, case))
         return facts(case, many_rows if len(self.alone) % 3 == 0 else never)
 
 
-def test_what_repeats_now_and_then_is_flaky_and_says_how_often_and_what_came_otherwise() -> None:
+def test_a_flaky_failure_reports_its_rate_and_the_other_result() -> None:
     first = with_dims(T=450, D=64)
-    found = triage(Moody(make=lambda case: facts(case, never))).finding(sighting(first, first, many_rows), LIMITS)
+    found = triage(FlakyRunner(make=lambda case: facts(case, never))).finding(sighting(first, first, many_rows), LIMITS)
     assert (found.case, found.confirmed) == (first, True)
-    assert found.repeats == ReplayCount(shown=3, runs=10, otherwise="passed")
+    assert found.repeats == ReplayCount(shown=3, runs=10, other_result="passed")
     assert found.repeats.is_flaky
 
 
@@ -99,44 +101,46 @@ def test_what_repeats_now_and_then_is_flaky_and_says_how_often_and_what_came_oth
         (ReplayCount(shown=29, runs=29), 0.8830, 1.0),
     ],
 )
-def test_the_rate_of_a_flaky_failure_lies_in_wilsons_interval(repeats: ReplayCount, low: float, high: float) -> None:
+def test_the_rate_of_a_flaky_failure_has_a_wilson_interval(repeats: ReplayCount, low: float, high: float) -> None:
     assert repeats.interval == pytest.approx((low, high), abs=1e-4)
 
 
-def test_thirty_sightings_of_three_bugs_are_three_findings_with_all_their_cases() -> None:
-    tally = CampaignStatistics()
+def test_thirty_failures_of_three_bugs_are_three_findings() -> None:
+    statistics = CampaignStatistics()
     kernels = [f"kernel_{number}" for number in range(3)]
     for number in range(30):
         case = with_dims(T=3 + number)
         (fail,) = JUDGE.judge(OP, facts(case, many_rows), {}).fails
         signature = replace(fail.signature, kernel=kernels[number % 3])
         trial = Trial(number=number, op=OP, case=case, batch=None, home_sm_count=DEVICE.sm_count)
-        tally.sight(replace(fail, signature=signature), trial, (number,))
-    assert [(one.count, len(one.cases)) for one in tally.in_order()] == [(10, 10)] * 3
+        statistics.sight(replace(fail, signature=signature), trial, (number,))
+    assert [(one.count, len(one.cases)) for one in statistics.in_order()] == [(10, 10)] * 3
 
 
-def test_a_small_case_that_needs_what_ran_before_it_is_not_reported() -> None:
-    class Forgetful(AtOnce):
-        """Shows the failure of few rows only in a process that has run cases before."""
+def test_a_shrunk_case_that_fails_only_after_others_is_not_reported() -> None:
+    class StatefulRunner(ImmediateRunner):
+        """Shows the failure with few rows only in a process that has run cases before."""
 
         def run_alone(
-            self, wanted: RunRequest, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL
+            self, request: RunRequest, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL
         ) -> Run:
-            run = super().run_alone(wanted, before, patience=patience)
-            return run if case_of(wanted).dims["T"] > 100 else replace(run, memory=())
+            run = super().run_alone(request, before, patience=patience)
+            return run if case_of(request).dims["T"] > 100 else replace(run, memory=())
 
     first = with_dims(T=450, D=64)
-    runner = Forgetful(lambda case: facts(case, many_rows))
+    runner = StatefulRunner(lambda case: facts(case, many_rows))
     found = triage(runner).finding(sighting(first, first, many_rows), LIMITS)
     assert (found.case, found.confirmed) == (first, True)
 
 
-class Stateful(AtOnce):
+class NeedsEarlierCase(ImmediateRunner):
     """Shows the failure only in a process that has run a case with 77 rows."""
 
-    def run_alone(self, wanted: RunRequest, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
+    def run_alone(
+        self, request: RunRequest, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL
+    ) -> Run:
         del patience
-        case = case_of(wanted)
+        case = case_of(request)
         self.alone.append((*before, case))
         return facts(case, many_rows if any(one.dims["T"] == 77 for one in before) else never)
 
@@ -147,55 +151,57 @@ def test_a_failure_that_needs_an_earlier_case_names_it() -> None:
     earlier[5] = culprit
     seen = sighting(first, first, many_rows)
     seen.first = replace(seen.first, before=tuple(earlier))
-    found = triage(Stateful(make=lambda case: facts(case, never))).finding(seen, LIMITS)
-    assert (found.case, found.needs, found.confirmed) == (first, culprit, True)
+    found = triage(NeedsEarlierCase(make=lambda case: facts(case, never))).finding(seen, LIMITS)
+    assert (found.case, found.preceding_case, found.confirmed) == (first, culprit, True)
 
 
-def test_a_failure_that_no_earlier_case_brings_back_is_not_confirmed() -> None:
+def test_a_failure_that_no_earlier_case_explains_is_unconfirmed() -> None:
     first = with_dims(T=450, D=64)
     seen = sighting(first, first, many_rows)
     seen.first = replace(seen.first, before=tuple(with_dims(T=rows) for rows in range(1, 17)))
-    runner = Stateful(make=lambda case: facts(case, never))
+    runner = NeedsEarlierCase(make=lambda case: facts(case, never))
     found = triage(runner).finding(seen, LIMITS)
-    assert (found.needs, found.confirmed, len(runner.alone)) == (None, False, 2 + 10)
+    assert (found.preceding_case, found.confirmed, len(runner.alone)) == (None, False, 2 + 10)
 
 
 COMPLETES = Judge(oracles=(registry.find("completes"),))
 
 
-class Slow(AtOnce):
-    """Gives no answer within the limit where there are many rows, and comes to its end where it is given longer."""
+class SlowRunner(ImmediateRunner):
+    """With many rows, times out within the usual limit and completes within a longer one."""
 
     def __init__(self, ends_after_s: float) -> None:
-        super().__init__(lambda case: self.silent(case) if many_rows(case) else facts(case, never))
+        super().__init__(lambda case: self.timed_out(case) if many_rows(case) else facts(case, never))
         self.ends_after_s = ends_after_s
         self.patience: list[Patience] = []
 
-    def silent(self, case: Case, limit_s: float = 60.0) -> Run:
+    def timed_out(self, case: Case, limit_s: float = 60.0) -> Run:
         ending = TimedOut(limit_s=limit_s, log_tail="", launch="spin_kernel", waiting=HungParty.DEVICE)
         return Run(case=case, engine="cuda", ending=ending)
 
-    def run(self, wanted: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
+    def run(self, request: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
         self.patience.append(patience)
-        return super().run(wanted)
+        return super().run(request)
 
-    def run_alone(self, wanted: RunRequest, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL) -> Run:
-        run = super().run_alone(wanted, before)
+    def run_alone(
+        self, request: RunRequest, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL
+    ) -> Run:
+        run = super().run_alone(request, before)
         if patience is not Patience.LONG or not isinstance(run.ending, TimedOut):
             return run
         if self.ends_after_s > 180:
-            return self.silent(run.case, 180.0)
+            return self.timed_out(run.case, 180.0)
         return replace(facts(run.case, never), overtime=Overtime(limit_s=60.0, took_s=self.ends_after_s))
 
 
-def hanging(case: Case, runner: Slow) -> Sighting:
-    (fail,) = COMPLETES.judge(OP, runner.silent(case), {}).fails
+def hanging(case: Case, runner: SlowRunner) -> Sighting:
+    (fail,) = COMPLETES.judge(OP, runner.timed_out(case), {}).fails
     trial = Trial(number=0, op=OP, case=case, batch=None, home_sm_count=DEVICE.sm_count)
-    return Sighting(fail=fail, first=trial, plainest=trial, place=(), count=1)
+    return Sighting(fail=fail, first=trial, simplest=trial, simplest_key=(), count=1)
 
 
-def test_a_hang_is_confirmed_with_more_time_and_made_small_with_less() -> None:
-    runner = Slow(ends_after_s=1e9)
+def test_a_hang_is_confirmed_with_more_time_and_shrunk_with_less() -> None:
+    runner = SlowRunner(ends_after_s=1e9)
     case = with_dims(T=450, D=64)
     found = replace(triage(runner), judge=COMPLETES).finding(hanging(case, runner), LIMITS)
     assert (found.case, found.confirmed) == (with_dims(T=3), True)
@@ -203,8 +209,8 @@ def test_a_hang_is_confirmed_with_more_time_and_made_small_with_less() -> None:
     assert set(runner.patience) == {Patience.HURRIED}
 
 
-def test_a_case_that_comes_to_its_end_with_more_time_is_slow_and_no_hang() -> None:
-    runner = Slow(ends_after_s=75.0)
+def test_a_case_that_completes_with_more_time_is_slow_and_no_hang() -> None:
+    runner = SlowRunner(ends_after_s=75.0)
     case = with_dims(T=450, D=64)
     found = replace(triage(runner), judge=COMPLETES).finding(hanging(case, runner), LIMITS)
     assert (found.case, found.fail.signature.severity, found.fail.signature.place) == (case, Severity.WARNING, "slow")

@@ -1,8 +1,8 @@
-"""A virtual GPU in the test process: Triton launches onto it, and the test looks at what it saw."""
+"""A virtual GPU in the test process: Triton launches kernels on it, and the test checks its events."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from triton import knobs
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
-from harness.cuda.comparison.launches import BothGpus
+from harness.cuda.comparison.launches import LaunchComparison
 from harness.cuda.gpus.inventory import real_gpus
 from harness.errors import CannotExecute, LaunchStuck
 from harness.model.case import LaneFill, ProgramOrder
@@ -24,13 +24,15 @@ from harness.virtual import machine
 from harness.virtual.driver import triton_seam
 from harness.virtual.driver.compiler_process import compile_resources
 from harness.virtual.driver.driver import LaunchHandler, LaunchRequest, VirtualDriver
+from harness.virtual.engine_settings import EngineSettings
 from harness.virtual.launches import Launches, VirtualCaseLaunches
+from harness.virtual.native.policy import ExecutorChoice
 from harness.virtual.operations.table import HANDLERS
 from harness.virtual.ttir.parser import parse
 
 ORDERS = list(ProgramOrder)
 ONE_PER_SM = 32
-"""Warps of which an SM of the test GPU holds one program's; it has four SMs."""
+"""The number of warps with which an SM of the test GPU holds one program.  The GPU has four SMs."""
 
 
 def profile(capability: tuple[int, int], sm_count: int = 4) -> DeviceProfile:
@@ -54,7 +56,7 @@ def profile(capability: tuple[int, int], sm_count: int = 4) -> DeviceProfile:
 
 
 def line_of(file: str, comment: str) -> int:
-    """The only line of a file that ends with a comment."""
+    """Return the only line of a file that ends with a comment."""
     lines = Path(file).read_text(encoding="utf-8").splitlines()
     (found,) = (number for number, line in enumerate(lines, 1) if line.rstrip().endswith(f"# {comment}"))
     return found
@@ -75,42 +77,45 @@ class Gpu:
     builds: Path
 
     @property
-    def session(self) -> VirtualCaseLaunches:
-        return self.launches.session
+    def case_launches(self) -> VirtualCaseLaunches:
+        return self.launches.case_launches
 
     @property
     def memory(self) -> list[MemoryEvent]:
-        return self.session.memory
+        return self.case_launches.memory
 
     @property
     def seen(self) -> list[Launch]:
-        return self.session.launches
+        return self.case_launches.launches
 
     def begin(self, lane_fill: LaneFill = LaneFill.ZERO, order: ProgramOrder = ProgramOrder.FORWARD) -> None:
-        """Forget what was seen, as for a new case."""
-        self.launches.session = VirtualCaseLaunches(lane_fill=lane_fill, order=order)
+        """Forget earlier launches, as for a new case."""
+        self.launches.case_launches = VirtualCaseLaunches(lane_fill=lane_fill, order=order)
+
+    def change_settings(self, **changes: Any) -> None:
+        self.launches.settings = replace(self.launches.settings, **changes)
 
     def in_chunks_of(self, elements: int) -> None:
-        """Let only so many elements of a block be executed side by side: 1 runs one program after the other."""
+        """Limit the elements of a block that are executed side by side.  With 1, programs run one after the other."""
         self.monkeypatch.setattr(machine, "CHUNK_ELEMENTS", elements)
 
     def deadlock(self, launch: Callable[[], object]) -> Deadlocked:
-        """How a launch that must not end got stuck."""
+        """Return the deadlock of a launch."""
         with pytest.raises(LaunchStuck):
             launch()
-        assert self.session.deadlocked is not None
-        return self.session.deadlocked
+        assert self.case_launches.deadlocked is not None
+        return self.case_launches.deadlocked
 
     def unsupported(self, launch: Callable[[], object]) -> Unsupported:
-        """What a launch that must not be executable was reported as."""
+        """Return the report of a launch that cannot be executed."""
         with pytest.raises(CannotExecute):
             launch()
-        assert self.session.unsupported is not None
-        return self.session.unsupported
+        assert self.case_launches.unsupported is not None
+        return self.case_launches.unsupported
 
 
 def dependences(gpu: Gpu) -> set[tuple[str, int | None]]:
-    """Argument and line of each event, which must all be order dependences."""
+    """Return argument and line of each event, which must all be order dependences."""
     assert {type(event).__name__ for event in gpu.memory} == {"OrderDependence"}
     return {(event.site.argument, event.site.source and event.site.source.line) for event in gpu.memory}
 
@@ -121,7 +126,7 @@ def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Drivers:
-    """One driver for each capability and session: a kernel that was compiled once refers to its driver for good."""
+    """One driver per capability and test session, since a compiled kernel keeps its driver."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[int, int], VirtualDriver] = {}
@@ -129,10 +134,10 @@ class Drivers:
 
     def get(self, capability: tuple[int, int]) -> VirtualDriver:
         if capability not in self._made:
-            self._made[capability] = VirtualDriver(profile(capability), self._heard)
+            self._made[capability] = VirtualDriver(profile(capability), self._on_launch)
         return self._made[capability]
 
-    def _heard(self, request: LaunchRequest) -> None:
+    def _on_launch(self, request: LaunchRequest) -> None:
         assert self.listener is not None
         self.listener(request)
 
@@ -142,57 +147,59 @@ def drivers() -> Drivers:
     return Drivers()
 
 
-class RealGpuBeside:
-    """Repeats on the real GPU what tests launch on the virtual one, and fails a test whose launches differ there."""
+class HardwareRepeater:
+    """Repeats the launches of tests on the hardware GPU, and fails a test whose launches differ there."""
 
     def __init__(self, arch: int, cache: Path) -> None:
         self._arch, self._cache = arch, cache
-        self._both: list[BothGpus] = []
+        self._comparisons: list[LaunchComparison] = []
         self.operations: set[str] = set()
         """Names of operations of kernels that were compared."""
 
-    def put(self, launches: Launches) -> LaunchHandler:
-        both = BothGpus(launches, self._arch, self._cache)
-        self._both.append(both)
+    def wrap(self, launches: Launches) -> LaunchHandler:
+        comparison = LaunchComparison(launches, self._arch, self._cache)
+        self._comparisons.append(comparison)
 
         def launch(request: LaunchRequest) -> None:
-            if launches.handlers is not HANDLERS:  # rounded at random: no GPU leaves that
+            if launches.handlers is not HANDLERS:  # no GPU rounds at random
                 launches(request)
                 return
-            before = both.launches
-            both(request)
-            if both.launches > before:
+            before = comparison.launches
+            comparison(request)
+            if comparison.launches > before:
                 functions = parse(request.ttir).functions.values()
                 self.operations |= {one.name for function in functions for one in function.body.all_operations()}
 
         return launch
 
     def finish(self) -> None:
-        """Fail if something differed that rounding does not explain."""
-        both, self._both = self._both, []
-        unexplained = [found for one in both for found in one.differences if not found.is_explained]
+        """Fail if rounding does not explain a difference."""
+        comparisons, self._comparisons = self._comparisons, []
+        unexplained = [found for one in comparisons for found in one.differences if not found.is_explained]
         assert not unexplained
 
 
 @pytest.fixture(scope="session")
-def real_gpu_beside(kernel_cache: Path) -> Iterator[RealGpuBeside | None]:
-    """Only where HARNESS_BESIDE names a folder: there it leaves the names of operations that were compared."""
+def hardware_repeater(kernel_cache: Path) -> Iterator[HardwareRepeater | None]:
+    """None unless HARNESS_BESIDE names a folder, which then gets the names of compared operations."""
     folder = os.environ.get("HARNESS_BESIDE")
     if folder is None:
         yield None
         return
-    found = RealGpuBeside(real_gpus()[0].arch, kernel_cache / "real")
+    found = HardwareRepeater(real_gpus()[0].arch, kernel_cache / "real")
     yield found
     Path(folder, f"operations-{os.getpid()}").write_text("\n".join(sorted(found.operations)), encoding="utf-8")
 
 
 @pytest.fixture
-def beside(real_gpu_beside: RealGpuBeside | None, request: pytest.FixtureRequest) -> Iterator[RealGpuBeside | None]:
-    if real_gpu_beside is None or request.node.get_closest_marker("alone"):
+def repeater(
+    hardware_repeater: HardwareRepeater | None, request: pytest.FixtureRequest
+) -> Iterator[HardwareRepeater | None]:
+    if hardware_repeater is None or request.node.get_closest_marker("alone"):
         yield None
         return
-    yield real_gpu_beside
-    real_gpu_beside.finish()
+    yield hardware_repeater
+    hardware_repeater.finish()
 
 
 MakeGpu = Callable[[tuple[int, int]], Gpu]
@@ -200,12 +207,16 @@ MakeGpu = Callable[[tuple[int, int]], Gpu]
 
 @pytest.fixture
 def make_gpu(
-    kernel_cache: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, beside: RealGpuBeside | None
+    kernel_cache: Path,
+    drivers: Drivers,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    repeater: HardwareRepeater | None,
 ) -> MakeGpu:
-    """Puts a virtual GPU of a capability in place; a kernel must not be launched on two of them."""
+    """Installs a virtual GPU of a capability.  A kernel must not be launched on two of them."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(kernel_cache))
     for kind, name in ((Autotuner, "run"), (Autotuner, "_bench"), (JITFunction, "run"), (JITFunction, "_do_compile")):
-        monkeypatch.setattr(kind, name, getattr(kind, name))  # put back what a chooser stands in for
+        monkeypatch.setattr(kind, name, getattr(kind, name))  # restore what a `ConfigChooser` replaces
     monkeypatch.setattr(knobs.runtime, "add_stages_inspection_hook", None)
     torch.manual_seed(0)
 
@@ -217,10 +228,9 @@ def make_gpu(
         def compile_now(ttir: str, options: Mapping[str, Any]) -> Resources:
             return compile_resources(ttir, arch, options)
 
-        launches = Launches(
-            driver.profile, lambda: chooser.chosen, fresh.poison_of, compile_now, builds=tmp_path / "builds"
-        )
-        drivers.listener = launches if beside is None else beside.put(launches)
+        settings = EngineSettings(executor=ExecutorChoice.NUMPY, builds=tmp_path / "builds")
+        launches = Launches(driver.profile, lambda: chooser.chosen, fresh.poison_of, compile_now, settings)
+        drivers.listener = launches if repeater is None else repeater.wrap(launches)
         triton_seam.set_driver(driver)
         triton_seam.compile_to_ttir_only()
         chooser.install()
@@ -231,12 +241,12 @@ def make_gpu(
 
 @pytest.fixture
 def gpu(make_gpu: MakeGpu) -> Gpu:
-    """One of capability 12.0."""
+    """A virtual GPU of capability 12.0."""
     return make_gpu((12, 0))
 
 
 @pytest.fixture(params=ORDERS)
 def any_order(gpu: Gpu, request: pytest.FixtureRequest) -> Gpu:
-    """Whichever program begins first, nothing may change."""
+    """A virtual GPU, for each order of programs: results must not depend on it."""
     gpu.begin(order=request.param)
     return gpu

@@ -1,4 +1,4 @@
-"""Floats as every type of integer: what the machine makes of them, and native code."""
+"""A kernel that converts floats to every integer type, for tests of the machine and of native code."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, N803, PLR0917
@@ -24,6 +24,6 @@ def to_integers_kernel(x, i8, i16, i32, i64, u8, u16, u32, u64, N: tl.constexpr)
 
 
 def outputs(size: int) -> list[torch.Tensor]:
-    """What that kernel stores to, in its order."""
+    """Return the tensors that the kernel stores to, in the order of its parameters."""
     names = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
     return [torch.zeros(size, dtype=getattr(torch, name)) for name in names]

@@ -1,4 +1,4 @@
-"""What memory sees of whole launches: overlaps, dependences, strays, undefined lanes, atomics."""
+"""Memory events and facts of whole launches: overlaps, dependences, strays, atomics, and the record of a launch."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, N803, PLR0917
@@ -72,7 +72,7 @@ def shift_kernel(x):
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 1 << 19])
-def test_what_one_program_reads_and_another_stores_depends_on_the_order(gpu: Gpu, chunk: int) -> None:
+def test_reading_what_another_program_stores_is_an_order_dependence(gpu: Gpu, chunk: int) -> None:
     gpu.in_chunks_of(chunk)
     x = torch.zeros(5)
     shift_kernel[(4,)](x)
@@ -92,7 +92,7 @@ def alias_kernel(x, y, flag):
 
 @pytest.mark.parametrize("chunk", [1, 2, 1 << 19])
 @pytest.mark.parametrize("writer", range(4))
-def test_arguments_that_alias_meet_in_one_memory(gpu: Gpu, writer: int, chunk: int) -> None:
+def test_aliasing_arguments_share_shadow_memory(gpu: Gpu, writer: int, chunk: int) -> None:
     gpu.in_chunks_of(chunk)
     storage = torch.zeros(8)
     alias_kernel[(4,)](storage[:4], storage[:4], storage[writer:])
@@ -117,7 +117,7 @@ def hidden_store_kernel(x):
     put_through(x, pid + 1, value)
 
 
-def test_a_store_in_a_called_function_counts_too(gpu: Gpu) -> None:
+def test_a_store_in_a_called_function_is_recorded(gpu: Gpu) -> None:
     hidden_store_kernel[(3,)](torch.zeros(4))
     assert gpu.memory == [
         OrderDependence(
@@ -142,7 +142,7 @@ def atomic_kernel(counter, tickets, sums, largest, swapped, N: tl.constexpr):
 
 
 @pytest.mark.parametrize("chunk", [1, 8, 1 << 19])
-def test_atomics_are_served_one_after_the_other_and_are_no_overlap(gpu: Gpu, chunk: int) -> None:
+def test_atomics_are_applied_in_order_and_never_overlap(gpu: Gpu, chunk: int) -> None:
     gpu.in_chunks_of(chunk)
     counter, tickets = torch.zeros(1, dtype=torch.int32), torch.zeros(5, 4, dtype=torch.int32)
     sums, largest = torch.zeros(4), torch.zeros(3, dtype=torch.int32)
@@ -161,7 +161,7 @@ def fresh_atomic_kernel(x):
     tl.atomic_add(x + tl.program_id(0), 1.0)  # atomic on fresh memory
 
 
-def test_an_atomic_on_fresh_memory_is_a_read_of_it(gpu: Gpu) -> None:
+def test_an_atomic_on_fresh_memory_is_an_uninitialised_read(gpu: Gpu) -> None:
     with gpu.fresh:
         x = torch.empty(3)
     x[0] = 0
@@ -223,7 +223,7 @@ def busy_kernel(x, w, out, n, columns, M: tl.constexpr, N: tl.constexpr):
         tl.store(out + column, total, mask=column < 2)
 
 
-def test_the_size_of_chunks_changes_neither_results_nor_events(gpu: Gpu) -> None:
+def test_chunk_size_changes_neither_results_nor_events(gpu: Gpu) -> None:
     def run(chunk: int) -> tuple[list[MemoryEvent], list[list[float]], list[list[float]]]:
         gpu.in_chunks_of(chunk)
         gpu.begin()
@@ -243,7 +243,7 @@ def described_kernel(x, y, SCALE: tl.constexpr, N: tl.constexpr, name: tl.conste
     tl.store(y + at, tl.load(x + at) * SCALE)
 
 
-def test_a_launch_is_described(gpu: Gpu) -> None:
+def test_the_record_of_a_launch_has_its_facts(gpu: Gpu) -> None:
     described_kernel[(1, 1, 1)](torch.ones(16), torch.ones(16), 2.5, 16, "odd", num_warps=2)
     (launch,) = gpu.seen
     assert (launch.kernel, launch.grid, launch.num_warps) == ("described_kernel", (1, 1, 1), 2)
@@ -280,7 +280,7 @@ def assembly_kernel(x, out, N: tl.constexpr):
         tl.store(out + at, value)
 
 
-def test_what_cannot_be_executed_is_named_with_the_users_line(gpu: Gpu) -> None:
+def test_an_unsupported_operation_is_reported_with_the_users_line(gpu: Gpu) -> None:
     x, out = torch.zeros(16, dtype=torch.int32), torch.zeros(16, dtype=torch.int32)
     unsupported = gpu.unsupported(lambda: assembly_kernel[(1,)](x, out, 16))
     assert unsupported.what == "tt.elementwise_inline_asm: the PTX instruction vadd.s32.s32.s32"
@@ -295,10 +295,10 @@ def swap_kernel(owner, seen):
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 100])
-def test_of_many_programs_that_compare_and_swap_one_wins(gpu: Gpu, chunk: int) -> None:
+def test_one_of_many_compare_and_swaps_wins(gpu: Gpu, chunk: int) -> None:
     gpu.in_chunks_of(chunk)
     owner, seen = torch.zeros(1, dtype=torch.int32), torch.full((7,), -1, dtype=torch.int32)
     swap_kernel[(7,)](owner, seen)
     assert owner.tolist() == [1]
     assert seen.tolist() == [0, 1, 1, 1, 1, 1, 1]
-    assert gpu.session.memory == []
+    assert gpu.case_launches.memory == []

@@ -1,4 +1,4 @@
-"""What only the front end of Triton 3.9 emits; and what both emit in odd places."""
+"""Operations that only the front end of Triton 3.9 emits, and rare forms of all releases."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, N803
@@ -34,7 +34,7 @@ def handed_on_kernel(flags, x, out, SEM: tl.constexpr, N: tl.constexpr):
 
 
 @only_39
-def test_atomic_stores_release_what_atomic_loads_acquire(gpu: Gpu) -> None:
+def test_an_atomic_load_acquires_from_an_atomic_store(gpu: Gpu) -> None:
     x, out = torch.randn(6, 8), torch.zeros(6, 8)
     handed_on_kernel[(6,)](counters(6), x, out, "acquire", 8)
     torch.testing.assert_close(out, x.cumsum(0))
@@ -57,7 +57,7 @@ def both_loads_kernel(x, count, out, STORES: tl.constexpr):
 
 
 @only_39
-def test_an_atomic_load_may_meet_plain_loads_but_no_plain_store(gpu: Gpu) -> None:
+def test_an_atomic_load_conflicts_with_plain_stores_only(gpu: Gpu) -> None:
     both_loads_kernel[(4,)](counters(2), counters(), counters(4), STORES=False)
     assert gpu.memory == []
     both_loads_kernel[(4,)](counters(2), counters(), counters(4), STORES=True)
@@ -72,7 +72,7 @@ def masked_kernel(cells, seen, N: tl.constexpr):
 
 
 @only_39
-def test_masks_hold_for_atomic_loads_and_stores(gpu: Gpu) -> None:
+def test_atomic_loads_and_stores_respect_masks(gpu: Gpu) -> None:
     cells, seen = torch.arange(8, dtype=torch.int32), counters(8)
     masked_kernel[(1,)](cells, seen, 8)
     assert seen.tolist() == [0, 1, 2, 3, 4, 0, 0, 0]
@@ -81,11 +81,11 @@ def test_masks_hold_for_atomic_loads_and_stores(gpu: Gpu) -> None:
 
 
 @only_39
-def test_a_kernel_is_known_as_the_writer_of_what_it_stores_atomically(gpu: Gpu) -> None:
+def test_atomic_stores_make_a_kernel_the_writer_of_a_tensor(gpu: Gpu) -> None:
     cells, seen = torch.arange(8, dtype=torch.int32), counters(8)
     masked_kernel[(1,)](cells, seen, 8)
     written = {tensor.untyped_storage().data_ptr(): name for tensor, name in ((cells, "cells"), (seen, "seen"))}
-    assert gpu.session.writers == {address: ("masked_kernel", name) for address, name in written.items()}
+    assert gpu.case_launches.writers == {address: ("masked_kernel", name) for address, name in written.items()}
 
 
 @triton.jit
@@ -107,14 +107,14 @@ def test_a_poll_waits_for_another_program(gpu: Gpu) -> None:
 
 
 @triton.jit
-def nobody_kernel(flag, out):
+def unanswered_kernel(flag, out):
     tl.atomic_poll(flag, 1)
     tl.store(out + tl.program_id(0), 1)
 
 
 @only_39
-def test_a_poll_for_what_nobody_stores_never_ends(gpu: Gpu) -> None:
-    found = gpu.deadlock(lambda: nobody_kernel[(3,)](counters(), counters(3)))
+def test_a_poll_for_a_value_that_is_never_stored_deadlocks(gpu: Gpu) -> None:
+    found = gpu.deadlock(lambda: unanswered_kernel[(3,)](counters(), counters(3)))
     assert (found.ends_with, found.resident, found.not_started) == (Residency.NONE, 3, 0)
     assert [(wait.argument, wait.index, wait.programs) for wait in found.waits] == [("flag", (0,), 3)]
 
@@ -126,7 +126,7 @@ def timed_kernel(cells, met, N: tl.constexpr):
 
 
 @only_39
-def test_a_poll_with_a_time_limit_says_which_lanes_met_what_they_waited_for(gpu: Gpu) -> None:
+def test_a_poll_with_a_timeout_returns_which_lanes_succeeded(gpu: Gpu) -> None:
     cells, met = torch.tensor([1, 0, 1, 2], dtype=torch.int32), counters(4)
     timed_kernel[(1,)](cells, met, 4)
     assert met.tolist() == [1, 0, 1, 0]
@@ -164,13 +164,13 @@ def table_kernel(pointers, pair, out, N: tl.constexpr):
     tl.store(out + tl.program_id(0) * N + at, total + early(tl.program_id(0)))
 
 
-def test_tables_of_pointers_and_tuples_are_arguments(gpu: Gpu) -> None:
+def test_pointer_tables_and_tuples_are_valid_arguments(gpu: Gpu) -> None:
     a, b, c, d = (torch.randn(8) for _ in range(4))
     addresses = torch.tensor([tensor.data_ptr() for tensor in (a, b, c, d)])
     first, out = torch.randn(8), torch.zeros(4, 8)
     table_kernel[(4,)](addresses, (first, 3.0), out, 8)
-    wanted = torch.stack([a, b, c, d]) * 3 + first + torch.tensor([1.0, 2.0, 3.0, 6.0])[:, None]
-    torch.testing.assert_close(out, wanted)
+    expected = torch.stack([a, b, c, d]) * 3 + first + torch.tensor([1.0, 2.0, 3.0, 6.0])[:, None]
+    torch.testing.assert_close(out, expected)
     assert gpu.memory == []
 
 
@@ -190,7 +190,7 @@ module {
 """
 
 
-def test_what_no_program_takes_may_be_poison(gpu: Gpu) -> None:
+def test_an_unselected_value_may_be_poison(gpu: Gpu) -> None:
     out = counters(4)
     gpu.launches(
         LaunchRequest(

@@ -1,4 +1,4 @@
-"""A suite, an engine and a witness for workers whose kernels are said to have checks: ops print as the driver does."""
+"""Ops that print failed checks as the driver does, with their engine and self-tests."""
 
 import os
 
@@ -19,7 +19,7 @@ def printed(file: str, threads: int) -> str:
     )
 
 
-def witness(fds: tuple[int, ...]) -> int:
+def self_test(fds: tuple[int, ...]) -> int:
     os.write(fds[1], printed("/site-packages/harness/cuda/sanitizers/kernels_instrumented.py", 1).encode())
     return 0
 

@@ -1,4 +1,4 @@
-"""Real engines for tests of the workers: they call the op's function with the case's dims, and compare nothing."""
+"""Engines for tests of the workers: they call the op's function with the case's dims and compare nothing."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from harness.ops import flight_recorder
 
 
 class Calling:
-    """Lets escape what the op raises; what the op returns stands in `seconds`."""
+    """Lets exceptions of the op escape, and puts its result into `seconds`."""
 
     name = "calling"
 
@@ -22,7 +22,7 @@ class Calling:
     def prepare(self) -> None:
         assert self.device is None
 
-    def wear(self, device: DeviceProfile) -> None:
+    def emulate(self, device: DeviceProfile) -> None:
         self.device = device
 
     def obstacle(self) -> str:
@@ -38,9 +38,9 @@ class Calling:
             return Run(case=case, engine=self.name, ending=Refused(message="x" * (result << 20)))
         return Run(case=case, engine=self.name, ending=Completed(), seconds={"result": float(result)})
 
-    def run_beside(self, op: Op, wanted: PairedRunRequest) -> Run:
-        sketch = Sketch(name="y", shape=(), projections=(float(op.call(**wanted.case.dims)),))
-        return PairedRun(case=wanted.case, engine=self.name, ending=Completed(), sketches=(sketch,))
+    def run_paired(self, op: Op, request: PairedRunRequest) -> Run:
+        sketch = Sketch(name="y", shape=(), projections=(float(op.call(**request.case.dims)),))
+        return PairedRun(case=request.case, engine=self.name, ending=Completed(), sketches=(sketch,))
 
 
 class Catching(Calling):
@@ -86,20 +86,20 @@ class Compiling(Calling):
             return super().run(op, case)
 
 
-class Telling(Calling):
-    """Tells, on the pipe that MISCHIEF_FIFO names, when it wears a device."""
+class Reporting(Calling):
+    """Reports, on the pipe that MISCHIEF_FIFO names, when it emulates a device."""
 
-    def wear(self, device: DeviceProfile) -> None:
-        super().wear(device)
-        with Path(os.environ["MISCHIEF_FIFO"]).open("w", encoding="utf-8") as told:
-            told.write("worn\n")
+    def emulate(self, device: DeviceProfile) -> None:
+        super().emulate(device)
+        with Path(os.environ["MISCHIEF_FIFO"]).open("w", encoding="utf-8") as pipe:
+            pipe.write("emulated\n")
 
 
 class WithTorch(Calling):
     """Has torch and Triton loaded, as the virtual GPU has."""
 
-    def wear(self, device: DeviceProfile) -> None:
-        super().wear(device)
+    def emulate(self, device: DeviceProfile) -> None:
+        super().emulate(device)
         __import__("torch")
         __import__("triton")
 
@@ -116,7 +116,7 @@ class Noting(Calling):
 
 
 class Noticing(Calling):
-    """Calls nothing, and tells whether `Noting` had the case before; MISCHIEF_FOLDER as there."""
+    """Calls nothing, and reports if `Noting` had the case before; MISCHIEF_FOLDER as there."""
 
     name = "noticing"
 

@@ -76,22 +76,22 @@ def hangs_after_an_error_that_was_swallowed(rows: int) -> int:
 
 @mischief
 def waits_to_be_dumped(rows: int) -> int:
-    """Does as CUDA's driver does, as far as who asks for a core dump can see."""
+    """Writes a core dump on request, as CUDA's driver does."""
     with flight_recorder.launching("spin_kernel", (4, 1, 1)):
-        places = coredump.places(os.environ.items(), os.getpid())
-        assert places is not None
-        os.mkfifo(places.pipe)
-        with places.pipe.open("rb") as pipe:
+        files = coredump.files_of(os.environ.items(), os.getpid())
+        assert files is not None
+        os.mkfifo(files.pipe)
+        with files.pipe.open("rb") as pipe:
             pipe.read(1)
-        places.core.write_bytes(b"a core dump")
+        files.core.write_bytes(b"a core dump")
         os.abort()
     return rows
 
 
 @mischief
 def spins_until_it_is_dumped(rows: int) -> int:
-    """As above where somebody listens; elsewhere it never ends."""
-    if coredump.places(os.environ.items(), os.getpid()):
+    """As above if core dumps are enabled; otherwise it never ends."""
+    if coredump.files_of(os.environ.items(), os.getpid()):
         return waits_to_be_dumped._call(rows)
     with flight_recorder.launching("spin_kernel", (4, 1, 1)):
         threading.Event().wait()
@@ -100,16 +100,16 @@ def spins_until_it_is_dumped(rows: int) -> int:
 
 @mischief
 def faults_on_the_gpu(rows: int) -> int:
-    """Aborts where somebody listens, as CUDA's driver does when a kernel faults."""
+    """Aborts if core dumps are enabled, as CUDA's driver does when a kernel faults."""
     del rows
-    if coredump.places(os.environ.items(), os.getpid()):
+    if coredump.files_of(os.environ.items(), os.getpid()):
         os.abort()
     raise RuntimeError("CUDA error: misaligned address")
 
 
 @mischief
 def hang_with_grandchild(rows: int) -> int:
-    """Tells the grandchild's process id through the pipe that MISCHIEF_FIFO names."""
+    """Writes the grandchild's process id to the pipe that MISCHIEF_FIFO names."""
     grandchild = subprocess.Popen(["/bin/sleep", "1000"])
     Path(os.environ["MISCHIEF_FIFO"]).write_text(f"{grandchild.pid}\n", encoding="ascii")
     return hang._call(rows)
@@ -199,25 +199,27 @@ def forgets_a_file(rows: int) -> int:
 
 @mischief
 def counts_company(rows: int) -> int:
-    """How many cases run at this moment."""
+    """The number of cases that run at this moment."""
     folder = Path(os.environ["MISCHIEF_FOLDER"])
     mine = folder / str(os.getpid())
     mine.touch()
     works._call(rows)
-    company = len(list(folder.iterdir()))
+    running = len(list(folder.iterdir()))
     mine.unlink()
-    return company
+    return running
 
 
 @mischief
 def torch_allocates(rows: int) -> int:
-    torch = importlib.import_module("torch")  # not by a statement, which every fork server would obey on loading
+    torch = importlib.import_module(
+        "torch"
+    )  # not by a statement, which every fork server would execute when it loads the suite
     return torch.ones(rows << 33, dtype=torch.uint8).numel()
 
 
 @mischief
 def threads(rows: int) -> int:
-    """How many threads this process has."""
+    """The number of threads of this process."""
     return len(list(Path("/proc/self/task").iterdir())) + 0 * rows
 
 

@@ -1,4 +1,4 @@
-"""What tests of the workers share: a device, cases of the mischievous suite, and the processes that a test started."""
+"""A device, cases of the mischievous suite, and the processes that a test started."""
 
 import os
 import select
@@ -53,11 +53,11 @@ def specs(scratch: Path, **changes: object) -> Callable[[DeviceProfile], WorkerS
 
 
 def processes_marked(mark: str) -> list[psutil.Process]:
-    """Every process begun with this mark in its environment, save multiprocessing's own resource tracker."""
+    """Every process with this mark in its environment."""
     found: list[psutil.Process] = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get(MARK) == mark and "resource_tracker" not in " ".join(process.cmdline()):
+            if process.environ().get(MARK) == mark:
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
             continue
@@ -65,12 +65,12 @@ def processes_marked(mark: str) -> list[psutil.Process]:
 
 
 def survivors(mark: str) -> list[str]:
-    """The processes with this mark that are still there when all had time to end."""
+    """The processes with this mark that are alive after all had time to end."""
     return _alive_after_waiting(processes_marked(mark))
 
 
-def survivors_beside_the_ground(mark: str) -> list[str]:
-    """The same, less the fork server that all devices share: the only child that a parent starts itself."""
+def survivors_besides_the_shared_zygote(mark: str) -> list[str]:
+    """The same without the shared zygote, the only child that a parent starts itself."""
     return _alive_after_waiting([process for process in processes_marked(mark) if process.ppid() != os.getpid()])
 
 
@@ -80,7 +80,7 @@ def _alive_after_waiting(processes: list[psutil.Process]) -> list[str]:
 
 
 class Fifo:
-    """A named pipe on which a case tells what it is doing."""
+    """A named pipe on which a case reports what it is doing."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
@@ -91,7 +91,7 @@ class Fifo:
         text = b""
         while not text.endswith(b"\n"):
             ready, _, _ = select.select([self._fd], [], [], deadline - time.monotonic())
-            assert ready, "no case told anything"
+            assert ready, "no case reported anything"
             text += os.read(self._fd, 4096)
         return text.decode()
 

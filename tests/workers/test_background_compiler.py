@@ -1,4 +1,4 @@
-"""The compiler beside the search: real TTIR, really compiled, in a process that may die."""
+"""The background compiler compiles real TTIR in a process that may die."""
 
 import json
 import os
@@ -81,7 +81,7 @@ def builds(tmp_path: Path) -> Path:
     return tmp_path / "builds"
 
 
-def test_a_build_that_was_asked_for_is_known_when_the_compiler_settles(builds: Path) -> None:
+def test_a_requested_build_is_known_when_the_compiler_settles(builds: Path) -> None:
     launch = leave(builds, "one")
     with BackgroundCompiler(builds, settle_s=SETTLE_S) as compiler:
         assert compiler.of(launch) is None
@@ -92,7 +92,7 @@ def test_a_build_that_was_asked_for_is_known_when_the_compiler_settles(builds: P
     assert resources.registers_per_thread > 0
 
 
-def test_the_next_search_begins_with_what_is_known(builds: Path) -> None:
+def test_the_next_search_begins_with_the_kept_resources(builds: Path) -> None:
     launch = leave(builds, "one")
     with BackgroundCompiler(builds, settle_s=SETTLE_S) as compiler:
         compiler.of(launch)
@@ -105,7 +105,7 @@ def test_the_next_search_begins_with_what_is_known(builds: Path) -> None:
 
 
 @pytest.mark.parametrize("ttir", ["module { this is no TTIR }", REFUSED_BY_PTXAS], ids=["by MLIR", "by ptxas"])
-def test_what_the_compiler_refuses_is_its_failure_and_stays_known(builds: Path, ttir: str) -> None:
+def test_a_kernel_that_the_compiler_refuses_is_kept_as_a_failure(builds: Path, ttir: str) -> None:
     launch = leave(builds, "bad", ttir=ttir)
     resources = compiled(builds, launch)
     assert resources.failure
@@ -114,7 +114,7 @@ def test_what_the_compiler_refuses_is_its_failure_and_stays_known(builds: Path, 
         assert compiler.of(launch) == resources
 
 
-def test_a_kernel_that_the_compiler_refuses_keeps_nobody_waiting(builds: Path) -> None:
+def test_a_kernel_that_the_compiler_refuses_does_not_delay_others(builds: Path) -> None:
     bad, good = leave(builds, "bad", ttir=REFUSED_BY_PTXAS), leave(builds, "good")
     with BackgroundCompiler(builds, settle_s=SETTLE_S) as compiler:
         began = time.monotonic()
@@ -128,27 +128,27 @@ def test_a_kernel_that_the_compiler_refuses_keeps_nobody_waiting(builds: Path) -
     assert took_s < SETTLE_S
 
 
-def test_a_kernel_over_which_the_compiler_crashes_fails_but_is_tried_again_by_the_next_search(builds: Path) -> None:
+def test_a_kernel_that_crashes_the_compiler_is_tried_again_next_time(builds: Path) -> None:
     resources = compiled(builds, leave(builds, "bad", ttir=CRASHES_LLVM))
     assert resources == Resources.failed("the compiler crashes over it: SIGABRT, 2 times of 2")
     assert names(builds) == []
 
 
 @pytest.mark.parametrize("end", [signal.SIGSEGV, signal.SIGBUS], ids=NAME)
-def test_a_signal_that_the_compiler_raises_itself_is_the_kernels(builds: Path, end: signal.Signals) -> None:
+def test_a_signal_raised_by_the_compiler_itself_is_the_kernels_failure(builds: Path, end: signal.Signals) -> None:
     resources = compiled_under(end, builds, leave(builds, "one"))
     assert resources == Resources.failed(f"the compiler crashes over it: {end.name}, 2 times of 2")
     assert names(builds) == []
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM], ids=NAME)
-def test_a_compiler_that_somebody_ends_says_nothing_of_the_kernel(builds: Path, end: signal.Signals) -> None:
+def test_a_compiler_killed_from_outside_leaves_the_kernel_unknown(builds: Path, end: signal.Signals) -> None:
     resources = compiled_under(end, builds, leave(builds, "one"))
     assert resources == Resources.not_known(f"the compiler's process was ended by {end.name}")
     assert names(builds) == []
 
 
-def test_what_is_no_answer_says_nothing_of_the_kernel(
+def test_an_unreadable_answer_leaves_the_kernel_unknown(
     builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text('print("good morning")\n', encoding="utf-8")
@@ -159,7 +159,7 @@ def test_what_is_no_answer_says_nothing_of_the_kernel(
     assert compilers() == []
 
 
-def test_a_compiler_that_cannot_load_says_nothing_of_the_kernel(
+def test_a_compiler_that_cannot_load_leaves_the_kernel_unknown(
     builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "triton.py").write_text("import no_such_module\n", encoding="utf-8")
@@ -168,7 +168,7 @@ def test_a_compiler_that_cannot_load_says_nothing_of_the_kernel(
     assert resources == Resources.not_known("the compiler's process ended with status 1")
 
 
-def test_a_compiler_that_cannot_be_started_says_nothing_of_the_kernel(
+def test_a_compiler_that_cannot_be_started_leaves_the_kernel_unknown(
     builds: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
@@ -177,7 +177,7 @@ def test_a_compiler_that_cannot_be_started_says_nothing_of_the_kernel(
     assert resources.unknown.startswith("the compiler's process cannot be started: ")
 
 
-def test_a_cache_that_cannot_be_made_says_nothing_of_the_kernel(builds: Path, tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_made_leaves_the_kernel_unknown(builds: Path, tmp_path: Path) -> None:
     (tmp_path / CACHE).write_text("in the way", encoding="utf-8")
     resources = compiled(builds, leave(builds, "one"))
     assert resources.failure == ""
@@ -206,7 +206,7 @@ def test_nothing_is_written_outside_the_scratch_folder(
     ],
     ids=["of a power cut", "zeros", "foreign", "cut short", "of an earlier release"],
 )
-def test_an_answer_that_cannot_be_read_is_replaced(builds: Path, text: bytes) -> None:
+def test_an_unreadable_resources_file_is_replaced(builds: Path, text: bytes) -> None:
     launch = leave(builds, "one")
     (builds / "one.resources").write_bytes(text)
     resources = compiled(builds, launch)
@@ -215,14 +215,14 @@ def test_an_answer_that_cannot_be_read_is_replaced(builds: Path, text: bytes) ->
         assert compiler.of(launch) == resources
 
 
-def test_an_answer_that_cannot_be_read_is_gone_before_engines_look_for_it(builds: Path) -> None:
+def test_an_unreadable_resources_file_is_removed_at_the_start(builds: Path) -> None:
     leave(builds, "one")
     (builds / "other.resources").touch()
     with BackgroundCompiler(builds):
         assert names(builds) == ["one.json"]
 
 
-def test_a_build_that_cannot_be_read_is_gone_and_stays_unknown(builds: Path) -> None:
+def test_an_unreadable_build_is_removed_and_stays_unknown(builds: Path) -> None:
     launch = leave(builds, "one")
     (builds / "one.json").write_text("", encoding="utf-8")
     with BackgroundCompiler(builds) as compiler:
@@ -234,9 +234,7 @@ def test_a_build_that_cannot_be_read_is_gone_and_stays_unknown(builds: Path) -> 
         assert compiler.of(launch) is not None
 
 
-def test_what_breaks_the_compilers_thread_reaches_whoever_waits_for_it(
-    builds: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_in_the_compilers_thread_is_raised_to_its_user(builds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launch = leave(builds, "one")
     monkeypatch.setattr(sys, "executable", None)  # as where Python is embedded
     with BackgroundCompiler(builds, settle_s=SETTLE_S) as compiler:
@@ -261,7 +259,7 @@ def test_a_compiler_that_was_killed_is_started_again(builds: Path) -> None:
     assert not resources.failure
 
 
-def test_a_build_that_nobody_left_stays_unknown(builds: Path) -> None:
+def test_a_missing_build_stays_unknown(builds: Path) -> None:
     launch = leave(builds, "gone")
     (builds / "gone.json").unlink()
     with BackgroundCompiler(builds, settle_s=SETTLE_S) as compiler:

@@ -1,4 +1,4 @@
-"""The queue of submitted cases: in order, each to one lane, the next of the same device to whoever asks ahead."""
+"""The queue of submitted cases keeps their order, and gives the next case of the same device ahead."""
 
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
@@ -13,115 +13,117 @@ from harness.model.paired_run import RunRequest, case_of
 from harness.model.run import Completed, Crashed, Run
 from harness.workers.dispatcher import Dispatcher, PendingCase
 from harness.workers.folder import PoolFolder
+from harness.workers.fork_servers.device_server import DeviceServer
+from harness.workers.fork_servers.shared_zygotes import SharedZygote
+from harness.workers.interfaces import Answer
 from harness.workers.pool import Pool
-from harness.workers.worker import Answer, Worker
-from harness.workers.zygote.server import Server, SharedZygote
+from harness.workers.worker import Worker
 from tests.workers.setting import DEADLINE_S, DEVICE, Fifo, case, specs
 
 OTHER = DEVICE.with_sm_count(1)
 
 
-def answer_to(wanted: RunRequest) -> Answer:
-    return lambda: Run(case=case_of(wanted), engine="none", ending=Completed())
+def answer_to(request: RunRequest) -> Answer:
+    return lambda: Run(case=case_of(request), engine="none", ending=Completed())
 
 
 def finish(_: PendingCase, answer: Answer) -> Run:
     return answer()
 
 
-class Serving:
-    """Serves what it is given when it is let, and takes ahead what follows."""
+class Running:
+    """A dispatcher with one thread, which runs `run` on each case once it may begin."""
 
-    def __init__(self, served: Callable[["Serving", PendingCase], None]) -> None:
+    def __init__(self, run: Callable[["Running", PendingCase], None]) -> None:
         self.may_begin = Event()
         self.order: list[int] = []
-        self.lanes = Dispatcher(1, lambda waiting: self._serve(waiting, served), finish)
+        self.dispatcher = Dispatcher(1, lambda pending: self._run(pending, run), finish)
 
     def submit(self, *cases: RunRequest) -> list[Future[Run]]:
-        return [self.lanes.submit(one) for one in cases]
+        return [self.dispatcher.submit(one) for one in cases]
 
-    def answer(self, waiting: PendingCase) -> None:
-        self.order.append(case_of(waiting.wanted).dims["rows"])
-        self.lanes.answered(waiting, answer_to(waiting.wanted))
+    def answer(self, pending: PendingCase) -> None:
+        self.order.append(case_of(pending.request).dims["rows"])
+        self.dispatcher.decode(pending, answer_to(pending.request))
 
     def close(self) -> None:
-        self.lanes.cancel()
+        self.dispatcher.cancel()
         self.may_begin.set()
-        self.lanes.join()
+        self.dispatcher.join()
 
-    def _serve(self, waiting: PendingCase, served: Callable[["Serving", PendingCase], None]) -> None:
+    def _run(self, pending: PendingCase, run: Callable[["Running", PendingCase], None]) -> None:
         self.may_begin.wait(DEADLINE_S)
-        served(self, waiting)
+        run(self, pending)
 
 
-def test_whoever_has_a_case_gets_the_next_ahead_if_it_is_for_the_same_device() -> None:
+def test_the_next_case_is_taken_ahead_only_for_the_same_device() -> None:
     ahead: list[tuple[int, int]] = []
 
-    def take_ahead(serving: Serving, waiting: PendingCase) -> None:
-        serving.answer(waiting)
-        while (following := serving.lanes.take_after(waiting)) is not None:
-            ahead.append((case_of(waiting.wanted).dims["rows"], case_of(following.wanted).dims["rows"]))
-            serving.answer(following)
-            waiting = following
+    def take_ahead(running: Running, pending: PendingCase) -> None:
+        running.answer(pending)
+        while (following := running.dispatcher.take_ahead(pending)) is not None:
+            ahead.append((case_of(pending.request).dims["rows"], case_of(following.request).dims["rows"]))
+            running.answer(following)
+            pending = following
 
-    serving = Serving(take_ahead)
-    futures = serving.submit(case("good", 1), case("good", 2), case("good", 3, device=OTHER), case("good", 4))
-    serving.may_begin.set()
+    running = Running(take_ahead)
+    futures = running.submit(case("good", 1), case("good", 2), case("good", 3, device=OTHER), case("good", 4))
+    running.may_begin.set()
     assert [future.result().case.dims["rows"] for future in futures] == [1, 2, 3, 4]
-    serving.close()
-    assert serving.order == [1, 2, 3, 4]
+    running.close()
+    assert running.order == [1, 2, 3, 4]
     assert ahead == [(1, 2)]
 
 
 def test_a_case_that_is_put_back_comes_next() -> None:
     refused: list[PendingCase] = []
 
-    def refuse_the_first(serving: Serving, waiting: PendingCase) -> None:
+    def refuse_the_first(running: Running, pending: PendingCase) -> None:
         if not refused:
-            refused.append(waiting)
-            serving.lanes.put_back(waiting)
+            refused.append(pending)
+            running.dispatcher.put_back(pending)
             return
-        serving.answer(waiting)
+        running.answer(pending)
 
-    serving = Serving(refuse_the_first)
-    futures = serving.submit(case("good", 1), case("good", 2))
-    serving.may_begin.set()
+    running = Running(refuse_the_first)
+    futures = running.submit(case("good", 1), case("good", 2))
+    running.may_begin.set()
     assert [future.result().case.dims["rows"] for future in futures] == [1, 2]
-    serving.close()
-    assert serving.order == [1, 2]
+    running.close()
+    assert running.order == [1, 2]
 
 
-def test_what_nobody_has_begun_is_cancelled_and_what_was_put_back_fails() -> None:
-    def put_back(serving: Serving, waiting: PendingCase) -> None:
-        serving.lanes.put_back(waiting)
+def test_closing_cancels_queued_cases_and_fails_those_put_back() -> None:
+    def put_back(running: Running, pending: PendingCase) -> None:
+        running.dispatcher.put_back(pending)
 
-    serving = Serving(put_back)
-    begun, waiting = serving.submit(case("good", 1), case("good", 2))
+    running = Running(put_back)
+    begun, queued = running.submit(case("good", 1), case("good", 2))
     while not begun.running():
         pass
-    serving.close()
+    running.close()
     assert isinstance(begun.exception(), WorkerError)
-    assert waiting.cancelled()
+    assert queued.cancelled()
     with pytest.raises(WorkerError, match="the pool is closed"):
-        serving.lanes.submit(case("good", 3))
+        running.dispatcher.submit(case("good", 3))
 
 
-def test_an_error_is_told_to_whoever_waits_for_the_case_and_the_lane_goes_on() -> None:
-    def fail(serving: Serving, waiting: PendingCase) -> None:
-        if case_of(waiting.wanted).dims["rows"] == 1:
+def test_an_error_fails_its_case_and_the_thread_goes_on() -> None:
+    def fail(running: Running, pending: PendingCase) -> None:
+        if case_of(pending.request).dims["rows"] == 1:
             raise MemoryError("none left")
-        serving.answer(waiting)
+        running.answer(pending)
 
-    serving = Serving(fail)
-    first, second = serving.submit(case("good", 1), case("good", 2))
-    serving.may_begin.set()
+    running = Running(fail)
+    first, second = running.submit(case("good", 1), case("good", 2))
+    running.may_begin.set()
     assert isinstance(first.exception(), MemoryError)
     assert second.result().ending == Completed()
-    serving.close()
+    running.close()
 
 
-def test_a_case_that_a_worker_had_ahead_is_not_blamed_for_the_end_of_the_one_before(scratch: Path) -> None:
-    """All are submitted before the first process is there, so that each is sent before the last is done."""
+def test_a_case_sent_ahead_is_not_blamed_for_the_crash_before_it(scratch: Path) -> None:
+    """All are submitted before the first process has started, so each is sent before the last is done."""
     names = ["good", "segfault", "good", "killed", "leaves", "good", "allocates_at_once", "good"]
     with Pool(specs(scratch), processes=1, time_limit_s=DEADLINE_S) as pool:
         runs = [future.result() for future in [pool.submit(case(name)) for name in names]]
@@ -135,27 +137,27 @@ def test_a_case_that_a_worker_had_ahead_is_not_blamed_for_the_end_of_the_one_bef
 def one_worker(scratch: Path) -> Generator[Worker]:
     folder = PoolFolder(str(scratch))
     spec = specs(scratch)(DEVICE)
-    ground = SharedZygote(spec.ground, folder, 0)
-    server = Server(spec, ground, folder, 1)
+    zygote = SharedZygote(spec.zygote, folder, 0)
+    server = DeviceServer(spec, zygote, folder, 1)
     worker = server.fork(2)
     yield worker
     worker.close()
     server.close()
-    ground.close()
+    zygote.close()
     folder.remove()
 
 
-def test_a_worker_begins_with_what_it_has_ahead_before_anybody_asks_for_it(scratch: Path, fifo: Fifo) -> None:
+def test_a_worker_begins_the_case_that_was_sent_ahead_by_itself(scratch: Path, fifo: Fifo) -> None:
     with one_worker(scratch) as worker:
         worker.ask(case("good"), time_limit_s=DEADLINE_S, following=case("hang_with_grandchild"))
         fifo.read()
 
 
-def test_a_case_that_killed_its_worker_before_anybody_asked_for_it_is_a_crash_all_the_same(scratch: Path) -> None:
+def test_a_case_sent_ahead_that_kills_its_worker_is_a_crash(scratch: Path) -> None:
     crashing = case("segfault")
     with one_worker(scratch) as worker:
         assert worker.ask(case("good"), time_limit_s=DEADLINE_S, following=crashing)().ending == Completed()
-        while worker.fit():
+        while worker.is_fit():
             pass
         assert worker.is_sound
         ending = worker.ask(crashing, time_limit_s=DEADLINE_S, following=case("good"))().ending
@@ -164,7 +166,7 @@ def test_a_case_that_killed_its_worker_before_anybody_asked_for_it_is_a_crash_al
     assert any("segfault" in event for event in ending.events)
 
 
-def test_whoever_waits_for_a_process_gets_it_before_all_that_was_submitted_is_done(scratch: Path) -> None:
+def test_a_direct_run_does_not_wait_for_the_whole_queue(scratch: Path) -> None:
     with Pool(specs(scratch), processes=1, time_limit_s=DEADLINE_S) as pool:
         pool.prepare(DEVICE)
         futures = [pool.submit(case("works", 100)) for _ in range(300)]

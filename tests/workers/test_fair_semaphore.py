@@ -1,4 +1,4 @@
-"""Turns: no more at once than there are, and nobody overtaken."""
+"""A fair semaphore has as many slots as given, and serves threads in order."""
 
 import threading
 from collections.abc import Generator
@@ -35,7 +35,7 @@ def waiting(turns: FairSemaphore, order: list[int], number: int) -> Generator[No
     assert number in order
 
 
-def test_whoever_came_first_has_the_next_turn_also_before_one_who_has_just_had_it() -> None:
+def test_a_waiting_thread_comes_before_one_that_has_just_released() -> None:
     turns, order = FairSemaphore(1), list[int]()
     turns.__enter__()
     with waiting(turns, order, 1), waiting(turns, order, 2):
@@ -45,14 +45,14 @@ def test_whoever_came_first_has_the_next_turn_also_before_one_who_has_just_had_i
     assert order == [1, 2, 3]
 
 
-def test_as_many_as_there_are_have_their_turns_at_once() -> None:
+def test_as_many_threads_enter_at_once_as_there_are_slots() -> None:
     turns = FairSemaphore(3)
     with turns, turns, turns, waiting(turns, [], 1):
         turns.__exit__(None, None, None)
         turns.__enter__()
 
 
-def test_an_interrupt_while_waiting_costs_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_while_waiting_costs_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     turns = FairSemaphore(1)
     with turns:
         with monkeypatch.context() as patched:

@@ -1,4 +1,4 @@
-"""No child outlives its parent, however the parent ends, and what was running then can be read from the disk."""
+"""No child outlives its parent, however that ends, and the case that was running is on disk."""
 
 import os
 import signal
@@ -72,7 +72,7 @@ def test_after_sigkill_of_the_parent_the_running_case_is_on_disk(tmp_path: Path,
     assert left_behind(str(tmp_path)) == (case("hang_with_grandchild"),)
 
 
-def test_the_next_session_says_what_a_killed_one_was_running(
+def test_the_next_session_reports_what_a_killed_one_was_running(
     tmp_path: Path, fifo: Fifo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with start_parent(tmp_path / FOLDER / "scratch") as parent:
@@ -80,13 +80,13 @@ def test_the_next_session_says_what_a_killed_one_was_running(
         parent.kill()
         parent.communicate(timeout=DEADLINE_S)
     monkeypatch.chdir(tmp_path)
-    said: list[str] = []
-    with Session(Options(suites=(), ops=(), devices=(), budget=CaseBudget(cases=1), seed=1), said.append):
-        assert said == [f"a search that was killed here was running {case('hang_with_grandchild')}"]
+    messages: list[str] = []
+    with Session(Options(suites=(), ops=(), devices=(), budget=CaseBudget(cases=1), seed=1), messages.append):
+        assert messages == [f"a search that was killed here was running {case('hang_with_grandchild')}"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_what_a_killed_parent_left_on_disk_goes_when_the_next_begins(
+def test_files_of_a_killed_parent_are_removed_when_the_next_one_starts(
     tmp_path: Path, fifo: Fifo, mark: str, number: signal.Signals
 ) -> None:
     with start_parent(tmp_path) as parent:
@@ -101,7 +101,7 @@ def test_what_a_killed_parent_left_on_disk_goes_when_the_next_begins(
     assert list(tmp_path.glob("pool-*")) == []
 
 
-def test_what_belongs_to_a_parent_that_lives_stays_whatever_another_begins(tmp_path: Path, fifo: Fifo) -> None:
+def test_files_of_a_living_parent_stay_when_another_one_starts(tmp_path: Path, fifo: Fifo) -> None:
     with start_parent(tmp_path) as parent:
         fifo.read()
         theirs = set(tmp_path.glob("pool-*/*"))
@@ -114,14 +114,14 @@ def test_what_belongs_to_a_parent_that_lives_stays_whatever_another_begins(tmp_p
         parent.communicate(timeout=DEADLINE_S)
 
 
-def test_a_folder_goes_though_another_process_has_its_owners_number_by_now(tmp_path: Path) -> None:
+def test_a_folder_is_removed_though_its_owners_process_id_is_reused(tmp_path: Path) -> None:
     left = killed_with_a_folder(tmp_path)
     left.rename(left.with_name(f"pool-{os.getpid()}-reused"))
     PoolFolder(str(tmp_path)).remove()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_stays_though_its_owner_has_a_number_that_is_unknown_here(tmp_path: Path) -> None:
+def test_a_locked_folder_stays_though_its_owners_process_id_is_unknown(tmp_path: Path) -> None:
     folder = PoolFolder(str(tmp_path))  # as one of another container, which shares no process numbers with this one
     elsewhere = folder.path.rename(folder.path.with_name("pool-99999999-elsewhere"))
     PoolFolder(str(tmp_path)).remove()
@@ -130,13 +130,13 @@ def test_a_folder_stays_though_its_owner_has_a_number_that_is_unknown_here(tmp_p
     folder.remove()  # it lets the lock go
 
 
-def test_a_folder_without_a_lock_goes_with_the_process_that_its_name_tells(tmp_path: Path) -> None:
+def test_a_folder_without_a_lock_goes_with_the_process_in_its_name(tmp_path: Path) -> None:
     """As an earlier release made them, and as one looks just before its lock is there."""
     (tmp_path / "pool-99999999-old").mkdir()
     (tmp_path / f"pool-{os.getpid()}-new").mkdir()
-    (tmp_path / "pool-of-somebody").mkdir()
+    (tmp_path / "pool-of-another").mkdir()
     PoolFolder(str(tmp_path)).remove()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"pool-{os.getpid()}-new", "pool-of-somebody"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"pool-{os.getpid()}-new", "pool-of-another"]
 
 
 def test_a_parent_killed_while_a_library_loads_leaves_nothing(tmp_path: Path, fifo: Fifo, mark: str) -> None:
@@ -172,7 +172,7 @@ def test_the_parent_never_imports_torch_or_triton_though_its_children_do(tmp_pat
 
 
 @pytest.mark.once
-def test_what_torch_cannot_allocate_is_out_of_memory(tmp_path: Path) -> None:
+def test_an_allocation_that_fails_in_torch_is_out_of_memory(tmp_path: Path) -> None:
     program = (
         "from pathlib import Path; from harness.workers.pool import Pool\n"
         "from tests.workers.setting import case, specs\n"

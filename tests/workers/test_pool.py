@@ -1,4 +1,4 @@
-"""The pool: many cases at once, none lost, none blamed for another, and no more processes than were asked for."""
+"""The pool runs many cases at once, loses none and starts no more processes than allowed."""
 
 import os
 import random
@@ -15,7 +15,8 @@ from harness.errors import WorkerError
 from harness.model.case import Case
 from harness.model.paired_run import PairedRun, PairedRunRequest, Sketch
 from harness.model.run import Completed, Crashed, Ending, OutOfMemory, TimedOut
-from harness.workers.pool import CHILDREN_PER_PROCESS, LEAST_SERVERS, Pool
+from harness.workers.live_workers import CHILDREN_PER_PROCESS, LEAST_SERVERS
+from harness.workers.pool import Pool, PoolOptions
 from harness.workers.spec import Isolation
 from tests.workers.setting import DEADLINE_S, DEVICE, Fifo, case, processes_marked, specs
 
@@ -50,7 +51,7 @@ def planted() -> list[tuple[str, Case]]:
 
 
 @pytest.mark.slow
-def test_every_one_of_650_cases_is_classified_rightly(scratch: Path) -> None:
+def test_all_of_650_cases_are_classified_correctly(scratch: Path) -> None:
     cases = planted()
     with Pool(specs(scratch), processes=2, time_limit_s=HANG_LIMIT_S) as pool:
         waiting = [pool.submit(case) for _, case in cases]
@@ -71,7 +72,9 @@ def test_no_more_cases_run_at_once_than_there_are_processes(scratch: Path) -> No
 
 
 def test_with_a_process_for_each_case_no_two_share_one(scratch: Path) -> None:
-    with Pool(specs(scratch), processes=1, time_limit_s=DEADLINE_S, isolation=Isolation.CASE) as pool:
+    with Pool(
+        specs(scratch), processes=1, time_limit_s=DEADLINE_S, options=PoolOptions(isolation=Isolation.CASE)
+    ) as pool:
         assert len({pool.run(case("pid", rows)).seconds["result"] for rows in range(1, 6)}) == 5
 
 
@@ -82,7 +85,7 @@ def test_a_case_alone_runs_in_a_fresh_process(scratch: Path) -> None:
         assert (alone != usual, pool.run(case("pid")).seconds["result"]) == (True, usual)
 
 
-def test_a_case_beside_another_comes_back_as_a_companion_and_a_crash_as_what_it_is(scratch: Path) -> None:
+def test_a_paired_run_comes_back_as_one_and_its_crash_as_a_crash(scratch: Path) -> None:
     with Pool(specs(scratch), processes=1, time_limit_s=DEADLINE_S) as pool:
         run = pool.run(PairedRunRequest(case=case("good", 3), dot_precisions=("ieee",)))
         assert isinstance(run, PairedRun)
@@ -91,14 +94,14 @@ def test_a_case_beside_another_comes_back_as_a_companion_and_a_crash_as_what_it_
         assert (killed.case, kind_of(killed.ending)) == (case("killed"), "SIGKILL")
 
 
-def test_cases_before_it_run_in_the_same_fresh_process(scratch: Path) -> None:
+def test_cases_before_a_case_alone_run_in_the_same_process(scratch: Path) -> None:
     spec = specs(scratch, memory_limit_bytes=1 << 29)
     with Pool(spec, processes=1, time_limit_s=DEADLINE_S) as pool:
         run = pool.run_alone(case("grows", 100), before=[case("grows", 20), case("good")])
         assert (run.case, run.ending) == (case("grows", 100), Completed())
 
 
-def test_a_case_before_it_that_kills_the_process_is_not_held_against_it(scratch: Path) -> None:
+def test_a_case_alone_survives_the_crash_of_a_case_before_it(scratch: Path) -> None:
     with Pool(specs(scratch), processes=1, time_limit_s=DEADLINE_S) as pool:
         run = pool.run_alone(case("good", 4), before=[case("killed")])
         assert (run.case, run.seconds["result"]) == (case("good", 4), 16)
@@ -121,19 +124,19 @@ def test_a_fork_server_that_dies_costs_no_case(scratch: Path) -> None:
             assert pool.run(case("good", 2)).ending == Completed()
 
 
-def test_the_fork_servers_of_all_devices_are_forked_from_one_that_may_die_too(scratch: Path) -> None:
+def test_device_servers_share_a_zygote_that_may_die_too(scratch: Path) -> None:
     with Pool(specs(scratch), processes=1, time_limit_s=DEADLINE_S) as pool:
-        grounds: list[int] = []
+        zygotes: list[int] = []
         for sm_count in (1, 2, 3, 4):
             worker = psutil.Process(int(pool.run(case("pid", device=DEVICE.with_sm_count(sm_count))).seconds["result"]))
             server = worker.parent()
             assert server is not None
-            ground = server.parent()
-            assert ground is not None
-            grounds.append(ground.pid)
+            zygote = server.parent()
+            assert zygote is not None
+            zygotes.append(zygote.pid)
             if sm_count == 2:
-                ground.kill()
-        assert grounds[0] == grounds[1] != grounds[2] == grounds[3]
+                zygote.kill()
+        assert zygotes[0] == zygotes[1] != zygotes[2] == zygotes[3]
 
 
 def test_a_case_whose_fork_server_dies_is_run_again(scratch: Path, fifo: Fifo) -> None:
@@ -148,7 +151,7 @@ def test_a_case_whose_fork_server_dies_is_run_again(scratch: Path, fifo: Fifo) -
         assert isinstance(waiting.result().ending, TimedOut)
 
 
-def test_workers_wear_the_device_of_their_case_and_the_least_used_are_retired(scratch: Path, mark: str) -> None:
+def test_the_least_recently_used_workers_and_servers_are_retired(scratch: Path, mark: str) -> None:
     devices = [DEVICE.with_sm_count(count) for count in range(1, 9)]
     with Pool(specs(scratch), processes=1, time_limit_s=DEADLINE_S) as pool:
         runs = [pool.run(case("pid", device=device)) for device in devices]
@@ -157,7 +160,7 @@ def test_workers_wear_the_device_of_their_case_and_the_least_used_are_retired(sc
         assert pool.run(case("pid", device=devices[-1])).seconds["result"] == runs[-1].seconds["result"]
 
 
-def test_closing_the_pool_ends_what_runs_and_cancels_what_waits(scratch: Path, fifo: Fifo) -> None:
+def test_closing_the_pool_ends_running_cases_and_cancels_queued_ones(scratch: Path, fifo: Fifo) -> None:
     with Pool(specs(scratch), processes=1, time_limit_s=600) as pool:
         running = pool.submit(case("hang_with_grandchild"))
         next_one = pool.submit(case("good"))
@@ -168,7 +171,7 @@ def test_closing_the_pool_ends_what_runs_and_cancels_what_waits(scratch: Path, f
     assert waiting.cancelled()
 
 
-def test_closing_the_pool_from_another_thread_frees_who_waits_in_run(scratch: Path, fifo: Fifo) -> None:
+def test_closing_the_pool_from_another_thread_ends_a_direct_run(scratch: Path, fifo: Fifo) -> None:
     pool = Pool(specs(scratch), processes=1, time_limit_s=600)
 
     def close() -> None:
@@ -189,7 +192,7 @@ def test_a_closed_pool_takes_no_case(scratch: Path) -> None:
         pool.run(case("good"))
 
 
-def test_the_time_for_transport_stands_beside_the_engines_own(scratch: Path) -> None:
+def test_the_time_for_transport_is_recorded(scratch: Path) -> None:
     with Pool(specs(scratch), processes=1, time_limit_s=600) as pool:
         pool.prepare(DEVICE)
         assert 0 < pool.run(case("works", 100)).seconds["transport"] < 1

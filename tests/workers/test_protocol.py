@@ -1,4 +1,4 @@
-"""The protocol: frames survive any splitting, and what is none is refused."""
+"""Frames survive any splitting, and other bytes are refused."""
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ def test_frames_arrive_whole_and_in_order_however_they_are_split(frames: list[Fr
     assert arrived == frames
 
 
-def test_what_is_no_frame_breaks_the_protocol() -> None:
+def test_bytes_that_are_no_frame_break_the_protocol() -> None:
     inbox = Inbox()
     inbox.add(b"hello from a kernel")
     with pytest.raises(WorkerError, match="its message begins with b'hello from a ker'"):

@@ -1,1 +1,1 @@
-"""The engine that runs each launch on the virtual GPU and on a real one, and compares the results."""
+"""The engine that runs each launch on the virtual GPU and on a hardware GPU, and compares the results."""

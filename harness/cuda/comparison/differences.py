@@ -1,4 +1,4 @@
-"""How far two tensors are apart that one launch left behind on two GPUs, and whether roundings explain it."""
+"""Measures how far two GPUs differ in the tensors of one launch, and whether rounding explains it."""
 
 from functools import lru_cache
 
@@ -7,14 +7,17 @@ import torch
 from harness.model.launch_difference import Difference
 from harness.virtual.ttir.parser import parse
 
-MARGIN = 8.0
-"""Two right results may be apart by so many times what the samples moved: few of them see less than there is."""
+SAMPLING_MARGIN = 8.0
+"""Correct results may differ by this multiple of the sampled rounding error: few samples underestimate it."""
 ROUNDINGS = {"bf16": "bfloat16", "f16": "float16", "tf32": "tf32", "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2"}
 
 
 @lru_cache(maxsize=256)
 def roundings(ttir: str) -> tuple[str, ...]:
-    """What `Difference.rounds` says of a kernel: two right computations may round there to different sides."""
+    """Return the types to which a kernel rounds, for `Difference.rounds`.
+
+    Two correct computations may round there in different directions.
+    """
     found: set[str] = set()
     for function in parse(ttir).functions.values():
         for operation in function.body.all_operations():
@@ -22,11 +25,11 @@ def roundings(ttir: str) -> tuple[str, ...]:
                 found.add(operation.result_types[0].element)
             elif operation.name == "tt.dot" and operation.operand_types[0].element == "f32":
                 found.add(str(operation.attributes.get("inputPrecision", "ieee")))
-    return tuple(sorted(ROUNDINGS[one] for one in found & ROUNDINGS.keys()))
+    return tuple(sorted(ROUNDINGS[element] for element in found & ROUNDINGS.keys()))
 
 
 def compare(kernel: str, name: str, ours: torch.Tensor, theirs: torch.Tensor) -> Difference:
-    """How far two tensors of one type are apart."""
+    """Return how far two tensors of one type differ; `ours` is the virtual GPU's."""
     ours, theirs = ours.detach().contiguous(), theirs.contiguous()
     bits = getattr(torch, f"int{8 * ours.element_size()}")
     unequal = ours.view(bits) != theirs.view(bits)
@@ -37,6 +40,7 @@ def compare(kernel: str, name: str, ours: torch.Tensor, theirs: torch.Tensor) ->
         apart = distance(wide, other)[unequal]
         size = torch.maximum(wide.abs(), other.abs())[unequal]
         if apart.numel():
+            # One unit in the last place of the larger magnitude; the clamp keeps zero out of the logarithm.
             unit = torch.exp2(torch.floor(torch.log2(size.clamp(min=1e-300)))) * torch.finfo(ours.dtype).eps
             ulps = float(torch.nan_to_num(apart / unit, nan=float("inf"), posinf=float("inf")).max())
             furthest, largest = float(apart.max()), _largest(wide)
@@ -54,20 +58,23 @@ def compare(kernel: str, name: str, ours: torch.Tensor, theirs: torch.Tensor) ->
     )
 
 
-def doubt(found: Difference, ours: torch.Tensor, theirs: torch.Tensor, moved: torch.Tensor) -> float:
-    """The largest distance over what random rounding moves that element, and a few roundings of the largest one."""
+def doubt(found: Difference, ours: torch.Tensor, theirs: torch.Tensor, rounding_error: torch.Tensor) -> float:
+    """Return the largest ratio of an element's distance to the distance that rounding explains.
+
+    `rounding_error` is sampled for each element.  A few roundings of the largest element are always allowed.
+    """
     wide, other = ours.detach().double(), theirs.double()
     apart = distance(wide, other)
-    allowed = MARGIN * moved + found.few_roundings * _largest(wide)
+    allowed = SAMPLING_MARGIN * rounding_error + found.few_roundings * _largest(wide)
     over = torch.where(apart == 0, 0.0, apart / allowed)
     over = torch.where(allowed == float("inf"), 0.0, over)
     return float(over.max()) if over.numel() else 0.0
 
 
-def distance(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Element by element; 0 between equal infinities and two NaNs, infinity where one is finite and the other not."""
-    alike = (one == other) | (one.isnan() & other.isnan())
-    apart = torch.nan_to_num((one - other).abs(), nan=float("inf"), posinf=float("inf"))
+def distance(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """Return elementwise distances: 0 between equal infinities or two NaNs, infinity if just one is finite."""
+    alike = (first == second) | (first.isnan() & second.isnan())
+    apart = torch.nan_to_num((first - second).abs(), nan=float("inf"), posinf=float("inf"))
     return torch.where(alike, 0.0, apart)
 
 

@@ -1,6 +1,6 @@
-"""The engine of both GPUs: cases run on the virtual one, and every launch is repeated on a real one and compared.
+"""The comparison engine: cases run on the virtual GPU, and each launch is repeated on the hardware GPU and compared.
 
-The library sees the virtual GPU, and goes on with its results; all that the virtual engine sees is seen here too.
+The library sees the virtual GPU and continues with its results.  Runs carry everything that the virtual engine reports.
 """
 
 import os
@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from harness.cuda.comparison.launches import BothGpus
-from harness.cuda.cuda_errors import faulted
-from harness.cuda.emulation import gpu_of_this_process
-from harness.cuda.gpus.canary_program import CANARY_ELEMENTS, given_room, kept_patterns
-from harness.cuda.gpus.inventory import VISIBLE
+from harness.cuda.comparison.launches import LaunchComparison
+from harness.cuda.cuda_errors import as_fault
+from harness.cuda.emulation import gpu_of_worker, use_one_connection
+from harness.cuda.gpus.canary_program import CANARY_ELEMENTS, check_memory, wait_for_memory
+from harness.cuda.gpus.inventory import VISIBLE, RealGpu
 from harness.cuda.memory.driver_memory import CudaError, DeviceMemory
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
@@ -27,70 +27,74 @@ from harness.virtual.launches import Launches
 R = TypeVar("R", bound=Run)
 
 
-class BothEngine(VirtualEngine):
-    """Wears one device, runs cases on it, and has one real GPU beside; one to a process."""
+class ComparisonEngine(VirtualEngine):
+    """Runs cases on the virtual GPU and compares their launches with those of one hardware GPU."""
 
     name = "cuda,virtual"
 
+    _gpu: RealGpu
+    _cache: Path
+    """Triton's cache of whole builds.  Set by `emulate`, like `_gpu`."""
+
     def __init__(self) -> None:
-        super().__init__(self._beside)
-        self._gpus: BothGpus | None = None
-        self._name = ""
+        super().__init__(self._compare_launches)
+        self._comparison: LaunchComparison | None = None
 
     def prepare(self) -> None:
-        """As the virtual engine does; the real GPU stays visible."""
-        visible = os.environ.get(VISIBLE)
+        """Prepare like the virtual engine, but leave the hardware GPU visible."""
+        use_one_connection(os.environ)
+        visible = os.environ.get(VISIBLE)  # the virtual engine hides all GPUs
         super().prepare()
         if visible is None:
             del os.environ[VISIBLE]
         else:
             os.environ[VISIBLE] = visible
 
-    def wear(self, device: DeviceProfile) -> None:
-        """Wear the device; kernels are compiled for the GPU at hand a second time.  CUDA is not started yet."""
-        self._name = gpu_of_this_process().name
-        super().wear(device)
+    def emulate(self, device: DeviceProfile) -> None:
+        """Emulate the device, without starting CUDA; kernels are compiled for the hardware GPU as well."""
+        self._gpu = gpu_of_worker(os.environ)
+        self._cache = Path(os.environ["TRITON_CACHE_DIR"] + triton_seam.FULL_CACHE_SUFFIX)
+        super().emulate(device)
 
     def begin(self) -> str:
-        """Start CUDA, and see whether the GPU's memory keeps what is written there."""
+        """Start CUDA and check that the GPU's memory keeps what is written."""
         try:
             memory = DeviceMemory()
             memory.enter()
-            return given_room(lambda: kept_patterns(memory.returned, CANARY_ELEMENTS))
+            return wait_for_memory(lambda: check_memory(memory.round_trip, CANARY_ELEMENTS))
         except CudaError as error:
             return f"the GPU cannot be used: {error}"
 
     def run(self, op: Op, case: Case) -> Run:
-        """Run one case on the virtual GPU, and what it launches on the real one."""
-        assert self._gpus is not None, "wear a device first"
-        self._gpus.begin()
-        return self._compared(super().run(op, case), self._gpus)
+        """Run one case on the virtual GPU and repeat its launches on the hardware GPU."""
+        assert self._comparison is not None, "emulate a device first"
+        self._comparison.begin()
+        return self._with_agreement(super().run(op, case), self._comparison)
 
-    def run_beside(self, op: Op, wanted: PairedRunRequest) -> PairedRun:
-        """Run one case on the virtual GPU alone, unless the real one is to get plainer code: all else was compared."""
-        assert self._gpus is not None, "wear a device first"
-        if wanted.plainer is None:
-            with self._gpus.aside():
-                return super().run_beside(op, wanted)
-        self._gpus.begin()
-        with self._gpus.built(wanted.plainer):
-            run = super().run_beside(op, wanted)
-        return self._compared(run, self._gpus)
+    def run_paired(self, op: Op, request: PairedRunRequest) -> PairedRun:
+        """Run one case on the virtual GPU; repeat its launches only if the request asks for plainer builds."""
+        assert self._comparison is not None, "emulate a device first"
+        if request.plainer is None:
+            with self._comparison.paused():
+                return super().run_paired(op, request)
+        self._comparison.begin()
+        with self._comparison.recompiled(request.plainer):
+            run = super().run_paired(op, request)
+        return self._with_agreement(run, self._comparison)
 
-    def _compared(self, run: R, gpus: BothGpus) -> R:
-        """The run, and what the real GPU made of its launches."""
+    def _with_agreement(self, run: R, comparison: LaunchComparison) -> R:
+        """Return the run with the outcome of the comparison."""
         return replace(
             run,
-            ending=faulted(run.ending, gpus.under_way),
+            ending=as_fault(run.ending, comparison.unfinished),
             agreement=CaseAgreement(
-                gpu=self._name,
-                launches=gpus.launches,
-                differences=tuple(gpus.differences),
-                skipped=tuple(gpus.skipped),
+                gpu=self._gpu.name,
+                launches=comparison.launches,
+                differences=tuple(comparison.differences),
+                skipped=tuple(comparison.skipped),
             ),
         )
 
-    def _beside(self, launches: Launches) -> BothGpus:
-        cache = Path(os.environ["TRITON_CACHE_DIR"] + triton_seam.WHOLE)
-        self._gpus = BothGpus(launches, gpu_of_this_process().arch, cache)
-        return self._gpus
+    def _compare_launches(self, launches: Launches) -> LaunchComparison:
+        self._comparison = LaunchComparison(launches, self._gpu.arch, self._cache)
+        return self._comparison

@@ -1,4 +1,4 @@
-"""Which launches two GPUs may leave differently though none of them is wrong, so that comparing them tells nothing."""
+"""Decides which launches two GPUs may compute differently although neither is wrong; these are not compared."""
 
 import re
 from functools import lru_cache
@@ -7,47 +7,47 @@ from harness.errors import CannotExecute
 from harness.virtual.ttir.ir import Function
 from harness.virtual.ttir.parser import parse
 
-REGISTERS = re.compile(r"%(?:n?smid|clock|globaltimer)")
+SPECIAL_REGISTERS = re.compile(r"%(?:n?smid|clock|globaltimer)")
 ATOMICS = frozenset({"tt.atomic_rmw", "tt.atomic_cas"})
-LOOSE = re.compile(r"__nv_(?:fast_\w+|[jy][01n]f?)\b")
-"""Functions of libdevice whose accuracy the CUDA Math API states for some arguments, or absolutely."""
-EIGHT_BITS_ALIKE = 90
-"""The architecture from which on 8-bit floats are converted in the same steps."""
+UNSPECIFIED_ACCURACY = re.compile(r"__nv_(?:fast_\w+|[jy][01n]f?)\b")
+"""Functions of libdevice whose relative accuracy the CUDA Math API does not state for all arguments."""
+FLOAT8_CONVERSION_CHANGED_IN = 90
+"""The architecture in which the conversion of 8-bit floats got other intermediate steps."""
 
 
-def reason(ttir: str, worn: int, real: int) -> str:
-    """Why launches of a kernel cannot be compared; empty where they can.
+def reason(ttir: str, emulated: int, hardware: int) -> str:
+    """Return why launches of a kernel cannot be compared; empty if they can.
 
     Args:
         ttir: the kernel, as the virtual GPU executes it.
-        worn: the architecture for which that was compiled: 80, 90, 120.
-        real: that of the GPU at hand.
+        emulated: the architecture for which that was compiled: 80, 90, 120.
+        hardware: the architecture of the hardware GPU.
     """
-    if "f8E" in ttir and min(worn, real) < EIGHT_BITS_ALIKE <= max(worn, real):
-        return f"8-bit floats are converted in other steps before sm_{EIGHT_BITS_ALIKE}"
-    return _of_kernel(ttir)
+    if "f8E" in ttir and min(emulated, hardware) < FLOAT8_CONVERSION_CHANGED_IN <= max(emulated, hardware):
+        return f"8-bit floats are converted in other steps before sm_{FLOAT8_CONVERSION_CHANGED_IN}"
+    return _reason_in_kernel(ttir)
 
 
 @lru_cache(maxsize=256)
-def _of_kernel(ttir: str) -> str:
-    if REGISTERS.search(ttir):
-        return "it reads a register that says where or when it runs"
+def _reason_in_kernel(ttir: str) -> str:
+    if SPECIAL_REGISTERS.search(ttir):
+        return "it reads a register that depends on when or where it runs"
     if "tt.int_to_ptr" in ttir:
-        return "it follows addresses that stand in memory"
+        return "it follows addresses that are stored in memory"
     if "tt.cat" in ttir:
         return "tl.cat may put elements in any order"
-    if loose := LOOSE.search(ttir):
-        return f"CUDA does not state the accuracy of {loose[0]} for all arguments"
+    if found := UNSPECIFIED_ACCURACY.search(ttir):
+        return f"CUDA does not state the accuracy of {found[0]} for all arguments"
     try:
         functions = parse(ttir).functions.values()
-    except CannotExecute:  # the virtual GPU says so itself
+    except CannotExecute:  # the virtual GPU reports this itself
         return ""
-    if any(map(_uses_what_atomics_give_back, functions)):
-        return "what its atomics give back depends on the order of programs and lanes"
+    if any(map(_uses_atomic_results, functions)):
+        return "the results of its atomics depend on the order of programs and lanes"
     return ""
 
 
-def _uses_what_atomics_give_back(function: Function) -> bool:
+def _uses_atomic_results(function: Function) -> bool:
     operations = list(function.body.all_operations())
     used = {slot for operation in operations for slot in operation.operands}
     return any(operation.name in ATOMICS and not used.isdisjoint(operation.results) for operation in operations)

@@ -1,7 +1,7 @@
-"""Runs each launch of the virtual GPU on the real one too, from the same bytes, and compares what both leave behind.
+"""Repeats each launch of the virtual GPU on the hardware GPU, from the same bytes, and compares all tensors afterwards.
 
-Owns the comparison of launches.  The real kernel is compiled from the same source with the same options, for the GPU at
-hand.  What it computes is thrown away: the case goes on with the virtual GPU's results.
+The kernel is compiled for the hardware from the same source with the same options.  Its results are discarded: the case
+continues with the virtual GPU's.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -20,121 +20,126 @@ from harness.cuda.memory.driver_memory import DeviceMemory
 from harness.model.case import LaneFill, Scale
 from harness.model.launch_difference import Difference, Plainer
 from harness.model.run import UndefinedLanes
-from harness.virtual.driver.driver import LaunchRequest, described_by, tensors_of
+from harness.virtual.driver.driver import LaunchRequest, descriptor_tensor, tensors_of
 from harness.virtual.driver.kernel_facts import BUILD_OPTIONS
-from harness.virtual.driver.triton_seam import NotHere, RealLauncher
+from harness.virtual.driver.triton_seam import HardwareCannotLaunch, HardwareLauncher
 from harness.virtual.launches import Launches, VirtualCaseLaunches
 from harness.virtual.native.policy import NativeCode
 from harness.virtual.operations.random_rounding import rounded_at_random
 from harness.virtual.operations.table import HANDLERS
 
 SAMPLES = 8
-"""So often is a launch repeated with random rounding where the GPUs are further apart than a few roundings."""
-MODEST = 1 << 22
-"""Elements of all tensors of a launch up to which it is repeated with random rounding."""
+"""Repetitions with random rounding of a launch whose results differ by more than a few roundings."""
+MAX_SAMPLED_ELEMENTS = 1 << 22
+"""The largest launch, in elements of all its tensors, that is repeated with random rounding."""
 
 
-class BothGpus:
-    """A launch handler that hands launches on to the virtual GPU, then repeats them on the real one."""
+class LaunchComparison:
+    """A launch handler that executes launches on the virtual GPU, then repeats them on the hardware GPU."""
 
     def __init__(self, launches: Launches, arch: int, cache: Path) -> None:
         self._virtual = launches
         self._arch, self._cache = arch, cache
-        self._is_aside = False
+        self._is_paused = False
         self._plainer: Plainer | None = None
         self.begin()
 
     def begin(self) -> None:
-        """Forget what was compared, as for a new case."""
-        self.under_way: str | None = None
-        """The kernel that is launched on the real GPU."""
+        """Reset the comparison for a new case."""
+        self.unfinished: str | None = None
+        """The kernel whose launch on the hardware GPU has not finished."""
         self.differences: list[Difference] = []
         self.launches = 0
         self.skipped: list[tuple[str, str]] = []
 
     def __call__(self, request: LaunchRequest) -> None:
-        """Execute a launch here and there."""
+        """Execute a launch on both GPUs and compare."""
         kernel = request.source.fn.__name__
-        session = self._virtual.session
-        if self._is_aside:
+        case_launches = self._virtual.case_launches
+        if self._is_paused:
             self._virtual(request)
             return
-        worn = request.metadata.target.arch
-        if reason := _incomparable(session) or incomparable.reason(request.ttir, worn, self._arch):
+        emulated = request.metadata.target.arch
+        if reason := _incomparable_case(case_launches) or incomparable.reason(request.ttir, emulated, self._arch):
             self._virtual(request)
             self.skipped.append((kernel, reason))
             return
         tensors = tensors_of(request)
-        before = {address: bytes(view) for address, view in _storages(tensors.values())}
-        events = len(session.memory)
+        before = {address: bytes(view) for address, view in _storage_views(tensors.values())}
+        events = len(case_launches.memory)
         self._virtual(request)
-        # Undefined lanes are zeros in such a case, as NVIDIA's code leaves them (Triton 3.6 to 3.9).
-        odd = [event for event in session.memory[events:] if not isinstance(event, UndefinedLanes)]
-        if odd:
-            self.skipped.append((kernel, f"memory saw {type(odd[0]).__name__}"))
+        # Undefined lanes are comparable: they hold zero here, as in NVIDIA's code (Triton 3.6 to 3.9).
+        faulty = [event for event in case_launches.memory[events:] if not isinstance(event, UndefinedLanes)]
+        if faulty:
+            self.skipped.append((kernel, f"memory saw {type(faulty[0]).__name__}"))
             return
-        self.under_way = kernel
+        self.unfinished = kernel
         try:
             after = self._on_hardware(request, before, self._plainer)
-        except NotHere as error:
-            self.skipped.append((kernel, f"the real GPU cannot: {error}"))
+        except HardwareCannotLaunch as error:
+            self.skipped.append((kernel, f"the hardware GPU cannot: {error}"))
         else:
             self.launches += 1
             if self._plainer is None:
-                self.differences += self._compared(_Made(request, tensors, before), after)
-        self.under_way = None
+                self.differences += self._explained_differences(_VirtualLaunch(request, tensors, before), after)
+        self.unfinished = None
 
-    def _compared(self, made: "_Made", after: Mapping[int, bytearray]) -> Iterable[Difference]:
-        """One difference for each tensor; where one needs explaining, with what random rounding says of it.
+    def _explained_differences(self, done: "_VirtualLaunch", after: Mapping[int, bytearray]) -> Iterable[Difference]:
+        """Return one difference per tensor; those beyond a few roundings carry the result of random rounding.
 
-        What that leaves unexplained is tried again with plainer builds of the kernel.
+        If rounding explains too little, plainer builds of the kernel are tried.
         """
-        moved = dict[str, torch.Tensor]()
-        found = self._differences(made, after, moved)
+        errors = dict[str, torch.Tensor]()
+        found = self._differences(done, after, errors)
         for plainer in Plainer:
-            apart = [name for name, one in found.items() if not one.is_explained and one.agrees_once is None]
-            if not apart:
+            unexplained = [name for name, one in found.items() if not one.is_explained and one.agrees_once is None]
+            if not unexplained:
                 break
             try:
-                plain = self._differences(made, self._on_hardware(made.request, made.before, plainer), moved)
-            except NotHere:
+                plain = self._differences(done, self._on_hardware(done.request, done.before, plainer), errors)
+            except HardwareCannotLaunch:
                 continue
-            for name in apart:
+            for name in unexplained:
                 if plain[name].is_explained:
                     found[name] = replace(found[name], agrees_once=plainer)
         return found.values()
 
     def _differences(
-        self, made: "_Made", after: Mapping[int, bytearray], moved: dict[str, torch.Tensor]
+        self, done: "_VirtualLaunch", after: Mapping[int, bytearray], errors: dict[str, torch.Tensor]
     ) -> dict[str, Difference]:
-        """By tensor, how far the real GPU's is; `moved` keeps what random rounding moves: that takes eight launches."""
-        kernel, rounds = made.request.source.fn.__name__, roundings(made.request.ttir)
-        others = {
-            name: _like(tensor, after[tensor.untyped_storage().data_ptr()]) for name, tensor in made.tensors.items()
+        """Return the differences by tensor.
+
+        `errors` caches the sampled rounding errors by tensor, since they take `SAMPLES` launches.
+        """
+        kernel, rounds = done.request.source.fn.__name__, roundings(done.request.ttir)
+        hardware = {
+            name: _like(tensor, after[tensor.untyped_storage().data_ptr()]) for name, tensor in done.tensors.items()
         }
         found = {
-            name: replace(compare(kernel, name, tensor, others[name]), rounds=rounds)
-            for name, tensor in made.tensors.items()
+            name: replace(compare(kernel, name, tensor, hardware[name]), rounds=rounds)
+            for name, tensor in done.tensors.items()
         }
         far = [name for name, one in found.items() if one.is_floating and not one.is_explained]
-        if (new := [name for name in far if name not in moved]) and made.elements <= MODEST:
-            moved |= self._moved(made.request, {name: made.tensors[name] for name in new}, made.before)
-        for name in moved.keys() & far:
-            found[name] = replace(found[name], doubt=doubt(found[name], made.tensors[name], others[name], moved[name]))
+        if (new := [name for name in far if name not in errors]) and done.elements <= MAX_SAMPLED_ELEMENTS:
+            errors |= self._rounding_errors(done.request, {name: done.tensors[name] for name in new}, done.before)
+        for name in errors.keys() & far:
+            found[name] = replace(
+                found[name], doubt=doubt(found[name], done.tensors[name], hardware[name], errors[name])
+            )
         return found
 
     @contextmanager
-    def aside(self) -> Generator[None]:
-        """Launches go to the virtual GPU alone, and what was compared stays as it is."""
-        self._is_aside = True
+    def paused(self) -> Generator[None]:
+        """While active, launches run on the virtual GPU only; earlier differences are kept."""
+        self._is_paused = True
         try:
             yield
         finally:
-            self._is_aside = False
+            self._is_paused = False
 
     @contextmanager
-    def built(self, plainer: Plainer) -> Generator[None]:
-        """Launches are repeated on the real GPU as plainer code, and what they leave behind is not compared."""
+    def recompiled(self, plainer: Plainer) -> Generator[None]:
+        """While active, launches are repeated as plainer builds and their results are not compared."""
         self._plainer = plainer
         try:
             yield
@@ -143,12 +148,12 @@ class BothGpus:
 
     @cached_property
     def _memory(self) -> DeviceMemory:
-        """Made by the first launch: CUDA must not be started before the process is forked."""
+        """Created by the first launch, since CUDA must not start before the process is forked."""
         return DeviceMemory()
 
     @cached_property
-    def _launcher(self) -> RealLauncher:
-        return RealLauncher(self._arch, self._cache)
+    def _launcher(self) -> HardwareLauncher:
+        return HardwareLauncher(self._arch, self._cache)
 
     def _on_hardware(
         self, request: LaunchRequest, before: Mapping[int, bytes], plainer: Plainer | None = None
@@ -156,106 +161,109 @@ class BothGpus:
         options = {name: getattr(request.metadata, name) for name in BUILD_OPTIONS}
         if plainer is Plainer.UNFUSED:
             options["enable_fp_fusion"] = False
-        optimises = plainer is not Plainer.UNOPTIMISED
-        kernel = self._launcher.compiled(request.source, options, request.ttir, ptxas_optimises=optimises)
+        kernel = self._launcher.compiled(
+            request.source, options, request.ttir, ptxas_optimises=plainer is not Plainer.UNOPTIMISED
+        )
         self._memory.enter()
         contents = {address: bytearray(content) for address, content in before.items()}
         with ExitStack() as stack:
-            places = {
+            addresses = {
                 address: stack.enter_context(self._memory.holding(memoryview(content)))
                 for address, content in contents.items()
             }
 
-            def placed(value: object) -> object:
+            def on_device(value: object) -> object:
                 if isinstance(value, torch.Tensor):
-                    return Placed(places[value.untyped_storage().data_ptr()] + _offset(value), value.dtype)
-                if (base := described_by(value)) is None:
+                    return DevicePointer(addresses[value.untyped_storage().data_ptr()] + _offset(value), value.dtype)
+                if (base := descriptor_tensor(value)) is None:
                     return value
-                there: Any = copy(value)
-                there.base = placed(base)
-                return there
+                descriptor: Any = copy(value)
+                descriptor.base = on_device(base)
+                return descriptor
 
-            def scratch(size: int, align: int, stream: int | None) -> Placed:
-                del align, stream  # the driver aligns to 256 bytes, and the launch is waited for
-                return Placed(stack.enter_context(self._memory.holding(memoryview(bytearray(size)))), torch.uint8)
+            def scratch(size: int, align: int, stream: int | None) -> DevicePointer:
+                del align, stream  # the driver aligns to 256 bytes, and the launch is synchronous
+                address = stack.enter_context(self._memory.holding(memoryview(bytearray(size))))
+                return DevicePointer(address, torch.uint8)
 
-            arguments = [placed(value) for value in request.arguments]
+            arguments = [on_device(value) for value in request.arguments]
             self._launcher.launch(kernel, request.grid, arguments, scratch)
         return contents
 
-    def _moved(
+    def _rounding_errors(
         self, request: LaunchRequest, tensors: Mapping[str, torch.Tensor], before: Mapping[int, bytes]
     ) -> dict[str, torch.Tensor]:
-        """By how much random rounding moves each element of these tensors at most; float64."""
-        right = {name: tensor.detach().double().clone() for name, tensor in tensors.items()}
-        moved = {name: torch.zeros_like(value) for name, value in right.items()}
-        storages = dict(_storages(tensors_of(request).values()))
-        left = {address: bytes(view) for address, view in storages.items()}
-        with self._without_facts():
+        """Return the largest error that random rounding causes in each element of these tensors, in float64."""
+        unperturbed = {name: tensor.detach().double().clone() for name, tensor in tensors.items()}
+        errors = {name: torch.zeros_like(value) for name, value in unperturbed.items()}
+        storages = dict(_storage_views(tensors_of(request).values()))
+        computed = {address: bytes(view) for address, view in storages.items()}
+        with self._without_recording():
             for seed in range(SAMPLES):
                 _write(storages, before)
                 self._virtual.handlers = rounded_at_random(HANDLERS, seed)
                 self._virtual(request)
                 for name, tensor in tensors.items():
-                    moved[name] = torch.maximum(moved[name], distance(right[name], tensor.detach().double()))
-        _write(storages, left)
-        return moved
+                    errors[name] = torch.maximum(errors[name], distance(unperturbed[name], tensor.detach().double()))
+        _write(storages, computed)
+        return errors
 
     @contextmanager
-    def _without_facts(self) -> Generator[None]:
-        """Launches that leave no facts behind, executed by the machine."""
+    def _without_recording(self) -> Generator[None]:
+        """While active, launches run in the interpreter and record no facts."""
         virtual = self._virtual
-        session, native = virtual.session, virtual.native
-        virtual.session = VirtualCaseLaunches(lane_fill=session.lane_fill, order=session.order, seed=session.seed)
+        case_launches, native = virtual.case_launches, virtual.native
+        virtual.case_launches = VirtualCaseLaunches(
+            lane_fill=case_launches.lane_fill, order=case_launches.order, seed=case_launches.seed
+        )
         virtual.native = NativeCode()
         try:
             yield
         finally:
-            virtual.session, virtual.native, virtual.handlers = session, native, HANDLERS
+            virtual.case_launches, virtual.native, virtual.handlers = case_launches, native, HANDLERS
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
-    """A launch that the virtual GPU has made."""
+class _VirtualLaunch:
+    """A launch that the virtual GPU has executed."""
 
     request: LaunchRequest
     tensors: Mapping[str, torch.Tensor]
-    """As it left them."""
+    """By argument, with the virtual GPU's results."""
     before: Mapping[int, bytes]
-    """By address, all storages as they were."""
+    """By address, the bytes of all storages before the launch."""
 
     @property
     def elements(self) -> int:
-        """Of all tensors."""
         return sum(tensor.numel() for tensor in self.tensors.values())
 
 
-def _incomparable(session: VirtualCaseLaunches) -> str:
-    """Why no launch of a session can be compared; empty where it can."""
-    if session.scale is Scale.GIANT:
-        return "of a giant case a few programs run"
-    if session.lane_fill is not LaneFill.ZERO:
-        return "undefined lanes hold what no GPU puts there"
+def _incomparable_case(case_launches: VirtualCaseLaunches) -> str:
+    """Return why no launch of this case can be compared; empty if they can."""
+    if case_launches.scale is Scale.OVERSIZED:
+        return "only a few programs of an oversized case run"
+    if case_launches.lane_fill is not LaneFill.ZERO:
+        return "undefined lanes hold values that no GPU puts there"
     return ""
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """What Triton takes for a tensor: an address and a type."""
+class DevicePointer:
+    """An address and a type, which Triton accepts in place of a tensor."""
 
     address: int
     dtype: torch.dtype
 
     def data_ptr(self) -> int:
-        """The address."""
         return self.address
 
 
-def _storages(tensors: Iterable[torch.Tensor]) -> Iterator[tuple[int, memoryview]]:
+def _storage_views(tensors: Iterable[torch.Tensor]) -> Iterator[tuple[int, memoryview]]:
     for tensor in tensors:
         storage = tensor.untyped_storage()
         whole = torch.empty(0, dtype=torch.uint8).set_(storage)
-        yield storage.data_ptr(), memoryview(cast("Any", whole.numpy()))  # NumPy 2.3 does not say that it is a buffer
+        array = cast("Any", whole.numpy())  # NumPy 2.3 does not declare the buffer protocol
+        yield storage.data_ptr(), memoryview(array)
 
 
 def _write(storages: Mapping[int, memoryview], contents: Mapping[int, bytes]) -> None:
@@ -268,7 +276,7 @@ def _offset(tensor: torch.Tensor) -> int:
 
 
 def _like(tensor: torch.Tensor, content: bytearray) -> torch.Tensor:
-    """The tensor's shape and strides over other bytes."""
+    """Return a tensor with the same type, shape and strides over other bytes."""
     if not content:
         return tensor
     whole = torch.frombuffer(content, dtype=torch.uint8)

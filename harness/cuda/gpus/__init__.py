@@ -1,1 +1,1 @@
-"""The real GPUs of this machine: inventory, leases, health and quarantine."""
+"""The hardware GPUs of this machine: inventory, leases, health and quarantine."""

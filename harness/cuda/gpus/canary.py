@@ -1,7 +1,7 @@
-"""The canary: whether a GPU still computes what every GPU computes, asked of it in a process that does nothing else.
+"""The canary: checks in a process of its own that a GPU stores and computes correctly.
 
-A kernel under test can lose its own process, never a GPU: where the canary fails too, the GPU is sick, and what cases
-showed there blames no kernel.
+A faulty kernel destroys at most its own process.  If the canary fails as well, the GPU is sick and no kernel is to
+blame.
 """
 
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from harness.cuda.gpus.inventory import VISIBLE, RealGpu
 from harness.errors import MissingPart
 
 PROGRAM = "harness.cuda.gpus.canary_program"
-CANNOT_ASK = 4
-"""The program's exit status where torch is not there, or not for CUDA."""
+CANNOT_CHECK = 4
+"""The program's exit status if torch is missing or built without CUDA."""
 TIME_LIMIT_S = 90.0
-"""Importing torch and making a context take five seconds on an idle machine."""
+"""Importing torch and creating a context takes five seconds on an idle machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Healthy:
-    """Memory kept what was written, and products of integers came out right."""
+    """All checks passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,27 +32,27 @@ class Sick:
         return self.reason
 
 
-def sing(gpu: RealGpu, *, time_limit_s: float = TIME_LIMIT_S) -> Healthy | Sick:
-    """Write patterns, multiply integers and read both back on this GPU.
+def run_canary(gpu: RealGpu, *, time_limit_s: float = TIME_LIMIT_S) -> Healthy | Sick:
+    """Check memory, sums and matrix products on this GPU.
 
     Raises:
         MissingPart: torch is not installed, or is built without CUDA.
     """
-    return judged(ask(PROGRAM, time_limit_s=time_limit_s, environment={VISIBLE: gpu.uuid}))
+    return assess(ask(PROGRAM, time_limit_s=time_limit_s, environment={VISIBLE: gpu.uuid}))
 
 
-def judged(answer: Answered | QueryTimedOut) -> Healthy | Sick:
-    """What the program's end says of the GPU.
+def assess(answer: Answered | QueryTimedOut) -> Healthy | Sick:
+    """Return the state of the GPU, from how the canary's process ended.
 
     Raises:
-        MissingPart: nothing, for want of torch.
+        MissingPart: the process had no torch for CUDA.
     """
     match answer:
-        case QueryTimedOut() as silent:
-            return Sick(reason=f"the canary gave {silent}")
+        case QueryTimedOut() as timeout:
+            return Sick(reason=f"the canary gave {timeout}")
         case Answered(status=0):
             return Healthy()
-        case Answered(status=status, last_words=words) if status == CANNOT_ASK:
+        case Answered(status=status, last_words=words) if status == CANNOT_CHECK:
             raise MissingPart(f"the canary cannot ask the GPU: {words}")
         case Answered(status=status, last_words=words) if status < 0:
             return Sick(reason=f"the canary was killed by signal {-status}: {words}")

@@ -1,7 +1,7 @@
-"""Asks a fresh child process something about a GPU, within a time limit, and gives up where even SIGKILL does not help.
+"""Runs one query about a GPU in a fresh child process, within a time limit.
 
-The parent never starts CUDA: a process that did may not fork, and a GPU that is lost takes its process with it.  What
-needs the driver is asked of a child that exits after one answer.
+The parent never starts CUDA: it could no longer fork, and a lost GPU takes its process with it.  So the child asks the
+driver and exits after one answer.  A child that even SIGKILL does not end is left behind.
 """
 
 import os
@@ -11,21 +11,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 KILLED_WITHIN_S = 5.0
-"""A process that waits in the driver for a lost GPU cannot be killed; it is left behind then."""
+"""Time limit after SIGKILL, which does not end a process that waits in the driver for a lost GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """The child ended by itself."""
+    """The child exited by itself, or a signal killed it."""
 
     status: int
-    """Its exit status; the negative number of the signal that killed it."""
+    """Its exit status, or the negative number of the signal."""
     out: str
     err: str
 
     @property
     def last_words(self) -> str:
-        """The last line on its error stream, or what its exit status says."""
+        """Return the last line of its standard error, or its exit status if there is none."""
         lines = [line.strip() for line in self.err.splitlines() if line.strip()]
         return lines[-1] if lines else f"exit status {self.status}"
 
@@ -36,14 +36,14 @@ class QueryTimedOut:
 
     time_limit_s: float
     is_gone: bool
-    """It ended on SIGKILL; otherwise it still waits in the kernel."""
+    """False if it still waits in the operating system's kernel after SIGKILL."""
 
     def __str__(self) -> str:
         return f"no answer within {self.time_limit_s:g} s" + ("" if self.is_gone else ", and it cannot be killed")
 
 
 def ask(module: str, *arguments: str, time_limit_s: float, environment: Mapping[str, str]) -> Answered | QueryTimedOut:
-    """Run `python -m module` as this Python would, with `environment` over this process's own."""
+    """Run `python -m module` with this interpreter and its paths; `environment` overrides inherited variables."""
     child = subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment},
@@ -64,7 +64,7 @@ def ask(module: str, *arguments: str, time_limit_s: float, environment: Mapping[
 
 
 def _kill(child: subprocess.Popen[str]) -> bool:
-    """Whether the child is gone."""
+    """Kill the child; return True if it ended."""
     child.kill()
     try:
         child.communicate(timeout=KILLED_WITHIN_S)

@@ -1,7 +1,7 @@
-"""Watches GPUs through NVML (nvidia-ml-py): their state, who else uses them, and Xid events.
+"""Monitors GPUs through NVML (nvidia-ml-py): their state, other processes on them, and Xid events.
 
-NVML makes no CUDA context, so the parent process may use it.  It is optional: without it cases run unwatched, and the
-canary alone tells a sick GPU.
+NVML creates no CUDA context, so the parent process may use it.  It is optional: without it only the canary finds a sick
+GPU.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,28 +19,29 @@ from harness.errors import MissingPart
 
 INSTALL = "pip install nvidia-ml-py"
 LOST = "a GPU that is lost"
-"""In the place of a UUID: one that has fallen off the bus tells none."""
+"""Replaces the UUID of a GPU that has fallen off the bus and does not report it."""
 
 
 class GpuHealthMonitor:
-    """NVML, open until `close`; for one thread at a time.
+    """An NVML session, open until `close`; for one thread at a time.
 
     Raises:
-        MissingPart: nvidia-ml-py or NVIDIA's driver is not there.
+        MissingPart: nvidia-ml-py or NVIDIA's driver is missing.
     """
 
     def __init__(self) -> None:
         try:
             self._nvml: Any = import_module("pynvml")
         except ImportError:
-            raise MissingPart(f"the health of GPUs is not watched: {INSTALL}") from None
+            raise MissingPart(f"the health of GPUs is not monitored: {INSTALL}") from None
         try:
             self._nvml.nvmlInit()
         except self._nvml.NVMLError as error:
             raise MissingPart(
-                f"the health of GPUs is not watched, since NVML does not start ({error}): it comes with NVIDIA's driver"
+                f"the health of GPUs is not monitored, since NVML does not start ({error}): "
+                "it comes with NVIDIA's driver"
             ) from None
-        self._events = self._told(self._nvml.nvmlEventSetCreate)
+        self._events = self._query(self._nvml.nvmlEventSetCreate)
 
     def __enter__(self) -> Self:
         return self
@@ -49,15 +50,15 @@ class GpuHealthMonitor:
         self.close()
 
     def close(self) -> None:
-        """Let NVML go; nothing can be asked any more."""
+        """Shut NVML down."""
         if self._events is not None:
-            self._told(self._nvml.nvmlEventSetFree, self._events)
+            self._query(self._nvml.nvmlEventSetFree, self._events)
             self._events = None
         with suppress(self._nvml.NVMLError):
             self._nvml.nvmlShutdown()
 
     def observe(self, uuid: str) -> bool:
-        """Have `xids` tell this GPU's events from now on; False where the GPU has none to tell, as MIG slices."""
+        """Report this GPU's events in `xids` from now on; return False if it has none, like MIG slices."""
         handle = self._handle(uuid)
         if handle is None or self._events is None:
             return False
@@ -69,44 +70,44 @@ class GpuHealthMonitor:
         return True
 
     def xids(self) -> tuple[Xid, ...]:
-        """The Xid events of observed GPUs since the last call; returns at once."""
+        """Return the Xid events of observed GPUs since the last call, without waiting."""
         return tuple(self._xids())
 
     def snapshot(self, uuid: str, *, ours: frozenset[int] | None = None) -> GpuSnapshot | Lost:
-        """The GPU now.  `ours` are processes that are no company: usually this one and all that descend from it."""
+        """Return the current state.  It leaves out the processes `ours`: by default this one and its descendants."""
         nvml = self._nvml
         if (handle := self._handle(uuid)) is None:
             return Lost(uuid=uuid)
-        running = self._told(nvml.nvmlDeviceGetComputeRunningProcesses, handle) or ()
-        memory = self._told(nvml.nvmlDeviceGetMemoryInfo, handle)
-        ours = own_family() if ours is None else ours
+        running = self._query(nvml.nvmlDeviceGetComputeRunningProcesses, handle) or ()
+        memory = self._query(nvml.nvmlDeviceGetMemoryInfo, handle)
+        ours = own_processes() if ours is None else ours
         return GpuSnapshot(
             uuid=uuid,
             processes=tuple(_process(found) for found in running if found.pid not in ours),
-            ecc_uncorrected=self._told(
+            ecc_uncorrected=self._query(
                 nvml.nvmlDeviceGetTotalEccErrors,
                 handle,
                 nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
                 nvml.NVML_VOLATILE_ECC,
             ),
-            rows=_rows(self._told(nvml.nvmlDeviceGetRemappedRows, handle)),
+            rows=_rows(self._query(nvml.nvmlDeviceGetRemappedRows, handle)),
             utilisation_percent=self._utilisation(handle),
             compute_mode=self._mode(handle),
             memory_used_bytes=None if memory is None else int(memory.used),
         )
 
     def utilisation(self, uuid: str) -> int | None:
-        """Percent of the last sampling interval in which a kernel ran; None where the GPU does not tell."""
+        """Return the percentage of the last sampling interval in which a kernel ran; None if unknown."""
         handle = self._handle(uuid)
         return None if handle is None else self._utilisation(handle)
 
     def _utilisation(self, handle: Any) -> int | None:
-        rates = self._told(self._nvml.nvmlDeviceGetUtilizationRates, handle)
+        rates = self._query(self._nvml.nvmlDeviceGetUtilizationRates, handle)
         return None if rates is None else int(rates.gpu)
 
     def _mode(self, handle: Any) -> ComputeMode | None:
         nvml = self._nvml
-        match self._told(nvml.nvmlDeviceGetComputeMode, handle):
+        match self._query(nvml.nvmlDeviceGetComputeMode, handle):
             case None:
                 return None
             case nvml.NVML_COMPUTEMODE_DEFAULT:
@@ -120,37 +121,37 @@ class GpuHealthMonitor:
         while self._events is not None:
             try:
                 event = self._nvml.nvmlEventSetWait_v2(self._events, 0)
-            except self._nvml.NVMLError:  # a time-out says that there are no more; a lost GPU, that none will come
+            except self._nvml.NVMLError:  # a time-out: there are no more events; a lost GPU: none will come
                 return
-            uuid = self._told(self._nvml.nvmlDeviceGetUUID, event.device) or LOST
+            uuid = self._query(self._nvml.nvmlDeviceGetUUID, event.device) or LOST
             yield Xid(uuid=uuid, code=int(event.eventData))
 
     def _handle(self, uuid: str) -> Any:
-        """None where there is no such GPU any more."""
-        return self._told(self._nvml.nvmlDeviceGetHandleByUUID, uuid)
+        """Return NVML's handle; None if the GPU no longer exists."""
+        return self._query(self._nvml.nvmlDeviceGetHandleByUUID, uuid)
 
-    def _told(self, question: Callable[..., Any], *arguments: Any) -> Any:
-        """The answer; None where this GPU, or this driver, has none."""
+    def _query(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function of NVML; return None if this GPU or driver does not support it."""
         try:
-            return question(*arguments)
+            return function(*arguments)
         except self._nvml.NVMLError:
             return None
 
 
 def utilisation(uuid: str) -> int | None:
-    """Percent of the last sampling interval in which a kernel ran on this GPU; None where nobody can tell."""
+    """Return the percentage of the last sampling interval in which a kernel ran; None if unknown."""
     try:
-        watch = GpuHealthMonitor()
+        monitor = GpuHealthMonitor()
     except MissingPart:
         return None
-    with watch:
-        return watch.utilisation(uuid)
+    with monitor:
+        return monitor.utilisation(uuid)
 
 
-def own_family() -> frozenset[int]:
-    """This process and all that descend from it."""
-    me = psutil.Process()
-    return frozenset((me.pid, *(child.pid for child in me.children(recursive=True))))
+def own_processes() -> frozenset[int]:
+    """Return the ids of this process and its descendants."""
+    this = psutil.Process()
+    return frozenset((this.pid, *(child.pid for child in this.children(recursive=True))))
 
 
 def _process(found: Any) -> GpuProcess:
@@ -165,8 +166,8 @@ def _name(pid: int) -> str:
         return ""
 
 
-def _rows(told: Any) -> RowRemap:
-    match told:
+def _rows(remap: Any) -> RowRemap:
+    match remap:
         case (_, _, _, failed) if failed:
             return RowRemap.FAILED
         case (_, _, pending, _) if pending:

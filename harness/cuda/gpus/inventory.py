@@ -1,4 +1,4 @@
-"""The real GPUs of this machine, and the device profile that a case on one of them has.
+"""The hardware GPUs of this machine and their device profiles.
 
 A child process asks NVIDIA's driver (`nvidia_driver`), because a process that initialised CUDA cannot fork workers.
 """
@@ -19,14 +19,14 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 DRIVER_QUERY = "harness.cuda.gpus.nvidia_driver"
 """The module that the child process runs."""
 SHOWN_ALONE = "shown"
-"""The argument that keeps the child from looking for MIG slices that CUDA does not show at once."""
+"""The argument that keeps the child from searching for MIG slices that CUDA hides."""
 TIME_LIMIT_S = 60.0
-"""The driver takes about a second for eight GPUs, and longer where persistence mode is off."""
-WITHOUT = "--engine virtual needs no GPU"
+"""The driver takes about a second for eight GPUs, and longer without persistence mode."""
+VIRTUAL_NEEDS_NONE = "--engine virtual needs no GPU"
 
 
 class ComputeMode(StrEnum):
-    """How many processes a GPU serves at a time."""
+    """The compute mode: how many processes may use a GPU at the same time."""
 
     SHARED = "Default"
     EXCLUSIVE = "Exclusive_Process"
@@ -35,15 +35,15 @@ class ComputeMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealGpu:
-    """One GPU, or one MIG slice of a GPU, as the CUDA driver describes it."""
+    """One GPU, or one MIG slice, as the CUDA driver describes it."""
 
     uuid: str
-    """As `nvidia-smi -L` writes it, and as CUDA_VISIBLE_DEVICES takes it: `GPU-…`, or `MIG-…` of a slice."""
+    """As `nvidia-smi -L` prints it and CUDA_VISIBLE_DEVICES takes it: `GPU-…`, or `MIG-…` for a slice."""
     name: str
     capability: tuple[int, int]
     sm_count: int
     shared_bytes_per_block: int
-    """The opt-in limit of one CTA."""
+    """The opt-in limit for one CTA."""
     shared_bytes_per_sm: int
     l2_bytes: int
     registers_per_sm: int
@@ -53,16 +53,16 @@ class RealGpu:
     memory_clock_khz: int
     memory_bus_bits: int
     driver_version: str
-    """`580.159.03`; empty where NVML is not there to tell."""
+    """`580.159.03`; empty without NVML."""
     cuda_version: tuple[int, int]
-    """The newest CUDA that the driver serves: (13, 0)."""
+    """The newest CUDA release that the driver supports: (13, 0)."""
     compute_mode: ComputeMode
     pci_bus_id: str
-    """`0000:1b:00.0`; slices share their GPU's."""
+    """`0000:1b:00.0`; the slices of a GPU share it."""
 
     @property
     def arch(self) -> int:
-        """The capability as Triton's compile target writes it: 90, 100, 120."""
+        """The capability in the form of Triton's compile target: 90, 100, 120."""
         major, minor = self.capability
         return 10 * major + minor
 
@@ -72,22 +72,22 @@ class RealGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """The GPUs that this process may use, in the order of the PCI bus; or why there is none."""
+    """The GPUs that this process may use, in PCI bus order, or why there is none."""
 
     gpus: tuple[RealGpu, ...] = ()
     problem: str = ""
-    """One line: what is wrong, and what to do; empty where GPUs were found."""
+    """One line with the cause and the remedy; empty if GPUs were found."""
 
 
 def inventory(*, time_limit_s: float = TIME_LIMIT_S) -> Inventory:
-    """What CUDA_VISIBLE_DEVICES leaves of this machine's GPUs, whether or not a case can run there.
+    """Return the visible GPUs of this machine, also those that cannot run cases.
 
     Raises:
-        WorkerError: the child process that asks the driver failed in a way that says nothing about GPUs.
+        WorkerError: the child process failed for a reason of its own.
     """
     match ask(DRIVER_QUERY, time_limit_s=time_limit_s, environment={}):
-        case QueryTimedOut() as silent:
-            return Inventory(problem=f"NVIDIA's driver gives {silent}: nvidia-smi says whether it is alive")
+        case QueryTimedOut() as timeout:
+            return Inventory(problem=f"NVIDIA's driver gives {timeout}: nvidia-smi shows if it is alive")
         case Answered(status=0, out=out):
             return parsed(out)
         case Answered() as answered:
@@ -95,54 +95,54 @@ def inventory(*, time_limit_s: float = TIME_LIMIT_S) -> Inventory:
 
 
 def parsed(text: str) -> Inventory:
-    """What the child process wrote.
+    """Parse the output of the child process.
 
     Raises:
-        WorkerError: it wrote something else.
+        WorkerError: it is damaged.
     """
     try:
         return wire.from_json(text, Inventory)
     except ReplayError as error:
-        raise WorkerError(f"the answer to which GPUs there are is damaged: {error}") from None
+        raise WorkerError(f"the list of GPUs that the child process wrote is damaged: {error}") from None
 
 
 def real_gpus() -> tuple[RealGpu, ...]:
-    """The GPUs on which cases can run, in the order of the PCI bus; at least one.
+    """Return the GPUs that can run cases, in PCI bus order; at least one.
 
     Raises:
-        MissingPart: there is none; the text says why, what to do, and that the virtual engine needs none.
+        MissingPart: there is none; the text states the cause and the remedy.
     """
     found = inventory()
     usable = tuple(gpu for gpu in found.gpus if gpu.compute_mode is ComputeMode.SHARED)
     if not usable:
-        raise MissingPart(f"no GPU for cases: {found.problem or unshared(found.gpus)}; {WITHOUT}")
+        raise MissingPart(f"no GPU for cases: {found.problem or unshared(found.gpus)}; {VIRTUAL_NEEDS_NONE}")
     if problem := torch_problem(usable[0].cuda_version):
-        raise MissingPart(f"no GPU for cases: {problem}; {WITHOUT}")
+        raise MissingPart(f"no GPU for cases: {problem}; {VIRTUAL_NEEDS_NONE}")
     return usable
 
 
 def unshared(gpus: tuple[RealGpu, ...]) -> str:
-    """Which GPUs do not serve several processes, and the command that lets them."""
+    """Describe the GPUs that do not serve several processes, with the command that changes it."""
     modes = ", ".join(f"{gpu.uuid} is in compute mode {gpu.compute_mode}" for gpu in gpus)
     return f"{modes}, and several processes use a GPU in turn: sudo nvidia-smi -c DEFAULT"
 
 
 def torch_problem(driver: tuple[int, int]) -> str:
-    """Why the installed torch cannot use a driver that serves this CUDA, and what to do; empty where it can."""
+    """Return why the installed torch cannot use a driver for this CUDA release, and the remedy; empty if it can."""
     if (spec := find_spec("torch")) is None or spec.origin is None:
         return "torch is not installed: pip install torch"
-    version_file = Path(spec.origin).with_name("version.py")  # to import it would load torch
+    version_file = Path(spec.origin).with_name("version.py")  # importing it would load torch
     return problem_of_build(version_file.read_text(encoding="utf-8"), driver)
 
 
 def problem_of_build(version_file: str, driver: tuple[int, int]) -> str:
-    """The same, of the text of torch's `version.py`."""
+    """Return the same as `torch_problem`, for the text of torch's `version.py`."""
     release = re.search(r"^__version__ = '([^']+)'", version_file, re.MULTILINE)
     built = re.search(r"^cuda\b[^=]*= '(\d+)\.(\d+)", version_file, re.MULTILINE)
     name = f"torch {release[1]}" if release else "torch"
     if built is None:
         return f"{name} is built without CUDA: pip install a torch with CUDA (pytorch.org/get-started lists them)"
-    if driver[0] < int(built[1]):  # releases of one major version serve each other
+    if driver[0] < int(built[1]):  # releases of one major version are compatible
         return (
             f"the driver serves CUDA {driver[0]}.{driver[1]} at most, and {name} is built for CUDA {built[1]}."
             f"{built[2]}: update NVIDIA's driver, or pip install a torch for CUDA {driver[0]}"
@@ -151,31 +151,31 @@ def problem_of_build(version_file: str, driver: tuple[int, int]) -> str:
 
 
 def profile_of(gpu: RealGpu) -> DeviceProfile:
-    """The catalogue's entry of this model, with the GPU's own number of SMs; else one made of what the driver says.
+    """Return the catalogue's profile of this model with the GPU's number of SMs, or one built from the driver's facts.
 
     Raises:
-        MissingPart: the architecture is older, or newer, than those that the harness knows.
+        MissingPart: the harness does not know the architecture.
     """
     for device in catalogue.devices():
         if device.name == gpu.name and _limits(device) == _limits(gpu):
             return device if device.sm_count == gpu.sm_count else device.with_sm_count(gpu.sm_count)
     for device in catalogue.devices():
-        if _figures(device) == _figures(gpu):
+        if _model_properties(device) == _model_properties(gpu):
             return device
-    return _made_of(gpu)
+    return _profile_from(gpu)
 
 
 def _limits(gpu: RealGpu | DeviceProfile) -> tuple[object, ...]:
-    """What decides, beside the number of SMs, what a library launches."""
+    """The properties that, with the number of SMs, decide what a library launches."""
     return (gpu.capability, gpu.shared_bytes_per_block, gpu.shared_bytes_per_sm, gpu.registers_per_sm)
 
 
-def _figures(gpu: RealGpu | DeviceProfile) -> tuple[object, ...]:
-    """What tells models of one architecture apart; memory and clocks differ between boards of one model."""
+def _model_properties(gpu: RealGpu | DeviceProfile) -> tuple[object, ...]:
+    """The properties that distinguish models; memory and clocks differ between boards of one model."""
     return (*_limits(gpu), gpu.sm_count, gpu.l2_bytes, gpu.memory_bus_bits, gpu.max_threads_per_sm)
 
 
-def _made_of(gpu: RealGpu) -> DeviceProfile:
+def _profile_from(gpu: RealGpu) -> DeviceProfile:
     words = re.findall(r"[a-z0-9]+", gpu.name.lower())
     return DeviceProfile(
         slug="-".join(word for word in words if word not in ("nvidia", "geforce")) or "gpu",
@@ -208,5 +208,6 @@ def _architecture(gpu: RealGpu) -> Architecture:
             return Architecture.BLACKWELL
         case (major, minor):
             raise MissingPart(
-                f"{gpu.name} has compute capability {major}.{minor}, and the harness knows 8.0 to 12.1; {WITHOUT}"
+                f"{gpu.name} has compute capability {major}.{minor}, and the harness knows 8.0 to 12.1; "
+                f"{VIRTUAL_NEEDS_NONE}"
             )

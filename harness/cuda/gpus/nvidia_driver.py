@@ -1,8 +1,8 @@
-"""What NVIDIA's driver answers about this machine's GPUs; only the child process of `harness.cuda.gpus.inventory` asks.
+"""Queries NVIDIA's driver for the GPUs of this machine; runs only in the child process of `inventory`.
 
-Through ctypes, on the two libraries that come with the driver: libcuda for the GPUs, libnvidia-ml (NVML) for the
-driver's version and for MIG slices, of which CUDA shows a process but one.  No context is made, so that nothing is
-allocated on a GPU and exclusive ones can be asked too.
+It calls two libraries of the driver through ctypes.  libcuda describes the GPUs.  libnvidia-ml (NVML) has the driver's
+version and the MIG slices, of which CUDA shows only one.  It creates no context, so it allocates no GPU memory and can
+query GPUs in exclusive mode.
 """
 
 import ctypes
@@ -41,7 +41,7 @@ ATTRIBUTES = {
     "MAX_REGISTERS_PER_MULTIPROCESSOR": 82,
     "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 97,
 }
-"""`CUdevice_attribute` of cuda.h, each without its prefix."""
+"""`CUdevice_attribute` of cuda.h, without the prefix."""
 
 MODES = {0: ComputeMode.SHARED, 2: ComputeMode.PROHIBITED, 3: ComputeMode.EXCLUSIVE}
 """`CUcomputemode` of cuda.h."""
@@ -57,14 +57,14 @@ REMEDIES = {
     804: "the driver is too old for the CUDA compatibility package that is installed: update NVIDIA's driver",
     999: "the driver is not working: nvidia-smi and dmesg may say why",
 }
-"""What to do about a status of `cuInit`."""
+"""The remedy for each status of `cuInit`."""
 
 PREFIX_OF_SLICE = "MIG-"
 UUID_BYTES, NAME_BYTES = 16, 256
 
 
 class DriverCallFailed(Exception):
-    """The driver answered with an error."""
+    """A driver call returned an error status."""
 
     def __init__(self, function: str, status: int) -> None:
         super().__init__(f"{function}: CUDA error {status}")
@@ -72,14 +72,14 @@ class DriverCallFailed(Exception):
 
 
 def read(*, environment: Mapping[str, str], only_shown: bool) -> Inventory:
-    """Every GPU that CUDA shows, and, unless `only_shown`, MIG slices that it shows to other processes alone."""
+    """Return the GPUs that CUDA shows and, unless `only_shown`, the MIG slices that it hides from this process."""
     try:
         driver = Driver()
         shown = Inventory(gpus=tuple(driver.gpus()))
     except OSError:
         shown = Inventory(problem=f"{CUDA} is not there: install NVIDIA's driver, or go to a machine with a GPU")
-    except DriverCallFailed as refused:
-        shown = Inventory(problem=REMEDIES.get(refused.status, f"{refused}: nvidia-smi may say why"))
+    except DriverCallFailed as failed:
+        shown = Inventory(problem=REMEDIES.get(failed.status, f"{failed}: nvidia-smi may say why"))
     more = () if only_shown else tuple(_hidden_slices(shown, environment.get(VISIBLE)))
     gpus = sorted((*shown.gpus, *more), key=lambda gpu: gpu.pci_bus_id)
     if gpus:
@@ -91,8 +91,8 @@ class Driver:
     """The CUDA driver, initialised in this process.
 
     Raises:
-        OSError: there is none.
-        Refused: it does not work, or sees no GPU.
+        OSError: the driver is not installed.
+        DriverCallFailed: it does not work, or finds no GPU.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Driver:
         self._call("cuInit", 0)
 
     def gpus(self) -> Iterator[RealGpu]:
-        """The GPUs in the order in which CUDA counts them."""
+        """Yield the GPUs in CUDA's order."""
         count, version = ctypes.c_int(), ctypes.c_int()
         self._call("cuDeviceGetCount", ctypes.byref(count))
         self._call("cuDriverGetVersion", ctypes.byref(version))
@@ -114,30 +114,30 @@ class Driver:
         self._call("cuDeviceGet", ctypes.byref(device), index)
         memory = ctypes.c_size_t()
         self._call("cuDeviceTotalMem_v2", ctypes.byref(memory), device)
-        told = {name: self._attribute(number, device) for name, number in ATTRIBUTES.items()}
+        attributes = {name: self._attribute(number, device) for name, number in ATTRIBUTES.items()}
         name = self._text("cuDeviceGetName", device)
         return RealGpu(
             uuid=self._uuid(device, name),
             name=name,
-            capability=(told["COMPUTE_CAPABILITY_MAJOR"], told["COMPUTE_CAPABILITY_MINOR"]),
-            sm_count=told["MULTIPROCESSOR_COUNT"],
-            shared_bytes_per_block=told["MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"],
-            shared_bytes_per_sm=told["MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"],
-            l2_bytes=told["L2_CACHE_SIZE"],
-            registers_per_sm=told["MAX_REGISTERS_PER_MULTIPROCESSOR"],
-            max_threads_per_sm=told["MAX_THREADS_PER_MULTIPROCESSOR"],
+            capability=(attributes["COMPUTE_CAPABILITY_MAJOR"], attributes["COMPUTE_CAPABILITY_MINOR"]),
+            sm_count=attributes["MULTIPROCESSOR_COUNT"],
+            shared_bytes_per_block=attributes["MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"],
+            shared_bytes_per_sm=attributes["MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"],
+            l2_bytes=attributes["L2_CACHE_SIZE"],
+            registers_per_sm=attributes["MAX_REGISTERS_PER_MULTIPROCESSOR"],
+            max_threads_per_sm=attributes["MAX_THREADS_PER_MULTIPROCESSOR"],
             memory_bytes=memory.value,
-            sm_clock_khz=told["CLOCK_RATE"],
-            memory_clock_khz=told["MEMORY_CLOCK_RATE"],
-            memory_bus_bits=told["GLOBAL_MEMORY_BUS_WIDTH"],
+            sm_clock_khz=attributes["CLOCK_RATE"],
+            memory_clock_khz=attributes["MEMORY_CLOCK_RATE"],
+            memory_bus_bits=attributes["GLOBAL_MEMORY_BUS_WIDTH"],
             driver_version=driver_version,
             cuda_version=cuda_version,
-            compute_mode=MODES.get(told["COMPUTE_MODE"], ComputeMode.PROHIBITED),
+            compute_mode=MODES.get(attributes["COMPUTE_MODE"], ComputeMode.PROHIBITED),
             pci_bus_id=self._text("cuDeviceGetPCIBusId", device).lower(),
         )
 
     def _uuid(self, device: ctypes.c_int, name: str) -> str:
-        """The second version of the question answers for the slice, the first for the GPU that it is a slice of."""
+        """Return the UUID with its prefix.  Version 2 of the call describes the slice, version 1 its parent GPU."""
         own, parent = (ctypes.create_string_buffer(UUID_BYTES) for _ in range(2))
         self._call("cuDeviceGetUuid_v2", own, device)
         self._call("cuDeviceGetUuid", parent, device)
@@ -160,7 +160,7 @@ class Driver:
 
 
 def _hidden_slices(shown: Inventory, visible: str | None) -> Iterator[RealGpu]:
-    """The slices that this process may use and CUDA does not show, each asked in a child that is shown it alone."""
+    """Yield the hidden slices that this process may use, each queried in a child that sees only that one."""
     seen = {gpu.uuid for gpu in shown.gpus}
     for uuid in _slice_uuids():
         if uuid not in seen and is_allowed(uuid, visible):
@@ -168,11 +168,11 @@ def _hidden_slices(shown: Inventory, visible: str | None) -> Iterator[RealGpu]:
                 case Answered(status=0, out=out):
                     yield from parsed(out).gpus
                 case Answered() | QueryTimedOut():
-                    pass  # a slice that was taken away meanwhile
+                    pass  # the slice was removed meanwhile
 
 
 def is_allowed(uuid: str, visible: str | None) -> bool:
-    """Whether CUDA_VISIBLE_DEVICES leaves a slice to this process: all of them where it is not set."""
+    """Return True if CUDA_VISIBLE_DEVICES allows a slice; without the variable all are allowed."""
     if visible is None:
         return True
     named = (part.strip() for part in visible.split(","))
@@ -194,20 +194,20 @@ def _slice_uuids() -> Iterator[str]:
         return
     text = ctypes.create_string_buffer(NAME_BYTES)
     for index in range(count.value):
-        most = ctypes.c_uint()
+        slots = ctypes.c_uint()
         if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)):
             continue
-        if nvml.nvmlDeviceGetMaxMigDeviceCount(handle, ctypes.byref(most)):
+        if nvml.nvmlDeviceGetMaxMigDeviceCount(handle, ctypes.byref(slots)):
             continue
-        for place in range(most.value):  # with gaps, where nothing answers
-            if nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place, ctypes.byref(slice_)):
+        for slot in range(slots.value):  # some slots are empty
+            if nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot, ctypes.byref(slice_)):
                 continue
             if not nvml.nvmlDeviceGetUUID(slice_, text, NAME_BYTES):
                 yield text.value.decode(errors="replace")
 
 
 def _nvml() -> Any:
-    """NVML, initialised; None where it is not there or does not work, which only costs what it would have told."""
+    """Return NVML, initialised; None if it is missing or does not work."""
     try:
         library = ctypes.CDLL(NVML)
     except OSError:

@@ -1,4 +1,4 @@
-"""Which GPUs are sick in this session: what they fail says nothing about a kernel, so they get no more cases."""
+"""Keeps the sick GPUs of a session, which get no more cases because their failures blame no kernel."""
 
 import sys
 from collections.abc import Callable
@@ -8,20 +8,20 @@ from harness.cuda.gpus.inventory import RealGpu
 
 
 class Quarantine:
-    """Reasons by GPU, for the life of this object; any thread may ask and add.  Nobody leaves it."""
+    """The reasons by GPU.  A GPU never leaves.  Thread-safe."""
 
-    def __init__(self, tell: Callable[[str], object] | None = None) -> None:
-        self._tell = tell or _say
+    def __init__(self, report: Callable[[str], object] | None = None) -> None:
+        self._report = report or _print_to_stderr
         self._reasons: dict[str, str] = {}
         self._lock = Lock()
 
-    def put(self, gpu: RealGpu, reason: str) -> None:
-        """Keep the first reason and say it, once, in one line."""
+    def add(self, gpu: RealGpu, reason: str) -> None:
+        """Add a GPU and report its reason in one line; later reasons are ignored."""
         with self._lock:
             if gpu.uuid in self._reasons:
                 return
             self._reasons[gpu.uuid] = reason
-        self._tell(
+        self._report(
             f"{gpu} is in quarantine for this session: {reason}. Its cases go to other GPUs; no kernel is blamed"
         )
 
@@ -31,10 +31,10 @@ class Quarantine:
 
     @property
     def reasons(self) -> tuple[tuple[str, str], ...]:
-        """UUID and reason of each, in the order in which they came."""
+        """UUID and reason of each, in order of arrival."""
         with self._lock:
             return tuple(self._reasons.items())
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr)  # noqa: T201 - the user is to know which GPU no longer takes part
+def _print_to_stderr(line: str) -> None:
+    print(line, file=sys.stderr)  # noqa: T201 - a message for the user

@@ -1,6 +1,6 @@
-"""What is known of a GPU's state besides what runs on it, what speaks against using it, and what changed meanwhile.
+"""The state of a GPU, concerns about using it, and changes between two states.
 
-Facts and their sentences; `health` reads them.
+Facts with their sentences; `health` reads the facts.
 """
 
 from collections.abc import Iterator
@@ -11,16 +11,16 @@ from harness.cuda.gpus.inventory import ComputeMode
 
 
 class RowRemap(StrEnum):
-    """How far the GPU is with replacing rows of its memory that failed."""
+    """The state of remapping failed rows of GPU memory."""
 
     SETTLED = "settled"
-    """None waits; rows that were replaced are as good as others."""
+    """No row waits; replaced rows are as good as others."""
     PENDING = "pending"
-    """A row is replaced when the GPU is next reset; until then it is in use."""
+    """A failed row stays in use until the next reset of the GPU."""
     FAILED = "failed"
-    """There is no spare row left for one that failed."""
+    """No spare row is left for a failed one."""
     UNKNOWN = "unknown"
-    """The GPU has no such thing, or does not tell."""
+    """The GPU has no row remapping, or does not report it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +29,9 @@ class GpuProcess:
 
     pid: int
     name: str
-    """From /proc; empty where that does not show the process: it is of another container or another user."""
+    """From /proc; empty for a process of another container or user."""
     memory_bytes: int | None
-    """None where the driver does not tell."""
+    """None if the driver does not report it."""
 
     def __str__(self) -> str:
         memory = "" if self.memory_bytes is None else f", {self.memory_bytes / 2**30:.1f} GiB"
@@ -40,16 +40,16 @@ class GpuProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSnapshot:
-    """One GPU at one moment.  None stands where the GPU does not tell; a MIG slice tells little."""
+    """The state of one GPU.  None means that the GPU does not report the fact; MIG slices report few."""
 
     uuid: str
     processes: tuple[GpuProcess, ...]
-    """Those that are not ours."""
+    """Processes that are not ours."""
     ecc_uncorrected: int | None
-    """Memory errors that ECC could not correct, since the driver was loaded."""
+    """Memory errors that ECC could not correct, since the driver started."""
     rows: RowRemap
     utilisation_percent: int | None
-    """Of the last sampling interval (up to a second), the part in which a kernel ran."""
+    """The share of the last sampling interval (up to a second) in which a kernel ran."""
     compute_mode: ComputeMode | None
     memory_used_bytes: int | None
 
@@ -66,7 +66,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotShared:
-    """The compute mode keeps a second process from using the GPU."""
+    """The compute mode prevents a second process from using the GPU."""
 
     uuid: str
     mode: ComputeMode
@@ -79,8 +79,8 @@ class NotShared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Company:
-    """Somebody else computes on the GPU."""
+class ForeignProcess:
+    """A process of another program uses the GPU."""
 
     uuid: str
     process: GpuProcess
@@ -90,8 +90,8 @@ class Company:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowsAwait:
-    """A row of memory is waiting to be replaced, or cannot be."""
+class RowRemapDue:
+    """A row of memory waits to be replaced, or cannot be replaced."""
 
     uuid: str
     rows: RowRemap
@@ -106,7 +106,7 @@ class RowsAwait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryErrors:
-    """ECC met errors that it could not correct."""
+    """ECC found errors that it could not correct."""
 
     uuid: str
     count: int
@@ -119,7 +119,7 @@ class MemoryErrors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeChanged:
-    """Somebody set another compute mode."""
+    """The compute mode was changed."""
 
     uuid: str
     before: ComputeMode
@@ -129,41 +129,41 @@ class ModeChanged:
         return f"{self.uuid} was set from compute mode {self.before} to {self.after}"
 
 
-Concern = Lost | NotShared | Company | RowsAwait | MemoryErrors
-Change = Lost | ModeChanged | Company | RowsAwait | MemoryErrors
+Concern = Lost | NotShared | ForeignProcess | RowRemapDue | MemoryErrors
+Change = Lost | ModeChanged | ForeignProcess | RowRemapDue | MemoryErrors
 
 
-def concerns(seen: GpuSnapshot | Lost) -> tuple[Concern, ...]:
-    """What speaks against using the GPU, or against trusting what it shows."""
-    return tuple(_concerns(seen))
+def concerns(snapshot: GpuSnapshot | Lost) -> tuple[Concern, ...]:
+    """Return the reasons not to use the GPU, or not to trust its results."""
+    return tuple(_concerns(snapshot))
 
 
 def changes(before: GpuSnapshot, after: GpuSnapshot | Lost) -> tuple[Change, ...]:
-    """What happened to a GPU between two snapshots that may explain a failure: what got better is left out.
+    """Return the changes between two snapshots that may explain a failure; improvements are left out.
 
-    Newcomers that /proc does not show are left out too: inside a container the driver may give our own processes the
-    numbers that they have outside.
+    New processes that /proc does not show are left out too.  Inside a container the driver may report our own
+    processes by the ids that they have outside.
     """
     return tuple(_changes(before, after))
 
 
-def is_gpus_own_fault(change: Concern | Change) -> bool:
-    """Whether it is the card's own failing, so that what cases showed meanwhile blames no kernel."""
-    return isinstance(change, Lost | RowsAwait | MemoryErrors)
+def is_hardware_fault(change: Concern | Change) -> bool:
+    """Return True if the card itself failed, so that failures of cases meanwhile blame no kernel."""
+    return isinstance(change, Lost | RowRemapDue | MemoryErrors)
 
 
-def _concerns(seen: GpuSnapshot | Lost) -> Iterator[Concern]:
-    if isinstance(seen, Lost):
-        yield seen
+def _concerns(snapshot: GpuSnapshot | Lost) -> Iterator[Concern]:
+    if isinstance(snapshot, Lost):
+        yield snapshot
         return
-    if seen.compute_mode not in (None, ComputeMode.SHARED):
-        yield NotShared(uuid=seen.uuid, mode=seen.compute_mode)
-    for process in seen.processes:
-        yield Company(uuid=seen.uuid, process=process)
-    if seen.rows in (RowRemap.PENDING, RowRemap.FAILED):
-        yield RowsAwait(uuid=seen.uuid, rows=seen.rows)
-    if seen.ecc_uncorrected:
-        yield MemoryErrors(uuid=seen.uuid, count=seen.ecc_uncorrected)
+    if snapshot.compute_mode not in (None, ComputeMode.SHARED):
+        yield NotShared(uuid=snapshot.uuid, mode=snapshot.compute_mode)
+    for process in snapshot.processes:
+        yield ForeignProcess(uuid=snapshot.uuid, process=process)
+    if snapshot.rows in (RowRemap.PENDING, RowRemap.FAILED):
+        yield RowRemapDue(uuid=snapshot.uuid, rows=snapshot.rows)
+    if snapshot.ecc_uncorrected:
+        yield MemoryErrors(uuid=snapshot.uuid, count=snapshot.ecc_uncorrected)
 
 
 def _changes(before: GpuSnapshot, after: GpuSnapshot | Lost) -> Iterator[Change]:
@@ -175,8 +175,8 @@ def _changes(before: GpuSnapshot, after: GpuSnapshot | Lost) -> Iterator[Change]
     known = {process.pid for process in before.processes}
     for process in after.processes:
         if process.name and process.pid not in known:
-            yield Company(uuid=after.uuid, process=process)
+            yield ForeignProcess(uuid=after.uuid, process=process)
     if after.rows is not before.rows and after.rows in (RowRemap.PENDING, RowRemap.FAILED):
-        yield RowsAwait(uuid=after.uuid, rows=after.rows)
+        yield RowRemapDue(uuid=after.uuid, rows=after.rows)
     if (more := (after.ecc_uncorrected or 0) - (before.ecc_uncorrected or 0)) > 0:
         yield MemoryErrors(uuid=after.uuid, count=more)

@@ -1,18 +1,18 @@
-"""Xid events: what the GPU's kernel module reports when something on a GPU went wrong, and whose fault it may be."""
+"""Xid events, which NVIDIA's kernel module reports when something goes wrong on a GPU, and their likely cause."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class XidFault(StrEnum):
-    """Where to look first."""
+    """The likely cause of an event."""
 
     KERNEL = "kernel"
-    """A program on the GPU did something that it may not: it is ended, and the GPU is as good as before."""
+    """A program misbehaved: the driver ends it, and the GPU stays usable."""
     GPU = "gpu"
-    """The card, its memory, its links or its firmware: no kernel is to blame."""
+    """The card, its memory, links or firmware failed: no kernel is to blame."""
     EITHER = "either"
-    """Nothing that is known here says."""
+    """The event does not show the cause."""
 
 
 MEANINGS: dict[int, tuple[str, XidFault]] = {
@@ -35,7 +35,7 @@ MEANINGS: dict[int, tuple[str, XidFault]] = {
     120: ("the GPU's system processor failed", XidFault.GPU),
     140: ("memory error that could not be corrected", XidFault.GPU),
 }
-"""After NVIDIA's catalogue of Xid errors, in our words; those that a machine with Triton kernels may meet."""
+"""A summary of NVIDIA's catalogue of Xid errors, for events that a machine with Triton kernels may meet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +43,11 @@ class Xid:
     """One event."""
 
     uuid: str
-    """Of the GPU; of its parent where it came from a MIG slice."""
+    """The GPU; for a MIG slice its parent GPU."""
     code: int
 
     @property
     def fault(self) -> XidFault:
-        """Where to look first."""
         return MEANINGS.get(self.code, ("", XidFault.EITHER))[1]
 
     def __str__(self) -> str:

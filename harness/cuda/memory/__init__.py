@@ -1,1 +1,1 @@
-"""Device memory of real GPUs, with redzones around tensors."""
+"""Device memory of hardware GPUs, with redzones around tensors."""

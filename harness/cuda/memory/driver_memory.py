@@ -1,6 +1,6 @@
-"""Memory of the real GPU through the CUDA driver itself.
+"""Allocations on the hardware GPU, made by the CUDA driver itself.
 
-torch cannot be asked: in a process that wears a virtual GPU, it answers for that one.
+torch cannot make them: in a process that emulates a virtual GPU, torch allocates for that one.
 """
 
 import ctypes
@@ -17,18 +17,18 @@ DRIVER = "libcuda.so.1"
 
 
 class DeviceMemory:
-    """Allocations on the first GPU that the driver shows; every thread that uses it must `enter` first."""
+    """Allocates on the first visible GPU.  Every thread that uses it must `enter` first."""
 
     def __init__(self) -> None:
         self._context = _primary_context()
 
     def enter(self) -> None:
-        """Make the GPU's primary context, the one that torch and Triton use, the calling thread's."""
+        """Make the GPU's primary context current in this thread; torch and Triton use the same context."""
         _call("cuCtxSetCurrent", self._context)
 
     @contextmanager
     def holding(self, content: memoryview) -> Generator[int]:
-        """The address of a copy of `content`; what stands there at the end is written back into it."""
+        """Copy `content` to the GPU and yield the address; copy the bytes back at the end."""
         address = ctypes.c_uint64()
         size = ctypes.c_size_t(max(1, content.nbytes))
         _call("cuMemAlloc_v2", ctypes.byref(address), size)
@@ -41,14 +41,14 @@ class DeviceMemory:
             if host is not None:
                 _call("cuMemcpyDtoH_v2", host, address, size)
         finally:
-            _library().cuMemFree_v2(address)  # after an illegal access this fails too, which says nothing new
+            _library().cuMemFree_v2(address)  # its status is ignored: it fails after an illegal access too
 
-    def returned(self, values: torch.Tensor) -> torch.Tensor:
-        """A copy of a tensor on the CPU that has been on the GPU meanwhile."""
-        there = values.clone()
-        with self.holding(memoryview(cast("Any", there.numpy())).cast("B")):
-            there.zero_()
-        return there
+    def round_trip(self, values: torch.Tensor) -> torch.Tensor:
+        """Return a copy of a CPU tensor that was written to the GPU and read back."""
+        copied = values.clone()
+        with self.holding(memoryview(cast("Any", copied.numpy())).cast("B")):
+            copied.zero_()  # the bytes that are read back must come from the GPU
+        return copied
 
 
 @cache
@@ -57,7 +57,7 @@ def _library() -> Any:
         return ctypes.CDLL(DRIVER)
     except OSError as error:
         raise MissingPart(
-            f"{DRIVER} is not there: a case on the real GPU needs a machine with NVIDIA's driver"
+            f"{DRIVER} is not there: a case on a hardware GPU needs a machine with NVIDIA's driver"
         ) from error
 
 
@@ -72,7 +72,7 @@ def _primary_context() -> ctypes.c_void_p:
 
 
 class CudaError(RuntimeError):
-    """The CUDA driver refused: after an illegal access the whole process is lost to it."""
+    """A call of the CUDA driver failed.  After an illegal access every later call in the process fails."""
 
 
 def _call(function: str, *arguments: Any) -> None:

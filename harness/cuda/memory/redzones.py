@@ -1,7 +1,8 @@
-"""Memory of a real GPU with bands around every tensor, whose filling shows stores that land outside.
+"""Memory of the hardware GPU with redzones around every tensor, whose pattern reveals out-of-bounds stores.
 
-Bands are filled with bits that are NaN in every floating-point type and -1 in integers, so that a load from there shows
-in the values.  Fresh memory is poisoned as on the virtual GPU.  Owns what a case allocates, from `lend` to `forget`.
+The redzone pattern is NaN in every floating-point type and -1 in integers, so out-of-bounds loads show in the values.
+Uninitialised memory is poisoned as on the virtual GPU.  This module owns what a case allocates, from `to_gpu` to
+`forget`.
 """
 
 from collections.abc import Callable, Generator
@@ -17,40 +18,43 @@ import torch
 from torch.utils import dlpack
 
 from harness.model.run import AddressSpace
-from harness.ops.execution import plain_torch
+from harness.ops.case_execution import plain_torch
 from harness.ops.poison import PATTERNS, SAME_SIZE
 
-BAND_BYTES = 1 << 15
-"""On each side; a multiple of `ALIGNMENT`."""
+REDZONE_BYTES = 1 << 15
+"""On each side of a tensor; a multiple of `ALIGNMENT`."""
 ALIGNMENT = 512
-"""Of a tensor's first byte, as torch's allocator aligns."""
+"""Alignment of a tensor's first byte, that of torch's allocator."""
 ARENA_BYTES = 1 << 20
 WORD_BYTES = 8
-FILL = 0xFF
-"""The largest of all bytes."""
-TORCHS = "which torch has made"
-"""Why a tensor is not watched that lies in none of the case's arenas."""
-KEPT_BYTES = 1 << 20
-"""Gaps of layouts of so many bytes are kept from case to case."""
+PATTERN_BYTE = 0xFF
+"""The largest byte, so that the minimum of a redzone finds damage."""
+ALLOCATED_BY_TORCH = "which torch has made"
+"""The reason why a tensor outside of the case's arenas is not checked."""
+CACHED_GAP_BYTES = 1 << 20
+"""The gaps of layouts up to this size are cached across cases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """Cells around or within one tensor's storage that something has overwritten."""
+    """Overwritten cells around one tensor's storage or in its gaps."""
 
     address: int
-    """Of the storage."""
+    """The address of the storage."""
     region: AddressSpace
     cells: int
     element: int
-    """From the tensor's first element, in units of its type."""
+    """The first such cell, counted in elements from the tensor's first element."""
 
 
 class RedzoneArena:
-    """One allocation, filled, of which tensors get pieces with bands between them: filling each piece takes longer."""
+    """One allocation for many tensors, filled with the redzone pattern at once.
+
+    Filling a redzone per tensor would be slower.
+    """
 
     def __init__(self, size: int, device: str, pool: object = None) -> None:
-        """`pool` is kept as long as the memory, which lies in it."""
+        """Allocate and fill the arena; `pool` is a memory pool that it lies in and keeps alive."""
         words = _rounded_up(size, WORD_BYTES) // WORD_BYTES
         self.memory = _full((words,), -1, dtype=torch.int64, device=device).view(torch.uint8)
         self.address = self.memory.data_ptr()
@@ -58,32 +62,31 @@ class RedzoneArena:
         self._typed: dict[torch.dtype, torch.Tensor] = {}
         self._contents: list[tuple[int, int]] = []
         self.used = 0
-        """Bytes that have been given out, bands among them."""
-        self.pool = pool  # the last, so that the memory goes before it
+        """Bytes handed out so far, redzones included."""
+        self.pool = pool  # the last attribute, so that the memory is freed before its pool
 
-    def holds(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor lies in it."""
+    def contains(self, tensor: torch.Tensor) -> bool:
         return self.address <= tensor.data_ptr() < self.address + self._size
 
     def has_room(self, size: int) -> bool:
-        """Whether content of so many bytes fits."""
-        return self.used + _with_bands(size) <= self._size
+        """Return True if a tensor of `size` bytes and its redzones fit."""
+        return self.used + _size_with_redzones(size) <= self._size
 
-    def place(self, size: int) -> int:
-        """Where content of so many bytes begins."""
-        begin = self.used + BAND_BYTES
+    def allocate(self, size: int) -> int:
+        """Reserve `size` bytes and their redzones; return the offset of the first byte."""
+        begin = self.used + REDZONE_BYTES
         self._contents.append((begin, begin + size))
-        self.used += _with_bands(size)
+        self.used += _size_with_redzones(size)
         return begin
 
     def typed(self, dtype: torch.dtype) -> torch.Tensor:
-        """All of it as elements of one type."""
+        """Return the whole arena as elements of one type."""
         if dtype not in self._typed:
             self._typed[dtype] = self.memory.view(dtype)
         return self._typed[dtype]
 
-    def bands(self) -> Generator[slice]:
-        """Where the bytes lie that are around the contents."""
+    def redzones(self) -> Generator[slice]:
+        """Yield the byte ranges between the tensors."""
         position = 0
         for begin, end in self._contents:
             yield slice(position, begin)
@@ -91,210 +94,212 @@ class RedzoneArena:
         yield slice(position, self.used)
 
 
-class _Host:
-    """Memory on the host, to which bands are copied to be looked at.
+class _HostBuffer:
+    """Host memory to which redzones are copied for inspection.
 
-    On the GPU that takes longer, and the first time some 40 ms, in which torch loads its code.
+    Comparing on the GPU is slower, and loading torch's kernels for it takes another 40 ms the first time.
     """
 
     def __init__(self, *, is_pinned: bool) -> None:
         self._memory = _empty(ARENA_BYTES, dtype=torch.uint8, pin_memory=is_pinned)
         self._bytes = self._memory.numpy()
 
-    def is_torn(self, arena: RedzoneArena) -> bool:
-        """Whether anything but its filling lies in an arena's bands; waits for the GPU."""
-        if arena.used <= ARENA_BYTES:
-            everything = self._fetched(arena.memory[: arena.used])
-            return any(everything[band].min() != FILL for band in arena.bands())
-        return any(self._fetched(arena.memory[band]).min() != FILL for band in arena.bands())
+    def is_damaged(self, arena: RedzoneArena) -> bool:
+        """Return True if a redzone of the arena does not hold the pattern; synchronises with the GPU."""
+        if arena.used <= ARENA_BYTES:  # one transfer of everything is faster than one per redzone
+            copied = self._copy(arena.memory[: arena.used])
+            return any(copied[redzone].min() != PATTERN_BYTE for redzone in arena.redzones())
+        return any(self._copy(arena.memory[redzone]).min() != PATTERN_BYTE for redzone in arena.redzones())
 
-    def _fetched(self, memory: torch.Tensor) -> npt.NDArray[np.uint8]:
-        """Its bytes, until others are fetched; no more than there is room for."""
+    def _copy(self, memory: torch.Tensor) -> npt.NDArray[np.uint8]:
+        """Return the bytes, at most `ARENA_BYTES`, which are valid until the next call."""
         size = memory.numel()
         self._memory[:size].copy_(memory)
         return self._bytes[:size]
 
 
 @dataclass(slots=True)
-class _Guarded:
-    """One tensor's piece of an arena."""
+class _Piece:
+    """One tensor's part of an arena."""
 
     arena: RedzoneArena
     begin: int
-    """Of the content, in bytes."""
+    """The offset of the content in the arena, in bytes."""
     size: int
     first_byte: int = 0
-    """Of the tensor's first element, within the content."""
+    """The offset of the tensor's first element in the content."""
     element_size: int = 1
     gaps: torch.Tensor | None = None
-    """Which bytes of the content belong to no element; None where all do."""
-    kept: torch.Tensor | None = None
-    """What stood there, where there are gaps."""
+    """A mask of the bytes that belong to no element; None if every byte belongs to one."""
+    original_content: torch.Tensor | None = None
+    """A copy of the content before the case, if there are gaps."""
 
     @property
     def address(self) -> int:
-        """Of the content, and so of the tensor's storage."""
+        """The address of the content, and so of the tensor's storage."""
         return self.arena.address + self.begin
 
     @property
     def content(self) -> torch.Tensor:
-        """Its bytes."""
         return self.arena.memory[self.begin : self.begin + self.size]
 
-    def plain(self, like: torch.Tensor) -> torch.Tensor:
-        """The content as a tensor like a plain one, in a storage of its own."""
+    def as_contiguous(self, like: torch.Tensor) -> torch.Tensor:
+        """Return the content as a tensor like a contiguous one, with a storage of its own."""
         self.element_size = like.element_size()
         typed = self.arena.typed(like.dtype)
-        made = _own(typed.as_strided(like.shape, like.stride(), self.begin // self.element_size))
-        # Of sizes of 1, DLPack in torch before 2.10 makes the stride 1.
+        made = _as_own_storage(typed.as_strided(like.shape, like.stride(), self.begin // self.element_size))
+        # DLPack in torch before 2.10 changes the stride of dims of size 1 to 1.
         return made if made.stride() == like.stride() else made.as_strided(like.shape, like.stride())
 
-    def laid_out(self, like: torch.Tensor) -> torch.Tensor:
-        """The content as a tensor like another one, in a storage of its own."""
+    def with_layout(self, like: torch.Tensor) -> torch.Tensor:
+        """Return the content as a tensor with the layout of another one and a storage of its own."""
         self.element_size = like.element_size()
         offset = int(like.storage_offset())
         self.first_byte = offset * self.element_size
-        storage = _own(self.content).untyped_storage()
+        storage = _as_own_storage(self.content).untyped_storage()
         empty = _empty(0, dtype=like.dtype, device=self.arena.memory.device)
         return empty.set_(storage, offset, like.shape, like.stride())
 
     def poison(self, pattern: int) -> None:
-        """Fill the content with what no computation makes."""
+        """Fill the content with a bit pattern that no computation produces."""
         begin, end = self.begin // self.element_size, (self.begin + self.size) // self.element_size
         self.arena.typed(SAME_SIZE[self.element_size])[begin:end].fill_(pattern)
 
-    def torn_gaps(self) -> torch.Tensor | None:
-        """Which bytes of the gaps are not as they were; None where there are no gaps."""
-        return None if self.gaps is None or self.kept is None else (self.content != self.kept) & self.gaps
+    def damaged_gaps(self) -> torch.Tensor | None:
+        """Return a mask of the overwritten bytes in gaps; None if there are no gaps."""
+        if self.gaps is None or self.original_content is None:
+            return None
+        return (self.content != self.original_content) & self.gaps
 
 
 class GuardedMemory:
-    """The tensors of one case on the current GPU."""
+    """The tensors of one case on the current GPU.  `device` is `"cpu"` in tests."""
 
     def __init__(self, device: str = "cuda") -> None:
         self._device = device
         self._arenas: list[RedzoneArena] = []
         self._open: dict[str, RedzoneArena] = {}
-        """Those that have room left, by their kind."""
-        self._guarded: list[_Guarded] = []
-        self._host: _Host | None = None
-        self._placing = Lock()
-        self._is_watching = False
+        """The arenas that have room left, by kind."""
+        self._pieces: list[_Piece] = []
+        self._host: _HostBuffer | None = None
+        self._allocation_lock = Lock()
+        self._is_guarding = False
 
-    def lend(self, values: torch.Tensor) -> torch.Tensor:
-        """A copy on the GPU, laid out alike in a storage of its own, NaN around it; a leaf if `values` is one."""
+    def to_gpu(self, values: torch.Tensor) -> torch.Tensor:
+        """Return a copy on the GPU between redzones: same layout, its own storage, and a leaf if `values` is one."""
         storage = values.untyped_storage()
         size = storage.nbytes()
         if not size:
             return values.detach().to(self._device).requires_grad_(values.requires_grad)
-        piece = self._piece(size, values, is_fresh=False)
-        if _is_plain(values, size):
-            lent = piece.plain(values)
-            lent.copy_(values.detach())
+        piece = self._allocate(size, values, is_fresh=False)
+        if _is_contiguous(values, size):
+            copy = piece.as_contiguous(values)
+            copy.copy_(values.detach())
         else:
-            lent = piece.laid_out(values)
+            copy = piece.with_layout(values)
             content = piece.content
             content.copy_(_empty(0, dtype=torch.uint8).set_(storage))
             piece.gaps = _gaps(values, size, self._device)
-            piece.kept = None if piece.gaps is None else content.clone()
-        return lent.requires_grad_(values.requires_grad)
+            piece.original_content = None if piece.gaps is None else content.clone()
+        return copy.requires_grad_(values.requires_grad)
 
-    def fetch(self, values: torch.Tensor) -> torch.Tensor:
-        """A copy on the CPU, cut off from any graph."""
+    def to_cpu(self, values: torch.Tensor) -> torch.Tensor:
+        """Return a detached copy on the CPU."""
         return values.detach().cpu()
 
     @contextmanager
-    def watching(self) -> Generator[None]:
-        """While active, what torch allocates by name on the GPU, in any thread, lies between bands."""
-        self._is_watching = True
+    def guarding(self) -> Generator[None]:
+        """While active, tensors that torch's factories make on the GPU, in any thread, lie between redzones."""
+        self._is_guarding = True
         try:
             yield
         finally:
-            self._is_watching = False
+            self._is_guarding = False
 
     def install(self) -> None:
-        """Stand in for torch's factories in this process, for good: autograd's threads know no modes of others."""
+        """Replace torch's factories for the rest of this process.
+
+        A torch mode would not do: autograd's threads do not inherit the modes of the calling thread.
+        """
         for owner, name, is_fresh in _FACTORIES:
-            setattr(owner, name, self._guarding(getattr(owner, name), is_fresh=is_fresh))
+            setattr(owner, name, self._wrap_factory(getattr(owner, name), is_fresh=is_fresh))
 
     def damages(self) -> tuple[Damage, ...]:
-        """What is not as it was filled; waits for the GPU."""
-        watching, self._is_watching = self._is_watching, False
+        """Return all damage; synchronises with the GPU."""
+        guarding, self._is_guarding = self._is_guarding, False
         try:
-            if not self._guarded or not self._is_damaged():
+            if not self._pieces or not self._is_damaged():
                 return ()
             with plain_torch():
-                return tuple(damage for one in self._guarded for damage in _damages(one))
+                return tuple(damage for piece in self._pieces for damage in _damages(piece))
         finally:
-            self._is_watching = watching
+            self._is_guarding = guarding
 
     def forget(self) -> None:
-        """Let go of all memory."""
-        self._guarded.clear()
+        """Release all memory of the case."""
+        self._pieces.clear()
         self._arenas.clear()
         self._open.clear()
 
     def _is_damaged(self) -> bool:
-        """Whether anything is: almost nothing ever is, so what it is, is found out afterwards."""
+        """Return True if anything is damaged.  Details are found afterwards, since damage is rare."""
         with plain_torch():
-            self._host = self._host or _Host(is_pinned=self._device == "cuda")
-            if any(map(self._host.is_torn, self._arenas)):
+            self._host = self._host or _HostBuffer(is_pinned=self._device == "cuda")
+            if any(map(self._host.is_damaged, self._arenas)):
                 return True
-            torn_gaps = [torn for one in self._guarded if (torn := one.torn_gaps()) is not None]
-            return bool(torch.cat(torn_gaps).any()) if torn_gaps else False
+            damaged_gaps = [mask for piece in self._pieces if (mask := piece.damaged_gaps()) is not None]
+            return bool(torch.cat(damaged_gaps).any()) if damaged_gaps else False
 
     def launching(self) -> AbstractContextManager[None]:
-        """While Triton launches a kernel, which may allocate what it needs itself."""
+        """Return the context in which Triton launches a kernel, and may allocate memory itself."""
         return nullcontext()
 
-    def unwatched(self, tensor: torch.Tensor, *, is_stored: bool) -> str:
-        """Why what a kernel does with a tensor is not watched where it should be; empty where nothing is missed."""
+    def unchecked_reason(self, tensor: torch.Tensor, *, is_stored: bool) -> str:
+        """Return why a sanitizer may miss what a kernel does to a tensor; empty if it misses nothing."""
         del tensor, is_stored
         return ""
 
-    def _arena(self, size: int, kind: str) -> RedzoneArena:
-        """Memory for tensors of a kind."""
+    def _make_arena(self, size: int, kind: str) -> RedzoneArena:
         del kind
         return RedzoneArena(size, self._device)
 
-    def _kind(self, like: torch.Tensor, *, is_fresh: bool) -> str:
-        """What arena such tensors lie in; `is_fresh` where nobody writes to them before a kernel does."""
+    def _kind_of(self, like: torch.Tensor, *, is_fresh: bool) -> str:
+        """Return the kind of arena for such tensors; `is_fresh` if they are uninitialised."""
         del like, is_fresh
         return ""
 
-    def _piece(self, size: int, like: torch.Tensor, *, is_fresh: bool) -> _Guarded:
-        """Room for content of so many bytes."""
-        with self._placing:  # autograd's threads may ask at once
-            kind = self._kind(like, is_fresh=is_fresh)
+    def _allocate(self, size: int, like: torch.Tensor, *, is_fresh: bool) -> _Piece:
+        with self._allocation_lock:  # autograd's threads allocate concurrently
+            kind = self._kind_of(like, is_fresh=is_fresh)
             arena = self._open.get(kind)
             if arena is None or not arena.has_room(size):
-                needed = _with_bands(size)
-                arena = self._arena(max(ARENA_BYTES, needed), kind)
+                needed = _size_with_redzones(size)
+                arena = self._make_arena(max(ARENA_BYTES, needed), kind)
                 self._arenas.append(arena)
                 if needed <= ARENA_BYTES:
                     self._open[kind] = arena
-            piece = _Guarded(arena, arena.place(size), size)
-            self._guarded.append(piece)
+            piece = _Piece(arena, arena.allocate(size), size)
+            self._pieces.append(piece)
             return piece
 
-    def _guarding(self, original: Callable[..., Any], *, is_fresh: bool) -> Callable[..., Any]:
-        def made_between_bands(*args: Any, **kwargs: Any) -> Any:
+    def _wrap_factory(self, original: Callable[..., Any], *, is_fresh: bool) -> Callable[..., Any]:
+        def with_redzones(*args: Any, **kwargs: Any) -> Any:
             made = original(*args, **kwargs)
-            if not self._is_watching or not isinstance(made, torch.Tensor) or made.device.type != self._device:
+            if not self._is_guarding or not isinstance(made, torch.Tensor) or made.device.type != self._device:
                 return made
-            is_own = kwargs.get("out") is None  # else the caller goes on with what it gave
-            return self._between_bands(made, is_fresh=is_fresh) if is_own else made
+            is_own = kwargs.get("out") is None  # the caller goes on with the tensor that it passed as `out`
+            return self._move_between_redzones(made, is_fresh=is_fresh) if is_own else made
 
-        made_between_bands.__name__ = original.__name__
-        return made_between_bands
+        with_redzones.__name__ = original.__name__
+        return with_redzones
 
-    def _between_bands(self, made: torch.Tensor, *, is_fresh: bool) -> torch.Tensor:
+    def _move_between_redzones(self, made: torch.Tensor, *, is_fresh: bool) -> torch.Tensor:
         with plain_torch():
             size = made.untyped_storage().nbytes()
             if not size:
                 return made
-            piece = self._piece(size, made, is_fresh=is_fresh)
-            moved = piece.plain(made) if _is_plain(made, size) else piece.laid_out(made)
+            piece = self._allocate(size, made, is_fresh=is_fresh)
+            moved = piece.as_contiguous(made) if _is_contiguous(made, size) else piece.with_layout(made)
             if not is_fresh:
                 moved.copy_(made.detach())
             elif (pattern := PATTERNS.get(made.dtype)) is not None:
@@ -306,73 +311,76 @@ def _rounded_up(size: int, unit: int) -> int:
     return -(-size // unit) * unit
 
 
-def _with_bands(size: int) -> int:
-    """Bytes that content of so many takes between its bands, both included."""
-    return BAND_BYTES + _rounded_up(size, ALIGNMENT) + BAND_BYTES
+def _size_with_redzones(size: int) -> int:
+    """Return the bytes that a tensor of `size` bytes and both its redzones take."""
+    return REDZONE_BYTES + _rounded_up(size, ALIGNMENT) + REDZONE_BYTES
 
 
-def _is_plain(values: torch.Tensor, size: int) -> bool:
-    """Whether a tensor's elements, one after the other, are all that its storage of so many bytes holds."""
+def _is_contiguous(values: torch.Tensor, size: int) -> bool:
+    """Return True if the storage of `size` bytes holds the tensor's elements in order and nothing else."""
     is_whole = values.numel() * values.element_size() == size and values.is_contiguous()
-    return is_whole and values.dtype in _EXCHANGED
+    return is_whole and values.dtype in _DLPACK_TYPES
 
 
-def _own(piece: torch.Tensor) -> torch.Tensor:
-    """The same memory as a storage of its own, since libraries ask what shares one; keeps the arena alive."""
+def _as_own_storage(piece: torch.Tensor) -> torch.Tensor:
+    """Return the same memory as a storage of its own, which keeps the arena alive.
+
+    Libraries check whether tensors share a storage, so a view of the arena would not do.
+    """
     capsule = dlpack.to_dlpack(piece)  # pyright: ignore[reportPrivateImportUsage] - documented, and not in __all__
     return dlpack.from_dlpack(capsule)
 
 
 class _Layout(NamedTuple):
-    """How a tensor lies in its storage."""
+    """A tensor's layout in its storage."""
 
     shape: torch.Size
     stride: tuple[int, ...]
     offset: int
     element_size: int
     size: int
-    """Of the storage, in bytes."""
+    """The size of the storage, in bytes."""
 
 
 def _gaps(values: torch.Tensor, size: int, device: str) -> torch.Tensor | None:
-    """Which bytes of a storage of so many belong to no element of the tensor; None where all do."""
+    """Return a mask of the storage's bytes that belong to no element; None if every byte belongs to one."""
     layout = _Layout(values.shape, values.stride(), int(values.storage_offset()), values.element_size(), size)
-    return (_gaps_of if size > KEPT_BYTES else _kept_gaps_of)(layout, device)
+    return (_compute_gaps if size > CACHED_GAP_BYTES else _cached_gaps)(layout, device)
 
 
-def _gaps_of(layout: _Layout, device: str) -> torch.Tensor | None:
+def _compute_gaps(layout: _Layout, device: str) -> torch.Tensor | None:
     covered = torch.zeros(layout.size // layout.element_size, dtype=torch.bool)
     covered.as_strided(layout.shape, layout.stride, layout.offset).fill_(True)  # noqa: FBT003 - torch's
     return None if bool(covered.all()) else (~covered).repeat_interleave(layout.element_size).to(device)
 
 
-_kept_gaps_of = lru_cache(maxsize=64)(_gaps_of)
+_cached_gaps = lru_cache(maxsize=64)(_compute_gaps)
 
 
-def _damages(one: _Guarded) -> Generator[Damage]:
-    begin = one.begin - BAND_BYTES
-    around = one.arena.memory[begin : begin + _with_bands(one.size)] != FILL
-    around[BAND_BYTES : BAND_BYTES + one.size] = False
-    yield from _damage(one, around, BAND_BYTES, AddressSpace.OUTSIDE_STORAGE)
-    if (torn := one.torn_gaps()) is not None:
-        yield from _damage(one, torn, 0, AddressSpace.IN_GAP)
+def _damages(piece: _Piece) -> Generator[Damage]:
+    begin = piece.begin - REDZONE_BYTES
+    damaged_bytes = piece.arena.memory[begin : begin + _size_with_redzones(piece.size)] != PATTERN_BYTE
+    damaged_bytes[REDZONE_BYTES : REDZONE_BYTES + piece.size] = False
+    yield from _damage_in(piece, damaged_bytes, REDZONE_BYTES, AddressSpace.OUTSIDE_STORAGE)
+    if (mask := piece.damaged_gaps()) is not None:
+        yield from _damage_in(piece, mask, 0, AddressSpace.IN_GAP)
 
 
-def _damage(one: _Guarded, torn: torch.Tensor, content: int, region: AddressSpace) -> Generator[Damage]:
-    """Of the bytes that are torn, among which the content begins there."""
-    places = torn.nonzero()[:, 0].cpu() - content - one.first_byte
-    if places.numel():
-        elements = torch.unique(torch.div(places, one.element_size, rounding_mode="floor"))
-        yield Damage(address=one.address, region=region, cells=int(elements.numel()), element=int(elements[0]))
+def _damage_in(piece: _Piece, mask: torch.Tensor, content: int, region: AddressSpace) -> Generator[Damage]:
+    """Yield the damage that a mask of bytes shows; `content` is the offset of the content in the mask."""
+    offsets = mask.nonzero()[:, 0].cpu() - content - piece.first_byte
+    if offsets.numel():
+        elements = torch.unique(torch.div(offsets, piece.element_size, rounding_mode="floor"))
+        yield Damage(address=piece.address, region=region, cells=int(elements.numel()), element=int(elements[0]))
 
 
-_empty, _full = torch.empty, torch.full
-_EXCHANGED = frozenset({*PATTERNS, torch.uint8, torch.int8, torch.bool})
-"""Types that every torch's DLPack knows."""
+_empty, _full = torch.empty, torch.full  # taken before `install` replaces them
+_DLPACK_TYPES = frozenset({*PATTERNS, torch.uint8, torch.int8, torch.bool})
+"""Types that DLPack supports in every torch release."""
 _FACTORIES: tuple[tuple[Any, str, bool], ...] = (
     *((torch, name, True) for name in ("empty", "empty_like", "empty_strided")),
     *((torch, name, False) for name in ("zeros", "zeros_like", "ones", "ones_like", "full", "full_like")),
     *((torch.Tensor, name, True) for name in ("new_empty", "new_empty_strided")),
     *((torch.Tensor, name, False) for name in ("new_zeros", "new_ones", "new_full")),
 )
-"""Owner, name, and whether what it hands out is uninitialised."""
+"""Owner and name of each factory, and True if its result is uninitialised."""

@@ -1,1 +1,1 @@
-"""compute-sanitizer and Triton's own sanitizers on real GPUs."""
+"""compute-sanitizer and Triton's own sanitizers on hardware GPUs."""

@@ -1,7 +1,8 @@
-"""Memory that Triton's GSan watches: the same bands and poison, in pools of its own.
+"""Memory that Triton's GSan watches: redzones and poison as usual, in memory pools of GSan's own.
 
-It keeps account of words of four bytes, so that two programs that store half a word each seem to race; of memory that
-is to be written once, of bytes.  So what has smaller elements is watched there alone, and otherwise said not to be.
+GSan tracks words of four bytes, so two programs that each store half a word would seem to race.  In pools for memory
+that is written once it tracks bytes.  So tensors of smaller elements are watched only there, and otherwise reported as
+unchecked.
 """
 
 from collections.abc import Generator
@@ -9,54 +10,55 @@ from contextlib import contextmanager
 
 import torch
 
-from harness.cuda.memory.redzones import TORCHS, GuardedMemory, RedzoneArena
-from harness.cuda.sanitizers.instrumented_builds import pool
+from harness.cuda.memory.redzones import ALLOCATED_BY_TORCH, GuardedMemory, RedzoneArena
+from harness.cuda.sanitizers.instrumented_builds import memory_pool
 
 WORD_BYTES = 4
-ONCE, ANY, UNWATCHED = "to be written once", "any", "unwatched"
+WRITTEN_ONCE, ANY, UNWATCHED = "to be written once", "any", "unwatched"
+"""The kinds of arenas."""
 
 
 class GsanMemory(GuardedMemory):
-    """The tensors of one case, each of whose cells has a history that begins with the case."""
+    """The tensors of one case; GSan's history of each cell begins with the case."""
 
     def __init__(self, *, write_once: bool) -> None:
-        """`write_once` is said of what the library allocates without writing to it."""
+        """`write_once`: the library must write what it allocates uninitialised just once."""
         super().__init__()
         self._write_once = write_once
-        self._first: RedzoneArena | None = None
-        """Memory of the process: GSan launches no kernel before some of its own was allocated, which a case may not."""
+        self._permanent: RedzoneArena | None = None
+        """Kept for the whole process: GSan launches no kernel before some of its memory was allocated."""
 
     @contextmanager
     def launching(self) -> Generator[None]:
-        """What GSan allocates for a launch outlives the case."""
-        was, self._is_watching = self._is_watching, False
+        """While active, allocations are GSan's own, which outlive the case and so get no redzones."""
+        was, self._is_guarding = self._is_guarding, False
         try:
-            self._first = self._first or self._arena(WORD_BYTES, ANY)
+            self._permanent = self._permanent or self._make_arena(WORD_BYTES, ANY)
             yield
         finally:
-            self._is_watching = was
+            self._is_guarding = was
 
-    def unwatched(self, tensor: torch.Tensor, *, is_stored: bool) -> str:
-        """Why GSan may miss, or take for another's, a store to a tensor; empty where it sees each.
+    def unchecked_reason(self, tensor: torch.Tensor, *, is_stored: bool) -> str:
+        """Return why GSan may miss a store to a tensor, or blame another one; empty if it sees each.
 
-        What is only loaded races with nobody.
+        Loads alone never race.
         """
         if not is_stored or not tensor.numel():
             return ""
-        if any(arena.pool is not None and arena.holds(tensor) for arena in self._arenas):
+        if any(arena.pool is not None and arena.contains(tensor) for arena in self._arenas):
             return ""
         if tensor.element_size() < WORD_BYTES:
             return f"whose elements take {tensor.element_size()} of the {WORD_BYTES} bytes that GSan keeps account of"
-        return TORCHS
+        return ALLOCATED_BY_TORCH
 
-    def _arena(self, size: int, kind: str) -> RedzoneArena:
+    def _make_arena(self, size: int, kind: str) -> RedzoneArena:
         if kind == UNWATCHED:
             return RedzoneArena(size, self._device)
-        own = pool(write_once=kind == ONCE)
-        with torch.cuda.use_mem_pool(own):
-            return RedzoneArena(size, self._device, own)
+        pool = memory_pool(write_once=kind == WRITTEN_ONCE)
+        with torch.cuda.use_mem_pool(pool):
+            return RedzoneArena(size, self._device, pool)
 
-    def _kind(self, like: torch.Tensor, *, is_fresh: bool) -> str:
+    def _kind_of(self, like: torch.Tensor, *, is_fresh: bool) -> str:
         if self._write_once and is_fresh:
-            return ONCE
+            return WRITTEN_ONCE
         return ANY if like.element_size() >= WORD_BYTES else UNWATCHED

@@ -1,7 +1,7 @@
-"""In a process whose kernels Triton compiles with a sanitizer: turns it on, and sees of each whether it took effect.
+"""Enables one of Triton's sanitizers in a worker, and checks that each compiled kernel contains its checks.
 
-Triton ignores the name of a sanitizer that it does not know, and says of each kernel what was asked for: only the code
-that was made tells.
+Triton ignores the name of an unknown sanitizer, and a kernel's metadata repeat what was requested.  So only the
+compiled code shows whether a kernel is instrumented.
 """
 
 import importlib
@@ -15,109 +15,114 @@ from triton import knobs
 from triton.backends.nvidia.compiler import CUDABackend
 
 from harness.cuda.gpus.inventory import RealGpu
-from harness.cuda.sanitizers.fpsan_runs import NUMBERS
-from harness.cuda.sanitizers.instrumentation import Instrumenting, of_this_process
+from harness.cuda.sanitizers.fpsan_runs import INEXACT
+from harness.cuda.sanitizers.instrumentation import Instrumenting, instrumentation_from
 from harness.model.triton_sanitizer_report import Instrumentation, Instrumented
 
-CALLED = {
+SANITIZER_CALLS = {
     Instrumentation.GSAN: (".ptx", "__triton_gsan_"),
     Instrumentation.CONSAN: (".ptx", "__triton_consan_"),
     Instrumentation.FPSAN: (".ttgir", "tti.experimental_fpsan_"),
 }
-"""What stands in a kernel's code that calls the sanitizer, and in which of its files."""
-COMPUTES = re.compile(r"\barith\.\w+f\b|\bmath\.|\btt\.dot\b")
-"""Of TTIR: what FpSan replaces."""
-ASSERTED = re.compile(r'\btt\.assert [^"\n]*"((?:[^"\\]|\\.)*)"')
-"""The text of a kernel's own assertion, in TTIR."""
+"""The file of a build, and the text in it, that prove that the kernel calls the sanitizer."""
+FLOAT_OPERATIONS = re.compile(r"\barith\.\w+f\b|\bmath\.|\btt\.dot\b")
+"""In TTIR: the operations that FpSan replaces."""
+ASSERTION = re.compile(r'\btt\.assert [^"\n]*"((?:[^"\\]|\\.)*)"')
+"""In TTIR: a kernel's own assertion and its text."""
 ESCAPED = re.compile(rb"\\(?:([0-9A-Fa-f]{2})|(.))")
 
 
-def turned_on(gpu: RealGpu) -> Instrumenting | None:
-    """Have Triton compile every kernel of this process as its parent wants it, for good; that, where it is told."""
-    told = of_this_process()
-    if told is not None:
-        knobs.compilation.instrumentation_mode = told.mode
-        if told.mode is Instrumentation.GSAN:
-            _keep_programs_apart(gpu.shared_bytes_per_block)
-    return told
+def enable_instrumentation(gpu: RealGpu, environment: Mapping[str, str]) -> Instrumenting | None:
+    """Compile every kernel of this process with the sanitizer that the environment names; return that, if any."""
+    instrumentation = instrumentation_from(environment)
+    if instrumentation is not None:
+        knobs.compilation.instrumentation_mode = instrumentation.mode
+        if instrumentation.mode is Instrumentation.GSAN:
+            _run_one_program_per_sm(gpu.shared_bytes_per_block)
+    return instrumentation
 
 
 class InstrumentedBuilds:
-    """The kernels that were loaded onto the GPU."""
+    """Inspects the builds of the kernels that are loaded onto the GPU."""
 
-    def __init__(self, told: Instrumenting) -> None:
-        self._told = told
-        self._plain: set[str] = set()
-        """Those that were compiled without a call of the sanitizer, and have something that it watches."""
+    def __init__(self, instrumentation: Instrumenting) -> None:
+        self._instrumentation = instrumentation
+        self._uninstrumented: set[str] = set()
+        """Kernels compiled without the sanitizer although they have something to check."""
         self._asserts: dict[str, set[str]] = {}
-        self._need_numbers: set[str] = set()
-        """Those that need more of numbers than FpSan's integers have."""
-        knobs.runtime.kernel_load_end_hook.add(cast("Any", self._loaded))
+        self._inexact: set[str] = set()
+        """Kernels that FpSan does not compute exactly."""
+        knobs.runtime.kernel_load_end_hook.add(cast("Any", self._on_load))
 
-    def watched(self, kernels: Iterable[str], unwatched: str) -> Instrumented:
-        """What there is to say of a case that launched these kernels; `unwatched` is the reason why a store was not."""
+    def report(self, kernels: Iterable[str], unchecked: str) -> Instrumented:
+        """Return the facts of a case that launched these kernels; `unchecked` is why an access was not checked."""
         launched = tuple(kernels)
         names = dict.fromkeys(launched)
-        plain = ", ".join(name for name in names if name in self._plain)
+        uninstrumented = ", ".join(name for name in names if name in self._uninstrumented)
         return Instrumented(
-            mode=self._told.mode,
-            version=self._told.version,
+            mode=self._instrumentation.mode,
+            version=self._instrumentation.version,
             launches=len(launched),
             asserts=tuple(sorted({text for name in names for text in self._asserts.get(name, ())})),
-            unproven=f"{plain} was compiled without {self._told.mode}" if plain else unwatched,
+            unproven=f"{uninstrumented} was compiled without {self._instrumentation.mode}"
+            if uninstrumented
+            else unchecked,
         )
 
     def incomparable(self, kernels: Iterable[str]) -> str:
-        """Why FpSan's results may differ though the kernels are right; empty where they may not."""
-        ordered = ", ".join(name for name in dict.fromkeys(kernels) if name in self._need_numbers)
+        """Return why FpSan's results may differ between correct kernels; empty if they may not."""
+        inexact = ", ".join(name for name in dict.fromkeys(kernels) if name in self._inexact)
         return (
-            f"{ordered} takes a maximum, meets an infinity or adds by atomics, which FpSan does not do exactly"
-            if ordered
+            f"{inexact} takes a maximum, meets an infinity or adds by atomics, which FpSan does not do exactly"
+            if inexact
             else ""
         )
 
-    def _loaded(self, module: Any, function: int, name: str, metadata_group: Mapping[str, str], digest: str) -> None:
+    def _on_load(self, module: Any, function: int, name: str, metadata_group: Mapping[str, str], digest: str) -> None:
         del module, function, digest
         files = {Path(file).suffix: Path(path) for file, path in metadata_group.items()}
-        suffix, call = CALLED[self._told.mode]
-        if call not in _text(files, suffix) and self._has_to_call(files):
-            self._plain.add(name)
+        suffix, call = SANITIZER_CALLS[self._instrumentation.mode]
+        if call not in _text(files, suffix) and self._needs_call(files):
+            self._uninstrumented.add(name)
         ttir = _text(files, ".ttir")
-        self._asserts.setdefault(name, set()).update(asserted(ttir))
-        if NUMBERS.search(ttir):
-            self._need_numbers.add(name)
+        self._asserts.setdefault(name, set()).update(assertion_texts(ttir))
+        if INEXACT.search(ttir):
+            self._inexact.add(name)
 
-    def _has_to_call(self, files: Mapping[str, Path]) -> bool:
-        """Whether a kernel has anything that the sanitizer watches."""
-        match self._told.mode:
+    def _needs_call(self, files: Mapping[str, Path]) -> bool:
+        """Return True if a kernel has anything for the sanitizer to check."""
+        match self._instrumentation.mode:
             case Instrumentation.GSAN:
                 return True
             case Instrumentation.CONSAN:
-                told = json.loads(_text(files, ".json") or "{}")
-                return bool(told.get("shared") or told.get("tmem_size") or not told)
+                metadata = json.loads(_text(files, ".json") or "{}")
+                return bool(metadata.get("shared") or metadata.get("tmem_size") or not metadata)
             case Instrumentation.FPSAN:
-                return COMPUTES.search(_text(files, ".ttir")) is not None
+                return FLOAT_OPERATIONS.search(_text(files, ".ttir")) is not None
 
 
-def obstacle(told: Instrumenting) -> str:
-    """Why kernels cannot run so in processes forked from this one, where CUDA is not started; empty where they can."""
-    if told.mode is not Instrumentation.GSAN:
+def obstacle(instrumentation: Instrumenting) -> str:
+    """Return why instrumented kernels cannot run in children of this process, which has no CUDA; empty if they can."""
+    if instrumentation.mode is not Instrumentation.GSAN:
         return ""
     try:
         _gsan().get_allocator()
-    except Exception as error:  # noqa: BLE001 - no compiler, or one that fails, or its linker: their words are told
-        said = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        return f"GSan's allocator cannot be built, which takes a C++ compiler ({said})"
+    except Exception as error:  # noqa: BLE001 - whatever the C++ compiler or linker fails with
+        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        return f"GSan's allocator cannot be built, which takes a C++ compiler ({reason})"
     return ""
 
 
-def asserted(ttir: str) -> set[str]:
-    """The texts of a kernel's own assertions, as they are printed."""
-    return set(map(_unescaped, ASSERTED.findall(ttir)))
+def assertion_texts(ttir: str) -> set[str]:
+    """Return the texts of a kernel's own assertions, as the driver prints them."""
+    return set(map(_unescape, ASSERTION.findall(ttir)))
 
 
-def pool(*, write_once: bool) -> Any:
-    """A pool of memory that GSan watches; each cell of it is to be written once, and before it is read, if so asked."""
+def memory_pool(*, write_once: bool) -> Any:
+    """Return a pool of memory that GSan watches.
+
+    With `write_once` it reports cells that are written twice, or read before they are written.
+    """
     return _gsan().create_mem_pool(write_once=write_once)
 
 
@@ -125,8 +130,8 @@ def _gsan() -> Any:
     return importlib.import_module("triton.experimental.gsan")
 
 
-def _unescaped(text: str) -> str:
-    """A string of TTIR as it is printed: bytes of its UTF-8 stand there as two hexadecimal digits."""
+def _unescape(text: str) -> str:
+    """Decode a string of TTIR, which escapes bytes of UTF-8 as two hexadecimal digits."""
     plain = ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()) if found[1] else found[2], text.encode())
     return plain.decode(errors="replace")
 
@@ -135,10 +140,11 @@ def _text(files: Mapping[str, Path], suffix: str) -> str:
     return files[suffix].read_text(encoding="utf-8") if suffix in files else ""
 
 
-def _keep_programs_apart(shared_bytes: int) -> None:
-    """Have each program take all shared memory that there is, whatever the GPU is told to have.
+def _run_one_program_per_sm(shared_bytes: int) -> None:
+    """Make each program reserve all shared memory of an SM, so that no second program fits there.
 
-    GSan keeps one clock for each SM, and has Triton's driver tell how much keeps a second program away.
+    GSan keeps one clock per SM.  It takes the size to reserve from Triton's driver, which reports the emulated device's
+    size.  So the hardware's size is set here.
     """
     parse = CUDABackend.parse_options
 

@@ -1,6 +1,6 @@
-"""compute-sanitizer on this machine: where it lies, what it can do, and the command line that puts a process under it.
+"""compute-sanitizer on this machine: finds it, asks it for its options, and builds its command line.
 
-Nothing here starts CUDA.  `sanitizer_log` and `sanitizer_records` read what the tool reports.
+Nothing here starts CUDA.  `sanitizer_log` and `sanitizer_records` read the tool's reports.
 """
 
 import os
@@ -8,45 +8,47 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from harness.cuda.gpus.inventory import RealGpu
 from harness.cuda.sanitizers.suppressions import Suppression
 from harness.errors import MissingPart, UsageError, unknown
 from harness.model.compute_sanitizer_report import Tool
 from harness.model.triton_sanitizer_report import Instrumentation
+from harness.settings import Settings
 
 NAME = "compute-sanitizer"
 WHEEL = "nvidia-cuda-sanitizer-api"
-PROVIDE = f"pip install '{WHEEL}>=13.4.92'"
-WITNESS_MAIN = "harness.workers.sanitized.self_test:main"
+INSTALL = f"pip install '{WHEEL}>=13.4.92'"
+SELF_TEST_MAIN = "harness.workers.sanitized.self_test:main"
 LIBRARY = "libsanitizer-collection"
-"""What a process has mapped that the tool instruments kernels in."""
+"""The library that is mapped in a process whose kernels the tool instruments."""
 VARIABLE = "KERNEL_HARNESS_SANITIZER"
-"""In the environment of workers under a tool, its name: an engine then does nothing that hides mistakes from it."""
+"""In the environment of workers under a tool, its name: the engine then avoids what would hide mistakes from it."""
 ANSWER_LIMIT_S = 60.0
 SLOWDOWN = 10.0
-"""So many times as long as usual may a case take under a tool."""
+"""The factor by which time limits grow under a tool."""
 
-EVERY_TOOL = (
-    ("target-processes", "all"),  # the workers are children of children
-    ("launch-timeout", "0"),  # it waits for ever for a process to start CUDA: the pool has limits of its own
-    ("print-limit", "1000"),  # for one case; the first lane's mistake comes with those of a hundred others
-    ("show-backtrace", "device"),  # twenty frames of Python's evaluation loop at each record tell nothing
-    ("check-exit-code", "no"),  # workers are killed as a matter of course
+COMMON_OPTIONS = (
+    ("target-processes", "all"),  # workers are grandchildren of the tool.
+    ("launch-timeout", "0"),  # no limit for a process to start CUDA: the pool has limits of its own.
+    ("print-limit", "1000"),  # for one case, in which a hundred lanes may repeat the same mistake.
+    ("show-backtrace", "device"),  # host backtraces are frames of Python's evaluation loop.
+    ("check-exit-code", "no"),  # the pool kills workers routinely.
     ("require-cuda-init", "no"),
 )
-ONE_TOOL = {
+TOOL_OPTIONS = {
     Tool.MEMCHECK: (
-        ("padding", "4096"),  # the end of one tensor is not the beginning of another
-        ("report-api-errors", "no"),  # torch and Triton try calls that may fail, and see to it themselves
+        ("padding", "4096"),  # keep tensors apart, so that overruns leave the allocation
+        ("report-api-errors", "no"),  # torch and Triton handle calls that fail
         ("check-tensor-ops", "yes"),
     ),
     Tool.INITCHECK: (
-        ("check-api-memory-access", "no"),  # copying a result that is not wholly written is the harness's doing
+        ("check-api-memory-access", "no"),  # the harness copies results that are partly unwritten
     ),
     Tool.RACECHECK: (),
     Tool.SYNCCHECK: (),
@@ -57,55 +59,58 @@ FILTERS = frozenset(
         *("launch-count", "launch-skip", "suppressions"),
     )
 )
-"""Options that leave out kernels, launches or reports: what they hide may be the case's."""
-SHORT = re.compile(r"-[a-zA-Z]")
+"""Options that leave out kernels, launches or reports, so that a silent tool proves nothing."""
+SHORT_OPTION = re.compile(r"-[a-zA-Z]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executable:
-    """A compute-sanitizer that runs here."""
+    """A working compute-sanitizer."""
 
     path: str
     version: str
     options: frozenset[str]
-    """Long names, without dashes."""
+    """The long names of its options, without dashes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sanitizing:
-    """How worker processes are put under a tool."""
+    """A tool of compute-sanitizer, and the command that runs workers under it."""
 
     tool: Tool
     command: tuple[str, ...]
-    """The executable and its options, without the files that it writes."""
+    """The executable and its options, without output files."""
     version: str
     suppressions: tuple[Suppression, ...] = ()
-    witness: str = WITNESS_MAIN
-    """Module and function that makes a mistake on purpose in a child of the same fork server, as a worker is."""
+    self_test: str = SELF_TEST_MAIN
+    """Module and function of the self-test, which runs in a child of the same fork server as workers."""
     library: str = LIBRARY
-    """Part of the name of what a watched process has mapped."""
+    """Part of the name of the library that is mapped in a process under the tool."""
     filtered: str = ""
-    """The option by which it may leave out kernels or reports; empty where it has none such."""
+    """The option that leaves out kernels or reports; empty if there is none."""
 
     def __str__(self) -> str:
-        """As `--sanitizer` takes it, without further options."""
+        """Return the text that `--sanitizer` takes, without further options."""
         return self.tool
 
+    def check(self, gpu: RealGpu) -> None:
+        """Do nothing: compute-sanitizer supports every GPU that runs cases.  `Instrumenting.check` may refuse one."""
 
-def sanitizing(wanted: str, suppressions: tuple[Suppression, ...] = ()) -> Sanitizing:
-    """What `--sanitizer` asks for: a tool, and perhaps further options of compute-sanitizer behind it.
+
+def sanitizing(wanted: str, settings: Settings, suppressions: tuple[Suppression, ...] = ()) -> Sanitizing:
+    """Parse the value of `--sanitizer`: a tool, and optionally further options of compute-sanitizer.
 
     Raises:
         UsageError: there is no such tool or option.
-        MissingPart: compute-sanitizer is not here.
+        MissingPart: compute-sanitizer is not installed.
     """
-    name, *further = words(wanted) or [""]
+    name, *further = split_words(wanted) or [""]
     if name not in list(Tool):
         raise unknown("sanitizer", name, [*Tool, *Instrumentation])
-    executable = ask(find())
+    executable = probe(find(settings))
     given = [option.removeprefix("--").partition("=")[0] for option in further if option.startswith("--")]
     for option in further:
-        if SHORT.match(option):
+        if SHORT_OPTION.match(option):
             raise UsageError(f"--sanitizer {wanted}: give {option} by its long name (see {executable.path} --help)")
     for option in given:
         if option not in executable.options:
@@ -120,11 +125,11 @@ def sanitizing(wanted: str, suppressions: tuple[Suppression, ...] = ()) -> Sanit
     )
 
 
-def words(wanted: str) -> list[str]:
-    """What `--sanitizer` was given, as a shell would part it.
+def split_words(wanted: str) -> list[str]:
+    """Split the value of `--sanitizer` like a shell.
 
     Raises:
-        UsageError: a quotation does not end.
+        UsageError: a quotation is not closed.
     """
     try:
         return shlex.split(wanted)
@@ -132,71 +137,73 @@ def words(wanted: str) -> list[str]:
         raise UsageError(f"--sanitizer {wanted}: {error}") from None
 
 
-def find() -> str:
-    """The path of the executable.
+def find(settings: Settings) -> str:
+    """Return the path of the executable.
 
     Raises:
-        MissingPart: there is none.
+        MissingPart: none is found.
     """
-    return next(_places(), "") or _missing()
+    return next(_candidates(settings.toolkits), "") or _missing()
 
 
 @cache
-def ask(path: str) -> Executable:
-    """What this executable is and knows.
+def probe(path: str) -> Executable:
+    """Ask the executable for its version and options.
 
     Raises:
         MissingPart: it does not run.
     """
     try:
-        told = subprocess.run(
+        output = subprocess.run(
             [path, "--help"], capture_output=True, text=True, errors="replace", check=True, timeout=ANSWER_LIMIT_S
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        raise MissingPart(f"{path} does not run ({error}): {PROVIDE}") from None
-    version = re.search(r"^Version (\S+)", told, re.MULTILINE)
+        raise MissingPart(f"{path} does not run ({error}): {INSTALL}") from None
+    version = re.search(r"^Version (\S+)", output, re.MULTILINE)
     return Executable(
         path=path,
         version=version.group(1) if version else "unknown",
-        options=frozenset(re.findall(r"--([a-z0-9][a-z0-9-]+)", told)),
+        options=frozenset(re.findall(r"--([a-z0-9][a-z0-9-]+)", output)),
     )
 
 
 def command(executable: Executable, tool: Tool, given: Collection[str] = ()) -> tuple[str, ...]:
-    """The beginning of the command line; options that this release does not know, or that are given, are left out."""
+    """Return the start of the command line, without options that the release lacks or the user gives."""
     wanted = executable.options.difference(given)
-    known = [(name, value) for name, value in (*EVERY_TOOL, *ONE_TOOL[tool]) if name in wanted]
-    return (executable.path, "--tool", tool, *(word for name, value in known for word in (f"--{name}", value)))
+    options = [(name, value) for name, value in (*COMMON_OPTIONS, *TOOL_OPTIONS[tool]) if name in wanted]
+    return (executable.path, "--tool", tool, *(word for name, value in options for word in (f"--{name}", value)))
 
 
 def environment(tool: Tool) -> dict[str, str]:
-    """What processes under the tool need beside it.
+    """Return the variables of processes under the tool.
 
-    Memcheck and initcheck know allocations by the calls to CUDA that made them: torch must hand out none of its own.
+    Memcheck and initcheck see the allocations that CUDA makes, so torch must not cache and divide them.
     """
     own = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"} if tool in (Tool.MEMCHECK, Tool.INITCHECK) else {}
     return {VARIABLE: tool, "TRITON_DISABLE_LINE_INFO": "0", **own}
 
 
-def _places() -> Iterator[str]:
-    """In the order in which they are tried."""
+def _candidates(toolkits: Iterable[Path]) -> Iterator[str]:
+    """Yield the executables in order of preference."""
     if found := shutil.which(NAME):
         yield found
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if home := os.environ.get(variable):
-            yield from _executable(Path(home))
+    for home in toolkits:
+        yield from _executables_in(home)
     yield from _in_wheel()
-    yield from _executable(Path("/usr/local/cuda"))
+    yield from _executables_in(Path("/usr/local/cuda"))
 
 
-def _executable(home: Path) -> Iterator[str]:
+def _executables_in(home: Path) -> Iterator[str]:
     for path in (home / "bin" / NAME, home / NAME / NAME):
         if os.access(path, os.X_OK) and path.is_file():
             yield str(path)
 
 
 def _in_wheel() -> Iterator[str]:
-    """Releases before 13.4.92 lack what follows a process to its children, and cannot be used for workers."""
+    """Yield the executable of the wheel.
+
+    Releases before 13.4.92 lack `TreeLauncherSubreaper`, which follows a process to its children.
+    """
     try:
         files = distribution(WHEEL).files or ()
     except PackageNotFoundError:
@@ -209,4 +216,4 @@ def _in_wheel() -> Iterator[str]:
 
 
 def _missing() -> str:
-    raise MissingPart(f"{NAME} is neither on PATH, nor under CUDA_HOME, nor installed as a wheel: {PROVIDE}")
+    raise MissingPart(f"{NAME} is neither on PATH, nor under CUDA_HOME, nor installed as a wheel: {INSTALL}")

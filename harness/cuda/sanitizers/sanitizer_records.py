@@ -1,8 +1,8 @@
-"""What compute-sanitizer saves at its end, its XML, as facts.
+"""Parses the XML report of compute-sanitizer.
 
-The vendor documents no schema, and each tool and release has shapes of its own: so a record is searched for what looks
-like an access (a function, a path, a line), wherever it stands, and one that shows nothing of the kind is kept with its
-text.  Nothing in the file makes reading fail; a file that breaks off gives the records before the break.
+NVIDIA documents no schema, and its shape differs between tools and releases.  So the parser searches each record for
+elements that look like an access: a function, a path or a line.  A record without any is kept with its text.  Nothing
+in the file makes parsing fail; a truncated file yields the records before the break.
 """
 
 import re
@@ -18,75 +18,75 @@ from harness.model.triton_sanitizer_report import Instrumentation
 
 Element = ET.Element
 STACKS = frozenset({"hostStack", "deviceStack", "hostAccessStack", "hostMemOpStack"})
-LIBRARIES = ("/triton/", "/torch/", "/harness/")
-"""Where a line of Python says nothing of who launched a kernel."""
-HOST_LINES = 3
-TOUCHES = 4
-LONGEST_TEXT = 300
+LIBRARY_PATHS = ("/triton/", "/torch/", "/harness/")
+"""Paths whose Python lines do not show who launched a kernel."""
+MAX_HOST_LINES = 3
+MAX_TOUCHES = 4
+MAX_TEXT_LENGTH = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
-    """A file's content."""
+class SavedRecords:
+    """The records of one report."""
 
     records: tuple[SanitizerRecord, ...]
-    """Grouped, in the order of their first reports."""
-    cut: bool
-    """It breaks off."""
+    """Grouped, in order of first occurrence."""
+    is_truncated: bool
 
 
-def read_records(text: str) -> Saved:
-    """All that can be read of such a file."""
+def read_records(text: str) -> SavedRecords:
+    """Parse a report as far as possible."""
     parser = ET.XMLPullParser(["end"])
     records: list[SanitizerRecord] = []
     try:
         parser.feed(text)
-        records += _ended(parser)
+        records += _complete_records(parser)
         parser.close()
     except ET.ParseError:
-        records += _ended(parser)
-        return Saved(records=grouped(records), cut=True)
-    return Saved(records=grouped(records), cut=False)
+        records += _complete_records(parser)
+        return SavedRecords(records=grouped(records), is_truncated=True)
+    return SavedRecords(records=grouped(records), is_truncated=False)
 
 
 def grouped(records: Iterable[SanitizerRecord]) -> tuple[SanitizerRecord, ...]:
-    """One record for each kernel, line and kind, with their count."""
+    """Merge records of the same kernel, lines and kind, and count them."""
     groups: dict[tuple[object, ...], SanitizerRecord] = {}
     for record in records:
-        key = (record.at.kernel, record.at.source, record.kind, record.what, *(one.source for one in record.others))
+        key = (record.at.kernel, record.at.source, record.kind, record.what, *(other.source for other in record.others))
         first = groups.get(key)
         groups[key] = replace(first, count=first.count + record.count) if first else record
     return tuple(groups.values())
 
 
-def accept(
+def mark_accepted(
     records: Iterable[SanitizerRecord], tool: Tool | Instrumentation, suppressions: Iterable[Suppression]
 ) -> tuple[SanitizerRecord, ...]:
-    """The same records, those that an entry speaks of with its reason."""
+    """Return the records; those that an entry matches carry its reason."""
     entries = tuple(suppressions)
     return tuple(
-        replace(record, accepted=next((entry.reason for entry in entries if entry.fits(tool, record)), ""))
+        replace(record, accepted=next((entry.reason for entry in entries if entry.matches(tool, record)), ""))
         for record in records
     )
 
 
 def kernel_name(function: str) -> str:
-    """A function's name without return type, template arguments and parameters: `at::native::fill_kernel`."""
+    """Return a function's name without return type, template arguments and parameters: `at::native::fill_kernel`."""
     bare = function.replace("(anonymous namespace)::", "").removeprefix("void ")
     return re.split(r"[<(]", bare, maxsplit=1)[0].strip() or function
 
 
-def what_of(text: str, direction: str = "", error: str = "") -> str:
-    """The kind of mistake in a few words that are the same in every run: `out of bounds write`, `race`."""
+def describe_mistake(text: str, direction: str = "", error: str = "") -> str:
+    """Describe the kind of mistake in words that are equal in every run: `out of bounds write`, `race`."""
     if any(part in text.lower() for part in ("race reported", "race condition", "hazard")):
         return "race"
     if error and direction:
         return f"{error} {direction}"
+    # Drop sizes, addresses, numbers, underscores and brackets, which differ between runs.
     plain = re.sub(r"\s+of size \d+ bytes?|\b0x[0-9a-fA-F]+\b|\b\d+\b|__(?=\w)|(?<=\w)__|[\[(].*", "", text)
     return re.sub(r"\s+", " ", plain).strip().lower()[:80] or "report"
 
 
-def _ended(parser: Any) -> Iterator[SanitizerRecord]:
+def _complete_records(parser: Any) -> Iterator[SanitizerRecord]:
     for _, element in cast("Iterator[tuple[str, Element]]", parser.read_events()):
         if element.tag == "record":
             yield _record(element)
@@ -102,10 +102,10 @@ def _record(element: Element) -> SanitizerRecord:
     return SanitizerRecord(
         kind=_text(element, "kind") or "unknown",
         text=text,
-        what=what_of(text, direction, error),
+        what=describe_mistake(text, direction, error),
         level=_level(_text(element, "level"), text),
-        at=_inlined(element, first),
-        others=touches[1:TOUCHES],
+        at=_with_kernel_line(element, first),
+        others=touches[1:MAX_TOUCHES],
         space=(_text(element, ".//what/space") or _space(text)).strip("_"),
         size_bytes=int(size) if size.isdecimal() else None,
         address=_text(element, ".//address"),
@@ -114,29 +114,29 @@ def _record(element: Element) -> SanitizerRecord:
 
 
 def _touches(element: Element) -> Iterator[Touch]:
-    """Every place of the record that names a function, a path or a line, with whose it is."""
+    """Yield each element that names a function, a path or a line, as an access."""
 
-    def walk(node: Element, above: tuple[Element, ...]) -> Iterator[Touch]:
+    def walk(node: Element, ancestors: tuple[Element, ...]) -> Iterator[Touch]:
         if node.tag in STACKS:
             return
         if any(node.find(name) is not None for name in ("func", "path", "line")):
-            chain = (node, *above)
+            chain = (node, *ancestors)
             yield Touch(
-                direction=_nearest(chain, ("direction", "access")).lower(),
+                direction=_nearest_text(chain, ("direction", "access")).lower(),
                 kernel=kernel_name(_text(node, "func")),
                 source=_source(node),
-                program=_first(_index(one, "blockIdx") for one in chain),
-                thread=_first(_index(one, "threadIdx") for one in chain),
+                program=_first(_index(owner, "blockIdx") for owner in chain),
+                thread=_first(_index(owner, "threadIdx") for owner in chain),
             )
             return
         for child in node:
-            yield from walk(child, (node, *above))
+            yield from walk(child, (node, *ancestors))
 
     yield from walk(element, ())
 
 
-def _nearest(chain: tuple[Element, ...], names: tuple[str, ...]) -> str:
-    """The first such text on the way up, for the record itself wherever in it it stands."""
+def _nearest_text(chain: tuple[Element, ...], names: tuple[str, ...]) -> str:
+    """Return the first such text in the innermost element of the chain that has one."""
     for node in chain:
         for name in names:
             if found := _text(node, name) or (_text(node, f"what/{name}")):
@@ -144,8 +144,8 @@ def _nearest(chain: tuple[Element, ...], names: tuple[str, ...]) -> str:
     return ""
 
 
-def _inlined(element: Element, touch: Touch) -> Touch:
-    """The access with the kernel's own line, where it is in what Triton's library had inlined there."""
+def _with_kernel_line(element: Element, touch: Touch) -> Touch:
+    """Return the access at the kernel's own line if it lies in an inlined function of Triton's library."""
     frames = element.findall(".//deviceStack/frame")
     outer = next((source for frame in frames if (source := _source(frame)) and not _in_library(source.file)), None)
     if outer is None or (touch.source is not None and not _in_library(touch.source.file)):
@@ -154,13 +154,13 @@ def _inlined(element: Element, touch: Touch) -> Touch:
 
 
 def _in_library(path: str) -> bool:
-    return any(library in path for library in LIBRARIES)
+    return any(library in path for library in LIBRARY_PATHS)
 
 
 def _host(element: Element) -> tuple[str, ...]:
     frames = (_source(frame) for frame in element.findall(".//hostStack/frame"))
     own = (str(source) for source in frames if source and not _in_library(source.file))
-    return tuple(own)[:HOST_LINES]
+    return tuple(own)[:MAX_HOST_LINES]
 
 
 def _source(node: Element) -> Source | None:
@@ -182,12 +182,12 @@ def _first(values: Iterable[Index | None]) -> Index | None:
     return next((value for value in values if value is not None), None)
 
 
-def _level(said: str, text: str) -> Level:
-    """As the record says; initcheck's say nothing, and count as errors."""
-    word = said.lower() or text.partition(":")[0].lower()
-    if "warn" in word:
+def _level(level: str, text: str) -> Level:
+    """Return the record's level; records of initcheck have none and count as errors."""
+    label = level.lower() or text.partition(":")[0].lower()
+    if "warn" in label:
         return Level.WARNING
-    return Level.INFO if word == "info" else Level.ERROR
+    return Level.INFO if label == "info" else Level.ERROR
 
 
 def _space(text: str) -> str:
@@ -200,4 +200,4 @@ def _text(node: Element, path: str) -> str:
 
 
 def _all_text(element: Element) -> str:
-    return " ".join(piece.strip() for piece in element.itertext() if piece.strip())[:LONGEST_TEXT]
+    return " ".join(piece.strip() for piece in element.itertext() if piece.strip())[:MAX_TEXT_LENGTH]

@@ -1,6 +1,6 @@
-"""What compute-sanitizer may report without it being a finding: a TOML file in which each entry gives its reason.
+"""Reads the TOML file of accepted sanitizer reports, which are no findings; each entry states its reason.
 
-The tool's own suppressions hide records; these are counted and shown with their reason.
+Suppressions of the tool itself hide records.  Accepted ones are counted and shown with their reason.
 
     [[accept]]
     tool = "initcheck"
@@ -21,25 +21,24 @@ from harness.model.triton_sanitizer_report import Instrumentation
 
 FILE = "sanitizer_accepts.toml"
 MATCHERS = ("kernel", "text", "file")
-"""What an entry can say of a record; it says at least one of them."""
+"""The keys that match a record; an entry has at least one of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suppression:
-    """One entry; what it does not say matches everything."""
+    """One entry.  An empty field matches everything."""
 
     reason: str
     tool: str = ""
     kernel: str = ""
-    """Pattern of the kernel's whole name."""
+    """A pattern for the kernel's whole name."""
     text: str = ""
-    """Pattern of a part of the record's words."""
+    """A pattern for a part of the record's text."""
     file: str = ""
     """The end of the path of the source file."""
     line: int = 0
 
-    def fits(self, tool: Tool | Instrumentation, record: SanitizerRecord) -> bool:
-        """Whether it speaks of this record."""
+    def matches(self, tool: Tool | Instrumentation, record: SanitizerRecord) -> bool:
         source = record.at.source
         return (
             self.tool in ("", tool)
@@ -54,7 +53,7 @@ NAMES = tuple(field.name for field in fields(Suppression))
 
 
 def read_suppressions(path: Path) -> tuple[Suppression, ...]:
-    """The entries of a file; none where there is no file.
+    """The entries of a file; none place there is no file.
 
     Raises:
         UsageError: it is not such a file; the text names the entry.
@@ -69,23 +68,23 @@ def read_suppressions(path: Path) -> tuple[Suppression, ...]:
     return tuple(_entry(f"{path}, entry {number}", entry) for number, entry in enumerate(found, 1))
 
 
-def _entry(where: str, entry: dict[str, Any]) -> Suppression:
+def _entry(place: str, entry: dict[str, Any]) -> Suppression:
     for name, value in entry.items():
         if name not in NAMES:
-            raise UsageError(f"{where}: {unknown('key', name, NAMES)}")
+            raise UsageError(f"{place}: {unknown('key', name, NAMES)}")
         kind = int if name == "line" else str
         if type(value) is not kind:
-            raise UsageError(f"{where}: {name} is no {'number' if kind is int else 'text'}")
+            raise UsageError(f"{place}: {name} is no {'number' if kind is int else 'text'}")
     if not entry.get("reason", "").strip():
-        raise UsageError(f"{where}: reason is missing; say why such a report is accepted")
+        raise UsageError(f"{place}: reason is missing; say why such a report is accepted")
     if not any(entry.get(name) for name in MATCHERS):
-        raise UsageError(f"{where} would accept everything: give one of {', '.join(MATCHERS)}")
+        raise UsageError(f"{place} would accept everything: give one of {', '.join(MATCHERS)}")
     tools = [*Tool, *Instrumentation]
     if "tool" in entry and entry["tool"] not in tools:
-        raise UsageError(f"{where}: {unknown('tool', entry['tool'], tools)}")
+        raise UsageError(f"{place}: {unknown('tool', entry['tool'], tools)}")
     for name in ("kernel", "text"):
         try:
             re.compile(entry.get(name, ""))
         except re.error as error:
-            raise UsageError(f"{where}: {name} is no pattern: {error}") from None
+            raise UsageError(f"{place}: {name} is no pattern: {error}") from None
     return Suppression(**entry)

@@ -1,10 +1,9 @@
-"""Memory of a real GPU as the library would have it: for a process under compute-sanitizer, whose bounds are the truth.
+"""Chooses the memory of a worker by its sanitizer, and provides memory without redzones for compute-sanitizer.
 
-A band around a tensor is memory too, so that memcheck is silent on what lands there; and what is poisoned is not
-uninitialised any more.  So under these two tools nothing is put around tensors or into them.
+A redzone is allocated memory, so memcheck would not report a store there.  Poison initialises memory, so initcheck
+would not report a read of it.  Under these two tools tensors get neither.
 """
 
-import os
 from collections.abc import Mapping
 
 import torch
@@ -17,33 +16,31 @@ from harness.cuda.sanitizers.sanitizer_command import VARIABLE
 from harness.model.compute_sanitizer_report import Tool
 from harness.model.triton_sanitizer_report import Instrumentation
 
-KNOW_ALLOCATIONS = frozenset({Tool.MEMCHECK, Tool.INITCHECK})
-"""The tools that look at where an allocation ends, or whether it was written."""
+ALLOCATION_TOOLS = frozenset({Tool.MEMCHECK, Tool.INITCHECK})
+"""Tools that check the bounds of allocations, or whether they were written."""
 
 
-def memory_of_this_process(
-    checked: Instrumenting | None = None, environment: Mapping[str, str] = os.environ
-) -> GuardedMemory:
-    """Guarded memory, unless the process runs under a tool that guards better; where GSan watches it if so asked."""
-    match checked:
+def memory_for(instrumentation: Instrumenting | None, environment: Mapping[str, str]) -> GuardedMemory:
+    """Return the memory of a worker with this sanitizer of Triton's and this environment."""
+    match instrumentation:
         case Instrumenting(mode=Instrumentation.GSAN, options=options):
             return GsanMemory(write_once=WRITE_ONCE in options)
         case Instrumenting(mode=Instrumentation.FPSAN):
             return TracedMemory()
         case _:
-            return UnguardedMemory() if environment.get(VARIABLE, "") in KNOW_ALLOCATIONS else GuardedMemory()
+            return UnguardedMemory() if environment.get(VARIABLE, "") in ALLOCATION_TOOLS else GuardedMemory()
 
 
 class UnguardedMemory(GuardedMemory):
-    """Each tensor of the case in an allocation of exactly its storage; what torch allocates stays as it is."""
+    """Allocates exactly each tensor's storage, and leaves torch's own allocations as they are."""
 
-    def lend(self, values: torch.Tensor) -> torch.Tensor:
-        """A copy on the GPU, laid out alike in a storage of its own; a leaf if `values` is one."""
+    def to_gpu(self, values: torch.Tensor) -> torch.Tensor:
+        """Return a copy on the GPU: same layout, its own storage, and a leaf if `values` is one."""
         storage = values.untyped_storage()
-        there = torch.empty(storage.nbytes(), dtype=torch.uint8).set_(storage).to("cuda").untyped_storage()
-        typed = torch.empty(0, dtype=values.dtype, device=there.device).set_(there)
-        lent = typed.as_strided(values.shape, values.stride(), int(values.storage_offset()))
-        return lent.requires_grad_(values.requires_grad)
+        on_gpu = torch.empty(storage.nbytes(), dtype=torch.uint8).set_(storage).to("cuda").untyped_storage()
+        typed = torch.empty(0, dtype=values.dtype, device=on_gpu.device).set_(on_gpu)
+        copy = typed.as_strided(values.shape, values.stride(), int(values.storage_offset()))
+        return copy.requires_grad_(values.requires_grad)
 
     def install(self) -> None:
         """Leave torch's factories alone."""

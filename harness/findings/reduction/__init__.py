@@ -1,8 +1,8 @@
-"""Making the source of a failing kernel small, so that a maintainer reads it in a minute.
+"""Reduction of the source of a failing kernel to a program that a maintainer reads in a minute.
 
-**The key insight: a reduction is a set of edits of a syntax tree, and edits combine.**  A pass only lists small edits,
-each of them changes that belong together, such as a parameter with its argument in every call.  The search takes as
-many of them at once as still show the failure: all, or halves, or single ones.  Names stay, and texts stay Python.
+**The key insight: a reduction is a set of edits of a syntax tree, and edits combine.**  A pass only lists small edits.
+One edit holds changes that belong together, such as a parameter and its argument in every call.  The search applies as
+many edits at once as still show the failure: all, halves, or single ones.  Names stay, and every text is valid Python.
 """
 
 from harness.findings.reduction.reduce import reduce_kernel

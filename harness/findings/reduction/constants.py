@@ -1,4 +1,4 @@
-"""Passes that put plain numbers in the place of what is computed, and smaller numbers in the place of large ones."""
+"""Passes that replace computed values by literals, and large numbers by smaller ones."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,11 +8,11 @@ from harness.findings.reduction.tree import Change, Edit, NameRole, Tree, remove
 from harness.findings.reduction.values import makes_tensor, put_in
 
 EXTENTS = (1, 2, 4, 16, 64, 256)
-"""What integers become: extents that blocks may have, so that none looks odd; 16 is the least that `tl.dot` takes."""
+"""The replacements of integers: usual extents of blocks; 16 is the least that `tl.dot` takes."""
 
 
 def calls_become(literal: str) -> Callable[[Tree], Sequence[Edit]]:
-    """The pass that writes a number instead of a call whose value is used."""
+    """Return the pass that replaces a call whose value is used by a number."""
 
     def offer(tree: Tree) -> Sequence[Edit]:
         calls = [call for call in tree.all(cst.Call) if not isinstance(tree.parent(call), cst.Expr | cst.Decorator)]
@@ -23,7 +23,7 @@ def calls_become(literal: str) -> Callable[[Tree], Sequence[Edit]]:
 
 
 def variables_become(literal: str) -> Callable[[Tree], Sequence[Edit]]:
-    """The pass that writes a number instead of a variable, with all that hangs on it: `0.0` for `b_mean[:, None]`."""
+    """Return the pass that replaces a variable and its subscripts by a number: `0.0` for `b_mean[:, None]`."""
 
     def offer(tree: Tree) -> Sequence[Edit]:
         edits: list[Edit] = []
@@ -43,7 +43,7 @@ def variables_become(literal: str) -> Callable[[Tree], Sequence[Edit]]:
 
 
 def shrink_to(number: int) -> Callable[[Tree], Sequence[Edit]]:
-    """The pass that writes this number instead of larger integers."""
+    """Return the pass that replaces larger integers by this number."""
 
     def offer(tree: Tree) -> Sequence[Edit]:
         larger = [node for node in tree.all(cst.Integer) if node.evaluated_value > number]
@@ -53,20 +53,20 @@ def shrink_to(number: int) -> Callable[[Tree], Sequence[Edit]]:
 
 
 def halve(tree: Tree) -> Sequence[Edit]:
-    """The next smaller power of two instead of integers above 2."""
+    """Replace integers above 2 by the next smaller power of two."""
     larger = [node for node in tree.all(cst.Integer) if node.evaluated_value > 2]
     halves = [2 ** ((node.evaluated_value - 1).bit_length() - 1) for node in larger]
     return [replacement(node, _becomes(str(half))) for node, half in zip(larger, halves, strict=True)]
 
 
 def plain_fractions(tree: Tree) -> Sequence[Edit]:
-    """1.0 instead of any other fraction."""
+    """Replace fractions by 1.0."""
     others = [node for node in tree.all(cst.Float) if node.evaluated_value not in {0.0, 1.0}]
     return [replacement(node, _becomes("1.0")) for node in others]
 
 
 def defining_line(tree: Tree, store: cst.Name) -> cst.SimpleStatementLine | None:
-    """The line that does nothing but give this variable a value: `v = …`, `v: T = …`, `v += …`."""
+    """Return the line that only assigns this variable: `v = …`, `v: T = …`, `v += …`."""
     line = tree.statement(store)
     if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
         return None
@@ -80,7 +80,7 @@ def defining_line(tree: Tree, store: cst.Name) -> cst.SimpleStatementLine | None
 
 
 def _chain(tree: Tree, load: cst.Name) -> cst.BaseExpression:
-    """The name with the attributes, calls and subscripts that follow it."""
+    """Return the name with the attributes, calls and subscripts that follow it."""
     whole: cst.BaseExpression = load
     while True:
         holder = tree.parent(whole)

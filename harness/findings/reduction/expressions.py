@@ -1,4 +1,4 @@
-"""Passes over expressions: a part of one instead of the whole, and what calls can do without."""
+"""Passes over expressions: replace one by a part of it, and drop arguments and elements."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,17 +11,17 @@ from harness.findings.reduction.values import fitted, makes_tensor, says_device
 
 _SHAPING = frozenset({"dot", "trans", "sum", "max", "min", "expand_dims", "broadcast_to", "reshape", "view", "permute"})
 MOST_ARGUMENTS = 4
-"""Of a call, how many are tried in its place."""
+"""The number of arguments that are tried in the place of their call."""
 
 
 def drop_keywords(tree: Tree) -> Sequence[Edit]:
-    """Calls without one of their keyword arguments: masks, axes, `num_warps`; but tensors stay on the GPU."""
+    """Drop a keyword argument of a call: masks, axes, `num_warps`; `device` stays."""
     arguments = [argument for argument in reversed(tree.all(cst.Arg)) if argument.keyword or argument.star]
     return [removal(argument) for argument in arguments if not says_device(argument)]
 
 
 def drop_last_arguments(tree: Tree) -> Sequence[Edit]:
-    """Calls of other functions than the file's own without an argument by position, the last first."""
+    """Drop a positional argument of a call, the last first; calls of the file's own functions keep theirs."""
     own = {function.name.value for function in tree.functions}
     return [
         removal(argument)
@@ -33,7 +33,7 @@ def drop_last_arguments(tree: Tree) -> Sequence[Edit]:
 
 
 def take_receivers(tree: Tree) -> Sequence[Edit]:
-    """`x` instead of `x.to(…)`, and of any other method called on a value."""
+    """Replace a method call by its receiver: `x` for `x.to(…)`."""
 
     def receiver(call: cst.Call) -> cst.BaseExpression | None:
         if not isinstance(call.func, cst.Attribute) or _is_module(tree, call.func.value) or _moves(tree, call):
@@ -44,7 +44,7 @@ def take_receivers(tree: Tree) -> Sequence[Edit]:
 
 
 def take_subscripted(tree: Tree) -> Sequence[Edit]:
-    """`x` instead of `x[:, None]`; a launch keeps its grid."""
+    """Replace `x[:, None]` by `x`; a launch keeps its grid."""
     own = {function.name.value for function in tree.functions}
 
     def subscripted(node: cst.Subscript) -> cst.BaseExpression | None:
@@ -55,7 +55,7 @@ def take_subscripted(tree: Tree) -> Sequence[Edit]:
 
 
 def drop_dimension(place: int) -> Callable[[Tree], Sequence[Edit]]:
-    """The pass that makes the tiles of a function one-dimensional: no `[:, None]`, and an operand for `tl.dot`."""
+    """Return the pass that makes tiles one-dimensional: it drops `[:, None]` and replaces `tl.dot` by an operand."""
 
     def offer(tree: Tree) -> Sequence[Edit]:
         products, bare = take_argument(place)(tree), take_subscripted(tree)
@@ -74,7 +74,7 @@ def drop_dimension(place: int) -> Callable[[Tree], Sequence[Edit]]:
 
 
 def take_left(tree: Tree) -> Sequence[Edit]:
-    """The left operand, or the operand of a sign."""
+    """Replace an operation by its left or only operand."""
     return [
         *_instead(tree, cst.BinaryOperation, lambda node: node.left),
         *_instead(tree, cst.BooleanOperation, lambda node: node.left),
@@ -83,7 +83,7 @@ def take_left(tree: Tree) -> Sequence[Edit]:
 
 
 def take_right(tree: Tree) -> Sequence[Edit]:
-    """The right operand."""
+    """Replace an operation by its right operand."""
     return [
         *_instead(tree, cst.BinaryOperation, lambda node: node.right),
         *_instead(tree, cst.BooleanOperation, lambda node: node.right),
@@ -91,17 +91,17 @@ def take_right(tree: Tree) -> Sequence[Edit]:
 
 
 def take_then(tree: Tree) -> Sequence[Edit]:
-    """`a` instead of `a if c else b`, and what a lambda returns instead of the lambda."""
+    """Replace `a if c else b` by `a`, and a lambda by its body."""
     return [*_instead(tree, cst.IfExp, lambda node: node.body), *_instead(tree, cst.Lambda, lambda node: node.body)]
 
 
 def take_otherwise(tree: Tree) -> Sequence[Edit]:
-    """`b` instead of `a if c else b`."""
+    """Replace `a if c else b` by `b`."""
     return _instead(tree, cst.IfExp, lambda node: node.orelse)
 
 
 def take_argument(place: int) -> Callable[[Tree], Sequence[Edit]]:
-    """The pass that tries an argument instead of its call: the branches of `tl.where`, what `tl.sum` sums."""
+    """Return the pass that replaces a call by an argument: a branch of `tl.where`, the operand of `tl.sum`."""
     count = place + 1
 
     def offer(tree: Tree) -> Sequence[Edit]:
@@ -115,19 +115,19 @@ def take_argument(place: int) -> Callable[[Tree], Sequence[Edit]]:
 
 
 def drop_elements(tree: Tree) -> Sequence[Edit]:
-    """Tuples, lists, sets and dictionaries with an element less, the last first; grids and shapes keep their first."""
+    """Drop an element of a tuple, list, set or dictionary, the last first; tuples keep their first."""
     firsts = {node.elements[0] for node in tree.all(cst.Tuple) if node.elements}
     parts = [node for node in reversed(tree.nodes) if isinstance(node, cst.Element | cst.DictElement)]
     return [removal(part) for part in parts if part not in firsts]
 
 
 def drop_first_elements(tree: Tree) -> Sequence[Edit]:
-    """Tuples without the first of several elements."""
+    """Drop the first of several elements of a tuple."""
     return [removal(node.elements[0]) for node in tree.all(cst.Tuple) if len(node.elements) > 1]
 
 
 def drop_parentheses(tree: Tree) -> Sequence[Edit]:
-    """Expressions without their parentheses."""
+    """Drop parentheses."""
     inside = [node for node in tree.all(cst.BaseExpression) if node.lpar and not isinstance(node, cst.Tuple)]
     return [replacement(node, lambda value: value.with_changes(lpar=[], rpar=[])) for node in inside]
 
@@ -147,7 +147,7 @@ def _instead(tree: Tree, kind: type[cst.CSTNode], choose: Callable[[Any], cst.Ba
 
 
 def _moves(tree: Tree, call: cst.Call) -> bool:
-    """Whether a call puts a tensor on the GPU: a pretended GPU does without, a real one does not."""
+    """Return True for a call that moves a tensor to the GPU: only the emulated GPU would do without."""
     if not isinstance(call.func, cst.Attribute):
         return False
     is_to = call.func.attr.value == "to" and any(word in tree.code(call) for word in ("cuda", "device"))
@@ -155,7 +155,7 @@ def _moves(tree: Tree, call: cst.Call) -> bool:
 
 
 def _shapes(node: cst.CSTNode) -> bool:
-    """Whether it is a call that makes a tile of other dimensions than its operands'."""
+    """Return True for a call whose result has another shape than its operands."""
     return isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _SHAPING
 
 

@@ -1,4 +1,4 @@
-"""Passes that write what is known: what literals come to, and the branch that is taken."""
+"""Passes that fold constants: values of literals, and branches that literals decide."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ _COMPUTABLE = cst.BinaryOperation | cst.BooleanOperation | cst.UnaryOperation | 
 
 
 def fold_literals(tree: Tree) -> Sequence[Edit]:
-    """What literals come to: `False` for `not True`, 2 for `triton.cdiv(70, 64)`."""
+    """Replace expressions of literals by their value: 2 for `triton.cdiv(70, 64)`."""
     edits: list[Edit] = []
     for node in tree.all(cst.BaseExpression):
         value = computed(tree.code(node)) if isinstance(node, _COMPUTABLE) else None
@@ -21,7 +21,7 @@ def fold_literals(tree: Tree) -> Sequence[Edit]:
 
 
 def decide_branches(tree: Tree) -> Sequence[Edit]:
-    """The branch that is taken, where literals decide it."""
+    """Replace an `if` that literals decide by the branch that is taken."""
     edits: list[Edit] = []
     for node in tree.nodes:
         if isinstance(node, cst.If):
@@ -51,7 +51,7 @@ def _truth(tree: Tree, test: cst.BaseExpression) -> bool | None:
 
 
 def _taken(block: cst.If, *, is_true: bool, is_branch: bool) -> Replacement:
-    """What remains of an `if`; of an `elif` it is another branch of the `if` that it belongs to."""
+    """Return what remains of a decided `if`; for an `elif`, a branch of the `if` around it."""
     if is_branch:
         return cst.Else(body=block.body) if is_true else block.orelse or cst.RemoveFromParent()
     if is_true:

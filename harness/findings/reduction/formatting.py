@@ -1,4 +1,4 @@
-"""How a reduced text is laid out: by ruff, and without comments."""
+"""The layout of a reduced text: formatted by ruff, without comments."""
 
 import subprocess
 import sys
@@ -8,6 +8,7 @@ from typing import Any
 import libcst as cst
 
 from harness.errors import MissingPart
+from harness.extras import install_command
 from harness.findings.reduction.text_size import LINE
 from harness.findings.reduction.tree import Edit, Tree, replacement
 
@@ -16,19 +17,19 @@ _JOINED = ("--config", "format.skip-magic-trailing-comma=true", "-")
 
 
 def lay_out(text: str) -> str:
-    """The text as ruff formats it: what fits on a line stands on one.
+    """Format the text with ruff, which joins what fits on a line.
 
     Raises:
-        MissingPart: ruff is not installed, or does not take the text.
+        MissingPart: ruff is not installed, or refuses the text.
     """
     done = subprocess.run([*_RUFF, *_JOINED], input=text, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise MissingPart(f"ruff cannot format a reduced kernel: {done.stderr.strip()}; pip install 'ruff>=0.12'")
+        raise MissingPart(f"ruff cannot format a reduced kernel: {done.stderr.strip()}; {install_command('repro')}")
     return done.stdout
 
 
 def drop_comments(tree: Tree) -> Sequence[Edit]:
-    """Every comment and blank line at once: a reduced kernel is no longer what they speak of."""
+    """Drop all comments and blank lines at once: they describe the unreduced kernel."""
     return [replacement(tree.module, lambda module: module.visit(_Bare()))]
 
 

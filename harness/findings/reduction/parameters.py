@@ -1,4 +1,4 @@
-"""Passes over the parameters of kernels and device functions, together with the arguments of every call and launch."""
+"""Passes over parameters of kernels and device functions, with their arguments in every call and launch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,26 +11,26 @@ from harness.findings.reduction.values import is_literal, put_in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parameter:
-    """A parameter with everything that is to change with it."""
+    """A parameter, and the arguments that change with it."""
 
     function: cst.FunctionDef
     node: cst.Param
     given: tuple[cst.Arg, ...]
-    """What calls pass for it; those that leave it out are not here."""
+    """The arguments of the calls that pass it."""
     is_left_out: bool
-    """Whether some call leaves it to the default."""
+    """Some call uses the default."""
 
     @property
     def name(self) -> str:
         return self.node.name.value
 
     def dropped(self) -> dict[cst.CSTNode, Change]:
-        """No such parameter, and no such arguments."""
+        """Return the changes that remove the parameter and its arguments."""
         return dict.fromkeys((self.node, *self.given), remove)
 
 
 def inline_constants(tree: Tree) -> Sequence[Edit]:
-    """The value itself instead of a parameter that is a constant of the compiler's and has one value everywhere."""
+    """Replace a `tl.constexpr` parameter that has one value everywhere by this value."""
     edits: list[Edit] = []
     for parameter in _parameters(tree):
         value = _only_value(tree, parameter)
@@ -43,7 +43,7 @@ def inline_constants(tree: Tree) -> Sequence[Edit]:
 
 
 def drop_parameters(tree: Tree) -> Sequence[Edit]:
-    """Parameters that the body does not use."""
+    """Drop parameters that the body does not use."""
     return [
         Edit(changes=parameter.dropped())
         for parameter in reversed(_parameters(tree))
@@ -52,7 +52,7 @@ def drop_parameters(tree: Tree) -> Sequence[Edit]:
 
 
 def forget_parameters(tree: Tree) -> Sequence[Edit]:
-    """Parameters together with all statements that use them."""
+    """Drop parameters together with all statements that use them."""
     edits: list[Edit] = []
     for parameter in reversed(_parameters(tree)):
         uses = tree.names(parameter.function.body, NameRole.LOAD).get(parameter.name, [])
@@ -62,18 +62,18 @@ def forget_parameters(tree: Tree) -> Sequence[Edit]:
 
 
 def drop_decorators(tree: Tree) -> Sequence[Edit]:
-    """Functions with one decorator less."""
+    """Drop a decorator."""
     return [removal(decorator) for decorator in tree.all(cst.Decorator)]
 
 
 def drop_decorator_arguments(tree: Tree) -> Sequence[Edit]:
-    """`@triton.jit` instead of `@triton.jit(…)`."""
+    """Replace `@triton.jit(…)` by `@triton.jit`."""
     decorators = [node for node in tree.all(cst.Decorator) if isinstance(node.decorator, cst.Call)]
     return [replacement(decorator, _without_call) for decorator in decorators]
 
 
 def drop_annotations(tree: Tree) -> Sequence[Edit]:
-    """Parameters without types, functions without a result's type."""
+    """Drop the types of parameters and results."""
     typed = [node for node in tree.all(cst.Param) if node.annotation is not None]
     functions = [node for node in tree.all(cst.FunctionDef) if node.returns is not None]
     return [
@@ -83,18 +83,18 @@ def drop_annotations(tree: Tree) -> Sequence[Edit]:
 
 
 def calls_of(tree: Tree, function: cst.FunctionDef) -> list[cst.Call]:
-    """Where a function is called, or launched: `kernel[grid](…)`."""
+    """Return the calls and launches of a function."""
     return [call for call in tree.all(cst.Call) if called_name(call) == function.name.value]
 
 
 def called_name(call: cst.Call) -> str | None:
-    """The name in `name(…)` and in `name[grid](…)`."""
+    """Return the name in `name(…)` and in `name[grid](…)`."""
     callee = call.func.value if isinstance(call.func, cst.Subscript) else call.func
     return callee.value if isinstance(callee, cst.Name) else None
 
 
 def _parameters(tree: Tree) -> list[_Parameter]:
-    """Those of functions that are only ever called, and never with `*` or `**`."""
+    """Return the parameters of functions that are only called, and never with `*` or `**`."""
     found: list[_Parameter] = []
     for function in tree.functions:
         calls = calls_of(tree, function)
@@ -116,7 +116,7 @@ def _parameters(tree: Tree) -> list[_Parameter]:
 
 
 def _bind(function: cst.FunctionDef, call: cst.Call) -> Mapping[str, cst.Arg] | None:
-    """The argument of each parameter by its name; None where the call does not tell."""
+    """The argument of each parameter by its name; None for a call with `*` or `**`."""
     if any(argument.star for argument in call.args) or isinstance(function.params.star_arg, cst.Param):
         return None
     positional = [argument for argument in call.args if argument.keyword is None]

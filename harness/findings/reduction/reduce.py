@@ -1,4 +1,4 @@
-"""The reduction of a kernel's source: which passes there are, and in which order they go."""
+"""The reduction of a kernel's source: the list of passes, repeated until none helps."""
 
 from collections.abc import Callable
 
@@ -49,24 +49,30 @@ PASSES: tuple[Pass, ...] = (
     expressions.drop_parentheses,
     formatting.drop_comments,
 )
-"""From coarse to fine: what takes most away goes first, while each answer is still expensive."""
+"""From coarse to fine: the largest cuts come first, while each try is still expensive."""
 
 
 def reduce_kernel(
-    source: str, shows: Callable[[str], bool], *, seconds: float, tell: Callable[[str], object] = lambda _: None
+    source: str,
+    is_interesting: Callable[[str], bool],
+    *,
+    seconds: float,
+    report: Callable[[str], object] = lambda _: None,
 ) -> str:
-    """A much smaller text for which `shows` still holds: a text that it has accepted, or `source` itself.
+    """Return a smaller text that `is_interesting` has accepted, or `source` itself.
 
-    `source` is a file of imports, kernels, device functions and a function that makes the arguments and launches.
-    `shows` must hold for it, and must answer the same for the same text; it is asked once for each.  After `seconds`
-    the smallest text so far is laid out and returned.  `tell` hears about progress.
+    Args:
+        source: a file of imports, kernels, device functions, and a function that makes the arguments and launches.
+        is_interesting: the test, which must accept `source` and be deterministic; it sees each text once.
+        seconds: after this time, the smallest text so far is laid out and returned.
+        report: gets a line for each step of progress.
 
     Raises:
-        ValueError: `shows` does not hold for the source.
+        ValueError: `is_interesting` refuses the source.
     """
-    if not shows(source):
-        raise ValueError("the source does not show what its reduction is to show")
-    search = Search(source, shows, seconds)
+    if not is_interesting(source):
+        raise ValueError("the test of the reduction refuses the unreduced source")
+    search = Search(source, is_interesting, seconds)
     search.lay_out(formatting.lay_out)
     before = ""
     is_first = True
@@ -76,7 +82,7 @@ def reduce_kernel(
             was = lines(search.text)
             search.take(offer, by_halves=is_first)
             if lines(search.text) != was:
-                tell(f"{lines(search.text)} lines after {search.tries} tries")
+                report(f"{lines(search.text)} lines after {search.tries} tries")
         search.lay_out(formatting.lay_out)
         is_first = False
     return search.text

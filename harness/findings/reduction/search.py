@@ -1,4 +1,4 @@
-"""The search for a smaller text: which candidates are worth a try, and how many edits can be taken at once."""
+"""The search for a smaller text: it filters candidates, and applies as many edits at once as possible."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -7,19 +7,19 @@ from harness.findings.reduction.text_size import LINE, size, syntax, unknown_nam
 from harness.findings.reduction.tree import Edit, Tree
 
 Pass = Callable[[Tree], Sequence[Edit]]
-"""Offers edits of a tree, the most promising first; each may be taken with any others of the same pass."""
+"""A pass: it lists edits of a tree, the most promising first.  Edits of one pass can be combined freely."""
 
 
 class Search:
-    """The smallest text so far that still shows what it must, and every answer given."""
+    """The smallest interesting text so far, and the answers of the test."""
 
-    def __init__(self, text: str, shows: Callable[[str], bool], seconds: float) -> None:
+    def __init__(self, text: str, is_interesting: Callable[[str], bool], seconds: float) -> None:
         self.text = text
         self.tries = 0
-        self._shows = shows
+        self._is_interesting = is_interesting
         self._answers = {text: True}
         self._refused: set[str] = set()
-        """Syntax that does not show it, however it is laid out."""
+        """Syntax trees that are not interesting, whatever their layout."""
         self._end = time.monotonic() + seconds
         self._size = size(text)
         self._unknown = unknown_names(text)
@@ -27,13 +27,13 @@ class Search:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the time is used up."""
+        """True if the time is used up."""
         return time.monotonic() >= self._end
 
     def take(self, offer: Pass, *, by_halves: bool = True) -> None:
-        """Take as many of a pass's edits as possible: all at once, or else halves, down to single ones.
+        """Apply as many edits of a pass as possible: all at once, then halves, down to single ones.
 
-        Not by halves costs half as many questions where little is left to take.
+        With `by_halves=False` it goes from all to single ones at once.  That takes half the tries if few edits succeed.
         """
         if self.exhausted:
             return
@@ -49,7 +49,7 @@ class Search:
                 chunks += [chunk[middle:], chunk[:middle]] if by_halves else [[edit] for edit in reversed(chunk)]
 
     def accepts(self, candidate: str | None) -> bool:
-        """Whether the candidate is smaller and still shows it; then it is the text from now on."""
+        """Return True if the candidate is smaller and interesting; then it becomes the text."""
         if candidate is None or candidate == self.text:
             return False
         try:
@@ -59,23 +59,23 @@ class Search:
         if measured >= self._size or not self._may_run(candidate):
             return False
         meaning = syntax(candidate)
-        if meaning in self._refused or not self.shows(candidate):
+        if meaning in self._refused or not self.is_interesting(candidate):
             self._refused.add(meaning)
             return False
         self.text, self._size = candidate, measured
         return True
 
     def lay_out(self, layout: Callable[[str], str]) -> None:
-        """Write the text in another layout, which is no matter of size."""
+        """Change the layout of the text, even if that makes it longer."""
         formatted = layout(self.text)
-        if self.shows(formatted):
+        if self.is_interesting(formatted):
             self.text, self._size = formatted, size(formatted)
 
-    def shows(self, candidate: str) -> bool:
-        """What the expensive question answers; asked once for each text."""
+    def is_interesting(self, candidate: str) -> bool:
+        """Return the answer of the expensive test, which sees each text once."""
         if candidate not in self._answers:
             self.tries += 1
-            self._answers[candidate] = self._shows(candidate)
+            self._answers[candidate] = self._is_interesting(candidate)
         return self._answers[candidate]
 
     def _parsed(self) -> Tree:

@@ -1,4 +1,4 @@
-"""Passes over statements: what can go whole, and blocks of which the body is enough."""
+"""Passes over statements: drop them, or replace a block by its body."""
 
 from collections.abc import Container, Iterator, Sequence
 
@@ -17,9 +17,9 @@ from harness.findings.reduction.tree import (
 
 
 def drop_unused(tree: Tree) -> Sequence[Edit]:
-    """Definitions that nothing but themselves and other unused ones asks for: imports, variables, functions.
+    """Drop imports, variables and functions that are used only by themselves and by other unused ones.
 
-    A function that nobody mentions at all is where the file begins, and stays here.
+    A function without any use stays: the file starts there.
     """
     dead: dict[cst.CSTNode, None] = {}
     loads = tree.names(tree.module, NameRole.LOAD)
@@ -58,13 +58,13 @@ def _inside(tree: Tree, load: cst.Name, node: cst.CSTNode, dead: dict[cst.CSTNod
 
 
 def drop_statements(tree: Tree) -> Sequence[Edit]:
-    """Each statement, the outer ones first, the last ones first: what uses a value goes before what makes it."""
+    """Drop a statement, outer and last ones first, so that uses of a value go before its definition."""
     found = [node for node in reversed(tree.nodes) if is_statement(node) and not _is_branch(tree, node)]
     return [removal(node) for node in sorted(found, key=tree.depth)]
 
 
 def forget_names(tree: Tree) -> Sequence[Edit]:
-    """All statements that mention a local variable, for variables that are used in a circle."""
+    """Drop all statements that mention a local variable: it removes variables with cyclic uses."""
     edits: list[Edit] = []
     for function in reversed(tree.functions):
         loads = tree.names(function, NameRole.LOAD)
@@ -75,13 +75,13 @@ def forget_names(tree: Tree) -> Sequence[Edit]:
 
 
 def take_bodies(tree: Tree) -> Sequence[Edit]:
-    """The body instead of `if`, `with`, `while` and `try`."""
+    """Replace `if`, `with`, `while` and `try` by their body."""
     blocks = [node for node in tree.nodes if isinstance(node, cst.If | cst.With | cst.While | cst.Try)]
     return [replacement(block, _body if not _is_branch(tree, block) else _as_else) for block in blocks]
 
 
 def take_else(tree: Tree) -> Sequence[Edit]:
-    """The `else` branch instead of the whole `if`."""
+    """Replace an `if` by its `else` branch."""
     return [
         replacement(block, _orelse)
         for block in tree.all(cst.If)
@@ -90,24 +90,24 @@ def take_else(tree: Tree) -> Sequence[Edit]:
 
 
 def drop_else(tree: Tree) -> Sequence[Edit]:
-    """No `else` and no `elif`."""
+    """Drop `else` and `elif`."""
     branches = [branch for block in tree.all(cst.If) if (branch := block.orelse) is not None]
     return [removal(branch) for branch in branches]
 
 
 def run_loops_once(tree: Tree) -> Sequence[Edit]:
-    """The body of a `for` loop over a range, for the first value of its variable."""
+    """Replace a `for` loop over a range by its body with the first value."""
     return [replacement(loop, _first_trip) for loop in tree.all(cst.For)]
 
 
 def split_assignments(tree: Tree) -> Sequence[Edit]:
-    """A line for each variable instead of `a, b = x, y`, so that each can go alone."""
+    """Replace `a, b = x, y` by a line for each variable, which can be dropped alone."""
     lines = [line for line in tree.all(cst.SimpleStatementLine) if _parallel(line) is not None]
     return [replacement(line, _split) for line in lines]
 
 
 def assign_plainly(tree: Tree) -> Sequence[Edit]:
-    """`v = x` instead of `v += x`."""
+    """Replace `v += x` by `v = x`."""
     return [
         replacement(node, lambda node: cst.Assign(targets=[cst.AssignTarget(target=node.target)], value=node.value))
         for node in tree.all(cst.AugAssign)
@@ -115,7 +115,7 @@ def assign_plainly(tree: Tree) -> Sequence[Edit]:
 
 
 def _is_branch(tree: Tree, node: cst.CSTNode) -> bool:
-    """Whether it is an `elif`."""
+    """Return True for an `elif`."""
     return isinstance(node, cst.If) and isinstance(tree.parent(node), cst.If)
 
 
@@ -140,7 +140,7 @@ def _first_trip(loop: cst.For) -> Replacement:
 
 
 def _start(values: cst.BaseExpression) -> cst.BaseExpression | None:
-    """The first value of `range(…)`, `tl.range(…)` or `tl.static_range(…)`."""
+    """Return the first value of `range(…)`, `tl.range(…)` or `tl.static_range(…)`."""
     if not isinstance(values, cst.Call):
         return None
     name = values.func.attr if isinstance(values.func, cst.Attribute) else values.func
@@ -151,7 +151,7 @@ def _start(values: cst.BaseExpression) -> cst.BaseExpression | None:
 
 
 def _parallel(line: cst.SimpleStatementLine) -> tuple[cst.Tuple, cst.Tuple] | None:
-    """The two sides of `a, b = x, y`."""
+    """Return the two sides of `a, b = x, y`."""
     match line.body:
         case [cst.Assign(targets=[cst.AssignTarget(target=cst.Tuple() as left)], value=cst.Tuple() as right)]:
             return (left, right) if len(left.elements) == len(right.elements) else None

@@ -1,4 +1,4 @@
-"""Passes over variables that only pass a value on."""
+"""Passes that inline variables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from harness.findings.reduction.tree import Change, Edit, NameRole, Statement, T
 from harness.findings.reduction.values import is_literal, put_in
 
 MERGED_LINE = 100
-"""The most columns that a line may come to by taking in the value of a variable: names help to read what is longer."""
+"""The most columns of a line after a value is inlined: names make longer expressions readable."""
 
 
 def inline_plain(tree: Tree) -> Sequence[Edit]:
-    """The literal or the other variable instead of a variable that is nothing but that."""
+    """Inline a variable that is only a literal or another variable."""
     inlining = _Inlining(tree)
     plain = (one for one in _variables(tree) if is_literal(one.value) or isinstance(one.value, cst.Name))
     return [inlining.of(variable) for variable in plain]
 
 
 def merge_single_uses(tree: Tree) -> Sequence[Edit]:
-    """The expression itself instead of a variable that is used once, as long as the line stays easy to read."""
+    """Inline a variable that is used once, if the line does not get too long."""
     inlining = _Inlining(tree)
     edits: list[Edit] = []
     widths: dict[Statement, int] = {}
@@ -37,7 +37,7 @@ def merge_single_uses(tree: Tree) -> Sequence[Edit]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Variable:
-    """A variable that is given a value once, where that is, and where it is used."""
+    """A variable that is assigned once, with its value and uses."""
 
     line: cst.SimpleStatementLine
     value: cst.BaseExpression
@@ -66,21 +66,21 @@ def _assigned(line: cst.SimpleStatementLine | None) -> cst.BaseExpression | None
 
 
 class _Inlining:
-    """Makes edits in the order of the text, so that a value holds those that were put into it before."""
+    """Makes edits in the order of the text, so that a value contains the values inlined into it before."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._changes: dict[cst.CSTNode, Change] = {}
 
     def value(self, variable: _Variable) -> cst.BaseExpression:
-        """What the variable is given, with the values that were put into that."""
+        """Return the value of the variable, with earlier values inlined."""
         inside: dict[cst.CSTNode, Change] = {
             node: change for node in self._tree.inside(variable.value, cst.Name) if (change := self._changes.get(node))
         }
         return self._tree.changed(variable.value, inside)
 
     def of(self, variable: _Variable) -> Edit:
-        """The value wherever the variable is used, and no such variable."""
+        """Return the edit that inlines the variable."""
         value = self.value(variable)
         changes: dict[cst.CSTNode, Change] = {use: put_in(value, self._tree.parent(use), use) for use in variable.uses}
         self._changes |= changes
@@ -88,14 +88,14 @@ class _Inlining:
 
 
 def _is_launched_with(tree: Tree, use: cst.Name) -> bool:
-    """Whether it is an argument of a launch, which is read best by its name."""
+    """Return True for an argument of a launch, which reads best by name."""
     argument = tree.parent(use)
     call = tree.parent(argument)
     return isinstance(argument, cst.Arg) and isinstance(call, cst.Call) and isinstance(call.func, cst.Subscript)
 
 
 def _width(tree: Tree, statement: Statement) -> int:
-    """The columns of a statement, of a block's first line, with all that is in brackets on one line."""
+    """Return the columns of a statement on one line; of a block, those of its first line."""
     text = tree.code(statement)
     if isinstance(statement, cst.BaseCompoundStatement):
         text = text.partition(":\n")[0]

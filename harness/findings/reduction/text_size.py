@@ -1,4 +1,4 @@
-"""What is smaller, and what cannot run: judged from the text alone, before anything expensive."""
+"""The size of a text, and cheap checks that it can run, before the expensive test."""
 
 import ast
 import builtins
@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 LINE = 120
-"""The most columns of a line that a reduction may write."""
+"""The most columns of a reduced line."""
 
 Size = tuple[int, float, int]
 
 
 def size(text: str) -> Size:
-    """The total order of reductions: syntax, then how large numbers are, then the text with comments and layout.
+    """Return the sort key of reductions: number of syntax nodes, magnitude of numbers, length of the text.
 
     Raises:
         SyntaxError: the text is not Python.
@@ -29,22 +29,22 @@ def size(text: str) -> Size:
 
 
 def syntax(text: str) -> str:
-    """What a text says, whatever its comments and layout."""
+    """Return the syntax of a text without comments and layout."""
     return ast.dump(_parsed(text))
 
 
 def lines(text: str) -> int:
-    """The lines of a source text, blank ones included: what an editor shows."""
+    """Return the number of lines, blank ones included."""
     return len(text.splitlines())
 
 
 def widest(text: str) -> int:
-    """The columns of the widest line."""
+    """Return the columns of the widest line."""
     return max(map(len, text.splitlines()), default=0)
 
 
 def unknown_names(text: str) -> frozenset[str]:
-    """Names that are used and that neither the text nor Python defines, or that are added to and never set."""
+    """Return the undefined names, and names that `+=` uses but nothing sets."""
     module = symtable.symtable(text, "reduction", "exec")
     known = {symbol.get_name() for symbol in module.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
     known |= {inner.get_name() for inner in module.get_children()} | set(dir(builtins)) | {"__name__", "__file__"}
@@ -53,7 +53,7 @@ def unknown_names(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=2)
 def _parsed(text: str) -> ast.Module:
-    with warnings.catch_warnings(action="ignore"):  # `0[1]` and "\\d" are for whoever runs it to judge
+    with warnings.catch_warnings(action="ignore"):  # the test decides about `0[1]` and "\\d"
         tree = ast.parse(text)
         compile(tree, "reduction", "exec", dont_inherit=True)  # a `break` outside loops parses
     return tree
@@ -84,7 +84,7 @@ def _only_added_to(tree: ast.Module) -> Iterator[str]:
 
 
 def _largeness(value: object) -> float:
-    """Of a number; a fraction counts by its digits, so that 0.0 and 1.0 are the least and 1e-5 is more."""
+    """Return the magnitude of a number; fractions count by digits, so 0.0 and 1.0 are smaller than 1e-5."""
     match value:
         case bool():
             return 0.0

@@ -1,6 +1,6 @@
-"""A source text as a syntax tree: who is whose parent, what a name is used for, and edits that can be combined.
+"""A source text as a syntax tree with parents, roles of names, and edits that can be combined.
 
-Nodes are libcst's, immutable, and known by identity.  An edit belongs to the tree that it was made for.
+Nodes are libcst's: immutable, and compared by identity.  An edit belongs to the tree that it was made for.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,41 +14,41 @@ import libcst as cst
 Node = TypeVar("Node", bound=cst.CSTNode)
 Replacement = cst.CSTNode | cst.RemovalSentinel | cst.FlattenSentinel[Any]
 Change = Callable[[Any], Replacement]
-"""What becomes of a node, given the node as it is after the changes inside it."""
+"""The replacement of a node, given the node after the changes inside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """Changes to some nodes of one tree that only make sense together."""
+    """Changes to nodes of one tree that belong together."""
 
     changes: Mapping[cst.CSTNode, Change]
 
 
 def removal(*nodes: cst.CSTNode) -> Edit:
-    """Takes nodes out of the lists that they stand in."""
+    """Return the edit that removes nodes from their lists."""
     return Edit(changes=dict.fromkeys(nodes, remove))
 
 
 def replacement(node: cst.CSTNode, change: Change) -> Edit:
-    """Changes a single node."""
+    """Return the edit of a single node."""
     return Edit(changes={node: change})
 
 
 def remove(_: cst.CSTNode) -> Replacement:
-    """The change that takes a node out."""
+    """Remove the node."""
     return cst.RemoveFromParent()
 
 
 class NameRole(Enum):
-    """What a name does where it stands."""
+    """The use of a name."""
 
     LOAD = auto()
     STORE = auto()
     PARAMETER = auto()
     DEFINITION = auto()
-    """Of a function, a class or an imported module."""
+    """A function, a class or an imported module."""
     OTHER = auto()
-    """An attribute, or the keyword of an argument: no variable."""
+    """An attribute or the keyword of an argument."""
 
 
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
@@ -72,56 +72,55 @@ class Tree:
         collector = _Collector()
         self.module.visit(collector)
         self.nodes = tuple(collector.parents)
-        """In the order of the text, without what only concerns its layout."""
+        """In the order of the text, without layout nodes."""
         self._parents = collector.parents
         self._names: dict[tuple[cst.CSTNode, NameRole], dict[str, list[cst.Name]]] = {}
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode:
-        """The node that holds this one; only the module has none."""
+        """Return the parent; only the module has none."""
         found = self._parents[node]
         assert found is not None, "the module has no parent"
         return found
 
     def around(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-        """The nodes that hold this one, innermost first."""
+        """Yield the ancestors, innermost first."""
         parent = self._parents[node]
         while parent is not None:
             yield parent
             parent = self._parents[parent]
 
     def inside(self, node: cst.CSTNode, kind: type[Node]) -> list[Node]:
-        """The nodes of a kind under this one, itself included, in the order of the text."""
+        """Return the descendants of a kind, itself included, in the order of the text."""
         return [found for found in self._under.get(node, ()) if isinstance(found, kind)]
 
     def all(self, kind: type[Node]) -> list[Node]:
-        """The nodes of a kind, in the order of the text."""
+        """Return all nodes of a kind, in the order of the text."""
         return [node for node in self.nodes if isinstance(node, kind)]
 
     def code(self, node: cst.CSTNode) -> str:
-        """The text of a node."""
         return self.module.code_for_node(node)
 
     def statement(self, node: cst.CSTNode) -> Statement:
-        """The innermost statement that a node belongs to, itself included."""
+        """Return the innermost statement around a node, itself included."""
         for found in (node, *self.around(node)):
             if is_statement(found):
                 return found
         raise AssertionError("a node outside all statements")
 
     def scope(self, node: cst.CSTNode) -> cst.FunctionDef | cst.Module:
-        """The function of the module that a node belongs to, or the module."""
+        """Return the module-level function around a node, or the module."""
         return next(
             (one for one in self.around(node) if isinstance(one, cst.FunctionDef) and one in self.functions),
             self.module,
         )
 
     def depth(self, statement: Statement) -> int:
-        """How many blocks a statement stands in."""
+        """Return the number of blocks around a statement."""
         return sum(isinstance(node, cst.BaseSuite) for node in self.around(statement))
 
     @cached_property
     def functions(self) -> tuple[cst.FunctionDef, ...]:
-        """The functions of the module; those inside others belong to them."""
+        """The module-level functions."""
         return tuple(node for node in self.module.body if isinstance(node, cst.FunctionDef))
 
     @cached_property
@@ -130,7 +129,7 @@ class Tree:
         return frozenset(name for alias in self.all(cst.ImportAlias) for name in bound_names(alias))
 
     def role(self, name: cst.Name) -> NameRole:
-        """What a name does where it stands."""
+        """The use of a name."""
         child: cst.CSTNode = name
         parent = self.parent(name)
         while isinstance(parent, cst.Element | cst.Tuple | cst.List):
@@ -153,7 +152,7 @@ class Tree:
                 return NameRole.LOAD
 
     def names(self, inside: cst.CSTNode, role: NameRole) -> Mapping[str, list[cst.Name]]:
-        """The uses of each name under a node in this role, in the order of the text."""
+        """Return the uses of each name inside a node in this role, in the order of the text."""
         found = self._names.get((inside, role))
         if found is None:
             found = self._names[inside, role] = {}
@@ -163,18 +162,18 @@ class Tree:
         return found
 
     def edited(self, edits: Iterable[Edit]) -> str | None:
-        """The text after edits of this tree, or None where no text comes out; of two for one node the first is made."""
+        """Return the text after edits, or None if it is invalid; the first of two changes to one node counts."""
         changes: dict[cst.CSTNode, Change] = {}
         for edit in edits:
             for node, change in edit.changes.items():
                 changes.setdefault(node, change)
         try:
             return self.changed(self.module, changes).code
-        except (cst.CSTValidationError, TypeError):  # libcst's words for a node in a place that cannot hold it
+        except (cst.CSTValidationError, TypeError):  # libcst raises these for a node in a place that cannot hold it
             return None
 
     def changed(self, node: Node, changes: Mapping[cst.CSTNode, Change]) -> Node:
-        """A node after changes inside it."""
+        """Return a node after changes inside it."""
         touched = {node, *changes, *(holder for changed in changes for holder in self.around(changed))}
         return cast("Node", node.visit(_Editor(changes, touched)))
 
@@ -188,12 +187,12 @@ class Tree:
 
 
 def is_statement(node: cst.CSTNode) -> TypeGuard[Statement]:
-    """Whether a node is a line or a compound statement."""
+    """Return True for a simple line or a compound statement."""
     return isinstance(node, cst.SimpleStatementLine | cst.BaseCompoundStatement)
 
 
 def bound_names(alias: cst.ImportAlias) -> tuple[str, ...]:
-    """The name that an import binds: `tl` for `import triton.language as tl`, `triton` without `as`."""
+    """Return the name that an import binds: `tl` for `import triton.language as tl`, `triton` without `as`."""
     name = alias.asname.name if alias.asname else alias.name
     while isinstance(name, cst.Attribute):
         name = name.value
@@ -201,7 +200,7 @@ def bound_names(alias: cst.ImportAlias) -> tuple[str, ...]:
 
 
 class _Collector(cst.CSTVisitor):
-    """Notes each node with its parent."""
+    """Collects each node with its parent."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -221,7 +220,7 @@ class _Collector(cst.CSTVisitor):
 
 
 class _Editor(cst.CSTTransformer):
-    """Applies changes, and walks nowhere else."""
+    """Applies changes, and visits only nodes around them."""
 
     def __init__(self, changes: Mapping[cst.CSTNode, Change], touched: set[cst.CSTNode]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What expressions are worth: literals, and how one expression is put in the place of another."""
+"""Literals, their evaluation, and expressions in the place of others."""
 
 import ast
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ _BINDS = (*_OPERATORS, cst.ComparisonTarget, cst.Attribute, cst.Subscript)
 
 
 def is_literal(value: cst.BaseExpression) -> bool:
-    """Whether it is a number, with or without a sign, a string, None, True or False."""
+    """Return True for a number with or without sign, a string, None, True or False."""
     match value:
         case cst.Integer() | cst.Float() | cst.SimpleString():
             return True
@@ -36,37 +36,37 @@ def is_literal(value: cst.BaseExpression) -> bool:
 
 
 def is_number(value: cst.BaseExpression) -> bool:
-    """Whether it is a number without a sign."""
+    """Return True for a number without sign."""
     return isinstance(value, cst.Integer | cst.Float)
 
 
 def says_device(argument: cst.Arg) -> bool:
-    """Whether it is the argument that puts a tensor on the GPU: a pretended GPU does without, a real one does not."""
+    """Return True for `device=…`: only the emulated GPU would do without."""
     return argument.keyword is not None and argument.keyword.value == "device"
 
 
 def makes_tensor(call: cst.Call) -> bool:
-    """Whether a call makes a tensor on the GPU."""
+    """Return True for a call that makes a tensor on the GPU."""
     return any(map(says_device, call.args))
 
 
 def put_in(value: cst.BaseExpression, holder: cst.CSTNode, child: cst.CSTNode | None = None) -> Change:
-    """Puts a value where another expression stands in `holder`, in parentheses where operators would tear it apart."""
+    """Return the change that puts a value into `holder`, in parentheses if precedence needs them."""
     return lambda _: fitted(value, holder, child)
 
 
 def fitted(value: cst.BaseExpression, holder: cst.CSTNode, child: cst.CSTNode | None = None) -> cst.BaseExpression:
-    """The value as it may stand in `holder`, in place of `child`; parentheses too many are dropped later."""
+    """Return the value with parentheses if `holder` needs them; a later pass drops redundant ones."""
     is_called = isinstance(holder, cst.Call) and holder.func is child
     is_number_with_part = is_number(value) and isinstance(holder, cst.Attribute)
-    tears = isinstance(value, _OPERATORS) and (isinstance(holder, _BINDS) or is_called)
-    if not value.lpar and (tears or is_number_with_part):
+    needs_parentheses = isinstance(value, _OPERATORS) and (isinstance(holder, _BINDS) or is_called)
+    if not value.lpar and (needs_parentheses or is_number_with_part):
         return value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
     return value
 
 
 def computed(code: str) -> cst.BaseExpression | None:
-    """The literal that `not False`, `2 * 4` or `triton.cdiv(7, 4)` comes to; None for all else."""
+    """Return the value of `not False`, `2 * 4` or `triton.cdiv(7, 4)` as a literal; None for anything else."""
     try:
         tree = ast.parse(code, mode="eval")
         nodes = list(ast.walk(tree))
@@ -105,9 +105,9 @@ _COMPUTED = (
     ast.Name,
     ast.expr_context,
 )
-"""No powers and no shifts, and nothing times a text: a few letters of those fill the memory."""
+"""No powers, no shifts, and no string times a number: a short text could fill the memory."""
 _TRITON = SimpleNamespace(
     cdiv=lambda count, size: -(-count // size), next_power_of_2=lambda number: 1 << (number - 1).bit_length()
 )
 _KNOWN = {"triton": _TRITON, "tl": _TRITON, "min": min, "max": max}
-"""What host code reckons grids and tiles with."""
+"""The functions with which host code computes grids and tiles."""

@@ -1,4 +1,4 @@
-"""From a finding to files: the case runs again and is written down, each form is confirmed in a fresh process."""
+"""From a finding to reproducer files: the case is recorded, and each file is confirmed in a fresh process."""
 
 import os
 import subprocess
@@ -16,35 +16,37 @@ from harness.findings.reduction import reduce_kernel
 from harness.findings.replay import Recorded
 from harness.findings.repro import program_writer
 from harness.findings.repro.code_layout import retouched
-from harness.findings.repro.pieces import CasePieces, LaunchRecord, TruthRecord, place
+from harness.findings.repro.pieces import CasePieces, LaunchRecord, TruthRecord, record_path
 from harness.findings.repro.program_writer import ReproducedFailure, ReproProgram
-from harness.findings.repro.reduction_check import Shows, written
+from harness.findings.repro.reduction_check import ShowsSameFailure, written
 from harness.findings.rerun import options_for
 from harness.model.run import Run, UndefinedLanes
 from harness.model.verdict import Fail
 from harness.oracles import registry
 from harness.oracles.float64_values import is_wrong
 from harness.oracles.memory_events import place_of
-from harness.repro_runtime import THERE, Asked, FileRunner
+from harness.repro_runtime import PRESENT, CheckRequest, FileRunner
 from harness.repro_runtime.judge_file import at_fault
+from harness.search.engine_choice import CustomEngine
 from harness.search.judge import Examination
 from harness.search.session import FOLDER, Session
+from harness.settings import Settings
 
-ENGINE = "harness.findings.repro.recording_engine:RecordingEngine"
+ENGINE = CustomEngine("harness.findings.repro.recording_engine:RecordingEngine")
 REDUCTION_S = 120.0
 CANDIDATE_LIMIT_S = 10.0
 CONFIRMATION_LIMIT_S = 180.0
 NO_KERNEL = {
-    "sm-invariance": "it shows in what the host makes of the number of SMs",
+    "sm-invariance": "the host code depends on the SM count",
     "config-invariance": "it shows only between two autotune configs",
     "order-invariance": "it shows only between two orders of programs, beyond what rounding of the whole op explains",
 }
 """Why a launch alone cannot show what these oracles find."""
-Tell = Callable[[str], object]
+Report = Callable[[str], object]
 
 
 class Form(StrEnum):
-    """What a reproducer calls."""
+    """The two forms of a reproducer: the library's entry point, or the kernel alone."""
 
     ENTRY = "entry point"
     KERNEL = "kernel"
@@ -52,39 +54,45 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reproducer:
-    """One file's text, and whether it does what it says."""
+    """The text of one file, and whether it is confirmed."""
 
     form: Form
     text: str
-    doubt: str = ""
-    """Why it is not confirmed; empty where it is."""
+    problem: str = ""
+    """Why it is not confirmed; empty if it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
-    """What came of one finding."""
+class Reproducers:
+    """The reproducers of one finding."""
 
     subject: ReproducedFailure
     files: tuple[Reproducer, ...]
     missing: tuple[str, ...]
-    """Why a form that was asked for is not among them."""
+    """The reason for each requested form that does not exist."""
 
 
-def make(recorded: Recorded, libraries: tuple[str, ...], forms: tuple[Form, ...], tell: Tell) -> Made:
-    """Reproducers of one recorded case, each run in a fresh process.
+def make(
+    recorded: Recorded,
+    libraries: tuple[str, ...],
+    forms: tuple[Form, ...],
+    report: Report,
+    settings: Settings = Settings(),
+) -> Reproducers:
+    """Write the reproducers of one recorded case, and run each in a fresh process.
 
     Raises:
-        UsageError: the case does not show what is recorded any more.
+        UsageError: the case does not show the recorded failure any more.
     """
-    options = options_for(recorded, libraries=libraries, engine=ENGINE)
+    options = options_for(recorded, libraries=libraries, engine=ENGINE, settings=settings)
     with Session(options) as session:
-        tell(f"running {recorded.case}")
+        report(f"running {recorded.case}")
         examined = _examine(recorded, session)
         fail = _fail(recorded, examined)
-        record = wire.from_json(place(FOLDER / "scratch", recorded.case).read_text(encoding="ascii"), CasePieces)
+        record = wire.from_json(record_path(FOLDER / "scratch", recorded.case).read_text(encoding="ascii"), CasePieces)
         paths = session.library_paths
     subject = ReproducedFailure(fail=fail, case=recorded.case, libraries=options.libraries)
-    maker = _Maker(subject, examined.run, record, paths, tell)
+    maker = _Maker(subject, examined.run, record, paths, report)
     files: list[Reproducer] = []
     missing: list[str] = []
     if Form.KERNEL in forms:
@@ -94,15 +102,15 @@ def make(recorded: Recorded, libraries: tuple[str, ...], forms: tuple[Form, ...]
         else:
             missing.append(f"no kernel-level file: {made}")
     if Form.ENTRY in forms or not files:
-        files.insert(0, maker.entry(needs=recorded.needs is not None))
-    return Made(subject=subject, files=tuple(files), missing=tuple(missing))
+        files.insert(0, maker.entry(needs_other_case=recorded.preceding_case is not None))
+    return Reproducers(subject=subject, files=tuple(files), missing=tuple(missing))
 
 
 def _examine(recorded: Recorded, session: Session) -> Examination:
     (op,) = session.options.ops
-    before = (recorded.needs,) if recorded.needs else ()
+    before = (recorded.preceding_case,) if recorded.preceding_case else ()
     judge = session.judge if recorded.signature is None else session.judge.only(recorded.signature.oracle)
-    examined = judge.examine(op, recorded.case, lambda wanted: session.pool.run_alone(wanted, before))
+    examined = judge.examine(op, recorded.case, lambda request: session.pool.run_alone(request, before))
     if recorded.signature is not None and recorded.signature.oracle == "resources":
         session.compiler.settle()
         examined = judge.judge(op, examined.run, {})
@@ -110,7 +118,7 @@ def _examine(recorded: Recorded, session: Session) -> Examination:
 
 
 def _fail(recorded: Recorded, examined: Examination) -> Fail:
-    """The failure on record; in another version of the library its place may be another line of the kernel."""
+    """Return the recorded failure; in another version of the library its line may have moved."""
     signature = recorded.signature
     found = [fail for fail in examined.fails if signature is None or fail.signature == signature]
     if signature is not None:
@@ -123,18 +131,18 @@ def _fail(recorded: Recorded, examined: Examination) -> Fail:
 
 
 class _Maker:
-    """Writes and confirms the forms of one subject."""
+    """Writes and confirms both forms."""
 
     def __init__(
-        self, subject: ReproducedFailure, run: Run, record: CasePieces, paths: tuple[str, ...], tell: Tell
+        self, subject: ReproducedFailure, run: Run, record: CasePieces, paths: tuple[str, ...], report: Report
     ) -> None:
         self._subject = subject
         self._run = run
         self._record = record
         self._paths = paths
-        self._tell = tell
+        self._report = report
         case = subject.case
-        self._asked = Asked(
+        self._request = CheckRequest(
             oracle=subject.oracle,
             kernel=subject.kernel,
             device=case.device,
@@ -146,78 +154,77 @@ class _Maker:
 
     # --- the op's call ---
 
-    def entry(self, *, needs: bool) -> Reproducer:
-        """The entry-point form."""
+    def entry(self, *, needs_other_case: bool) -> Reproducer:
+        """Return the entry-point form."""
         exact = self._subject.oracle in program_writer.NEED_TOLERANCE
         call = self._record.defined if exact else self._record.plain
         program = program_writer.entry(self._subject, call, self._truths(None))
-        doubts = [f"could not be written down: {', '.join(call.preamble.missing)}"] if call.preamble.missing else []
-        if needs:
-            doubts.append("the failure needs another case to run first in the same process")
-        return self._confirmed(Form.ENTRY, program.text, doubts)
+        problems = [f"cannot be written as code: {', '.join(call.preamble.missing)}"] if call.preamble.missing else []
+        if needs_other_case:
+            problems.append("the failure needs another case to run first in the same process")
+        return self._confirmed(Form.ENTRY, program.text, problems)
 
     # --- one launch ---
 
     def kernel(self) -> Reproducer | str:
-        """The kernel-level form, reduced; or why there is none."""
+        """Return the kernel-level form, reduced; or the reason if there is none."""
         if reason := NO_KERNEL.get(self._subject.oracle):
             return reason
         launch, returned = self._launch()
         if launch is None:
-            return "no launch of a Triton kernel is at fault, or it never came to the driver"
+            return "no launch of a Triton kernel is at fault, or it never reached the driver"
         if launch.preamble.missing:
-            return f"of {launch.kernel}, what cannot be written down is {', '.join(launch.preamble.missing)}"
+            return f"parts of {launch.kernel} cannot be written as code: {', '.join(launch.preamble.missing)}"
         if any(not truth.expression for truth in self._truths(returned).values()):
-            return "the right values of its results are too many to write down"
+            return "the expected values of its results are too large for a file"
         with (
             TemporaryDirectory(prefix="harness-repro-") as folder,
-            FileRunner(self._asked, time_limit_s=CANDIDATE_LIMIT_S) as bench,
+            FileRunner(self._request, time_limit_s=CANDIDATE_LIMIT_S) as runner,
         ):
-            found = self._that_shows(launch, returned, bench, Path(folder))
+            found = self._failing_program(launch, returned, runner, Path(folder))
             if found is None:
                 program = self._program(launch, returned, exact=True)
                 lost = f", without {', '.join(launch.exact_missing)}" if launch.exact_missing else ""
                 return self._confirmed(Form.KERNEL, program.text, [f"the launch alone does not show it{lost}"])
             program, examined = found
-            if (
-                self._subject.oracle not in program_writer.OF_ONE_GPU
-            ):  # what a smaller kernel needs of the GPU is another thing
-                program = self._reduced(program, examined, bench, Path(folder), returned)
+            # A smaller kernel needs other registers and less shared memory: it would not show a limit of the GPU.
+            if self._subject.oracle not in program_writer.OF_ONE_GPU:
+                program = self._reduced(program, examined, runner, Path(folder), returned)
         return self._confirmed(Form.KERNEL, program.text, [])
 
     def _program(self, launch: LaunchRecord, returned: dict[str, str], *, exact: bool) -> ReproProgram:
         return program_writer.kernel(self._subject, launch, returned, self._truths(returned), exact=exact)
 
-    def _that_shows(
-        self, launch: LaunchRecord, returned: dict[str, str], bench: FileRunner, folder: Path
+    def _failing_program(
+        self, launch: LaunchRecord, returned: dict[str, str], runner: FileRunner, folder: Path
     ) -> tuple[ReproProgram, Examination] | None:
-        """The first way to write the launch that shows the failure: drawn values, or the exact ones."""
+        """Try drawn argument values, then the exact ones; return the first program that shows the failure."""
         for exact in (False, True):
             program = self._program(launch, returned, exact=exact)
-            look = bench.examine if self._subject.oracle in program_writer.OF_ONE_GPU else bench.glance
-            examined = look(written(program.core + self._expected(returned), folder))
-            if at_fault(examined, self._asked):
+            run = runner.examine if self._subject.oracle in program_writer.OF_ONE_GPU else runner.check
+            examined = run(written(program.core + self._expected(returned), folder))
+            if at_fault(examined, self._request):
                 return program, examined
         return None
 
     def _reduced(
-        self, program: ReproProgram, whole: Examination, bench: FileRunner, folder: Path, returned: dict[str, str]
+        self, program: ReproProgram, whole: Examination, runner: FileRunner, folder: Path, returned: dict[str, str]
     ) -> ReproProgram:
-        shows = Shows(program.core, whole, bench, folder, self._expected(returned))
+        is_same = ShowsSameFailure(program.core, whole, runner, folder, self._expected(returned))
         if self._subject.oracle in program_writer.NEED_TOLERANCE:
-            shows.keep_results()
+            is_same.keep_results()
         began = time.monotonic()
-        core = reduce_kernel(program.core, shows, seconds=REDUCTION_S, tell=self._tell)
+        core = reduce_kernel(program.core, is_same, seconds=REDUCTION_S, report=self._report)
         tidy = retouched(core, "run")
         lines = core.count("\n")
-        self._tell(
+        self._report(
             f"reduced {program.core.count(chr(10))} lines to {lines} in {time.monotonic() - began:.0f} s, "
-            f"{shows.tried} programs tried"
+            f"{is_same.tried} programs tried"
         )
-        return replace(program, core=tidy if shows(tidy) else core)
+        return replace(program, core=tidy if is_same(tidy) else core)
 
     def _launch(self) -> tuple[LaunchRecord | None, dict[str, str]]:
-        """The launch at fault, and what of it a reproducer returns."""
+        """Return the launch at fault, and the results that its reproducer returns, by name."""
         signature = self._subject.fail.signature
         for event in self._run.memory:
             site = event.site
@@ -234,14 +241,14 @@ class _Maker:
         return (launches[-1], {}) if launches else (None, {})
 
     def _results(self) -> list[str]:
-        """The op's results that are at fault."""
+        """Return the names of the wrong results."""
         signature = self._subject.fail.signature
         named = [one.name for one in self._run.results if one.writer == (signature.kernel, signature.place)]
         wrong = [one.name for one in filter(is_wrong, self._run.results) if one.name in named]
         return wrong or named or [one.name for one in self._run.results if one.name == signature.place]
 
     def _truths(self, returned: dict[str, str] | None) -> dict[str, TruthRecord]:
-        """Of the results that are returned, or that are at fault."""
+        """Return the expected values of the returned results, or of the wrong ones."""
         if self._subject.oracle not in program_writer.NEED_TOLERANCE:
             return {}
         names = list(self._record.truths) if returned is None else list(returned)
@@ -250,7 +257,7 @@ class _Maker:
         return {name: self._record.truths[name] for name in names if name in self._record.truths}
 
     def _expected(self, returned: dict[str, str]) -> str:
-        """What a program that is looked at has beside its core: what its results should be, which is not reduced."""
+        """Return the code after the core, which is not reduced: expected results and tolerances."""
         truths = self._truths(returned)
         if not truths:
             return ""
@@ -260,14 +267,14 @@ class _Maker:
 
     # --- confirmation ---
 
-    def _confirmed(self, form: Form, text: str, doubts: list[str]) -> Reproducer:
-        """Run in a fresh process; what is not confirmed says so in its first line."""
-        self._tell(f"confirming the {form} form in a fresh process")
+    def _confirmed(self, form: Form, text: str, problems: list[str]) -> Reproducer:
+        """Run the text in a fresh process; a file that is not confirmed says so in its first line."""
+        self._report(f"confirming the {form} form in a fresh process")
         status, output = _run_alone(text, self._paths)
-        if status == THERE:
+        if status == PRESENT:
             return Reproducer(form=form, text=text)
-        doubt = "; ".join([*doubts, f"run in a fresh process, it ended with status {status} ({output})"])
-        return Reproducer(form=form, text=f"# UNCONFIRMED: {doubt}\n{text}", doubt=doubt)
+        problem = "; ".join([*problems, f"run in a fresh process, it ended with status {status} ({output})"])
+        return Reproducer(form=form, text=f"# UNCONFIRMED: {problem}\n{text}", problem=problem)
 
 
 def _run_alone(text: str, paths: tuple[str, ...]) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""Laying out generated code: statements that fit their lines, and the edges between definitions."""
+"""Layout of generated code: line breaks in long statements, and blank lines between definitions."""
 
 import ast
 import re
@@ -10,9 +10,9 @@ INDENT = "    "
 
 
 def laid_out(statement: str, indent: int = 0) -> str:
-    """One simple statement, its outermost brackets spread over lines that are filled where it is too long for one.
+    """Break a simple statement that is too long for one line at its outermost brackets, and fill the lines.
 
-    Lists of numbers are spread as paragraphs; what has no brackets stays as it is.
+    Lists of numbers are filled like paragraphs.  A statement without brackets stays as it is.
     """
     inner = statement.lstrip()
     pad = INDENT * indent + statement[: len(statement) - len(inner)]
@@ -33,7 +33,7 @@ def laid_out(statement: str, indent: int = 0) -> str:
 
 
 def retouched(text: str, function: str) -> str:
-    """The program with the body of that generated function laid out anew; it must hold no comments worth keeping."""
+    """Lay out the body of a generated function again.  Its comments are lost."""
     tree = ast.parse(text)
     lines = text.splitlines()
     for node in tree.body:
@@ -44,7 +44,7 @@ def retouched(text: str, function: str) -> str:
 
 
 def joined(blocks: Iterable[str]) -> str:
-    """Definitions with two lines between them, one-line definitions without."""
+    """Join definitions with two blank lines between them; one-line definitions have none."""
     text = ""
     was_short = True
     for block in (given.strip("\n") for given in blocks):
@@ -57,7 +57,7 @@ def joined(blocks: Iterable[str]) -> str:
 
 
 def needed_imports(lines: Iterable[str]) -> tuple[str, ...]:
-    """What lines use of the standard library."""
+    """Return the import statements of the standard library that the lines need."""
     words = set(re.findall(r"\w+", "\n".join(lines)))
     numbers = [name for name in ("inf", "nan") if name in words]
     modules = [f"import {name}" for name in ("base64", "zlib") if name in words]
@@ -69,14 +69,16 @@ def _statement(node: ast.stmt) -> list[str]:
         return [f'"""{node.value.value}"""']
     text = ast.unparse(node)
     for part in ast.walk(node):
-        if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Tuple):  # a grid keeps its parentheses
+        if isinstance(part, ast.Subscript) and isinstance(
+            part.slice, ast.Tuple
+        ):  # `ast.unparse` drops the parentheses of `kernel[(2,)]`
             places = ast.unparse(part).removeprefix(ast.unparse(part.value))[1:-1]
             text = text.replace(ast.unparse(part), f"{ast.unparse(part.value)}[({places})]")
     return (text if '"' in text else text.replace("'", '"')).splitlines()
 
 
 def _filled(line: str, pad: str) -> list[str]:
-    """A part that is too long itself, such as a list of numbers, broken where it has blanks."""
+    """Break a part that is too long itself, such as a list of numbers, at its blanks."""
     return textwrap.wrap(
         line,
         COLUMNS,
@@ -88,7 +90,7 @@ def _filled(line: str, pad: str) -> list[str]:
 
 
 def _widest(statement: str) -> tuple[int, int] | None:
-    """The outermost pair of brackets that encloses most."""
+    """Return the positions of the outermost pair of brackets that encloses most."""
     best, opened, start = None, 0, 0
     quote = ""
     for place, sign in enumerate(statement):
@@ -105,7 +107,7 @@ def _widest(statement: str) -> tuple[int, int] | None:
 
 
 def _parts(inside: str) -> list[str]:
-    """What stands between commas of the first level."""
+    """Split at the commas of the first level."""
     parts, opened, last, quote = list[str](), 0, 0, ""
     for place, sign in enumerate(inside):
         if quote or sign in "'\"":

@@ -1,4 +1,4 @@
-"""One launch as code: the kernel with all that it calls, its arguments, the launch.  For children alone."""
+"""One launch as code: the kernel with all it calls, the arguments and the launch.  Only child processes import this."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from harness.findings.repro.code_layout import needed_imports
 from harness.findings.repro.pieces import LaunchRecord, Preamble
 from harness.findings.repro.sources import PLAIN, Definitions
 from harness.findings.repro.tensors import Writing, view_of, write
-from harness.ops.execution import plain_torch
+from harness.ops.case_execution import plain_torch
 from harness.virtual.driver.driver import LaunchRequest
 
 TAKEN = frozenset({"device", "nan", "inf", "run", "torch", "triton", "tl", "base64", "zlib"})
@@ -27,14 +27,14 @@ DESCRIPTOR = "from triton.tools.tensor_descriptor import TensorDescriptor"
 
 @dataclass(frozen=True, slots=True)
 class LaunchSnapshot:
-    """A launch as it was before it ran; `results` completes it once the case has any."""
+    """A launch as it was before it ran; `completed` adds the results."""
 
     record: LaunchRecord
     tensors: Mapping[str, torch.Tensor]
     """By variable."""
 
     def completed(self, results: Mapping[str, torch.Tensor]) -> LaunchRecord:
-        """With expressions for the results that lie in its arguments."""
+        """Return the record with an expression for each result that lies in one of its arguments."""
         by_storage = {tensor.untyped_storage().data_ptr(): name for name, tensor in self.tensors.items()}
         found: dict[str, str] = {}
         for name, value in results.items():
@@ -45,7 +45,7 @@ class LaunchSnapshot:
 
 
 def snapshot(request: LaunchRequest) -> LaunchSnapshot:
-    """A launch that is about to be executed."""
+    """Record a launch that is about to be executed."""
     with plain_torch():
         return _snapshot(request)
 
@@ -87,7 +87,7 @@ def _snapshot(request: LaunchRequest) -> LaunchSnapshot:
 
 
 class _Arguments:
-    """The arguments as expressions, and the tensors that these name."""
+    """The arguments as expressions, and the tensors that the expressions name."""
 
     def __init__(self, missing: list[str], taken: set[str]) -> None:
         self.tensors: dict[str, torch.Tensor] = {}
@@ -97,7 +97,7 @@ class _Arguments:
         self._taken = taken
 
     def text(self, name: str, value: Any) -> str:
-        """An expression for the argument of that name."""
+        """Return an expression for the argument of that name."""
         match value:
             case torch.Tensor():
                 return self._tensor(name, value)

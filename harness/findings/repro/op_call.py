@@ -1,9 +1,8 @@
-"""The op's call as code: inputs, forward, cotangents, backward.  For children alone."""
+"""The op's call as code: inputs, forward, cotangents, backward.  Only child processes import this."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import wraps
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import torch
 
@@ -15,7 +14,7 @@ from harness.model.case import Case, ValueDistribution
 from harness.model.input_spec import Draw, Tensor
 from harness.model.op import Op
 from harness.ops.inputs import LARGE, SHIFT, TINY, TORCH_DTYPES, make_cotangents, make_inputs, seed_of
-from harness.ops.suite_arguments import wanted
+from harness.ops.suite_arguments import arguments_for
 
 TAKEN = frozenset({"device", "dtype", "exact", "nan", "inf", "reference", "run", "torch", "triton", "tl", "outputs"})
 NUMBERS = {
@@ -34,31 +33,26 @@ DRAWS = {
 }
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpResults:
     """What the op returned."""
 
-    outputs: dict[str, torch.Tensor] | None = None
-    """By name, without memory; None as long as it has not returned."""
+    outputs: Mapping[str, torch.Tensor] | None = None
+    """Tensors without memory, by name; None if the op did not return."""
     differentiable: tuple[str, ...] = ()
+    """Names of the outputs that require a gradient."""
 
-    def spying(self, op: Op) -> Op:
-        """The same op, which notes here what it returns."""
-
-        @wraps(op.call)
-        def call(**given: Any) -> Any:
-            made = op.call(**given)
-            named = {"y": made} if isinstance(made, torch.Tensor) else {f"y{n}": one for n, one in enumerate(made)}
-            here = {name: one for name, one in named.items() if one is not None}
-            self.outputs = {name: torch.empty(one.shape, dtype=one.dtype, device="meta") for name, one in here.items()}
-            self.differentiable = tuple(name for name, one in here.items() if one.requires_grad)
-            return made
-
-        return replace(op, call=call)
+    @classmethod
+    def of(cls, outputs: Mapping[str, torch.Tensor]) -> Self:
+        """Return the shapes and types of these outputs."""
+        return cls(
+            outputs={name: torch.empty(one.shape, dtype=one.dtype, device="meta") for name, one in outputs.items()},
+            differentiable=tuple(name for name, one in outputs.items() if one.requires_grad),
+        )
 
 
 def call_record(op: Op, case: Case, seen: OpResults, *, defined: bool) -> CallRecord:
-    """The op's call; where `defined`, its definition too."""
+    """Record the op's call; if `defined`, its reference too."""
     definitions = Definitions(lambda module: module.startswith("harness_suite_"))
     called = "operation" if op.call.__name__ in TAKEN else ""
     name = definitions.add(op.call, called=called, undecorated=True)
@@ -89,7 +83,7 @@ def call_record(op: Op, case: Case, seen: OpResults, *, defined: bool) -> CallRe
 
 
 class _Names:
-    """Variables, none called like another."""
+    """Unique variable names."""
 
     def __init__(self, taken: set[str]) -> None:
         self._taken = taken
@@ -103,7 +97,7 @@ class _Names:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """The body of `run`, about to be written."""
+    """The body of `run`."""
 
     op: Op
     case: Case
@@ -111,12 +105,12 @@ class _Run:
     name: str
     """Of the op's function."""
     reference: str
-    """Of its definition; empty where that is not asked for."""
+    """Of its reference; empty if that is not recorded."""
     writing: Writing
     names: _Names
 
     def statements(self) -> list[str]:
-        """Inputs, forward, cotangents, backward, results."""
+        """Return the statements: inputs, forward, cotangents, backward, results."""
         inputs = {given: value for given, value in make_inputs(self.op, self.case).items() if value is not None}
         variables = {given: given if given not in TAKEN else self.names.new(given) for given in inputs}
         recipes = {variables[given]: text for given in inputs if (text := _recipe(self, given, inputs[given]))}
@@ -140,7 +134,7 @@ class _Run:
         return [*made, *body, f"return {{{results}}}"]
 
     def _backward(self, outputs: Mapping[str, str], leaves: list[str], gradients: list[str]) -> list[str]:
-        assert self.seen.outputs is not None, "asked for only where the op returned"
+        assert self.seen.outputs is not None, "called only if the op returned"
         cotangents = make_cotangents(self.case, self.seen.outputs)
         variables = {output: self.names.new(f"d{outputs[output]}") for output in self.seen.differentiable}
         texts = {
@@ -155,13 +149,13 @@ class _Run:
 
     def _call(self, function: Callable[..., Any], name: str, variables: Mapping[str, str]) -> str:
         inputs: dict[str, Any] = dict.fromkeys(self.op.inputs) | dict(variables)
-        given = wanted(function, inputs, self.op.settings(self.case))
+        given = arguments_for(function, inputs, self.op.settings(self.case))
         texts = [f"{one}={value if one in variables else repr(value)}" for one, value in given.items()]
         return f"{name}({', '.join(texts)})"
 
 
 def _received(call: str, defined: str, outputs: Mapping[str, str]) -> list[str]:
-    """The call, or its definition, and its outputs in variables."""
+    """Return the call or the reference, with its outputs in variables."""
     receiver = outputs["y"] if list(outputs) == ["y"] else "outputs"
     made = [f"{receiver} = {call}"]
     if defined:
@@ -173,7 +167,7 @@ def _received(call: str, defined: str, outputs: Mapping[str, str]) -> list[str]:
 
 
 def _guessed(call: str, leaves: list[str]) -> list[str]:
-    """Forward, and backward with ones: the call raised, so nobody knows what it would have returned."""
+    """Return forward, and backward with ones: the call raised, so its outputs are unknown."""
     if not leaves:
         return [call, "return {}"]
     given = f"wide, {_one_or_all(leaves)}, [torch.ones_like(one) for one in wide], allow_unused=True"
@@ -187,7 +181,7 @@ def _guessed(call: str, leaves: list[str]) -> list[str]:
 
 
 def _require_grad(leaf: str, lines: list[str]) -> None:
-    """Where the variable is made."""
+    """Add `requires_grad_()` to the line that makes the variable."""
     for number, line in reversed(list(enumerate(lines))):
         if line.startswith(f"{leaf} = "):
             lines[number] = f"{line}.requires_grad_()"
@@ -195,7 +189,7 @@ def _require_grad(leaf: str, lines: list[str]) -> None:
 
 
 def _recipe(run: _Run, name: str, value: torch.Tensor) -> str | None:
-    """The expression that draws an input as the harness does; None where one expression cannot."""
+    """Return the expression that draws an input as the harness does; None if there is no single one."""
     declared, values = run.op.inputs[name], run.case.values
     if not isinstance(declared, Tensor) or values not in NUMBERS or declared.draw not in DRAWS:
         return None

@@ -1,4 +1,4 @@
-"""What a child tells of a case as pieces of a program; the parent puts files together of them."""
+"""The pieces of a program that a child records of a case; the parent assembles files from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,65 +11,65 @@ FOLDER = "recorded"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preamble:
-    """What comes before `run`: imports, and definitions in the order in which they need each other."""
+    """The code before `run`: imports, and definitions in the order of their use."""
 
     imports: tuple[str, ...]
     blocks: tuple[str, ...]
     missing: tuple[str, ...] = ()
-    """What could not be written down."""
+    """Names that cannot be written as code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRecord:
-    """The op as the case calls it."""
+    """The op's call in the case."""
 
     name: str
     preamble: Preamble
     statements: tuple[str, ...]
-    """Of `run(device)`; the last returns the results by name."""
+    """The body of `run(device)`; the last one returns the results by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRecord:
-    """One launch of a kernel, as it came to the driver."""
+    """One launch of a kernel, as it reached the driver."""
 
     kernel: str
     preamble: Preamble
     drawn: tuple[str, ...]
-    """Statements that make the arguments, of large ones numbers of the same kind."""
+    """Statements that make the arguments; large ones are drawn from a similar distribution."""
     exact: tuple[str, ...]
-    """The same with the very values."""
+    """The same statements with the exact values."""
     exact_missing: tuple[str, ...]
     call: str
     arguments: Mapping[str, str]
-    """By the kernel's name of it, the variable that holds a tensor."""
+    """The variable of each tensor, by the kernel's parameter name."""
     results: Mapping[str, str]
-    """By the op's name of it, an expression for each result that lies in one of the arguments."""
+    """An expression for each result that lies in one of the arguments, by the op's name of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruthRecord:
-    """What one result should be, and how far off it may be."""
+    """The expected value of one result, and its tolerance."""
 
     expression: str
-    """Of a float64 tensor; empty where that is too large to write down."""
+    """A float64 tensor; empty if it is too large for a file."""
     whole: float
-    """Root-mean-square over the whole result."""
+    """Largest root-mean-square error of the whole result."""
     row: float
-    """And over any row."""
+    """Largest root-mean-square error of any row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CasePieces:
-    """All of one case."""
+    """The record of one case."""
 
     plain: CallRecord
     defined: CallRecord
-    """With the definition: `run(device, exact=True)` is that in float64."""
+    """With the reference: `run(device, exact=True)` computes it in float64."""
     launches: tuple[LaunchRecord, ...]
     truths: Mapping[str, TruthRecord] = field(default_factory=dict[str, TruthRecord])
 
 
-def place(scratch: Path, case: Case) -> Path:
-    """Where the child leaves the record of a case."""
+def record_path(scratch: Path, case: Case) -> Path:
+    """Return the file in which the child leaves the record of a case."""
     return scratch / FOLDER / f"{case.digest}.json"

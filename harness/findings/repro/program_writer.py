@@ -1,4 +1,4 @@
-"""Reproducers put together of a record's pieces: what the file says of itself, `run`, and what running it does."""
+"""Assembly of reproducers from recorded pieces: the docstring, the function `run`, and the main part."""
 
 import re
 import textwrap
@@ -12,18 +12,18 @@ from harness.model.verdict import Fail
 
 VALUES = "float64-values"
 NEED_TOLERANCE = frozenset({VALUES, "sm-invariance", "config-invariance", "order-invariance"})
-"""Oracles that compare results beyond rounding, and so need to know what rounding explains."""
+"""Oracles that compare results, and so need tolerances."""
 RAISE = frozenset({"completes", "launch-limits", "resources", "scratch-memory"})
-"""Oracles whose failures end in an exception on a real GPU too."""
+"""Oracles whose failures raise an exception on a hardware GPU too."""
 OF_ONE_GPU = RAISE - {"completes"}
-"""Those of them that depend on the GPU's limits."""
+"""Those of them that depend on limits of the GPU."""
 HANGS = ("no answer", "deadlock")
 HANG_LIMIT_S = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReproducedFailure:
-    """The failure that files are written of."""
+    """The failure that reproducers show."""
 
     fail: Fail
     case: Case
@@ -31,49 +31,49 @@ class ReproducedFailure:
 
     @property
     def oracle(self) -> str:
-        """Its name."""
         return self.fail.signature.oracle
 
     @property
     def kernel(self) -> str:
-        """The kernel at fault; empty where no single one is."""
+        """The kernel at fault; empty if no single one is."""
         return self.fail.signature.kernel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReproProgram:
-    """A reproducer in three parts, of which only the middle may be reduced."""
+    """A reproducer in three parts.  Only the core may be reduced."""
 
-    says: str
+    docstring: str
     core: str
     """Imports, definitions and `run`."""
-    acts: str
+    main: str
+    """The comparison without the harness, and the `__main__` block."""
 
     @property
     def text(self) -> str:
-        """The file."""
+        """The whole file."""
         imports, body = _split(self.core)
-        own, rest = _split(self.acts)
+        own, rest = _split(self.main)
         lines = sorted({*imports, *own}, key=_order)
         groups = [[line for line in lines if _is_standard(line) is standard] for standard in (True, False)]
         head = "\n\n".join("\n".join(group) for group in groups if group)
         parts = (body.strip("\n"), rest.strip("\n"))
         gap = "\n\n" if "\n" not in body.strip("\n").partition("\n\n")[0] else "\n\n\n"
-        return f"{self.says}\n{head}{gap}" + "\n\n\n".join(parts) + "\n"
+        return f"{self.docstring}\n{head}{gap}" + "\n\n\n".join(parts) + "\n"
 
 
 def entry(subject: ReproducedFailure, call: CallRecord, truths: dict[str, TruthRecord]) -> ReproProgram:
-    """The op's call as plain code."""
+    """Return the program that calls the op."""
     exact = subject.oracle in NEED_TOLERANCE
     parameters = 'device="cuda", exact=False' if exact else 'device="cuda"'
-    blocks = [*call.preamble.blocks, _run(parameters, call.statements, _where(subject))]
+    blocks = [*call.preamble.blocks, _run(parameters, call.statements, _config_note(subject))]
     if exact:
         blocks.append('def truth():\n    return run("cpu", exact=True)')
     core = _core(call.preamble, blocks)
     return ReproProgram(
-        says=_says(subject, f"{subject.case.op_name}{_of(subject)}", subject.libraries),
+        docstring=_docstring(subject, f"{subject.case.op_name}{_of(subject)}", subject.libraries),
         core=core,
-        acts=_acts(subject, truths if exact else {}, of_library=True),
+        main=_main(subject, truths if exact else {}, of_library=True),
     )
 
 
@@ -85,23 +85,23 @@ def kernel(
     *,
     exact: bool,
 ) -> ReproProgram:
-    """One launch as plain code; `returned` are the results by name, as expressions."""
+    """Return the program of one launch; `returned` are expressions of the results by name."""
     results = ", ".join(f'"{name}": {expression}' for name, expression in returned.items())
     made = launch.exact if exact else launch.drawn
     statements = (*made, launch.call, f"return {{{results}}}")
     blocks = [*launch.preamble.blocks, _run('device="cuda"', statements, "")]
-    acts = _acts(subject, truths, of_library=False)
+    main = _main(subject, truths, of_library=False)
     if truths:
         values = [f'"{name}": {truth.expression}' for name, truth in truths.items()]
         body = laid_out(f"return {{{', '.join(values)}}}", 1)
-        told = f'def truth():\n    """What the definition of the whole op gives in float64."""\n{body}'
-        imports, rest = _split(acts)
+        truth = f'def truth():\n    """Return the results of the op\'s float64 reference."""\n{body}'
+        imports, rest = _split(main)
         imports += needed_imports(truth.expression for truth in truths.values())
-        acts = "\n".join((*imports, "", told, "\n", rest.strip("\n"))) + "\n"
+        main = "\n".join((*imports, "", truth, "\n", rest.strip("\n"))) + "\n"
     return ReproProgram(
-        says=_says(subject, f"{launch.kernel} alone, from {subject.case.op_name}{_of(subject)}", ()),
+        docstring=_docstring(subject, f"{launch.kernel} alone, from {subject.case.op_name}{_of(subject)}", ()),
         core=_core(launch.preamble, blocks),
-        acts=acts,
+        main=main,
     )
 
 
@@ -114,29 +114,29 @@ def _core(preamble: Preamble, blocks: list[str]) -> str:
     return "\n".join([*imports, "", body]) + "\n"
 
 
-def _run(parameters: str, statements: tuple[str, ...], where: str) -> str:
-    doc = [f'    """{where}"""'] if where else []
+def _run(parameters: str, statements: tuple[str, ...], note: str) -> str:
+    doc = [f'    """{note}"""'] if note else []
     return "\n".join([f"def run({parameters}):", *doc, *(laid_out(one, 1) for one in statements)])
 
 
-def _where(subject: ReproducedFailure) -> str:
-    """Autotune configs are no part of the code: they are what the harness chooses."""
-    chosen = ", ".join(f"{name} with config {number}" for name, number in subject.case.configs.items() if number)
-    return f"On a GPU that chooses {chosen} (counted from 0, as the autotuner prunes them)." if chosen else ""
+def _config_note(subject: ReproducedFailure) -> str:
+    """Return a sentence about the autotune configs, which the harness chooses and the code does not show."""
+    chosen = ", ".join(f"config {number} of {name}" for name, number in subject.case.configs.items() if number)
+    return f"On a GPU whose autotuner chooses {chosen} (counted from 0, after pruning)." if chosen else ""
 
 
 def _of(subject: ReproducedFailure) -> str:
     return f" of {', '.join(subject.libraries)}" if subject.libraries else ""
 
 
-def _says(subject: ReproducedFailure, what: str, libraries: tuple[str, ...]) -> str:
+def _docstring(subject: ReproducedFailure, what: str, libraries: tuple[str, ...]) -> str:
     needs = ["torch", "triton", *libraries]
     if subject.oracle in {VALUES, *RAISE}:
-        how = f"Needs {', '.join(needs)}, and a GPU or kernel-harness, which pretends to be one."
+        how = f"Needs {', '.join(needs)}, and a GPU or kernel-harness, which emulates one."
     else:
-        how = f"Needs {', '.join(needs)} and kernel-harness: only a watched memory shows it."
+        how = f"Needs {', '.join(needs)} and kernel-harness, which checks each memory access."
     about = f"{what}, as on {subject.case.device}."
-    status = "Exit status: 1 while it is so, 0 once it is mended, 125 where that cannot be told."
+    status = "Exit status: 1 if the bug shows, 0 if it is fixed, 125 if it cannot be tested here."
     title = _wrapped(f"{subject.oracle}: {subject.fail.message}.")
     return f'"""{_escaped(title)}\n\n{_escaped(_wrapped(f"{about} {how} {status}"))}\n"""\n'
 
@@ -149,14 +149,16 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"""', "'''")
 
 
-def _acts(subject: ReproducedFailure, truths: dict[str, TruthRecord], *, of_library: bool) -> str:
-    asked = laid_out(f"sys.exit(repro_runtime.judge({', '.join(_asked(subject, of_library=of_library))}))", 1)
+def _main(subject: ReproducedFailure, truths: dict[str, TruthRecord], *, of_library: bool) -> str:
+    arguments = ", ".join(_judge_arguments(subject, of_library=of_library))
+    call = laid_out(f"status = repro_runtime.judge({arguments})", 1)
+    checked = f"{call}\n    sys.exit(status)"
     begin = 'if __name__ == "__main__":\n    try:\n        from harness import repro_runtime\n    except ImportError:\n'
     if subject.oracle == VALUES and truths:
         figures = ", ".join(f'"{name}": ({truth.whole:.4g}, {truth.row:.4g})' for name, truth in truths.items())
-        tolerance = f"TOLERANCE = {{{figures}}}  # root-mean-square error: over the result, over its worst row"
+        tolerance = f"TOLERANCE = {{{figures}}}  # largest root-mean-square error: of the result, of its worst row"
         alone = f"{_ON_GPU}\n\n\n{begin}        sys.exit(on_gpu())\n"
-        return f"import sys\n\nimport torch\n\n{tolerance}\n\n\n{alone.replace('@compare@', _COMPARE)}{asked}\n"
+        return f"import sys\n\nimport torch\n\n{tolerance}\n\n\n{alone.replace('@compare@', _COMPARE)}{checked}\n"
     if truths:
         figures = ", ".join(f'"{name}": ({truth.whole:.4g}, {truth.row:.4g})' for name, truth in truths.items())
         begin = f"TOLERANCE = {{{figures}}}\n\n\n{begin}"
@@ -168,14 +170,14 @@ def _acts(subject: ReproducedFailure, truths: dict[str, TruthRecord], *, of_libr
             right = f"0 if torch.cuda.get_device_capability() == {subject.case.device.capability} else 125"
         imports = "import faulthandler\nimport sys\n\nimport torch\n" if hangs else "import sys\n\nimport torch\n"
         alone = _ON_GPU.replace("@compare@", body.replace("@right@", right))
-        return f"{imports}\n\n{alone}\n\n\n{begin}        sys.exit(on_gpu())\n{asked}\n"
-    lacking = '        print("only a watched memory shows this: install kernel-harness")\n        sys.exit(125)\n'
-    return f"import sys\n\n\n{begin}{lacking}{asked}\n"
+        return f"{imports}\n\n{alone}\n\n\n{begin}        sys.exit(on_gpu())\n{checked}\n"
+    lacking = '        print("only checked memory accesses show this: install kernel-harness")\n        sys.exit(125)\n'
+    return f"import sys\n\n\n{begin}{lacking}{checked}\n"
 
 
 _ON_GPU = """def on_gpu():
     if not torch.cuda.is_available():
-        print("needs a GPU, or kernel-harness, which pretends to be one")
+        print("needs a GPU, or kernel-harness, which emulates one")
         return 125
 @compare@"""
 _COMPARE = """    try:
@@ -187,7 +189,7 @@ _COMPARE = """    try:
         error = got[name].detach().cpu().double().reshape(right[name].shape) - right[name]
         rows = error.flatten(0, -2) if error.dim() > 1 else error.reshape(-1).split(64)
         sizes = [error.square().mean().sqrt() / whole, *(one.square().mean().sqrt() / row for one in rows)]
-        print(f"{name} is {float(max(sizes)):.3g} tolerances from its definition in float64")
+        print(f"{name} is {float(max(sizes)):.3g} times the tolerance away from the float64 reference")
         status |= not all(size <= 1 for size in sizes)
     return int(status)"""
 _RAISING = """    try:
@@ -204,8 +206,8 @@ _HANGING = f"""    faulthandler.dump_traceback_later({HANG_LIMIT_S}, exit=True) 
 {_RAISING}"""
 
 
-def _asked(subject: ReproducedFailure, *, of_library: bool) -> list[str]:
-    """The arguments of `harness.repro_runtime.judge`."""
+def _judge_arguments(subject: ReproducedFailure, *, of_library: bool) -> list[str]:
+    """Return the arguments of `harness.repro_runtime.judge`."""
     case = subject.case
     given = ["__file__", f'oracle="{subject.oracle}"']
     if subject.kernel:
@@ -234,7 +236,7 @@ STANDARD = ("base64", "collections", "faulthandler", "math", "sys", "types", "ty
 
 
 def _split(text: str) -> tuple[list[str], str]:
-    """The import statements that a text begins with, and the rest."""
+    """Split a text into its first import statements and the rest."""
     lines = text.splitlines()
     first = next((n for n, line in enumerate(lines) if line and not line.startswith(("import ", "from "))), len(lines))
     return [line for line in lines[:first] if line], "\n".join(lines[first:])

@@ -1,7 +1,7 @@
-"""The virtual GPU that also writes a case down as pieces of a program; child processes alone import this file."""
+"""The virtual GPU that also records a case as pieces of a program.  Only child processes import this."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,49 +10,59 @@ import torch
 from harness import wire
 from harness.findings.repro.launch_call import LaunchSnapshot, snapshot
 from harness.findings.repro.op_call import OpResults, call_record
-from harness.findings.repro.pieces import CasePieces, TruthRecord, place
+from harness.findings.repro.pieces import CasePieces, TruthRecord, record_path
 from harness.findings.repro.tensors import Writing, write
 from harness.model.case import Case
 from harness.model.op import Op
-from harness.model.run import Ending, Result, Run
-from harness.ops.compare import Noted
-from harness.ops.execution import Execution, Tensors, plain_torch
+from harness.model.run import Run
+from harness.ops.case_execution import LibraryContext, plain_torch
+from harness.ops.execution import Execution
+from harness.ops.execution_hooks import ObservedLaunches
 from harness.ops.tolerance import Expected, sizes, tolerance_of
-from harness.virtual.driver.builds import FOLDER_VARIABLE
+from harness.virtual.driver.builds import BUILDS_VARIABLE
 from harness.virtual.driver.driver import LaunchHandler, LaunchRequest
 from harness.virtual.engine import VirtualEngine
 from harness.virtual.launches import Launches
 
 MOST_LAUNCHES = 64
-"""Of one case; later ones are not written down."""
+"""The number of launches of one case that are recorded."""
 
 
 class RecordingEngine(VirtualEngine):
-    """Leaves a `CasePieces` of every case beside the builds."""
+    """Leaves a `CasePieces` file of every case next to the builds."""
 
     def __init__(self) -> None:
-        super().__init__(self._recording)
         self._snapshots: list[LaunchSnapshot] = []
-        self._recorder = RecordingExecution(self._execution)
-        self._execution = self._recorder
+        self._recorder = CaseRecorder()
+        super().__init__(self._recording, self._recorded_execution)
 
     def run(self, op: Op, case: Case) -> Run:
         """Run one case, and leave its record."""
         self._snapshots = []
-        self._recorder.begin()
-        seen = OpResults()
-        run = super().run(seen.spying(op), case)
+        run = super().run(op, case)
+        recorder = self._recorder
         with plain_torch():
             record = CasePieces(
-                plain=call_record(op, case, seen, defined=False),
-                defined=call_record(op, case, seen, defined=True),
-                launches=tuple(one.completed(self._recorder.results) for one in self._snapshots),
-                truths=self._recorder.truths,
+                plain=call_record(op, case, recorder.outputs, defined=False),
+                defined=call_record(op, case, recorder.outputs, defined=True),
+                launches=tuple(one.completed(recorder.results) for one in self._snapshots),
+                truths=recorder.truths,
             )
-        file = place(Path(os.environ[FOLDER_VARIABLE]).parent, case)
+        file = record_path(Path(os.environ[BUILDS_VARIABLE]).parent, case)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(wire.to_json(record), encoding="ascii")
         return run
+
+    def _recorded_execution(
+        self,
+        library_context: LibraryContext,
+        on_backward_thread: Callable[[], object],
+        *,
+        launches: ObservedLaunches,
+    ) -> Execution:
+        # The reproducer's own run is compared with this one, so every run needs the tolerances of a compared run.
+        compared = replace(launches, is_compared=lambda _: True)
+        return Execution(library_context, on_backward_thread, launches=compared, observer=self._recorder)
 
     def _recording(self, launches: Launches) -> LaunchHandler:
         def handle(request: LaunchRequest) -> None:
@@ -63,41 +73,41 @@ class RecordingEngine(VirtualEngine):
         return handle
 
 
-class RecordingExecution(Execution):
-    """Keeps the results of a case, and what they should be."""
+class CaseRecorder:
+    """An execution's observer that keeps what the op returned, the results, and what they should be."""
 
-    def __init__(self, usual: Execution) -> None:
-        """As `usual`, whose parts it takes."""
-        vars(self).update(vars(usual))
-        self._seen = replace(self._seen, is_compared=lambda _: True)  # with the file's own run, wherever that is
-        self.begin()
-
-    def begin(self) -> None:
-        """Forget the case before."""
+    def __init__(self) -> None:
         self.is_again = False
-        self.results: Tensors = {}
+        self.outputs = OpResults()
+        self.results: Mapping[str, torch.Tensor] = {}
         self.truths: dict[str, TruthRecord] = {}
 
-    def run_again(self, op: Op, case: Case) -> tuple[Ending, Mapping[str, str]]:
-        """As any; its launches are the same once more."""
-        self.is_again = True
-        return super().run_again(op, case)
+    def on_begin(self, case: Case, *, is_again: bool) -> None:
+        """Forget the previous case.  A second run of the same case keeps the record."""
+        del case
+        self.is_again = is_again
+        if not is_again:
+            self.outputs, self.results, self.truths = OpResults(), {}, {}
 
-    def _compare(self, op: Op, results: Tensors, expected: Mapping[str, Expected], noted: Noted) -> tuple[Result, ...]:
-        facts = super()._compare(op, results, expected, noted)
+    def on_outputs(self, outputs: Mapping[str, torch.Tensor]) -> None:
+        self.outputs = OpResults.of(outputs)
+
+    def on_expected(self, op: Op, results: Mapping[str, torch.Tensor], expected: Mapping[str, Expected]) -> None:
         self.results = results
         self.truths = {name: _truth(got, expected[name], op.slack) for name, got in results.items()}
-        return facts
 
 
 def _truth(got: torch.Tensor, expected: Expected, slack: float) -> TruthRecord:
-    """The row's figure is the largest of all rows if that row is still wrong by it, otherwise that row's own."""
+    """Return the expected value and its tolerances.
+
+    The tolerance of rows is the largest of all rows if the worst row is still wrong by it, otherwise that row's own.
+    """
     tolerance = tolerance_of(expected, got.dtype, slack)
     truth = expected.truth.values
     errors = sizes(got.detach().to(torch.float64).reshape(truth.shape).numpy() - truth).per_tile
     if not errors.size:
         return TruthRecord(expression="", whole=tolerance.whole, row=tolerance.whole)
-    worst = int((errors / tolerance.per_tile).argmax())  # to NumPy NaN is the largest
+    worst = int((errors / tolerance.per_tile).argmax())  # NaN is the largest for NumPy
     largest = float(tolerance.per_tile.max())
     row = largest if not errors.max() <= largest else float(tolerance.per_tile[worst])
     writing = Writing(exact=True, after=lambda _: "")

@@ -1,30 +1,30 @@
-"""What a reduced program must show to be still about the same bug."""
+"""The check that a reduced program still shows the same bug."""
 
 import ast
 import re
 import time
 from pathlib import Path
 
-from harness.repro_runtime import Asked, FileRunner
+from harness.repro_runtime import CheckRequest, FileRunner
 from harness.repro_runtime.judge_file import at_fault
 from harness.search.judge import Examination
 
 
-class Shows:
-    """Whether a program shows the same as the whole one: the same sentence, the same ending, and nothing else.
+class ShowsSameFailure:
+    """A predicate: the program shows the same message and ending as the whole one, and no other failure.
 
-    Arguments may go, but those that stay are made as they were, and the grid is the same: with a tensor made smaller,
-    another bug can show the same sentence.
+    Arguments may disappear.  Those that stay are made by the same statements, and the grid is the same.  With a smaller
+    tensor, another bug can show the same message.
     """
 
-    def __init__(self, source: str, whole: Examination, bench: FileRunner, folder: Path, more: str) -> None:
-        """`whole` is what `source` shows; `more` stands in every file after what is reduced."""
+    def __init__(self, source: str, whole: Examination, runner: FileRunner, folder: Path, more: str) -> None:
+        """`whole` is the result of `source`; `more` is appended to every program."""
         self.tried = 0
-        self._bench = bench
+        self._runner = runner
         self._folder = folder
         self._more = more
         self._whole = whole
-        self._sentence = _sentence(whole, bench.asked)
+        self._message = _message(whole, runner.request)
         self._others = {fail.oracle for fail in whole.fails}
         self._shapes = _shapes(whole)
         self._grids = [launch.grid for launch in whole.run.launches]
@@ -33,20 +33,20 @@ class Shows:
         self._known: dict[str, bool] = {}
 
     def keep_results(self) -> None:
-        """Ask for equal results, bit for bit, too."""
+        """Also require results that are equal bit for bit."""
         self._digests = _digests(self._whole)
 
     def __call__(self, text: str) -> bool:
-        """Look once at each text."""
+        """Check each text once."""
         if text not in self._known:
-            self._known[text] = made(text) <= self._made and self._look(text)
+            self._known[text] = made(text) <= self._made and self._check(text)
         return self._known[text]
 
-    def _look(self, text: str) -> bool:
+    def _check(self, text: str) -> bool:
         self.tried += 1
-        found = self._bench.glance(written(text + self._more, self._folder))
+        found = self._runner.check(written(text + self._more, self._folder))
         return (
-            _sentence(found, self._bench.asked) == self._sentence
+            _message(found, self._runner.request) == self._message
             and type(found.run.ending) is type(self._whole.run.ending)
             and {fail.oracle for fail in found.fails} <= self._others
             and [launch.grid for launch in found.run.launches] == self._grids
@@ -56,7 +56,7 @@ class Shows:
 
 
 def made(text: str) -> frozenset[str]:
-    """How `run` makes what it launches with: its statements but for the launch, or what of torch the launch holds."""
+    """Return the code with which `run` makes arguments: statements before the launch, and torch calls inside it."""
     functions = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef))
     body = next((node.body for node in functions if node.name == "run"), [])
     return frozenset(ast.unparse(node) for statement in body for node in _making(statement))
@@ -75,15 +75,15 @@ def _making(statement: ast.stmt) -> list[ast.AST]:
 
 
 def written(text: str, folder: Path) -> Path:
-    """A file of its own for every program: Triton reads a kernel's source from where it was defined."""
+    """Write the program to a new file: Triton reads a kernel's source from the file that defines it."""
     path = folder / f"program_{time.monotonic_ns()}.py"
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def _sentence(examined: Examination, asked: Asked) -> str | None:
-    """What the oracle says, without the place in the file, which moves."""
-    fail = at_fault(examined, asked)
+def _message(examined: Examination, request: CheckRequest) -> str | None:
+    """Return the oracle's message without source lines, which move."""
+    fail = at_fault(examined, request)
     return None if fail is None else re.sub(r"[\w.-]+\.py:\d+", "", fail.message)
 
 

@@ -1,7 +1,7 @@
-"""Functions as text that stands alone: their source with every module-level name that they use.  For children alone.
+"""Functions as standalone text: their source, and every module-level name that they use.
 
-Sources are slices of their files, so that comments stay.  What belongs to a library that may be imported is imported;
-what cannot be written down is named in `missing`.
+Sources are slices of their files, so comments stay.  Names of an importable library are imported.  Names that cannot be
+written as code are listed in `missing`.  Only child processes import this.
 """
 
 import ast
@@ -24,10 +24,10 @@ JIT = ("triton.jit", "jit")
 
 
 class Definitions:
-    """What a program begins with; each name is defined before it is used."""
+    """The imports and definitions of a program; each name is defined before its use."""
 
     def __init__(self, inlines: Callable[[str], bool], *, bare: bool = False) -> None:
-        """`inlines` tells of which modules the source is taken; `bare` kernels keep no decorator but `triton.jit`."""
+        """`inlines` selects modules whose source is copied.  `bare` kernels keep only the decorator `triton.jit`."""
         self.imports: dict[str, None] = {}
         self.missing: list[str] = []
         self._inlines = inlines
@@ -37,13 +37,13 @@ class Definitions:
         self._definitions: dict[str, str] = {}
 
     def add(self, function: Any, *, called: str = "", undecorated: bool = False) -> str:
-        """Define a function, kernel or class, under its own name or as `called`; the result is the name."""
+        """Define a function, kernel or class under its own name or as `called`, and return the name."""
         source = inner(function)
         own: str = source.__name__
         name = called or own
         if name in self._owners:
             if self._owners[name] is not source:
-                self.missing.append(f"two things that are called {name}")
+                self.missing.append(f"two definitions of {name}")
             return name
         self._owners[name] = source
         text = textwrap.dedent(inspect.getsource(source))
@@ -58,11 +58,11 @@ class Definitions:
 
     @property
     def blocks(self) -> dict[str, str]:
-        """Constants, then functions and classes, by the name that each defines."""
+        """Constants, then functions and classes, by name."""
         return self._constants | self._definitions
 
     def _resolved(self, text: str, node: ast.stmt, known: Mapping[str, Any]) -> str:
-        """The text, with every name that it uses defined, and modules that lie beside a suite replaced."""
+        """Define every name that the text uses, and replace the calls of `beside`."""
         slices: list[tuple[ast.expr, str]] = []
         inside = {id(part) for call, _ in _besides(node) for part in ast.walk(call)}
         for call, attribute in _besides(node):
@@ -155,26 +155,26 @@ class Definitions:
 
 
 def written(value: object) -> str:
-    """A plain value as one writes it: `1e-5`."""
+    """Return the literal of a plain value: `1e-5` rather than `1e-05`."""
     return re.sub(r"(\de[-+])0(?=\d)", r"\1", repr(value)) if isinstance(value, float) else repr(value)
 
 
 def inner(value: Any) -> Any:
-    """The Python function inside Triton's wrappers: autotuners, heuristics, `jit`."""
+    """Return the Python function inside Triton's wrappers: autotuners, heuristics, `jit`."""
     while not isinstance(value, FunctionType | type) and hasattr(value, "fn"):
         value = value.fn
     return value
 
 
 def globals_of(source: Any) -> Mapping[str, Any]:
-    """The module-level names that a function or class sees."""
+    """Return the module-level names that a function or class sees."""
     if isinstance(source, type):
         return vars(sys.modules[source.__module__])
     return source.__globals__
 
 
 def _besides(node: ast.AST) -> Iterator[tuple[ast.Call, ast.Attribute | None]]:
-    """The calls of `beside`, each with the attribute that is read from it at once, if one is."""
+    """Yield the calls of `beside`, each with the attribute that is read from its result, if any."""
     read = {id(part.value): part for part in ast.walk(node) if isinstance(part, ast.Attribute)}
     for part in ast.walk(node):
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "beside":
@@ -182,7 +182,7 @@ def _besides(node: ast.AST) -> Iterator[tuple[ast.Call, ast.Attribute | None]]:
 
 
 def _bound(node: ast.stmt) -> set[str]:
-    """The names that are bound anywhere inside."""
+    """Return the names that are bound anywhere inside."""
     found: set[str] = set()
     for part in ast.walk(node):
         match part:
@@ -209,7 +209,7 @@ def _replaced(text: str, slices: list[tuple[ast.expr, str]]) -> str:
 
 
 def _without_decorators(text: str, kept: Collection[str]) -> str:
-    """The definition with those of its decorators alone that are called so."""
+    """Return the definition with only the decorators of the given names."""
     (node,) = ast.parse(text).body
     if not isinstance(node, ast.FunctionDef) or not node.decorator_list:
         return text

@@ -1,7 +1,7 @@
-"""Tensors as code that makes them again: the same storages, shapes, strides, offsets and aliases.  For children alone.
+"""Tensors as code that makes them again: the same storages, shapes, strides, offsets and aliases.
 
-Few elements are written out, and integers as far as that is bearable; many are drawn from a seed, or packed where their
-exact values matter.  Fresh memory is fresh again.
+Small tensors are literals.  Large ones are drawn from a seed, or packed if their exact values matter.  Memory that was
+never written is allocated by `torch.empty`.  Only child processes import this.
 """
 
 import base64
@@ -16,12 +16,12 @@ from harness.ops.oversized_tensors import LARGE
 from harness.ops.poison import PATTERNS
 
 FEW = 64
-"""Elements of a storage that are written out."""
-BEARABLE = 512
-"""Integers that are written out."""
+"""The most floats in a literal."""
+FEW_INTEGERS = 512
+"""The most integers in a literal."""
 MOST_PACKED_BYTES = 1 << 15
 PIECE = 88
-"""Characters of packed values on a line."""
+"""Characters of packed values in one string literal."""
 SAME_SIZE = {8: torch.int64, 4: torch.int32, 2: torch.int16}
 GENERATOR = "torch.Generator().manual_seed"
 
@@ -31,17 +31,17 @@ class Writing:
     """Lines that make tensors, and what they need."""
 
     exact: bool
-    """Drawn values will not do."""
+    """Large tensors get their exact values rather than drawn ones."""
     after: Callable[[torch.Tensor], str] | None = None
-    """How a tensor made on the CPU in its own type goes on; None where factories are told the device."""
+    """The code that moves a tensor made on the CPU; None if factories get the device."""
     lines: list[str] = field(default_factory=list[str])
     missing: list[str] = field(default_factory=list[str])
     storages: dict[int, str] = field(default_factory=dict[int, str])
-    """By address, the variable whose storage it is."""
+    """The variable of each storage, by address."""
 
 
 def write(tensors: Mapping[str, torch.Tensor], writing: Writing, recipes: Mapping[str, str] | None = None) -> None:
-    """Add lines that make these tensors, each in a variable of its name; `recipes` for values that have one."""
+    """Add lines that make these tensors, each in a variable of its name; `recipes` are expressions for some values."""
     by_storage: dict[int, dict[str, torch.Tensor]] = {}
     for name, tensor in tensors.items():
         by_storage.setdefault(tensor.untyped_storage().data_ptr(), {})[name] = tensor
@@ -49,17 +49,17 @@ def write(tensors: Mapping[str, torch.Tensor], writing: Writing, recipes: Mappin
         _write_storage(address, views, writing, recipes or {})
 
 
-def view_of(variable: str, of: torch.Tensor, wanted: torch.Tensor) -> str:
-    """An expression for another tensor in the storage of one that has a variable."""
-    if _geometry(of) == _geometry(wanted):
+def view_of(variable: str, of: torch.Tensor, other: torch.Tensor) -> str:
+    """Return an expression for a tensor that shares the storage of one with a variable."""
+    if _geometry(of) == _geometry(other):
         return variable
-    cast = "" if wanted.dtype == of.dtype else f".view({wanted.dtype})"
-    shape, strides = tuple(wanted.shape), tuple(wanted.stride())
-    return f"{variable}{cast}.as_strided({shape}, {strides}, {wanted.storage_offset()})"
+    cast = "" if other.dtype == of.dtype else f".view({other.dtype})"
+    shape, strides = tuple(other.shape), tuple(other.stride())
+    return f"{variable}{cast}.as_strided({shape}, {strides}, {other.storage_offset()})"
 
 
 def literal(tensor: torch.Tensor) -> str:
-    """Its elements as nested lists, each the shortest number that its type reads as that element."""
+    """Return the elements as nested lists, each the shortest number that its type rounds to that element."""
     texts = iter([_number(one, tensor.dtype) for one in tensor.detach().reshape(-1).tolist()])
 
     def nested(shape: tuple[int, ...]) -> str:
@@ -101,7 +101,7 @@ def _fills(tensor: torch.Tensor, whole: torch.Tensor) -> bool:
 def _write_around(
     base: str, whole: torch.Tensor, views: Mapping[str, torch.Tensor], writing: Writing, recipes: Mapping[str, str]
 ) -> None:
-    """A storage of which views show a part: written out, or filled and then the views' values put in."""
+    """Write a storage of which views show a part: as a whole, or NaN with the values of the views copied in."""
     fresh = _fresh(whole)
     if not FEW < whole.numel() <= LARGE or (fresh is not None and bool(fresh.any())):
         _write_values(base, whole, writing, None)
@@ -139,7 +139,7 @@ def _write_values(name: str, tensor: torch.Tensor, writing: Writing, recipe: str
 
 
 def _fresh(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Which elements still hold what fresh memory holds."""
+    """Return a mask of the elements that still hold the pattern of fresh memory."""
     if (pattern := PATTERNS.get(tensor.dtype)) is None or not 0 < tensor.numel() <= LARGE:
         return None
     return tensor.detach().contiguous().view(SAME_SIZE[tensor.element_size()]) == pattern
@@ -152,7 +152,7 @@ def _values(tensor: torch.Tensor, writing: Writing, recipe: str | None) -> str:
     first = tensor.reshape(-1)[0] if count else None
     if count > 4 and first is not None and bool((_bits(tensor) == _bits(first)).all()):
         return _call("full", f"{shape}, {_number(first.item(), tensor.dtype)}", tensor, writing)
-    if count <= (FEW if tensor.is_floating_point() else BEARABLE):
+    if count <= (FEW if tensor.is_floating_point() else FEW_INTEGERS):
         return _call("tensor", literal(tensor), tensor, writing)
     if recipe is not None:
         return _moved(recipe, tensor, writing)
@@ -167,7 +167,7 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _drawn(tensor: torch.Tensor, writing: Writing) -> str:
-    """Normal numbers of the same mean and spread."""
+    """Return normal numbers of the same mean and deviation."""
     finite = tensor.detach().to(torch.float64)
     finite = finite[torch.isfinite(finite)]
     mean = float(finite.mean()) if len(finite) else 0.0
@@ -192,7 +192,7 @@ def _packed(tensor: torch.Tensor, writing: Writing) -> str:
 
 
 def _call(factory: str, first: str, tensor: torch.Tensor, writing: Writing) -> str:
-    """A factory's call, told the type where torch would not choose it, and the device; or moved there afterwards."""
+    """Return a factory call with the dtype, unless it is torch's default, and the device."""
     is_usual = tensor.dtype in {torch.float32, torch.int64, torch.bool}
     typed = "" if is_usual else f", dtype={tensor.dtype}"
     if writing.after is None:
@@ -201,7 +201,7 @@ def _call(factory: str, first: str, tensor: torch.Tensor, writing: Writing) -> s
 
 
 def _moved(numbers: str, tensor: torch.Tensor, writing: Writing) -> str:
-    """Numbers of torch's usual type in the type of the tensor, and on the device."""
+    """Convert numbers of torch's default type to the type of the tensor, on the device."""
     is_usual = tensor.dtype == torch.float32
     if writing.after is None:
         return f"{numbers}.to(device)" if is_usual else f"{numbers}.to(device, {tensor.dtype})"

@@ -1,4 +1,4 @@
-"""Python source as coloured HTML: a stretch of a kernel with its line at fault, and whole files."""
+"""Python source as coloured HTML: an excerpt around the line at fault, and whole files."""
 
 import textwrap
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from harness.model.finding import Excerpt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line as shown."""
+    """One line of an excerpt."""
 
     number: int
     html: Markup
@@ -21,7 +21,7 @@ class Line:
 
 
 def lines_of(excerpt: Excerpt, at_fault: int) -> tuple[Line, ...]:
-    """The stretch without its common indentation; empty lines at its ends are left out."""
+    """Return the lines of an excerpt without common indentation and without empty lines at its ends."""
     shown = coloured(textwrap.dedent("\n".join(excerpt.lines))).split("\n")
     numbered = list(enumerate(shown, excerpt.first))
     while numbered and not numbered[-1][1]:
@@ -32,6 +32,6 @@ def lines_of(excerpt: Excerpt, at_fault: int) -> tuple[Line, ...]:
 
 
 def coloured(text: str) -> Markup:
-    """The text in spans by kind of token, escaped, as many lines as it has."""
+    """Return the text escaped, in a span for each token, with the same line breaks."""
     lexer = PythonLexer(stripnl=False, ensurenl=False)
     return Markup(highlight(text, lexer, HtmlFormatter[str](nowrap=True)).removesuffix("\n"))  # noqa: S704 - as above

@@ -1,4 +1,4 @@
-"""The grid of op and device by oracle: how many cases passed, failed, abstained, and were not asked about."""
+"""The grid of op and device by oracle: how many cases passed, failed, abstained and did not run."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from harness.model.verdict import Outcome
 from harness.oracles import registry
-from harness.search.campaign_statistics import Cell
+from harness.search.campaign_statistics import VerdictCell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class Square:
 
     @property
     def style(self) -> str:
-        """What it comes to."""
+        """The CSS class."""
         if self.failed:
             return "bad"
         if self.passed:
@@ -29,7 +29,7 @@ class Square:
 
     @property
     def words(self) -> str:
-        """In full."""
+        """The counts in words."""
         counts = (
             (self.failed, "failed"),
             (self.passed, "passed"),
@@ -51,14 +51,14 @@ class OracleGridRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OracleGrid:
-    """All of it."""
+    """The whole grid."""
 
     oracles: tuple[str, ...]
     rows: tuple[OracleGridRow, ...]
 
 
-def grid_of(verdicts: Mapping[Cell, int]) -> OracleGrid:
-    """Every op on every device: a pair that was never tried is a row of what was not run."""
+def grid_of(verdicts: Mapping[VerdictCell, int]) -> OracleGrid:
+    """Return a row for every op on every device, tried or not."""
     counts: dict[tuple[str, str, str], dict[Outcome, int]] = defaultdict(dict)
     for (op, device, oracle, outcome), count in verdicts.items():
         counts[op, device, oracle][outcome] = count

@@ -1,4 +1,4 @@
-"""The whole page: what has been gathered, in the words and pictures that the templates lay out."""
+"""The HTML page: the contents of a report, laid out by the templates."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,13 +7,12 @@ from datetime import datetime
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.findings.campaign_report import replay_command
 from harness.model.finding import Finding
 from harness.model.picture import Picture, Span
 from harness.model.verdict import Outcome, Severity
 from harness.region.record import sentences
 from harness.reports import region_plot
-from harness.reports.contents import Attached, Gathered, ReportedBug
+from harness.reports.contents import Attached, ReportContents, ReportedBug
 from harness.reports.finding_text import describe, facts
 from harness.reports.html import plots
 from harness.reports.html.code import Line, coloured, lines_of
@@ -21,18 +20,18 @@ from harness.reports.html.oracle_grid import grid_of
 from harness.reports.html.pictures import Drawn, draw
 from harness.reports.html.svg import Drawing, Numbers
 from harness.reports.report_history import stages
-from harness.reports.summary import told
+from harness.reports.summary import count_text
 
 STYLE, PAGE = "style.css", "page.html.j2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BugEntry:
-    """One bug as the template shows it."""
+    """One bug, as the template needs it."""
 
     bug: ReportedBug
     anchor: str
-    where: str
+    subject: str
     """Kernel and op."""
     smallest: str
     replay: str
@@ -40,31 +39,30 @@ class BugEntry:
     pictures: tuple[Drawn, ...]
     """In the smallest case."""
     first_pictures: tuple[Drawn, ...]
-    """In the first case, where that is another."""
+    """In the first case; none if that is the smallest case."""
     code: tuple[Line, ...]
-    region_says: tuple[str, ...]
+    region_sentences: tuple[str, ...]
     region_plot: str
     files: tuple[Attached, ...]
 
     @property
     def finding(self) -> Finding:
-        """The bug's finding."""
         return self.bug.finding
 
 
-def page(gathered: Gathered, made: datetime) -> str:
-    """The page, which works from disk; `made` is when."""
+def page(contents: ReportContents, made: datetime) -> str:
+    """Return the page, which works from disk.  `made` is the time that it shows."""
     names = Numbers()
-    rows = stages(gathered)
+    rows = stages(contents)
     return _environment().get_template(PAGE).render(
-        gathered=gathered,
+        contents=contents,
         made=made.strftime("%Y-%m-%d %H:%M %Z").strip(),
-        errors=gathered.count(Severity.ERROR),
-        warnings=gathered.count(Severity.WARNING),
-        told=told(gathered.count(Severity.ERROR), gathered.count(Severity.WARNING)),
-        entries=tuple(_entry(bug, names) for bug in gathered.bugs),
-        grid=grid_of(gathered.verdicts),
-        areas=plots.areas(gathered.area, names),
+        errors=contents.count(Severity.ERROR),
+        warnings=contents.count(Severity.WARNING),
+        count_text=count_text(contents.count(Severity.ERROR), contents.count(Severity.WARNING)),
+        entries=tuple(_entry(bug, names) for bug in contents.bugs),
+        grid=grid_of(contents.verdicts),
+        areas=plots.areas(contents.tested_sizes, names),
         signs=tuple((plots.WORDS[outcome], _sign(outcome, names)) for outcome in Outcome),
         stages=rows,
         curves=plots.curves(rows, names) if rows else (),
@@ -84,12 +82,12 @@ def _environment() -> Environment:
 
 
 def _breakable(name: str) -> Markup:
-    """A long name that may go on in the next line after each underscore."""
+    """Let a long name break after each underscore."""
     return Markup("_<wbr>").join(name.split("_"))
 
 
 def _is_link(value: str) -> bool:
-    """Whether a browser may follow it: a list of known issues may hold any text."""
+    """Return True for http links only: a list of known issues may hold any text, such as `javascript:`."""
     return value.startswith(("https://", "http://"))
 
 
@@ -100,21 +98,21 @@ def _entry(bug: ReportedBug, names: Numbers) -> BugEntry:
     return BugEntry(
         bug=bug,
         anchor=f"finding-{finding.id}",
-        where=f"{signature.kernel} in {op}" if signature.kernel else op,
+        subject=f"{signature.kernel} in {op}" if signature.kernel else op,
         smallest=describe(finding.case),
-        replay=replay_command(finding),
-        facts=(*facts(finding), *_surroundings(bug)),
-        pictures=tuple(draw(picture, names) for picture in finding.fail.pictures if _says_more(picture)),
+        replay=finding.replay_command,
+        facts=(*facts(finding), *_origin(bug)),
+        pictures=tuple(draw(picture, names) for picture in finding.fail.pictures if _is_worth_drawing(picture)),
         first_pictures=tuple(draw(picture, names) for picture in _first_pictures(finding)),
         code=lines_of(finding.excerpt, source.line) if finding.excerpt and source else (),
-        region_says=sentences(bug.region) if bug.region else (),
+        region_sentences=sentences(bug.region) if bug.region else (),
         region_plot=region_plot.svg(bug.region) if bug.region else "",
         files=bug.files,
     )
 
 
-def _says_more(picture: Picture) -> bool:
-    """Whether a picture shows more than a message: the smallest case often has tensors of one cell."""
+def _is_worth_drawing(picture: Picture) -> bool:
+    """Return False for a tensor of one cell: the message says as much."""
     return isinstance(picture, Span) or picture.spread.table != (1, 1)
 
 
@@ -123,7 +121,7 @@ def _first_pictures(finding: Finding) -> Iterator[Picture]:
         yield from finding.first_pictures
 
 
-def _surroundings(bug: ReportedBug) -> Iterator[tuple[str, str]]:
+def _origin(bug: ReportedBug) -> Iterator[tuple[str, str]]:
     if bug.others:
         yield "also kept", f"{bug.others} more {'folder' if bug.others == 1 else 'folders'} with this signature"
     if bug.versions:

@@ -1,4 +1,4 @@
-"""Where in a tensor the error or the overlap lies, drawn."""
+"""Drawings of a failure: the wrong or overlapping cells of a tensor, or accesses outside it."""
 
 from dataclasses import dataclass
 from math import inf, isfinite
@@ -8,11 +8,11 @@ from harness.reports.html.svg import Drawing, Numbers
 
 LEFT, TOP, LEGEND = 58, 22, 34
 ROOM, TALL = 470, 300
-"""The most that the blocks of a picture may take."""
+"""The largest width and height of all blocks together."""
 SMALLEST, LARGEST = 3, 26
-"""Sides of a block."""
+"""The side of a block."""
 NARROW = 4
-"""A table of fewer columns would be a tower of large blocks."""
+"""With fewer columns than this, blocks are half as tall at most."""
 DEGREES = ((10.0, "heat1", "1 to 10"), (1e3, "heat2", "10 to 1,000"), (inf, "heat3", "more"))
 LINE_WIDTH = 520
 WIDEST_LEGEND = 400
@@ -27,7 +27,7 @@ class Drawn:
 
 
 def draw(picture: Picture, names: Numbers) -> Drawn:
-    """The picture as SVG."""
+    """Return the picture as SVG."""
     match picture:
         case Shading():
             return _shading(picture, names)
@@ -36,7 +36,7 @@ def draw(picture: Picture, names: Numbers) -> Drawn:
 
 
 def named(index: tuple[int, ...]) -> str:
-    """An index, or a shape: `[2, 0]`."""
+    """Return an index or a shape as `[2, 0]`."""
     return f"[{', '.join(map(str, index))}]"
 
 
@@ -45,7 +45,7 @@ def named(index: tuple[int, ...]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sheet:
-    """The blocks on paper."""
+    """The blocks and their size in pixels."""
 
     down: int
     across: int
@@ -68,18 +68,18 @@ def _shading(picture: Shading, names: Numbers) -> Drawn:
     spread, sheet = picture.spread, _sheet(picture.spread)
     rows, columns = spread.table
     right, bottom = sheet.corner(sheet.down, sheet.across)
-    caption = f"{picture.tensor} {named(spread.shape)}: {picture.says}"
+    caption = f"{picture.tensor} {named(spread.shape)}: {picture.caption}"
     if spread.block != (1, 1):
         caption += f"; each block is {spread.block[0]} x {spread.block[1]} cells"
-    said = f"{len(spread.marks)} of {sheet.down * sheet.across} blocks have such cells; the message names "
-    said += f"{named(picture.worst)}."
-    drawing = Drawing(max(right + 12, WIDEST_LEGEND), bottom + LEGEND + 8, title=caption, text=said, names=names)
+    description = f"{len(spread.marks)} of {sheet.down * sheet.across} blocks have such cells; the message names "
+    description += f"{named(picture.worst)}."
+    drawing = Drawing(max(right + 12, WIDEST_LEGEND), bottom + LEGEND + 8, title=caption, text=description, names=names)
     drawing.rectangle((LEFT, TOP, right - LEFT, bottom - TOP), "sheet")
     for row, column, amount in spread.marks:
         x, y = sheet.corner(row, column)
         style = _style(picture.amount, amount)
         gap = 0.5 if min(sheet.width, sheet.height) > 2 * SMALLEST else 0.0
-        tip = f"{_place(spread, row, column)}: {_told(picture.amount, amount)}"
+        tip = f"{_place(spread, row, column)}: {_amount(picture.amount, amount)}"
         drawing.rectangle((x + gap, y + gap, sheet.width - 2 * gap, sheet.height - 2 * gap), style, tip)
     if rows > 1:
         drawing.words(LEFT - 6, TOP + 10, "row 0", "small", anchor="end")
@@ -109,7 +109,7 @@ def _style(amount: Amount, value: float) -> str:
             return "heat0" if value <= 1 else next(style for most, style, _ in DEGREES if value <= most)
 
 
-def _told(amount: Amount, value: float) -> str:
+def _amount(amount: Amount, value: float) -> str:
     match amount:
         case Amount.SHARE:
             return f"{100 * value:.0f} % of the cells"
@@ -129,7 +129,7 @@ def _range(noun: str, first: int, last: int) -> str:
 
 
 def _ring(drawing: Drawing, sheet: _Sheet, spread: Spread, worst: tuple[int, ...]) -> None:
-    """Around the cell that the message names, where it is one of the tensor's."""
+    """Draw a ring around the cell that the message names, if the tensor has it."""
     if len(worst) != len(spread.shape) or not worst or sheet.down * sheet.across == 1:
         return
     row = 0
@@ -162,24 +162,24 @@ def _legend(drawing: Drawing, y: float, picture: Shading) -> None:
 
 
 def _span(picture: Span, names: Numbers) -> Drawn:
-    reach = picture.reach
-    low, high = reach.touched
-    first, last = min(0, reach.storage[0], low), max(reach.extent, reach.storage[1], high + 1)
+    span = picture.elements
+    low, high = span.touched
+    first, last = min(0, span.storage[0], low), max(span.extent, span.storage[1], high + 1)
     room = LINE_WIDTH - 40
     scale = room / max(1, last - first)
 
     def at(element: int) -> float:
         return 20 + (element - first) * scale
 
-    caption = f"{picture.tensor} {named(reach.shape)} in memory: {picture.says}"
-    said = (
-        f"The tensor's elements lie between 0 and {reach.extent - 1:,}, its storage reaches from "
-        f"{reach.storage[0]:,} to {reach.storage[1] - 1:,}, and {_range('element', low, high)} was touched."
+    caption = f"{picture.tensor} {named(span.shape)} in memory: {picture.caption}"
+    description = (
+        f"The tensor's elements lie between 0 and {span.extent - 1:,}, its storage reaches from "
+        f"{span.storage[0]:,} to {span.storage[1] - 1:,}, and {_range('element', low, high)} was touched."
     )
-    drawing = Drawing(LINE_WIDTH, 96, title=caption, text=said, names=names)
-    whole = max(1.0, (reach.storage[1] - reach.storage[0]) * scale)
-    drawing.rectangle((at(reach.storage[0]), 30, whole, 26), "storage")
-    drawing.rectangle((at(0), 30, max(1.0, reach.extent * scale), 26), "tensor")
+    drawing = Drawing(LINE_WIDTH, 96, title=caption, text=description, names=names)
+    whole = max(1.0, (span.storage[1] - span.storage[0]) * scale)
+    drawing.rectangle((at(span.storage[0]), 30, whole, 26), "storage")
+    drawing.rectangle((at(0), 30, max(1.0, span.extent * scale), 26), "tensor")
     wide = max(4.0, (high + 1 - low) * scale)
     box = (min(at(low), LINE_WIDTH - 20 - wide), 24, wide, 38)
     drawing.rectangle(box, "touched", _range("element", low, high))
@@ -188,7 +188,7 @@ def _span(picture: Span, names: Numbers) -> Drawn:
     )
     x = 20.0
     for style, text in (
-        ("tensor", f"the tensor, 0 to {reach.extent - 1:,}"),
+        ("tensor", f"the tensor, 0 to {span.extent - 1:,}"),
         ("storage", "its storage"),
         ("touched", "touched"),
     ):

@@ -1,4 +1,4 @@
-"""The plots: where in the plane of sizes and SM counts an op was tried, and how reports compare over time."""
+"""The plots: tested sizes and SM counts of each op, and figures of successive reports."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -29,24 +29,24 @@ class Area:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Axis:
-    """A logarithmic one."""
+    """A logarithmic axis."""
 
     least: float
     most: float
     start: float
     end: float
-    """Where on paper."""
+    """In pixels."""
     values: tuple[int, ...]
-    """What lies on it, ascending."""
+    """Ascending."""
     room: float
-    """How far apart two labels need to be."""
+    """Least distance of two labels, in pixels."""
 
     def at(self, value: float) -> float:
         return self.start + (log2(max(value, 1)) - self.least) / (self.most - self.least) * (self.end - self.start)
 
     @property
     def ticks(self) -> Iterator[int]:
-        """The values themselves where they are few, otherwise powers of two; as many as have room."""
+        """The values if they are few, otherwise powers of two; labels without room are left out."""
         last: float | None = None
         for value in self.values if len(self.values) <= MOST_TICKS else self._powers:
             if last is None or abs(self.at(value) - last) >= self.room:
@@ -59,10 +59,10 @@ class _Axis:
         yield from (2**power for power in range(first, last + 1, max(1, (last - first) // MOST_TICKS)))
 
 
-def areas(area: Mapping[PlanePoint, int], names: Numbers) -> tuple[Area, ...]:
-    """A plot for each op, by name."""
+def areas(sizes: Mapping[PlanePoint, int], names: Numbers) -> tuple[Area, ...]:
+    """Return a plot for each op, by name."""
     by_op: dict[str, dict[PlanePoint, int]] = defaultdict(dict)
-    for spot, count in area.items():
+    for spot, count in sizes.items():
         by_op[spot.op][spot] = count
     return tuple(
         Area(op=op, cases=sum(spots.values()), svg=_area(op, spots, names)) for op, spots in sorted(by_op.items())
@@ -70,7 +70,7 @@ def areas(area: Mapping[PlanePoint, int], names: Numbers) -> tuple[Area, ...]:
 
 
 def mark(drawing: Drawing, outcome: Outcome, at: tuple[float, float], size: float, tip: str = "") -> None:
-    """The sign of an outcome; shape and colour both tell it."""
+    """Draw the mark of an outcome, which has its own shape and colour."""
     x, y = at
     match outcome:
         case Outcome.PASS:
@@ -88,9 +88,9 @@ def _area(op: str, spots: Mapping[PlanePoint, int], names: Numbers) -> str:
     up = _axis({spot.sm_count for spot in spots}, HEIGHT - BOTTOM, TOP, room=13)
     name = op.rpartition(":")[2]
     totals = {outcome: sum(n for spot, n in spots.items() if spot.outcome is outcome) for outcome in ORDER}
-    said = ", ".join(f"{count} {WORDS[outcome]}" for outcome, count in totals.items() if count)
+    description = ", ".join(f"{count} {WORDS[outcome]}" for outcome, count in totals.items() if count)
     drawing = Drawing(
-        WIDTH, HEIGHT, title=f"{name}: cases over {dim or 'size'} and SM count", text=f"{said}.", names=names
+        WIDTH, HEIGHT, title=f"{name}: cases over {dim or 'size'} and SM count", text=f"{description}.", names=names
     )
     _frame(drawing, across, up, dim or "size")
     for outcome in ORDER:
@@ -134,18 +134,18 @@ def _short(value: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """One figure over all reports."""
+    """One figure of all reports."""
 
     name: str
     svg: str
 
 
 def curves(stages: Sequence[Stage], names: Numbers) -> tuple[Curve, ...]:
-    """Findings, cases, and cases a second."""
+    """Return the curves of findings, cases, and cases per second."""
     figures: tuple[tuple[str, Callable[[Stage], float]], ...] = (
         ("findings", lambda stage: len(stage.signatures)),
         ("cases", lambda stage: stage.cases),
-        ("cases a second", lambda stage: stage.rate),
+        ("cases per second", lambda stage: stage.rate),
     )
     return tuple(Curve(name=name, svg=_curve(name, stages, figure, names)) for name, figure in figures)
 
@@ -154,8 +154,8 @@ def _curve(name: str, stages: Sequence[Stage], figure: Callable[[Stage], float],
     width, height, left, bottom = 300, 120, 14, 96
     values = [figure(stage) for stage in stages]
     most = max(*values, 0.0) or 1.0
-    said = ", ".join(f"{stage.name}: {_figure(value)}" for stage, value in zip(stages, values, strict=True))
-    drawing = Drawing(width, height, title=f"{name} over the reports", text=said, names=names)
+    description = ", ".join(f"{stage.name}: {_figure(value)}" for stage, value in zip(stages, values, strict=True))
+    drawing = Drawing(width, height, title=f"{name} over the reports", text=description, names=names)
     step = (width - 2 * left) / max(1, len(values) - 1)
     points = [(left + number * step, bottom - value / most * 66) for number, value in enumerate(values)]
     drawing.line(left, bottom, width - left, bottom, "axis")

@@ -1,4 +1,4 @@
-"""Drawing: SVG that goes inline into the page, escaped as it is written, coloured by the page's style sheet."""
+"""Inline SVG drawings, escaped as they are written and coloured by the style sheet of the page."""
 
 import itertools
 from collections.abc import Iterator
@@ -10,20 +10,20 @@ Number = float | int
 
 @dataclass(slots=True)
 class Numbers:
-    """Names for the elements of one page that others refer to."""
+    """Unique ids for the elements of one page."""
 
     _next: Iterator[int] = field(default_factory=itertools.count)
 
     def name(self) -> str:
-        """One that the page has not had yet."""
+        """Return an unused id."""
         return f"g{next(self._next)}"
 
 
 class Drawing:
-    """One picture.  Lengths are in pixels of its own width, which the page scales."""
+    """One picture.  Lengths are in its own pixels; the page scales it."""
 
     def __init__(self, width: Number, height: Number, *, title: str, text: str, names: Numbers) -> None:
-        """An empty picture with what a screen reader says of it."""
+        """Make an empty picture; screen readers read `title` and `text`."""
         name = names.name()
         self.root = ET.Element(
             "svg",
@@ -39,25 +39,23 @@ class Drawing:
         ET.SubElement(self.root, "desc", {"id": f"{name}d"}).text = text
 
     def rectangle(self, box: tuple[Number, Number, Number, Number], style: str, tip: str = "") -> None:
-        """Left, top, width and height, filled as the style says."""
+        """Draw a rectangle; `box` is left, top, width and height."""
         x, y, width, height = box
         self._add("rect", style, tip, x=x, y=y, width=width, height=height)
 
     def line(self, x: Number, y: Number, to_x: Number, to_y: Number, style: str) -> None:
-        """From one point to another."""
         self._add("line", style, "", x1=x, y1=y, x2=to_x, y2=to_y)
 
     def circle(self, x: Number, y: Number, radius: Number, style: str, tip: str = "") -> None:
-        """Around a point."""
         self._add("circle", style, tip, cx=x, cy=y, r=radius)
 
     def path(self, way: str, style: str, tip: str = "") -> None:
-        """Any outline, in SVG's own notation."""
+        """Draw an outline in SVG path notation."""
         made = self._add("path", style, tip)
         made.set("d", way)
 
     def words(self, x: Number, y: Number, text: str, style: str = "", *, anchor: str = "start") -> None:
-        """A line of text; `anchor` says whether it begins, has its middle or ends there."""
+        """Draw a line of text whose start, middle or end is at the point."""
         made = self._add("text", style, "", x=x, y=y)
         made.set("text-anchor", anchor)
         made.text = text

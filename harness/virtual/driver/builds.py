@@ -1,13 +1,13 @@
-"""The folder of builds: what engines leave there for the compiler beside the search, and what that leaves for later.
+"""The folder of builds: engines leave builds there, and the background compiler replaces each with its resources.
 
-Names only, and light to import: the parent process reads the folder too.
+This module has names only and imports nothing, because the parent process reads the folder too.
 """
 
-FOLDER_VARIABLE = "HARNESS_BUILDS"
-"""Names the folder to engines; nothing is left where it is not set."""
-KEPT_VARIABLE = "HARNESS_KEPT_TTIR"
-"""Names the folder that keeps the TTIR of kernels that cannot be executed; nothing is kept where it is not set."""
+BUILDS_VARIABLE = "HARNESS_BUILDS"
+"""The variable with the folder.  Without it engines leave no builds."""
+KEPT_TTIR_VARIABLE = "HARNESS_KEPT_TTIR"
+"""The variable with the folder for the TTIR of kernels that cannot be executed.  Without it no TTIR is kept."""
 BUILD_SUFFIX = ".json"
-"""A build that waits for the compiler: one line of JSON with architecture, options, shape and TTIR."""
+"""The suffix of a build that waits for the compiler: JSON with architecture, options, shape and TTIR."""
 RESOURCES_SUFFIX = ".resources"
-"""What the compiler said of a build; the build itself is gone then."""
+"""The suffix of the compiler's result.  The build itself is then deleted."""

@@ -1,7 +1,7 @@
-"""What a kernel takes on its GPU: the whole compiler pipeline, run beside the search on TTIR that it left behind.
+"""The background compiler: runs the whole compiler pipeline on TTIR, and reports the resources of each kernel.
 
-`python -m harness.virtual.driver.compiler_process` reads builds from standard input, a line of JSON each, and answers
-each with its resources, a line of JSON.  It runs at the lowest priority: the search goes first.
+`python -m harness.virtual.driver.compiler_process` reads builds from standard input, one line of JSON each.  It answers
+each with its resources, one line of JSON.  It runs at the lowest priority, so the search goes first.
 """
 
 import json
@@ -19,22 +19,25 @@ import triton
 
 from harness.model.ending import REFUSED_BUILDS
 from harness.model.kernel_resources import CRASHES, Resources
-from harness.virtual.driver.triton_seam import compile_whole
+from harness.virtual.driver.triton_seam import compile_to_cubin
 
 _USAGE = re.compile(r"REG:(\d+)\s+STACK:(\d+)\s+SHARED:(\d+)\s+LOCAL:(\d+)")
 _REFUSALS = ("PassManager::run failed", "Parse MLIR file failed", "failed to translate module to LLVM IR")
-"""How the messages of MLIR begin, which come as RuntimeErrors (Triton 3.6 to 3.9)."""
+"""The beginnings of MLIR's messages, which Triton raises as RuntimeError (3.6 to 3.9)."""
 
 
 def compile_resources(ttir: str, arch: int, options: Mapping[str, Any]) -> Resources:
-    """The resources of one TTIR text: in `failure` what the compiler refuses, in `unknown` what befell it here."""
+    """Compile one TTIR text and return its resources.
+
+    `Resources.failure` holds a refusal of the compiler, `Resources.unknown` a failure of this machine.
+    """
     given = {name: value for name, value in options.items() if value is not None}
     try:
-        built = compile_whole(ttir, arch, given)
+        built = compile_to_cubin(ttir, arch, given)
         registers, local_bytes = _usage(built.cubin)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a fact about the kernel or about the machine
-        said = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
-        return Resources.failed(said) if _is_refusal(error) else Resources.not_known(said)
+        message = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+        return Resources.failed(message) if _is_refusal(error) else Resources.not_known(message)
     metadata = built.metadata
     return Resources(
         registers_per_thread=registers,
@@ -47,9 +50,10 @@ def compile_resources(ttir: str, arch: int, options: Mapping[str, Any]) -> Resou
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether it is the compiler's own word on the kernel, and not a full disk or a ptxas that somebody killed."""
+    """Return True if the compiler refuses the kernel; False for a full disk or a killed ptxas."""
     if isinstance(error, RuntimeError):
         return str(error).startswith(_REFUSALS)
+    # A negative status is a signal: only a crash of ptxas is its own, not for example SIGKILL.
     ptxas = error.__context__
     if isinstance(ptxas, subprocess.CalledProcessError) and ptxas.returncode < 0 and -ptxas.returncode not in CRASHES:
         return False
@@ -57,26 +61,26 @@ def _is_refusal(error: Exception) -> bool:
 
 
 def _usage(cubin: bytes) -> tuple[int, int]:
-    """Registers and local memory a thread, as the cuobjdump of Triton's own wheel reads them off a cubin.
+    """Return registers and bytes of local memory per thread, which the cuobjdump of Triton's wheel reads from a cubin.
 
     Raises:
-        ValueError: it does not say.
+        ValueError: the tool reports no usage.
     """
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        told = subprocess.run([tool, "--dump-resource-usage", file.name], capture_output=True, text=True, check=False)
-    found = _USAGE.search(told.stdout)
+        dump = subprocess.run([tool, "--dump-resource-usage", file.name], capture_output=True, text=True, check=False)
+    found = _USAGE.search(dump.stdout)
     if not found:
-        raise ValueError(f"cuobjdump tells nothing of the cubin: {(told.stderr or told.stdout).strip()}")
+        raise ValueError(f"cuobjdump reports no usage of the cubin: {(dump.stderr or dump.stdout).strip()}")
     registers, stack, _, local = (int(part) for part in found.groups())
     return registers, stack + local
 
 
 def main() -> None:
-    """Serve build files until standard input ends."""
-    answers = _keep_output()
+    """Compile builds until standard input ends."""
+    answers = _reserve_output()
     os.nice(19)
     for line in sys.stdin:
         build = json.loads(line)
@@ -84,10 +88,10 @@ def main() -> None:
         print(json.dumps(asdict(resources)), file=answers, flush=True)
 
 
-def _keep_output() -> TextIO:
-    """Standard output, for answers alone: whatever else is printed from now on goes where errors go.
+def _reserve_output() -> TextIO:
+    """Return standard output for the answers, and send everything else that is printed to standard error.
 
-    Before it raises a PTXASError, Triton prints the kernel (3.6 to 3.9).
+    Triton prints the kernel before it raises a PTXASError (3.6 to 3.9).
     """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

@@ -1,7 +1,7 @@
-"""The Triton driver of a pretended GPU.
+"""The Triton driver of the emulated GPU.
 
-Triton asks its active driver for everything about the device.  This one answers from a device profile, takes TTIR for
-machine code, and hands each launch to whoever listens.
+Triton asks its active driver for everything about the device.  This driver answers from a device profile, loads TTIR as
+machine code, and passes each launch to a handler.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from harness.virtual.driver.triton_seam import target
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """One call of a launcher: what Triton would hand to the CUDA driver."""
+    """One call of a launcher: everything that Triton would pass to the CUDA driver."""
 
     ttir: str
     grid: tuple[int, int, int]
@@ -28,32 +28,30 @@ class LaunchRequest:
     metadata: Any
     """The compiled kernel's metadata: options such as `num_warps`."""
     arguments: Sequence[Any]
-    """Everything that the caller passed, constexprs included."""
+    """All arguments of the caller, constexprs included."""
 
 
 def tensors_of(request: LaunchRequest) -> dict[str, torch.Tensor]:
-    """By name of the argument, the tensors that a kernel gets, also those that descriptors made by the host lead to."""
+    """Return the tensors of a launch by argument name, including those behind descriptors made by host code."""
     given = zip(request.source.fn.arg_names, request.arguments, strict=False)
-    found = ((name, value if isinstance(value, torch.Tensor) else described_by(value)) for name, value in given)
+    found = ((name, value if isinstance(value, torch.Tensor) else descriptor_tensor(value)) for name, value in given)
     return {name: value for name, value in found if value is not None}
 
 
-def described_by(value: object) -> torch.Tensor | None:
-    """The tensor that a descriptor made by the host leads to; None for anything else."""
+def descriptor_tensor(value: object) -> torch.Tensor | None:
+    """Return the tensor behind a descriptor made by host code; None for any other value."""
     base = getattr(value, "base", None)
     return base if isinstance(base, torch.Tensor) and hasattr(value, "block_shape") else None
 
 
 class LaunchHandler(Protocol):
-    """Whoever executes launches."""
+    """Executes one launch before it returns."""
 
-    def __call__(self, request: LaunchRequest) -> None:
-        """Execute one launch before returning."""
-        ...
+    def __call__(self, request: LaunchRequest) -> None: ...
 
 
-def figures(profile: DeviceProfile) -> dict[str, int]:
-    """What Triton and libraries read of a device through `driver.active.utils`."""
+def device_properties(profile: DeviceProfile) -> dict[str, int]:
+    """Return what Triton and libraries read of a device through `driver.active.utils`."""
     return {
         "max_shared_mem": profile.shared_bytes_per_block,
         "max_num_regs": profile.registers_per_sm,
@@ -65,14 +63,14 @@ def figures(profile: DeviceProfile) -> dict[str, int]:
     }
 
 
-def equal_times(kernel_call: Callable[[], None], *, quantiles: Sequence[float] = (0.5,), **_: Any) -> list[float]:
-    """A benchmark that calls nothing: what autotuners get in the place of a clock."""
+def constant_times(kernel_call: Callable[[], None], *, quantiles: Sequence[float] = (0.5,), **_: Any) -> list[float]:
+    """Return equal times without calling the kernel.  Autotuners get this function in place of a benchmark."""
     del kernel_call
     return [1.0] * len(quantiles)
 
 
 class VirtualDriver:
-    """Answers for one device profile."""
+    """The driver of one device profile.  The names of its methods are Triton's."""
 
     def __init__(self, profile: DeviceProfile, on_launch: LaunchHandler) -> None:
         self.profile = profile
@@ -82,63 +80,53 @@ class VirtualDriver:
 
     @classmethod
     def is_active(cls) -> bool:
-        """Whether Triton may choose this driver by itself; it may not."""
-        return False
+        return False  # Triton must not choose this driver by itself
 
     def map_python_to_cpp_type(self, ty: str) -> str:
-        """C++ names of argument types: nothing here is compiled as C++."""
-        return ty
+        return ty  # no launcher is compiled as C++
 
     def get_current_target(self) -> Any:
-        """What to compile for."""
         return target(self.profile.arch, self.profile.warp_size)
 
     def get_current_device(self) -> int:
-        """There is one device."""
         return 0
 
-    def set_current_device(self, device: int) -> None:
-        """There is one device."""
+    def set_current_device(self, device: int) -> None: ...
 
     def get_current_stream(self, device: int | None = None) -> int:
-        """There is one stream."""
         del device
         return 0
 
     def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
-        """The profile's capability."""
         del device
         return self.profile.capability
 
     def get_active_torch_device(self) -> torch.device:
-        """Tensors live on the CPU."""
         return torch.device("cpu")
 
     def get_device_interface(self) -> Any:
-        """torch.cuda, which answers for the profile too."""
+        """Return torch.cuda, which is emulated from the same profile."""
         return torch.cuda
 
     def get_empty_cache_for_benchmark(self) -> torch.Tensor:
-        """A small stand-in for the buffer that clears L2."""
+        """Return a small tensor in place of the buffer that clears the L2 cache."""
         return torch.empty(1, dtype=torch.int32)
 
-    def clear_cache(self, cache: torch.Tensor) -> None:
-        """There is no cache to clear."""
+    def clear_cache(self, cache: torch.Tensor) -> None: ...
 
     def get_benchmarker(self) -> Callable[..., list[float]]:
-        """Equal times for everything: configs are chosen by the case, never by a clock."""
-        return equal_times
+        """Return a benchmark with equal times: the case chooses the config, never a clock."""
+        return constant_times
 
     def _make_launcher(self, source: Any, metadata: Any) -> "_Launcher":
         return _Launcher(self, source, metadata)
 
     def launch(self, request: LaunchRequest) -> None:
-        """Hand a launch on."""
         self._on_launch(request)
 
 
 _HANDLES = itertools.count(1)
-"""Of all drivers: Triton 3.9 unloads a forgotten kernel through whichever driver is active then."""
+"""Shared by all drivers: Triton 3.9 unloads a collected kernel through the driver that is active at that time."""
 
 
 class _Utilities:
@@ -147,34 +135,34 @@ class _Utilities:
     def __init__(self, profile: DeviceProfile) -> None:
         self._profile = profile
         self.texts: dict[int, str] = {}
-        self._taken: dict[str, tuple[int, int]] = {}
+        """The TTIR of each loaded kernel, by handle."""
+        self._usage: dict[str, tuple[int, int]] = {}
+        """Registers and spills, by TTIR."""
 
-    def tell(self, text: str, registers: int, spills: int) -> None:
-        """What a kernel takes whose text this is, for those who load it from now on."""
-        self._taken[text] = (registers, spills)
+    def record_usage(self, text: str, registers: int, spills: int) -> None:
+        """Set the registers and spills that `load_binary` returns for this TTIR from now on."""
+        self._usage[text] = (registers, spills)
 
     def get_device_properties(self, device: int | None = None) -> dict[str, int]:
-        """The figures that Triton and libraries read."""
         del device
-        return figures(self._profile)
+        return device_properties(self._profile)
 
     def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
-        """(module, function, registers, spills, most threads); the function is the handle of the TTIR text.
+        """Return (module, function, registers, spills, most threads).  The function is the handle of the TTIR.
 
-        Registers and spills are 0 of a kernel of which nobody was told.
+        Registers and spills are 0 unless they were recorded.
         """
         del name, shared, device
         handle = next(_HANDLES)
         text = self.texts[handle] = binary.decode()
-        return handle, handle, *self._taken.get(text, (0, 0)), self._profile.max_threads_per_block
+        return handle, handle, *self._usage.get(text, (0, 0)), self._profile.max_threads_per_block
 
     def unload_module(self, module: int) -> None:
-        """Forget a text."""
         self.texts.pop(module, None)
 
 
 class _Launcher:
-    """What Triton calls to launch one compiled kernel."""
+    """The launcher of one compiled kernel, which Triton calls."""
 
     def __init__(self, driver: VirtualDriver, source: Any, metadata: Any) -> None:
         self._driver = driver

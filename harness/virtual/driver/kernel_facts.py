@@ -1,4 +1,4 @@
-"""What a launch is by its TTIR and options: the facts that every engine tells of it, read once for each build."""
+"""The facts of a kernel that follow from its TTIR and options.  Every engine reports them, read once for each build."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.model.run import Launch
 from harness.virtual.driver.driver import LaunchRequest
-from harness.virtual.driver.triton_seam import Chosen, version
+from harness.virtual.driver.triton_seam import ChosenConfig, version
 from harness.virtual.ttir.ir import Module
 from harness.virtual.ttir.parser import parse
 from harness.virtual.ttir.waiting_kernels import uses_atomics
@@ -21,11 +21,12 @@ _LOCATIONS = re.compile(r"\s*loc\((?:[^()\"]|\"[^\"]*\"|\((?:[^()]|\([^()]*\))*\
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """One build of a kernel."""
+class KernelFacts:
+    """The facts of one build of a kernel."""
 
     module: Module
     build: str
+    """The digest of the build."""
     options: Mapping[str, Any]
     tile_sizes: tuple[int, ...]
     dot_precisions: tuple[str, ...]
@@ -33,18 +34,18 @@ class Described:
 
 
 def options_of(metadata: Any) -> dict[str, Any]:
-    """What of a compiled kernel's metadata decides how its TTIR is compiled on."""
+    """Return the part of a compiled kernel's metadata that decides how its TTIR is compiled further."""
     return {name: getattr(metadata, name) for name in BUILD_OPTIONS if hasattr(metadata, name)}
 
 
-def described_as(ttir: str, arch: int, options: Mapping[str, Any]) -> Described:
-    """The build that these make.
+def read_kernel_facts(ttir: str, arch: int, options: Mapping[str, Any]) -> KernelFacts:
+    """Return the facts of the build with this TTIR, architecture and options.
 
     Raises:
         CannotExecute: the text cannot be parsed.
     """
     module = parse(ttir)
-    return Described(
+    return KernelFacts(
         module,
         build_digest(ttir, arch, options),
         options,
@@ -54,12 +55,12 @@ def described_as(ttir: str, arch: int, options: Mapping[str, Any]) -> Described:
     )
 
 
-def launch_of(described: Described, request: LaunchRequest, chosen: Chosen, scratch: int) -> Launch:
-    """The facts of one launch; `scratch` in bytes."""
+def launch_of(facts: KernelFacts, request: LaunchRequest, chosen: ChosenConfig, scratch_bytes: int) -> Launch:
+    """Return the record of one launch."""
     metadata = request.metadata
     return Launch(
         kernel=request.source.fn.__name__,
-        source=described.module.source(described.module.kernel.location),
+        source=facts.module.source(facts.module.kernel.location),
         grid=request.grid,
         config=chosen.text or f"num_warps: {metadata.num_warps}, num_stages: {metadata.num_stages}",
         config_index=chosen.index,
@@ -67,11 +68,11 @@ def launch_of(described: Described, request: LaunchRequest, chosen: Chosen, scra
         refused=chosen.refused,
         num_warps=metadata.num_warps,
         constants=_constants(request.source),
-        tile_sizes=described.tile_sizes,
-        build=described.build,
-        scratch_bytes=scratch,
-        atomics=described.atomics,
-        dot_precisions=described.dot_precisions,
+        tile_sizes=facts.tile_sizes,
+        build=facts.build,
+        scratch_bytes=scratch_bytes,
+        atomics=facts.atomics,
+        dot_precisions=facts.dot_precisions,
     )
 
 
@@ -81,13 +82,13 @@ def _without_locations(ttir: str) -> str:
 
 
 def build_digest(ttir: str, arch: int, options: Mapping[str, Any]) -> str:
-    """Names what the compiler is given: TTIR without source locations, options, architecture, Triton version."""
+    """Return a digest of the compiler's input: TTIR without source locations, options, architecture, Triton version."""
     text = "\n".join((_without_locations(ttir), str(arch), json.dumps(options, sort_keys=True), version))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def shape_digest(ttir: str) -> str:
-    """Equal for kernels that differ in the values of integer constants alone."""
+    """Return a digest that is equal for kernels that differ only in the values of integer constants."""
     return hashlib.sha256(_INTEGERS.sub("arith.constant", _without_locations(ttir)).encode()).hexdigest()[:16]
 
 

@@ -1,7 +1,6 @@
-"""Every private name of Triton that the harness touches; `test_triton_seam.py` says for which versions.
+"""The seam to Triton: every private name of Triton that the harness touches.  `test_triton_seam.py` checks releases.
 
-Owns: putting our driver in place, cutting the compiler's pipeline after TTIR, choosing autotune configs, asking for
-scratch memory as Triton's own launcher does, and compiling a TTIR text to the end.
+It installs our driver, cuts the compiler's pipeline after TTIR, chooses autotune configs and compiles TTIR to a cubin.
 """
 
 import importlib
@@ -28,58 +27,61 @@ from harness.model.ending import REFUSED_BUILDS
 from harness.ops import flight_recorder
 
 VERSIONS = ("3.6", "3.7", "3.8", "3.9")
-"""The releases whose private names were read; others may work."""
+"""The releases whose private names were checked; others may work."""
 
-SHORT = 100
+ERROR_LENGTH = 100
+"""Characters of an error's message that are kept."""
 STAGE_HOOK_KEY = "kernel-harness: ttir only"
-WHOLE = "-whole"
-"""What the name of the cache of whole kernels ends in.
+FULL_CACHE_SUFFIX = "-whole"
+"""The suffix of the cache of completely compiled kernels.
 
-The virtual engine keeps "cubins" that are none under the same keys (Triton 3.6 to 3.8).
+The virtual engine stores TTIR instead of cubins, under the same keys (Triton 3.6 to 3.8), so it needs its own cache.
 """
 
 version: str = triton.__version__
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenConfig:
     """The autotune config under which a kernel is being launched."""
 
     text: str
     index: int
     count: int
     refused: tuple[str, ...] = ()
-    """What came of the configs that were tried before it."""
+    """The configs that were tried before it, each with its error."""
 
 
-NOT_TUNED = Chosen("", 0, 1)
+NOT_TUNED = ChosenConfig("", 0, 1)
 
 
 class ConfigChooser:
     """Makes every autotuner take the config that the case names, without benchmarking.
 
-    One that the autotuner would skip, because it does not compile or does not fit, gives way to the next, as it would.
+    A config that does not compile or does not fit is skipped for the next one, as the autotuner does.
     """
 
     def __init__(self) -> None:
-        self.wanted: Mapping[str, int] = {}
-        self.current: list[Chosen] = []
+        self.requested: Mapping[str, int] = {}
+        """Index of the config to take, by name of the kernel."""
+        self.current: list[ChosenConfig] = []
+        """A stack: a kernel's launch may launch another kernel."""
         self.failed: tuple[str, int] | None = None
-        """The kernel whose build or launch raised first, and how many configs it has; set to None before a case.
+        """The kernel whose build or launch raised first, and its number of configs; set to None before a case.
 
-        One that is skipped for another config did not raise.
+        A config that is skipped for another one does not count.
         """
         self._raised: str | None = None
-        """What a kernel raised since an autotuner last began to try a config."""
+        """The error of a kernel since an autotuner last began to try a config."""
 
     def install(self) -> None:
-        """Stand in for methods of `Autotuner` and `JITFunction` in this process, for good."""
+        """Replace methods of `Autotuner` and `JITFunction` in this process, for good."""
         self._choose_configs()
-        self._note_calls()
-        self._note_swallowed()
-        _note_compiling()
+        self._record_calls()
+        self._record_swallowed_errors()
+        _record_compiling()
 
-    def _note_calls(self) -> None:
+    def _record_calls(self) -> None:
         original = JITFunction.run
         chooser = self
 
@@ -89,20 +91,20 @@ class ConfigChooser:
                     return original(self, *args, **kwargs)
             except Exception as error:
                 chooser.failed = chooser.failed or (self.fn.__name__, chooser.chosen.count)
-                chooser._raised = _in_short(error)
+                chooser._raised = _summary(error)
                 raise
 
         JITFunction.run = run
 
-    def _note_swallowed(self) -> None:
-        """An autotuner takes some errors of a config for its being slow, and tells nobody."""
+    def _record_swallowed_errors(self) -> None:
+        """Record errors that an autotuner catches: it takes such a config for slow and does not report it."""
         original = Autotuner._bench  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - this file is the seam
         chooser = self
 
         def bench(self: Any, *args: Any, config: Any, **meta: Any) -> Any:
             chooser._raised = None
             timings = original(self, *args, config=config, **meta)
-            if chooser._raised is not None:  # it came out of the kernel, but not out of here
+            if chooser._raised is not None:  # the kernel raised, but `_bench` did not
                 flight_recorder.swallowed(self.base_fn.__name__, chooser._raised, str(config))
             return timings
 
@@ -116,13 +118,13 @@ class ConfigChooser:
             self.nargs = dict(zip(self.arg_names, args, strict=False))
             all_configs = self.configs
             usable = self.prune_configs(kwargs) if len(all_configs) > 1 else all_configs
-            wanted = chooser.wanted.get(self.base_fn.__name__, 0)
+            requested = chooser.requested.get(self.base_fn.__name__, 0)
             failed, refusals = chooser.failed, dict[str, Exception]()
             try:
-                for index in ((wanted + step) % len(usable) for step in range(len(usable))):
+                for index in ((requested + step) % len(usable) for step in range(len(usable))):
                     self.configs = [usable[index]]
-                    told = tuple(f"{config}: {_in_short(error)}" for config, error in refusals.items())
-                    chooser.current.append(Chosen(str(usable[index]), index, len(usable), told))
+                    refused = tuple(f"{config}: {_summary(error)}" for config, error in refusals.items())
+                    chooser.current.append(ChosenConfig(str(usable[index]), index, len(usable), refused))
                     try:
                         return original(self, *args, **kwargs)
                     except Exception as error:
@@ -135,18 +137,19 @@ class ConfigChooser:
             finally:
                 self.configs = all_configs
             chooser.failed = failed or (self.base_fn.__name__, len(usable))
+            # No config works.  Report a limit of this machine before the kernel's own errors.
             unknown = (error for error in refusals.values() if isinstance(error, CannotRunHere))
             raise next(unknown, next(iter(refusals.values())))
 
         Autotuner.run = run
 
     @property
-    def chosen(self) -> Chosen:
-        """The config of the launch that is under way."""
+    def chosen(self) -> ChosenConfig:
+        """The config of the launch under way."""
         return self.current[-1] if self.current else NOT_TUNED
 
 
-def _note_compiling() -> None:
+def _record_compiling() -> None:
     original = JITFunction._do_compile  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
 
     def compile_kernel(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -156,20 +159,23 @@ def _note_compiling() -> None:
     JITFunction._do_compile = compile_kernel  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
 
 
-def _in_short(error: Exception) -> str:
-    """Kind and the line that says what was wrong: in errors of the front end the last, after a piece of code."""
+def _summary(error: Exception) -> str:
+    """Return the kind of an error and the line of its message that names the reason."""
+    # Errors of the front end begin with a piece of code and name the reason in the last line.
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
-    line = lines[-1 if lines[0].startswith("at ") else 0][:SHORT]
+    line = lines[-1 if lines[0].startswith("at ") else 0][:ERROR_LENGTH]
     return f"{type(error).__name__}{f' ({line})' if line else ''}"
 
 
-def load_by(
-    look: Callable[[Any], None], refused: Callable[[str, Exception], Exception], *, shared_bytes_per_block: int
+def intercept_loading(
+    check: Callable[[Any], None], refused: Callable[[str, Exception], Exception], *, shared_bytes_per_block: int
 ) -> None:
-    """Stand, in this process, for good, around Triton's loading of kernels onto a GPU that pretends to be another.
+    """Wrap Triton's loading of kernels onto a hardware GPU that emulates another one, in this process, for good.
 
-    `look` is shown each `CompiledKernel` before, and may raise; `refused` says what to raise for a kernel of that name
-    that the compiler or the GPU refuses.  Triton goes by the hardware's shared memory, whatever it tells libraries.
+    Args:
+        check: is called with each `CompiledKernel` before it is loaded, and may raise.
+        refused: returns the exception for a kernel of that name which the compiler or the GPU refuses.
+        shared_bytes_per_block: the limit that Triton compares with; by default it asks the hardware.
     """
     module: Any = importlib.import_module("triton.compiler.compiler")
     module.max_shared_mem = lambda _device: shared_bytes_per_block
@@ -177,11 +183,11 @@ def load_by(
     build = JITFunction._do_compile  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
 
     def load_kernel(self: Any) -> None:
-        look(self)
+        check(self)
         try:
             load(self)
         except OutOfResources as error:
-            self._run = None  # else it would raise by itself the next time
+            self._run = None  # otherwise Triton keeps a `_run` that raises its own error next time
             raise refused(self.src.fn.__name__, error) from None
 
     def compile_kernel(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -195,13 +201,13 @@ def load_by(
 
 
 def shared_bytes_on(kernel: Any, arch: int, options: Mapping[str, Any]) -> int:
-    """What a block takes of shared memory where the source of a `CompiledKernel` is compiled for another architecture.
+    """Return the shared memory of a block when the source of a `CompiledKernel` is compiled for another architecture.
 
-    Whatever Triton raises goes through.
+    Exceptions of Triton pass through.
     """
     driver: Any = triton.runtime.driver.active
     there = target(arch, 32)
-    driver.get_current_target = lambda: there  # the front end asks
+    driver.get_current_target = lambda: there  # the front end asks the driver, whatever `target` says
     try:
         with flight_recorder.compiling(kernel.src.fn.__name__):
             return int(triton.compile(kernel.src, target=there, options=dict(options)).metadata.shared)
@@ -215,32 +221,35 @@ def set_driver(driver: object) -> None:
 
 
 def target(arch: int, warp_size: int) -> GPUTarget:
-    """Triton's name for what to compile for."""
+    """Return Triton's compilation target."""
     return GPUTarget("cuda", arch, warp_size)
 
 
 def hash_compiler() -> None:
-    """Have Triton hash its own 200 MB, which enter every cache key, for all processes forked from this one."""
+    """Make Triton hash its own files before processes are forked from this one.
+
+    The hash of these 200 MB is part of every cache key.
+    """
     triton_key()
 
 
-def ask_assembler(arch: int) -> None:
-    """Have Triton ask ptxas for its version, as every compile for this architecture would in its own process."""
+def query_ptxas_version(arch: int) -> None:
+    """Make Triton cache the version of ptxas.  Otherwise every process asks ptxas once per architecture."""
     get_ptxas_version(arch)
 
 
 def compile_to_ttir_only() -> None:
-    """Cut the pipeline after TTIR, in this process, for good; the "cubin" that Triton then loads is the TTIR's text.
+    """Cut the pipeline after TTIR, in this process, for good.  Triton then loads the TTIR's text as the "cubin".
 
-    In Triton 3.6 to 3.8 the cut does not enter the cache's key: the process needs a TRITON_CACHE_DIR of its own.
+    In Triton 3.6 to 3.8 the cut is no part of the cache's key, so the process needs its own TRITON_CACHE_DIR.
     """
     knobs.runtime.add_stages_inspection_hook = cast("Any", _cut_after_ttir)  # its signature changed in 3.9
 
 
 def build_launcher(source: Any, metadata: Any) -> None:
-    """Have Triton 3.6 write and compile the C code by which it launches a kernel, into its cache.
+    """Make Triton 3.6 compile the C code that launches one kernel, into its cache.
 
-    Later releases launch every kernel by the same code.  Without NVIDIA's driver there is nothing to link it with.
+    Later releases launch every kernel with the same code.  Without NVIDIA's driver there is nothing to link it with.
     """
     module: Any = importlib.import_module("triton.backends.nvidia.driver")
     if hasattr(module, "make_launcher"):
@@ -249,7 +258,7 @@ def build_launcher(source: Any, metadata: Any) -> None:
 
 
 def build_utilities() -> None:
-    """Have Triton compile the C code by which it speaks to NVIDIA's driver, into its cache, where there is a driver."""
+    """Make Triton compile its interface to NVIDIA's driver, into its cache, if there is a driver."""
     module: Any = importlib.import_module("triton.backends.nvidia.driver")
     with suppress(AssertionError):  # libcuda.so cannot be found
         module.CudaUtils()
@@ -258,7 +267,7 @@ def build_utilities() -> None:
 def _cut_after_ttir(
     backend: Any = None, stages: MutableMapping[str, Any] | None = None, *_: Any, **__: Any
 ) -> tuple[str, str] | None:
-    if backend is None or stages is None:  # Triton 3.9 asks for what enters the cache's key
+    if backend is None or stages is None:  # Triton 3.9 calls the hook without arguments for the cache's key
         return STAGE_HOOK_KEY, STAGE_HOOK_KEY
     first = stages["ttir"]
     stages.clear()
@@ -285,34 +294,34 @@ def _text_as_binary(module: Any, metadata: MutableMapping[str, Any]) -> bytes:
 
 
 def on_compile(listener: Callable[[float], None]) -> None:
-    """Call `listener` with the seconds that each compile took (Python front end and TTIR passes)."""
+    """Call `listener` with the seconds of each compilation (Python front end and TTIR passes)."""
 
-    def heard(*, times: Any, **_: Any) -> None:
+    def on_times(*, times: Any, **_: Any) -> None:
         listener(times.total / 1e6)
 
-    knobs.compilation.listener = heard
+    knobs.compilation.listener = on_times
 
 
-def ask_for_scratch(size_bytes: int, align: int, stream: int) -> None:
-    """Ask the allocator that this thread sees, as Triton's launcher does; without one, Triton's own error is raised."""
+def allocate_scratch(size_bytes: int, align: int, stream: int) -> None:
+    """Call this thread's allocator, as Triton's launcher does.  Without one, Triton raises its own error."""
     _allocation._allocator.get()(size_bytes, align, stream)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - this file is the seam
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
-    """What the whole pipeline made of a TTIR text."""
+class CompiledBinary:
+    """The result of the whole compiler pipeline."""
 
     metadata: Mapping[str, Any]
     cubin: bytes
 
 
-def compile_whole(ttir: str, arch: int, options: Mapping[str, Any]) -> Built:
-    """Compile a TTIR text to a cubin; needs no GPU.  Whatever Triton raises goes through."""
+def compile_to_cubin(ttir: str, arch: int, options: Mapping[str, Any]) -> CompiledBinary:
+    """Compile a TTIR text to a cubin, which needs no GPU.  Exceptions of Triton pass through."""
     with _whole_pipeline(), tempfile.TemporaryDirectory(prefix="kernel-harness-") as folder:
         path = Path(folder) / "kernel.ttir"
         path.write_text(ttir)
         compiled = triton.compile(str(path), target=target(arch, 32), options=dict(options))
-        return Built(compiled.metadata._asdict(), compiled.asm["cubin"])
+        return CompiledBinary(compiled.metadata._asdict(), compiled.asm["cubin"])
 
 
 @contextmanager
@@ -325,12 +334,12 @@ def _whole_pipeline() -> Generator[None]:
         knobs.runtime.add_stages_inspection_hook = hook
 
 
-class NotHere(RuntimeError):
-    """A launch cannot be made on the real GPU, or is another there."""
+class HardwareCannotLaunch(RuntimeError):
+    """A launch is impossible on the hardware GPU, or would differ there."""
 
 
-class RealLauncher:
-    """Compiles launches to the end and makes them on the real GPU, whatever GPU this process wears otherwise."""
+class HardwareLauncher:
+    """Compiles kernels completely and launches them on the hardware GPU, while the process emulates another GPU."""
 
     def __init__(self, arch: int, cache: Path) -> None:
         from triton.backends.nvidia.driver import CudaDriver  # noqa: PLC0415 - it needs NVIDIA's driver
@@ -347,49 +356,52 @@ class RealLauncher:
         arguments: Sequence[Any],
         scratch: Callable[[int, int, int | None], Any],
     ) -> None:
-        """One launch of what `compiled` made, which may ask for scratch memory; returns before the GPU is done.
+        """Launch a result of `compiled`, without waiting for the GPU.  `scratch` allocates the kernel's scratch memory.
 
         Raises:
-            NotHere: the GPU at hand does not have what it needs.
+            HardwareCannotLaunch: the hardware GPU lacks a resource that the kernel needs.
         """
         allocator = _allocation._allocator.set(cast("Any", scratch))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the seam
         try:
-            with self._worn():
+            with self._emulated_driver():
                 kernel[grid](*arguments, stream=0)
         except OutOfResources as error:
-            raise NotHere(str(error)) from None
+            raise HardwareCannotLaunch(str(error)) from None
         finally:
             _allocation._allocator.reset(allocator)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the seam
 
     def compiled(self, source: Any, options: Mapping[str, Any], ttir: str, *, ptxas_optimises: bool = True) -> Any:
-        """What Triton's whole pipeline makes of an `ASTSource` that is this TTIR on the virtual GPU.
+        """Compile an `ASTSource`, which is `ttir` on the virtual GPU, for the hardware GPU.
 
         Raises:
-            NotHere: it cannot be compiled for the GPU at hand, or moves its blocks in another way there.
+            HardwareCannotLaunch: it cannot be compiled for the hardware GPU, or accesses memory differently there.
         """
         key = f"{source.hash()} {sorted(options.items())} {ptxas_optimises}"
         if key not in self._compiled:
             try:
-                with self._worn(), knobs.nvidia.scope():
+                with self._emulated_driver(), knobs.nvidia.scope():
                     if not ptxas_optimises:
                         knobs.nvidia.disable_ptxas_opt = True
-                        knobs.cache.dir = str(self._cache / "unoptimised")  # it is no part of the cache's key
+                        knobs.cache.dir = str(self._cache / "unoptimised")  # the knob is no part of the cache's key
                     self._compiled[key] = triton.compile(source, target=self._target, options=dict(options))
             except PTXASError as error:
-                raise NotHere(str(error).splitlines()[0]) from None
-            except RuntimeError as error:  # of MLIR's passes
-                raise NotHere(f"Triton {triton.__version__} cannot compile it: {str(error).splitlines()[0]}") from None
+                raise HardwareCannotLaunch(str(error).splitlines()[0]) from None
+            except RuntimeError as error:  # from MLIR's passes
+                reason = str(error).splitlines()[0]
+                raise HardwareCannotLaunch(f"Triton {triton.__version__} cannot compile it: {reason}") from None
         if "tt.descriptor" in self._compiled[key].asm["ttir"] and "tt.descriptor" not in ttir:
-            raise NotHere("its tensor descriptors are plain pointers on the virtual GPU, which need no alignment")
+            raise HardwareCannotLaunch(
+                "its tensor descriptors are plain pointers on the virtual GPU, which need no alignment"
+            )
         return self._compiled[key]
 
     @contextmanager
-    def _worn(self) -> Generator[None]:
-        worn = triton.runtime.driver.active
+    def _emulated_driver(self) -> Generator[None]:
+        emulated = triton.runtime.driver.active
         set_driver(self._driver)
         try:
             with _whole_pipeline(), knobs.cache.scope():
                 knobs.cache.dir = str(self._cache)
                 yield
         finally:
-            set_driver(worn)
+            set_driver(emulated)

@@ -1,7 +1,7 @@
-"""What a kernel takes of its GPU, for host code that compiles it by `warmup` and reads that before it launches.
+"""The resources of a kernel for host code that calls `warmup` and reads them before it launches.
 
-The pipeline ends after TTIR, and a launch needs none of these figures.  So they come from the whole pipeline, once for
-each kernel that is asked for in this way; of others, registers, spills and shared memory stay 0.
+The virtual GPU's pipeline ends after TTIR, which does not show resources.  So each kernel that is warmed up is compiled
+completely, once.  For other kernels, registers, spills and shared memory stay 0.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,15 +14,15 @@ from harness.model.kernel_resources import Resources
 from harness.virtual.driver.kernel_facts import options_of
 
 SPILL_BYTES = 4
-"""What NVIDIA's driver in Triton counts as one spill."""
+"""The size of one spill, as Triton's NVIDIA driver counts spills."""
 
 
-def tell_what_kernels_take(
-    compile_now: Callable[[str, Mapping[str, Any]], Resources], tell: Callable[[str, int, int], object]
+def report_resources_at_warmup(
+    compile_now: Callable[[str, Mapping[str, Any]], Resources], record_usage: Callable[[str, int, int], object]
 ) -> None:
-    """Have `JITFunction.warmup` give kernels that know what they take, for as long as this process lives.
+    """Make `JITFunction.warmup` return kernels with their resources, in this process, for good.
 
-    `tell` is called with TTIR, registers and spills, before a kernel with that text is loaded.
+    `record_usage` is called with TTIR, registers and spills, before a kernel with that text is loaded.
     """
     known: dict[tuple[str, str], Resources] = {}
     warm_up = JITFunction.warmup
@@ -33,12 +33,12 @@ def tell_what_kernels_take(
         key = (ttir, str(options))
         if key not in known:
             known[key] = compile_now(ttir, options)
-        takes = known[key]
-        if reason := takes.failure or takes.unknown:
-            raise CannotExecute(f"what {kernel.name} takes, which host code asks for ({reason})")
-        tell(ttir, takes.registers_per_thread, takes.spill_bytes // SPILL_BYTES)
-        kernel.metadata = kernel.metadata._replace(shared=takes.shared_bytes)
-        kernel.module = None  # where it was launched before, it is loaded once more
+        resources = known[key]
+        if reason := resources.failure or resources.unknown:
+            raise CannotExecute(f"the resources of {kernel.name}, which host code reads ({reason})")
+        record_usage(ttir, resources.registers_per_thread, resources.spill_bytes // SPILL_BYTES)
+        kernel.metadata = kernel.metadata._replace(shared=resources.shared_bytes)
+        kernel.module = None  # load a kernel again that was launched before, so that it reads the usage
         return kernel
 
     JITFunction.warmup = warmed

@@ -1,8 +1,8 @@
-"""Loads, stores and atomics of one step of all programs, with every check on.
+"""Loads, stores and atomics of all programs that run side by side, with every check.
 
-An access is first brought into rows (a start element and a common width): neighbours along the last axis become one row
-each, anything else rows of width one.  Rows that stay inside what their argument covers are moved at once; the others
-are taken apart lane by lane, recorded, and dropped, so that a stray access can never harm the process.
+An access is first converted to rows: a start element and a common width.  Neighbours along the last axis become one
+row, and everything else becomes rows of width one.  Rows inside their argument are moved at once.  Other rows are
+recorded lane by lane and dropped, so a stray access can never harm the process.
 """
 
 from dataclasses import dataclass
@@ -23,28 +23,27 @@ from harness.virtual.ttir.ir import Type
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One access of all programs that run side by side."""
+class BlockAccess:
+    """One access to a block, by all programs that run side by side."""
 
     location: str
     pointers: Pointers
     kind: Type
-    """What is loaded or stored, as one program sees it."""
+    """The type that one program loads or stores."""
     mask: Array | None
     numbers: Array
-    """The programs' numbers (id + 1), by the leading axis."""
-    words: tuple[str, ...] = ()
-    """An atomic's kind, memory order and scope, as TTIR writes them: `add`, `acq_rel`, `gpu`."""
+    """The programs' numbers (id + 1), along the leading axis."""
+    keywords: tuple[str, ...] = ()
+    """The kind, memory order and scope of an atomic, as written in TTIR: `add`, `acq_rel`, `gpu`."""
     volatile: bool = False
-    """Whether it is a volatile load."""
 
     @property
     def place(self) -> Place:
-        """Under what the step's events are gathered."""
+        """The key under which the events of this access are collected."""
         return self.location, self.pointers.argument
 
     def lanes_each(self, shape: tuple[int, ...]) -> int:
-        """How many lanes of all programs' whole blocks each lane of an un-broadcast block stands for."""
+        """Return how many lanes of the programs' whole blocks one lane of an un-broadcast block stands for."""
         return len(self.numbers) * prod(self.kind.shape) // max(1, prod(shape))
 
 
@@ -54,107 +53,112 @@ class Memory:
     def __init__(self, arguments: list[Argument], events: EventCollector) -> None:
         self.arguments = arguments
         self.events = events
-        self._loads: dict[Place, int] = {}
-        """A number for each load, kept in the shadow beside its reader."""
+        self._load_numbers: dict[Place, int] = {}
+        """The number that shadow memory keeps with the reader, for each load."""
         self._load_places: list[Place] = []
 
     # --- the three accesses ---
 
-    def load(self, step: Step, other: Array) -> Array:
-        """The loaded block, as un-broadcast as its pointers, its mask and `other` are.
+    def load(self, access: BlockAccess, other: Array) -> Array:
+        """Return the loaded block, as un-broadcast as its pointers, its mask and `other` are.
 
-        Lanes that are masked off hold `other`, those that leave the storage hold zero.
+        Masked-off lanes hold `other`.  Lanes outside the storage hold zero.
         """
-        element = step.kind.element
-        if step.mask is None:
+        element = access.kind.element
+        if access.mask is None:
             other = np.zeros(1, carrier(element))
-            shape = block_shape(step.pointers, None)
+            shape = block_shape(access.pointers, None)
         else:
-            shape = block_shape(step.pointers, step.mask, other.shape)
-        view = self._view(step)
-        asked = _rows(step, view, shape)
-        rows = self._without_strays(step, view, asked, shape, Access.LOAD)
+            shape = block_shape(access.pointers, access.mask, other.shape)
+        view = self._view(access)
+        requested = _rows(access, view, shape)
+        rows = self._drop_strays(access, view, requested, shape, Access.LOAD)
         if view is None or not len(rows.starts):
             loaded = np.zeros((0, 1), carrier(element))
         else:
             raw = view.read(rows, storage(element))
-            self._check_initialised(step, view, rows, raw)
-            self.note_load(step, view, rows)
+            self._check_initialised(access, view, rows, raw)
+            self.record_load(access, view, rows)
             loaded = decode(raw, element)
-        if rows.whole:
+        if rows.is_whole:
             return loaded.reshape(shape)
         result = np.empty(shape, carrier(element))
         result[...] = other
-        result = result.reshape(asked.block)
-        if rows is not asked:
-            asked.put(result, 0)
+        result = result.reshape(requested.block)
+        if rows is not requested:
+            requested.put(result, 0)
         rows.put(result, loaded)
         return result.reshape(shape)
 
-    def store(self, step: Step, values: Array) -> None:
-        """Store a block, for every program, even where pointers, values and mask are the same for all."""
-        shape = block_shape(step.pointers, step.mask, (len(step.numbers),) + (1,) * (values.ndim - 1), values.shape)
-        view = self._view(step)
-        rows = self._without_strays(step, view, _rows(step, view, shape), shape, Access.STORE)
+    def store(self, access: BlockAccess, values: Array) -> None:
+        """Store a block, once for every program, even if pointers, values and mask are the same for all."""
+        programs = (len(access.numbers),) + (1,) * (values.ndim - 1)
+        shape = block_shape(access.pointers, access.mask, programs, values.shape)
+        view = self._view(access)
+        rows = self._drop_strays(access, view, _rows(access, view, shape), shape, Access.STORE)
         if view is None or not len(rows.starts):
             return
-        raw = np.ascontiguousarray(encode(np.ascontiguousarray(rows.take(values, shape)), step.kind.element))
+        raw = np.ascontiguousarray(encode(np.ascontiguousarray(rows.take(values, shape)), access.kind.element))
         starts, width = view.cells(rows)
         earlier, together, reads = view.buffer.shadow.store(starts, width, rows.programs)
+        # Compare with earlier stores before this one overwrites them.
         same_before = earlier is None or (not earlier.atomic and view.holds(rows, raw, earlier))
         self.write(view, rows, raw)
-        granule = view.buffer.shadow.granule
+        cell_bytes = view.buffer.shadow.cell_bytes
         if earlier is not None:
-            elements = elements_at(view.argument, granule, starts, earlier)
+            elements = elements_at(view.argument, cell_bytes, starts, earlier)
             pairs = pairs_of(rows, earlier)
-            self.events.overlap(step.place, elements, pairs, same_bytes=same_before, atomic=earlier.atomic)
+            self.events.overlap(access.place, elements, pairs, same_bytes=same_before, atomic=earlier.atomic)
         if together is not None:
-            elements = elements_at(view.argument, granule, starts, together)
+            elements = elements_at(view.argument, cell_bytes, starts, together)
             same = view.holds(rows, raw, together)
-            self.events.overlap(step.place, elements, pairs_of(rows, together), same_bytes=same)
+            self.events.overlap(access.place, elements, pairs_of(rows, together), same_bytes=same)
         if reads is not None:
-            self.note_reads(granule, rows, starts, reads)
+            self.record_reads(cell_bytes, rows, starts, reads)
 
-    def atomic(self, step: Step) -> tuple[Rows, Array | None]:
-        """The lanes of an atomic and a flat view of the argument's elements to work on; None where nothing is left.
+    def atomic(self, access: BlockAccess) -> tuple[Rows, Array | None]:
+        """Return the lanes of an atomic, and a flat view of the argument's elements for the caller to update.
 
-        `Rows.starts` then index that view.
+        `Rows.starts` are indices into that view.  The view is None if no lane is left.
         """
-        shape = (len(step.numbers), *step.kind.shape)
-        view = self._view(step)
-        rows = as_lanes(step.pointers, step.mask, shape, step.numbers)
-        rows = self._without_strays(step, view, rows, shape, Access.ATOMIC)
+        shape = (len(access.numbers), *access.kind.shape)
+        view = self._view(access)
+        rows = as_lanes(access.pointers, access.mask, shape, access.numbers)
+        rows = self._drop_strays(access, view, rows, shape, Access.ATOMIC)
         if view is None or not len(rows.starts):
             return rows, None
         first = view.argument.first_byte
         if first % view.size:
             raise CannotExecute("an atomic at an address that is no multiple of its size")
-        dtype = storage(step.kind.element)
-        self._check_initialised(step, view, rows, view.read(rows, dtype))
-        lanes = Rows(rows.starts + first // view.size, 1, rows.programs, rows.picked, rows.block, rows.alike)
+        dtype = storage(access.kind.element)
+        self._check_initialised(access, view, rows, view.read(rows, dtype))
+        lanes = Rows(rows.starts + first // view.size, 1, rows.programs, rows.selected, rows.block, rows.shared_by)
         return lanes, view.buffer.as_type(dtype)
 
     # --- bounds ---
 
-    def _view(self, step: Step) -> View | None:
-        """The argument in the access's elements; None for a null pointer."""
-        argument = self.arguments[step.pointers.argument]
-        return argument.buffer and View(argument, argument.buffer, step.pointers.element_bytes)
+    def _view(self, access: BlockAccess) -> View | None:
+        """Return the argument in elements of the access; None for a null pointer."""
+        argument = self.arguments[access.pointers.argument]
+        return argument.buffer and View(argument, argument.buffer, access.pointers.element_bytes)
 
-    def _without_strays(
-        self, step: Step, view: View | None, rows: Rows, shape: tuple[int, ...], access: Access
+    def _drop_strays(
+        self, access: BlockAccess, view: View | None, rows: Rows, shape: tuple[int, ...], direction: Access
     ) -> Rows:
-        """Record the lanes that stray, and return those that may go on; the rows themselves where none strays."""
-        lanes_each = step.lanes_each(shape)
+        """Record stray lanes and return the other rows; return `rows` itself if no lane strays.
+
+        A load may read anything in the storage.  Stores and atomics may touch elements of the tensor only.
+        """
+        lanes_each = access.lanes_each(shape)
         elements = rows.starts
         if view is None:
             if len(elements):
-                argument = self.arguments[step.pointers.argument]
-                own = elements * step.pointers.element_bytes // argument.element_bytes
-                region = AddressSpace.UNKNOWN_POINTER if argument.is_nobodys else AddressSpace.NULL
-                self.events.stray((*step.place, access, region), own, rows.ids, lanes_each)
+                argument = self.arguments[access.pointers.argument]
+                own = elements * access.pointers.element_bytes // argument.element_bytes
+                region = AddressSpace.UNKNOWN_POINTER if argument.is_unknown_address else AddressSpace.NULL
+                self.events.stray((*access.place, direction, region), own, rows.ids, lanes_each)
             return rows.subset(np.zeros(len(elements), np.bool_))
-        if view.inside(rows):
+        if view.contains(rows):
             return rows
         in_storage = view.in_storage(elements)
         in_view = (elements >= 0) & (elements < view.extent)
@@ -165,64 +169,65 @@ class Memory:
             (AddressSpace.IN_GAP, in_view & ~covered),
         ):
             if stray.any():
-                own = view.in_own(elements[stray])
-                self.events.stray((*step.place, access, region), own, rows.ids[stray], lanes_each)
-        return rows.subset(in_storage if access is Access.LOAD else covered)
+                own = view.in_own_elements(elements[stray])
+                self.events.stray((*access.place, direction, region), own, rows.ids[stray], lanes_each)
+        return rows.subset(in_storage if direction is Access.LOAD else covered)
 
-    # --- what is noted ---
+    # --- steps that a subclass extends ---
 
     def write(self, view: View, rows: Rows, raw: Array) -> None:
-        """Overwrite the rows of a store."""
         view.write(rows, raw)
 
     def load_number(self, place: Place) -> int:
-        """The number under which the shadow keeps a load."""
-        if place not in self._loads:
-            self._loads[place] = len(self._load_places)
+        """Return the number of a load in shadow memory."""
+        if place not in self._load_numbers:
+            self._load_numbers[place] = len(self._load_places)
             self._load_places.append(place)
-        return self._loads[place]
+        return self._load_numbers[place]
 
-    def note_load(self, step: Step, view: View, rows: Rows) -> None:
-        """Tell the shadow of a load, and record where it meets what another program stored."""
+    def record_load(self, access: BlockAccess, view: View, rows: Rows) -> None:
+        """Enter a load into shadow memory, and record which elements other programs stored."""
         buffer = view.buffer
         if not buffer.track_readers:
             return
         starts, width = view.cells(rows)
-        readers = [np.full_like(rows.programs, number) for number in rows.alike[:-3:-1]] or [rows.programs]
+        # Shadow memory keeps two readers per cell, so two of all programs that share the access are enough.
+        readers = [np.full_like(rows.programs, number) for number in rows.shared_by[:-3:-1]] or [rows.programs]
         for programs in readers:
-            clash = buffer.shadow.load(starts, width, programs, self.load_number(step.place))
+            clash = buffer.shadow.load(starts, width, programs, self.load_number(access.place))
             if clash is not None:
-                elements = elements_at(view.argument, buffer.shadow.granule, starts, clash)
-                self.events.dependence(step.place, elements, programs[clash.rows] - 1, clash.others - 1)
+                elements = elements_at(view.argument, buffer.shadow.cell_bytes, starts, clash)
+                self.events.dependence(access.place, elements, programs[clash.rows] - 1, clash.others - 1)
 
-    def note_reads(self, granule: int, rows: Rows, starts: Array, reads: Reads, *, atomic: bool = False) -> None:
-        """Stores or atomics into cells that others read: each is reported at the other's load."""
+    def record_reads(self, cell_bytes: int, rows: Rows, starts: Array, reads: Reads, *, atomic: bool = False) -> None:
+        """Record stores or atomics to cells that others read.  Each event belongs to the place of the load."""
         clash = reads.clash
         for load in np.unique(reads.loads):
             here = reads.loads == load
             place = self._load_places[load]
             cells = Clash(clash.rows[here], clash.columns[here], clash.others[here])
-            elements = elements_at(self.arguments[place[1]], granule, starts, cells)
+            elements = elements_at(self.arguments[place[1]], cell_bytes, starts, cells)
             self.events.dependence(place, elements, cells.others - 1, rows.ids[cells.rows], atomic=atomic)
 
-    def _check_initialised(self, step: Step, view: View, rows: Rows, raw: Array) -> None:
+    def _check_initialised(self, access: BlockAccess, view: View, rows: Rows, raw: Array) -> None:
         poison = view.buffer.poison
         if poison is None or poison.size != raw.dtype.itemsize:
             return
         fresh = bits_of(np.ascontiguousarray(raw)) == poison.pattern
         if fresh.any():
             row, column = np.nonzero(fresh)
-            self.events.uninitialised(step.place, view.in_own(rows.starts[row] + column), rows.ids[row])
+            elements = view.in_own_elements(rows.starts[row] + column)
+            self.events.uninitialised(access.place, elements, rows.ids[row])
 
 
-def _rows(step: Step, view: View | None, shape: tuple[int, ...]) -> Rows:
-    """Rows where all lie inside, else lanes, so that strays can be told one by one."""
-    rows = as_rows(step.pointers, step.mask, shape, step.numbers)
-    if rows.width > 1 and (view is None or not view.inside(rows)):
-        return as_lanes(step.pointers, step.mask, shape, step.numbers)
+def _rows(access: BlockAccess, view: View | None, shape: tuple[int, ...]) -> Rows:
+    """Return rows if all of them lie inside, else lanes, so that strays can be recorded one by one."""
+    rows = as_rows(access.pointers, access.mask, shape, access.numbers)
+    if rows.width > 1 and (view is None or not view.contains(rows)):
+        return as_lanes(access.pointers, access.mask, shape, access.numbers)
     return rows
 
 
 def pairs_of(rows: Rows, clash: Clash) -> tuple[Array, Array]:
-    """The ids of the programs that met."""
+    """Return the ids of the programs that met, as two arrays."""
     return rows.ids[clash.rows], clash.others - 1

@@ -1,4 +1,4 @@
-"""The pointer arguments of one launch: which bytes each may touch, and how an element index reads as a tensor index."""
+"""The pointer arguments of one launch: the bytes that each may touch, and element numbers as tensor indices."""
 
 import ctypes
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from harness.virtual.numbers.elements import Array
 
 
 class Buffer:
-    """One storage: its bytes, and its shadow in the current launch.  Arguments that alias share one."""
+    """One storage: its bytes, and its shadow in the current launch.  Arguments that alias share one buffer."""
 
     def __init__(self, address: int, size_bytes: int, poison: Poison | None) -> None:
         self.address = address
@@ -21,17 +21,17 @@ class Buffer:
         self.poison = poison
         memory = (ctypes.c_uint8 * size_bytes).from_address(address)
         self.bytes: Array = np.ctypeslib.as_array(memory)
-        self.granule = 8
+        self.cell_bytes = 8
         self.track_readers = False
         self._typed: dict[type[np.generic], Array] = {}
 
     @cached_property
     def shadow(self) -> Shadow:
-        """Made at the first access that needs it."""
-        return Shadow(self.size_bytes, self.granule, track_readers=self.track_readers)
+        """The shadow memory, created at the first access that needs it."""
+        return Shadow(self.size_bytes, self.cell_bytes, track_readers=self.track_readers)
 
     def as_type(self, dtype: type[np.generic]) -> Array:
-        """The bytes as whole elements of a type, from the storage's start."""
+        """Return the bytes as whole elements of a type, from the storage's start."""
         if dtype not in self._typed:
             size = np.dtype(dtype).itemsize
             self._typed[dtype] = self.bytes[: self.size_bytes // size * size].view(dtype)
@@ -42,7 +42,7 @@ class Buffer:
 class Argument:
     """A pointer argument: a view into a buffer, or null.
 
-    `first_byte` is where its first element lies in the buffer; `strides` are in elements.
+    `first_byte` is the offset of its first element in the buffer; `strides` are in elements.
     """
 
     name: str
@@ -51,19 +51,19 @@ class Argument:
     element_bytes: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    is_nobodys: bool = False
-    """Whether it stands for an address that no tensor holds."""
+    is_unknown_address: bool = False
+    """The argument stands for an address that no tensor holds."""
 
     @cached_property
     def extent(self) -> int:
-        """One more than the largest element index of the view; 0 for an empty one."""
+        """One more than the largest element number of the view; 0 for an empty one."""
         if not prod(self.shape):
             return 0
         return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
 
     @cached_property
     def covered(self) -> Array | None:
-        """Which elements below `extent` belong to the view; None where all do."""
+        """A mask of the elements below `extent` that belong to the view; None if all do."""
         if not self.extent or self._is_dense:
             return None
         cover = np.zeros(self.extent, np.bool_)
@@ -73,7 +73,7 @@ class Argument:
 
     @property
     def _is_dense(self) -> bool:
-        """Whether, along its axes from the narrowest stride up, each begins where the ones below it end."""
+        """True if each axis, from the narrowest stride up, begins where the axes below it end."""
         reached = 1
         for stride, size in self._axes:
             if stride != reached:
@@ -88,7 +88,7 @@ class Argument:
         return sorted((stride, size) for stride, size in pairs if size > 1 and stride)
 
     def index_of(self, element: int) -> tuple[int, ...]:
-        """The tensor index of an element, counted in its own elements; the flat index where there is none."""
+        """Return the tensor index of an element number; the number itself if it lies outside the tensor."""
         index = [0] * len(self.shape)
         rest = element
         for axis in sorted(range(len(self.shape)), key=lambda axis: -self.strides[axis]):
@@ -98,11 +98,14 @@ class Argument:
         return tuple(index) if inside and not rest else (element,)
 
     def cells_of(self, elements: Array) -> Array:
-        """The places in the flattened tensor of those elements that have one; of a repeated cell its first."""
-        rest, place, inside = elements, np.zeros_like(elements), np.full(len(elements), self.extent > 0)
+        """Return the positions of elements in the flattened tensor; elements outside the tensor are dropped.
+
+        An element that a stride of 0 repeats has the first of its positions.
+        """
+        rest, position, inside = elements, np.zeros_like(elements), np.full(len(elements), self.extent > 0)
         for axis in sorted(range(len(self.shape)), key=lambda axis: -self.strides[axis]):
             if self.strides[axis] and self.shape[axis] > 1:
                 index, rest = np.divmod(rest, self.strides[axis])
                 inside &= (index >= 0) & (index < self.shape[axis])
-                place = place + index * prod(self.shape[axis + 1 :])
-        return place[inside & (rest == 0)]
+                position = position + index * prod(self.shape[axis + 1 :])
+        return position[inside & (rest == 0)]

@@ -1,7 +1,7 @@
-"""Collects what memory sees during one launch and turns it into the run's memory events.
+"""Collects the observations of memory during one launch, and turns them into the run's memory events.
 
-Events are gathered per kind, operation and argument as arrays of cells, and made into one value each at the launch's
-end, so that a kernel with a million stray lanes costs no more to report than one with a single lane.
+Events are gathered per kind, operation and argument, as arrays of cells.  Each group becomes one value at the end of
+the launch.  So a million stray lanes cost no more to report than a single one.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -30,12 +30,14 @@ from harness.virtual.memory.arguments import Argument
 from harness.virtual.numbers.elements import Array
 
 FIRST_CELLS = 4
+"""Cells that an event shows by their index."""
 KEPT_CELLS = 1 << 20
+"""Cells after which a group takes no more, to bound memory."""
 
 
 @dataclass(slots=True)
 class _Cells:
-    """Cells of one argument with two programs each; flat element indices."""
+    """Cells of one argument, as flat element numbers, with two programs each."""
 
     elements: list[Array] = field(default_factory=list[Array])
     ours: list[Array] = field(default_factory=list[Array])
@@ -56,7 +58,7 @@ class _Cells:
         self.same_bytes = self.same_bytes and more.same_bytes
 
     def unique(self) -> tuple[Array, int, int]:
-        """Distinct elements in ascending order, and the two programs at the first: of several pairs the lowest."""
+        """Return the distinct elements in ascending order, and the lowest pair of programs at the first of them."""
         elements = np.concatenate(self.elements)
         distinct = np.unique(elements)
         here = elements == distinct[0]
@@ -69,38 +71,41 @@ class _StrayLanes:
     lanes: int
     program: int
     element: int
-    """The first that this program touched."""
+    """The first element that this program touched."""
     lowest: int
     highest: int
-    """Of all programs."""
+    """The highest element that any program touched."""
 
 
 Place = tuple[str, int]
 """An operation's location text and an argument's number."""
-Meeting = tuple[Place, bool]
-"""Where programs met, and whether one of them met the other by an atomic."""
-StrayPlace = tuple[str, int, Access, AddressSpace]
-"""The same, with what was done and where it landed."""
+ConflictKey = tuple[Place, bool]
+"""The place of a conflict, and True if one of the two accesses is an atomic."""
+StrayKey = tuple[str, int, Access, AddressSpace]
+"""A location text, an argument's number, the kind of access, and the region where it landed."""
 
 
 class EventCollector:
-    """What memory saw in one launch."""
+    """The observations of memory in one launch."""
 
     def __init__(self) -> None:
-        self._overlaps: dict[Meeting, _Cells] = {}
-        self._dependences: dict[Meeting, _Cells] = {}
+        self._overlaps: dict[ConflictKey, _Cells] = {}
+        self._dependences: dict[ConflictKey, _Cells] = {}
         self._uninitialised: dict[Place, _Cells] = {}
-        self._strays: dict[StrayPlace, _StrayLanes] = {}
+        self._strays: dict[StrayKey, _StrayLanes] = {}
         self._undefined: dict[Place, int] = {}
         self._failed: dict[tuple[str, str], _StrayLanes] = {}
-        """By an assertion's location and message."""
+        """By the location and message of an assertion."""
         self._misaligned: dict[tuple[Place, Unaligned], tuple[int, int]] = {}
-        """The first program, and by how many bytes."""
+        """The first program, and its distance from alignment in bytes."""
 
     def overlap(
         self, place: Place, elements: Array, pairs: tuple[Array, Array], *, same_bytes: bool, atomic: bool = False
     ) -> None:
-        """Elements that two programs stored, or the first of a pair stored and the other updated; counted from 0."""
+        """Record elements that two programs stored, or that the first of a pair stored and the other updated.
+
+        Programs are counted from 0.
+        """
         cells = self._overlaps.setdefault((place, atomic), _Cells())
         cells.add(elements, *pairs)
         cells.same_bytes = cells.same_bytes and same_bytes
@@ -108,40 +113,42 @@ class EventCollector:
     def dependence(
         self, place: Place, elements: Array, readers: Array, writers: Array, *, atomic: bool = False
     ) -> None:
-        """Elements that one program read and another stored or updated."""
+        """Record elements that one program read and another stored or updated."""
         self._dependences.setdefault((place, atomic), _Cells()).add(elements, readers, writers)
 
     @property
-    def met(self) -> Array:
-        """The programs of each pair that met, one pair a row, counted from 0."""
-        cells = [cells for meetings in self.meetings for cells in meetings.values()]
+    def conflicting_programs(self) -> Array:
+        """The programs of each conflict, one pair per row, counted from 0."""
+        groups = [cells for conflicts in self.conflicts for cells in conflicts.values()]
         pairs = [
-            np.stack((ours, others), 1) for one in cells for ours, others in zip(one.ours, one.others, strict=True)
+            np.stack((ours, others), 1)
+            for cells in groups
+            for ours, others in zip(cells.ours, cells.others, strict=True)
         ]
         return np.concatenate([np.zeros((0, 2), np.int64), *pairs])
 
     @property
-    def meetings(self) -> tuple[dict[Meeting, _Cells], dict[Meeting, _Cells]]:
+    def conflicts(self) -> tuple[dict[ConflictKey, _Cells], dict[ConflictKey, _Cells]]:
         """Overlaps and dependences."""
         return self._overlaps, self._dependences
 
-    def met_as(self, looks: Iterable["EventCollector"]) -> None:
-        """Programs met where one of these looks at the same launch says so, and nowhere else."""
+    def replace_conflicts(self, rechecks: Iterable["EventCollector"]) -> None:
+        """Replace the overlaps and dependences with those that other executions of the same launch found."""
         self._overlaps, self._dependences = {}, {}
-        for look in looks:
-            for ours, theirs in zip(self.meetings, look.meetings, strict=True):
-                for meeting, cells in theirs.items():
-                    ours.setdefault(meeting, _Cells()).join(cells)
+        for recheck in rechecks:
+            for ours, theirs in zip(self.conflicts, recheck.conflicts, strict=True):
+                for key, cells in theirs.items():
+                    ours.setdefault(key, _Cells()).join(cells)
 
     def uninitialised(self, place: Place, elements: Array, programs: Array) -> None:
-        """Elements read before anything wrote them."""
+        """Record elements read before anything wrote them."""
         self._uninitialised.setdefault(place, _Cells()).add(elements, programs, programs)
 
-    def stray(self, place: StrayPlace, elements: Array, programs: Array, lanes_each: int) -> None:
-        """Lanes that left what their argument covers, each standing for `lanes_each`; the lowest program is kept."""
+    def stray(self, key: StrayKey, elements: Array, programs: Array, lanes_each: int) -> None:
+        """Record lanes outside their argument, each of which stands for `lanes_each`; keep the lowest program."""
         first = int(programs.argmin())
         at = int(elements[first])
-        known = self._strays.setdefault(place, _StrayLanes(0, int(programs[first]), at, at, at))
+        known = self._strays.setdefault(key, _StrayLanes(0, int(programs[first]), at, at, at))
         known.lanes += len(elements) * lanes_each
         known.lowest = min(known.lowest, int(elements.min()))
         known.highest = max(known.highest, int(elements.max()))
@@ -149,17 +156,17 @@ class EventCollector:
             known.program, known.element = int(programs[first]), int(elements[first])
 
     def undefined(self, place: Place, lanes: int) -> None:
-        """Lanes that a masked load without `other` left undefined."""
+        """Record lanes that a masked load without `other` left undefined."""
         self._undefined[place] = self._undefined.get(place, 0) + lanes
 
     def assertion(self, location: str, message: str, programs: Array, lanes: int) -> None:
-        """An assertion that failed in these programs."""
+        """Record an assertion that failed in these programs."""
         known = self._failed.setdefault((location, message), _StrayLanes(0, int(programs.min()), 0, 0, 0))
         known.lanes += lanes
         known.program = min(known.program, int(programs.min()))
 
     def misaligned(self, place: Place, what: Unaligned, programs: Array, off_by: Array) -> None:
-        """Something of a tensor descriptor that is so many bytes from a multiple of 16 in these programs."""
+        """Record a part of a tensor descriptor that is `off_by` bytes from a multiple of 16 in these programs."""
         first = int(programs.argmin())
         found = int(programs[first]), int(off_by[first])
         self._misaligned[place, what] = min(self._misaligned.get((place, what), found), found)
@@ -167,64 +174,64 @@ class EventCollector:
     def finish(
         self, kernel: str, launch: int, arguments: list[Argument], sources: Callable[[str], Source | None]
     ) -> Iterator[MemoryEvent]:
-        """The events as values, in a stable order; what native code tells too is sorted, as it meets it otherwise."""
-        told = _Launched(kernel, launch, arguments, sources)
-        yield from self._of_cells(told)
+        """Return the events as values, in a stable order."""
+        launched = _Launch(kernel, launch, arguments, sources)
+        yield from self._cell_events(launched)
         for (location, argument, access, region), stray in self._strays.items():
             yield Stray(
-                site=told.site((location, argument)),
+                site=launched.site((location, argument)),
                 access=access,
                 region=region,
                 lanes=stray.lanes,
                 program=stray.program,
                 element=stray.element,
-                where=_reach(arguments[argument], stray),
+                elements=_span(arguments[argument], stray),
             )
+        # Native code meets places in another order than the machine: sort the kinds that it reports.
         for place, lanes in sorted(self._undefined.items(), key=_by_place):
-            yield UndefinedLanes(site=told.site(place), lanes=lanes)
+            yield UndefinedLanes(site=launched.site(place), lanes=lanes)
         for (place, what), (program, off_by) in self._misaligned.items():
-            yield Misaligned(site=told.site(place), what=what, off_by=off_by, program=program)
+            yield Misaligned(site=launched.site(place), what=what, off_by=off_by, program=program)
         for (location, message), failed in self._failed.items():
             site = AccessSite(kernel=kernel, launch=launch, argument="", source=sources(location))
             yield AssertFailed(site=site, message=message, lanes=failed.lanes, program=failed.program)
 
-    def _of_cells(self, told: "_Launched") -> Iterator[Overlap | OrderDependence | UninitialisedRead]:
-        """Those that tell of cells of a tensor."""
+    def _cell_events(self, launched: "_Launch") -> Iterator[Overlap | OrderDependence | UninitialisedRead]:
         for (place, atomic), cells in self._overlaps.items():
             distinct, ours, others = cells.unique()
             yield Overlap(
-                site=told.site(place),
+                site=launched.site(place),
                 same_bytes=cells.same_bytes,
                 cells=len(distinct),
-                first_cells=told.first_cells(place, distinct),
+                first_cells=launched.first_cells(place, distinct),
                 programs=(ours, others) if atomic else (min(ours, others), max(ours, others)),
                 atomic=atomic,
-                where=told.spread(place, distinct),
+                cell_map=launched.spread(place, distinct),
             )
         for (place, atomic), cells in self._dependences.items():
             distinct, reader, writer = cells.unique()
             yield OrderDependence(
-                site=told.site(place),
+                site=launched.site(place),
                 cells=len(distinct),
-                first_cells=told.first_cells(place, distinct),
+                first_cells=launched.first_cells(place, distinct),
                 programs=(reader, writer),
                 atomic=atomic,
-                where=told.spread(place, distinct),
+                cell_map=launched.spread(place, distinct),
             )
         for place, cells in sorted(self._uninitialised.items(), key=_by_place):
             distinct, program, _ = cells.unique()
             yield UninitialisedRead(
-                site=told.site(place),
+                site=launched.site(place),
                 cells=len(distinct),
-                first_cells=told.first_cells(place, distinct),
+                first_cells=launched.first_cells(place, distinct),
                 program=program,
-                where=told.spread(place, distinct),
+                cell_map=launched.spread(place, distinct),
             )
 
 
 @dataclass(frozen=True, slots=True)
-class _Launched:
-    """The launch that events tell of, and how its places are told."""
+class _Launch:
+    """The launch of the events, which turns places and elements into reported values."""
 
     kernel: str
     launch: int
@@ -246,7 +253,7 @@ class _Launched:
         return share(argument.shape, cells) if len(cells) else None
 
 
-def _reach(argument: Argument, stray: _StrayLanes) -> ElementSpan | None:
+def _span(argument: Argument, stray: _StrayLanes) -> ElementSpan | None:
     if argument.buffer is None:
         return None
     before = argument.first_byte // argument.element_bytes

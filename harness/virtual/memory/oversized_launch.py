@@ -1,78 +1,72 @@
-"""How a launch of a giant case is executed: a few of its programs, of each no more than so many accesses, no shadow.
+"""The parts of an oversized launch: a sample of its programs, and a memory that checks bounds only.
 
-The first and the last programs are among them: where an index overflows, it does so there.  A wrapped index that is
-negative strays and is seen; one that lands in the tensor again shows in values alone, and nobody compares those.
+The sample has the first and the last programs, where an index overflows.  A wrapped index that is negative strays, and
+is seen.  A wrapped index inside the tensor shows in values alone, which no oracle compares in an oversized case.
 """
 
 import numpy as np
 
-from harness.virtual.memory.accesses import Memory, Step
+from harness.virtual.memory.accesses import BlockAccess, Memory
 from harness.virtual.memory.arguments import Argument
 from harness.virtual.memory.events import EventCollector
 from harness.virtual.memory.rows import Rows
 from harness.virtual.memory.shadow import Clash, Reads, Shadow
 from harness.virtual.numbers.elements import Array
 
-ACCESSES = 1_000
-"""Of one launch: about 0.15 s on one core."""
+MOST_ACCESSES = 1_000
+"""Block accesses of one launch: about 0.15 s on one core."""
 
 
 def sampled_ids(programs: int) -> Array:
-    """The first two, the last two, and those at the quarters."""
+    """Return the ids of the first two programs, the last two, and those at the quarters."""
     quarters = (programs * part // 4 for part in (1, 2, 3))
-    wanted = {0, 1, *quarters, programs - 2, programs - 1}
-    return np.array(sorted(number for number in wanted if 0 <= number < programs), np.int64)
+    candidates = {0, 1, *quarters, programs - 2, programs - 1}
+    return np.array(sorted(number for number in candidates if 0 <= number < programs), np.int64)
 
 
-class Enough(Exception):
-    """The programs have made as many accesses as a giant case's may."""
+class AccessLimitReached(Exception):
+    """The sampled programs have made `MOST_ACCESSES` accesses."""
 
 
 class SampledMemory(Memory):
-    """Checks bounds alone, and ends the launch after `ACCESSES`."""
+    """Checks bounds only, and ends the launch after `MOST_ACCESSES`."""
 
     def __init__(self, arguments: list[Argument], events: EventCollector) -> None:
         super().__init__(arguments, events)
-        self._left = ACCESSES
+        self._left = MOST_ACCESSES
         for argument in arguments:
             if argument.buffer is not None:
-                argument.buffer.shadow = NoShadow(argument.buffer.granule)
+                argument.buffer.shadow = NoShadow(argument.buffer.cell_bytes)
 
-    def load(self, step: Step, other: Array) -> Array:
-        """As `Memory` does, once less."""
-        self._spend()
-        return super().load(step, other)
+    def load(self, access: BlockAccess, other: Array) -> Array:
+        self._count_access()
+        return super().load(access, other)
 
-    def store(self, step: Step, values: Array) -> None:
-        """As `Memory` does, once less."""
-        self._spend()
-        super().store(step, values)
+    def store(self, access: BlockAccess, values: Array) -> None:
+        self._count_access()
+        super().store(access, values)
 
-    def atomic(self, step: Step) -> tuple[Rows, Array | None]:
-        """As `Memory` does, once less."""
-        self._spend()
-        return super().atomic(step)
+    def atomic(self, access: BlockAccess) -> tuple[Rows, Array | None]:
+        self._count_access()
+        return super().atomic(access)
 
-    def _spend(self) -> None:
+    def _count_access(self) -> None:
         self._left -= 1
         if self._left < 0:
-            raise Enough
+            raise AccessLimitReached
 
 
 class NoShadow(Shadow):
-    """Remembers nothing: who stored what is told of whole launches only."""
+    """A shadow that remembers nothing: a sample of programs cannot show which programs meet."""
 
-    def __init__(self, granule: int) -> None:
-        super().__init__(0, granule, track_readers=False)
+    def __init__(self, cell_bytes: int) -> None:
+        super().__init__(0, cell_bytes, track_readers=False)
 
-    def refine(self, granule: int) -> None:
-        """There are no cells."""
-        self.granule = granule
+    def refine(self, cell_bytes: int) -> None:
+        self.cell_bytes = cell_bytes
 
-    def load(self, starts: Array, width: int, programs: Array, load: int) -> None:
-        """Nothing is known."""
+    def load(self, starts: Array, width: int, programs: Array, load: int) -> None: ...
 
     def store(self, starts: Array, width: int, programs: Array) -> tuple[Clash | None, Clash | None, Reads | None]:
-        """Nothing is known."""
         del starts, width, programs
         return None, None, None

@@ -1,8 +1,7 @@
-"""Pointers with provenance: which argument, which element.
+"""Pointers with provenance: each knows its argument and its element.
 
-A block of pointers is kept as a sum of un-broadcast index parts, so that `base + rows[:, None] * stride +
-columns[None, :]` stays three small arrays until an access needs it, and an access sees by itself that a row's columns
-are neighbours.
+A block of pointers is a sum of un-broadcast index parts.  `base + rows[:, None] * stride + columns[None, :]` stays
+three small arrays until an access needs it.  The access can then see that the columns of a row are neighbours.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,8 +17,8 @@ from harness.virtual.numbers.elements import Array
 class Pointers:
     """A block of pointers into one argument.
 
-    Each part is an int64 array with a leading program axis; the parts' broadcast sum is the element index, counted from
-    the argument's first element in units of `element_bytes`.
+    Each part is an int64 array with a leading program axis.  The broadcast sum of the parts is the element index,
+    counted from the argument's first element in units of `element_bytes`.
     """
 
     argument: int
@@ -27,11 +26,12 @@ class Pointers:
     parts: tuple[Array, ...]
 
     def plus(self, offset: Array) -> "Pointers":
-        """The pointers moved by a block of element offsets; parts that need no larger block are added up at once."""
+        """Return the pointers moved by a block of element offsets."""
         offset = offset.astype(np.int64, copy=False)
         for index, part in enumerate(self.parts):
             if part.ndim != offset.ndim:
                 continue
+            # Add the offset to a part at once if the sum is no larger than either of them.
             shape = np.broadcast_shapes(part.shape, offset.shape)
             if shape in (part.shape, offset.shape):
                 return Pointers(
@@ -40,18 +40,18 @@ class Pointers:
         return Pointers(self.argument, self.element_bytes, (*self.parts, offset))
 
     def mapped(self, change: Callable[[Array], Array]) -> "Pointers":
-        """The same pointers with each part reshaped by `change`."""
+        """Return the same pointers with each part reshaped by `change`."""
         return Pointers(self.argument, self.element_bytes, tuple(change(part) for part in self.parts))
 
     def index(self) -> Array:
-        """The element indices as one array."""
+        """Return the element indices as one array."""
         total = self.parts[0]
         for part in self.parts[1:]:
             total = total + part
         return total
 
     def in_units_of(self, element_bytes: int) -> "Pointers":
-        """The same addresses counted in elements of another size."""
+        """Return the same addresses, counted in elements of another size."""
         if element_bytes == self.element_bytes:
             return self
         offset = self.index() * self.element_bytes
@@ -61,60 +61,59 @@ class Pointers:
 
 
 @dataclass(frozen=True, slots=True)
-class Several:
+class MixedPointers:
     """A block of pointers into several arguments.
 
-    Each way is a mask and the pointers that hold where it is set; of the masks exactly one is set in each lane.
+    Each choice is a mask and the pointers of its lanes.  Every lane is set in exactly one mask.
     """
 
-    ways: tuple[tuple[Array, Pointers], ...]
+    choices: tuple[tuple[Array, Pointers], ...]
 
     @classmethod
-    def of(cls, ways: Sequence[tuple[Array, Pointers]]) -> "Pointers | Several":
-        """These ways, those that nobody takes left out, those into one argument taken together."""
+    def of(cls, choices: Sequence[tuple[Array, Pointers]]) -> "Pointers | MixedPointers":
+        """Join choices of the same argument, and drop those without a lane."""
         kept: list[tuple[Array, Pointers]] = []
-        for mask, way in ways:
+        for mask, pointers in choices:
             if not mask.any():
                 continue
             for at, (known, other) in enumerate(kept):
-                if (other.argument, other.element_bytes) == (way.argument, way.element_bytes):
-                    both = Pointers(way.argument, way.element_bytes, (np.where(mask, way.index(), other.index()),))
-                    kept[at] = (known | mask, both)
+                if (other.argument, other.element_bytes) == (pointers.argument, pointers.element_bytes):
+                    index = np.where(mask, pointers.index(), other.index())
+                    kept[at] = (known | mask, Pointers(pointers.argument, pointers.element_bytes, (index,)))
                     break
             else:
-                kept.append((mask, way))
-        return kept[0][1] if len(kept) == 1 else cls(tuple(kept or ways[:1]))
+                kept.append((mask, pointers))
+        return kept[0][1] if len(kept) == 1 else cls(tuple(kept or choices[:1]))
 
-    def plus(self, offset: Array) -> "Several":
-        """All of them moved."""
-        return Several(tuple((mask, way.plus(offset)) for mask, way in self.ways))
+    def plus(self, offset: Array) -> "MixedPointers":
+        return MixedPointers(tuple((mask, pointers.plus(offset)) for mask, pointers in self.choices))
 
-    def mapped(self, change: Callable[[Array], Array]) -> "Several":
-        """The same pointers with masks and parts reshaped by `change`."""
-        return Several(tuple((change(mask), way.mapped(change)) for mask, way in self.ways))
+    def mapped(self, change: Callable[[Array], Array]) -> "MixedPointers":
+        """Return the same pointers with masks and parts reshaped by `change`."""
+        return MixedPointers(tuple((change(mask), pointers.mapped(change)) for mask, pointers in self.choices))
 
-    def in_units_of(self, element_bytes: int) -> "Several":
-        """The same addresses counted in elements of another size."""
-        return Several(tuple((mask, way.in_units_of(element_bytes)) for mask, way in self.ways))
+    def in_units_of(self, element_bytes: int) -> "MixedPointers":
+        """Return the same addresses, counted in elements of another size."""
+        return MixedPointers(tuple((mask, pointers.in_units_of(element_bytes)) for mask, pointers in self.choices))
 
 
-def ways_of(pointers: Pointers | Several) -> tuple[tuple[Array, Pointers], ...]:
-    """The arguments that pointers may lead into, each with the lanes that take it."""
-    if isinstance(pointers, Several):
-        return pointers.ways
+def choices_of(pointers: Pointers | MixedPointers) -> tuple[tuple[Array, Pointers], ...]:
+    """Return the pointers into each argument, with the mask of their lanes."""
+    if isinstance(pointers, MixedPointers):
+        return pointers.choices
     return ((np.ones((1,) * pointers.parts[0].ndim, np.bool_), pointers),)
 
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """A tensor descriptor: where the tensor begins, its extents and its strides in elements.
+    """A tensor descriptor: the tensor's first element, its extents, and its strides in elements.
 
-    Extents, strides and flags hold one number a program, or one for all.
+    Extents, strides and flags hold one number per program, or one for all programs.
     """
 
-    base: Pointers | Several
+    base: Pointers | MixedPointers
     extents: tuple[Array, ...]
     strides: tuple[Array, ...]
     pads_with_nan: Array
     rounds_to_tf32: Array
-    """Whether loads round to tf32, ties to even; only the host can ask for it."""
+    """Loads round to tf32, ties to even.  Only host code can ask for it."""

@@ -1,4 +1,4 @@
-"""An argument seen in elements of an access's size: what it covers, its bytes, its cells in the shadow."""
+"""A pointer argument in elements of an access's size: its extent, its bytes, its cells in shadow memory."""
 
 from dataclasses import dataclass
 
@@ -18,19 +18,19 @@ class View:
     buffer: Buffer
     size: int
 
-    # --- what it covers ---
+    # --- extent ---
 
     @property
     def extent(self) -> int:
-        """How many whole elements the ends of the argument's tensor enclose."""
+        """The number of whole elements between the ends of the argument's tensor."""
         return self.argument.extent * self.argument.element_bytes // self.size
 
-    def in_own(self, elements: Array) -> Array:
-        """The same places counted in the argument's own elements."""
+    def in_own_elements(self, elements: Array) -> Array:
+        """Return the same positions, counted in the argument's own elements."""
         return elements * self.size // self.argument.element_bytes
 
-    def inside(self, rows: Rows) -> bool:
-        """Whether every row lies in what the argument covers."""
+    def contains(self, rows: Rows) -> bool:
+        """Return True if every row lies in elements of the argument's tensor."""
         if not len(rows.starts):
             return True
         low, high = (rows.starts.min(), rows.starts.max()) if len(rows.starts) > 1 else (rows.starts[0], rows.starts[0])
@@ -43,7 +43,10 @@ class View:
         return bool(rows_of(self.argument.covered, rows.width)[rows.starts].all())
 
     def covers(self, elements: Array) -> Array:
-        """Which elements lie wholly in elements of the tensor; only said of those between its ends."""
+        """Return a mask of the elements that lie wholly in elements of the tensor.
+
+        The mask is meaningful only for elements between the tensor's ends.
+        """
         whole = np.ones(len(elements), np.bool_)
         if self.argument.covered is None:
             return whole
@@ -54,14 +57,14 @@ class View:
         return whole
 
     def in_storage(self, elements: Array) -> Array:
-        """Which elements lie wholly in the storage."""
+        """Return a mask of the elements that lie wholly in the storage."""
         first = self.argument.first_byte + elements * self.size
         return (first >= 0) & (first + self.size <= self.buffer.size_bytes)
 
-    # --- its bytes ---
+    # --- bytes ---
 
     def read(self, rows: Rows, dtype: type[np.generic]) -> Array:
-        """The elements of rows that lie in the storage, one line each."""
+        """Return the elements of rows that lie in the storage, one line per row."""
         if self.argument.first_byte % self.size == 0:
             starts = rows.starts + self.argument.first_byte // self.size
             flat = self.buffer.as_type(dtype)
@@ -70,7 +73,7 @@ class View:
         return rows_of(self.buffer.bytes, rows.width * self.size)[starts].view(dtype)
 
     def write(self, rows: Rows, raw: Array) -> None:
-        """Overwrite the elements of rows that lie in the storage; of several to one element the last stays."""
+        """Overwrite the elements of rows that lie in the storage.  The last of several writes to an element stays."""
         if self.argument.first_byte % self.size == 0:
             starts = rows.starts + self.argument.first_byte // self.size
             flat = self.buffer.as_type(raw.dtype.type)
@@ -83,32 +86,32 @@ class View:
             rows_of(self.buffer.bytes, rows.width * self.size)[starts] = raw.view(np.uint8)
 
     def holds(self, rows: Rows, raw: Array, clash: Clash) -> bool:
-        """Whether memory holds the bytes of `raw` in all clashing cells."""
+        """Return True if memory holds the bytes of `raw` in all clashing cells."""
         held = np.ascontiguousarray(self.read(rows, raw.dtype.type))
-        cells = (len(raw), -1, self.buffer.shadow.granule)
+        cells = (len(raw), -1, self.buffer.shadow.cell_bytes)
         there = held.view(np.uint8).reshape(cells)[clash.rows, clash.columns]
         return bool((there == raw.view(np.uint8).reshape(cells)[clash.rows, clash.columns]).all())
 
-    # --- its cells in the shadow ---
+    # --- cells in shadow memory ---
 
     def cells(self, rows: Rows) -> tuple[Array, int]:
-        """The rows' first cells and their width in cells; the shadow is refined where the rows do not fit."""
+        """Return the rows' first cells and their width in cells; refine the shadow if elements are smaller."""
         shadow = self.buffer.shadow
-        granule = min(shadow.granule, self.size)
-        if granule < shadow.granule:
-            shadow.refine(granule)
-        per_element = self.size // granule
-        return rows.starts * per_element + self.argument.first_byte // granule, rows.width * per_element
+        cell_bytes = min(shadow.cell_bytes, self.size)
+        if cell_bytes < shadow.cell_bytes:
+            shadow.refine(cell_bytes)
+        per_element = self.size // cell_bytes
+        return rows.starts * per_element + self.argument.first_byte // cell_bytes, rows.width * per_element
 
 
-def elements_at(argument: Argument, granule: int, starts: Array, clash: Clash) -> Array:
-    """Clashing cells of an access that began at the cells `starts`, as the argument's own elements."""
-    first_byte = (starts[clash.rows] + clash.columns) * granule
+def elements_at(argument: Argument, cell_bytes: int, starts: Array, clash: Clash) -> Array:
+    """Return the clashing cells of an access that began at the cells `starts`, as the argument's own elements."""
+    first_byte = (starts[clash.rows] + clash.columns) * cell_bytes
     return (first_byte - argument.first_byte) // argument.element_bytes
 
 
-def granule_of(buffer: Buffer, arguments: list[Argument]) -> int:
-    """The cell size that fits every argument that lies in the buffer."""
+def cell_bytes_of(buffer: Buffer, arguments: list[Argument]) -> int:
+    """Return the cell size that fits every argument that lies in the buffer."""
     sizes = [argument.element_bytes for argument in arguments if argument.buffer is buffer]
-    askew = any(argument.first_byte % min(sizes) for argument in arguments if argument.buffer is buffer)
-    return 1 if askew else min(sizes)
+    is_unaligned = any(argument.first_byte % min(sizes) for argument in arguments if argument.buffer is buffer)
+    return 1 if is_unaligned else min(sizes)

@@ -1,6 +1,6 @@
-"""`arith`, `math` and their like, element by element: what `harness.virtual.operations.arith` computes, as LLVM IR.
+"""Elementwise operations as LLVM IR, with the semantics of `harness.virtual.operations.arith`.
 
-One entry in a table adds an operation.  Nothing is fused or reordered: every operation rounds.
+One entry in `RULES` adds an operation.  Nothing is fused or reordered: every operation rounds.
 """
 
 import struct
@@ -10,19 +10,29 @@ import numpy as np
 
 from harness.errors import CannotExecute
 from harness.virtual.native import mathematics
-from harness.virtual.native.lane_values import BITS, Emit, LaneValues, as_vector, of, register, spread, suffix
+from harness.virtual.native.lane_values import (
+    BITS,
+    Emit,
+    LaneValues,
+    as_vector,
+    intrinsic_suffix,
+    lanewise,
+    register,
+    vector_type,
+)
 from harness.virtual.native.llvm_text import Assembly
 from harness.virtual.native.rounding import FLOATS, converted, from_integer, resized, rounded, to_integer
-from harness.virtual.operations.arith import literal as number
+from harness.virtual.operations.arith import literal as parse_literal
 from harness.virtual.ttir.ir import Operation
 
 Rule = Callable[["Assembly", Operation, list[LaneValues]], LaneValues]
 
 
 def literal(value: float, kind: str) -> str:
-    """A number as LLVM writes it in a type; floats as the bits of the double that equals them.
+    """An LLVM literal of type `kind`; floats are written as the bits of the double that equals them.
 
-    MLIR prints the shortest decimal that a float32 comes back from, `0.1`: as a double that is none of LLVM's floats.
+    MLIR prints the shortest decimal that identifies a float32, such as `0.1`.  LLVM rejects that as a `float`, since
+    the double nearest to it is not a float32.
     """
     if kind in FLOATS:
         exact = float(np.float32(value)) if kind == "float" else float(value)
@@ -35,10 +45,10 @@ def literal(value: float, kind: str) -> str:
 
 def _simple(instruction: str) -> Rule:
     def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
-        return code.value(f"{instruction} {of(kind, width)} {', '.join(names)}")
+        return code.value(f"{instruction} {vector_type(kind, width)} {', '.join(names)}")
 
     def rule(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
-        return rounded(code, spread(code, operands, emit, operands[0].kind), operation.result_types[0].element)
+        return rounded(code, lanewise(code, operands, emit, operands[0].kind), operation.result_types[0].element)
 
     return rule
 
@@ -47,11 +57,12 @@ def _sum(code: Assembly, operation: Operation, operands: list[LaneValues]) -> La
     del operation
     left, right = operands
     steps = [0 if lanes.uniform else lanes.step for lanes in operands]
+    # The sum of two ramps is a ramp: then one scalar addition serves all lanes.
     ramps = steps[0] is not None and steps[1] is not None
     if ramps and left.kind != "i1" and not (left.uniform and right.uniform):
         first = code.value(f"add {left.kind} {left.name}, {right.name}")
         return LaneValues(left.kind, first, max(left.width, right.width), (steps[0] or 0) + (steps[1] or 0))
-    return spread(code, operands, _emit("add"), left.kind)
+    return lanewise(code, operands, _emit("add"), left.kind)
 
 
 def _difference(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
@@ -59,7 +70,7 @@ def _difference(code: Assembly, operation: Operation, operands: list[LaneValues]
     left, right = operands
     if left.step is not None and right.uniform and left.kind != "i1":
         return LaneValues(left.kind, code.value(f"sub {left.kind} {left.name}, {right.name}"), left.width, left.step)
-    return spread(code, operands, _emit("sub"), left.kind)
+    return lanewise(code, operands, _emit("sub"), left.kind)
 
 
 def _product(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
@@ -68,11 +79,11 @@ def _product(code: Assembly, operation: Operation, operands: list[LaneValues]) -
         if ramp.step is not None and factor.uniform and factor.name.lstrip("-").isdigit():
             first = code.value(f"mul {ramp.kind} {ramp.name}, {factor.name}")
             return LaneValues(ramp.kind, first, ramp.width, ramp.step * int(factor.name))
-    return spread(code, operands, _emit("mul"), operands[0].kind)
+    return lanewise(code, operands, _emit("mul"), operands[0].kind)
 
 
 def _emit(instruction: str) -> Emit:
-    return lambda code, kind, width, names: code.value(f"{instruction} {of(kind, width)} {', '.join(names)}")
+    return lambda code, kind, width, names: code.value(f"{instruction} {vector_type(kind, width)} {', '.join(names)}")
 
 
 def _number(number: int, kind: str, width: int) -> str:
@@ -80,34 +91,34 @@ def _number(number: int, kind: str, width: int) -> str:
 
 
 def _division(instruction: str, *, quotient: bool) -> Rule:
-    """Toward zero; by zero the quotient is all ones and the remainder the dividend, as on NVIDIA GPUs."""
+    """Division rounded toward zero; by zero, the quotient is all ones and the remainder the dividend, as on GPUs."""
     signed = instruction.startswith("s")
 
     def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
         left, right = names
-        whole, flag = of(kind, width), of("i1", width)
-        zero = code.value(f"icmp eq {whole} {right}, {_number(0, kind, width)}")
-        minus = code.value(f"icmp eq {whole} {right}, {_number(-1, kind, width)}") if signed else "false"
+        vector, flag = vector_type(kind, width), vector_type("i1", width)
+        is_zero = code.value(f"icmp eq {vector} {right}, {_number(0, kind, width)}")
+        is_minus_one = code.value(f"icmp eq {vector} {right}, {_number(-1, kind, width)}") if signed else "false"
         if width and not signed:
-            minus = "zeroinitializer"
-        special = code.value(f"or {flag} {zero}, {minus}")  # the least number by -1 would trap
-        safe = code.value(f"select {flag} {special}, {whole} {_number(1, kind, width)}, {whole} {right}")
-        made = code.value(f"{instruction} {whole} {left}, {safe}")
+            is_minus_one = "zeroinitializer"
+        special = code.value(f"or {flag} {is_zero}, {is_minus_one}")  # -1 too: the CPU traps on min / -1
+        safe = code.value(f"select {flag} {special}, {vector} {_number(1, kind, width)}, {vector} {right}")
+        result = code.value(f"{instruction} {vector} {left}, {safe}")
         zeros = _number(0, kind, width)
-        turned = code.value(f"sub {whole} {zeros}, {left}") if quotient else zeros
-        made = code.value(f"select {flag} {minus}, {whole} {turned}, {whole} {made}")
+        negated = code.value(f"sub {vector} {zeros}, {left}") if quotient else zeros
+        result = code.value(f"select {flag} {is_minus_one}, {vector} {negated}, {vector} {result}")
         by_zero = _number(-1, kind, width) if quotient else left
-        return code.value(f"select {flag} {zero}, {whole} {by_zero}, {whole} {made}")
+        return code.value(f"select {flag} {is_zero}, {vector} {by_zero}, {vector} {result}")
 
-    return _plain(emit)
+    return _same_type(emit)
 
 
-def _plain(emit: Emit) -> Rule:
+def _same_type(emit: Emit) -> Rule:
     """A rule whose result has its operands' type and needs no rounding."""
 
     def rule(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
         del operation
-        return spread(code, operands, emit, operands[0].kind)
+        return lanewise(code, operands, emit, operands[0].kind)
 
     return rule
 
@@ -115,31 +126,32 @@ def _plain(emit: Emit) -> Rule:
 def _shift(instruction: str) -> Rule:
     def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
         left, right = names
-        whole, flag = of(kind, width), of("i1", width)
-        small = code.value(f"icmp ult {whole} {right}, {_number(BITS[kind], kind, width)}")
+        vector, flag = vector_type(kind, width), vector_type("i1", width)
+        # LLVM leaves shifts by the width or more undefined.
+        small = code.value(f"icmp ult {vector} {right}, {_number(BITS[kind], kind, width)}")
         most = _number(BITS[kind] - 1 if instruction == "ashr" else 0, kind, width)
-        safe = code.value(f"select {flag} {small}, {whole} {right}, {whole} {most}")
-        made = code.value(f"{instruction} {whole} {left}, {safe}")
+        safe = code.value(f"select {flag} {small}, {vector} {right}, {vector} {most}")
+        result = code.value(f"{instruction} {vector} {left}, {safe}")
         if instruction == "ashr":
-            return made
-        return code.value(f"select {flag} {small}, {whole} {made}, {whole} {_number(0, kind, width)}")
+            return result
+        return code.value(f"select {flag} {small}, {vector} {result}, {vector} {_number(0, kind, width)}")
 
-    return _plain(emit)
+    return _same_type(emit)
 
 
 def _compare(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
-    predicate = operation.words[0]
+    predicate = operation.keywords[0]
     instruction = "fcmp" if operands[0].kind in FLOATS else "icmp"
-    return spread(code, operands, _emit(f"{instruction} {predicate}"), "i1")
+    return lanewise(code, operands, _emit(f"{instruction} {predicate}"), "i1")
 
 
 def _intrinsic(name: str) -> Rule:
     def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
-        whole = of(kind, width)
-        return code.call(whole, f"llvm.{name}.{suffix(kind, width)}", *((whole, each) for each in names))
+        vector = vector_type(kind, width)
+        return code.call(vector, f"llvm.{name}.{intrinsic_suffix(kind, width)}", *((vector, each) for each in names))
 
     def rule(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
-        return rounded(code, spread(code, operands, emit, operands[0].kind), operation.result_types[0].element)
+        return rounded(code, lanewise(code, operands, emit, operands[0].kind), operation.result_types[0].element)
 
     return rule
 
@@ -148,27 +160,28 @@ def _absolute(code: Assembly, operation: Operation, operands: list[LaneValues]) 
     del operation
 
     def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
-        whole = of(kind, width)
-        return code.call(whole, f"llvm.abs.{suffix(kind, width)}", (whole, names[0]), ("i1", "false"))
+        vector = vector_type(kind, width)
+        return code.call(vector, f"llvm.abs.{intrinsic_suffix(kind, width)}", (vector, names[0]), ("i1", "false"))
 
-    return spread(code, operands, emit, operands[0].kind)
+    return lanewise(code, operands, emit, operands[0].kind)
 
 
 # --- selection and conversion ---
 
 
 def select(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
-    """`arith.select`, on lanes that are all numbers."""
+    """`arith.select` of numbers."""
     del operation
     condition, left, right = operands
     if condition.uniform and left.uniform and right.uniform:
         chosen = code.value(f"select i1 {condition.name}, {left.kind} {left.name}, {left.kind} {right.name}")
         return LaneValues(left.kind, chosen)
     width = max(lanes.width for lanes in operands)
-    whole = of(left.kind, width)
-    flag = ("i1", condition.name) if condition.uniform else (of("i1", width), as_vector(code, condition, width))
-    ways = [as_vector(code, lanes, width) for lanes in (left, right)]
-    chosen = code.value(f"select {flag[0]} {flag[1]}, {whole} {ways[0]}, {whole} {ways[1]}")
+    vector = vector_type(left.kind, width)
+    flags = vector_type("i1", width)
+    flag = ("i1", condition.name) if condition.uniform else (flags, as_vector(code, condition, width))
+    sides = [as_vector(code, lanes, width) for lanes in (left, right)]
+    chosen = code.value(f"select {flag[0]} {flag[1]}, {vector} {sides[0]}, {vector} {sides[1]}")
     return LaneValues(left.kind, chosen, width)
 
 
@@ -181,15 +194,15 @@ def _extend(*, signed: bool) -> Rule:
 def _clamp(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
     value, low, high = operands
     at_least = _intrinsic("maxnum")(code, operation, [value, low])
-    made = _intrinsic("minnum")(code, operation, [at_least, high])
+    result = _intrinsic("minnum")(code, operation, [at_least, high])
     if str(operation.attributes.get("propagateNan", "none")) not in {"all", "65535"}:
-        return made
-    nan = spread(code, [value, value], _emit("fcmp uno"), "i1")
-    return select(code, operation, [nan, value, made])
+        return result
+    nan = lanewise(code, [value, value], _emit("fcmp uno"), "i1")
+    return select(code, operation, [nan, value, result])
 
 
 def constant(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
-    """`arith.constant`, where all elements are the same."""
+    """`arith.constant` with equal elements."""
     del code, operands
     kind = operation.result_types[0]
     text = str(operation.attributes["value"])
@@ -197,27 +210,27 @@ def constant(code: Assembly, operation: Operation, operands: list[LaneValues]) -
         text = text[len("dense<") : -1].strip()
         if text.startswith("["):
             raise CannotExecute("a dense constant in native code")
-    wanted = register(kind.element)
-    return LaneValues(wanted, literal(number(text, kind), wanted))
+    target = register(kind.element)
+    return LaneValues(target, literal(parse_literal(text, kind), target))
 
 
 def negative(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
     """`arith.negf`."""
     del operation
-    return spread(code, operands, _emit("fneg"), operands[0].kind)
+    return lanewise(code, operands, _emit("fneg"), operands[0].kind)
 
 
 def bits_as(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
-    """`arith.bitcast` and `tt.bitcast` of numbers that are computed in the width that they are stored in."""
-    had, wanted = operation.operand_types[0].element, operation.result_types[0].element
-    if {had, wanted} & {"bf16", "f16", "i1"}:
+    """`arith.bitcast` and `tt.bitcast` of numbers whose carrier has the width of their type."""
+    source, target = operation.operand_types[0].element, operation.result_types[0].element
+    if {source, target} & {"bf16", "f16", "i1"}:
         raise CannotExecute("a bitcast of narrow elements in native code")
-    kind = register(wanted)
+    kind = register(target)
 
     def emit(code: Assembly, own: str, width: int, names: list[str]) -> str:
-        return code.value(f"bitcast {of(own, width)} {names[0]} to {of(kind, width)}")
+        return code.value(f"bitcast {vector_type(own, width)} {names[0]} to {vector_type(kind, width)}")
 
-    return operands[0] if kind == operands[0].kind else spread(code, operands, emit, kind)
+    return operands[0] if kind == operands[0].kind else lanewise(code, operands, emit, kind)
 
 
 RULES: Mapping[str, Rule] = {
@@ -268,7 +281,7 @@ RULES: Mapping[str, Rule] = {
     "arith.mulf": _simple("fmul"),
     "arith.divf": _simple("fdiv"),
     "tt.precise_divf": _simple("fdiv"),
-    "arith.remf": mathematics.through("fmod"),
+    "arith.remf": mathematics.library_function("fmod"),
     "arith.negf": negative,
     "arith.maxnumf": _intrinsic("maxnum"),
     "arith.minnumf": _intrinsic("minnum"),
@@ -282,8 +295,8 @@ RULES: Mapping[str, Rule] = {
     "math.floor": mathematics.flushing(_intrinsic("floor")),
     "math.ceil": mathematics.flushing(_intrinsic("ceil")),
     "math.roundeven": _intrinsic("roundeven"),
-    **{f"math.{name}": mathematics.through(name) for name in ("exp", "log", "log2", "cos", "tanh")},
-    **{f"math.{name}": mathematics.flushing(mathematics.through(name)) for name in ("exp2", "sin", "erf")},
+    **{f"math.{name}": mathematics.library_function(name) for name in ("exp", "log", "log2", "cos", "tanh")},
+    **{f"math.{name}": mathematics.flushing(mathematics.library_function(name)) for name in ("exp2", "sin", "erf")},
     "math.rsqrt": mathematics.flushing(mathematics.rsqrt),
     "math.fma": mathematics.multiply_add,
     "tt.extern_elementwise": mathematics.external,
@@ -301,4 +314,4 @@ COSTS: Mapping[str, int] = {
     "tt.extern_elementwise": 40,
     "arith.constant": 0,
 }
-"""What computing one lane again costs, in simple instructions; 1 where not named."""
+"""The cost of computing one lane again, in simple instructions; 1 for operations not listed."""

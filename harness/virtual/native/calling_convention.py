@@ -1,15 +1,14 @@
-"""What native code is called with: one array of 64-bit words, laid out here for the code and for its caller.
+"""The argument of native code: one table of 64-bit words, whose layout the code and its caller share.
 
-    word 0 to 2   the grid's extents
-    word 3        the arena's address
-    word 4        the address of the counters of undefined lanes, one for each load that may leave some
-    word 5        what undefined lanes hold, as an integer
-    word 6        the address of the records of reads that came too early
-    then          each parameter: a pointer's six words, or a number's one
+    words 0 to 2  The grid's extents.
+    word 3        The arena's address.
+    word 4        The address of the counters of undefined lanes, one for each load.
+    word 5        The value of undefined lanes, as an integer.
+    word 6        The address of the records of uninitialised reads.
+    then          The parameters: six words for a pointer, one for a number.
 
-The records are a count, then columns of elements, programs and sites, with room at the end for a last vector.
-
-A number is given as an i64, or as the bits of the float64 that equals it.
+The records are a count, then columns of elements, programs and load sites.  Each column has spare space at its end,
+since code writes whole vectors.  A number is an i64, or the bits of the float64 that equals it.
 """
 
 from collections.abc import Iterator
@@ -18,44 +17,44 @@ from enum import IntEnum
 
 from harness.virtual.ttir.ir import Function
 
-HEADER = 7
-RECORDS = 1 << 20
-"""Where so many are kept, the launch is left to the machine."""
-_COLUMN = RECORDS + 64
-COLUMNS = (1, 1 + _COLUMN, 1 + 2 * _COLUMN)
-RECORD_WORDS = 1 + 3 * _COLUMN
+HEADER_WORDS = 7
+MOST_RECORDS = 1 << 20
+"""A launch with more records bails out to the machine."""
+_COLUMN_WORDS = MOST_RECORDS + 64
+RECORD_COLUMNS = (1, 1 + _COLUMN_WORDS, 1 + 2 * _COLUMN_WORDS)
+RECORD_WORDS = 1 + 3 * _COLUMN_WORDS
 
 
 class Word(IntEnum):
     """A pointer parameter's words."""
 
     BASE = 0
-    """The address of its first element; 0 for a null pointer."""
+    """The address of the first element; 0 for a null pointer."""
     EXTENT = 1
-    """How many elements it covers; 0 for a null pointer."""
+    """The number of elements; 0 for a null pointer."""
     COVERED = 2
-    """The address of a byte for each element, 0 in gaps; 0 where there are none."""
+    """The address of one byte per element, 0 in gaps of a strided tensor; 0 without gaps."""
     SHADOW = 3
-    """The address of its first element's cell."""
+    """The address of the shadow cell of the first element; 0 if the memory is not tracked."""
     PATTERN = 4
-    """The bits that fresh memory holds."""
+    """The poison pattern of fresh memory."""
     FRESH = 5
-    """1 where the memory is fresh, else 0."""
+    """1 if the memory is fresh, else 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterSlot:
-    """Where a parameter stands."""
+    """A parameter's SSA slot and its place in the table."""
 
     slot: int
     first_word: int
     argument: int | None
-    """Its number among the pointers; None for a number."""
+    """The parameter's number among the pointers; None for a number."""
 
 
-def entries(kernel: Function) -> Iterator[ParameterSlot]:
-    """All parameters, in order."""
-    word, argument = HEADER, 0
+def parameter_slots(kernel: Function) -> Iterator[ParameterSlot]:
+    """The kernel's parameters, in order."""
+    word, argument = HEADER_WORDS, 0
     for parameter in kernel.parameters:
         if parameter.type.is_pointer:
             yield ParameterSlot(parameter.slot, word, argument)
@@ -66,6 +65,6 @@ def entries(kernel: Function) -> Iterator[ParameterSlot]:
             word += 1
 
 
-def length(kernel: Function) -> int:
-    """Words of a kernel's table."""
-    return HEADER + sum(len(Word) if parameter.type.is_pointer else 1 for parameter in kernel.parameters)
+def table_words(kernel: Function) -> int:
+    """The number of words in a kernel's table."""
+    return HEADER_WORDS + sum(len(Word) if parameter.type.is_pointer else 1 for parameter in kernel.parameters)

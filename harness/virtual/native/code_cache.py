@@ -1,4 +1,4 @@
-"""Machine code kept on disk, by what it was made from: a kernel is compiled once for all workers and runs."""
+"""Machine code on disk, keyed by everything that it depends on, so workers and later runs share one compilation."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ SUFFIX = ".native"
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """Machine code and what its caller provides."""
+    """A kernel's object file, the arena size that its caller provides, and its load sites."""
 
     image: bytes
     arena_bytes: int
@@ -24,7 +24,7 @@ class Compiled:
 
 @cache
 def _lowering_version() -> str:
-    """Changes with every change of this room: code that another lowering made is never loaded."""
+    """A digest of this package's source, so that code from another version of the lowering is never loaded."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
@@ -32,19 +32,18 @@ def _lowering_version() -> str:
 
 
 def key(build: str, target: Target, host: Host) -> str:
-    """Names the code of one build (a digest of its TTIR) for one computer."""
+    """The name of the code of one build (a digest of its TTIR) on one CPU."""
     parts = (build, sorted(target.tracked), target.width, host.cpu, host.features, host.llvm, _lowering_version())
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
 
 class Store:
-    """A folder of compiled kernels; None keeps nothing."""
+    """A folder of compiled kernels; with None, nothing is stored."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
     def find(self, name: str) -> Compiled | None:
-        """The code of that name, where it is there."""
         if self._folder is None:
             return None
         try:
@@ -56,7 +55,7 @@ class Store:
         return Compiled(image, facts["arena_bytes"], tuple(ReportedLoad(*site) for site in facts["sites"]))
 
     def keep(self, name: str, compiled: Compiled) -> None:
-        """Write it, so that another process sees all of it or nothing."""
+        """Write the code; the rename makes it visible to other processes as a whole."""
         if self._folder is None:
             return
         self._folder.mkdir(parents=True, exist_ok=True)

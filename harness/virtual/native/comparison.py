@@ -1,6 +1,6 @@
-"""Runs every launch in native code and then in the machine, and tells where the two part.
+"""Runs every launch in native code and then in the machine, and measures how far the two differ.
 
-Stands where `NativeCode` stands.  What a launch leaves behind is the machine's.
+`Comparison` takes the place of `NativeCode`.  The launch's results and events are the machine's.
 """
 
 from collections.abc import Mapping
@@ -11,109 +11,111 @@ import numpy as np
 
 from harness.virtual.memory.arguments import Argument
 from harness.virtual.memory.events import EventCollector
-from harness.virtual.native.policy import NativeCode, Work
+from harness.virtual.native.policy import NativeCode
 from harness.virtual.numbers.elements import Array, decode, is_float, storage
+from harness.virtual.prepared_launch import PreparedLaunch
 
 
 @dataclass(slots=True)
 class ExecutorAgreement:
-    """What the launches of one kernel showed."""
+    """Statistics of one kernel's launches."""
 
     launches: int = 0
     native: int = 0
-    """Executed by both."""
-    doubts: int = 0
-    """Left to the machine by code that was there."""
+    """Launches that both executed."""
+    bailouts: int = 0
+    """Launches that native code left to the machine."""
     declined: str = ""
-    """Why there was no code."""
+    """The reason if there was no native code."""
     elements: int = 0
-    """Elements of memory that the kernel may store to, compared."""
-    unlike: int = 0
-    """Elements whose bits differ, where not both are NaN."""
-    furthest: float = 0.0
-    """The largest difference, in units of the largest element of its memory."""
-    events_unlike: int = 0
-    """Launches of which the two told different events."""
+    """Compared elements, of memory that the kernel may store to."""
+    differing_elements: int = 0
+    """Elements whose bits differ, unless both are NaN."""
+    largest_difference: float = 0.0
+    """The largest difference of two elements, relative to the largest element of their tensor."""
+    launches_with_other_events: int = 0
+    """Launches for which the two reported different events."""
 
 
 @dataclass(slots=True)
-class _Pending:
+class _NativeResult:
     after: Mapping[int, Array]
-    """By address of a storage, its bytes after the native launch."""
-    events: EventCollector
-    expected: EventCollector
-    """The machine's, filled while that runs."""
+    """Bytes of each storage after the native launch, by address."""
+    native_events: EventCollector
+    machine_events: EventCollector
+    """Filled while the machine runs."""
 
 
 @dataclass(slots=True)
 class Comparison:
-    """Both executors, one after the other."""
+    """A native backend that runs both executors, one after the other."""
 
     native: NativeCode
     kernels: dict[str, ExecutorAgreement] = field(default_factory=dict[str, ExecutorAgreement])
-    _pending: _Pending | None = None
+    _native_result: _NativeResult | None = None
 
-    def execute(self, work: Work, events: EventCollector) -> bool:
-        """Execute natively, keep what came of it, and put memory back for the machine."""
-        agreement = self.kernels.setdefault(work.module.kernel.name, ExecutorAgreement())
+    def execute(self, launch: PreparedLaunch, events: EventCollector) -> bool:
+        """Execute natively, keep the result, and restore memory for the machine; always returns False."""
+        agreement = self.kernels.setdefault(launch.module.kernel.name, ExecutorAgreement())
         agreement.launches += 1
-        buffers = {argument.buffer.address: argument.buffer for argument in work.binding.arguments if argument.buffer}
+        buffers = {argument.buffer.address: argument.buffer for argument in launch.binding.arguments if argument.buffer}
         before = {address: buffer.bytes.copy() for address, buffer in buffers.items()}
-        own = EventCollector()
-        self._pending = None
-        if self.native.execute(work, own):
+        native_events = EventCollector()
+        self._native_result = None
+        if self.native.execute(launch, native_events):
             agreement.native += 1
             after = {address: buffer.bytes.copy() for address, buffer in buffers.items()}
             for address, buffer in buffers.items():
                 buffer.bytes[...] = before[address]
-            self._pending = _Pending(after, own, events)
-        elif declined := self.native.declined(work):
+            self._native_result = _NativeResult(after, native_events, events)
+        elif declined := self.native.declined(launch):
             agreement.declined = declined
         else:
-            agreement.doubts += 1
+            agreement.bailouts += 1
             assert all((buffer.bytes == before[address]).all() for address, buffer in buffers.items())
         return False
 
-    def took(self, work: Work, seconds: float) -> None:
-        """The machine is through: compare."""
+    def record_machine_time(self, launch: PreparedLaunch, seconds: float) -> None:
+        """Compare the results; called after the machine has executed the launch."""
         del seconds
-        pending, self._pending = self._pending, None
+        pending, self._native_result = self._native_result, None
         if pending is None:
             return
-        agreement = self.kernels[work.module.kernel.name]
-        agreement.events_unlike += _told(pending.events, work) != _told(pending.expected, work)
-        kinds = [parameter.type.pointee for parameter in work.module.kernel.parameters if parameter.type.is_pointer]
-        for argument, kind in zip(work.binding.arguments, kinds, strict=True):
+        agreement = self.kernels[launch.module.kernel.name]
+        reported = [_reported_events(events, launch) for events in (pending.native_events, pending.machine_events)]
+        agreement.launches_with_other_events += reported[0] != reported[1]
+        kinds = [parameter.type.pointee for parameter in launch.module.kernel.parameters if parameter.type.is_pointer]
+        for argument, kind in zip(launch.binding.arguments, kinds, strict=True):
             if argument.buffer is not None and argument.buffer.track_readers and kind is not None:
                 _compare(agreement, argument, pending.after[argument.buffer.address], kind.element)
 
 
-def _told(events: EventCollector, work: Work) -> list[Any]:
-    return list(events.finish("", 0, work.binding.arguments, work.module.source))
+def _reported_events(events: EventCollector, launch: PreparedLaunch) -> list[Any]:
+    return list(events.finish("", 0, launch.binding.arguments, launch.module.source))
 
 
 def _compare(agreement: ExecutorAgreement, argument: Argument, after: Array, element: str) -> None:
     assert argument.buffer is not None
     dtype = np.dtype(storage(element))
-    whole = len(after) // dtype.itemsize * dtype.itemsize
-    raw = [np.frombuffer(content[:whole].tobytes(), dtype) for content in (after, argument.buffer.bytes)]
+    used_bytes = len(after) // dtype.itemsize * dtype.itemsize
+    raw = [np.frombuffer(content[:used_bytes].tobytes(), dtype) for content in (after, argument.buffer.bytes)]
     agreement.elements += len(raw[0])
-    differing = np.flatnonzero(raw[0] != raw[1]) if raw[0].dtype.kind != "f" else _unlike_bits(*raw)
+    differing = np.flatnonzero(raw[0] != raw[1]) if raw[0].dtype.kind != "f" else _differing_bits(*raw)
     if not len(differing):
         return
-    with np.errstate(all="ignore"):  # infinities may differ, and NaNs may be of the kind that signals
-        ours, theirs = (decode(part[differing], element).astype(np.float64) for part in raw)
-        real = ~(np.isnan(ours) & np.isnan(theirs))
-        apart: Array = np.nan_to_num(np.abs(ours - theirs)[real], nan=np.inf)
+    with np.errstate(all="ignore"):  # infinities, signalling NaNs
+        native, machine = (decode(part[differing], element).astype(np.float64) for part in raw)
+        is_comparable = ~(np.isnan(native) & np.isnan(machine))
+        differences: Array = np.nan_to_num(np.abs(native - machine)[is_comparable], nan=np.inf)
         values = np.abs(decode(raw[1], element).astype(np.float64))
-    if len(apart):
+    if len(differences):
         largest = float(np.max(values, where=np.isfinite(values), initial=0.0)) if is_float(element) else 1.0
-        agreement.unlike += len(apart)
-        agreement.furthest = max(
-            agreement.furthest, float(apart.max()) / max(largest, float(np.finfo(np.float32).tiny))
+        agreement.differing_elements += len(differences)
+        agreement.largest_difference = max(
+            agreement.largest_difference, float(differences.max()) / max(largest, float(np.finfo(np.float32).tiny))
         )
 
 
-def _unlike_bits(left: Array, right: Array) -> Array:
+def _differing_bits(left: Array, right: Array) -> Array:
     bits = {2: np.uint16, 4: np.uint32, 8: np.uint64}[left.dtype.itemsize]
     return np.flatnonzero(left.view(bits) != right.view(bits))

@@ -1,4 +1,7 @@
-"""Control flow of one program: loops, choices, branches, calls.  A program goes its own way, so none needs a mask."""
+"""Control flow of one program: loops, conditionals, branches, calls.
+
+Native code runs one program at a time, so it needs no masks of programs.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,37 +19,38 @@ DEEPEST_CALL = 16
 
 
 @dataclass(slots=True)
-class _Carried:
-    """A value that each trip of a loop replaces: a scalar in a stack slot, or one of two buffers in turn."""
+class _LoopVariable:
+    """A loop-carried value: a scalar in a stack slot, or two buffers that trips use in turn."""
 
     origin: Value
     slot: str
-    """Holds the scalar, or the address of the buffer in use."""
-    spare: str | None
-    """Holds the address of the other buffer."""
-    rooms: tuple[ArenaBuffer, ...] = ()
+    """The stack slot with the scalar, or with the address of the buffer in use."""
+    other_slot: str | None
+    """The stack slot with the address of the other buffer; None for a scalar."""
+    buffers: tuple[ArenaBuffer, ...] = ()
 
     @property
     def tile(self) -> Tile:
         return self.origin.index if isinstance(self.origin, Pointer) else self.origin
 
     def value(self, lowering: Lowering) -> Value:
-        """What it holds here."""
+        """The value at this point of the code."""
         tile = self.tile
         if tile.shape:
-            held = ArenaBuffer(tile.shape, tile.element, 0, self.slot, self.rooms).tile()
+            current = ArenaBuffer(tile.shape, tile.element, 0, self.slot, self.buffers).tile()
         else:
             kind = register(tile.element)
-            held = lowering.known(LaneValues(kind, lowering.code.value(f"load {kind}, ptr {self.slot}")), tile.element)
-        return _like(self.origin, held)
+            name = lowering.code.value(f"load {kind}, ptr {self.slot}")
+            current = lowering.scalar_tile(LaneValues(kind, name), tile.element)
+        return _with_index_of(self.origin, current)
 
 
-def _like(origin: Value, tile: Tile) -> Value:
+def _with_index_of(origin: Value, tile: Tile) -> Value:
     return Pointer(origin.argument, origin.element, tile) if isinstance(origin, Pointer) else tile
 
 
-def _numbers(origin: Value, value: Value) -> Tile:
-    """A value that takes the place of another: the same argument's, where they are pointers."""
+def _replacement_tile(origin: Value, value: Value) -> Tile:
+    """Return the tile of a value that replaces `origin`; pointers must lead into the same argument."""
     if isinstance(origin, Pointer) and isinstance(value, Pointer):
         if (origin.argument, origin.element) != (value.argument, value.element):
             raise CannotExecute("pointers into different arguments in native code")
@@ -56,66 +60,69 @@ def _numbers(origin: Value, value: Value) -> Tile:
     raise CannotExecute("a choice between a pointer and a number")
 
 
-def _carry(lowering: Lowering, origin: Value) -> _Carried:
+def _loop_variable(lowering: Lowering, origin: Value) -> _LoopVariable:
     code = lowering.code
     tile = origin.index if isinstance(origin, Pointer) else origin
     if not tile.shape:
-        slot = code.slot(register(tile.element))
-        _set(lowering, slot, tile)
-        return _Carried(origin, slot, None)
-    rooms = tuple(new_buffer(lowering.arena, tile.shape, tile.element) for _ in range(2))
-    lowering.fill(rooms[0], tile)
-    slots = [code.slot("ptr") for _ in rooms]
-    for slot, room in zip(slots, rooms, strict=True):
-        code.do(f"store ptr {room.address(code)}, ptr {slot}")
-    return _Carried(origin, slots[0], slots[1], rooms)
+        slot = code.stack_slot(register(tile.element))
+        _store_scalar(lowering, slot, tile)
+        return _LoopVariable(origin, slot, None)
+    buffers = tuple(new_buffer(lowering.arena, tile.shape, tile.element) for _ in range(2))
+    lowering.fill(buffers[0], tile)
+    slots = [code.stack_slot("ptr") for _ in buffers]
+    for slot, buffer in zip(slots, buffers, strict=True):
+        code.do(f"store ptr {buffer.address(code)}, ptr {slot}")
+    return _LoopVariable(origin, slots[0], slots[1], buffers)
 
 
-def _set(lowering: Lowering, slot: str, tile: Tile) -> None:
-    settled = lowering.settled(tile)
-    lanes = settled.recipe(lowering.scope(), ())
+def _store_scalar(lowering: Lowering, slot: str, tile: Tile) -> None:
+    kept = lowering.materialize_if_costly(tile)
+    lanes = kept.lanes_at(lowering.scope(), ())
     lowering.code.do(f"store {lanes.kind} {lanes.name}, ptr {slot}")
 
 
-def _replace(lowering: Lowering, carried: Sequence[_Carried], held: Sequence[Value], values: Sequence[Value]) -> None:
-    """Put the values of the next trip in place; `held` is what this trip began with."""
+def _advance(
+    lowering: Lowering, carried: Sequence[_LoopVariable], current: Sequence[Value], values: Sequence[Value]
+) -> None:
+    """Store the values of the next trip; `current` are the values at the beginning of this one."""
     code = lowering.code
     changed = [
-        (one, _numbers(one.origin, value))
-        for one, before, value in zip(carried, held, values, strict=True)
+        (one, _replacement_tile(one.origin, value))
+        for one, before, value in zip(carried, current, values, strict=True)
         if value is not before
     ]
+    # The new values may depend on all old ones: fill every other buffer before any slot changes.
     for one, tile in changed:
-        if one.spare is not None:
-            lowering.fill(ArenaBuffer(tile.shape, tile.element, 0, one.spare), tile)
+        if one.other_slot is not None:
+            lowering.fill(ArenaBuffer(tile.shape, tile.element, 0, one.other_slot), tile)
     for one, tile in changed:
-        if one.spare is None:
-            _set(lowering, one.slot, tile)
+        if one.other_slot is None:
+            _store_scalar(lowering, one.slot, tile)
         else:
-            now, following = (code.value(f"load ptr, ptr {slot}") for slot in (one.slot, one.spare))
-            code.do(f"store ptr {following}, ptr {one.slot}")
-            code.do(f"store ptr {now}, ptr {one.spare}")
+            old, new = (code.value(f"load ptr, ptr {slot}") for slot in (one.slot, one.other_slot))
+            code.do(f"store ptr {new}, ptr {one.slot}")
+            code.do(f"store ptr {old}, ptr {one.other_slot}")
 
 
 def for_loop(lowering: Lowering, operation: Operation) -> list[Value]:
-    """`scf.for`: the trips are counted first, as the machine does."""
+    """`scf.for`: the trips are counted first, as in the machine."""
     code = lowering.code
     is_unsigned = bool(operation.attributes.get("unsigned"))
     bounds = [lowering.scalar(slot) for slot in operation.operands[:3]]
     lower, upper, step = (resized(code, bound, "i64", signed=not is_unsigned).name for bound in bounds)
-    carried = [_carry(lowering, lowering.value(slot)) for slot in operation.operands[3:]]
+    carried = [_loop_variable(lowering, lowering.value(slot)) for slot in operation.operands[3:]]
     trips = _trips(code, lower, upper, step)
-    code.doubt(code.value(f"icmp sgt i64 {trips}, {MOST_TRIPS}"))
-    code.leave_in_doubt(lowering.names.bail)
+    code.request_bailout(code.value(f"icmp sgt i64 {trips}, {MOST_TRIPS}"))
+    code.bail_if_requested(lowering.names.bail)
     block = operation.regions[0].entry
     kind = bounds[0].kind
     with code.loop(trips) as trip:
         narrow = trip if kind == "i64" else code.value(f"trunc i64 {trip} to {kind}")
-        gone = code.value(f"mul {kind} {bounds[2].name}, {narrow}")
-        index = LaneValues(kind, code.value(f"add {kind} {bounds[0].name}, {gone}"))
-        held = [one.value(lowering) for one in carried]
-        _enter(lowering, block.arguments, [lowering.known(index, operation.operand_types[0].element), *held])
-        _replace(lowering, carried, held, _only_block(lowering, operation.regions[0]))
+        offset = code.value(f"mul {kind} {bounds[2].name}, {narrow}")
+        index = LaneValues(kind, code.value(f"add {kind} {bounds[0].name}, {offset}"))
+        current = [one.value(lowering) for one in carried]
+        _bind(lowering, block.arguments, [lowering.scalar_tile(index, operation.operand_types[0].element), *current])
+        _advance(lowering, carried, current, _lower_single_block(lowering, operation.regions[0]))
     return [one.value(lowering) for one in carried]
 
 
@@ -128,14 +135,14 @@ def _trips(code: Assembly, lower: str, upper: str, step: str) -> str:
     return code.value(f"select i1 {some}, i64 {trips}, i64 0")
 
 
-def _enter(lowering: Lowering, slots: Sequence[int], values: Sequence[Value]) -> None:
+def _bind(lowering: Lowering, slots: Sequence[int], values: Sequence[Value]) -> None:
     lowering.values.update(zip(slots, values, strict=True))
 
 
-def _only_block(lowering: Lowering, region: TtirRegion) -> list[Value]:
+def _lower_single_block(lowering: Lowering, region: TtirRegion) -> list[Value]:
     if len(region.blocks) > 1:
         raise CannotExecute("branches inside structured control flow in native code")
-    return lowering.straight(region.entry)
+    return lowering.lower_block(region.entry)
 
 
 def if_else(lowering: Lowering, operation: Operation) -> list[Value]:
@@ -144,12 +151,12 @@ def if_else(lowering: Lowering, operation: Operation) -> list[Value]:
     condition = lowering.scalar(operation.operands[0])
     labels = [code.fresh(hint) for hint in ("then", "else", "end")]
     code.branch(condition.name, labels[0], labels[1])
-    ends: list[_Chosen] = []
+    ends: list[_Phi] = []
     for label, region in zip(labels, operation.regions, strict=False):
         code.start(label)
-        values = _only_block(lowering, region)
+        values = _lower_single_block(lowering, region)
         if not ends:
-            ends = [_Chosen.like(lowering, value) for value in values]
+            ends = [_Phi.like(lowering, value) for value in values]
         for end, value in zip(ends, values, strict=True):
             end.set(lowering, value)
         code.jump(labels[2])
@@ -161,8 +168,8 @@ def if_else(lowering: Lowering, operation: Operation) -> list[Value]:
 
 
 @dataclass(slots=True)
-class _Chosen:
-    """A value that several ways through the code may set: in a stack slot or a buffer."""
+class _Phi:
+    """A value set on several control-flow paths, in a stack slot or a buffer."""
 
     origin: Value
     tile: Tile
@@ -170,55 +177,55 @@ class _Chosen:
     buffer: ArenaBuffer | None
 
     @classmethod
-    def like(cls, lowering: Lowering, value: Value) -> "_Chosen":
+    def like(cls, lowering: Lowering, value: Value) -> "_Phi":
         tile = value.index if isinstance(value, Pointer) else value
         if tile.shape:
             return cls(value, tile, "", new_buffer(lowering.arena, tile.shape, tile.element))
-        return cls(value, tile, lowering.code.slot(register(tile.element)), None)
+        return cls(value, tile, lowering.code.stack_slot(register(tile.element)), None)
 
     def set(self, lowering: Lowering, value: Value) -> None:
-        tile = _numbers(self.origin, value)
+        tile = _replacement_tile(self.origin, value)
         if self.buffer is None:
-            _set(lowering, self.slot, tile)
+            _store_scalar(lowering, self.slot, tile)
         else:
             lowering.fill(self.buffer, tile)
 
     def value(self, lowering: Lowering) -> Value:
         if self.buffer is not None:
-            return _like(self.origin, self.buffer.tile())
+            return _with_index_of(self.origin, self.buffer.tile())
         kind = register(self.tile.element)
-        held = LaneValues(kind, lowering.code.value(f"load {kind}, ptr {self.slot}"))
-        return _like(self.origin, lowering.known(held, self.tile.element))
+        current = LaneValues(kind, lowering.code.value(f"load {kind}, ptr {self.slot}"))
+        return _with_index_of(self.origin, lowering.scalar_tile(current, self.tile.element))
 
 
 def while_loop(lowering: Lowering, operation: Operation) -> list[Value]:
-    """`scf.while`; one that polls memory may wait for another program, which only the machine can tell."""
+    """`scf.while`, except loops that poll memory: only the machine's scheduler detects waiting programs."""
     _refuse_polling(operation.regions)
     code = lowering.code
     before, after = operation.regions
-    carried = [_carry(lowering, lowering.value(slot)) for slot in operation.operands]
+    carried = [_loop_variable(lowering, lowering.value(slot)) for slot in operation.operands]
     head, body, done = (code.fresh(hint) for hint in ("while", "do", "done"))
-    trips = code.slot("i64")
+    trips = code.stack_slot("i64")
     code.do(f"store i64 0, ptr {trips}")
     code.jump(head)
     code.start(head)
     trip = code.value(f"add i64 {code.value(f'load i64, ptr {trips}')}, 1")
     code.do(f"store i64 {trip}, ptr {trips}")
-    code.doubt(code.value(f"icmp sgt i64 {trip}, {MOST_TRIPS}"))
-    code.leave_in_doubt(lowering.names.bail)
-    held = [one.value(lowering) for one in carried]
-    _enter(lowering, before.entry.arguments, held)
-    condition, *handed = _only_block(lowering, before)
+    code.request_bailout(code.value(f"icmp sgt i64 {trip}, {MOST_TRIPS}"))
+    code.bail_if_requested(lowering.names.bail)
+    current = [one.value(lowering) for one in carried]
+    _bind(lowering, before.entry.arguments, current)
+    condition, *forwarded = _lower_single_block(lowering, before)
     if not isinstance(condition, Tile):
         raise CannotExecute("a pointer as a condition")
-    vote = condition.recipe(lowering.scope(), ())
+    vote = condition.lanes_at(lowering.scope(), ())
     code.branch(vote.name, body, done)
     code.start(body)
-    _enter(lowering, after.entry.arguments, handed)
-    _replace(lowering, carried, [None] * len(carried), _only_block(lowering, after))  # type: ignore[list-item]
+    _bind(lowering, after.entry.arguments, forwarded)
+    _advance(lowering, carried, [None] * len(carried), _lower_single_block(lowering, after))  # type: ignore[list-item]
     code.jump(head)
     code.start(done)
-    return handed
+    return forwarded
 
 
 def _refuse_polling(regions: Sequence[TtirRegion]) -> None:
@@ -231,32 +238,32 @@ def _refuse_polling(regions: Sequence[TtirRegion]) -> None:
 # --- branches and calls ---
 
 
-def body_of(lowering: Lowering, region: TtirRegion) -> list[Value]:
-    """A function's body; returns what it returns."""
+def lower_function_body(lowering: Lowering, region: TtirRegion) -> list[Value]:
+    """Lower a function's body; returns the operands of its `tt.return`."""
     if len(region.blocks) == 1:
-        return lowering.straight(region.entry)
+        return lowering.lower_block(region.entry)
     order = _topological(region)
     code = lowering.code
     labels = {label: code.fresh("block") for label in order}
     blocks = {block.label: block for block in region.blocks}
     done = code.fresh("returned")
-    given: dict[str, list[_Chosen]] = {}
-    ends: list[_Chosen] | None = None
+    block_arguments: dict[str, list[_Phi]] = {}
+    ends: list[_Phi] | None = None
     code.jump(labels[region.entry.label])
     for label in order:
         block = blocks[label]
         code.start(labels[label])
-        if label in given:
-            _enter(lowering, block.arguments, [one.value(lowering) for one in given[label]])
-        values = lowering.straight(block)
+        if label in block_arguments:
+            _bind(lowering, block.arguments, [one.value(lowering) for one in block_arguments[label]])
+        values = lowering.lower_block(block)
         last = block.operations[-1]
         if last.name not in {"cf.br", "cf.cond_br"}:
-            ends = ends if ends is not None else [_Chosen.like(lowering, value) for value in values]
+            ends = ends if ends is not None else [_Phi.like(lowering, value) for value in values]
             for end, value in zip(ends, values, strict=True):
                 end.set(lowering, value)
             code.jump(done)
             continue
-        _hand_over(lowering, last, given)
+        _set_block_arguments(lowering, last, block_arguments)
         targets = [labels[successor.block] for successor in last.successors]
         if last.name == "cf.br":
             code.jump(targets[0])
@@ -266,41 +273,41 @@ def body_of(lowering: Lowering, region: TtirRegion) -> list[Value]:
     return [end.value(lowering) for end in ends or ()]
 
 
-def _hand_over(lowering: Lowering, branch: Operation, given: dict[str, list[_Chosen]]) -> None:
-    """Set the arguments of both targets: each target reads its own only where control comes from."""
+def _set_block_arguments(lowering: Lowering, branch: Operation, block_arguments: dict[str, list[_Phi]]) -> None:
+    """Set the block arguments of all targets before the branch; the target not taken ignores them."""
     for successor in branch.successors:
         values = [lowering.value(slot) for slot in successor.arguments]
         if not values:
             continue
-        places = given.setdefault(successor.block, [])
-        if not places:
-            places.extend(_Chosen.like(lowering, value) for value in values)
+        phis = block_arguments.setdefault(successor.block, [])
+        if not phis:
+            phis.extend(_Phi.like(lowering, value) for value in values)
         if sum(other.block == successor.block for other in branch.successors) > 1:
             raise CannotExecute("a branch whose ways are one block in native code")
-        for place, value in zip(places, values, strict=True):
-            place.set(lowering, value)
+        for phi, value in zip(phis, values, strict=True):
+            phi.set(lowering, value)
 
 
 def _topological(region: TtirRegion) -> list[str]:
-    """The blocks' labels in an order in which control only goes forward.
+    """The blocks' labels in topological order.
 
     Raises:
-        CannotExecute: control goes back: such a loop may wait for another program.
+        CannotExecute: there is a back edge: such a loop may wait for another program.
     """
     blocks = {block.label: block for block in region.blocks}
     order: list[str] = []
-    under_way: set[str] = set()
+    on_path: set[str] = set()
 
     def visit(label: str) -> None:
-        if label in under_way:
+        if label in on_path:
             raise CannotExecute("a loop of branches in native code")
         if label in order:
             return
-        under_way.add(label)
+        on_path.add(label)
         for operation in blocks[label].operations[-1:]:
             for successor in operation.successors:
                 visit(successor.block)
-        under_way.discard(label)
+        on_path.discard(label)
         order.append(label)
 
     visit(region.entry.label)
@@ -308,14 +315,14 @@ def _topological(region: TtirRegion) -> list[str]:
 
 
 def call(lowering: Lowering, operation: Operation) -> list[Value]:
-    """`tt.call`: the function's body, in place."""
+    """`tt.call`: inlines the function's body."""
     callee = lowering.module.functions.get(str(operation.attributes["callee"]))
     if callee is None or lowering.depth >= DEEPEST_CALL:
         raise CannotExecute(f"a call of {operation.attributes['callee']} in native code")
     arguments = [lowering.value(slot) for slot in operation.operands]
-    with lowering.inside(callee.body):
-        _enter(lowering, [parameter.slot for parameter in callee.parameters], arguments)
-        return body_of(lowering, callee.body)
+    with lowering.function_scope(callee.body):
+        _bind(lowering, [parameter.slot for parameter in callee.parameters], arguments)
+        return lower_function_body(lowering, callee.body)
 
 
 HANDLERS: Mapping[str, Lower] = {

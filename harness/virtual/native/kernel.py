@@ -1,4 +1,4 @@
-"""A whole kernel as one LLVM function that runs a range of programs, one after the other."""
+"""Lowers a whole kernel to one LLVM function that runs a range of programs, one after the other."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from harness.virtual.ttir.ir import Module, Type
 
 SYMBOL = "harness_launch"
 SIGNATURE = f"i64 @{SYMBOL}(ptr %table, i64 %first, i64 %last)"
-"""Runs the programs from `first` below `last`; returns 0, or 1 where the launch is left to the machine."""
+"""Runs the programs from `first` up to but excluding `last`; returns 0, or 1 after a bailout."""
 
 HANDLERS: Mapping[str, Lower] = {
     **blocks.HANDLERS,
@@ -26,7 +26,7 @@ HANDLERS: Mapping[str, Lower] = {
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A kernel's LLVM IR and what its caller provides."""
+    """A kernel's LLVM IR, the arena size that its caller provides, and its loads."""
 
     text: str
     arena_bytes: int
@@ -35,27 +35,27 @@ class Lowered:
 
 
 def lower(module: Module, target: Target) -> Lowered:
-    """The kernel of a module.
+    """Lower the kernel of a module.
 
     Raises:
-        CannotExecute: native code does not know something in it.
+        CannotExecute: native code does not support something in it.
     """
     lowering = Lowering(module, target, HANDLERS)
     code, kernel = lowering.code, module.kernel
     bail = code.fresh("bail")
-    words = {at: _word(lowering, at) for at in range(calling_convention.HEADER)}
+    words = {at: _word(lowering, at) for at in range(calling_convention.HEADER_WORDS)}
     arena = code.value(f"inttoptr i64 {words[3]} to ptr")
     code.do(f"%arena = getelementptr i8, ptr {arena}, i64 0")
     pointers: dict[int, tuple[str, ...]] = {}
-    with lowering.inside(kernel.body):
-        for parameter, entry in zip(kernel.parameters, calling_convention.entries(kernel), strict=True):
+    with lowering.function_scope(kernel.body):
+        for parameter, entry in zip(kernel.parameters, calling_convention.parameter_slots(kernel), strict=True):
             if entry.argument is None:
-                number = _number(lowering, parameter.type, entry)
-                lowering.values[entry.slot] = lowering.known(number, parameter.type.element)
+                number = _number_parameter(lowering, parameter.type, entry)
+                lowering.values[entry.slot] = lowering.scalar_tile(number, parameter.type.element)
             else:
                 assert parameter.type.pointee is not None
                 pointers[entry.argument] = tuple(_word(lowering, entry.first_word + at) for at in Word)
-                first = lowering.known(LaneValues("i64", "0"), "ptr")
+                first = lowering.scalar_tile(LaneValues("i64", "0"), "ptr")
                 lowering.values[entry.slot] = Pointer(entry.argument, parameter.type.pointee.element, first)
         counters, records = (code.value(f"inttoptr i64 {words[at]} to ptr") for at in (4, 6))
         with code.loop(code.value("sub i64 %last, %first")) as trip:
@@ -63,8 +63,8 @@ def lower(module: Module, target: Target) -> Lowered:
             number = code.value(f"trunc i64 {code.value(f'add i64 {program}, 1')} to i32")
             grid = (words[0], words[1], words[2])
             lowering.names = PreparedNames(program, number, grid, counters, words[5], records, pointers, bail)
-            control.body_of(lowering, kernel.body)
-            code.leave_in_doubt(bail)
+            control.lower_function_body(lowering, kernel.body)
+            code.bail_if_requested(bail)
     code.do("ret i64 0")
     code.start(bail)
     code.do("ret i64 1")
@@ -72,16 +72,16 @@ def lower(module: Module, target: Target) -> Lowered:
 
 
 def _word(lowering: Lowering, at: int) -> str:
-    where = lowering.code.value(f"getelementptr i64, ptr %table, i64 {at}")
-    return lowering.code.value(f"load i64, ptr {where}")
+    address = lowering.code.value(f"getelementptr i64, ptr %table, i64 {at}")
+    return lowering.code.value(f"load i64, ptr {address}")
 
 
-def _number(lowering: Lowering, kind: Type, entry: ParameterSlot) -> LaneValues:
-    """A number of the table in its own type."""
-    wanted = register(kind.element)
+def _number_parameter(lowering: Lowering, kind: Type, entry: ParameterSlot) -> LaneValues:
+    """Load a number from the table and convert it to its own type."""
+    kind_wanted = register(kind.element)
     word = _word(lowering, entry.first_word)
-    if wanted in {"float", "double"}:
+    if kind_wanted in {"float", "double"}:
         return resized(
-            lowering.code, LaneValues("double", lowering.code.value(f"bitcast i64 {word} to double")), wanted
+            lowering.code, LaneValues("double", lowering.code.value(f"bitcast i64 {word} to double")), kind_wanted
         )
-    return resized(lowering.code, LaneValues("i64", word), wanted)
+    return resized(lowering.code, LaneValues("i64", word), kind_wanted)

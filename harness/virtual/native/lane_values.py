@@ -1,4 +1,4 @@
-"""Values of some neighbouring lanes of a tile, as LLVM sees them: one for all, a ramp, or a vector."""
+"""Values of neighbouring lanes of a tile in LLVM IR: uniform, a ramp, or a vector."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,17 +19,17 @@ REGISTERS = {
     "f32": "float",
     "f64": "double",
 }
-"""In what LLVM type an element is computed; a pointer is the number of its element."""
+"""The LLVM type in which an element is computed; a pointer is its element's number."""
 STORAGE = {"i1": "i8", "f16": "half", "bf16": "i16"}
-"""What it is in memory, where that is something else."""
+"""The LLVM type in memory, if it differs."""
 BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "float": 32, "double": 64, "half": 16, "ptr": 64}
 
 
 def register(element: str) -> str:
-    """The LLVM type of a TTIR element.
+    """The LLVM type in which a TTIR element is computed.
 
     Raises:
-        CannotExecute: native code does not know it.
+        CannotExecute: native code does not support the element type.
     """
     if element not in REGISTERS:
         raise CannotExecute(f"element type {element} in native code")
@@ -37,42 +37,41 @@ def register(element: str) -> str:
 
 
 def storage(element: str) -> str:
-    """Its LLVM type in memory."""
+    """The LLVM type of a TTIR element in memory."""
     return STORAGE.get(element) or register(element)
 
 
-def of(kind: str, width: int) -> str:
-    """A vector type, or the scalar type itself for width 0."""
+def vector_type(kind: str, width: int) -> str:
+    """A vector type, or the scalar type for width 0."""
     return f"<{width} x {kind}>" if width else kind
 
 
-def suffix(kind: str, width: int) -> str:
-    """How LLVM's intrinsics name a type: `v16f32`."""
+def intrinsic_suffix(kind: str, width: int) -> str:
+    """A type as in the names of LLVM intrinsics: `v16f32`."""
     scalar = {"float": "f32", "double": "f64", "half": "f16", "ptr": "p0"}.get(kind, kind)
     return f"v{width}{scalar}" if width else scalar
 
 
 @dataclass(frozen=True, slots=True)
 class LaneValues:
-    """`width` neighbours along one axis, or, with width 0, one value for all of them."""
+    """The values of `width` neighbours along one axis; width 0 is one value for all."""
 
     kind: str
     """The LLVM type of one lane."""
     name: str
-    """An LLVM name or literal: of the one value, of a ramp's first, or of the vector."""
+    """An LLVM name or literal: of the uniform value, of the ramp's first lane, or of the vector."""
     width: int = 0
     step: int | None = None
-    """Set for a ramp: each lane is so much more than the one before, in the wrapping arithmetic of its type."""
+    """Set for a ramp: the difference between neighbouring lanes, in the wrapping arithmetic of the type."""
 
     @property
     def uniform(self) -> bool:
-        """Whether one value stands for all lanes."""
         return not self.width
 
 
 def as_vector(code: Assembly, lanes: LaneValues, width: int) -> str:
-    """The lanes as one LLVM vector of `width`."""
-    kind = of(lanes.kind, width)
+    """Convert lanes to one LLVM vector of `width`."""
+    kind = vector_type(lanes.kind, width)
     if lanes.uniform:
         return splat(code, lanes.kind, lanes.name, width)
     if lanes.step is None:
@@ -83,35 +82,35 @@ def as_vector(code: Assembly, lanes: LaneValues, width: int) -> str:
 
 
 def splat(code: Assembly, kind: str, name: str, width: int) -> str:
-    """One value in every lane."""
+    """A vector with one value in every lane."""
     if not name.startswith("%"):
         return f"splat ({kind} {name})"
-    vector = of(kind, width)
+    vector = vector_type(kind, width)
     first = code.value(f"insertelement {vector} poison, {kind} {name}, i64 0")
     return code.value(f"shufflevector {vector} {first}, {vector} poison, <{width} x i32> zeroinitializer")
 
 
 Emit = Callable[[Assembly, str, int, list[str]], str]
-"""Writes an operation: the code, the operands' scalar type, their width (0: scalars), their names."""
+"""Writes an operation, given the code, the operands' scalar type, their width (0: scalars) and their names."""
 
 
-def spread(code: Assembly, operands: list[LaneValues], emit: Emit, kind: str) -> LaneValues:
-    """An operation on lanes, lane by lane; done once where all operands are uniform.  `kind` is the result's type."""
+def lanewise(code: Assembly, operands: list[LaneValues], emit: Emit, kind: str) -> LaneValues:
+    """Apply an operation lane by lane, or once if all operands are uniform; `kind` is the result's type."""
     width = max(lanes.width for lanes in operands)
     names = [as_vector(code, lanes, width) if width else lanes.name for lanes in operands]
     return LaneValues(kind, emit(code, operands[0].kind, width, names), width)
 
 
-def any_of(code: Assembly, mask: str, width: int) -> str:
-    """Whether a mask has a lane set."""
+def any_set(code: Assembly, mask: str, width: int) -> str:
+    """An i1 that is true if any lane of a mask is set."""
     if width == 1:
         return code.value(f"extractelement <1 x i1> {mask}, i64 0")
     bits = code.value(f"bitcast <{width} x i1> {mask} to i{width}")
     return code.value(f"icmp ne i{width} {bits}, 0")
 
 
-def count_of(code: Assembly, mask: str, width: int) -> str:
-    """How many lanes of a mask are set, as an i64."""
-    bits = code.value(f"bitcast {of('i1', width)} {mask} to i{width}")
+def count_set(code: Assembly, mask: str, width: int) -> str:
+    """The number of set lanes of a mask, as an i64."""
+    bits = code.value(f"bitcast {vector_type('i1', width)} {mask} to i{width}")
     count = code.call(f"i{width}", f"llvm.ctpop.i{width}", (f"i{width}", bits)) if width > 1 else bits
     return code.value(f"zext i{width} {count} to i64")

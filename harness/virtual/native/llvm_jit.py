@@ -1,4 +1,4 @@
-"""LLVM IR to machine code for this computer, through llvmlite; everything that is private to LLVM stays here."""
+"""Compiles LLVM IR to machine code for this computer, through llvmlite; no other file imports it."""
 
 import itertools
 from dataclasses import dataclass
@@ -9,24 +9,24 @@ import llvmlite.binding as llvm
 
 OPTIMISATION = 2
 _NAMES = itertools.count()
-"""What is linked needs a name that nothing else had."""
+"""Each linked library needs a unique name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The computer that code is made for."""
+    """The CPU that code is compiled for."""
 
     cpu: str
     features: str
     width: int
-    """Lanes of float32 in a register, or two registers' worth where they are short."""
+    """Float32 lanes of a vector: one 512-bit register, otherwise 256 bits in one or two registers."""
     has_fma: bool
     llvm: str
 
 
 @cache
 def host() -> Host:
-    """This computer, as LLVM knows it."""
+    """This computer's CPU, as LLVM reports it."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     features = llvm.get_host_cpu_features()
@@ -47,12 +47,12 @@ def _machine() -> llvm.TargetMachine:
 
 
 def compile_object(text: str) -> bytes:
-    """Machine code of a module, as an object file.  Gives way to other threads while LLVM works."""
+    """Compile a module to an object file.  llvmlite releases the GIL while LLVM works."""
     module = llvm.parse_assembly(text)
     module.verify()
     machine = _machine()
     options = llvm.create_pipeline_tuning_options(speed_level=OPTIMISATION)
-    options.loop_vectorization = False  # the code is made of vectors already
+    options.loop_vectorization = False  # the code is vectorised already
     options.slp_vectorization = False
     options.loop_unrolling = False
     builder = llvm.create_pass_builder(machine, options)
@@ -61,7 +61,7 @@ def compile_object(text: str) -> bytes:
 
 
 class Code:
-    """An object file, loaded; its code goes when the last reference to this goes."""
+    """A loaded object file; its code is unloaded with the last reference to this object."""
 
     def __init__(self, image: bytes, symbol: str) -> None:
         library = llvm.JITLibraryBuilder().add_object_img(image).add_current_process().export_symbol(symbol)

@@ -1,13 +1,13 @@
-"""LLVM IR as text: one function being written, with its blocks, loops and declarations.
+"""A writer of LLVM IR as text: one function with its blocks, loops and declarations.
 
-Text is several times quicker to make than objects, and what LLVM parses is what a person can read.
+Writing text is several times faster than building llvmlite's objects, and the result can be read.
 """
 
 from collections.abc import Generator
 from contextlib import contextmanager
 
 Count = int | str
-"""A number known now, or the name of an i64 that holds it."""
+"""A number, or the name of an i64 that holds it at run time."""
 
 
 class Assembly:
@@ -19,77 +19,78 @@ class Assembly:
         self._slots: list[str] = []
         self._names = 0
         self.block = "entry"
-        """The block that is being written."""
-        self._doubt = self.slot("i1")
-        self.do(f"store i1 false, ptr {self._doubt}")
+        """The label of the block that is being written."""
+        self._bailout = self.stack_slot("i1")
+        self.do(f"store i1 false, ptr {self._bailout}")
 
     # --- instructions ---
 
     def fresh(self, hint: str) -> str:
-        """A name that nothing else has."""
+        """A unique name."""
         self._names += 1
         return f"{hint}{self._names}"
 
     def value(self, instruction: str) -> str:
-        """Write an instruction; returns the name of what it makes."""
+        """Write an instruction; returns the name of its result."""
         name = self.fresh("%v")
         self.lines.append(f"  {name} = {instruction}")
         return name
 
     def do(self, instruction: str) -> None:
-        """Write an instruction that makes nothing."""
+        """Write an instruction without a result."""
         self.lines.append(f"  {instruction}")
 
-    def slot(self, kind: str) -> str:
-        """A place in the stack frame for one scalar; LLVM turns it into a register."""
+    def stack_slot(self, kind: str) -> str:
+        """Allocate stack space for one value; LLVM promotes it to a register."""
         name = self.fresh("%slot")
         self._slots.append(f"  {name} = alloca {kind}")
         return name
 
     def call(self, kind: str, name: str, *operands: tuple[str, str]) -> str:
-        """Call a function of LLVM's or of the process, declared on the way; operands are (type, name)."""
+        """Declare and call an LLVM intrinsic or a function of the process; operands are (type, name)."""
         self.declare(kind, name, tuple(operand for operand, _ in operands))
-        given = ", ".join(f"{operand} {text}" for operand, text in operands)
+        arguments = ", ".join(f"{operand} {text}" for operand, text in operands)
         if kind == "void":
-            self.do(f"call void @{name}({given})")
+            self.do(f"call void @{name}({arguments})")
             return ""
-        return self.value(f"call {kind} @{name}({given})")
+        return self.value(f"call {kind} @{name}({arguments})")
 
     def declare(self, kind: str, name: str, operands: tuple[str, ...]) -> None:
-        """Name a function that is defined elsewhere."""
         self.declarations[name] = f"declare {kind} @{name}({', '.join(operands)})"
 
-    # --- doubts ---
+    # --- bailouts ---
 
-    def doubt(self, condition: str) -> None:
-        """Where the condition holds, the launch is left to the machine: this program has met what is no plain case."""
-        held = self.value(f"load i1, ptr {self._doubt}")
-        self.do(f"store i1 {self.value(f'or i1 {held}, {condition}')}, ptr {self._doubt}")
+    def request_bailout(self, condition: str) -> None:
+        """If the condition holds, leave the launch to the machine at the next `bail_if_requested`.
 
-    def leave_in_doubt(self, label: str) -> None:
-        """Go to a block at once where there is a doubt."""
-        on = self.fresh("sure")
-        self.branch(self.value(f"load i1, ptr {self._doubt}"), label, on)
-        self.start(on)
+        Collecting requests keeps the loops over lanes free of branches.
+        """
+        requested = self.value(f"load i1, ptr {self._bailout}")
+        self.do(f"store i1 {self.value(f'or i1 {requested}, {condition}')}, ptr {self._bailout}")
+
+    def bail_if_requested(self, label: str) -> None:
+        """Branch to a block if a bailout was requested."""
+        continues = self.fresh("sure")
+        self.branch(self.value(f"load i1, ptr {self._bailout}"), label, continues)
+        self.start(continues)
 
     # --- blocks ---
 
     def start(self, label: str) -> None:
-        """Begin a block."""
         self.lines.append(f"{label}:")
         self.block = label
 
     def jump(self, label: str) -> None:
-        """End a block."""
+        """End the block with an unconditional branch."""
         self.do(f"br label %{label}")
 
-    def branch(self, condition: str, yes: str, no: str) -> None:
-        """End a block both ways."""
-        self.do(f"br i1 {condition}, label %{yes}, label %{no}")
+    def branch(self, condition: str, if_true: str, if_false: str) -> None:
+        """End the block with a conditional branch."""
+        self.do(f"br i1 {condition}, label %{if_true}, label %{if_false}")
 
     @contextmanager
     def when(self, condition: str) -> Generator[None]:
-        """What is written inside runs only where the condition holds."""
+        """Write the body of a conditional."""
         inside, after = self.fresh("when"), self.fresh("after")
         self.branch(condition, inside, after)
         self.start(inside)
@@ -99,38 +100,38 @@ class Assembly:
 
     @contextmanager
     def loop(self, count: Count) -> Generator[str]:
-        """What is written inside runs `count` times; gives the trip's number, an i64."""
+        """Write the body of a loop of `count` trips; yields the trip's number, an i64."""
         if count == 1:
             yield "0"
             return
         head, done = self.fresh("loop"), self.fresh("done")
         if isinstance(count, str):
-            some = self.value(f"icmp sgt i64 {count}, 0")
+            is_positive = self.value(f"icmp sgt i64 {count}, 0")
             before = self.fresh("enter")
-            self.branch(some, before, done)
+            self.branch(is_positive, before, done)
             self.start(before)
-        entered = self.block
-        trip, following = self.fresh("%i"), self.fresh("%i")
+        predecessor = self.block
+        trip, next_trip = self.fresh("%i"), self.fresh("%i")
         self.jump(head)
         self.start(head)
-        at = len(self.lines)
-        self.lines.append("")
+        phi_line = len(self.lines)
+        self.lines.append("")  # the phi: its second predecessor is known only after the body
         yield trip
-        self.lines[at] = f"  {trip} = phi i64 [ 0, %{entered} ], [ {following}, %{self.block} ]"
-        self.lines.append(f"  {following} = add nuw nsw i64 {trip}, 1")
-        self.branch(self.value(f"icmp slt i64 {following}, {count}"), head, done)
+        self.lines[phi_line] = f"  {trip} = phi i64 [ 0, %{predecessor} ], [ {next_trip}, %{self.block} ]"
+        self.lines.append(f"  {next_trip} = add nuw nsw i64 {trip}, 1")
+        self.branch(self.value(f"icmp slt i64 {next_trip}, {count}"), head, done)
         self.start(done)
 
     # --- the whole ---
 
     def text(self, signature: str) -> str:
-        """The module: declarations and the function, whose blocks begin with `entry`."""
+        """The module's text: declarations and the function."""
         return "\n".join(
             (*self.declarations.values(), f"define {signature} {{", "entry:", *self._slots, *self.lines, "}", "")
         )
 
 
-# --- small integer arithmetic on names, folded where the numbers are known ---
+# --- integer arithmetic on names, folded for literals ---
 
 
 def plus(code: Assembly, left: str, right: str) -> str:
@@ -139,7 +140,7 @@ def plus(code: Assembly, left: str, right: str) -> str:
         return right
     if right == "0":
         return left
-    if _known(left) and _known(right):
+    if _is_literal(left) and _is_literal(right):
         return str(int(left) + int(right))
     return code.value(f"add i64 {left}, {right}")
 
@@ -150,10 +151,10 @@ def times(code: Assembly, left: str, factor: int) -> str:
         return left
     if factor == 0:
         return "0"
-    if _known(left):
+    if _is_literal(left):
         return str(int(left) * factor)
     return code.value(f"mul i64 {left}, {factor}")
 
 
-def _known(name: str) -> bool:
+def _is_literal(name: str) -> bool:
     return not name.startswith("%")

@@ -1,7 +1,8 @@
-"""Walks a kernel's operations and writes its code: what stays a recipe, what becomes a buffer.
+"""Walks a kernel's operations and writes their code; decides which tiles stay lazy and which become buffers.
 
-What a single operation becomes is in the tables of the files beside this one.  Whatever native code does not know
-raises `CannotExecute`, and the launch stays with the machine.
+A lazy tile writes the code for its lanes again at each use.  A buffered tile is computed once into the arena.  The
+lowering of each operation is in the tables of the other files.  Operations that native code does not support raise
+`CannotExecute`, and the launch stays with the machine.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -20,60 +21,60 @@ Value = Tile | Pointer
 Lower = Callable[["Lowering", Operation], "Sequence[Value] | Value | None"]
 
 CHEAP = 6
-"""A recipe of so few simple instructions is written again at each use."""
+"""A float tile stays lazy up to this many simple instructions per lane."""
 CHEAP_INDEX = 40
-"""The same for integers, whose recipes also tell that a row's addresses are neighbours."""
+"""The limit for integers: lazy index tiles stay ramps, so accesses see that addresses are neighbours."""
 ZERO = LaneValues("i64", "0")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the code is made for."""
+    """Properties of the CPU and of the launch that the code depends on."""
 
     width: int
-    """Lanes of a vector."""
+    """The number of lanes of a vector."""
     has_fma: bool
     tracked: frozenset[int]
-    """Arguments whose cells keep who touched them: their memory is stored to by the kernel."""
+    """Numbers of the arguments with a shadow: the kernel may store to their memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedLoad:
-    """A load, of which native code tells what it left undefined and what it read too early."""
+    """A load whose undefined lanes and uninitialised reads native code reports."""
 
     operation: int
-    """The operation's number in `numbered`."""
+    """The operation's index in `numbered`."""
     argument: int
 
 
 @dataclass(slots=True)
 class PreparedNames:
-    """What the code of one program finds ready."""
+    """LLVM names that the code of one program may use."""
 
     program: str
     """The linear program id, an i64."""
     number: str
-    """The same plus one, an i32."""
+    """The program number (linear id + 1), an i32."""
     grid: tuple[str, str, str]
     counters: str
     fill: str
     records: str
     pointers: Mapping[int, tuple[str, ...]]
-    """An argument's words."""
+    """The words of each argument, in the order of `Word`."""
     bail: str
-    """The block that gives the launch up."""
+    """The label of the block that returns a bailout."""
 
 
 @dataclass(slots=True)
 class _Uses:
-    """How often each value of a function is used, and whether outside the block that defines it."""
+    """How often each SSA value is used, and which are used outside the block that defines them."""
 
     count: dict[int, int] = field(default_factory=dict[int, int])
-    elsewhere: set[int] = field(default_factory=set[int])
+    in_other_blocks: set[int] = field(default_factory=set[int])
 
 
 class Lowering:
-    """One kernel on its way to native code."""
+    """The state of lowering one kernel."""
 
     def __init__(self, module: Module, target: Target, handlers: Mapping[str, Lower]) -> None:
         self.module = module
@@ -89,51 +90,57 @@ class Lowering:
         self._uses = _Uses()
 
     def site(self, operation: Operation, argument: int) -> int:
-        """A number for a load."""
+        """Register a load and return its site number."""
         self.sites.append(ReportedLoad(self._numbers[id(operation)], argument))
         return len(self.sites) - 1
 
     # --- values ---
 
     def value(self, slot: int) -> Value:
-        """What a slot holds."""
         return self.values[slot]
 
     def tile(self, slot: int) -> Tile:
-        """What a slot holds, which must be numbers."""
-        found = self.values[slot]
-        if not isinstance(found, Tile):
+        """The numbers in a slot.
+
+        Raises:
+            CannotExecute: the slot holds a pointer.
+        """
+        value = self.values[slot]
+        if not isinstance(value, Tile):
             raise CannotExecute("a pointer where a number is expected")
-        return found
+        return value
 
     def pointer(self, slot: int) -> Pointer:
-        """What a slot holds, which must be pointers."""
-        found = self.values[slot]
-        if not isinstance(found, Pointer):
+        """The pointers in a slot.
+
+        Raises:
+            CannotExecute: the slot holds numbers.
+        """
+        value = self.values[slot]
+        if not isinstance(value, Pointer):
             raise CannotExecute("a pointer that was computed from an integer")
-        return found
+        return value
 
     def scalar(self, slot: int) -> LaneValues:
-        """A number that a slot holds."""
         return Scope(self.code).at(self.tile(slot), ())
 
-    def known(self, lanes: LaneValues, element: str) -> Tile:
-        """A number as a value."""
-        return constant_tile((), element, lanes)
+    def scalar_tile(self, operand_lanes: LaneValues, element: str) -> Tile:
+        """A scalar as a tile."""
+        return constant_tile((), element, operand_lanes)
 
-    def settled(self, tile: Tile, *, slot: int | None = None) -> Tile:
-        """A tile as it is kept: computed now, or as a recipe where writing that again at its uses costs little."""
+    def materialize_if_costly(self, tile: Tile, *, slot: int | None = None) -> Tile:
+        """Compute a tile now if computing it again at each use is expensive; scalars are always computed."""
         if not tile.shape:
-            return self.known(Scope(self.code).at(tile, ()), tile.element)
+            return self.scalar_tile(Scope(self.code).at(tile, ()), tile.element)
         limit = CHEAP_INDEX if tile.element.startswith("i") or tile.element == "ptr" else CHEAP
         if tile.cost <= limit:
             return tile
-        if slot is not None and self._uses.count.get(slot, 0) <= 1 and slot not in self._uses.elsewhere:
+        if slot is not None and self._uses.count.get(slot, 0) <= 1 and slot not in self._uses.in_other_blocks:
             return tile
         return self.buffered(tile).tile()
 
     def buffered(self, tile: Tile) -> ArenaBuffer:
-        """A tile's elements, all computed."""
+        """Compute all elements of a tile into a buffer, unless they are in one."""
         if tile.buffer is not None and tile.buffer.shape == tile.shape:
             return tile.buffer
         buffer = new_buffer(self.arena, tile.shape, tile.element)
@@ -146,16 +153,16 @@ class Lowering:
         def body(index: Index) -> None:
             buffer.write(self.code, index, Scope(self.code).at(tile, index))
 
-        self.nest(tile.shape, body)
+        self.loop_over(tile.shape, body)
 
     # --- loops over tiles ---
 
-    def nest(self, shape: tuple[int, ...], body: Callable[[Index], None], *, vectors: bool = True) -> None:
-        """Write `body` inside loops over a shape; its index runs along a vector on the last axis longer than one."""
-        long = [axis for axis, extent in enumerate(shape) if extent > 1]
-        self._nest(shape, body, [ZERO] * len(shape), 0, long[-1] if long and vectors else None)
+    def loop_over(self, shape: tuple[int, ...], body: Callable[[Index], None], *, vectors: bool = True) -> None:
+        """Write `body` inside loops over a shape; on the last axis longer than 1, its index is a vector."""
+        long_axes = [axis for axis, extent in enumerate(shape) if extent > 1]
+        self._loop_over(shape, body, [ZERO] * len(shape), 0, long_axes[-1] if long_axes and vectors else None)
 
-    def _nest(
+    def _loop_over(
         self,
         shape: tuple[int, ...],
         body: Callable[[Index], None],
@@ -168,94 +175,94 @@ class Lowering:
             return
         extent = shape[axis]
         if extent == 1:
-            self._nest(shape, body, index, axis + 1, along)
+            self._loop_over(shape, body, index, axis + 1, along)
         elif axis == along:
             width = min(self.target.width, extent)
             with self.code.loop(extent // width) as trip:
                 index[axis] = LaneValues("i64", times(self.code, trip, width), width, 1)
-                self._nest(shape, body, index, axis + 1, along)
+                self._loop_over(shape, body, index, axis + 1, along)
         else:
             with self.code.loop(extent) as trip:
                 index[axis] = LaneValues("i64", trip)
-                self._nest(shape, body, index, axis + 1, along)
+                self._loop_over(shape, body, index, axis + 1, along)
 
-    def moved(self, position: LaneValues, distance: int) -> LaneValues:
-        """A position some elements further on."""
+    def advanced(self, position: LaneValues, distance: int) -> LaneValues:
+        """A position `distance` elements further on."""
         return LaneValues(position.kind, plus(self.code, position.name, str(distance)), position.width, position.step)
 
     # --- operations ---
 
-    def straight(self, block: Block) -> list[Value]:
-        """Write a block; returns what its terminator hands on."""
+    def lower_block(self, block: Block) -> list[Value]:
+        """Lower a block; returns the operands of its terminator."""
         for operation in block.operations:
             if operation.name in TERMINATORS:
-                handed = [self.values[slot] for slot in operation.operands]
-                self._forget(operation)
-                return handed
+                results = [self.values[slot] for slot in operation.operands]
+                self._free_values(operation)
+                return results
             self._lower(operation)
-            self._forget(operation)
+            self._free_values(operation)
         return []
 
     def _lower(self, operation: Operation) -> None:
         rule = RULES.get(operation.name)
         handler = self._handlers.get(operation.name)
         if handler is not None:
-            made = handler(self, operation)
+            results = handler(self, operation)
         elif rule is not None:
-            made = self.elementwise(operation)
+            results = self.elementwise(operation)
         else:
             raise CannotExecute(f"{operation.name} in native code")
-        if made is None:
-            made = ()
-        values = (made,) if isinstance(made, Tile | Pointer) else made
+        if results is None:
+            results = ()
+        values = (results,) if isinstance(results, Tile | Pointer) else results
         for slot, value in zip(operation.results, values, strict=True):
             if isinstance(value, Pointer):
-                index = self.settled(value.index, slot=slot) if not value.index.shape else value.index
+                index = self.materialize_if_costly(value.index, slot=slot) if not value.index.shape else value.index
                 self.values[slot] = Pointer(value.argument, value.element, index)
             else:
-                self.values[slot] = self.settled(value, slot=slot)
+                self.values[slot] = self.materialize_if_costly(value, slot=slot)
 
     def elementwise(self, operation: Operation) -> Tile:
-        """An operation of the table of rules, as a recipe."""
+        """Lower an operation of `RULES` to a lazy tile."""
         rule = RULES[operation.name]
         operands = [self.tile(slot) for slot in operation.operands]
         kind = operation.result_types[0]
 
-        def recipe(scope: Scope, index: Index) -> LaneValues:
-            lanes = [scope.at(tile, index if tile.shape else ()) for tile in operands]
-            return rule(scope.code, operation, lanes)
+        def lanes_at(scope: Scope, index: Index) -> LaneValues:
+            operand_lanes = [scope.at(tile, index if tile.shape else ()) for tile in operands]
+            return rule(scope.code, operation, operand_lanes)
 
         cost = COSTS.get(operation.name, 1) + sum(tile.cost for tile in operands)
-        return Tile(kind.shape, kind.element, recipe, cost)
+        return Tile(kind.shape, kind.element, lanes_at, cost)
 
-    def _forget(self, operation: Operation) -> None:
+    def _free_values(self, operation: Operation) -> None:
         for slot in operation.frees:
             self.values.pop(slot, None)
 
     # --- functions ---
 
     @contextmanager
-    def inside(self, body: TtirRegion) -> Generator[None]:
-        """Write a function's body in place, with values of its own."""
+    def function_scope(self, body: TtirRegion) -> Generator[None]:
+        """Lower a function's body inside, with SSA values of its own."""
         outer = (self.values, self._uses)
         self.values, self._uses = {}, _Uses()
         self.depth += 1
-        _count(body, self._uses, {})
+        _count_uses(body, self._uses, {})
         yield
         self.depth -= 1
         self.values, self._uses = outer
 
     def scope(self) -> Scope:
-        """For computing something right here."""
+        """A new scope at this point of the code."""
         return Scope(self.code)
 
 
 def numbered(module: Module) -> list[Operation]:
-    """All operations of a module, in an order that its text alone decides."""
+    """All operations of a module, in an order that depends only on its text."""
     return [operation for function in module.functions.values() for operation in function.body.all_operations()]
 
 
-def _count(region: TtirRegion, uses: _Uses, defined: dict[int, int]) -> None:
+def _count_uses(region: TtirRegion, uses: _Uses, defined: dict[int, int]) -> None:
     for block in region.blocks:
         here = id(block)
         for operation in block.operations:
@@ -263,8 +270,8 @@ def _count(region: TtirRegion, uses: _Uses, defined: dict[int, int]) -> None:
             for slot in used:
                 uses.count[slot] = uses.count.get(slot, 0) + 1
                 if defined.get(slot, here) != here:
-                    uses.elsewhere.add(slot)
+                    uses.in_other_blocks.add(slot)
             for inner in operation.regions:
-                _count(inner, uses, defined)
+                _count_uses(inner, uses, defined)
             for slot in operation.results:
                 defined[slot] = here

@@ -1,9 +1,9 @@
-"""Functions that are computed in float64, through the process's mathematical library, and rounded once."""
+"""Functions computed in float64, by the C library of the process, and rounded once."""
 
 from collections.abc import Callable
 
 from harness.errors import CannotExecute
-from harness.virtual.native.lane_values import LaneValues, of, register, spread, suffix
+from harness.virtual.native.lane_values import LaneValues, intrinsic_suffix, lanewise, register, vector_type
 from harness.virtual.native.llvm_text import Assembly
 from harness.virtual.native.rounding import flushed, resized, rounded
 from harness.virtual.ttir.ir import Operation
@@ -38,7 +38,7 @@ EXTERNAL = {
     "tan": "tan",
     "tanh": "tanh",
 }
-"""libdevice's functions, without prefix and type, and the C library's."""
+"""C library functions, by libdevice's name without prefix and type suffix."""
 _INTRINSICS = {
     "abs": "fabs",
     "fabs": "fabs",
@@ -53,17 +53,17 @@ _INTRINSICS = {
 }
 
 
-def through(function: str) -> Rule:
-    """A function of the C library."""
+def library_function(function: str) -> Rule:
+    """Return the rule of a C library function."""
 
     def rule(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
-        return _finished(code, operation, _library(code, function, _wide(code, operands)))
+        return _rounded_to_result(code, operation, _call_library(code, function, _as_doubles(code, operands)))
 
     return rule
 
 
 def flushing(rule: Rule) -> Rule:
-    """What the rule computes, of floats by instructions with `.ftz`."""
+    """Flush subnormal float32 operands and results of a rule, as PTX instructions with `.ftz` do."""
 
     def flush(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
         return flushed(code, rule(code, operation, [flushed(code, lanes) for lanes in operands]))
@@ -73,82 +73,83 @@ def flushing(rule: Rule) -> Rule:
 
 def rsqrt(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
     """`math.rsqrt`."""
-    return _finished(code, operation, _reciprocal_root(code, _wide(code, operands)))
+    return _rounded_to_result(code, operation, _reciprocal_root(code, _as_doubles(code, operands)))
 
 
 def multiply_add(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
     """`math.fma`: product and sum in float64."""
-    return _finished(code, operation, _fma(code, _wide(code, operands)))
+    return _rounded_to_result(code, operation, _fma(code, _as_doubles(code, operands)))
 
 
 def external(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
-    """`tt.extern_elementwise`, by its symbol."""
+    """`tt.extern_elementwise`, by symbol."""
     symbol = str(operation.attributes["symbol"]).removeprefix("__nv_").removeprefix("fast_")
-    wide = _wide(code, operands)
+    doubles = _as_doubles(code, operands)
     for name in (symbol, symbol.removesuffix("f")):
         if name in EXTERNAL:
-            return _finished(code, operation, _library(code, EXTERNAL[name], wide))
+            return _rounded_to_result(code, operation, _call_library(code, EXTERNAL[name], doubles))
         if name in _INTRINSICS:
-            return _finished(code, operation, _intrinsic(code, _INTRINSICS[name], wide))
+            return _rounded_to_result(code, operation, _intrinsic(code, _INTRINSICS[name], doubles))
         if name == "rsqrt":
-            return _finished(code, operation, _reciprocal_root(code, wide))
+            return _rounded_to_result(code, operation, _reciprocal_root(code, doubles))
         if name == "div_rn":
-            return _finished(code, operation, spread(code, wide, _divide, "double"))
-        if name == "fma" and symbol != "fma":  # the product of float64 numbers is not exact in float64
-            return _finished(code, operation, _fma(code, wide))
+            return _rounded_to_result(code, operation, lanewise(code, doubles, _divide, "double"))
+        if name == "fma" and symbol != "fma":  # `fma` is float64, whose products float64 cannot hold
+            return _rounded_to_result(code, operation, _fma(code, doubles))
     raise CannotExecute(f"the external function {symbol} in native code")
 
 
-def _wide(code: Assembly, operands: list[LaneValues]) -> list[LaneValues]:
+def _as_doubles(code: Assembly, operands: list[LaneValues]) -> list[LaneValues]:
     if any(lanes.kind not in {"float", "double"} for lanes in operands):
         raise CannotExecute("a mathematical function of integers in native code")
     return [resized(code, lanes, "double") for lanes in operands]
 
 
-def _finished(code: Assembly, operation: Operation, made: LaneValues) -> LaneValues:
+def _rounded_to_result(code: Assembly, operation: Operation, result: LaneValues) -> LaneValues:
     element = operation.result_types[0].element
-    return rounded(code, resized(code, made, register(element)), element)
+    return rounded(code, resized(code, result, register(element)), element)
 
 
-def _library(code: Assembly, function: str, operands: list[LaneValues]) -> LaneValues:
+def _call_library(code: Assembly, function: str, operands: list[LaneValues]) -> LaneValues:
     def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
         del kind
-        return _calls(code, function, width, names)
+        return _call_per_lane(code, function, width, names)
 
-    return spread(code, operands, emit, "double")
+    return lanewise(code, operands, emit, "double")
 
 
-def _calls(code: Assembly, function: str, width: int, names: list[str]) -> str:
+def _call_per_lane(code: Assembly, function: str, width: int, names: list[str]) -> str:
     if not width:
         return code.call("double", function, *(("double", name) for name in names))
-    made = "poison"
+    result = "poison"
     for lane in range(width):
         parts = [code.value(f"extractelement <{width} x double> {name}, i64 {lane}") for name in names]
-        one = code.call("double", function, *(("double", part) for part in parts))
-        made = code.value(f"insertelement <{width} x double> {made}, double {one}, i64 {lane}")
-    return made
+        value = code.call("double", function, *(("double", part) for part in parts))
+        result = code.value(f"insertelement <{width} x double> {result}, double {value}, i64 {lane}")
+    return result
 
 
 def _intrinsic(code: Assembly, name: str, operands: list[LaneValues]) -> LaneValues:
     def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
-        whole = of(kind, width)
-        return code.call(whole, f"llvm.{name}.{suffix(kind, width)}", *((whole, each) for each in names))
+        vector = vector_type(kind, width)
+        function = f"llvm.{name}.{intrinsic_suffix(kind, width)}"
+        return code.call(vector, function, *((vector, operand) for operand in names))
 
-    return spread(code, operands, emit, "double")
+    return lanewise(code, operands, emit, "double")
 
 
 def _divide(code: Assembly, kind: str, width: int, names: list[str]) -> str:
-    return code.value(f"fdiv {of(kind, width)} {', '.join(names)}")
+    return code.value(f"fdiv {vector_type(kind, width)} {', '.join(names)}")
 
 
 def _reciprocal_root(code: Assembly, operands: list[LaneValues]) -> LaneValues:
-    one = LaneValues("double", "0x3FF0000000000000")
-    return spread(code, [one, _intrinsic(code, "sqrt", operands)], _divide, "double")
+    value = LaneValues("double", "0x3FF0000000000000")
+    return lanewise(code, [value, _intrinsic(code, "sqrt", operands)], _divide, "double")
 
 
 def _fma(code: Assembly, operands: list[LaneValues]) -> LaneValues:
     def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
-        product = code.value(f"fmul {of(kind, width)} {names[0]}, {names[1]}")
-        return code.value(f"fadd {of(kind, width)} {product}, {names[2]}")
+        product = code.value(f"fmul {vector_type(kind, width)} {names[0]}, {names[1]}")
+        return code.value(f"fadd {vector_type(kind, width)} {product}, {names[2]}")
 
-    return spread(code, operands, emit, "double")
+    return lanewise(code, operands, emit, "double")

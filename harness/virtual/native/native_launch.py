@@ -1,6 +1,6 @@
-"""One launch in native code: the table of words from its bound arguments, the call, and what it leaves behind.
+"""One launch in native code: builds the table of words from the bound arguments, calls the code, reports events.
 
-Where the code meets a doubt, memory is put back to what it was before the launch, as if nothing had run.
+If the code bails out, memory is restored to its contents before the launch.
 """
 
 import ctypes
@@ -26,18 +26,18 @@ _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes
 
 
 @dataclass(frozen=True, slots=True)
-class Launchable:
-    """A kernel's machine code, loaded, and where its loads stand in the source."""
+class LoadedKernel:
+    """A kernel's loaded machine code and the source places of its loads."""
 
     code: Code
     arena_bytes: int
     places: Sequence[Place]
 
 
-def fits(kernel: Function, arguments: Sequence[Argument]) -> bool:
-    """Whether all arguments are used in elements of their own type, at addresses that are multiples of its size.
+def elements_match(kernel: Function, arguments: Sequence[Argument]) -> bool:
+    """Return True if the kernel uses all arguments in elements of their own size, at aligned addresses.
 
-    Then a cell of the shadow is an element.
+    A cell of the shadow is then one element.
     """
     kinds = [parameter.type.pointee for parameter in kernel.parameters if parameter.type.is_pointer]
     sizes: dict[int, int] = {}
@@ -55,36 +55,35 @@ def fits(kernel: Function, arguments: Sequence[Argument]) -> bool:
 
 
 def tracked(arguments: Sequence[Argument]) -> frozenset[int]:
-    """Numbers of the arguments whose memory the kernel may store to, through them or through others."""
+    """Numbers of the arguments whose memory the kernel may store to, through them or through aliases."""
     return frozenset(
         number for number, argument in enumerate(arguments) if argument.buffer and argument.buffer.track_readers
     )
 
 
-class Room:
-    """Memory that launches of one process use one after the other."""
+class NativeScratch:
+    """Memory that the launches of one process reuse, one after the other."""
 
     def __init__(self) -> None:
         self.records = np.zeros(0, np.int64)
         self._arena = np.zeros(0, np.int64)
 
     def arena(self, size_bytes: int) -> int:
-        """The address of so many bytes."""
+        """The address of at least `size_bytes` bytes, aligned to 64."""
         if len(self._arena) * 8 < size_bytes + 64:
             self._arena = np.empty(size_bytes // 8 + 16, np.int64)
         return -(-self._arena.ctypes.data // 64) * 64
 
     def fresh_records(self) -> int:
-        """The address of an empty table of records."""
+        """The address of an emptied table of records."""
         if not len(self.records):
-            self.records = np.empty(
-                calling_convention.RECORD_WORDS, np.int64
-            )  # pages that are never written cost nothing
+            # np.empty: pages that are never written cost no memory
+            self.records = np.empty(calling_convention.RECORD_WORDS, np.int64)
         self.records[0] = 0
         return self.records.ctypes.data
 
 
-class Attempt:
+class NativeLaunch:
     """One launch, bound to its arguments."""
 
     def __init__(
@@ -94,30 +93,30 @@ class Attempt:
         self._grid = grid
         self._shadows: dict[int, Array] = {}
         self._saved: list[tuple[Buffer, Array]] = []
-        self._words = np.zeros(calling_convention.length(kernel), np.int64)
+        self._words = np.zeros(calling_convention.table_words(kernel), np.int64)
         self._words[0:3] = (grid.x, grid.y, grid.z)
-        for entry, value in zip(calling_convention.entries(kernel), values, strict=True):
+        for entry, value in zip(calling_convention.parameter_slots(kernel), values, strict=True):
             if entry.argument is not None:
                 self._words[entry.first_word : entry.first_word + len(Word)] = self._pointer(entry.argument)
             else:
                 assert isinstance(value, np.ndarray)
                 self._words[entry.first_word] = _number(value)
 
-    def run(self, code: Launchable, room: Room, lane_fill: LaneFill, events: EventCollector) -> bool:
-        """Whether the launch went through without a doubt; `events` hears what its loads have to tell then."""
+    def run(self, code: LoadedKernel, scratch: NativeScratch, lane_fill: LaneFill, events: EventCollector) -> bool:
+        """Run the launch; returns False after a bailout.  On success, reports its loads' events to `events`."""
         self._save()
         counters = np.zeros(max(1, len(code.places)), np.int64)
-        self._words[3] = room.arena(code.arena_bytes)
+        self._words[3] = scratch.arena(code.arena_bytes)
         self._words[4] = counters.ctypes.data
         self._words[5] = ODD_FILL if lane_fill is LaneFill.ODD else 0
-        self._words[6] = room.fresh_records()
+        self._words[6] = scratch.fresh_records()
         if _CALL(code.code.address)(self._words.ctypes.data, 0, self._grid.programs):
-            self._put_back()
+            self._restore()
             return False
         for place, lanes in zip(code.places, counters.tolist(), strict=False):
             if lanes:
                 events.undefined(place, lanes)
-        _tell_early(room.records, code.places, events)
+        _report_uninitialised(scratch.records, code.places, events)
         return True
 
     # --- the table ---
@@ -129,14 +128,14 @@ class Attempt:
             return (0,) * len(Word)
         covered = argument.covered
         poison = buffer.poison
-        fresh = poison is not None and poison.size == argument.element_bytes
+        is_fresh = poison is not None and poison.size == argument.element_bytes
         return (
             buffer.address + argument.first_byte,
             argument.extent,
             0 if covered is None else covered.ctypes.data,
             self._shadow(argument, buffer) if buffer.track_readers else 0,
             _signed(poison.pattern) if poison is not None else 0,
-            int(fresh),
+            int(is_fresh),
         )
 
     def _shadow(self, argument: Argument, buffer: Buffer) -> int:
@@ -151,20 +150,19 @@ class Attempt:
         buffers = {argument.buffer.address: argument.buffer for argument in self._arguments if argument.buffer}
         self._saved = [(buffers[address], buffers[address].bytes.copy()) for address in self._shadows]
 
-    def _put_back(self) -> None:
+    def _restore(self) -> None:
         for buffer, content in self._saved:
             buffer.bytes[...] = content
 
 
-def _tell_early(records: Array, places: Sequence[Place], events: EventCollector) -> None:
-    """What the records say of reads that came before any write."""
-    kept = int(records[0])
-    if not kept:
+def _report_uninitialised(records: Array, places: Sequence[Place], events: EventCollector) -> None:
+    count = int(records[0])
+    if not count:
         return
-    elements, programs, sites = (records[first : first + kept] for first in calling_convention.COLUMNS)
+    elements, programs, sites = (records[first : first + count] for first in calling_convention.RECORD_COLUMNS)
     for site in np.unique(sites).tolist():
-        here = sites == site
-        events.uninitialised(places[site], elements[here], programs[here])
+        is_here = sites == site
+        events.uninitialised(places[site], elements[is_here], programs[is_here])
 
 
 def _number(value: Array) -> int:

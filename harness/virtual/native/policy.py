@@ -1,7 +1,8 @@
-"""Which launches run in native code: those of kernels on which the machine has spent as long as compiling takes.
+"""Decides which launches run in native code.
 
-Compiling goes on beside the case, in a thread that leaves Python to others while LLVM works.  Until it is done, and
-wherever native code does not know something or meets a doubt, the machine executes.  What comes out is the same.
+A kernel is compiled once the machine has spent as much time on it as compiling takes.  A background thread compiles it,
+without the GIL while LLVM works.  Until then, and for launches that native code does not support or bails out of, the
+machine executes.  Results are the same.
 """
 
 from collections.abc import Mapping
@@ -12,81 +13,73 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.errors import CannotExecute, UsageError, unknown
-from harness.model.case import LaneFill
-from harness.virtual.binding import Binding
-from harness.virtual.grid import LaunchGrid
 from harness.virtual.memory.events import EventCollector
 from harness.virtual.native import code_cache, kernel, llvm_jit
 from harness.virtual.native.lowering import Target, numbered
-from harness.virtual.native.native_launch import Attempt, Launchable, Room, fits, tracked
+from harness.virtual.native.native_launch import (
+    LoadedKernel,
+    NativeLaunch,
+    NativeScratch,
+    elements_match,
+    tracked,
+)
+from harness.virtual.prepared_launch import PreparedLaunch
 from harness.virtual.ttir.ir import Module
 
 EXECUTOR_VARIABLE = "HARNESS_EXECUTOR"
 SECONDS_TO_COMPILE = 0.05
-SECONDS_FOR_AN_OPERATION = 0.0008
-"""About what LLVM takes, on one core of a current server."""
+SECONDS_PER_OPERATION = 0.0008
+"""The approximate compile time on one core of a current server."""
 
 
-class Executor(StrEnum):
-    """What executes launches."""
+class ExecutorChoice(StrEnum):
+    """The value of the environment variable `HARNESS_EXECUTOR`."""
 
     NUMPY = "numpy"
     NATIVE = "native"
     AUTO = "auto"
 
 
-def executor_of(environment: Mapping[str, str]) -> Executor:
-    """The executor that an environment asks for.
+def executor_choice(environment: Mapping[str, str]) -> ExecutorChoice:
+    """Read the executor from an environment.
 
     Raises:
-        UsageError: there is none of that name.
+        UsageError: the value names no executor.
     """
-    wanted = environment.get(EXECUTOR_VARIABLE, Executor.AUTO)
-    if wanted not in set(Executor):
-        raise UsageError(f"{EXECUTOR_VARIABLE}: {unknown('executor', wanted, list(Executor))}")
-    return Executor(wanted)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """One launch that is to be executed."""
-
-    module: Module
-    build: str
-    """A digest of the module's text without source locations."""
-    binding: Binding
-    grid: LaunchGrid
-    lane_fill: LaneFill
+    choice = environment.get(EXECUTOR_VARIABLE, ExecutorChoice.AUTO)
+    if choice not in set(ExecutorChoice):
+        raise UsageError(f"{EXECUTOR_VARIABLE}: {unknown('executor', choice, list(ExecutorChoice))}")
+    return ExecutorChoice(choice)
 
 
 @dataclass(slots=True)
-class _Known:
-    """What is known of one kernel with one set of tracked arguments."""
+class _CompiledVariant:
+    """One kernel with one set of tracked arguments, and the state of its compilation."""
 
-    patience_s: float
-    """How long the machine may still run it before it is compiled."""
-    code: Launchable | None = None
+    machine_budget_s: float
+    """Time that the machine may still spend on it before it is compiled."""
+    code: LoadedKernel | None = None
     declined: str = ""
-    """What native code does not know in it."""
-    under_way: "Future[code_cache.Compiled] | None" = None
+    """The reason if native code does not support the kernel."""
+    compilation: "Future[code_cache.Compiled] | None" = None
     name: str = ""
 
 
 @dataclass(slots=True)
 class _Kernel:
     module: Module
-    variants: dict[frozenset[int], _Known] = field(default_factory=dict[frozenset[int], _Known])
+    variants: dict[frozenset[int], _CompiledVariant] = field(default_factory=dict[frozenset[int], _CompiledVariant])
 
 
-class Executing(Protocol):
-    """What may execute a launch before the machine does."""
+class NativeBackend(Protocol):
+    """An executor that is tried before the machine."""
 
-    def execute(self, work: Work, events: EventCollector) -> bool:
-        """Whether it did."""
+    def execute(self, launch: PreparedLaunch, events: EventCollector) -> bool:
+        """Return True if it executed the launch; otherwise memory is unchanged."""
         ...
 
-    def took(self, work: Work, seconds: float) -> None:
-        """Hear how long the machine took where it did not."""
+    def record_machine_time(self, launch: PreparedLaunch, seconds: float) -> None:
+        """Account for the time that the machine took for a launch that `execute` declined."""
         ...
 
 
@@ -94,91 +87,90 @@ class Executing(Protocol):
 class NativeCode:
     """The native code of one process."""
 
-    wanted: Executor = Executor.NUMPY
+    choice: ExecutorChoice = ExecutorChoice.NUMPY
     folder: Path | None = None
-    """Where compiled kernels are kept."""
+    """The folder of compiled kernels; None keeps none."""
     _kernels: dict[int, _Kernel] = field(default_factory=dict[int, _Kernel])
-    _room: Room = field(default_factory=Room)
+    _scratch: NativeScratch = field(default_factory=NativeScratch)
     _pool: ThreadPoolExecutor | None = None
 
-    def execute(self, work: Work, events: EventCollector) -> bool:
-        """Whether native code executed the launch; where not, nothing has changed and the machine is to execute it."""
-        module, binding = work.module, work.binding
-        if self.wanted is Executor.NUMPY or not fits(module.kernel, binding.arguments):
+    def execute(self, launch: PreparedLaunch, events: EventCollector) -> bool:
+        module, binding = launch.module, launch.binding
+        if self.choice is ExecutorChoice.NUMPY or not elements_match(module.kernel, binding.arguments):
             return False
-        known = self._known(work, tracked(binding.arguments))
-        code = self._code(module, known)
+        variant = self._variant(launch, tracked(binding.arguments))
+        code = self._finished_code(module, variant)
         if code is None:
             return False
-        attempt = Attempt(module.kernel, binding.values, binding.arguments, work.grid)
-        return attempt.run(code, self._room, work.lane_fill, events)
+        native_launch = NativeLaunch(module.kernel, binding.values, binding.arguments, launch.context.grid)
+        return native_launch.run(code, self._scratch, launch.context.lane_fill, events)
 
-    def took(self, work: Work, seconds: float) -> None:
-        """Hear how long the machine took for a launch; after long enough, the kernel is compiled."""
-        if self.wanted is Executor.NUMPY or not fits(work.module.kernel, work.binding.arguments):
+    def record_machine_time(self, launch: PreparedLaunch, seconds: float) -> None:
+        """Account for the machine's time; once the kernel's budget is spent, compilation starts."""
+        if self.choice is ExecutorChoice.NUMPY or not elements_match(launch.module.kernel, launch.binding.arguments):
             return
-        arguments = tracked(work.binding.arguments)
-        known = self._known(work, arguments)
-        known.patience_s -= seconds
-        if known.patience_s < 0:
-            self._begin(work.module, known, arguments)
+        tracked_arguments = tracked(launch.binding.arguments)
+        variant = self._variant(launch, tracked_arguments)
+        variant.machine_budget_s -= seconds
+        if variant.machine_budget_s < 0:
+            self._start_compiling(launch.module, variant, tracked_arguments)
 
-    def declined(self, work: Work) -> str:
-        """Why there is no code for a launch; empty where there is, or may still be."""
-        if not fits(work.module.kernel, work.binding.arguments):
+    def declined(self, launch: PreparedLaunch) -> str:
+        """The reason why a launch has no native code; empty if it has, or if compilation is pending."""
+        if not elements_match(launch.module.kernel, launch.binding.arguments):
             return "arguments in elements of other types"
-        return self._known(work, tracked(work.binding.arguments)).declined
+        return self._variant(launch, tracked(launch.binding.arguments)).declined
 
     # --- compiling ---
 
-    def _known(self, work: Work, arguments: frozenset[int]) -> _Known:
-        module = work.module
+    def _variant(self, launch: PreparedLaunch, tracked_arguments: frozenset[int]) -> _CompiledVariant:
+        module = launch.module
         variants = self._kernels.setdefault(id(module), _Kernel(module)).variants
-        if arguments not in variants:
+        if tracked_arguments not in variants:
             operations = sum(1 for _ in module.kernel.body.all_operations())
-            known = _Known(SECONDS_TO_COMPILE + SECONDS_FOR_AN_OPERATION * operations)
-            known.name = code_cache.key(work.build, _target(arguments), llvm_jit.host())
-            kept = code_cache.Store(self.folder).find(known.name)
-            variants[arguments] = known
-            if kept is not None:
-                known.code = _loaded(module, kept)
-            elif self.wanted is Executor.NATIVE:
-                self._begin(module, known, arguments)
-        return variants[arguments]
+            variant = _CompiledVariant(SECONDS_TO_COMPILE + SECONDS_PER_OPERATION * operations)
+            variant.name = code_cache.key(launch.build, _target(tracked_arguments), llvm_jit.host())
+            stored = code_cache.Store(self.folder).find(variant.name)
+            variants[tracked_arguments] = variant
+            if stored is not None:
+                variant.code = _load(module, stored)
+            elif self.choice is ExecutorChoice.NATIVE:
+                self._start_compiling(module, variant, tracked_arguments)
+        return variants[tracked_arguments]
 
-    def _begin(self, module: Module, known: _Known, arguments: frozenset[int]) -> None:
-        if known.code is not None or known.declined or known.under_way is not None:
+    def _start_compiling(self, module: Module, variant: _CompiledVariant, tracked_arguments: frozenset[int]) -> None:
+        if variant.code is not None or variant.declined or variant.compilation is not None:
             return
         self._pool = self._pool or ThreadPoolExecutor(1, "native code")
-        known.under_way = self._pool.submit(_compile, module, _target(arguments), known.name, self.folder)
+        variant.compilation = self._pool.submit(_compile, module, _target(tracked_arguments), variant.name, self.folder)
 
-    def _code(self, module: Module, known: _Known) -> Launchable | None:
-        if known.under_way is not None and (self.wanted is Executor.NATIVE or known.under_way.done()):
+    def _finished_code(self, module: Module, variant: _CompiledVariant) -> LoadedKernel | None:
+        if variant.compilation is not None and (self.choice is ExecutorChoice.NATIVE or variant.compilation.done()):
             try:
-                known.code = _loaded(module, known.under_way.result())
+                variant.code = _load(module, variant.compilation.result())
             except CannotExecute as error:
-                known.declined = error.what
-            known.under_way = None
-        return known.code
+                variant.declined = error.what
+            variant.compilation = None
+        return variant.code
 
 
-def _target(arguments: frozenset[int]) -> Target:
+def _target(tracked_arguments: frozenset[int]) -> Target:
     host = llvm_jit.host()
-    return Target(width=host.width, has_fma=host.has_fma, tracked=arguments)
+    return Target(width=host.width, has_fma=host.has_fma, tracked=tracked_arguments)
 
 
 def _compile(module: Module, target: Target, name: str, folder: Path | None) -> code_cache.Compiled:
     lowered = kernel.lower(module, target)
     try:
         image = llvm_jit.compile_object(lowered.text)
-    except RuntimeError as error:  # what llvmlite raises: our code is wrong, the launch need not be
+    except RuntimeError as error:  # llvmlite rejects our IR: the machine still can execute the launch
         raise CannotExecute(f"LLVM: {str(error).splitlines()[0]}") from error
     compiled = code_cache.Compiled(image, lowered.arena_bytes, lowered.sites)
     code_cache.Store(folder).keep(name, compiled)
     return compiled
 
 
-def _loaded(module: Module, compiled: code_cache.Compiled) -> Launchable:
+def _load(module: Module, compiled: code_cache.Compiled) -> LoadedKernel:
     operations = numbered(module)
     places = [(operations[site.operation].location, site.argument) for site in compiled.sites]
-    return Launchable(llvm_jit.Code(compiled.image, kernel.SYMBOL), compiled.arena_bytes, places)
+    return LoadedKernel(llvm_jit.Code(compiled.image, kernel.SYMBOL), compiled.arena_bytes, places)

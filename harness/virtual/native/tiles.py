@@ -1,38 +1,38 @@
-"""What an SSA value is while it is lowered: a recipe for its lanes, or a buffer in the arena; and pointers."""
+"""SSA values during lowering: tiles, which are lazy or read a buffer in the arena, and pointers."""
 
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from harness.virtual.native.lane_values import LaneValues, as_vector, of, register, suffix
+from harness.virtual.native.lane_values import LaneValues, as_vector, intrinsic_suffix, register, vector_type
 from harness.virtual.native.llvm_text import Assembly, plus, times
 
 ALIGNMENT = 64
 
 
 class Arena:
-    """The memory of one program's buffers: offsets are settled now, and used again once a buffer is forgotten."""
+    """The allocator of one program's buffers: assigns offsets during lowering and reuses those of freed buffers."""
 
     def __init__(self) -> None:
         self.size_bytes = 0
         self._free: list[tuple[int, int]] = []
 
-    def take(self, size_bytes: int) -> tuple[int, int]:
-        """(offset, size) of room for so many bytes."""
+    def allocate(self, size_bytes: int) -> tuple[int, int]:
+        """Allocate a span; returns its offset and its size."""
         size = -(-size_bytes // ALIGNMENT) * ALIGNMENT
-        fitting = [room for room in self._free if room[1] >= size]
+        fitting = [span for span in self._free if span[1] >= size]
         if fitting:
-            offset, had = min(fitting, key=lambda room: room[1])
-            self._free.remove((offset, had))
-            if had > size:
-                self._free.append((offset + size, had - size))
+            offset, size_of_span = min(fitting, key=lambda span: span[1])
+            self._free.remove((offset, size_of_span))
+            if size_of_span > size:
+                self._free.append((offset + size, size_of_span - size))
             return offset, size
         self.size_bytes += size
         return self.size_bytes - size, size
 
-    def release(self, room: tuple[int, int]) -> None:
-        """Give room back, joined with its free neighbours."""
-        offset, size = room
+    def release(self, span: tuple[int, int]) -> None:
+        """Free a span and join it with its free neighbours."""
+        offset, size = span
         for other in [free for free in self._free if free[0] + free[1] == offset or free[0] == offset + size]:
             self._free.remove(other)
             offset, size = min(offset, other[0]), size + other[1]
@@ -40,118 +40,115 @@ class Arena:
 
 
 Index = tuple[LaneValues, ...]
-"""One position of a tile for each axis, as i64 lanes; at most one axis varies along a vector."""
+"""One i64 position for each axis of a tile; at most one of them is a vector."""
 
 
 @dataclass(eq=False, slots=True)
 class Scope:
-    """One place in the code: what was computed there need not be computed again."""
+    """A cache of the lanes that were computed at one place in the code."""
 
     code: Assembly
-    _made: dict[tuple["Tile", Index], LaneValues] = field(default_factory=dict[tuple["Tile", Index], LaneValues])
+    _computed: dict[tuple["Tile", Index], LaneValues] = field(default_factory=dict[tuple["Tile", Index], LaneValues])
 
     def at(self, tile: "Tile", index: Index) -> LaneValues:
-        """A tile's lanes at an index."""
         key = (tile, index)
-        if key not in self._made:
-            self._made[key] = tile.recipe(self, index)
-        return self._made[key]
+        if key not in self._computed:
+            self._computed[key] = tile.lanes_at(self, index)
+        return self._computed[key]
 
 
 @dataclass(eq=False, slots=True)
 class Tile:
-    """A value of one program: `recipe` writes the code that computes its lanes at an index."""
+    """A block of numbers; `lanes_at` writes the code that computes its lanes at an index."""
 
     shape: tuple[int, ...]
     element: str
-    recipe: Callable[[Scope, Index], LaneValues]
+    lanes_at: Callable[[Scope, Index], LaneValues]
     cost: int = 0
-    """What computing a lane again costs."""
+    """The cost of computing a lane again, in simple instructions."""
     buffer: "ArenaBuffer | None" = None
-    """Set where `recipe` only reads it, whole and in row-major order."""
+    """The buffer that `lanes_at` reads, if it holds exactly this tile's elements in row-major order."""
 
 
 def constant_tile(shape: tuple[int, ...], element: str, lanes: LaneValues) -> Tile:
-    """A value whose lanes are all the same."""
+    """A tile with equal lanes."""
 
-    def recipe(scope: Scope, index: Index) -> LaneValues:
+    def lanes_at(scope: Scope, index: Index) -> LaneValues:
         del scope, index
         return lanes
 
-    return Tile(shape, element, recipe)
+    return Tile(shape, element, lanes_at)
 
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """A pointer or a block of pointers into one argument, by element numbers."""
+    """A pointer or a block of pointers into one argument, as element numbers."""
 
     argument: int
     element: str
-    """What it points at."""
+    """The element type that it points to."""
     index: Tile
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class ArenaBuffer:
-    """Elements in the arena, in row-major order, or in what `slot` points at."""
+    """Elements in row-major order, in the arena or at the address in `slot`."""
 
     shape: tuple[int, ...]
     element: str
     offset: int
     slot: str | None = None
-    """A stack slot that holds the address; for values that change from trip to trip."""
-    keeps: tuple["ArenaBuffer", ...] = ()
-    """The room that the slot points into."""
+    """A stack slot with the address, for loop-carried values."""
+    keeps_alive: tuple["ArenaBuffer", ...] = ()
+    """Buffers that the slot may point to; the reference keeps their spans allocated."""
 
     @property
     def kind(self) -> str:
-        """The LLVM type of an element as it lies in the arena."""
+        """The LLVM type of an element in the arena."""
         return stored_kind(self.element)
 
     def tile(self) -> Tile:
-        """The buffer as a value."""
         return Tile(self.shape, self.element, self.read, 1, self)
 
     def reshaped(self, shape: tuple[int, ...]) -> Tile:
-        """The same elements, in the same order, as a value of another shape."""
+        """The same elements in the same order as a tile of another shape."""
         strides = _strides(shape)
         return Tile(shape, self.element, lambda scope, index: self._read(scope.code, strides, index), 1, self)
 
     def read(self, scope: Scope, index: Index) -> LaneValues:
-        """The lanes at an index."""
         return self._read(scope.code, _strides(self.shape), index)
 
     def _read(self, code: Assembly, strides: tuple[int, ...], index: Index) -> LaneValues:
-        where, width, step = self._place(code, strides, index)
-        kind, wanted = of(self.kind, width), register(self.element)
+        address, width, step = self._address_of(code, strides, index)
+        kind, target = vector_type(self.kind, width), register(self.element)
         if width and step != 1:
-            raw = self._gather(code, where, width)
+            raw = self._gather(code, address, width)
         else:
-            raw = code.value(f"load {kind}, ptr {where}, align {_size(self.kind)}")
-        if wanted == "i1":
+            raw = code.value(f"load {kind}, ptr {address}, align {_size(self.kind)}")
+        if target == "i1":
             raw = code.value(f"icmp ne {kind} {raw}, {'zeroinitializer' if width else '0'}")
-        return LaneValues(wanted, raw, width)
+        return LaneValues(target, raw, width)
 
     def write(self, code: Assembly, index: Index, lanes: LaneValues) -> None:
-        """Store lanes at an index whose varying axis is the last that is longer than one."""
-        where, width, step = self._place(code, _strides(self.shape), index)
+        """Store lanes at an index, whose vector axis is the last one longer than 1."""
+        address, width, step = self._address_of(code, _strides(self.shape), index)
         name = as_vector(code, lanes, width) if width else lanes.name
         if lanes.kind == "i1":
-            name = code.value(f"zext {of('i1', width)} {name} to {of('i8', width)}")
+            name = code.value(f"zext {vector_type('i1', width)} {name} to {vector_type('i8', width)}")
         if width and step != 1:
-            self._scatter(code, where, width, name)
+            self._scatter(code, address, width, name)
         else:
-            code.do(f"store {of(self.kind, width)} {name}, ptr {where}, align {_size(self.kind)}")
+            code.do(f"store {vector_type(self.kind, width)} {name}, ptr {address}, align {_size(self.kind)}")
 
     def address(self, code: Assembly) -> str:
-        """Where the elements begin."""
+        """The name of the first element's address."""
         if self.slot is not None:
             return code.value(f"load ptr, ptr {self.slot}")
         return code.value(f"getelementptr inbounds i8, ptr %arena, i64 {self.offset}")
 
-    def _place(self, code: Assembly, strides: tuple[int, ...], index: Index) -> tuple[str, int, int]:
-        """The address (of a vector's first lane, or of each lane where they are apart), the width, and the step."""
-        where, width, step = "0", 0, 1
+    def _address_of(self, code: Assembly, strides: tuple[int, ...], index: Index) -> tuple[str, int, int]:
+        """The address of a scalar or contiguous vector, or of each lane of another vector; the width; the step."""
+        address, width, step = "0", 0, 1
         scattered: list[tuple[str, int]] = []
         for stride, position in zip(strides, index, strict=True):
             if not position.uniform:
@@ -160,66 +157,68 @@ class ArenaBuffer:
                     scattered.append((position.name, stride))
                     continue
                 step = position.step * stride
-            where = plus(code, where, times(code, position.name, stride))
+            address = plus(code, address, times(code, position.name, stride))
         begin = self.address(code)
         if scattered:
-            return self._apart(code, begin, where, scattered, width), width, 0
-        first = code.value(f"getelementptr {self.kind}, ptr {begin}, i64 {where}")
+            return self._scattered_addresses(code, begin, address, scattered, width), width, 0
+        first = code.value(f"getelementptr {self.kind}, ptr {begin}, i64 {address}")
         if width and step != 1:
             lanes = ", ".join(f"i64 {lane * step}" for lane in range(width))
             return code.value(f"getelementptr {self.kind}, ptr {first}, <{width} x i64> <{lanes}>"), width, step
         return first, width, 1
 
-    def _apart(self, code: Assembly, begin: str, where: str, parts: list[tuple[str, int]], width: int) -> str:
-        total = as_vector(code, LaneValues("i64", where), width)
+    def _scattered_addresses(
+        self, code: Assembly, begin: str, address: str, parts: list[tuple[str, int]], width: int
+    ) -> str:
+        total = as_vector(code, LaneValues("i64", address), width)
         for name, stride in parts:
             factor = f"splat (i64 {stride})"
             total = code.value(f"add <{width} x i64> {total}, {code.value(f'mul <{width} x i64> {name}, {factor}')}")
         return code.value(f"getelementptr {self.kind}, ptr {begin}, <{width} x i64> {total}")
 
-    def _gather(self, code: Assembly, where: str, width: int) -> str:
-        vector = of(self.kind, width)
+    def _gather(self, code: Assembly, address: str, width: int) -> str:
+        vector = vector_type(self.kind, width)
         return code.call(
             vector,
-            f"llvm.masked.gather.{suffix(self.kind, width)}.{suffix('ptr', width)}",
-            (of("ptr", width), where),
+            f"llvm.masked.gather.{intrinsic_suffix(self.kind, width)}.{intrinsic_suffix('ptr', width)}",
+            (vector_type("ptr", width), address),
             ("i32", str(_size(self.kind))),
-            (of("i1", width), "splat (i1 true)"),
+            (vector_type("i1", width), "splat (i1 true)"),
             (vector, "poison"),
         )
 
-    def _scatter(self, code: Assembly, where: str, width: int, name: str) -> None:
+    def _scatter(self, code: Assembly, address: str, width: int, name: str) -> None:
         code.call(
             "void",
-            f"llvm.masked.scatter.{suffix(self.kind, width)}.{suffix('ptr', width)}",
-            (of(self.kind, width), name),
-            (of("ptr", width), where),
+            f"llvm.masked.scatter.{intrinsic_suffix(self.kind, width)}.{intrinsic_suffix('ptr', width)}",
+            (vector_type(self.kind, width), name),
+            (vector_type("ptr", width), address),
             ("i32", str(_size(self.kind))),
-            (of("i1", width), "splat (i1 true)"),
+            (vector_type("i1", width), "splat (i1 true)"),
         )
 
 
 def new_buffer(arena: Arena, shape: tuple[int, ...], element: str, *, pad: int = 0) -> ArenaBuffer:
-    """Room in the arena until nothing refers to it any more; `pad` elements before and after may be read."""
+    """Allocate a buffer until its last reference is gone; `pad` elements before and after may be read."""
     count = 2 * pad
-    whole = 1
+    count_of_elements = 1
     for extent in shape:
-        whole *= extent
+        count_of_elements *= extent
     size = _size(stored_kind(element))
-    room = arena.take((count + whole) * size)
-    buffer = ArenaBuffer(shape, element, room[0] + pad * size)
-    weakref.finalize(buffer, arena.release, room).atexit = False
+    span = arena.allocate((count + count_of_elements) * size)
+    buffer = ArenaBuffer(shape, element, span[0] + pad * size)
+    weakref.finalize(buffer, arena.release, span).atexit = False
     return buffer
 
 
 def stored_kind(element: str) -> str:
-    """How the arena keeps an element: as it is computed, but a truth value in a byte."""
+    """The LLVM type of an element in the arena: the carrier's, except that an i1 takes a byte."""
     kind = register(element)
     return "i8" if kind == "i1" else kind
 
 
 def size_of(element: str) -> int:
-    """Bytes of an element in the arena."""
+    """The size in bytes of an element in the arena."""
     return _size(stored_kind(element))
 
 

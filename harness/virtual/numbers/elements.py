@@ -1,8 +1,8 @@
-"""How TTIR's element types live in NumPy: carriers to compute in, storage to keep in memory, rounding between them.
+"""TTIR's element types in NumPy: carriers to compute in, storage types for memory, and rounding between them.
 
-NumPy has no bfloat16 and computes float16 slowly, so both are carried as float32 and rounded after every operation that
-makes a new value; float32 has more than twice their precision plus two bits, so rounding twice changes nothing for
-`+ - * / sqrt`.  The 8-bit types are carried likewise; `float8` knows their bytes.
+NumPy has no bfloat16 and computes float16 slowly.  So both are carried as float32 and rounded after every operation
+that makes a new value.  float32 has more than twice their precision plus two bits.  So rounding twice changes nothing
+for `+ - * / sqrt`.  The 8-bit types are carried likewise; `float8` knows their bytes.
 """
 
 from typing import Any
@@ -41,10 +41,10 @@ SMALLEST_NORMAL = np.float32(2.0**-126)
 
 
 def carrier(element: str) -> type[Any]:
-    """The NumPy type in which values of a TTIR element type are computed.
+    """Return the NumPy type in which values of a TTIR element type are computed.
 
     Raises:
-        CannotExecute: the element type is not known.
+        CannotExecute: the element type is unknown.
     """
     if element not in _CARRIERS:
         raise CannotExecute(f"element type {element}")
@@ -52,29 +52,28 @@ def carrier(element: str) -> type[Any]:
 
 
 def storage(element: str) -> type[Any]:
-    """The NumPy type that has the element's bytes in memory; bfloat16 is kept as its 16 bits."""
+    """Return the NumPy type with the element's bytes in memory; bfloat16 is stored as 16 bits."""
     return _STORAGE.get(element) or carrier(element)
 
 
 def is_float(element: str) -> bool:
-    """Whether arithmetic on it rounds."""
     return element.startswith(("f", "bf"))
 
 
 def unsigned(values: Array) -> Array:
-    """The same bits read as unsigned integers."""
+    """Return the same bits as unsigned integers; booleans stay booleans."""
     if values.dtype == np.bool_:
         return values
     return values.view(_UNSIGNED[values.dtype.itemsize])
 
 
 def bits_of(values: Array) -> Array:
-    """The same bytes as unsigned integers, for comparing bit for bit."""
+    """Return the same bytes as unsigned integers, for comparing bit for bit."""
     return values.view(_UNSIGNED[values.dtype.itemsize])
 
 
 def rounded(values: Array, element: str) -> Array:
-    """Values carried for `element`, rounded to what that type can hold (to nearest, ties to even)."""
+    """Round carried values to the precision of `element` (to nearest, ties to even)."""
     if element == "bf16":
         return _to_bfloat16_bits(values).astype(np.uint32).__lshift__(16).view(np.float32)
     if element == "f16":
@@ -85,14 +84,17 @@ def rounded(values: Array, element: str) -> Array:
 
 
 def flushed(values: Array) -> Array:
-    """What an instruction with `.ftz` sees and leaves behind: subnormal float32 numbers are zeros of their sign."""
+    """Replace subnormal float32 numbers by zeros of their sign, as `.ftz` does to operands and results."""
     if values.dtype != np.float32:
         return values
     return np.where(np.abs(values) < SMALLEST_NORMAL, np.copysign(np.float32(0), values), values)
 
 
 def to_odd(values: Array) -> Array:
-    """float64 to float32 toward zero, with the last bit set where that was inexact: rounding it again is then exact."""
+    """Round float64 to float32 toward zero, and set the last bit if that was inexact (round to odd).
+
+    A second rounding of the result, to a narrower type, is then exact.
+    """
     nearest = values.astype(np.float32)
     bits = nearest.view(np.int32)
     beyond = np.abs(nearest.astype(np.float64)) > np.abs(values)
@@ -102,7 +104,7 @@ def to_odd(values: Array) -> Array:
 
 
 def toward_zero(values: Array, element: str) -> Array:
-    """float32 cut to float16 or bfloat16; what lies beyond their range becomes the largest number that they hold."""
+    """Truncate float32 to float16 or bfloat16.  Numbers beyond their range become their largest finite number."""
     if element == "bf16":
         cut = (values.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
         return np.where(np.isnan(values), values, cut)
@@ -113,33 +115,35 @@ def toward_zero(values: Array, element: str) -> Array:
 
 
 def decode(raw: Array, element: str) -> Array:
-    """Memory contents to carried values."""
+    """Convert memory contents to carried values."""
     if element == "bf16":
         return raw.astype(np.uint32).__lshift__(16).view(np.float32)
     if element in float8.FORMATS:
         return float8.decode(raw, element)
-    wanted = carrier(element)
-    if raw.dtype == wanted:
+    dtype = carrier(element)
+    if raw.dtype == dtype:
         return raw
-    return from_half(raw) if element == "f16" else raw.astype(wanted)
+    return from_half(raw) if element == "f16" else raw.astype(dtype)
 
 
 def encode(values: Array, element: str) -> Array:
-    """Carried values to memory contents."""
+    """Convert carried values to memory contents."""
     if element == "bf16":
         return _to_bfloat16_bits(values)
     if element in float8.FORMATS:
         return float8.encode(values, element)
-    wanted = storage(element)
-    if values.dtype == wanted:
+    dtype = storage(element)
+    if values.dtype == dtype:
         return values
-    return to_half(values) if element == "f16" else values.astype(wanted)
+    return to_half(values) if element == "f16" else values.astype(dtype)
 
 
 def _to_bfloat16_bits(values: Array) -> Array:
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    # Adding just under half a unit of the upper 16 bits, plus their last bit, rounds ties to even.
     nearest = ((bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))) >> 16).astype(np.uint16)
     nan = np.isnan(values)
     if nan.any():
+        # Rounding could turn a NaN into infinity or zero: truncate it instead, and make it quiet.
         nearest[nan] = ((bits[nan] >> 16) | 0x40).astype(np.uint16)
     return nearest

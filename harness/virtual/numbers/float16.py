@@ -1,7 +1,7 @@
-"""float32 to float16 and back, to nearest, ties to even: as NumPy does it, but with the processor's instructions.
+"""float32 to float16 and back, to nearest, ties to even: as NumPy does it, but with torch's vector code.
 
-NumPy converts one number at a time, which on a large block takes thirty times as long as torch's vector code.  The two
-differ in the bits of some NaNs alone; the pattern of fresh memory is one, so blocks with a NaN are left to NumPy.
+NumPy converts one number at a time, which takes thirty times as long on a large block.  The two differ only in the bits
+of some NaNs.  The poison of fresh memory is such a NaN, so NumPy converts blocks with a NaN.
 """
 
 from typing import Any
@@ -10,31 +10,32 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from harness.ops.execution import plain_torch
+from harness.ops.case_execution import plain_torch
 
 Array = NDArray[Any]
 
 SMALL = 2048
-"""Up to so many elements NumPy is as fast."""
+"""The number of elements up to which NumPy is as fast."""
 INFINITY = 0x7C00
+"""The bits of infinity without its sign; larger ones are NaNs."""
 
 
 def to_half(values: Array) -> Array:
-    """float32 as float16."""
+    """Convert float32 to float16."""
     if not _suits(values, np.float32) or np.isnan(values).any():
         return values.astype(np.float16)
     return _converted(values, torch.float16)
 
 
 def from_half(halves: Array) -> Array:
-    """float16 as float32."""
+    """Convert float16 to float32."""
     if not _suits(halves, np.float16) or (halves.view(np.uint16) & 0x7FFF).max() > INFINITY:
         return halves.astype(np.float32)
     return _converted(halves, torch.float32)
 
 
 def _suits(values: Array, dtype: type[Any]) -> bool:
-    """Whether torch can take the block as it is, and is worth it: neither broadcast nor somebody's read-only bytes."""
+    """Return True if torch is faster and can take the block as it is: neither broadcast nor read-only."""
     return values.size > SMALL and values.dtype == dtype and values.flags.c_contiguous and values.flags.writeable
 
 

@@ -1,8 +1,8 @@
 """The 8-bit floating-point types of NVIDIA GPUs: their bytes, and rounding to them.
 
-Both are read through float16, whose exponent is as wide as that of f8E5M2.  What overflows saturates to the largest
-finite value, infinities too, as `cvt.rn.satfinite` does; every NaN has the same byte.  Checked bit for bit against an
-NVIDIA H200 (Triton 3.6.0) for all float16 and bfloat16 numbers and 65,536 float32 ones.
+Both are decoded through float16, whose exponent is as wide as that of f8E5M2.  Overflow saturates to the largest finite
+value, infinities too, as `cvt.rn.satfinite` does.  Every NaN has the same byte.  Checked bit for bit with an NVIDIA
+H200 (Triton 3.6.0) for all float16 and bfloat16 numbers and 65,536 float32 ones.
 """
 
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One type: where its bits lie in those of a float16, and what it can hold."""
+    """One type: the position of its bits in a float16, and its range."""
 
     shift: int
-    """Its byte, sign apart, is a float16's bits shifted right by this."""
+    """Its byte without the sign is a float16's bits shifted right by this."""
     scale: float
-    """A float16 read so is its value divided by this."""
+    """The value is that of this float16 times this."""
     fraction_bits: int
     lowest_exponent: int
     largest: float
@@ -36,7 +36,7 @@ NAN_BYTE = 0x7F
 
 
 def decode(raw: Array, element: str) -> Array:
-    """Bytes to float32."""
+    """Convert bytes to float32."""
     kind = FORMATS[element]
     wide = raw.astype(np.uint16)
     halves = (((wide & 0x7F) << kind.shift) | ((wide & 0x80) << 8)).astype(np.uint16).view(np.float16)
@@ -44,11 +44,12 @@ def decode(raw: Array, element: str) -> Array:
     if not kind.has_infinity:
         return np.where((wide & 0x7F) == NAN_BYTE, np.float32("nan"), made)
     bits = (wide.astype(np.uint32) & 0x80) << 24 | np.uint32(0x7F800000) | (wide.astype(np.uint32) & 3) << 21
-    return np.where((wide & 0x7C) == 0x7C, bits.view(np.float32), made)  # float16 would not keep a NaN as it is
+    # NaNs and infinities are built from bits: the conversion from float16 would change a NaN.
+    return np.where((wide & 0x7C) == 0x7C, bits.view(np.float32), made)
 
 
 def encode(values: Array, element: str) -> Array:
-    """float32 to bytes; the values must be ones that the type can hold."""
+    """Convert float32 to bytes; the values must be representable in the type."""
     kind = FORMATS[element]
     bits = (values / np.float32(kind.scale)).astype(np.float16).view(np.uint16)
     raw = (((bits & 0x7FFF) >> kind.shift) | ((bits & 0x8000) >> 8)).astype(np.uint8)
@@ -56,7 +57,7 @@ def encode(values: Array, element: str) -> Array:
 
 
 def rounded(values: Array, element: str) -> Array:
-    """float32 to the nearest that the type can hold, ties to even."""
+    """Round float32 to the nearest number of the type, ties to even."""
     kind = FORMATS[element]
     wide = np.clip(values.astype(np.float64), -kind.largest, kind.largest)
     _, exponent = np.frexp(np.where(np.isnan(wide), 0.0, wide))

@@ -1,1 +1,1 @@
-"""What each TTIR operation computes, one file for each kind."""
+"""The TTIR operations that the machine executes, one file for each kind."""

@@ -1,7 +1,7 @@
-"""`arith` and `math`: element by element, with the GPU's integer semantics.
+"""Elementwise operations of the `arith` and `math` dialects, with the GPU's integer semantics.
 
-Integers wrap, division and remainder go toward zero, shifts by the width or more give what PTX gives.  Floating-point
-results are rounded to their type after every operation.  One entry in `HANDLERS` adds an operation.
+Integers wrap.  Division and remainder round toward zero.  Shifts by the width or more give what PTX gives.
+Floating-point results are rounded to their type after every operation.  One entry in `HANDLERS` adds an operation.
 """
 
 import re
@@ -21,7 +21,11 @@ Elementwise = Callable[..., Array]
 
 
 def array(value: Value) -> Array:
-    """A value that must be a number or a block of numbers."""
+    """Return a value that must be a number or a block of numbers.
+
+    Raises:
+        CannotExecute: the value is a pointer.
+    """
     if not isinstance(value, np.ndarray):
         raise CannotExecute("a pointer where a number is expected")
     return value
@@ -31,38 +35,38 @@ def array(value: Value) -> Array:
 
 
 def floating(function: Elementwise) -> Handler:
-    """A floating-point operation: computed in the carrier, rounded to the result type."""
+    """Return the handler of a floating-point operation: computed in the carrier, rounded to the result type."""
 
     def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
         del machine
         element = operation.result_types[0].element
-        made = function(*[array(frame[slot]) for slot in operation.operands])
-        if made.dtype != carrier(element):
-            made = made.astype(carrier(element))
-        return rounded(made, element) if element in NARROW_FLOATS else made
+        result = function(*[array(frame[slot]) for slot in operation.operands])
+        if result.dtype != carrier(element):
+            result = result.astype(carrier(element))
+        return rounded(result, element) if element in NARROW_FLOATS else result
 
     return handle
 
 
 def integral(function: Elementwise) -> Handler:
-    """An integer operation: wraps around in the width of the result type."""
+    """Return the handler of an integer operation, which wraps in the width of the result type."""
 
     def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
         del machine
-        made = function(*[array(frame[slot]) for slot in operation.operands])
-        wanted = carrier(operation.result_types[0].element)
-        return made if made.dtype == wanted else made.astype(wanted)
+        result = function(*[array(frame[slot]) for slot in operation.operands])
+        dtype = carrier(operation.result_types[0].element)
+        return result if result.dtype == dtype else result.astype(dtype)
 
     return handle
 
 
 def as_unsigned(function: Elementwise) -> Elementwise:
-    """The same function on the operands' bits read as unsigned integers."""
+    """Apply a function to the operands' bits as unsigned integers; the result has the operands' own type again."""
 
     def apply(*operands: Array) -> Array:
         signed = operands[0].dtype
-        made = function(*[unsigned(operand) for operand in operands])
-        return made if made.dtype == np.bool_ else made.view(signed)
+        result = function(*[unsigned(operand) for operand in operands])
+        return result if result.dtype == np.bool_ else result.view(signed)
 
     return apply
 
@@ -72,6 +76,7 @@ def as_unsigned(function: Elementwise) -> Elementwise:
 
 def divide(left: Array, right: Array) -> Array:
     """Quotient rounded toward zero; a zero divisor gives all ones, as on NVIDIA GPUs."""
+    # NumPy's // rounds down: add one where the quotient is negative and inexact.
     safe = np.where(right == 0, 1, right).astype(right.dtype)
     quotient = left // safe
     inexact = (quotient * safe != left) & ((left < 0) != (safe < 0))
@@ -79,12 +84,12 @@ def divide(left: Array, right: Array) -> Array:
 
 
 def divide_unsigned(left: Array, right: Array) -> Array:
-    """Quotient; a zero divisor gives all ones, as on NVIDIA GPUs.  The operands are unsigned already."""
+    """Quotient of unsigned operands; a zero divisor gives all ones, as on NVIDIA GPUs."""
     return np.where(right == 0, ~np.zeros_like(left), left // np.where(right == 0, 1, right).astype(right.dtype))
 
 
 def remainder(left: Array, right: Array) -> Array:
-    """Remainder with the dividend's sign; by zero it is the dividend."""
+    """Remainder with the dividend's sign; a zero divisor gives the dividend."""
     safe = np.where(right == 0, 1, right).astype(right.dtype)
     return np.where(right == 0, left, np.fmod(left, safe))
 
@@ -103,24 +108,24 @@ def shift_right_signed(left: Array, right: Array) -> Array:
 
 
 def shift_right_unsigned(left: Array, right: Array) -> Array:
-    """Shifts by the width or more give zero; the operands are unsigned already."""
+    """Shifts of unsigned operands; by the width or more they give zero."""
     bits = left.dtype.itemsize * 8
     return np.where(right < bits, left >> np.where(right < bits, right, 0).astype(right.dtype), np.zeros(1, left.dtype))
 
 
-def _or_bits(function: Elementwise, of_bits: Elementwise) -> Elementwise:
-    """A function of integers, and what it is for an i1, whose true is minus one when it has a sign."""
-    return lambda left, right: (of_bits if left.dtype == np.bool_ else function)(left, right)
+def _with_i1_form(function: Elementwise, on_i1: Elementwise) -> Elementwise:
+    """Use `on_i1` for i1 operands: as a signed i1, true is minus one, which NumPy's booleans do not follow."""
+    return lambda left, right: (on_i1 if left.dtype == np.bool_ else function)(left, right)
 
 
-def _signed(function: Elementwise) -> Elementwise:
-    """Comparisons by sign: a true i1 is minus one."""
+def _by_sign(function: Elementwise) -> Elementwise:
+    """A signed comparison; i1 operands swap sides, since true is minus one there."""
     return lambda left, right: function(right, left) if left.dtype == np.bool_ else function(left, right)
 
 
 def multiply_high(left: Array, right: Array) -> Array:
-    """The upper half of the full product of 32-bit integers."""
-    if left.dtype.itemsize != 4:
+    """The upper half of the full product of integers."""
+    if left.dtype.itemsize != 4:  # 64 bits: NumPy has no wider type, so Python integers compute each product
         return np.vectorize(lambda a, b: (int(a) * int(b)) >> 64, otypes=[left.dtype])(left, right)
     wide = np.uint64 if left.dtype.kind == "u" else np.int64
     return (left.astype(wide) * right.astype(wide) >> 32).astype(left.dtype)
@@ -129,10 +134,10 @@ def multiply_high(left: Array, right: Array) -> Array:
 _COMPARISONS: dict[str, Elementwise] = {
     "eq": np.equal,
     "ne": np.not_equal,
-    "slt": _signed(np.less),
-    "sle": _signed(np.less_equal),
-    "sgt": _signed(np.greater),
-    "sge": _signed(np.greater_equal),
+    "slt": _by_sign(np.less),
+    "sle": _by_sign(np.less_equal),
+    "sgt": _by_sign(np.greater),
+    "sge": _by_sign(np.greater_equal),
     "ult": as_unsigned(np.less),
     "ule": as_unsigned(np.less_equal),
     "ugt": as_unsigned(np.greater),
@@ -144,7 +149,7 @@ def compare_integers(machine: Machine, operation: Operation, frame: list[Value])
     """`arith.cmpi`."""
     del machine
     left, right = (array(frame[slot]) for slot in operation.operands)
-    return _COMPARISONS[operation.words[0]](left, right)
+    return _COMPARISONS[operation.keywords[0]](left, right)
 
 
 def _ordered(function: Elementwise) -> Elementwise:
@@ -177,7 +182,7 @@ def compare_floats(machine: Machine, operation: Operation, frame: list[Value]) -
     """`arith.cmpf`."""
     del machine
     left, right = (array(frame[slot]) for slot in operation.operands)
-    return _FLOAT_COMPARISONS[operation.words[0]](left, right)
+    return _FLOAT_COMPARISONS[operation.keywords[0]](left, right)
 
 
 # --- constants, selection, conversions ---
@@ -199,19 +204,20 @@ def constant(machine: Machine, operation: Operation, frame: list[Value]) -> Arra
 
 
 def literal(text: str, kind: Type) -> Any:
-    """A number as MLIR prints it; hexadecimal floats are bit patterns."""
+    """The number that MLIR prints as `text`; a hexadecimal float is a bit pattern."""
     if text in {"true", "false"}:
         return text == "true"
     if kind.element.startswith(("f", "bf")):
         if text.startswith("0x"):
-            return _float_of_bits(int(text, 16), kind.element)
+            return _float_from_bits(int(text, 16), kind.element)
         return float(text)
     value = int(text, 0)
     bits = max(kind.bits, 1)
+    # MLIR may print an integer unsigned: wrap it into the signed range.
     return bool(value) if kind.element == "i1" else (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
 
 
-def _float_of_bits(bits: int, element: str) -> float:
+def _float_from_bits(bits: int, element: str) -> float:
     if element == "f64":
         return float(struct.unpack("<d", struct.pack("<Q", bits))[0])
     if element == "f16":
@@ -228,54 +234,54 @@ def select(machine: Machine, operation: Operation, frame: list[Value]) -> Value:
 
 
 def to_integer(*, signed: bool) -> Handler:
-    """`arith.fptosi` and `fptoui`: toward zero, saturating as PTX's cvt does.
+    """Return the handler of `arith.fptosi` or `fptoui`: toward zero, saturating as PTX's `cvt` does.
 
-    That makes 16 bits at least, of which a result of one byte keeps the lower; and zero of NaN, but the upper bit alone
-    where it comes from float64 or goes to 64 bits.
+    `cvt` saturates to at least 16 bits; an 8-bit result keeps the lower byte of that.  NaN becomes zero.  From float64,
+    or to 64 bits, NaN becomes the value with only the highest bit set.
     """
 
     def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
         del machine
-        given = array(frame[operation.operands[0]])
-        value = np.trunc(given.astype(np.float64))
-        wanted = np.dtype(carrier(operation.result_types[0].element))
-        size = max(2, wanted.itemsize)
-        range_of = np.iinfo(f"{'i' if signed else 'u'}{size}")
-        nan, beyond = np.isnan(value), value >= float(range_of.max)  # no float64 is the largest i64: compare floats
-        low = np.maximum(np.where(nan | beyond, 0.0, value), float(range_of.min))
-        made = np.where(beyond, np.array(range_of.max, range_of.dtype), low.astype(range_of.dtype))
-        if given.dtype == np.float64 or size == 8:
-            made = np.where(nan, np.array(1 << 8 * size - 1, f"u{size}").view(range_of.dtype), made)
-        return made.astype(wanted)
+        operand = array(frame[operation.operands[0]])
+        truncated = np.trunc(operand.astype(np.float64))
+        dtype = np.dtype(carrier(operation.result_types[0].element))
+        size = max(2, dtype.itemsize)
+        limits = np.iinfo(f"{'i' if signed else 'u'}{size}")
+        is_nan, too_large = np.isnan(truncated), truncated >= float(limits.max)  # float64 cannot hold the largest i64
+        clamped = np.maximum(np.where(is_nan | too_large, 0.0, truncated), float(limits.min))
+        result = np.where(too_large, np.array(limits.max, limits.dtype), clamped.astype(limits.dtype))
+        if operand.dtype == np.float64 or size == 8:
+            result = np.where(is_nan, np.array(1 << 8 * size - 1, f"u{size}").view(limits.dtype), result)
+        return result.astype(dtype)
 
     return handle
 
 
 def from_integer(*, signed: bool) -> Handler:
-    """`arith.sitofp` and `uitofp`."""
+    """Return the handler of `arith.sitofp` or `uitofp`."""
 
     def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
         del machine
         element = operation.result_types[0].element
         value = array(frame[operation.operands[0]])
         if value.dtype == np.bool_:
-            made = value.astype(carrier(element))
-            return -made if signed else made
+            result = value.astype(carrier(element))
+            return -result if signed else result
         return rounded((value if signed else unsigned(value)).astype(carrier(element)), element)
 
     return handle
 
 
 def extend(*, signed: bool) -> Handler:
-    """`arith.extsi` and `extui`; a true i1 sign-extends to minus one."""
+    """Return the handler of `arith.extsi` or `extui`; a true i1 sign-extends to minus one."""
 
     def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
         del machine
-        wanted = carrier(operation.result_types[0].element)
+        dtype = carrier(operation.result_types[0].element)
         value = array(frame[operation.operands[0]])
         if value.dtype == np.bool_:
-            return -value.astype(wanted) if signed else value.astype(wanted)
-        return (value if signed else unsigned(value)).astype(wanted)
+            return -value.astype(dtype) if signed else value.astype(dtype)
+        return (value if signed else unsigned(value)).astype(dtype)
 
     return handle
 
@@ -283,30 +289,24 @@ def extend(*, signed: bool) -> Handler:
 # --- mathematics ---
 
 
-def minimum_number(left: Array, right: Array) -> Array:
-    """A NaN operand loses."""
-    return np.fmin(left, right)
-
-
 def clamp(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
-    """`tt.clampf`: with `propagateNan = all` a NaN stays, else it becomes the lower bound."""
+    """`tt.clampf`: a NaN stays with `propagateNan = all`; otherwise it becomes the lower bound."""
     del machine
     value, low, high = (array(frame[slot]) for slot in operation.operands)
-    made = np.fmin(np.fmax(value, low), high)
-    keeps = str(operation.attributes.get("propagateNan", "none")) in {"all", "65535"}
-    return np.where(np.isnan(value), value, made) if keeps else made
-
-
-def _round_half_even(value: Array) -> Array:
-    return np.rint(value)
+    result = np.fmin(np.fmax(value, low), high)
+    propagates = str(operation.attributes.get("propagateNan", "none")) in {
+        "all",
+        "65535",
+    }  # the name, or its number as an integer attribute
+    return np.where(np.isnan(value), value, result) if propagates else result
 
 
 def _erf(value: Array) -> Array:
     return torch.erf(torch.from_numpy(np.ascontiguousarray(value).astype(np.float64))).numpy()
 
 
-def _wide(function: Elementwise) -> Elementwise:
-    """Computed in float64 and rounded once: the truth that the GPU's approximation stays within a few ulps of."""
+def _in_float64(function: Elementwise) -> Elementwise:
+    """Compute in float64; the handler rounds once.  The GPU's approximation is within a few ulps of that."""
 
     def apply(*operands: Array) -> Array:
         return function(*[operand.astype(np.float64) for operand in operands])
@@ -314,12 +314,15 @@ def _wide(function: Elementwise) -> Elementwise:
     return apply
 
 
-def _flushing(function: Elementwise) -> Elementwise:
-    """Of float32, one that Triton's builds for NVIDIA's GPUs compute by instructions with `.ftz` (3.6 and 3.9)."""
+def _flushing_subnormals(function: Elementwise) -> Elementwise:
+    """Flush subnormal float32 operands and results to zero, as PTX instructions with `.ftz` do.
+
+    Triton 3.6 and 3.9 compile these operations to such instructions for NVIDIA GPUs.
+    """
 
     def apply(value: Array) -> Array:
-        made = function(flushed(value))
-        return flushed(made.astype(np.float32)) if value.dtype == np.float32 else made
+        result = function(flushed(value))
+        return flushed(result.astype(np.float32)) if value.dtype == np.float32 else result
 
     return apply
 
@@ -329,8 +332,8 @@ HANDLERS: Mapping[str, Handler] = {
     "arith.select": select,
     "arith.cmpi": compare_integers,
     "arith.cmpf": compare_floats,
-    "arith.addi": integral(_or_bits(np.add, np.bitwise_xor)),
-    "arith.subi": integral(_or_bits(np.subtract, np.bitwise_xor)),
+    "arith.addi": integral(_with_i1_form(np.add, np.bitwise_xor)),
+    "arith.subi": integral(_with_i1_form(np.subtract, np.bitwise_xor)),
     "arith.muli": integral(np.multiply),
     "arith.divsi": integral(divide),
     "arith.remsi": integral(remainder),
@@ -344,8 +347,8 @@ HANDLERS: Mapping[str, Handler] = {
     "arith.shli": integral(shift_left),
     "arith.shrsi": integral(shift_right_signed),
     "arith.shrui": integral(as_unsigned(shift_right_unsigned)),
-    "arith.minsi": integral(_or_bits(np.minimum, np.bitwise_or)),
-    "arith.maxsi": integral(_or_bits(np.maximum, np.bitwise_and)),
+    "arith.minsi": integral(_with_i1_form(np.minimum, np.bitwise_or)),
+    "arith.maxsi": integral(_with_i1_form(np.maximum, np.bitwise_and)),
     "arith.minui": integral(as_unsigned(np.minimum)),
     "arith.maxui": integral(as_unsigned(np.maximum)),
     "tt.mulhiui": integral(as_unsigned(multiply_high)),
@@ -364,25 +367,25 @@ HANDLERS: Mapping[str, Handler] = {
     "arith.remf": floating(np.fmod),
     "arith.negf": floating(np.negative),
     "arith.maxnumf": floating(np.fmax),
-    "arith.minnumf": floating(minimum_number),
+    "arith.minnumf": floating(np.fmin),
     "arith.maximumf": floating(np.maximum),
     "arith.minimumf": floating(np.minimum),
     "tt.clampf": clamp,
     "math.absf": floating(np.abs),
     "math.absi": integral(np.abs),
-    "math.exp": floating(_wide(np.exp)),
-    "math.exp2": floating(_flushing(_wide(np.exp2))),
-    "math.log": floating(_wide(np.log)),
-    "math.log2": floating(_wide(np.log2)),
-    "math.sqrt": floating(_flushing(np.sqrt)),
+    "math.exp": floating(_in_float64(np.exp)),
+    "math.exp2": floating(_flushing_subnormals(_in_float64(np.exp2))),
+    "math.log": floating(_in_float64(np.log)),
+    "math.log2": floating(_in_float64(np.log2)),
+    "math.sqrt": floating(_flushing_subnormals(np.sqrt)),
     "tt.precise_sqrt": floating(np.sqrt),
-    "math.rsqrt": floating(_flushing(_wide(lambda value: 1 / np.sqrt(value)))),
-    "math.sin": floating(_flushing(_wide(np.sin))),
-    "math.cos": floating(_wide(np.cos)),
-    "math.tanh": floating(_wide(np.tanh)),
-    "math.erf": floating(_flushing(_erf)),
-    "math.floor": floating(_flushing(np.floor)),
-    "math.ceil": floating(_flushing(np.ceil)),
-    "math.roundeven": floating(_round_half_even),
-    "math.fma": floating(_wide(lambda left, right, addend: left * right + addend)),
+    "math.rsqrt": floating(_flushing_subnormals(_in_float64(lambda value: 1 / np.sqrt(value)))),
+    "math.sin": floating(_flushing_subnormals(_in_float64(np.sin))),
+    "math.cos": floating(_in_float64(np.cos)),
+    "math.tanh": floating(_in_float64(np.tanh)),
+    "math.erf": floating(_flushing_subnormals(_erf)),
+    "math.floor": floating(_flushing_subnormals(np.floor)),
+    "math.ceil": floating(_flushing_subnormals(np.ceil)),
+    "math.roundeven": floating(np.rint),
+    "math.fma": floating(_in_float64(lambda left, right, addend: left * right + addend)),
 }

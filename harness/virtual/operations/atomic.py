@@ -1,4 +1,4 @@
-"""Atomics: lanes one after the other, in the order of programs and lanes."""
+"""Atomics.  They are applied one after the other, in the order of programs and of lanes within a program."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.errors import CannotExecute
-from harness.virtual.machine import Handler, Lap, Machine, Value
-from harness.virtual.memory.accesses import Step
-from harness.virtual.memory.pointers import Pointers, Several
+from harness.virtual.machine import Handler, LoopState, Machine, Value
+from harness.virtual.memory.accesses import BlockAccess
+from harness.virtual.memory.pointers import MixedPointers, Pointers
 from harness.virtual.memory.rows import Rows
 from harness.virtual.numbers.elements import Array, bits_of, carrier, decode, encode, rounded, unsigned
 from harness.virtual.operations.arith import array
-from harness.virtual.operations.memory import each_way, pointers, put_together
+from harness.virtual.operations.memory import merge_by_argument, pointers, split_by_argument
 from harness.virtual.ttir.ir import Operation, Type
 from harness.virtual.ttir.waiting_kernels import POLL
 
@@ -38,55 +38,62 @@ UPDATES: dict[str, Callable[[Array, Array], Array]] = {
 
 @dataclass(frozen=True, slots=True)
 class Atomic:
-    """One atomic of all programs that run side by side, and what it makes of what it finds."""
+    """One atomic operation of all programs that run side by side."""
 
     location: str
-    where: Pointers | Several
+    address: Pointers | MixedPointers
     kind: Type
     mask: Array | None
     words: tuple[str, ...]
-    """Its kind, memory order and scope."""
+    """Read-modify-write kind, memory order and scope."""
     operands: tuple[Array, ...]
     update: Callable[..., Array]
-    """New contents from old ones and the operands' lanes."""
+    """Computes a cell's new value from its old value and the operands of the same lanes."""
 
 
 def perform(machine: Machine, atomic: Atomic) -> Array:
-    """Carry it out; returns what each lane saw."""
+    """Apply the atomic and return the old value that each lane saw."""
     shape = (machine.width, *atomic.kind.shape)
-    parts = [_at(machine, atomic, way, mask, shape) for way, mask in each_way(atomic.where, atomic.mask)]
-    return put_together(atomic.where, parts)
+    parts = [
+        _apply_to_argument(machine, atomic, target, mask, shape)
+        for target, mask in split_by_argument(atomic.address, atomic.mask)
+    ]
+    return merge_by_argument(atomic.address, parts)
 
 
-def _at(machine: Machine, atomic: Atomic, way: Pointers, mask: Array | None, shape: tuple[int, ...]) -> Array:
+def _apply_to_argument(
+    machine: Machine, atomic: Atomic, target: Pointers, mask: Array | None, shape: tuple[int, ...]
+) -> Array:
     active = machine.with_active(mask, len(shape))
-    rows, flat = machine.memory.atomic(Step(atomic.location, way, atomic.kind, active, machine.numbers, atomic.words))
-    seen = np.zeros(shape, carrier(atomic.kind.element))
+    rows, flat = machine.memory.atomic(
+        BlockAccess(atomic.location, target, atomic.kind, active, machine.numbers, atomic.words)
+    )
+    old_values = np.zeros(shape, carrier(atomic.kind.element))
     if flat is None:
-        return seen
-    given = [rows.take(operand, shape)[:, 0] for operand in atomic.operands]
+        return old_values
+    operands = [rows.take(operand, shape)[:, 0] for operand in atomic.operands]
 
     def replace(old: Array, lanes: Array) -> Array:
-        return atomic.update(old, *[operand[lanes] for operand in given])
+        return atomic.update(old, *[operand[lanes] for operand in operands])
 
-    seen.reshape(-1)[_lanes_of(rows)] = _apply(flat, rows.starts, replace, atomic.kind.element)
-    return seen
+    old_values.reshape(-1)[_lane_numbers(rows)] = _update_cells(flat, rows.starts, replace, atomic.kind.element)
+    return old_values
 
 
-def modify(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
-    """`tt.atomic_rmw`: each lane sees what the lanes before it left; returns what each saw."""
-    update = UPDATES.get(operation.words[0])
+def read_modify_write(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+    """`tt.atomic_rmw`: each lane sees what the lanes before it stored; returns the old values."""
+    update = UPDATES.get(operation.keywords[0])
     if update is None:
-        raise CannotExecute(f"atomic {operation.words[0]}")
-    where, value, *mask = (frame[slot] for slot in operation.operands)
+        raise CannotExecute(f"atomic {operation.keywords[0]}")
+    address, value, *mask = (frame[slot] for slot in operation.operands)
     return perform(
         machine,
         Atomic(
             operation.location,
-            pointers(where),
+            pointers(address),
             operation.operand_types[1],
             array(mask[0]) if mask else None,
-            operation.words,
+            operation.keywords,
             (array(value),),
             update,
         ),
@@ -94,17 +101,17 @@ def modify(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
 
 
 def _swap(old: Array, expected: Array, new: Array) -> Array:
-    """GPUs compare bits: a NaN equals itself, and the two zeros differ."""
+    # GPUs compare bits: a NaN equals itself, and the two zeros differ.
     return np.where(bits_of(old) == bits_of(expected), new, old)
 
 
 def compare_and_swap(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
-    """`tt.atomic_cas`: the new value goes in where the old one is as expected; returns what each lane saw."""
-    where, expected, new = (frame[slot] for slot in operation.operands)
-    words = ("cas", *operation.words)
+    """`tt.atomic_cas`: stores the new value if the old one is as expected; returns the old values."""
+    address, expected, new = (frame[slot] for slot in operation.operands)
+    words = ("cas", *operation.keywords)
     operands = (array(expected), array(new))
     kind = operation.operand_types[1]
-    return perform(machine, Atomic(operation.location, pointers(where), kind, None, words, operands, _swap))
+    return perform(machine, Atomic(operation.location, pointers(address), kind, None, words, operands, _swap))
 
 
 def _keep(old: Array) -> Array:
@@ -113,79 +120,82 @@ def _keep(old: Array) -> Array:
 
 def load(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
     """`tt.atomic_load` (Triton 3.9)."""
-    where, *mask = (frame[slot] for slot in operation.operands)
-    masked = array(mask[0]) if mask else None
+    address, *mask = (frame[slot] for slot in operation.operands)
+    mask_array = array(mask[0]) if mask else None
     kind = operation.result_types[0]
-    words = ("load", *operation.words)
-    return perform(machine, Atomic(operation.location, pointers(where), kind, masked, words, (), _keep))
+    words = ("load", *operation.keywords)
+    return perform(machine, Atomic(operation.location, pointers(address), kind, mask_array, words, (), _keep))
 
 
 def store(machine: Machine, operation: Operation, frame: list[Value]) -> None:
     """`tt.atomic_store` (Triton 3.9)."""
-    where, value, *mask = (frame[slot] for slot in operation.operands)
-    masked = array(mask[0]) if mask else None
+    address, value, *mask = (frame[slot] for slot in operation.operands)
+    mask_array = array(mask[0]) if mask else None
     kind = operation.operand_types[1]
-    words = ("exch", *operation.words)
-    perform(machine, Atomic(operation.location, pointers(where), kind, masked, words, (array(value),), _exchange))
+    words = ("exch", *operation.keywords)
+    perform(machine, Atomic(operation.location, pointers(address), kind, mask_array, words, (array(value),), _exchange))
 
 
 def poll(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
-    """`tt.atomic_poll` (Triton 3.9): looks until every lane has seen what it expects.
+    """`tt.atomic_poll` (Triton 3.9): polls until every lane has seen the value that it expects.
 
-    With a time limit it looks twice: nobody says how long a trip takes.
+    With a time limit it polls twice, since the duration of a poll is not modelled.
     """
-    where, expected, *limit = (frame[slot] for slot in operation.operands)
-    kind, words = operation.operand_types[1], ("load", *(word for word in operation.words if word != "timeout"))
-    wanted = array(expected)
-    met = np.zeros((machine.width, *kind.shape), np.bool_)
-    lap: Lap = None
-    for trip in range(PATIENCE):
-        seen = perform(machine, Atomic(operation.location, pointers(where), kind, ~met, words, (), _keep))
-        met = met | (seen == wanted)
-        waits = machine.with_active(~met, met.ndim)
-        assert waits is not None
-        if not waits.any() or (limit and trip):
-            machine.left_loop()
-            return met
-        lap = machine.back_edge(lap, (seen,))
-    raise CannotExecute(f"a poll that sees nothing new in {PATIENCE} trips")
+    address, expected, *limit = (frame[slot] for slot in operation.operands)
+    kind, words = operation.operand_types[1], ("load", *(word for word in operation.keywords if word != "timeout"))
+    expected_values = array(expected)
+    has_matched = np.zeros((machine.width, *kind.shape), np.bool_)
+    lap: LoopState = None
+    for trip in range(MOST_POLLS):
+        old_values = perform(
+            machine, Atomic(operation.location, pointers(address), kind, ~has_matched, words, (), _keep)
+        )
+        has_matched = has_matched | (old_values == expected_values)
+        is_waiting = machine.with_active(~has_matched, has_matched.ndim)
+        assert is_waiting is not None
+        if not is_waiting.any() or (limit and trip):
+            machine.leave_loop()
+            return has_matched
+        lap = machine.back_edge(lap, (old_values,))
+    raise CannotExecute(f"a poll that sees nothing new in {MOST_POLLS} trips")
 
 
-PATIENCE = 100_000
-"""Looks of one poll after which the case ends as unsupported."""
+MOST_POLLS = 100_000
+"""Polls by one `tt.atomic_poll` after which the case ends as unsupported."""
 
 
-ONE_LANE = np.zeros(1, np.int64)
+_ONE_LANE = np.zeros(1, np.int64)
 
 
-def _lanes_of(rows: Rows) -> Array:
-    return np.arange(rows.block[0]) if rows.picked is None else rows.picked
+def _lane_numbers(rows: Rows) -> Array:
+    return np.arange(rows.block[0]) if rows.selected is None else rows.selected
 
 
-def _apply(flat: Array, cells: Array, update: Callable[[Array, Array], Array], element: str) -> Array:
-    """Wave after wave: in each, every cell takes the next of its lanes, so that equal cells are served in order.
+def _update_cells(flat: Array, cells: Array, update: Callable[[Array, Array], Array], element: str) -> Array:
+    """Update `flat` at `cells`, one cell for each lane, and return the old values that the lanes saw.
 
-    `update` makes the new contents of the old ones and the lanes' indices.
+    `update` computes new values from old ones and the lanes' indices.  Lanes that share a cell are applied in order:
+    wave n updates, for every cell, the n-th lane that targets it.
     """
-    if len(cells) == 1:  # most atomics that programs wait by
+    if len(cells) == 1:  # the usual case for a counter or a lock, which programs poll often
         old = decode(flat[cells], element)
-        flat[cells] = encode(rounded(update(old, ONE_LANE), element), element)
+        flat[cells] = encode(rounded(update(old, _ONE_LANE), element), element)
         return old
-    seen = np.empty(len(cells), carrier(element))
+    old_values = np.empty(len(cells), carrier(element))
     order = np.argsort(cells, kind="stable")
     ordered = cells[order]
     first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    turn = np.arange(len(cells)) - np.repeat(first, np.diff(np.r_[first, len(cells)]))
-    for wave in range(int(turn.max()) + 1):
-        lanes = order[turn == wave]
+    rank = np.arange(len(cells)) - np.repeat(first, np.diff(np.r_[first, len(cells)]))
+    for wave in range(int(rank.max()) + 1):
+        lanes = order[rank == wave]
         old = decode(flat[cells[lanes]], element)
-        seen[lanes] = old
+        old_values[lanes] = old
         flat[cells[lanes]] = encode(rounded(update(old, lanes), element), element)
-    return seen
+    return old_values
 
 
 HANDLERS: Mapping[str, Handler] = {
-    "tt.atomic_rmw": modify,
+    "tt.atomic_rmw": read_modify_write,
     "tt.atomic_cas": compare_and_swap,
     "tt.atomic_load": load,
     "tt.atomic_store": store,

@@ -1,20 +1,23 @@
-"""Control flow: `scf.for`, `scf.if`, `scf.while`, calls.  Divergent programs run under masks and are merged."""
+"""Control flow: `scf.for`, `scf.if`, `scf.while`, calls.
+
+Programs that take different branches run under masks, and their values are merged afterwards.
+"""
 
 from collections.abc import Mapping
 
 import numpy as np
 
 from harness.errors import CannotExecute
-from harness.virtual.machine import Handler, Lap, Machine, RunsAway, Value, Values
+from harness.virtual.machine import Handler, LoopState, Machine, TooManyTrips, Value, Values
 from harness.virtual.numbers.elements import Array, carrier, unsigned
 from harness.virtual.ttir.ir import Operation
 
 
 def for_loop(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
-    """Counts trips first: programs with equal counts run together without a mask, whatever their bounds are.
+    """`scf.for`: the trips are counted first, so programs with equal counts run together without a mask.
 
     Raises:
-        RunsAway: they are more than the machine's `most_trips`, and more than its step limit.
+        TooManyTrips: the trips exceed both the machine's `most_trips` and its step limit.
     """
     lower, upper, step = (_scalar(frame[slot]) for slot in operation.operands[:3])
     carried: Values = tuple(frame[slot] for slot in operation.operands[3:])
@@ -23,18 +26,22 @@ def for_loop(machine: Machine, operation: Operation, frame: list[Value]) -> Valu
         trips = np.where(machine.active, trips, 0)
     kind = carrier(operation.operand_types[0].element)
     body = operation.regions[0]
-    most = int(trips.max()) if len(trips) else 0
-    if most > max(machine.most_trips, machine.step_limit):
-        raise RunsAway(f"a loop makes {most:,} trips and waits for nobody")
-    alike = int(trips.min()) == most or (machine.active is not None and bool((trips[machine.active] == most).all()))
-    for trip in range(most):
+    most_trips = int(trips.max()) if len(trips) else 0
+    if most_trips > max(machine.most_trips, machine.step_limit):
+        # Known issues and stored findings refer to this text by their signature: keep it.
+        raise TooManyTrips(f"a loop makes {most_trips:,} trips and waits for nobody")
+    all_equal = int(trips.min()) == most_trips or (
+        machine.active is not None and bool((trips[machine.active] == most_trips).all())
+    )
+    for trip in range(most_trips):
+        # Both steps wrap in the type of the bounds, as on the GPU.
         index = (lower + (step * trip).astype(kind)).astype(kind)
-        if alike:
-            carried = machine.region(body, frame, (index, *carried))
+        if all_equal:
+            carried = machine.run_region(body, frame, (index, *carried))
         else:
             alive = np.broadcast_to(trips > trip, (machine.width,))
-            with machine.only(alive):
-                carried = machine.merge(alive, machine.region(body, frame, (index, *carried)), carried)
+            with machine.masked(alive):
+                carried = machine.merge(alive, machine.run_region(body, frame, (index, *carried)), carried)
     return carried
 
 
@@ -46,49 +53,49 @@ def _trips(lower: Array, upper: Array, step: Array, *, is_unsigned: bool) -> Arr
 
 
 def if_else(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
-    """One way where all active programs agree; else both, under masks."""
-    votes, some_yes, some_no = machine.votes(_scalar(frame[operation.operands[0]]))
+    """`scf.if`: one region if all active programs agree, otherwise both under masks."""
+    votes, any_true, any_false = machine.votes(_scalar(frame[operation.operands[0]]))
     then = operation.regions[0]
     otherwise = operation.regions[1] if len(operation.regions) > 1 else None
-    if not some_no:
-        return machine.region(then, frame)
-    if not some_yes:
-        return machine.region(otherwise, frame) if otherwise else ()
-    yes = np.broadcast_to(votes, (machine.width,))
-    no = ~yes if machine.active is None else ~yes & machine.active
-    with machine.only(yes):
-        taken = machine.region(then, frame)
+    if not any_false:
+        return machine.run_region(then, frame)
+    if not any_true:
+        return machine.run_region(otherwise, frame) if otherwise else ()
+    then_programs = np.broadcast_to(votes, (machine.width,))
+    else_programs = ~then_programs if machine.active is None else ~then_programs & machine.active
+    with machine.masked(then_programs):
+        taken = machine.run_region(then, frame)
     if otherwise is None:
         return ()
-    with machine.only(no):
-        declined = machine.region(otherwise, frame)
-    return machine.merge(yes, taken, declined)
+    with machine.masked(else_programs):
+        declined = machine.run_region(otherwise, frame)
+    return machine.merge(then_programs, taken, declined)
 
 
 def while_loop(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
-    """Runs until every active program has left; those that have left keep their values."""
+    """`scf.while`: runs until every active program has left the loop; programs that left keep their values."""
     before, body = operation.regions
     carried: Values = tuple(frame[slot] for slot in operation.operands)
     alive = np.ones(machine.width, np.bool_) if machine.active is None else machine.active.copy()
     results: Values | None = None
-    lap: Lap = None
+    lap: LoopState = None
     while True:
-        with machine.only(alive):
-            condition, *handed = machine.region(before, frame, carried)
+        with machine.masked(alive):
+            condition, *forwarded = machine.run_region(before, frame, carried)
             votes = np.broadcast_to(_scalar(condition), (machine.width,)) & alive
         leaving = alive & ~votes
-        results = tuple(handed) if results is None else machine.merge(leaving, tuple(handed), results)
+        results = tuple(forwarded) if results is None else machine.merge(leaving, tuple(forwarded), results)
         if not votes.any():
-            machine.left_loop()
+            machine.leave_loop()
             return results
         alive = votes
-        with machine.only(alive):
-            carried = machine.region(body, frame, tuple(handed))
+        with machine.masked(alive):
+            carried = machine.run_region(body, frame, tuple(forwarded))
         lap = machine.back_edge(lap, carried)
 
 
 def call(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
-    """A device function that was not inlined."""
+    """`tt.call`: a device function that was not inlined."""
     callee = machine.module.functions.get(str(operation.attributes["callee"]))
     if callee is None:
         raise CannotExecute(f"no function {operation.attributes['callee']}")

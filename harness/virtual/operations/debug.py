@@ -1,4 +1,4 @@
-"""What kernels say about themselves: assertions, prints, barriers, assumptions."""
+"""Device assertions, and operations without effect here: prints, barriers, assumptions."""
 
 from collections.abc import Mapping
 from math import prod
@@ -8,25 +8,26 @@ import numpy as np
 from harness.virtual.machine import Handler, Machine, Value
 from harness.virtual.operations.arith import array
 from harness.virtual.ttir.ir import Operation
-from harness.virtual.ttir.notation import string
+from harness.virtual.ttir.notation import parse_string
 
 
 def assertion(machine: Machine, operation: Operation, frame: list[Value]) -> None:
-    """`tt.assert`, which Triton leaves out of kernels that are not compiled for debugging."""
+    """`tt.assert`; Triton drops it from kernels that are not compiled with `debug`."""
     holds = array(frame[operation.operands[0]])
     fails = machine.with_active(~holds, holds.ndim)
     assert fails is not None
     if not fails.any():
         return
+    # A block that is the same for all programs has a program axis of length 1: scale the counts to all lanes.
     lanes = prod(operation.operand_types[0].shape) * machine.width
     whole = np.broadcast_to(fails, (machine.width, *fails.shape[1:]))
     programs = machine.numbers[whole.reshape(machine.width, -1).any(axis=1)] - 1
     failing = int(np.count_nonzero(whole)) * (lanes // whole.size)
-    machine.memory.events.assertion(operation.location, string(operation.words[0]), programs, failing)
+    machine.memory.events.assertion(operation.location, parse_string(operation.keywords[0]), programs, failing)
 
 
 def nothing(machine: Machine, operation: Operation, frame: list[Value]) -> None:
-    """Prints, barriers, assumptions, neighbouring launches: a block is one value, and launches follow one another."""
+    """An operation without effect: each block is computed as one value, and launches run one after the other."""
     del machine, operation, frame
 
 

@@ -1,43 +1,46 @@
-"""What the engine that moves blocks through tensor descriptors, since compute capability 9.0, asks of addresses.
+"""Alignment checks of tensor descriptors, which the TMA engine needs since compute capability 9.0.
 
-A tensor, its rows and every block begin at multiples of 16 bytes.  On an H200 (driver 580, Triton 3.6.0) a misaligned
-address ends a launch whose tensor begins elsewhere, an illegal instruction one whose block does, and rows that begin
-elsewhere are read from other places.  Triton checks tensors and rows of descriptors that the host makes, no more.
+A tensor, its rows and every block must begin at multiples of 16 bytes.  On an H200 (driver 580, Triton 3.6.0),
+a misaligned tensor raises "misaligned address" and a misaligned block "illegal instruction".  Misaligned rows are
+silently read from other places.  Triton checks only tensors and rows, and only of descriptors that the host makes.
 """
 
 import numpy as np
 
 from harness.model.run import DESCRIPTOR_BYTES, Unaligned
 from harness.virtual.machine import Machine
-from harness.virtual.memory.pointers import Descriptor, Pointers, ways_of
+from harness.virtual.memory.pointers import Descriptor, Pointers, choices_of
 from harness.virtual.numbers.elements import Array
 from harness.virtual.ttir.ir import Operation
 
 
 def check_tensor(machine: Machine, operation: Operation, descriptor: Descriptor) -> None:
-    """Look at a descriptor that a kernel makes; storages begin at multiples of more than 16 bytes."""
-    for taken, way in ways_of(descriptor.base):
-        first = machine.memory.arguments[way.argument].first_byte
-        _check(machine, operation, (taken, way), Unaligned.TENSOR, first + way.index() * way.element_bytes)
+    """Check the tensor and the rows of a descriptor that a kernel makes."""
+    for lanes, target in choices_of(descriptor.base):
+        # Storages are aligned to more than 16 bytes, so byte offsets within them suffice.
+        first = machine.memory.arguments[target.argument].first_byte
+        _check(machine, operation, (lanes, target), Unaligned.TENSOR, first + target.index() * target.element_bytes)
         for stride in descriptor.strides[:-1]:
-            _check(machine, operation, (taken, way), Unaligned.ROW, stride.astype(np.int64) * way.element_bytes)
+            _check(machine, operation, (lanes, target), Unaligned.ROW, stride.astype(np.int64) * target.element_bytes)
 
 
 def check_block(machine: Machine, operation: Operation, descriptor: Descriptor, first: Array) -> None:
-    """Look at a block that begins at this index along the last axis."""
-    for taken, way in ways_of(descriptor.base):
-        _check(machine, operation, (taken, way), Unaligned.BLOCK, first.astype(np.int64) * way.element_bytes)
+    """Check a block that begins at index `first` along the last axis."""
+    for lanes, target in choices_of(descriptor.base):
+        _check(machine, operation, (lanes, target), Unaligned.BLOCK, first.astype(np.int64) * target.element_bytes)
 
 
-def _check(machine: Machine, operation: Operation, way: tuple[Array, Pointers], what: Unaligned, begins: Array) -> None:
-    taken, into = way
+def _check(
+    machine: Machine, operation: Operation, target: tuple[Array, Pointers], misaligned_part: Unaligned, begins: Array
+) -> None:
+    lanes, pointers = target
     off_by = begins.reshape(-1) % DESCRIPTOR_BYTES
     if not off_by.any():
         return
-    bad = machine.with_active((off_by != 0) & taken.reshape(-1), 1)
-    assert bad is not None
-    bad = np.broadcast_to(bad, (machine.width,))
-    if bad.any():
-        programs = machine.numbers[bad] - 1
-        each = np.broadcast_to(off_by, (machine.width,))[bad]
-        machine.memory.events.misaligned((operation.location, into.argument), what, programs, each)
+    misaligned = machine.with_active((off_by != 0) & lanes.reshape(-1), 1)
+    assert misaligned is not None
+    misaligned = np.broadcast_to(misaligned, (machine.width,))
+    if misaligned.any():
+        programs = machine.numbers[misaligned] - 1
+        remainders = np.broadcast_to(off_by, (machine.width,))[misaligned]
+        machine.memory.events.misaligned((operation.location, pointers.argument), misaligned_part, programs, remainders)

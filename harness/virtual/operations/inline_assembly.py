@@ -1,4 +1,7 @@
-"""`tt.elementwise_inline_asm`: blocks into registers and back, as Triton packs them; what the text does is in `ptx`."""
+"""`tt.elementwise_inline_asm`: packs blocks into registers as Triton does, runs the PTX text, and unpacks the results.
+
+`ptx` executes the text.
+"""
 
 import itertools
 from collections.abc import Mapping
@@ -12,43 +15,43 @@ from harness.virtual.numbers.elements import Array, decode, encode, storage
 from harness.virtual.operations.arith import array
 from harness.virtual.operations.ptx import Registers, read
 from harness.virtual.operations.ptx_instructions import bits_dtype
-from harness.virtual.operations.tile import spread
+from harness.virtual.operations.tile import broadcast
 from harness.virtual.ttir.ir import Operation, Type
-from harness.virtual.ttir.notation import string
+from harness.virtual.ttir.notation import parse_string
 
-NANOSECONDS_A_LOOK = 1000
-_looks = itertools.count(1)
-"""Each look at the clock finds it this much later, so that what waits for a time limit goes on."""
+_clock_reads = itertools.count(1)
+NANOSECONDS_PER_CLOCK_READ = 1000
+"""Every read of a clock register advances the clock by this much, so loops that wait for a time limit end."""
 REGISTER_BITS = 32
 
 
 def inline_assembly(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
-    """Run the text once for every `packed_element` neighbours of the blocks."""
-    text = string(operation.words[0])
+    """Run the text once for every `packed_element` neighbouring elements of the blocks."""
+    text = parse_string(operation.keywords[0])
     pack = int(operation.attributes.get("packed_element", 1))  # type: ignore[arg-type]
     constraints = [part.strip() for part in str(operation.attributes["constraints"]).split(",")]
     kinds = operation.operand_types
     blocks = [
-        np.broadcast_to(spread(array(frame[slot]), kind), (_programs(operation, frame), *kind.shape))
+        np.broadcast_to(broadcast(array(frame[slot]), kind), (_programs(operation, frame), *kind.shape))
         for slot, kind in zip(operation.operands, kinds, strict=True)
     ]
     shape = blocks[0].shape if blocks else (machine.width, *operation.result_types[0].shape)
     runs = -(-prod(shape) // pack)
     registers = Registers(runs, lambda name: np.broadcast_to(_special(machine, name, shape, pack), (runs,)))
-    at = sum(constraint.startswith("=") for constraint in constraints)
+    register = sum(constraint.startswith("=") for constraint in constraints)
     for block, kind in zip(blocks, kinds, strict=True):
         for bits in _packed(block, kind, pack):
-            registers.put(f"${at}", bits)
-            at += 1
+            registers.put(f"${register}", bits)
+            register += 1
     for instruction in read(text):
         registers.run(instruction)
-    at, made = 0, list[Array]()
+    register, results = 0, list[Array]()
     for kind in operation.result_types:
-        each = _elements_each(kind, pack)
-        parts = [registers.get(f"${at + part}", each * kind.bits) for part in range(pack // each)]
-        at += len(parts)
-        made.append(_unpacked(parts, kind, each).reshape(-1)[: prod(shape)].reshape(shape))
-    return tuple(made)
+        per_register = _elements_each(kind, pack)
+        parts = [registers.get(f"${register + part}", per_register * kind.bits) for part in range(pack // per_register)]
+        register += len(parts)
+        results.append(_unpacked(parts, kind, per_register).reshape(-1)[: prod(shape)].reshape(shape))
+    return tuple(results)
 
 
 def _programs(operation: Operation, frame: list[Value]) -> int:
@@ -56,39 +59,42 @@ def _programs(operation: Operation, frame: list[Value]) -> int:
 
 
 def _elements_each(kind: Type, pack: int) -> int:
-    """How many elements share a register."""
+    """The number of elements that share a register."""
     return min(max(1, REGISTER_BITS // kind.bits), pack)
 
 
 def _packed(block: Array, kind: Type, pack: int) -> list[Array]:
-    """The registers of one operand, each for all runs."""
+    """The registers of one operand, each with one element per run of the text."""
     raw = np.ascontiguousarray(encode(np.ascontiguousarray(block), kind.element)).reshape(-1)
+    # The last run may have fewer elements: Triton repeats the last one.
     raw = np.pad(raw, (0, -len(raw) % pack), mode="edge").reshape(-1, pack)
     bits = raw.view(bits_dtype(kind.bits))
-    each = _elements_each(kind, pack)
-    whole = bits_dtype(each * kind.bits)
+    per_register = _elements_each(kind, pack)
+    whole = bits_dtype(per_register * kind.bits)
     registers: list[Array] = []
-    for first in range(0, pack, each):
-        made = np.zeros(len(bits), whole)
-        for part in range(each):
-            made |= bits[:, first + part].astype(whole) << whole(part * kind.bits)
-        registers.append(made)
+    for first in range(0, pack, per_register):
+        results = np.zeros(len(bits), whole)
+        for part in range(per_register):
+            results |= bits[:, first + part].astype(whole) << whole(part * kind.bits)
+        registers.append(results)
     return registers
 
 
-def _unpacked(parts: list[Array], kind: Type, each: int) -> Array:
+def _unpacked(parts: list[Array], kind: Type, per_register: int) -> Array:
     columns = [
-        (part >> part.dtype.type(at * kind.bits)).astype(bits_dtype(kind.bits)) for part in parts for at in range(each)
+        (part >> part.dtype.type(at * kind.bits)).astype(bits_dtype(kind.bits))
+        for part in parts
+        for at in range(per_register)
     ]
     raw = np.stack(columns, axis=-1)
     return (raw & 1).astype(np.bool_) if kind.element == "i1" else decode(raw.view(storage(kind.element)), kind.element)
 
 
 def _special(machine: Machine, name: str, shape: tuple[int, ...], pack: int) -> Array:
-    """A special register, for every run of the text."""
+    """A special register's value for every run of the text."""
     match name:
         case "%globaltimer" | "%globaltimer_lo" | "%clock" | "%clock64":
-            return np.array([next(_looks) * NANOSECONDS_A_LOOK])
+            return np.array([next(_clock_reads) * NANOSECONDS_PER_CLOCK_READ])
         case "%smid" | "%nsmid":
             return np.array([0 if name == "%smid" else 1])
         case "%ctaid.x" | "%ctaid.y" | "%ctaid.z":

@@ -1,9 +1,9 @@
-"""`tt.extern_elementwise`: functions of NVIDIA's libdevice, by their symbol.
+"""`tt.extern_elementwise`: functions of NVIDIA's libdevice, by symbol.
 
-What has one right answer gives that: integers, bits, arithmetic that names its rounding.  All else is computed in
-float64 and rounded once: libdevice's own results lie within a few units in the last place of it.  The symbols' meaning
-is that of the CUDA Math API; `f` at the end marks the float32 form, and `fast_` the less exact one.  Subnormal float32
-numbers are kept, where Triton's builds flush some to zero.
+Functions with one correct result give that: integers, bits, arithmetic with a named rounding mode.  All others are
+computed in float64 and rounded once; libdevice's own results are within a few units in the last place of that.  The
+CUDA Math API defines the symbols: a final `f` marks the float32 form, `fast_` the less exact one.  Subnormal float32
+numbers are kept, although Triton's builds flush some to zero.
 """
 
 from collections.abc import Callable, Mapping
@@ -107,7 +107,7 @@ FUNCTIONS: Mapping[str, Callable[..., Array]] = {
 
 
 def named(symbol: str) -> Callable[..., Array]:
-    """A symbol's function of float64 numbers.
+    """Return the float64 function of a symbol.
 
     Raises:
         CannotExecute: the symbol is not known.
@@ -128,8 +128,8 @@ def call(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
     if exact is not None:
         return exact(*operands)
     element = operation.result_types[0].element
-    made = named(symbol)(*(operand.astype(np.float64) for operand in operands))
-    return rounded(made.astype(carrier(element)), element)
+    result = named(symbol)(*(operand.astype(np.float64) for operand in operands))
+    return rounded(result.astype(carrier(element)), element)
 
 
 HANDLERS: Mapping[str, Handler] = {"tt.extern_elementwise": call}

@@ -1,4 +1,4 @@
-"""libdevice's functions of integers and of the bits of numbers."""
+"""libdevice's functions of integers and of the bits of numbers.  All results are exact."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -12,7 +12,7 @@ Function = Callable[..., Array]
 
 
 def _bits(values: Array) -> Array:
-    """The binary digits of each integer along a new last axis, the highest first."""
+    """The binary digits of each integer along a new last axis, the highest digit first."""
     width = 8 * values.dtype.itemsize
     places = np.arange(width - 1, -1, -1, dtype=unsigned(values).dtype)
     return ((unsigned(values)[..., None] >> places) & 1).astype(np.bool_)
@@ -34,7 +34,6 @@ def _first_set(values: Array) -> Array:
 
 
 def _high_product(left: Array, right: Array) -> Array:
-    """The upper half of a product."""
     if left.dtype.itemsize == 4:
         wide = np.int64 if left.dtype.kind == "i" else np.uint64
         return (left.astype(wide) * right.astype(wide) >> np.array(32, wide)).astype(left.dtype)
@@ -42,7 +41,8 @@ def _high_product(left: Array, right: Array) -> Array:
     return high.astype(left.dtype)
 
 
-def _low_24(values: Array) -> Array:
+def _low_24_bits(values: Array) -> Array:
+    """The low 24 bits, extended by sign or by zeros as the type has it."""
     return (values << 8) >> values.dtype.type(8)
 
 
@@ -52,43 +52,45 @@ def _differences(left: Array, right: Array, addend: Array) -> Array:
     return addend + (larger - smaller).view(addend.dtype)
 
 
-def _half_sum(left: Array, right: Array) -> Array:
+def _average_down(left: Array, right: Array) -> Array:
+    """The average rounded down, without the carry that a sum would lose."""
     return (left & right) + ((left ^ right) >> left.dtype.type(1))
 
 
-def _rounded_half_sum(left: Array, right: Array) -> Array:
+def _average_up(left: Array, right: Array) -> Array:
+    """The average rounded up, without the carry that a sum would lose."""
     return (left | right) - ((left ^ right) >> left.dtype.type(1))
 
 
-def _permuted(low: Array, high: Array, selector: Array) -> Array:
-    """Each byte of the result is one of the eight of both words, by the low three bits of a digit of the selector."""
+def _permuted_bytes(low: Array, high: Array, selector: Array) -> Array:
+    """`byte_perm`: each result byte is one of eight, chosen by the low three bits of a hexadecimal selector digit."""
     both = unsigned(low).astype(np.uint64) | unsigned(high).astype(np.uint64) << np.uint64(32)
-    made = np.zeros_like(both)
+    result = np.zeros_like(both)
     for byte in range(4):
-        at = (unsigned(selector).astype(np.uint64) >> np.uint64(4 * byte)) & np.uint64(7)
-        made |= ((both >> (at * np.uint64(8))) & np.uint64(0xFF)) << np.uint64(8 * byte)
-    return made.astype(np.uint32).view(np.int32)
+        position = (unsigned(selector).astype(np.uint64) >> np.uint64(4 * byte)) & np.uint64(7)
+        result |= ((both >> (position * np.uint64(8))) & np.uint64(0xFF)) << np.uint64(8 * byte)
+    return result.astype(np.uint32).view(np.int32)
 
 
 def _as_unsigned(function: Function) -> Function:
-    """A function of the operands' bits read as unsigned integers."""
+    """Apply a function to the operands' bits as unsigned integers."""
     return lambda *operands: function(*map(unsigned, operands)).view(operands[0].dtype)
 
 
 def _exponent(values: Array) -> Array:
     exponents = np.frexp(values)[1] - 1
     least, most = np.iinfo(np.int32).min, np.iinfo(np.int32).max
-    odd = np.where(np.isinf(values), most, least)
-    return np.where(np.isfinite(values) & (values != 0), exponents, odd).astype(np.int32)
+    special = np.where(np.isinf(values), most, least)
+    return np.where(np.isfinite(values) & (values != 0), exponents, special).astype(np.int32)
 
 
 def away_from_zero(value: Array) -> Array:
-    """To the nearest integer, halves away from zero."""
+    """Round to the nearest integer, halves away from zero."""
     cut = np.trunc(value)
     return np.copysign(np.where(np.abs(value - cut) >= 0.5, np.abs(cut) + 1, np.abs(cut)), value)
 
 
-def _joined(high: Array, low: Array) -> Array:
+def _float64_from_words(high: Array, low: Array) -> Array:
     words = unsigned(high).astype(np.uint64) << np.uint64(32) | unsigned(low).astype(np.uint64)
     return words.view(np.float64)
 
@@ -98,7 +100,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "llabs": np.abs,
     "brev": lambda value: _from_bits(_bits(value)[..., ::-1], value),
     "brevll": lambda value: _from_bits(_bits(value)[..., ::-1], value),
-    "byte_perm": _permuted,
+    "byte_perm": _permuted_bytes,
     "clz": _leading_zeros,
     "clzll": _leading_zeros,
     "double2hiint": lambda value: (value.view(np.int64) >> 32).astype(np.int32),
@@ -108,8 +110,8 @@ FUNCTIONS: Mapping[str, Function] = {
     "ffsll": _first_set,
     "float_as_int": lambda value: value.view(np.int32),
     "float_as_uint": lambda value: value.view(np.int32),
-    "hadd": _half_sum,
-    "hiloint2double": _joined,
+    "hadd": _average_down,
+    "hiloint2double": _float64_from_words,
     "ilogb": _exponent,
     "ilogbf": _exponent,
     "int_as_float": lambda value: value.view(np.float32),
@@ -118,21 +120,21 @@ FUNCTIONS: Mapping[str, Function] = {
     "llround": partial(to_integer, "ll", away_from_zero),
     "llroundf": partial(to_integer, "ll", away_from_zero),
     "longlong_as_double": lambda value: value.view(np.float64),
-    "mul24": lambda left, right: _low_24(left) * _low_24(right),
+    "mul24": lambda left, right: _low_24_bits(left) * _low_24_bits(right),
     "mul64hi": _high_product,
     "mulhi": _high_product,
     "nextafter": np.nextafter,
     "nextafterf": np.nextafter,
     "popc": lambda value: _bits(value).sum(-1).astype(np.int32),
     "popcll": lambda value: _bits(value).sum(-1).astype(np.int32),
-    "rhadd": _rounded_half_sum,
+    "rhadd": _average_up,
     "sad": _differences,
-    "uhadd": _as_unsigned(_half_sum),
+    "uhadd": _as_unsigned(_average_down),
     "uint_as_float": lambda value: value.view(np.float32),
-    "umul24": _as_unsigned(lambda left, right: _low_24(left) * _low_24(right)),
+    "umul24": _as_unsigned(lambda left, right: _low_24_bits(left) * _low_24_bits(right)),
     "umul64hi": _as_unsigned(_high_product),
     "umulhi": _as_unsigned(_high_product),
-    "urhadd": _as_unsigned(_rounded_half_sum),
+    "urhadd": _as_unsigned(_average_up),
     "usad": _as_unsigned(_differences),
 }
-"""By their symbols without `__nv_`."""
+"""By symbol without `__nv_`."""

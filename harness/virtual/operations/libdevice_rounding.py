@@ -1,7 +1,8 @@
-"""libdevice's arithmetic and conversions that name how they round: exact, then rounded once the way they say.
+"""libdevice's arithmetic and conversions with a named rounding mode, rounded exactly once.
 
-What a nearest result misses is known exactly: float32 arithmetic is done in float64, whose sums have an exact remainder
-and whose quotients and roots never hide one; float64 arithmetic asks fractions, number by number.
+Each function computes the nearest result and the sign of the exact result minus it.  From both, `directed` picks the
+correctly rounded neighbour.  float32 arithmetic uses float64, where the error of a sum is exactly known.  float64
+arithmetic uses fractions, number by number.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,10 +20,10 @@ _INTEGERS: Mapping[str, type[Any]] = {"int": np.int32, "uint": np.uint32, "ll": 
 _CUTS: Mapping[str, Callable[[Array], Array]] = {"rn": np.rint, "rz": np.trunc, "rd": np.floor, "ru": np.ceil}
 
 
-def directed(nearest: Array, missing: Array, way: str) -> Array:
-    """The neighbour of a nearest result on the side that is asked for; `missing` has the sign of exact less nearest."""
-    below, above = missing < 0, missing > 0
-    match way:
+def directed(nearest: Array, error: Array, mode: str) -> Array:
+    """Correct a nearest result to the rounding mode; `error` has the sign of exact minus nearest."""
+    below, above = error < 0, error > 0
+    match mode:
         case "rd":
             above = np.zeros_like(above)
         case "ru":
@@ -35,50 +36,50 @@ def directed(nearest: Array, missing: Array, way: str) -> Array:
     return np.where(below, np.nextafter(nearest, -end), np.where(above, np.nextafter(nearest, end), nearest))
 
 
-def narrowed(values: Array, way: str) -> Array:
-    """float64 to float32."""
+def narrowed(values: Array, mode: str) -> Array:
+    """Convert float64 to float32 with a rounding mode."""
     nearest = values.astype(np.float32)
-    return directed(nearest, values - nearest.astype(np.float64), way)
+    return directed(nearest, values - nearest.astype(np.float64), mode)
 
 
 def sum_and_rest(left: Array, right: Array) -> tuple[Array, Array]:
-    """A float64 sum, and exactly what it misses; NaN where the sum is infinite or NaN."""
+    """A float64 sum and its exact rounding error (Knuth's TwoSum); the error is NaN if the sum is not finite."""
     total = left + right
     part = total - left
     return total, (left - (total - part)) + (right - part)
 
 
-def to_odd(total: Array, rest: Array) -> Array:
-    """A sum that misses something, made one whose last bit is set: rounding it to float32 is then exact in each way."""
+def to_odd(total: Array, error: Array) -> Array:
+    """Round a sum to odd: if it is inexact, set its last bit.  Rounding it to float32 is then correct in every mode."""
     even = (total.view(np.int64) & 1) == 0
-    toward = np.where(rest > 0, np.inf, -np.inf)
-    return np.where(even & ((rest < 0) | (rest > 0)), np.nextafter(total, toward), total)
+    toward = np.where(error > 0, np.inf, -np.inf)
+    return np.where(even & ((error < 0) | (error > 0)), np.nextafter(total, toward), total)
 
 
-def _zero_of_a_sum(made: Array, missing: Array, left: Array, right: Array, way: str) -> Array:
-    """Rounding down, terms that cancel leave a negative zero."""
-    if way != "rd":
-        return made
-    cancel = (made == 0) & ~(missing != 0) & (np.signbit(left) | np.signbit(right))
-    return np.where(cancel, -np.zeros_like(made), made)
+def _zero_of_a_sum(result: Array, error: Array, left: Array, right: Array, mode: str) -> Array:
+    """Make the zero of terms that cancel negative when rounding down, as IEEE 754 requires."""
+    if mode != "rd":
+        return result
+    cancel = (result == 0) & ~(error != 0) & (np.signbit(left) | np.signbit(right))
+    return np.where(cancel, -np.zeros_like(result), result)
 
 
 # --- float32, by float64 ---
 
 
-def _sum32(way: str, left: Array, right: Array) -> Array:
-    total, rest = sum_and_rest(left.astype(np.float64), right.astype(np.float64))
-    return _zero_of_a_sum(narrowed(to_odd(total, rest), way), total, left, right, way)
+def _sum32(mode: str, left: Array, right: Array) -> Array:
+    total, error = sum_and_rest(left.astype(np.float64), right.astype(np.float64))
+    return _zero_of_a_sum(narrowed(to_odd(total, error), mode), total, left, right, mode)
 
 
-def _fma32(way: str, left: Array, right: Array, addend: Array) -> Array:
+def _fma32(mode: str, left: Array, right: Array, addend: Array) -> Array:
     product, wide = left.astype(np.float64) * right.astype(np.float64), addend.astype(np.float64)
-    total, rest = sum_and_rest(product, wide)
-    return _zero_of_a_sum(narrowed(to_odd(total, rest), way), total, product, wide, way)
+    total, error = sum_and_rest(product, wide)
+    return _zero_of_a_sum(narrowed(to_odd(total, error), mode), total, product, wide, mode)
 
 
-def _plain32(function: Function, way: str, *operands: Array) -> Array:
-    return narrowed(function(*(operand.astype(np.float64) for operand in operands)), way)
+def _plain32(function: Function, mode: str, *operands: Array) -> Array:
+    return narrowed(function(*(operand.astype(np.float64) for operand in operands)), mode)
 
 
 # --- float64, by fractions ---
@@ -89,12 +90,12 @@ def _sign(value: Fraction) -> float:
 
 
 def _missing(exact: Callable[..., Fraction], nearest: Array, *operands: Array) -> Array:
-    """The sign of what a nearest result misses; `exact` gives it from the nearest one and the operands, if finite."""
+    """The sign of exact minus nearest; `exact` computes it from the nearest result and finite operands."""
 
     def one(near: float, *numbers: float) -> float:
         if not np.isfinite(numbers).all() or np.isnan(near):
             return 0.0
-        if np.isinf(near):
+        if np.isinf(near):  # overflow: the exact result is nearer to zero; a division by zero is exact
             return -np.sign(near) if all(numbers) or exact is not _of_quotient else 0.0
         return _sign(exact(*map(Fraction, (near, *numbers))))
 
@@ -117,20 +118,20 @@ def _of_root(near: Fraction, square: Fraction) -> Fraction:
     return square - near * near
 
 
-def _sum64(way: str, left: Array, right: Array) -> Array:
+def _sum64(mode: str, left: Array, right: Array) -> Array:
     nearest = left + right
-    if way == "rn":
+    if mode == "rn":
         return nearest
-    missing = _missing(_of_sum, nearest, left, right)
-    return _zero_of_a_sum(directed(nearest, missing, way), missing, left, right, way)
+    error = _missing(_of_sum, nearest, left, right)
+    return _zero_of_a_sum(directed(nearest, error, mode), error, left, right, mode)
 
 
-def _plain64(function: Function, exact: Callable[..., Fraction], way: str, *operands: Array) -> Array:
+def _plain64(function: Function, exact: Callable[..., Fraction], mode: str, *operands: Array) -> Array:
     nearest = function(*operands)
-    return nearest if way == "rn" else directed(nearest, _missing(exact, nearest, *operands), way)
+    return nearest if mode == "rn" else directed(nearest, _missing(exact, nearest, *operands), mode)
 
 
-def _fma64(way: str, left: Array, right: Array, addend: Array) -> Array:
+def _fma64(mode: str, left: Array, right: Array, addend: Array) -> Array:
     def one(near: float, *numbers: float) -> tuple[float, float]:
         if not np.isfinite(numbers).all():
             return near, 0.0
@@ -145,63 +146,66 @@ def _fma64(way: str, left: Array, right: Array, addend: Array) -> Array:
         return np.copysign(nearest, _sign(exact)), _sign(exact - Fraction(nearest))
 
     product = left * right
-    made, missing = np.frompyfunc(one, 4, 2)(product + addend, left, right, addend)
-    missing = np.asarray(missing, np.float64)
-    return _zero_of_a_sum(directed(np.asarray(made, np.float64), missing, way), missing, product, addend, way)
+    result, error = np.frompyfunc(one, 4, 2)(product + addend, left, right, addend)
+    error = np.asarray(error, np.float64)
+    return _zero_of_a_sum(directed(np.asarray(result, np.float64), error, mode), error, product, addend, mode)
 
 
 # --- conversions ---
 
 
 def to_integer(kind: str, cut: Callable[[Array], Array], values: Array) -> Array:
-    """Saturating.  NaN gives 0 from float32 in 32 bits and else the highest bit alone (PTX ISA, `cvt`)."""
-    wanted: np.dtype[Any] = np.dtype(_INTEGERS[kind])
-    limits = np.iinfo(wanted)
+    """Convert to an integer, saturating.
+
+    NaN gives 0 from float32 to 32 bits, otherwise only the highest bit set (PTX ISA, `cvt`).
+    """
+    dtype: np.dtype[Any] = np.dtype(_INTEGERS[kind])
+    limits = np.iinfo(dtype)
     whole = cut(values.astype(np.float64))
     above, below = whole >= 2.0 ** (limits.bits - (kind[0] != "u")), whole < limits.min
-    inside = np.where(above | below | np.isnan(whole), 0, whole).astype(wanted)
-    made = np.where(above, wanted.type(limits.max), np.where(below, wanted.type(limits.min), inside))
-    signed = made.view(np.dtype(f"i{wanted.itemsize}"))
-    nan = 0 if values.dtype == np.float32 and wanted.itemsize == 4 else np.iinfo(signed.dtype).min
-    return np.where(np.isnan(values), signed.dtype.type(nan), signed)
+    inside = np.where(above | below | np.isnan(whole), 0, whole).astype(dtype)
+    result = np.where(above, dtype.type(limits.max), np.where(below, dtype.type(limits.min), inside))
+    signed = result.view(np.dtype(f"i{dtype.itemsize}"))
+    nan_result = 0 if values.dtype == np.float32 and dtype.itemsize == 4 else np.iinfo(signed.dtype).min
+    return np.where(np.isnan(values), signed.dtype.type(nan_result), signed)
 
 
-def _from_integer(kind: str, result: str, way: str, values: Array) -> Array:
+def _from_integer(kind: str, target: str, mode: str, values: Array) -> Array:
     numbers = values.view(_INTEGERS[kind])
     low = numbers & numbers.dtype.type(0x7FF)  # both parts are exact in float64
-    total, rest = sum_and_rest((numbers - low).astype(np.float64), low.astype(np.float64))
-    return narrowed(to_odd(total, rest), way) if result == "float" else directed(total, rest, way)
+    total, error = sum_and_rest((numbers - low).astype(np.float64), low.astype(np.float64))
+    return narrowed(to_odd(total, error), mode) if target == "float" else directed(total, error, mode)
 
 
 def _functions() -> Mapping[str, Function]:
-    made: dict[str, Function] = {"fma": partial(_fma64, "rn")}
-    for way, cut in _CUTS.items():
-        made |= {
-            f"fadd_{way}": partial(_sum32, way),
-            f"dadd_{way}": partial(_sum64, way),
-            f"fsub_{way}": partial(lambda way, left, right: _sum32(way, left, -right), way),
-            f"dsub_{way}": partial(lambda way, left, right: _sum64(way, left, -right), way),
-            f"fmul_{way}": partial(_plain32, np.multiply, way),
-            f"dmul_{way}": partial(_plain64, np.multiply, _of_product, way),
-            f"fdiv_{way}": partial(_plain32, np.divide, way),
-            f"ddiv_{way}": partial(_plain64, np.divide, _of_quotient, way),
-            f"frcp_{way}": partial(_plain32, np.reciprocal, way),
-            f"drcp_{way}": partial(
-                lambda way, value: _plain64(np.divide, _of_quotient, way, np.ones_like(value), value), way
+    table: dict[str, Function] = {"fma": partial(_fma64, "rn")}
+    for mode, cut in _CUTS.items():
+        table |= {
+            f"fadd_{mode}": partial(_sum32, mode),
+            f"dadd_{mode}": partial(_sum64, mode),
+            f"fsub_{mode}": partial(lambda mode, left, right: _sum32(mode, left, -right), mode),
+            f"dsub_{mode}": partial(lambda mode, left, right: _sum64(mode, left, -right), mode),
+            f"fmul_{mode}": partial(_plain32, np.multiply, mode),
+            f"dmul_{mode}": partial(_plain64, np.multiply, _of_product, mode),
+            f"fdiv_{mode}": partial(_plain32, np.divide, mode),
+            f"ddiv_{mode}": partial(_plain64, np.divide, _of_quotient, mode),
+            f"frcp_{mode}": partial(_plain32, np.reciprocal, mode),
+            f"drcp_{mode}": partial(
+                lambda mode, value: _plain64(np.divide, _of_quotient, mode, np.ones_like(value), value), mode
             ),
-            f"fsqrt_{way}": partial(_plain32, np.sqrt, way),
-            f"dsqrt_{way}": partial(_plain64, np.sqrt, _of_root, way),
-            f"fmaf_{way}": partial(_fma32, way),
-            f"fma_{way}": partial(_fma64, way),
-            f"double2float_{way}": partial(lambda way, value: narrowed(value, way), way),
+            f"fsqrt_{mode}": partial(_plain32, np.sqrt, mode),
+            f"dsqrt_{mode}": partial(_plain64, np.sqrt, _of_root, mode),
+            f"fmaf_{mode}": partial(_fma32, mode),
+            f"fma_{mode}": partial(_fma64, mode),
+            f"double2float_{mode}": partial(lambda mode, value: narrowed(value, mode), mode),
         }
         for kind in _INTEGERS:
-            made |= {f"{source}2{kind}_{way}": partial(to_integer, kind, cut) for source in ("float", "double")}
-            made |= {
-                f"{kind}2{result}_{way}": partial(_from_integer, kind, result, way) for result in ("float", "double")
+            table |= {f"{source}2{kind}_{mode}": partial(to_integer, kind, cut) for source in ("float", "double")}
+            table |= {
+                f"{kind}2{target}_{mode}": partial(_from_integer, kind, target, mode) for target in ("float", "double")
             }
-    return made
+    return table
 
 
 FUNCTIONS: Mapping[str, Function] = _functions()
-"""By their symbols without `__nv_`."""
+"""By symbol without `__nv_`."""

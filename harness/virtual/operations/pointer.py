@@ -1,4 +1,4 @@
-"""Pointers and integers: `tt.int_to_ptr` and `tt.ptr_to_int`."""
+"""Casts between pointers and integers: `tt.int_to_ptr` and `tt.ptr_to_int`."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from harness.virtual.ttir.ir import Operation
 
 
 def to_pointer(machine: Machine, operation: Operation, frame: list[Value]) -> Value:
-    """`tt.int_to_ptr`: the pointers lead into whichever tensor holds each address."""
+    """`tt.int_to_ptr`: each address becomes a pointer into the tensor that contains it."""
     pointee = operation.result_types[0].pointee
     assert pointee is not None
     return machine.pointers_at(array(frame[operation.operands[0]]), pointee.bytes)

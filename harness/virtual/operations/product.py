@@ -1,7 +1,7 @@
-"""Products of blocks: `tt.dot` at the input precision that it names, and `tt.dot_scaled`.
+"""Matrix products: `tt.dot` at its input precision, and `tt.dot_scaled`.
 
-Whole products are summed in float64 and rounded once, so that no order of summing shows; how many products hardware
-sums with fewer bits (`max_num_imprecise_acc`) is left out.
+Products are summed in float64 and rounded once, so the order of summation has no effect on results.
+`max_num_imprecise_acc`, for hardware that sums some products with fewer bits, is ignored.
 """
 
 from collections.abc import Mapping
@@ -13,26 +13,26 @@ from harness.errors import CannotExecute
 from harness.virtual.machine import Handler, Machine, Value
 from harness.virtual.numbers.elements import Array, carrier, decode, rounded
 from harness.virtual.operations.arith import array
-from harness.virtual.operations.tile import spread
+from harness.virtual.operations.tile import broadcast
 from harness.virtual.ttir.ir import Operation, Type
 
 
 def dot(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
-    """`tt.dot`: float32 is taken apart as the input precision says, every other type enters as it is."""
+    """`tt.dot`: float32 operands are reduced to the input precision; other types are used as they are."""
     del machine
     left, right, addend = factors(operation, frame)
     if operation.operand_types[0].element.startswith("i"):
         return (left.astype(np.int64) @ right.astype(np.int64) + addend).astype(np.int32)
-    made = _at_precision(left, right, _precision(operation)) + addend
+    result = _product_at_precision(left, right, _precision(operation)) + addend
     element = operation.result_types[0].element
-    return rounded(made.astype(carrier(element), copy=False), element)
+    return rounded(result.astype(carrier(element), copy=False), element)
 
 
 def factors(operation: Operation, frame: list[Value]) -> tuple[Array, Array, Array]:
-    """Of `tt.dot`: the blocks that are multiplied, with all their elements, and what is added."""
+    """Return the factors of a `tt.dot`, broadcast to their full shapes, and its accumulator operand."""
     left, right, addend = (array(frame[slot]) for slot in operation.operands)
     kinds = operation.operand_types
-    return spread(left, kinds[0]), spread(right, kinds[1]), addend
+    return broadcast(left, kinds[0]), broadcast(right, kinds[1]), addend
 
 
 def _precision(operation: Operation) -> str:
@@ -41,34 +41,34 @@ def _precision(operation: Operation) -> str:
     )
 
 
-def _at_precision(left: Array, right: Array, precision: str) -> Array:
+def _product_at_precision(left: Array, right: Array, precision: str) -> Array:
     match precision:
         case "" | "ieee":
-            return _summed_wide(left, right)
+            return _float64_product(left, right)
         case "tf32":
-            return _summed_wide(_cut_to_tf32(left), _cut_to_tf32(right))
+            return _float64_product(_cut_to_tf32(left), _cut_to_tf32(right))
         case "tf32x3":
-            return _in_parts(_tf32_parts(left), _tf32_parts(right), 2)
+            return _product_of_parts(_tf32_parts(left), _tf32_parts(right), 2)
         case "bf16x3":
-            return _in_parts(_bfloat16_parts(left, 2), _bfloat16_parts(right, 2), 2)
+            return _product_of_parts(_bfloat16_parts(left, 2), _bfloat16_parts(right, 2), 2)
         case "bf16x6":
-            return _in_parts(_bfloat16_parts(left, 3), _bfloat16_parts(right, 3), 3)
+            return _product_of_parts(_bfloat16_parts(left, 3), _bfloat16_parts(right, 3), 3)
         case _:
             raise CannotExecute(f"input precision {precision}")
 
 
-def _summed_wide(left: Array, right: Array) -> Array:
+def _float64_product(left: Array, right: Array) -> Array:
     return np.matmul(left.astype(np.float64, copy=False), right.astype(np.float64, copy=False))
 
 
 def _cut_to_tf32(values: Array) -> Array:
-    """Ten mantissa bits, toward zero: the tensor cores pass over the others (read off an H200, mma and wgmma alike)."""
+    """Cut to ten mantissa bits, toward zero: tensor cores ignore the others (observed on an H200, mma and wgmma)."""
     bits = np.ascontiguousarray(values).view(np.uint32)
     return np.where(np.isnan(values), values, (bits & np.uint32(0xFFFFE000)).view(np.float32))
 
 
 def _tf32_parts(values: Array) -> tuple[Array, ...]:
-    """The number in tf32, to nearest with ties away from zero, and what that leaves."""
+    """The numbers rounded to tf32, to nearest with ties away from zero, and the remainder in tf32."""
     bits = np.ascontiguousarray(values).view(np.uint32)
     large = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
     large = np.where(np.isnan(values), values, large)
@@ -76,7 +76,7 @@ def _tf32_parts(values: Array) -> tuple[Array, ...]:
 
 
 def _bfloat16_parts(values: Array, count: int) -> tuple[Array, ...]:
-    """The number in bfloat16, what that leaves in bfloat16, and so on."""
+    """The numbers in bfloat16, the remainder in bfloat16, and so on: `count` parts."""
     parts: list[Array] = []
     rest = values
     for _ in range(count):
@@ -85,10 +85,10 @@ def _bfloat16_parts(values: Array, count: int) -> tuple[Array, ...]:
     return tuple(parts)
 
 
-def _in_parts(left: tuple[Array, ...], right: tuple[Array, ...], count: int) -> Array:
-    """Products of parts, smallest first, without those below the first `count` sizes.
+def _product_of_parts(left: tuple[Array, ...], right: tuple[Array, ...], count: int) -> Array:
+    """Sum the products of parts, smallest first; products of parts i and j with i + j >= `count` are left out.
 
-    What is no number in the small ones (infinity less infinity) counts as zero, so that the largest product decides.
+    A NaN among the small products (infinity minus infinity) counts as zero, so the largest product decides.
     """
     pairs = sorted(
         ((one, other) for one, other in product(range(count), repeat=2) if 0 < one + other < count),
@@ -103,28 +103,28 @@ def _in_parts(left: tuple[Array, ...], right: tuple[Array, ...], count: int) -> 
 # --- block-scaled products ---
 
 _E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
-"""What four bits mean in `e2m1`."""
+"""The `e2m1` numbers, by their four-bit code."""
 _FORMATS = {"e4m3": "f8E4M3FN", "e5m2": "f8E5M2", "fp16": "f16", "bf16": "bf16"}
 _NO_SCALE = 0xFF
-"""The e8m0 scale that is no number."""
+"""The e8m0 scale that means NaN."""
 
 
 def dot_scaled(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
-    """`tt.dot_scaled`: blocks of 16 or 32 neighbours along the inner axis share a scale."""
+    """`tt.dot_scaled`: groups of 16 or 32 neighbours along the inner axis share a scale."""
     del machine
     left, right, addend = scaled_factors(operation, frame)
     return np.matmul(left, right) + addend
 
 
 def scaled_factors(operation: Operation, frame: list[Value]) -> tuple[Array, Array, Array]:
-    """Of `tt.dot_scaled`: the blocks that are multiplied, as numbers times their scales, and what is added."""
-    scaled = operation.attributes["scales"]
+    """Return the factors of a `tt.dot_scaled`, multiplied by their scales, and its accumulator operand."""
+    scaled = operation.attributes["scales"]  # positions of operands that are scales of the operand before them
     assert isinstance(scaled, tuple)
     names = iter(("lhs", "rhs", "acc"))
     name, blocks, kinds = "", dict[str, Array](), dict[str, Type]()
     for at, (slot, kind) in enumerate(zip(operation.operands, operation.operand_types, strict=True)):
         name = f"{name}_scale" if at in scaled else next(names)
-        blocks[name], kinds[name] = spread(array(frame[slot]), kind), kind
+        blocks[name], kinds[name] = broadcast(array(frame[slot]), kind), kind
     fast = bool(operation.attributes.get("fastMath"))
     left = _unpacked(
         blocks["lhs"], str(operation.attributes["lhs"]), -1 if operation.attributes.get("lhs_k_pack", True) else -2
@@ -153,15 +153,15 @@ def _unpacked(block: Array, form: str, axis: int) -> Array:
 
 
 def _scales(block: Array, kind: Type, length: int, *, fast: bool) -> Array:
-    """One factor for each number along the inner axis, from e8m0 bytes or from 8-bit floats."""
+    """One scale for each element along the inner axis, from e8m0 bytes or from 8-bit floats."""
     if kind.element == "i8":
         raw = block.view(np.uint8)
-        made = np.ldexp(np.float32(1), raw.astype(np.int32) - 127).astype(np.float32)
+        result = np.ldexp(np.float32(1), raw.astype(np.int32) - 127).astype(np.float32)
         if not fast:
-            made = np.where(raw == _NO_SCALE, np.float32("nan"), made)
+            result = np.where(raw == _NO_SCALE, np.float32("nan"), result)
     else:
-        made = block
-    return np.repeat(made, length // block.shape[-1], axis=-1)
+        result = block
+    return np.repeat(result, length // block.shape[-1], axis=-1)
 
 
 HANDLERS: Mapping[str, Handler] = {"tt.dot": dot, "tt.dot_scaled": dot_scaled}

@@ -1,7 +1,7 @@
-"""Runs PTX as inline assembly holds it: straight-line instructions on registers, no memory, no branches.
+"""An interpreter of the PTX in inline assembly: straight-line instructions on registers, no memory, no branches.
 
-A register is an array of bits, one element for each time the text is executed.  What each instruction computes is in
-`ptx_instructions`, the one table of what is known; anything else ends the case as unsupported, by name.
+A register is an array of bits with one element for each run of the text.  `ptx_instructions` is the table of all known
+instructions.  Any other instruction ends the case as unsupported, by name.
 """
 
 import re
@@ -14,7 +14,7 @@ import numpy as np
 
 from harness.errors import CannotExecute
 from harness.virtual.numbers.elements import Array
-from harness.virtual.operations.ptx_instructions import INSTRUCTIONS, SILENT, Opcode, bits_dtype
+from harness.virtual.operations.ptx_instructions import INSTRUCTIONS, NO_EFFECT, Opcode, bits_dtype
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _STATEMENT = re.compile(r"[\s{}]*([^;{}\s](?:[^;{}]|\{[^{}]*\})*);")
@@ -24,7 +24,7 @@ _OPERAND = re.compile(r"\{[^{}]*\}|[^,{}]+")
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction: its opcode, its operands as written, and the predicate that guards it."""
+    """One instruction: its opcode, its operands as written, and its guard predicate."""
 
     opcode: Opcode
     operands: tuple[str, ...]
@@ -34,24 +34,24 @@ class Instruction:
 
 @lru_cache(maxsize=256)
 def read(text: str) -> tuple[Instruction, ...]:
-    """The instructions of a text; its declarations of registers say nothing that is needed.
+    """Parse the instructions of a text; register declarations are skipped.
 
     Raises:
-        CannotExecute: an instruction is not known.
+        CannotExecute: an instruction is not known, or the text cannot be parsed.
     """
     plain = _COMMENT.sub(" ", text).rstrip("} \t\r\n")
     plain = plain if plain.endswith(";") else f"{plain};"
     instructions: list[Instruction] = []
-    at = 0
-    for found in _STATEMENT.finditer(plain):
-        if plain[at : found.start()].strip(" \t\n{}"):
+    position = 0
+    for match in _STATEMENT.finditer(plain):
+        if plain[position : match.start()].strip(" \t\n{}"):
             break
-        at = found.end()
-        statement = " ".join(found[1].split())
+        position = match.end()
+        statement = " ".join(match[1].split())
         if not statement.startswith(".reg"):
             instructions.append(_instruction(statement))
-    if plain[at:].strip(" \t\n{};"):
-        raise CannotExecute(f"assembly that cannot be read: {plain[at:].strip()[:60]!r}")
+    if plain[position:].strip(" \t\n{};"):
+        raise CannotExecute(f"assembly that cannot be read: {plain[position:].strip()[:60]!r}")
     return tuple(instructions)
 
 
@@ -59,32 +59,32 @@ def _instruction(statement: str) -> Instruction:
     guard = _GUARD.match(statement)
     word, _, rest = statement[guard.end() if guard else 0 :].partition(" ")
     opcode = Opcode.read(word)
-    if opcode.name not in INSTRUCTIONS and opcode.name not in SILENT:
+    if opcode.name not in INSTRUCTIONS and opcode.name not in NO_EFFECT:
         raise CannotExecute(f"the PTX instruction {word}")
     operands = tuple(operand.strip() for operand in _OPERAND.findall(rest) if operand.strip())
-    if any(operand.startswith("[") for operand in operands) and opcode.name not in SILENT:
+    if any(operand.startswith("[") for operand in operands) and opcode.name not in NO_EFFECT:
         raise CannotExecute(f"the PTX instruction {word} on memory")
     return Instruction(opcode, operands, guard[2] if guard else "", bool(guard and guard[1]))
 
 
 class Registers:
-    """The registers while a text runs: `$0` and its like are given, others come with their first writing."""
+    """The registers of one text: `$0` and so on are operands, others exist from their first write."""
 
     def __init__(self, count: int, special: Callable[[str], Array]) -> None:
         self._count = count
         self._special = special
-        self._held: dict[str, Array] = {}
+        self._values: dict[str, Array] = {}
 
     def put(self, name: str, bits: Array) -> None:
         """Set a whole register."""
-        self._held[name] = bits
+        self._values[name] = bits
 
     def get(self, name: str, bits: int) -> Array:
-        """A register's low bits, or an immediate's; a register that was never written is zero."""
+        """The low bits of a register or immediate; a register that was never written is zero."""
         dtype = bits_dtype(bits)
-        if name in self._held:
-            held = self._held[name]
-            return held if held.dtype == np.bool_ else held.astype(dtype)
+        if name in self._values:
+            value = self._values[name]
+            return value if value.dtype == np.bool_ else value.astype(dtype)
         if name.startswith("%") and not name.removeprefix("%")[0].isdigit():
             return self._special(name).astype(dtype)
         immediate = _immediate(name, bits)
@@ -93,22 +93,26 @@ class Registers:
     def run(self, instruction: Instruction) -> None:
         """Execute one instruction."""
         opcode = instruction.opcode
-        if opcode.name in SILENT:
+        if opcode.name in NO_EFFECT:
             return
         destination, *sources = instruction.operands
-        made = INSTRUCTIONS[opcode.name](opcode, [self._source(opcode, at, text) for at, text in enumerate(sources)])
+        result = INSTRUCTIONS[opcode.name](
+            opcode, [self._source(opcode, position, text) for position, text in enumerate(sources)]
+        )
         targets = [part.strip() for part in destination.strip("{}").replace("|", ",").split(",")]
-        parts = _split(made, len(targets)) if isinstance(made, np.ndarray) else made
+        parts = _split(result, len(targets)) if isinstance(result, np.ndarray) else result
         for target, part in zip(targets, parts, strict=False):
-            self._held[target] = self._guarded(instruction, target, part) if instruction.guard else part
+            self._values[target] = self._guarded(instruction, target, part) if instruction.guard else part
 
-    def _guarded(self, instruction: Instruction, target: str, made: Array) -> Array:
-        chosen = self.get(instruction.guard, 8).astype(np.bool_) != instruction.negated
-        before = self._held.get(target)
-        return np.where(chosen, made, np.zeros_like(made) if before is None else before.astype(made.dtype))
+    def _guarded(self, instruction: Instruction, target: str, result: Array) -> Array:
+        is_active = self.get(instruction.guard, 8).astype(np.bool_) != instruction.negated
+        old_value = self._values.get(target)
+        return np.where(
+            is_active, result, np.zeros_like(result) if old_value is None else old_value.astype(result.dtype)
+        )
 
-    def _source(self, opcode: Opcode, at: int, text: str) -> Array:
-        bits = opcode.source_bits(at)
+    def _source(self, opcode: Opcode, position: int, text: str) -> Array:
+        bits = opcode.source_bits(position)
         if not text.startswith("{"):
             return self.get(text, bits)
         names = [part.strip() for part in text.strip("{}").split(",")]
@@ -116,24 +120,24 @@ class Registers:
 
 
 def _joined(parts: Sequence[Array], bits: int) -> Array:
-    """Parts as one register, the first lowest."""
+    """Concatenate parts into one register, the first part lowest."""
     each, dtype = bits // len(parts), bits_dtype(bits)
-    made = np.zeros(len(parts[0]), dtype)
-    for at, part in enumerate(parts):
-        made |= (part.astype(dtype) & dtype((1 << each) - 1)) << dtype(at * each)
-    return made
+    result = np.zeros(len(parts[0]), dtype)
+    for position, part in enumerate(parts):
+        result |= (part.astype(dtype) & dtype((1 << each) - 1)) << dtype(position * each)
+    return result
 
 
-def _split(made: Array, count: int) -> list[Array]:
-    """One register as parts, the lowest first."""
+def _split(result: Array, count: int) -> list[Array]:
+    """Split a register into `count` parts, the lowest first."""
     if count == 1:
-        return [made]
-    each = made.dtype.itemsize * 8 // count
-    return [(made >> made.dtype.type(at * each)).astype(bits_dtype(each)) for at in range(count)]
+        return [result]
+    each = result.dtype.itemsize * 8 // count
+    return [(result >> result.dtype.type(position * each)).astype(bits_dtype(each)) for position in range(count)]
 
 
 def _immediate(text: str, bits: int) -> int | None:
-    """An immediate's bits; None for what is none."""
+    """An immediate's bits; None if the text is not an immediate."""
     if re.fullmatch(r"0[fF][0-9A-Fa-f]{8}|0[dD][0-9A-Fa-f]{16}", text):
         return int(f"0x{text[2:]}", 0)
     if re.fullmatch(r"-?(0[xX][0-9A-Fa-f]+|\d+)[uU]?", text):

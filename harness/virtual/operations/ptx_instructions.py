@@ -1,7 +1,7 @@
-"""The PTX instructions that inline assembly of Triton kernels uses: what each makes of the bits of its sources.
+"""The PTX instructions that inline assembly of Triton kernels uses, as functions of their sources' bits.
 
-The approximating ones (`ex2.approx` and their like) are computed in float64 and rounded once; NVIDIA's differ from that
-by a few units in the last place.  `.ftz` makes zeros of subnormal inputs and results.
+Approximate instructions such as `ex2.approx` are computed in float64 and rounded once; NVIDIA GPUs differ from that by
+a few units in the last place.  `.ftz` flushes subnormal inputs and results to zero.
 """
 
 import re
@@ -25,18 +25,18 @@ _FLOATS = {
     "e5m2": "f8E5M2",
 }
 _TYPE = re.compile(r"(?:[bsu](?:8|16|32|64)|f16|bf16|f32|tf32|f64|e4m3|e5m2|e2m1|ue8m0|pred)(?:x2|x4)?$")
-_FOURS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
-"""The four-bit floats without a sign, by their code."""
+_E2M1_VALUES = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+"""The four-bit floats without their sign, by code."""
 
 
 def bits_dtype(bits: int) -> type[Any]:
-    """The unsigned type of a register of so many bits."""
+    """The unsigned NumPy type of a register of `bits` bits."""
     return _UNSIGNED[max(8, bits)]
 
 
 @dataclass(frozen=True, slots=True)
 class Opcode:
-    """`cvt.rn.satfinite.e4m3x2.f32` taken apart."""
+    """An opcode such as `cvt.rn.satfinite.e4m3x2.f32`, parsed."""
 
     name: str
     types: tuple[str, ...]
@@ -44,7 +44,6 @@ class Opcode:
 
     @classmethod
     def read(cls, text: str) -> "Opcode":
-        """Of its text."""
         name, *parts = text.split(".")
         return cls(
             name,
@@ -54,12 +53,12 @@ class Opcode:
 
     @property
     def kind(self) -> str:
-        """The type that it works in."""
+        """The type that the instruction computes in: the last one named."""
         return self.types[-1] if self.types else "b32"
 
     def source_bits(self, at: int) -> int:
-        """How wide its source of that number is."""
-        if self.name == "selp" and at == 2:
+        """The width of source number `at`."""
+        if self.name == "selp" and at == 2:  # a predicate
             return 8
         if self.name in {"shl", "shr"} and at == 1:
             return 32
@@ -69,48 +68,48 @@ class Opcode:
 
 
 def width(kind: str) -> int:
-    """The bits of a type, all its parts together."""
-    single, count = lanes(kind)
+    """The width in bits of a type, all its parts together."""
+    element_name, count = split_packed(kind)
     return count * {"e4m3": 8, "e5m2": 8, "ue8m0": 8, "e2m1": 4, "pred": 8, "tf32": 32}.get(
-        single, int(re.sub(r"\D", "", single) or 0)
+        element_name, int(re.sub(r"\D", "", element_name) or 0)
     )
 
 
-def lanes(kind: str) -> tuple[str, int]:
-    """`f16x2` as `f16` and 2."""
-    single, _, count = kind.partition("x")
-    return single, int(count or 1)
+def split_packed(kind: str) -> tuple[str, int]:
+    """Split a packed type: `f16x2` into `f16` and 2."""
+    element_name, _, count = kind.partition("x")
+    return element_name, int(count or 1)
 
 
 def parts_of(bits: Array, kind: str) -> Array:
-    """The numbers that a register holds, a column for each part, the lowest first."""
-    single, count = lanes(kind)
-    each = width(single)
+    """The numbers in a register, one column for each packed part, the lowest first."""
+    element_name, count = split_packed(kind)
+    each = width(element_name)
     columns = np.stack([(bits >> bits.dtype.type(at * each)).astype(bits_dtype(each)) for at in range(count)], axis=-1)
-    if single in _FLOATS:
-        element = _FLOATS[single]
+    if element_name in _FLOATS:
+        element = _FLOATS[element_name]
         return decode(columns.view(storage(element)), element)
-    if single == "e2m1":
-        return (_FOURS[columns & 7] * np.where(columns & 8, -1, 1)).astype(np.float32)
-    if single == "ue8m0":
+    if element_name == "e2m1":
+        return (_E2M1_VALUES[columns & 7] * np.where(columns & 8, -1, 1)).astype(np.float32)
+    if element_name == "ue8m0":
         return np.where(columns == 0xFF, np.nan, np.ldexp(1.0, columns.astype(np.int32) - 127)).astype(np.float32)
-    return columns.view(f"i{each // 8}") if single.startswith("s") else columns
+    return columns.view(f"i{each // 8}") if element_name.startswith("s") else columns
 
 
 def register_of(values: Array, kind: str) -> Array:
-    """The reverse of `parts_of`, from numbers that the type can hold."""
-    single, count = lanes(kind)
-    each, whole = width(single), bits_dtype(width(kind))
-    if single in _FLOATS:
-        element = _FLOATS[single]
+    """The inverse of `parts_of`, for numbers that the type can hold."""
+    element_name, count = split_packed(kind)
+    each, whole = width(element_name), bits_dtype(width(kind))
+    if element_name in _FLOATS:
+        element = _FLOATS[element_name]
         raw = encode(np.ascontiguousarray(values.astype(carrier(element))), element)
     else:
-        raw = values.astype(f"i{each // 8}") if single.startswith("s") else values.astype(bits_dtype(each))
+        raw = values.astype(f"i{each // 8}") if element_name.startswith("s") else values.astype(bits_dtype(each))
     columns = np.ascontiguousarray(raw).view(bits_dtype(each)).astype(whole)
-    made = np.zeros(columns.shape[:-1], whole)
+    result = np.zeros(columns.shape[:-1], whole)
     for at in range(count):
-        made |= columns[..., at] << whole(at * each)
-    return made
+        result |= columns[..., at] << whole(at * each)
+    return result
 
 
 Compute = Callable[..., Array]
@@ -123,24 +122,24 @@ def _flushed(opcode: Opcode, values: Array) -> Array:
 
 
 def arithmetic(compute: Compute) -> Run:
-    """An instruction on numbers, rounded once to its type."""
+    """Return an instruction on numbers, rounded once to its type."""
 
     def run(opcode: Opcode, sources: Sequence[Array]) -> Array:
         kind = opcode.kind
         values = [_flushed(opcode, parts_of(source, kind)) for source in sources]
-        element = _FLOATS.get(lanes(kind)[0])
+        element = _FLOATS.get(split_packed(kind)[0])
         if element is None:
-            made = compute(*values)
-            return register_of(np.clip(made, 0, 1) if "sat" in opcode.words else made, kind)
-        made = compute(*[value.astype(np.float64) for value in values]).astype(carrier(element))
-        made = _flushed(opcode, rounded(made, element))
-        return register_of(np.clip(made, 0, 1) if "sat" in opcode.words else made, kind)
+            result = compute(*values)
+            return register_of(np.clip(result, 0, 1) if "sat" in opcode.words else result, kind)
+        result = compute(*[value.astype(np.float64) for value in values]).astype(carrier(element))
+        result = _flushed(opcode, rounded(result, element))
+        return register_of(np.clip(result, 0, 1) if "sat" in opcode.words else result, kind)
 
     return run
 
 
 def bitwise(compute: Compute) -> Run:
-    """An instruction on bits."""
+    """Return an instruction on bits."""
 
     def run(opcode: Opcode, sources: Sequence[Array]) -> Array:
         del opcode
@@ -153,10 +152,11 @@ _products = arithmetic(lambda left, right, addend=0.0: left * right + addend)
 
 
 def multiply(opcode: Opcode, sources: Sequence[Array]) -> Array:
-    """`mul` and `mad`: of integers the low or high half, or all of it."""
-    if lanes(opcode.kind)[0] in _FLOATS:
+    """`mul` and `mad`; of integers the low half, the high half (`hi`) or the whole product (`wide`)."""
+    if split_packed(opcode.kind)[0] in _FLOATS:
         return _products(opcode, sources)
     bits, sign = width(opcode.kind), opcode.kind[0]
+    # Products of 64-bit integers need Python integers.
     wide = object if bits > 32 else np.int64 if sign == "s" else np.uint64
     left, right = (parts_of(source, opcode.kind)[..., 0].astype(wide) for source in sources[:2])
     whole = left * right
@@ -171,7 +171,7 @@ def multiply(opcode: Opcode, sources: Sequence[Array]) -> Array:
 
 
 def _shifted(opcode: Opcode, sources: Sequence[Array]) -> Array:
-    """Shifts by the width or more leave zero, or the sign."""
+    """`shl` and `shr`: shifts by the width or more give zero, or the sign."""
     value, amount = sources
     bits = width(opcode.kind)
     inside = np.minimum(amount, bits - 1).astype(value.dtype)
@@ -183,29 +183,31 @@ def _shifted(opcode: Opcode, sources: Sequence[Array]) -> Array:
 
 
 def lookup(opcode: Opcode, sources: Sequence[Array]) -> Array:
-    """`lop3`: any function of three bits, as its table says."""
+    """`lop3`: any function of three bits, given by its truth table."""
     del opcode
-    one, two, three, table = sources
-    made = np.zeros_like(one)
+    first, second, third, table = sources
+    result = np.zeros_like(first)
     for row in range(8):
         if int(table.flat[0]) >> row & 1:
-            made |= (one if row & 4 else ~one) & (two if row & 2 else ~two) & (three if row & 1 else ~three)
-    return made
+            result |= (first if row & 4 else ~first) & (second if row & 2 else ~second) & (third if row & 1 else ~third)
+    return result
 
 
 def permute(opcode: Opcode, sources: Sequence[Array]) -> Array:
-    """`prmt`: four of eight bytes, or their signs."""
+    """`prmt`: picks four of eight bytes, or their replicated signs."""
     if opcode.words:
         raise CannotExecute(f"the PTX instruction prmt.{'.'.join(opcode.words)}")
     low, high, choice = sources
     pair = low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
-    made = np.zeros_like(low)
+    result = np.zeros_like(low)
     for at in range(4):
-        picks = (choice >> np.uint32(4 * at)) & np.uint32(0xF)
-        byte = (pair >> ((picks & np.uint32(7)).astype(np.uint64) * np.uint64(8)) & np.uint64(0xFF)).astype(np.uint32)
+        selector = (choice >> np.uint32(4 * at)) & np.uint32(0xF)
+        byte = (pair >> ((selector & np.uint32(7)).astype(np.uint64) * np.uint64(8)) & np.uint64(0xFF)).astype(
+            np.uint32
+        )
         sign = np.where(byte & np.uint32(0x80), np.uint32(0xFF), np.uint32(0))
-        made |= np.where(picks & np.uint32(8), sign, byte) << np.uint32(8 * at)
-    return made
+        result |= np.where(selector & np.uint32(8), sign, byte) << np.uint32(8 * at)
+    return result
 
 
 _COMPARISONS: Mapping[str, Compute] = {
@@ -225,29 +227,29 @@ _COMPARISONS: Mapping[str, Compute] = {
 
 
 def compare(opcode: Opcode, sources: Sequence[Array]) -> Sequence[Array]:
-    """`setp`: the predicate and its opposite; of two halves, one each."""
-    how = opcode.words[0]
+    """`setp`: the predicate and its negation; of packed halves, one predicate for each half."""
+    predicate = opcode.words[0]
     left, right = (_flushed(opcode, parts_of(source, opcode.kind)) for source in sources)
-    unordered = how.endswith("u") and how[:-1] in _COMPARISONS
-    made = _COMPARISONS[how[:-1] if unordered else how](left, right)
+    unordered = predicate.endswith("u") and predicate[:-1] in _COMPARISONS
+    result = _COMPARISONS[predicate[:-1] if unordered else predicate](left, right)
     if unordered:
-        made = made | np.isnan(left) | np.isnan(right)
-    return [made[..., 0], made[..., 1]] if made.shape[-1] == 2 else [made[..., 0], ~made[..., 0]]
+        result = result | np.isnan(left) | np.isnan(right)
+    return [result[..., 0], result[..., 1]] if result.shape[-1] == 2 else [result[..., 0], ~result[..., 0]]
 
 
-def _to_fours(values: Array) -> Array:
-    """The nearest four-bit float, ties to the even code."""
+def _to_e2m1(values: Array) -> Array:
+    """The code of the nearest four-bit float, ties to the even code."""
     size = np.minimum(np.abs(np.nan_to_num(values.astype(np.float64), nan=6.0)), 6.0)
-    above = np.searchsorted(_FOURS, size, side="left")
+    above = np.searchsorted(_E2M1_VALUES, size, side="left")
     below = np.maximum(above - 1, 0)
-    middle = (_FOURS[above] + _FOURS[below]) / 2
+    middle = (_E2M1_VALUES[above] + _E2M1_VALUES[below]) / 2
     code = np.where((size > middle) | ((size == middle) & (above % 2 == 0)), above, below)
     code = np.where(np.isnan(values), 7, code)
     return (code | np.where(np.signbit(values), 8, 0)).astype(np.uint8)
 
 
-def _to_powers(values: Array, *, up: bool) -> Array:
-    """The exponent of a power of two, biased by 127."""
+def _to_ue8m0(values: Array, *, up: bool) -> Array:
+    """The `ue8m0` code of a number: the exponent of two, biased by 127, rounded down or `up`."""
     fraction, exponent = np.frexp(np.abs(values.astype(np.float64)))
     power = exponent - 1 + (up & (fraction > 0.5))
     code = np.clip(np.where(values == 0, -127, power), -127, 127) + 127
@@ -255,50 +257,51 @@ def _to_powers(values: Array, *, up: bool) -> Array:
 
 
 def convert(opcode: Opcode, sources: Sequence[Array]) -> Array:
-    """`cvt`: with two sources, the first becomes the upper part."""
-    wanted, given = opcode.types[0], opcode.kind
-    columns = [parts_of(source, given) for source in reversed(sources)]
+    """`cvt`; of two sources, the first becomes the upper part."""
+    target, source_kind = opcode.types[0], opcode.kind
+    columns = [parts_of(source, source_kind) for source in reversed(sources)]
     values = _flushed(opcode, np.concatenate(columns, axis=-1) if len(columns) > 1 else columns[0])
     if "relu" in opcode.words:
         values = np.maximum(values, 0)
-    single, count = lanes(wanted)
-    if single == "e2m1":
-        codes = _to_fours(values)
-        made = np.zeros(codes.shape[:-1], bits_dtype(4 * count))
+    element_name, count = split_packed(target)
+    if element_name == "e2m1":
+        codes = _to_e2m1(values)
+        result = np.zeros(codes.shape[:-1], bits_dtype(4 * count))
         for at in range(count):
-            made |= codes[..., at].astype(made.dtype) << made.dtype.type(4 * at)
-        return made
-    if single == "ue8m0":
-        return register_of(_to_powers(values, up="rp" in opcode.words), f"u8x{count}")
-    if single in _FLOATS:
-        return register_of(_to_float(opcode, values, single), wanted)
-    return register_of(_to_whole(opcode, values, single), wanted)
+            result |= codes[..., at].astype(result.dtype) << result.dtype.type(4 * at)
+        return result
+    if element_name == "ue8m0":
+        return register_of(_to_ue8m0(values, up="rp" in opcode.words), f"u8x{count}")
+    if element_name in _FLOATS:
+        return register_of(_to_float(opcode, values, element_name), target)
+    return register_of(_to_integer(opcode, values, element_name), target)
 
 
-def _to_float(opcode: Opcode, values: Array, single: str) -> Array:
-    element = _FLOATS[single]
+def _to_float(opcode: Opcode, values: Array, element_name: str) -> Array:
+    element = _FLOATS[element_name]
     if values.dtype.kind == "f":
-        for word, how in (("rni", np.rint), ("rzi", np.trunc), ("rmi", np.floor), ("rpi", np.ceil)):
-            values = how(values) if word in opcode.words else values
-    if single == "tf32":
+        for word, round_to in (("rni", np.rint), ("rzi", np.trunc), ("rmi", np.floor), ("rpi", np.ceil)):
+            values = round_to(values) if word in opcode.words else values
+    if element_name == "tf32":
         bits = values.astype(np.float32).view(np.uint32)
+        # to nearest, ties away from zero (`cvt.rna`)
         return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
-    made = values.astype(carrier(element))
+    result = values.astype(carrier(element))
     if "rz" in opcode.words and element in {"f16", "bf16"}:
-        made = toward_zero(made, element)
-    made = rounded(made, element)
-    return np.clip(made, 0, 1) if "sat" in opcode.words else made
+        result = toward_zero(result, element)
+    result = rounded(result, element)
+    return np.clip(result, 0, 1) if "sat" in opcode.words else result
 
 
-def _to_whole(opcode: Opcode, values: Array, single: str) -> Array:
-    bits = width(single)
+def _to_integer(opcode: Opcode, values: Array, element_name: str) -> Array:
+    bits = width(element_name)
     if values.dtype.kind != "f":
-        return values.astype(f"{'i' if single.startswith('s') else 'u'}{bits // 8}")
-    for word, how in (("rni", np.rint), ("rzi", np.trunc), ("rmi", np.floor), ("rpi", np.ceil)):
-        values = how(values) if word in opcode.words else values
-    limits = np.iinfo(f"{'i' if single.startswith('s') else 'u'}{bits // 8}")
+        return values.astype(f"{'i' if element_name.startswith('s') else 'u'}{bits // 8}")
+    for word, round_to in (("rni", np.rint), ("rzi", np.trunc), ("rmi", np.floor), ("rpi", np.ceil)):
+        values = round_to(values) if word in opcode.words else values
+    limits = np.iinfo(f"{'i' if element_name.startswith('s') else 'u'}{bits // 8}")
     wide = np.nan_to_num(values.astype(np.float64), nan=0.0)
-    beyond = wide >= float(limits.max)
+    beyond = wide >= float(limits.max)  # float64 cannot hold the largest i64
     held = np.where(beyond, 0.0, np.maximum(wide, float(limits.min))).astype(limits.dtype)
     return np.where(beyond, np.array(limits.max, limits.dtype), held)
 
@@ -317,14 +320,15 @@ def _divided(left: Array, right: Array) -> Array:
     if left.dtype.kind == "f":
         return left / right
     safe = np.where(right == 0, 1, right)
+    # PTX rounds toward zero, NumPy's // down: divide magnitudes.
     quotient = np.abs(left.astype(np.int64)) // np.abs(safe.astype(np.int64)) * np.sign(left) * np.sign(safe)
     return np.where(right == 0, -1, quotient)
 
 
-SILENT = frozenset(
+NO_EFFECT = frozenset(
     {"griddepcontrol", "nanosleep", "fence", "membar", "bar", "barrier", "prefetch", "prefetchu", "discard"}
 )
-"""Instructions that change no register, and nothing else here: launches run one after the other."""
+"""Instructions without effect here: they change no register, and launches run one after the other."""
 
 INSTRUCTIONS: Mapping[str, RunSeveral] = {
     "abs": arithmetic(np.abs),

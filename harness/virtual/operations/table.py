@@ -1,4 +1,4 @@
-"""The table of all operations that the machine executes; a new one is one entry in the file of its kind."""
+"""The table of all TTIR operations that the machine executes; a new one is one entry in a `HANDLERS` of this folder."""
 
 from collections.abc import Mapping
 
@@ -32,3 +32,4 @@ HANDLERS: Mapping[str, Handler] = {
     **libdevice.HANDLERS,
     **tile.HANDLERS,
 }
+"""By the operation's TTIR name."""

@@ -1,7 +1,7 @@
-"""Blocks: ranges, shapes, reductions, scans.
+"""Operations on blocks: ranges, shapes, reductions, scans.
 
-Blocks stay un-broadcast: a splat or broadcast changes only what a block's shape allows to be 1.  Only what needs every
-element (reductions over a broadcast axis, reshapes, products) spreads it out.
+Blocks stay un-broadcast: an axis along which all elements are equal has length 1.  Only operations that need every
+element, such as reductions over such an axis, reshapes and products, broadcast it to its full length.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,10 +11,10 @@ from packaging.version import Version
 
 from harness.virtual.driver.triton_seam import version
 from harness.virtual.machine import Handler, Machine, Value, Values, zeros
-from harness.virtual.memory.pointers import Pointers, Several
+from harness.virtual.memory.pointers import MixedPointers, Pointers
 from harness.virtual.numbers.elements import NARROW_FLOATS, Array, carrier
 from harness.virtual.operations.arith import array
-from harness.virtual.operations.memory import undefined
+from harness.virtual.operations.memory import undefined_value
 from harness.virtual.ttir.ir import Operation, TtirRegion, Type
 
 _DIRECT_REDUCTIONS = {
@@ -30,48 +30,50 @@ _DIRECT_REDUCTIONS = {
     "arith.ori": np.bitwise_or,
     "arith.xori": np.bitwise_xor,
 }
-"""Combine operations whose result no order changes; any other region is folded pair by pair."""
+"""Combine operations whose result does not depend on the order; other regions are reduced pair by pair."""
 
 
-_TELLS_BINS_BY_LOW_BITS = Version(version).release < (3, 8)
-"""Up to Triton 3.7 the code of a histogram looks at the low bits of a number alone, at five of them at least, so that
--1 counts in the last of 32 bins or more; since then it leaves out what lies outside."""
+_BINS_BY_LOW_BITS = Version(version).release < (3, 8)
+"""Up to Triton 3.7 a histogram takes the bin from the low bits of a number, from five of them at least.
+
+-1 then counts in the last of 32 or more bins.  Since 3.8, numbers outside the bins are left out.
+"""
 
 
-def each(change: Callable[[Array, Operation], Array]) -> Handler:
-    """A change of shape, the same for numbers and for the parts of pointers."""
+def shape_change(reshape_part: Callable[[Array, Operation], Array]) -> Handler:
+    """Return the handler of a change of shape, for numbers and for pointers alike."""
 
     def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Value:
         del machine
         value = frame[operation.operands[0]]
-        if isinstance(value, Pointers | Several):
-            return value.mapped(lambda part: change(part, operation))
-        return change(array(value), operation)
+        if isinstance(value, Pointers | MixedPointers):
+            return value.mapped(lambda part: reshape_part(part, operation))
+        return reshape_part(array(value), operation)
 
     return handle
 
 
 def _axis(operation: Operation) -> int:
-    """The axis that an operation names, in arrays with a leading program axis."""
+    """The operation's `axis` attribute, for arrays with a leading program axis."""
     return int(operation.attributes["axis"]) + 1  # type: ignore[arg-type]
 
 
-def spread(values: Array, kind: Type) -> Array:
-    """A block with all its elements; the program axis stays as it is."""
+def broadcast(values: Array, kind: Type) -> Array:
+    """Broadcast a block to its full shape; the program axis stays as it is."""
     return np.broadcast_to(values, (values.shape[0], *kind.shape))
 
 
 def program_id(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
     """`tt.get_program_id`."""
     del frame
-    return machine.program_id(operation.words[0])
+    return machine.program_id(operation.keywords[0])
 
 
 def num_programs(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
     """`tt.get_num_programs`."""
     del frame
     extents = {"x": machine.grid.x, "y": machine.grid.y, "z": machine.grid.z}
-    return np.array([extents[operation.words[0]]], np.int32)
+    return np.array([extents[operation.keywords[0]]], np.int32)
 
 
 def make_range(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
@@ -85,7 +87,7 @@ def _splat(value: Array, operation: Operation) -> Array:
     return value.reshape(value.shape[0], *(1,) * len(operation.result_types[0].shape))
 
 
-def _keep(value: Array, operation: Operation) -> Array:
+def _unchanged(value: Array, operation: Operation) -> Array:
     del operation
     return value
 
@@ -101,7 +103,7 @@ def _transpose(value: Array, operation: Operation) -> Array:
 
 
 def _reshape(value: Array, operation: Operation) -> Array:
-    whole = spread(value, operation.operand_types[0])
+    whole = broadcast(value, operation.operand_types[0])
     return whole.reshape(whole.shape[0], *operation.result_types[0].shape)
 
 
@@ -114,15 +116,15 @@ def reduce(machine: Machine, operation: Operation, frame: list[Value]) -> Values
     blocks = _along(operation, frame, axis)
     direct = _direct(operation.regions[0], operation)
     if direct is not None:
-        made = direct.reduce(blocks[0], axis=axis, dtype=blocks[0].dtype)
-        return (made,)
+        result = direct.reduce(blocks[0], axis=axis, dtype=blocks[0].dtype)
+        return (result,)
     while blocks[0].shape[axis] > 1:
         blocks = _fold(machine, operation, frame, blocks, axis)
     return tuple(np.squeeze(block, axis) for block in blocks)
 
 
 def _along(operation: Operation, frame: list[Value], axis: int) -> tuple[Array, ...]:
-    """The operands, spread along the axis (and only there)."""
+    """The operands, broadcast to full length along `axis` only."""
     blocks: list[Array] = []
     for slot, kind in zip(operation.operands, operation.operand_types, strict=True):
         value = array(frame[slot])
@@ -133,7 +135,7 @@ def _along(operation: Operation, frame: list[Value], axis: int) -> tuple[Array, 
 
 
 def _direct(region: TtirRegion, operation: Operation) -> np.ufunc | None:
-    """NumPy's reduction for a region that is a single combine of its two arguments, where nothing is rounded."""
+    """NumPy's ufunc for a region that combines its two arguments in one operation without rounding; else None."""
     body = region.entry.operations
     element = operation.operand_types[0].element
     if len(operation.operands) != 1 or len(body) != 2 or element in NARROW_FLOATS or element == "i1":
@@ -147,19 +149,19 @@ def _direct(region: TtirRegion, operation: Operation) -> np.ufunc | None:
 def _fold(
     machine: Machine, operation: Operation, frame: list[Value], blocks: tuple[Array, ...], axis: int
 ) -> tuple[Array, ...]:
-    """Combine neighbours pair by pair: the order is kept, as an associative combine may rely on."""
+    """Combine neighbours pair by pair.  The order is kept: a combine need not be commutative."""
     length = blocks[0].shape[axis]
     even = tuple(_slice(block, axis, slice(0, length - length % 2, 2)) for block in blocks)
     odd = tuple(_slice(block, axis, slice(1, length, 2)) for block in blocks)
-    made = tuple(array(value) for value in machine.region(operation.regions[0], frame, (*even, *odd)))
+    result = tuple(array(value) for value in machine.run_region(operation.regions[0], frame, (*even, *odd)))
     if length % 2:
         rest = tuple(_slice(block, axis, slice(length - 1, length)) for block in blocks)
-        made = tuple(np.concatenate((one, last), axis=axis) for one, last in zip(made, rest, strict=True))
-    return made
+        result = tuple(np.concatenate((one, last), axis=axis) for one, last in zip(result, rest, strict=True))
+    return result
 
 
 def scan(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
-    """`tt.scan`: inclusive, by doubling distances; `reverse` scans from the end."""
+    """`tt.scan`: inclusive, by doubling distances (Hillis and Steele); `reverse` scans from the end."""
     axis = _axis(operation)
     backwards = bool(operation.attributes.get("reverse", False))
     blocks = tuple(np.flip(block, axis) if backwards else block for block in _along(operation, frame, axis))
@@ -167,11 +169,11 @@ def scan(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
     while distance < length:
         left = tuple(_slice(block, axis, slice(0, length - distance)) for block in blocks)
         right = tuple(_slice(block, axis, slice(distance, length)) for block in blocks)
-        combined = tuple(array(value) for value in machine.region(operation.regions[0], frame, (*left, *right)))
+        combined = tuple(array(value) for value in machine.run_region(operation.regions[0], frame, (*left, *right)))
         heads = tuple(_slice(block, axis, slice(0, distance)) for block in blocks)
         blocks = tuple(
-            np.concatenate((head, np.broadcast_to(made, tail.shape)), axis=axis)
-            for head, made, tail in zip(heads, combined, right, strict=True)
+            np.concatenate((head, np.broadcast_to(result, tail.shape)), axis=axis)
+            for head, result, tail in zip(heads, combined, right, strict=True)
         )
         distance *= 2
     return tuple(np.flip(block, axis) if backwards else block for block in blocks)
@@ -187,21 +189,21 @@ def _slice(block: Array, axis: int, part: slice) -> Array:
 def join(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
     """`tt.join`: a new last axis of two."""
     del machine
-    left, right = (spread(array(frame[slot]), operation.operand_types[0]) for slot in operation.operands)
+    left, right = (broadcast(array(frame[slot]), operation.operand_types[0]) for slot in operation.operands)
     return np.stack(np.broadcast_arrays(left, right), axis=-1)
 
 
 def split(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
     """`tt.split`: the reverse of join."""
     del machine
-    value = spread(array(frame[operation.operands[0]]), operation.operand_types[0])
+    value = broadcast(array(frame[operation.operands[0]]), operation.operand_types[0])
     return value[..., 0], value[..., 1]
 
 
 def concatenate(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
-    """`tt.cat`: the operands one after the other along the first axis."""
+    """`tt.cat`: concatenates the operands along the first axis."""
     del machine
-    left, right = (spread(array(frame[slot]), operation.operand_types[0]) for slot in operation.operands)
+    left, right = (broadcast(array(frame[slot]), operation.operand_types[0]) for slot in operation.operands)
     shape = np.broadcast_shapes(left.shape, right.shape)
     return np.concatenate((np.broadcast_to(left, shape), np.broadcast_to(right, shape)), axis=1)
 
@@ -209,36 +211,38 @@ def concatenate(machine: Machine, operation: Operation, frame: list[Value]) -> A
 def gather(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
     """`tt.gather`: elements of the first operand by their index along one axis.
 
-    On GPUs an index outside reads another thread's element or beside the block's shared memory: that lane is undefined.
+    On GPUs an index out of range reads another thread's element, or past the block's shared memory.  Such a lane holds
+    the value of undefined lanes.
     """
     axis = _axis(operation)
     source, index = (
-        spread(array(frame[slot]), kind) for slot, kind in zip(operation.operands, operation.operand_types, strict=True)
+        broadcast(array(frame[slot]), kind)
+        for slot, kind in zip(operation.operands, operation.operand_types, strict=True)
     )
     programs = max(len(source), len(index))
     source = np.broadcast_to(source, (programs, *source.shape[1:]))
     index = np.broadcast_to(index, (programs, *index.shape[1:]))
     last = source.shape[axis] - 1
     taken = np.take_along_axis(source, np.clip(index, 0, last), axis)
-    return np.where((index >= 0) & (index <= last), taken, undefined(machine, operation.result_types[0]))
+    return np.where((index >= 0) & (index <= last), taken, undefined_value(machine, operation.result_types[0]))
 
 
 def histogram(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
-    """`tt.histogram`: how often each number below the result's length occurs, where the mask lets it count."""
+    """`tt.histogram`: counts of the numbers below the result's length, with an optional mask."""
     del machine
     kind = operation.operand_types[0]
-    values = spread(array(frame[operation.operands[0]]), kind)
+    values = broadcast(array(frame[operation.operands[0]]), kind)
     (bins,) = operation.result_types[0].shape
-    if _TELLS_BINS_BY_LOW_BITS:
-        values = values.astype(np.int64) & max(bins, 32) - 1
+    if _BINS_BY_LOW_BITS:
+        values = values.astype(np.int64) & max(bins, 32) - 1  # five low bits at least
     counted = (values >= 0) & (values < bins)
     if len(operation.operands) > 1:
-        counted = counted & spread(array(frame[operation.operands[1]]), kind)
+        counted = counted & broadcast(array(frame[operation.operands[1]]), kind)
     program, lane = np.nonzero(counted)
     values = np.broadcast_to(values, counted.shape)
-    made = np.zeros((len(counted), bins), carrier(operation.result_types[0].element))
-    np.add.at(made, (program, values[program, lane]), 1)
-    return made
+    result = np.zeros((len(counted), bins), carrier(operation.result_types[0].element))
+    np.add.at(result, (program, values[program, lane]), 1)
+    return result
 
 
 def unsplat(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
@@ -249,23 +253,23 @@ def unsplat(machine: Machine, operation: Operation, frame: list[Value]) -> Array
 
 
 def poison(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
-    """`ub.poison`: a value that nobody may depend on."""
+    """`ub.poison`: an undefined value, zero here."""
     del machine, frame
     return tuple(zeros(kind) for kind in operation.result_types)
 
 
 def map_elementwise(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
-    """`tt.map_elementwise`: a function of scalars, run on every `pack` neighbours as if they were programs."""
+    """`tt.map_elementwise`: a function of scalars; every `pack` neighbouring elements run as a program of their own."""
     pack = int(operation.attributes.get("pack", 1))  # type: ignore[arg-type]
     shape = (machine.width, *operation.operand_types[0].shape)
-    given: list[Array] = []
+    arguments: list[Array] = []
     for slot, kind in zip(operation.operands, operation.operand_types, strict=True):
-        lanes = np.broadcast_to(spread(array(frame[slot]), kind), shape).reshape(-1, pack)
-        given += [lanes[:, at] for at in range(pack)]
-    with machine.as_programs(len(given[0]) // machine.width):
+        lanes = np.broadcast_to(broadcast(array(frame[slot]), kind), shape).reshape(-1, pack)
+        arguments += [lanes[:, at] for at in range(pack)]
+    with machine.lanes_as_programs(len(arguments[0]) // machine.width):
         runs = machine.width
-        made = machine.region(operation.regions[0], frame, given)
-    columns = [np.broadcast_to(array(value), (runs,)) for value in made]
+        result = machine.run_region(operation.regions[0], frame, arguments)
+    columns = [np.broadcast_to(array(value), (runs,)) for value in result]
     return tuple(
         np.stack(columns[first : first + pack], axis=-1).reshape(shape) for first in range(0, len(columns), pack)
     )
@@ -275,11 +279,11 @@ HANDLERS: Mapping[str, Handler] = {
     "tt.get_program_id": program_id,
     "tt.get_num_programs": num_programs,
     "tt.make_range": make_range,
-    "tt.splat": each(_splat),
-    "tt.broadcast": each(_keep),
-    "tt.expand_dims": each(_expand),
-    "tt.reshape": each(_reshape),
-    "tt.trans": each(_transpose),
+    "tt.splat": shape_change(_splat),
+    "tt.broadcast": shape_change(_unchanged),
+    "tt.expand_dims": shape_change(_expand),
+    "tt.reshape": shape_change(_reshape),
+    "tt.trans": shape_change(_transpose),
     "tt.reduce": reduce,
     "tt.scan": scan,
     "tt.join": join,

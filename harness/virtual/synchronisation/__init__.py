@@ -1,1 +1,1 @@
-"""Programs that wait for each other or meet in memory: scheduling, clocks, race checks."""
+"""Programs that wait for each other or access the same memory: scheduling, vector clocks, race checks."""

@@ -1,7 +1,7 @@
-"""How many programs of a kernel one SM holds at a time.
+"""The number of programs of a kernel that one SM holds at a time.
 
-By NVIDIA's rules: `cuda_occupancy.h` of the CUDA toolkit for how registers and shared memory are handed out, and the
-table of technical specifications per compute capability in the CUDA C++ Programming Guide for the limits.
+The allocation rules for registers and shared memory are those of `cuda_occupancy.h` in the CUDA toolkit.  The limits
+come from the technical specifications per compute capability in the CUDA C++ Programming Guide.
 """
 
 from dataclasses import dataclass
@@ -10,33 +10,33 @@ from harness.model.device import DeviceProfile
 from harness.model.kernel_resources import Resources
 
 SUB_PARTITIONS = 4
-"""Of an SM, each with its part of the registers and its own warps."""
+"""Sub-partitions of an SM; each has its share of the registers and its own warps."""
 REGISTER_UNIT = 256
-"""Registers are handed out to a warp in multiples of this."""
+"""Allocation unit of registers per warp."""
 SHARED_UNIT = 128
-"""Shared memory is handed out to a block in multiples of this many bytes."""
+"""Allocation unit of shared memory per block, in bytes."""
 SHARED_RESERVED_BYTES = 1024
-"""Taken by the system for each block, since capability 8.0."""
+"""Shared memory that the system reserves for each block, since capability 8.0."""
 TENSOR_MEMORY_COLUMNS = 512
-"""Of an SM of capability 10.x (PTX ISA, `tcgen05`)."""
+"""Tensor memory of an SM of capability 10.x (PTX ISA, `tcgen05`)."""
 MAX_BLOCKS = {(8, 0): 32, (8, 6): 16, (8, 7): 16, (8, 9): 24, (9, 0): 32, (10, 0): 32, (10, 3): 32}
 OTHER_MAX_BLOCKS = 24
-"""Of 11.0, 12.0 and 12.1, the smallest capabilities that are not in the table above."""
+"""The limit of capabilities 11.0, 12.0 and 12.1, and of later ones until they are added above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupancy:
-    """How many programs an SM holds, and what keeps it from holding more."""
+    """The number of programs that an SM holds, and the resource that limits it."""
 
     programs: int
     limited_by: str
 
 
 def occupancy(resources: Resources, device: DeviceProfile, num_ctas: int = 1) -> Occupancy:
-    """The occupancy of a kernel with these resources; at least 1, for a launch that is refused holds none anywhere.
+    """Return the occupancy of a kernel, at least 1: a GPU refuses to launch a kernel of which an SM holds none.
 
-    A program of several CTAs counts as so many blocks of one SM.  Where the compiler told nothing, threads and blocks
-    alone limit.
+    A program of several CTAs counts as that many blocks of one SM.  If compilation failed, only threads and blocks
+    limit the number.
     """
     warps = -(-resources.threads // device.warp_size)
     limits = {

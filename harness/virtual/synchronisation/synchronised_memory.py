@@ -1,7 +1,7 @@
-"""The memory of a launch whose programs synchronise: who gives way where, what happened before what, what changed.
+"""The memory of scheduled programs: yields to other programs, maintains clocks, and reports changes of memory.
 
-Programs come one at a time.  Before an atomic and a volatile load the program gives way to the others.  What an atomic
-did is looked at when its program does the next thing, for only then the operation has been applied.
+Programs run one at a time.  A program yields before each atomic and each volatile load.  The effect of an atomic is
+examined at the program's next access, since `Memory.atomic` returns before the handler applies the update.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from harness.virtual.memory.accesses import Memory, Step, pairs_of
+from harness.virtual.memory.accesses import BlockAccess, Memory, pairs_of
 from harness.virtual.memory.arguments import Argument, Buffer
 from harness.virtual.memory.events import EventCollector
 from harness.virtual.memory.rows import Rows
@@ -24,31 +24,31 @@ from harness.virtual.synchronisation.wakeups import Read
 COMPARE_AND_SWAP, LOAD = "cas", "load"
 
 
-class Turn(Protocol):
-    """The program whose turn it is."""
+class RunningProgram(Protocol):
+    """The running program, as the memory uses it."""
 
     reads: list[Read] | None
-    """Where what it reads is noted; None while that is not wanted."""
+    """The list to which reads are appended; None while they are not recorded."""
 
-    def give_way(self) -> None:
-        """Let the others go on first."""
+    def yield_turn(self) -> None:
+        """Let the other ready programs run first."""
         ...
 
-    def changed(self, buffer: Buffer, first_bytes: Array, width: int) -> None:
-        """It changed what rows of bytes hold."""
+    def memory_changed(self, buffer: Buffer, first_bytes: Array, width: int) -> None:
+        """Called when the program changed the contents of rows of bytes."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Atomic:
-    """An atomic that is being applied."""
+    """An atomic whose update the handler is applying."""
 
     number: int
     buffer: Buffer
     flat: Array
-    """The buffer's elements."""
+    """The whole buffer, as elements of the atomic's type."""
     lanes: Array
-    """Those that it updates."""
+    """Indices of the elements that it updates."""
     before: Array
     first_bytes: Array
     releases: bool
@@ -56,60 +56,58 @@ class _Atomic:
 
 
 class SynchronisedMemory(Memory):
-    """One program accesses it at a time: the one that `turn` tells."""
+    """Memory that one program accesses at a time; `running` returns that program."""
 
     def __init__(
-        self, arguments: list[Argument], events: EventCollector, clocks: Clocks, turn: Callable[[], Turn]
+        self, arguments: list[Argument], events: EventCollector, clocks: Clocks, running: Callable[[], RunningProgram]
     ) -> None:
         super().__init__(arguments, events)
         self._clocks = clocks
-        self._turn = turn
+        self._running = running
         self._atomic: _Atomic | None = None
-        self._known = 0
-        """So many arguments have their shadows."""
-        self._order_new()
+        self._shadowed = 0
+        """The number of arguments that have an ordered shadow."""
+        self._add_shadows()
 
-    def settle(self) -> None:
-        """Look at what the last atomic did."""
-        done, self._atomic = self._atomic, None
-        if done is None:
+    def finish_atomic(self) -> None:
+        """Examine the effect of the last atomic: wake waiting programs, and release to its cells."""
+        atomic, self._atomic = self._atomic, None
+        if atomic is None:
             return
-        differs = bits_of(done.flat[done.lanes]) != bits_of(done.before)
+        differs = bits_of(atomic.flat[atomic.lanes]) != bits_of(atomic.before)
         if differs.any():
-            self._turn().changed(done.buffer, done.first_bytes[differs], done.flat.itemsize)
-        if done.releases:  # a failed compare-and-swap stores nothing, and so releases nothing
-            touched = done.first_bytes[differs] if done.is_swap else done.first_bytes
-            if len(touched):
-                self._clocks.release(done.number, _cells(done.buffer, touched))
+            self._running().memory_changed(atomic.buffer, atomic.first_bytes[differs], atomic.flat.itemsize)
+        if atomic.releases:  # a failed compare-and-swap stores nothing, and so releases nothing
+            released = atomic.first_bytes[differs] if atomic.is_swap else atomic.first_bytes
+            if len(released):
+                self._clocks.release(atomic.number, _cells(atomic.buffer, released))
 
     # --- the three accesses ---
 
-    def load(self, step: Step, other: Array) -> Array:
-        """As without synchronisation; a volatile one lets others go first."""
-        self._begin()
-        if step.volatile:
-            self._turn().give_way()
-        return super().load(step, other)
+    def load(self, access: BlockAccess, other: Array) -> Array:
+        self._before_access()
+        if access.volatile:
+            self._running().yield_turn()
+        return super().load(access, other)
 
-    def store(self, step: Step, values: Array) -> None:
-        """As without synchronisation."""
-        self._begin()
-        super().store(step, values)
+    def store(self, access: BlockAccess, values: Array) -> None:
+        self._before_access()
+        super().store(access, values)
 
-    def atomic(self, step: Step) -> tuple[Rows, Array | None]:
-        """As without synchronisation; others go first, and what the cells' releases tell is learnt."""
-        self._begin()
-        self._turn().give_way()
-        rows, flat = super().atomic(step)
-        argument = self.arguments[step.pointers.argument]
+    def atomic(self, access: BlockAccess) -> tuple[Rows, Array | None]:
+        # Acquire before the access is recorded: it then comes after what the releases order.
+        self._before_access()
+        self._running().yield_turn()
+        rows, flat = super().atomic(access)
+        argument = self.arguments[access.pointers.argument]
         if flat is None or argument.buffer is None:
             return rows, flat
         number, first_bytes = int(rows.programs[0]), rows.starts * flat.itemsize
-        self._note_poll(step, argument, first_bytes, flat.itemsize)
-        kind, order, scope = step.words
+        self._record_read(access, argument, first_bytes, flat.itemsize)
+        kind, order, scope = access.keywords
         if order in ACQUIRING and scope != WITHIN_PROGRAM:
             self._clocks.acquire(number, _cells(argument.buffer, first_bytes))
-        self._note_atomic(step, argument, rows, first_bytes, flat.itemsize)
+        self._record_atomic(access, argument, rows, first_bytes, flat.itemsize)
         self._atomic = _Atomic(
             number=number,
             buffer=argument.buffer,
@@ -122,74 +120,78 @@ class SynchronisedMemory(Memory):
         )
         return rows, flat
 
-    def _begin(self) -> None:
-        """Before an access: look at the last atomic, and at tensors that addresses have led to since."""
-        self.settle()
-        if self._known < len(self.arguments):
-            self._order_new()
+    def _before_access(self) -> None:
+        """Finish the last atomic, and add shadows to tensors that were found through addresses since."""
+        self.finish_atomic()
+        if self._shadowed < len(self.arguments):
+            self._add_shadows()
 
-    def _order_new(self) -> None:
-        """Give arguments that have none yet their shadows."""
-        for buffer in {argument.buffer for argument in self.arguments[self._known :] if argument.buffer is not None}:
-            buffer.shadow = OrderedShadow(buffer.size_bytes, buffer.granule, self._clocks)
-        self._known = len(self.arguments)
+    def _add_shadows(self) -> None:
+        """Add shadows to arguments that have none yet."""
+        for buffer in {argument.buffer for argument in self.arguments[self._shadowed :] if argument.buffer is not None}:
+            buffer.shadow = OrderedShadow(buffer.size_bytes, buffer.cell_bytes, self._clocks)
+        self._shadowed = len(self.arguments)
 
-    # --- what is noted ---
+    # --- recording ---
 
     def write(self, view: View, rows: Rows, raw: Array) -> None:
-        """Overwrite the rows of a store, and say which of them held something else."""
-        held = np.ascontiguousarray(view.read(rows, raw.dtype.type))
-        differs = (bits_of(held) != bits_of(raw)).any(axis=1)
+        """Overwrite the rows of a store, and report those whose contents changed."""
+        contents = np.ascontiguousarray(view.read(rows, raw.dtype.type))
+        differs = (bits_of(contents) != bits_of(raw)).any(axis=1)
         view.write(rows, raw)
         first_bytes = rows.starts * view.size + view.argument.first_byte
         width = rows.width * view.size
         if differs.any():
-            self._turn().changed(view.buffer, first_bytes[differs], width)
+            self._running().memory_changed(view.buffer, first_bytes[differs], width)
         self._clocks.forget(view.buffer.address, first_bytes, width)
 
-    def note_load(self, step: Step, view: View, rows: Rows) -> None:
-        """Tell the shadow of a load, and record where it meets a store that nothing orders."""
+    def record_load(self, access: BlockAccess, view: View, rows: Rows) -> None:
+        """Record a load in the shadow, and its conflicts with unordered stores."""
         first_bytes = rows.starts * view.size + view.argument.first_byte
-        self._note_poll(step, view.argument, first_bytes, rows.width * view.size)
+        self._record_read(access, view.argument, first_bytes, rows.width * view.size)
         if not view.buffer.track_readers:
             return
         starts, width = view.cells(rows)
-        shadow = _ordered(view.buffer)
-        note = shadow.poll if step.volatile else shadow.load
-        clash = note(starts, width, rows.programs, self.load_number(step.place))
-        self._note_dependence(step, view.argument, rows, starts, clash)
+        shadow = _ordered_shadow(view.buffer)
+        record = shadow.poll if access.volatile else shadow.load
+        clash = record(starts, width, rows.programs, self.load_number(access.place))
+        self._record_dependence(access, view.argument, rows, starts, clash)
 
-    def _note_poll(self, step: Step, argument: Argument, first_bytes: Array, width: int) -> None:
-        reads = self._turn().reads
+    def _record_read(self, access: BlockAccess, argument: Argument, first_bytes: Array, width: int) -> None:
+        reads = self._running().reads
         if reads is not None and argument.buffer is not None:
             elements = (first_bytes - argument.first_byte) // argument.element_bytes
-            reads.append(Read(step.place, argument.buffer, elements, first_bytes, width))
+            reads.append(Read(access.place, argument.buffer, elements, first_bytes, width))
 
-    def _note_atomic(self, step: Step, argument: Argument, rows: Rows, first_bytes: Array, size: int) -> None:
+    def _record_atomic(
+        self, access: BlockAccess, argument: Argument, rows: Rows, first_bytes: Array, size: int
+    ) -> None:
         assert argument.buffer is not None
-        shadow = _ordered(argument.buffer)
-        if size < shadow.granule:
+        shadow = _ordered_shadow(argument.buffer)
+        if size < shadow.cell_bytes:
             shadow.refine(size)
-        starts, width = first_bytes // shadow.granule, size // shadow.granule
-        if step.words[0] == LOAD:
-            found = shadow.poll(starts, width, rows.programs, self.load_number(step.place))
-            self._note_dependence(step, argument, rows, starts, found)
+        starts, width = first_bytes // shadow.cell_bytes, size // shadow.cell_bytes
+        if access.keywords[0] == LOAD:
+            clash = shadow.poll(starts, width, rows.programs, self.load_number(access.place))
+            self._record_dependence(access, argument, rows, starts, clash)
             return
         clash, reads = shadow.atomic(starts, width, int(rows.programs[0]))
         if clash is not None:
-            elements = elements_at(argument, shadow.granule, starts, clash)
+            elements = elements_at(argument, shadow.cell_bytes, starts, clash)
             updater, storer = pairs_of(rows, clash)
-            self.events.overlap(step.place, elements, (storer, updater), same_bytes=False, atomic=True)
+            self.events.overlap(access.place, elements, (storer, updater), same_bytes=False, atomic=True)
         if reads is not None:
-            self.note_reads(shadow.granule, rows, starts, reads, atomic=True)
+            self.record_reads(shadow.cell_bytes, rows, starts, reads, atomic=True)
 
-    def _note_dependence(self, step: Step, argument: Argument, rows: Rows, starts: Array, clash: Clash | None) -> None:
+    def _record_dependence(
+        self, access: BlockAccess, argument: Argument, rows: Rows, starts: Array, clash: Clash | None
+    ) -> None:
         if clash is not None and argument.buffer is not None:
-            elements = elements_at(argument, argument.buffer.shadow.granule, starts, clash)
-            self.events.dependence(step.place, elements, *pairs_of(rows, clash), atomic=clash.atomic)
+            elements = elements_at(argument, argument.buffer.shadow.cell_bytes, starts, clash)
+            self.events.dependence(access.place, elements, *pairs_of(rows, clash), atomic=clash.atomic)
 
 
-def _ordered(buffer: Buffer) -> OrderedShadow:
+def _ordered_shadow(buffer: Buffer) -> OrderedShadow:
     assert isinstance(buffer.shadow, OrderedShadow)
     return buffer.shadow
 

@@ -1,1 +1,1 @@
-"""TTIR as data: the parser, and analyses of the text."""
+"""TTIR: its data types, its parser, and analyses of kernels."""

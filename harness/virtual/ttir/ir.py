@@ -1,6 +1,7 @@
-"""TTIR as data: types, operations, blocks, regions, functions.  What `parser` makes and `machine` executes.
+"""TTIR as data: types, operations, blocks, regions, functions.  `parser` builds them and `machine` executes them.
 
-Values are numbered slots of one function; the machine keeps their contents in a list.  Nothing here depends on Triton.
+Values are numbered slots of one function, and the machine keeps their contents in a list.  Nothing here depends on
+Triton.
 """
 
 import re
@@ -12,22 +13,22 @@ from harness.model.run import Source
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A TTIR type.  `element` is `f32`, `i64`, `index`, `ptr` or, for what is not understood, its text."""
+    """A TTIR type.  `element` is `f32`, `i64`, `index` or `ptr`; for an unknown type it is the type's text."""
 
     element: str
     shape: tuple[int, ...] = ()
     """Empty for scalars."""
     pointee: "Type | None" = None
-    """What a pointer points at, or the block of a tensor descriptor."""
+    """The type behind a pointer, or the block of a tensor descriptor."""
 
     @property
     def is_pointer(self) -> bool:
-        """Whether it is a pointer or a block of pointers."""
+        """True for a pointer and for a block of pointers."""
         return self.element == "ptr"
 
     @property
     def bits(self) -> int:
-        """Width of one element in memory; 64 for pointers and `index`."""
+        """Width of one element in memory; 64 for pointers and `index`, 0 if unknown."""
         if self.element in {"ptr", "index"}:
             return 64
         if self.element.startswith("f8"):
@@ -40,8 +41,8 @@ class Type:
         """Size of one element in memory."""
         return max(1, self.bits // 8)
 
-    def of(self, element: str) -> "Type":
-        """The same shape with another element type."""
+    def with_element(self, element: str) -> "Type":
+        """Return the same shape with another element type."""
         return Type(element, self.shape)
 
     def __str__(self) -> str:
@@ -54,19 +55,19 @@ class Operation:
     """One operation.  Mutable only while the parser builds it."""
 
     name: str
-    operands: tuple[int, ...]
-    results: tuple[int, ...]
-    operand_types: tuple[Type, ...]
-    result_types: tuple[Type, ...]
-    attributes: Mapping[str, "Attribute"]
-    words: tuple[str, ...]
+    operands: tuple[int, ...] = ()
+    results: tuple[int, ...] = ()
+    operand_types: tuple[Type, ...] = ()
+    result_types: tuple[Type, ...] = ()
+    attributes: Mapping[str, "Attribute"] = field(default_factory=dict[str, "Attribute"])
+    keywords: tuple[str, ...] = ()
     """Bare keywords in order: a predicate, an axis name, an atomic's kind."""
-    regions: tuple["TtirRegion", ...]
-    successors: tuple["Successor", ...]
-    location: str
-    """The text of the `loc(…)` that ends the operation; resolved by `Module.source`."""
+    regions: tuple["TtirRegion", ...] = ()
+    successors: tuple["Successor", ...] = ()
+    location: str = ""
+    """The text of the `loc(…)` that ends the operation; `Module.source` resolves it."""
     frees: tuple[int, ...] = ()
-    """Slots whose last use this is."""
+    """Slots that no later operation uses."""
 
 
 Attribute = int | float | str | bool | tuple[int, ...]
@@ -74,7 +75,7 @@ Attribute = int | float | str | bool | tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Successor:
-    """The target of a branch, with the values that it hands over."""
+    """The target of a branch, and the values that it passes."""
 
     block: str
     arguments: tuple[int, ...]
@@ -82,7 +83,7 @@ class Successor:
 
 @dataclass(slots=True)
 class Block:
-    """A straight run of operations with its arguments."""
+    """A basic block: operations in order, and its arguments."""
 
     label: str
     arguments: tuple[int, ...]
@@ -91,17 +92,16 @@ class Block:
 
 @dataclass(slots=True)
 class TtirRegion:
-    """Blocks, entry first."""
+    """The blocks of a region, entry first."""
 
     blocks: list[Block] = field(default_factory=list[Block])
 
     @property
     def entry(self) -> Block:
-        """Where control enters."""
         return self.blocks[0]
 
     def all_operations(self) -> Iterator[Operation]:
-        """The operations of all blocks, those of inner regions included."""
+        """Yield the operations of all blocks, including those of inner regions."""
         for block in self.blocks:
             for operation in block.operations:
                 yield operation
@@ -111,8 +111,6 @@ class TtirRegion:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a function."""
-
     name: str
     slot: int
     type: Type
@@ -127,7 +125,7 @@ class Function:
     result_types: tuple[Type, ...]
     body: TtirRegion
     slots: int
-    """How many values it has."""
+    """The number of its values."""
     location: str
     public: bool
 
@@ -142,11 +140,14 @@ class Module:
 
     @property
     def kernel(self) -> Function:
-        """The public function."""
+        """The public function of the module."""
         return next(function for function in self.functions.values() if function.public)
 
     def source(self, location: str) -> Source | None:
-        """The Python file and line of a `loc(…)` text: the innermost frame outside Triton's own standard library."""
+        """Return the Python file and line of a `loc(…)` text.
+
+        This is the innermost frame outside Triton's own standard library, after inlining.
+        """
         if location not in self._sources:
             frames = list(self._frames(location, 0))
             outside = [frame for frame in frames if "/triton/language/" not in frame.file]
@@ -154,7 +155,7 @@ class Module:
         return self._sources[location]
 
     def _frames(self, text: str, depth: int) -> list[Source]:
-        if depth > 64:
+        if depth > 64:  # aliases of damaged text may refer to each other
             return []
         text = text.strip()
         if text.startswith("loc(") and text.endswith(")"):
@@ -175,13 +176,13 @@ class Module:
         return []
 
 
-_ASIDE = re.compile(r'"[^"]*"|[([<]|[])>]| at ')
+_BRACKET_OR_AT = re.compile(r'"[^"]*"|[([<]|[])>]| at ')
 
 
 def _split_callsite(text: str) -> tuple[str, str]:
-    """`A at B` as A and B, which may be locations with an `at`, brackets or quotes of their own."""
+    """Split `A at B` into A and B.  Both may be locations with their own `at`, brackets or quotes."""
     depth = 0
-    for found in _ASIDE.finditer(text):
+    for found in _BRACKET_OR_AT.finditer(text):
         depth += {"(": 1, "[": 1, "<": 1, ")": -1, "]": -1, ">": -1}.get(found[0], 0)
         if found[0] == " at " and not depth:
             return text[: found.start()], text[found.end() :]
@@ -189,7 +190,7 @@ def _split_callsite(text: str) -> tuple[str, str]:
 
 
 def mark_last_uses(region: TtirRegion) -> None:
-    """Let each operation free the values that nothing after it in their own block uses."""
+    """Set `frees` of each operation: the values of its block that nothing after it uses."""
     for block in region.blocks:
         own = set(block.arguments)
         for operation in block.operations:

@@ -1,4 +1,4 @@
-"""What stands inside TTIR's operations: types, attributes, numbers."""
+"""The notation inside TTIR's operations: types, attributes, numbers, and result types that the text leaves out."""
 
 import re
 from functools import lru_cache
@@ -11,7 +11,7 @@ _SCALAR = re.compile(r"(?:i\d+|f\d+\w*|bf16|tf32|index|none)$")
 
 @lru_cache(maxsize=4096)
 def parse_type(text: str) -> Type:
-    """`tensor<32x64x!tt.ptr<f32>>` and its like."""
+    """Return the type of a text such as `tensor<32x64x!tt.ptr<f32>>`."""
     if text.startswith("tensor<"):
         inner = text[len("tensor<") : -1].partition(",")[0]
         extents = re.match(r"(?:\d+x)*", inner)
@@ -26,8 +26,8 @@ def parse_type(text: str) -> Type:
     return Type(text)
 
 
-def number(text: str) -> int | float:
-    """A numeric attribute: hexadecimal, decimal or floating."""
+def parse_number(text: str) -> int | float:
+    """Return a numeric attribute: hexadecimal, decimal or floating."""
     if "0x" in text:
         return int(text, 16)
     return float(text) if any(character in text for character in ".eE") else int(text)
@@ -36,16 +36,48 @@ def number(text: str) -> int | float:
 _ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{2})|(.))")
 
 
-def string(text: str) -> str:
-    r"""What a quoted string says; MLIR writes `\0A` for a line's end and `\22` for a quote."""
+def parse_string(text: str) -> str:
+    r"""Return the content of a quoted string; MLIR writes `\0A` for a newline and `\22` for a quote."""
     plain = text.removeprefix('"').removesuffix('"')
     return _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else found[2], plain)
 
 
+WITHOUT_RESULTS = frozenset(
+    {
+        "llvm.intr.assume",
+        "scf.condition",
+        "scf.yield",
+        "tt.assert",
+        "tt.atomic_store",
+        "tt.descriptor_reduce",
+        "tt.descriptor_scatter",
+        "tt.descriptor_store",
+        "tt.map_elementwise.return",
+        "tt.reduce.return",
+        "tt.return",
+        "tt.scan.return",
+        "tt.store",
+    }
+)
+
+
+def implied_results(name: str, kinds: list[Type]) -> tuple[Type, ...]:
+    """Return the result types of an operation whose text names only its operands' types."""
+    if not kinds or name in WITHOUT_RESULTS:
+        return ()
+    first, last = kinds[0], kinds[-1]
+    if name in {"arith.cmpi", "arith.cmpf"}:
+        return (first.with_element("i1"),)
+    if name == "tt.load" and first.pointee is not None:
+        return (Type(first.pointee.element, first.shape, first.pointee.pointee),)
+    return (first,) if name == "tt.addptr" else (last,)
+
+
 class Notation(Tokens):
-    """Tokens read as types and attributes."""
+    """Reads tokens as types and attributes."""
 
     def _signature(self) -> tuple[list[Type], list[Type] | None]:
+        """Read `A, B -> C` or `A to B`; the second list is None if the text names the operands' types only."""
         before = self._types_until_arrow()
         if self._peek()[0] == "arrow" or self._peek()[1] == "to":
             self._next()
@@ -83,12 +115,15 @@ class Notation(Tokens):
         return kind == "type" or text == "<"
 
     def _type(self) -> Type:
-        if self._accept("<"):  # the dialect's name is left out: `<f32>` for `!tt.ptr<f32>`
+        if self._accept("<"):  # without the dialect's name: `<f32>` for `!tt.ptr<f32>`
             inner = ""
             while not self._accept(">"):
                 inner += self._next()[1]
             return parse_type(f"<{inner}>")
         return parse_type(self._next()[1])
+
+    def _optional_attributes(self) -> dict[str, Attribute]:
+        return self._attributes() if self._peek()[1] == "{" else {}
 
     def _attributes(self) -> dict[str, Attribute]:
         self._expect("{")
@@ -103,7 +138,7 @@ class Notation(Tokens):
         kind, text = self._next()
         value: Attribute
         if kind == "number":
-            value = number(text)
+            value = parse_number(text)
         elif text in {"true", "false"}:
             value = text == "true"
         elif text == "[":
@@ -111,11 +146,11 @@ class Notation(Tokens):
             while not self._accept("]"):
                 part_kind, part = self._next()
                 if part_kind == "number":
-                    parts.append(int(number(part)))
+                    parts.append(int(parse_number(part)))
             value = tuple(parts)
         elif text.startswith("array<"):
             value = tuple(int(part) for part in text[len("array<") : -1].partition(":")[2].split(",") if part.strip())
-        elif text == "{":  # a nested dictionary: nothing executed is in there
+        elif text == "{":  # a nested dictionary, which never affects execution
             depth = 1
             while depth:
                 depth += {"{": 1, "}": -1}.get(self._next()[1], 0)
@@ -125,43 +160,3 @@ class Notation(Tokens):
         if typed and self._accept(":"):
             self._type()
         return value
-
-
-class ValueScope(Notation):
-    """Notation that knows the values which are in sight."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._names: dict[str, int] = {}
-        self._types: list[Type] = []
-        self._ahead: dict[str, int] = {}
-
-    def _define(self, name: str, kind: Type) -> int:
-        if name in self._ahead:
-            slot = self._names[name] = self._ahead.pop(name)
-            self._types[slot] = kind
-            return slot
-        slot = len(self._types)
-        self._types.append(kind)
-        self._names[name] = slot
-        return slot
-
-    def _define_results(self, names: list[tuple[str, int]], kinds: tuple[Type, ...]) -> tuple[int, ...]:
-        slots: list[int] = []
-        remaining = iter(kinds)
-        for name, count in names:
-            if count == 1:
-                slots.append(self._define(name, next(remaining)))
-            else:
-                slots += [self._define(f"{name}#{index}", next(remaining)) for index in range(count)]
-        return tuple(slots)
-
-    def _use(self, name: str) -> int:
-        if name in self._ahead:
-            return self._ahead[name]
-        slot = self._names.get(name)
-        if slot is None:
-            slot = self._names.get(name.removesuffix("#0"))  # an only result by its number
-        if slot is None:  # blocks are not printed in topological order: it may be defined further down
-            slot = self._ahead[name] = self._define(name, Type("?"))
-        return slot

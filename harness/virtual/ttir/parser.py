@@ -1,8 +1,8 @@
-"""TTIR text to `ir`: a recursive-descent parser of modules, functions, regions and operations.
+"""The TTIR parser: recursive descent over modules, functions, regions and operations.
 
-MLIR's Python bindings do not serve (in Triton 3.6 they show no integer attributes, successors or predicates), so the
-text is read.  Most operations share one shape (keywords, operands, attributes, types), which `_generic` reads, unknown
-operations included; those with regions or successors have readers of their own in `_READERS`.
+MLIR's Python bindings do not serve: in Triton 3.6 they show no integer attributes, successors or predicates.  Most
+operations share one form (keywords, operands, attributes, types), which `_generic` reads, unknown operations included.
+Operations with regions, successors or a form of their own have readers in `_READERS`.
 """
 
 import re
@@ -22,15 +22,18 @@ from harness.virtual.ttir.ir import (
     Type,
     mark_last_uses,
 )
-from harness.virtual.ttir.notation import ValueScope
+from harness.virtual.ttir.notation import implied_results
+from harness.virtual.ttir.scope import ValueScope
 from harness.virtual.ttir.tokens import END, LINE
 
 _VALUE = re.compile(r"(%[\w$.-]+(?:\#\d+)?)")
 _LOCATION_LINE = re.compile(r"^(#loc\d*) = (loc\(.*\))$", re.MULTILINE)
+_FOREIGN_TEXT = (ValueError, LookupError, StopIteration, RecursionError)
+"""The exceptions of int, zip and next on text that is no TTIR."""
 
 
 def parse(text: str) -> Module:
-    """The module that a `.ttir` text describes.
+    """Return the module of a `.ttir` text.
 
     Raises:
         CannotExecute: the text is not TTIR as this parser knows it; names the line.
@@ -40,7 +43,7 @@ def parse(text: str) -> Module:
     parser = _Parser("\n".join(lines))
     try:
         functions = parser.module()
-    except (ValueError, LookupError, StopIteration, RecursionError) as error:  # how int, zip and next meet foreign text
+    except _FOREIGN_TEXT as error:
         raise parser.cannot_read("something else") from error
     return Module(functions={function.name: function for function in functions}, locations=locations)
 
@@ -56,7 +59,7 @@ class _Parser(ValueScope):
             if self._peek()[1] == "tt.func":
                 functions.append(self._function())
             else:
-                self._next()  # `module {`, its attributes and closing brace carry nothing that is executed
+                self._next()  # `module {`, its attributes and its closing brace never affect execution
         if not functions:
             raise self.cannot_read("a tt.func")
         return functions
@@ -69,26 +72,16 @@ class _Parser(ValueScope):
             self._accept("private")
         name = self._next()[1].lstrip("@").strip('"')
         parameters = tuple(self._parameters())
-        results: tuple[Type, ...] = ()
-        if self._peek()[0] == "arrow":
-            self._next()
-            results = tuple(self._type_list())
+        results = self._optional_results()
         if self._accept("attributes"):
             self._attributes()
         body = self._region()
         location = self._next()[1] if self._peek()[0] == "loc" else ""
-        if self._ahead:
-            raise self.cannot_read(f"a definition of {', '.join(self._ahead)}")
+        if self._forward:
+            raise self.cannot_read(f"a definition of {', '.join(self._forward)}")
         mark_last_uses(body)
         self._settle_operand_types(body)
         return Function(name, parameters, results, body, len(self._types), location, public)
-
-    def _settle_operand_types(self, region: TtirRegion) -> None:
-        for block in region.blocks:
-            for operation in block.operations:
-                operation.operand_types = tuple(self._types[slot] for slot in operation.operands)
-                for inner in operation.regions:
-                    self._settle_operand_types(inner)
 
     def _parameters(self) -> Iterator[Parameter]:
         self._expect("(")
@@ -96,14 +89,27 @@ class _Parser(ValueScope):
             name = self._next()[1]
             self._expect(":")
             kind = self._type()
-            if self._peek()[1] == "{":
-                self._attributes()
+            self._optional_attributes()
             if self._peek()[0] == "loc":
                 self._next()
             yield Parameter(name[1:], self._define(name, kind), kind)
             self._accept(",")
 
-    # --- regions, blocks, operations ---
+    def _optional_results(self) -> tuple[Type, ...]:
+        if self._peek()[0] != "arrow":
+            return ()
+        self._next()
+        return tuple(self._type_list())
+
+    def _settle_operand_types(self, region: TtirRegion) -> None:
+        """Set the operands' types.  This comes last, since values may be used before their definition."""
+        for block in region.blocks:
+            for operation in block.operations:
+                operation.operand_types = tuple(self._types[slot] for slot in operation.operands)
+                for inner in operation.regions:
+                    self._settle_operand_types(inner)
+
+    # --- regions and blocks ---
 
     def _region(self, arguments: list[tuple[str, Type]] | None = None) -> TtirRegion:
         self._expect("{")
@@ -115,7 +121,7 @@ class _Parser(ValueScope):
                 block = self._block_header()
                 if region.blocks[-1].operations or region.blocks[-1].label:
                     region.blocks.append(block)
-                else:
+                else:  # the entry block has a label
                     region.blocks[-1] = block
             else:
                 region.blocks[-1].operations.append(self._operation())
@@ -136,6 +142,8 @@ class _Parser(ValueScope):
         self._expect(":")
         return Block(label, tuple(slots))
 
+    # --- operations ---
+
     def _operation(self) -> Operation:
         if self._peek()[0] == LINE:
             return self._line()
@@ -148,7 +156,7 @@ class _Parser(ValueScope):
             self._expect("=")
         kind, name = self._next()
         if kind not in {"word", "string"}:
-            self._at -= 1
+            self._position -= 1
             raise self.cannot_read("an operation")
         name = name.strip('"')
         reader = _READERS.get(name)
@@ -159,40 +167,49 @@ class _Parser(ValueScope):
         return made
 
     def _line(self) -> Operation:
-        """An operation on a line of its own: the values' names tell it from others that are read already."""
-        parts = _VALUE.split(self._tokens[self._at][1])
+        """Read an operation on a line of its own, from a template of lines that differ in names of values alone."""
+        parts = _VALUE.split(self._tokens[self._position][1])
         try:
-            like = _Parser._like("%".join(parts[::2]))
+            template = _Parser._template("%".join(parts[::2]))
         except CannotExecute:
-            self._spell_out()  # for the reason and the place
+            self._expand_line()  # read it again token by token, for the reason and the place
             return self._operation()
         names = parts[1::2]
-        operands = tuple([self._use(names[place]) for place in like.operands])
-        location = self._tokens[self._at + 1][1]
-        self._at += 2
-        made = Operation(like.name, operands, (), (), like.result_types, like.attributes, like.words, (), (), location)
-        if like.results:
+        location = self._tokens[self._position + 1][1]
+        self._position += 2
+        made = Operation(
+            name=template.name,
+            operands=tuple([self._use(names[number]) for number in template.operands]),
+            result_types=template.result_types,
+            attributes=template.attributes,
+            keywords=template.keywords,
+            location=location,
+        )
+        if template.results:
             made.results = (self._define(names[0], made.result_types[0]),)
         return made
 
     @staticmethod
     @lru_cache(maxsize=1 << 14)
-    def _like(line: str) -> Operation:
-        """The operation of a line in which every value is called `%`; its operands are counted from left to right."""
+    def _template(line: str) -> Operation:
+        """Return the operation of a line in which every value is called `%`.
+
+        Its operands are numbers of values, counted from left to right.
+        """
         first, *others = line.split("%")
-        parser = _Parser(first + "".join(f"%{place}{part}" for place, part in enumerate(others)))
+        parser = _Parser(first + "".join(f"%{number}{part}" for number, part in enumerate(others)))
         try:
             made = parser._operation()
-        except (ValueError, LookupError, StopIteration, RecursionError) as error:
+        except _FOREIGN_TEXT as error:
             raise parser.cannot_read("something else") from error
-        places = {parser._names[f"%{place}"]: place for place in range(len(others))}
-        made.operands = tuple(places[slot] for slot in made.operands)
+        numbers = {parser._names[f"%{number}"]: number for number in range(len(others))}
+        made.operands = tuple(numbers[slot] for slot in made.operands)
         return made
 
     def _generic(self, name: str) -> Operation:
-        """Keywords, operands and attributes in any order, then `: types` with or without an arrow."""
+        """Read keywords, operands and attributes in any order, then `: types` with or without an arrow."""
         operands: list[int] = []
-        words: list[str] = []
+        keywords: list[str] = []
         attributes: dict[str, Attribute] = {}
         before: list[Type] = []
         after: list[Type] | None = None
@@ -205,7 +222,7 @@ class _Parser(ValueScope):
                 self._next()
                 before, after = self._signature()
                 break
-            elif kind == "arrow":  # without operands, their types and the colon are left out
+            elif kind == "arrow":  # an operation without operands has neither their types nor the colon
                 self._next()
                 after = self._type_list()
                 break
@@ -218,21 +235,20 @@ class _Parser(ValueScope):
                 if self._accept("="):
                     attributes[text] = self._attribute_value(typed=False)  # a colon begins the operation's types
                 else:
-                    words.append(text)
+                    keywords.append(text)
             else:
                 self._next()  # commas, brackets and parentheses only separate
         result_types = tuple(after) if after is not None else implied_results(name, before)
-        if name == "tt.split":  # names the type of both its results once
+        if name == "tt.split":  # the text names the type of its two results once
             result_types *= 2
-        return Operation(name, tuple(operands), (), (), result_types, attributes, tuple(words), (), (), "")
+        return Operation(
+            name, tuple(operands), result_types=result_types, attributes=attributes, keywords=tuple(keywords)
+        )
 
     def _quoted(self, name: str) -> Operation:
-        """MLIR's generic form: `"tt.reduce"(%x) <{axis = 1 : i32}> ({ … }) : (A) -> B`."""
+        """Read MLIR's generic form: `"tt.reduce"(%x) <{axis = 1 : i32}> ({ … }) : (A) -> B`."""
         self._expect("(")
-        operands: list[int] = []
-        while not self._accept(")"):
-            operands.append(self._use(self._next()[1]))
-            self._accept(",")
+        operands = self._operands_until(")")
         attributes: dict[str, Attribute] = {}
         if self._accept("<"):
             attributes |= self._attributes()
@@ -242,128 +258,132 @@ class _Parser(ValueScope):
             while not self._accept(")"):
                 regions.append(self._region())
                 self._accept(",")
-        if self._peek()[1] == "{":
-            attributes |= self._attributes()
+        attributes |= self._optional_attributes()
         self._expect(":")
         _, after = self._signature()
-        return Operation(name, tuple(operands), (), (), tuple(after or ()), attributes, (), tuple(regions), (), "")
+        return Operation(
+            name, tuple(operands), result_types=tuple(after or ()), attributes=attributes, regions=tuple(regions)
+        )
 
-    # --- operations with regions or successors ---
-
-    def constant(self, name: str) -> Operation:
-        attributes: dict[str, Attribute] = {}
-        if self._peek()[1] == "{":
-            attributes |= self._attributes()
-        text = self._next()[1]
-        kind = self._type() if self._accept(":") else Type("i1")  # `true` and `false` stand alone
-        return Operation(name, (), (), (), (kind,), {**attributes, "value": text}, (), (), (), "")
+    # --- operations with regions ---
 
     def for_loop(self, name: str) -> Operation:
+        """Read `unsigned %i = %lower to %upper step %step iter_args(%a = %b) -> (types) : type { … }`."""
         unsigned = self._accept("unsigned")
         induction = self._next()[1]
         self._expect("=")
-        lower = self._use(self._next()[1])
+        lower = self._operand()
         self._expect("to")
-        upper = self._use(self._next()[1])
+        upper = self._operand()
         self._expect("step")
-        step = self._use(self._next()[1])
+        step = self._operand()
         carried: list[str] = []
         initial: list[int] = []
         results: tuple[Type, ...] = ()
         if self._accept("iter_args"):
             self._expect("(")
-            while not self._accept(")"):
-                carried.append(self._next()[1])
-                self._expect("=")
-                initial.append(self._use(self._next()[1]))
-                self._accept(",")
+            carried, initial = self._initial_values()
             self._expect("->")
             results = tuple(self._type_list())
-        kind = Type("index")
-        if self._accept(":"):
-            kind = self._type()
+        kind = self._type() if self._accept(":") else Type("index")
         body = self._region([(induction, kind), *zip(carried, results, strict=True)])
-        attributes = self._attributes() if self._peek()[1] == "{" else {}
-        operands = (lower, upper, step, *initial)
-        return Operation(name, operands, (), (), results, {**attributes, "unsigned": unsigned}, (), (body,), (), "")
-
-    def if_else(self, name: str) -> Operation:
-        condition = self._use(self._next()[1])
-        results: tuple[Type, ...] = ()
-        if self._peek()[0] == "arrow":
-            self._next()
-            results = tuple(self._type_list())
-        regions = [self._region()]
-        if self._accept("else"):
-            regions.append(self._region())
-        attributes = self._attributes() if self._peek()[1] == "{" else {}
-        return Operation(name, (condition,), (), (), results, attributes, (), tuple(regions), (), "")
+        return Operation(
+            name,
+            (lower, upper, step, *initial),
+            result_types=results,
+            attributes={**self._optional_attributes(), "unsigned": unsigned},
+            regions=(body,),
+        )
 
     def while_loop(self, name: str) -> Operation:
-        carried: list[str] = []
-        initial: list[int] = []
-        if self._accept("("):
-            while not self._accept(")"):
-                carried.append(self._next()[1])
-                self._expect("=")
-                initial.append(self._use(self._next()[1]))
-                self._accept(",")
-        before_types, after_types = [], []
-        if self._accept(":"):
-            before_types, after = self._signature()
-            after_types = after or []
+        """Read `(%a = %b) : (types) -> (types) { … } do { … }`."""
+        carried, initial = self._initial_values() if self._accept("(") else ([], [])
+        before_types, after_types = self._signature() if self._accept(":") else ([], [])
         before = self._region(list(zip(carried, before_types, strict=True)))
         self._expect("do")
         body = self._region()
-        attributes = self._attributes() if self._accept("attributes") else {}
-        return Operation(name, tuple(initial), (), (), tuple(after_types), attributes, (), (before, body), (), "")
+        return Operation(
+            name,
+            tuple(initial),
+            result_types=tuple(after_types or ()),
+            attributes=self._attributes() if self._accept("attributes") else {},
+            regions=(before, body),
+        )
+
+    def _initial_values(self) -> tuple[list[str], list[int]]:
+        """Read `%a = %b, %c = %d)`: names of carried values, and slots of their initial values."""
+        carried: list[str] = []
+        initial: list[int] = []
+        while not self._accept(")"):
+            carried.append(self._next()[1])
+            self._expect("=")
+            initial.append(self._operand())
+            self._accept(",")
+        return carried, initial
+
+    def if_else(self, name: str) -> Operation:
+        """Read `%condition -> (types) { … } else { … }`."""
+        condition = self._operand()
+        results = self._optional_results()
+        regions = [self._region()]
+        if self._accept("else"):
+            regions.append(self._region())
+        attributes = self._optional_attributes()
+        return Operation(name, (condition,), result_types=results, attributes=attributes, regions=tuple(regions))
+
+    # --- operations with successors ---
 
     def branch(self, name: str) -> Operation:
+        """Read `^block(%values : types)`, after a condition and with two blocks for `cf.cond_br`."""
         operands: list[int] = []
         if name == "cf.cond_br":
-            operands.append(self._use(self._next()[1]))
+            operands.append(self._operand())
             self._expect(",")
         successors = [self._successor()]
         while self._accept(","):
             successors.append(self._successor())
-        if self._peek()[1] == "{":
-            self._attributes()
-        return Operation(name, tuple(operands), (), (), (), {}, (), (), tuple(successors), "")
+        self._optional_attributes()
+        return Operation(name, tuple(operands), successors=tuple(successors))
 
     def _successor(self) -> Successor:
         label = self._next()[1]
         arguments: list[int] = []
         if self._accept("("):
-            while self._peek()[0] == "value":
-                arguments.append(self._use(self._next()[1]))
-                self._accept(",")
+            arguments = self._operands()
             if self._accept(":"):
                 self._types_until_arrow()
             self._expect(")")
         return Successor(label, tuple(arguments))
 
+    # --- operations with a form of their own ---
+
+    def constant(self, name: str) -> Operation:
+        """Read `{attributes} value : type`; `true` and `false` have no type."""
+        attributes = self._optional_attributes()
+        text = self._next()[1]
+        kind = self._type() if self._accept(":") else Type("i1")
+        return Operation(name, result_types=(kind,), attributes={**attributes, "value": text})
+
     def print_out(self, name: str) -> Operation:
-        """`tt.print "text" {…} : %values : types`."""
-        words = (self._next()[1],)
+        """Read `"text" {…} : %values : types`."""
+        keywords = (self._next()[1],)
         attributes = self._attributes()
         operands: list[int] = []
         if self._accept(":"):
-            while self._peek()[0] == "value":
-                operands.append(self._use(self._next()[1]))
-                self._accept(",")
+            operands = self._operands()
             self._expect(":")
             self._types_until_arrow()
-        return Operation(name, tuple(operands), (), (), (), attributes, words, (), (), "")
+        return Operation(name, tuple(operands), attributes=attributes, keywords=keywords)
 
     def dot_scaled(self, name: str) -> Operation:
-        """`%lhs scale %s, %rhs scale %t, %acc …`: the attribute `scales` says which operands are scales."""
+        """Read `%lhs scale %s, %rhs scale %t, %acc …`; the attribute `scales` has the positions of the scales."""
         operands: list[int] = []
         scales: list[int] = []
         for _ in ("lhs", "rhs"):
-            operands.append(self._use(self._next()[1]))
+            operands.append(self._operand())
             if self._accept("scale"):
                 scales.append(len(operands))
-                operands.append(self._use(self._next()[1]))
+                operands.append(self._operand())
             self._expect(",")
         made = self._generic(name)
         made.operands = (*operands, *made.operands)
@@ -371,6 +391,7 @@ class _Parser(ValueScope):
         return made
 
     def call(self, name: str) -> Operation:
+        """Read `@callee(%values) : types`; the attribute `callee` has the function's name."""
         callee = self._next()[1].lstrip("@").strip('"')
         made = self._generic(name)
         made.attributes = {**made.attributes, "callee": callee}
@@ -378,46 +399,13 @@ class _Parser(ValueScope):
 
 
 _READERS: dict[str, Callable[[_Parser, str], Operation]] = {
-    "arith.constant": _Parser.constant,
     "scf.for": _Parser.for_loop,
-    "scf.if": _Parser.if_else,
     "scf.while": _Parser.while_loop,
+    "scf.if": _Parser.if_else,
     "cf.br": _Parser.branch,
     "cf.cond_br": _Parser.branch,
-    "tt.call": _Parser.call,
-    "tt.dot_scaled": _Parser.dot_scaled,
+    "arith.constant": _Parser.constant,
     "tt.print": _Parser.print_out,
+    "tt.dot_scaled": _Parser.dot_scaled,
+    "tt.call": _Parser.call,
 }
-
-
-WITHOUT_RESULTS = frozenset(
-    {
-        "llvm.intr.assume",
-        "scf.condition",
-        "scf.yield",
-        "tt.assert",
-        "tt.atomic_store",
-        "tt.descriptor_reduce",
-        "tt.descriptor_scatter",
-        "tt.descriptor_store",
-        "tt.map_elementwise.return",
-        "tt.reduce.return",
-        "tt.return",
-        "tt.scan.return",
-        "tt.store",
-    }
-)
-
-
-def implied_results(name: str, kinds: list[Type]) -> tuple[Type, ...]:
-    """The result types of an operation whose text names only its operands' types."""
-    if not kinds:
-        return ()
-    first, last = kinds[0], kinds[-1]
-    if name in WITHOUT_RESULTS:
-        return ()
-    if name in {"arith.cmpi", "arith.cmpf"}:
-        return (first.of("i1"),)
-    if name == "tt.load" and first.pointee is not None:
-        return (Type(first.pointee.element, first.shape, first.pointee.pointee),)
-    return (first,) if name == "tt.addptr" else (last,)

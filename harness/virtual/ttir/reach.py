@@ -1,7 +1,7 @@
-"""Which parameters of a kernel its accesses may go through, told from the text alone.
+"""The parameters that a kernel's accesses may go through, from its TTIR alone.
 
-Pointers are followed through arithmetic, loops with a bound and branches of `scf.if`.  Where one comes from elsewhere
-(a table of addresses, a loop of branches, a call), it may be any.
+Pointers are followed through arithmetic, loops with a bound and branches of `scf.if`.  A pointer from elsewhere (a
+table of addresses, a loop of branches, a call) may be any parameter.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from harness.virtual.ttir.ir import Function, Operation, TtirRegion, Type
 
 Slots = frozenset[int]
 
-PASSES_POINTERS_ON = frozenset(
+POINTER_FORWARDING = frozenset(
     {
         "tt.addptr",
         "tt.splat",
@@ -38,51 +38,49 @@ ATOMICS = frozenset(
     }
 )
 WRITES = (STORES | ATOMICS) - {"tt.atomic_load", "tt.atomic_poll"}
-ANYWHERE: Slots = frozenset({-1})
-"""What nobody could follow."""
+UNKNOWN_ORIGIN: Slots = frozenset({-1})
+"""The origin of a pointer that cannot be followed."""
 
 
 @dataclass(frozen=True)
 class PointerReach:
-    """The parameters of one kernel, by their slots; None where they may be any."""
+    """The parameters of one kernel, by slot, that accesses may go through; None means any parameter."""
 
     kernel: Function
 
     @cached_property
     def atomic(self) -> Slots | None:
-        """Those that atomics go through."""
-        return self.of(ATOMICS)
+        return self.reached_by(ATOMICS)
 
     @cached_property
     def plain(self) -> Slots | None:
-        """Those that loads and stores go through."""
-        return self.of(LOADS | STORES)
+        """The parameters of loads and stores."""
+        return self.reached_by(LOADS | STORES)
 
     @cached_property
     def stored(self) -> Slots | None:
-        """Those that stores go through."""
-        return self.of(STORES)
+        return self.reached_by(STORES)
 
     @cached_property
     def written(self) -> Slots | None:
-        """Those that stores go through, and atomics that change what is there."""
-        return self.of(WRITES)
+        """The parameters of stores, and of atomics that change memory."""
+        return self.reached_by(WRITES)
 
-    def of(self, names: frozenset[str]) -> Slots | None:
-        """Those that operations of these names go through."""
+    def reached_by(self, names: frozenset[str]) -> Slots | None:
+        """Return the parameters of the operations with these names."""
         reached: Slots = frozenset()
         for operation in self.kernel.body.all_operations():
             if operation.name in names:
-                reached |= self._origins.get(operation.operands[0], ANYWHERE)
+                reached |= self._origins.get(operation.operands[0], UNKNOWN_ORIGIN)
             elif operation.name == "tt.call" and any(map(_is_pointer, operation.operand_types)):
                 return None
-        return None if reached >= ANYWHERE else reached
+        return None if reached >= UNKNOWN_ORIGIN else reached
 
     @cached_property
     def _origins(self) -> dict[int, Slots]:
-        """The parameters that a pointer may have come from: grown from none until nothing is added."""
+        """The parameters that each pointer may come from: a fixed point, grown from nothing."""
         origins = {parameter.slot: frozenset({parameter.slot}) for parameter in self.kernel.parameters}
-        origins |= dict.fromkeys(_unknown(self.kernel.body), ANYWHERE)
+        origins |= dict.fromkeys(_unknown(self.kernel.body), UNKNOWN_ORIGIN)
         flows, grows = tuple(_flows(self.kernel.body)), True
         while grows:
             grows = False
@@ -95,11 +93,11 @@ class PointerReach:
 
 
 _known: dict[int, PointerReach] = {}
-"""By the id of a kernel, which is kept with it: walking all operations takes as long as a small launch."""
+"""By the id of a kernel, which the value keeps alive.  Walking all operations takes as long as a small launch."""
 
 
 def reach_of(kernel: Function) -> PointerReach:
-    """The same one for every launch of a kernel."""
+    """Return the reach of a kernel, which is computed once."""
     if id(kernel) not in _known:
         _known[id(kernel)] = PointerReach(kernel)
     return _known[id(kernel)]
@@ -110,9 +108,9 @@ def _is_pointer(kind: Type) -> bool:
 
 
 def _flows(whole: TtirRegion) -> Iterator[tuple[int, Sequence[int]]]:
-    """Slots with those whose pointers go into them."""
+    """Yield slots, each with the slots whose pointers flow into it."""
     for operation in whole.all_operations():
-        if operation.name in PASSES_POINTERS_ON:
+        if operation.name in POINTER_FORWARDING:
             for result in operation.results:
                 yield result, _pointers(operation)
         elif operation.name == "scf.for":
@@ -129,7 +127,7 @@ def _flows(whole: TtirRegion) -> Iterator[tuple[int, Sequence[int]]]:
 
 
 def _yielded(region: TtirRegion) -> tuple[int, ...]:
-    """What a region hands on; a `scf.yield` of nothing is not written."""
+    """Return the operands of a region's `scf.yield`; without operands it is not printed."""
     last = region.entry.operations[-1:]
     return last[0].operands if last and last[0].name == "scf.yield" else ()
 
@@ -140,12 +138,12 @@ def _pointers(operation: Operation) -> list[int]:
 
 
 def _unknown(body: TtirRegion) -> Iterator[int]:
-    """Slots of pointers that come from somewhere else."""
+    """Yield the slots of pointers that cannot be followed."""
     for region in _regions(body):
         for block in region.blocks[1:] if len(region.blocks) > 1 else ():
             yield from block.arguments
     for operation in body.all_operations():
-        if operation.name in PASSES_POINTERS_ON | {"scf.for", "scf.if"}:
+        if operation.name in POINTER_FORWARDING | {"scf.for", "scf.if"}:
             continue
         pairs = zip(operation.results, operation.result_types, strict=False)
         yield from (slot for slot, kind in pairs if _is_pointer(kind))

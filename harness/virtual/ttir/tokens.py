@@ -1,4 +1,4 @@
-"""TTIR text as tokens, and a place among them: where the parser stands, and what to say when it cannot go on."""
+"""TTIR text as tokens, and the parser's position among them, with the error for text that cannot be read."""
 
 import re
 from collections.abc import Iterator
@@ -26,23 +26,23 @@ _TOKEN = re.compile(
 )
 _BLANK = re.compile(r"\s*(?://[^\n]*\s*)*")
 _LINE = re.compile(r"^[ \t]*((?:%[\w$.-]+ = )?[a-z]\w*\.[^\n\"^/]*) (loc\(\#\w*\))$", re.MULTILINE)
-"""An operation without regions, successors and strings, as nearly all are printed: on a line of its own."""
+"""An operation without regions, successors and strings.  Nearly all operations are printed like this, on one line."""
 LINE = "line"
-"""The kind of a token that is such an operation; its location is the next token."""
+"""The kind of a token that is such a whole operation.  Its location is the next token."""
 
 Token = tuple[str, str]
 END: Token = ("end", "")
 
 
 class Tokens:
-    """The tokens of one text."""
+    """The tokens of one text, and a position among them."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._ends: list[int] = []
-        """Where each token ends in the text."""
+        """The end of each token in the text."""
         self._tokens: list[Token] = list(self._tokenize(text))
-        self._at = 0
+        self._position = 0
 
     def _tokenize(self, text: str) -> Iterator[Token]:
         position, end = 0, len(text.rstrip())
@@ -70,36 +70,36 @@ class Tokens:
             self._ends.append(position)
             yield kind, found[kind]
 
-    def _spell_out(self) -> None:
-        """Put the tokens of the operation where the parser stands in the place of the one token that it is."""
-        text, end = self._tokens[self._at][1], self._ends[self._at]
+    def _expand_line(self) -> None:
+        """Replace the `LINE` token at the parser's position with the tokens of its operation."""
+        text, end = self._tokens[self._position][1], self._ends[self._position]
         ends, self._ends = self._ends, []
         tokens = list(self._tokenize_part(self._text, end - len(text), end))
-        self._tokens[self._at : self._at + 1] = tokens
-        ends[self._at : self._at + 1] = self._ends
+        self._tokens[self._position : self._position + 1] = tokens
+        ends[self._position : self._position + 1] = self._ends
         self._ends = ends
 
     def cannot_read(self, expected: str) -> CannotExecute:
-        """What was expected where the parser stands."""
-        at = min(self._at, len(self._tokens) - 1)
+        """Return the error for text that is not what the parser expects at its position."""
+        at = min(self._position, len(self._tokens) - 1)
         seen = " ".join(token[1] for token in self._tokens[at : at + 8]) or "the end"
         line = self._text.count("\n", 0, self._ends[at]) + 1
         return CannotExecute(f"TTIR that cannot be read at its line {line}: expected {expected} before {seen!r}")
 
     def _peek(self, ahead: int = 0) -> Token:
-        index = self._at + ahead
+        index = self._position + ahead
         return self._tokens[index] if index < len(self._tokens) else END
 
     def _next(self) -> Token:
-        token = self._tokens[self._at]
+        token = self._tokens[self._position]
         if token == END:
             raise self.cannot_read("more")
-        self._at += 1
+        self._position += 1
         return token
 
     def _accept(self, text: str) -> bool:
-        if self._tokens[self._at][1] == text:
-            self._at += 1
+        if self._tokens[self._position][1] == text:
+            self._position += 1
             return True
         return False
 

@@ -1,4 +1,4 @@
-"""Which kernels may wait: those with a loop that has no bound of its own and polls memory that others change."""
+"""Kernels whose programs may wait for each other: a loop without a bound polls memory that other programs change."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,11 +7,11 @@ from harness.virtual.ttir.reach import ATOMICS
 
 ATOMIC = "tt.atomic_"
 POLL = "tt.atomic_poll"
-"""A whole loop in one operation."""
+"""A whole polling loop in one operation."""
 
 
 def uses_atomics(module: Module) -> bool:
-    """Whether the order of its programs may show in what the kernel computes; a descriptor's `reduce` is atomic."""
+    """Return True if a kernel has atomics, so that results may depend on the order of its programs."""
     return any(
         operation.name in ATOMICS
         for function in module.functions.values()
@@ -20,10 +20,10 @@ def uses_atomics(module: Module) -> bool:
 
 
 def may_wait(module: Module) -> bool:
-    """Whether a program may wait for another: a loop without a bound has an atomic or a volatile load.
+    """Return True if a loop without a bound has an atomic or a volatile load.
 
-    Such a loop is a `scf.while`, a loop of branches, or `tt.atomic_poll` alone.  Any other load is taken out of a loop
-    that changes nothing by the compiler, and an empty loop out of the kernel.
+    Such a loop is a `scf.while`, a loop of branches, or `tt.atomic_poll` alone.  Other loads cannot poll: the compiler
+    moves them out of a loop that changes nothing, and removes empty loops.
     """
     polling = _polling_functions(module)
     return any(
@@ -40,7 +40,7 @@ def _polls(operation: Operation, polling: frozenset[str]) -> bool:
 
 
 def _polling_functions(module: Module) -> frozenset[str]:
-    """The functions that poll, themselves or through what they call."""
+    """Return the functions that poll, directly or through calls."""
     found: frozenset[str] = frozenset()
     while True:
         more = frozenset(name for name, function in module.functions.items() if _any_polls(function, found))
@@ -54,7 +54,7 @@ def _any_polls(function: Function, polling: frozenset[str]) -> bool:
 
 
 def _loops(region: TtirRegion) -> Iterator[Iterable[Operation]]:
-    """What is inside each loop without a bound, inner regions too."""
+    """Yield the operations of each loop without a bound, including inner regions."""
     for operation in region.all_operations():
         if operation.name == "scf.while":
             yield from (inner.all_operations() for inner in operation.regions)
@@ -66,7 +66,7 @@ def _loops(region: TtirRegion) -> Iterator[Iterable[Operation]]:
 
 
 def _in_cycles(region: TtirRegion) -> Iterator[Operation]:
-    """The operations of blocks that can be reached from themselves."""
+    """Yield the operations of blocks that can be reached from themselves."""
     follows = {
         block.label: {successor.block for operation in block.operations[-1:] for successor in operation.successors}
         for block in region.blocks

@@ -1,7 +1,7 @@
-"""A child that makes a mistake on purpose, of the kind that the tool it runs under looks for, and ends.
+"""The sanitizer self-test: a child launches a kernel with a planted mistake and ends.
 
-If the tool reports it, the tool does instrument Triton's kernels in the children of this fork server; Triton's own
-sanitizers likewise.
+The mistake is of the kind that the sanitizer looks for.  A report of it proves that the sanitizer instruments Triton's
+kernels in the children of this fork server.  This goes for compute-sanitizer and for Triton's own sanitizers.
 """
 
 import os
@@ -15,28 +15,28 @@ from harness.workers.supervision import linux
 
 
 def main(fds: tuple[int, ...]) -> int:
-    """Launch the kernel of what the environment names, and wait for it; the result is the exit status."""
+    """Launch the kernel for the sanitizer that the environment names, and wait for it."""
     _, log_fd, _ = fds
     os.setsid()
     linux.die_with(os.getppid())
     for stream in (sys.stdout, sys.stderr):
         os.dup2(log_fd, stream.fileno())
     try:
-        _err()
-    except Exception:  # noqa: BLE001 — the process's own boundary; memcheck's mistake ends its CUDA context, and should
+        _launch_mistake()
+    except Exception:  # noqa: BLE001 - the process's own boundary; memcheck's mistake loses the CUDA context by design
         traceback.print_exc()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # torch would abort at its end, for it cannot free memory of a context that is lost
 
 
-def _err() -> None:
-    """Each imports its own kernels, and Triton, which the parent does not."""
-    if checked := instrumentation.of_this_process():
+def _launch_mistake() -> None:
+    # Both modules import Triton, which the parent must not load.
+    if instrumenting := instrumentation.instrumentation_from(os.environ):
         from harness.cuda.sanitizers import kernels_instrumented  # noqa: PLC0415
 
-        kernels_instrumented.err(checked.mode)
+        kernels_instrumented.launch_mistake(instrumenting.mode)
     else:
         from harness.cuda.sanitizers import kernels_self_test  # noqa: PLC0415
 
-        kernels_self_test.err(Tool(os.environ[VARIABLE]))
+        kernels_self_test.launch_mistake(Tool(os.environ[VARIABLE]))

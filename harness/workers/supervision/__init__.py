@@ -1,1 +1,1 @@
-"""Limits on workers, and evidence from workers that hang or die."""
+"""What the parent sees of a child and how it limits it: channel, time and memory limits, evidence of hangs."""

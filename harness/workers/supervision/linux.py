@@ -1,4 +1,4 @@
-"""What only Linux can do: tie a process's life to its parent's, say what it has mapped and forked, keep its memory."""
+"""Services of Linux: death signals, the OOM killer, process groups, `/proc` and malloc."""
 
 import ctypes
 import os
@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 STACK_SIGNAL = signal.SIGRTMIN
-"""Makes a child print where it stands, even while it hangs in native code.  LLVM, in Triton, takes the usual ones."""
+"""Makes a child print its Python stacks, even while it hangs in native code.  LLVM, in Triton, handles SIGUSR1."""
 PR_SET_PDEATHSIG = 1
 KILL_ME_FIRST = "1000"
 M_TRIM_THRESHOLD = -1
@@ -16,31 +16,31 @@ M_MMAP_THRESHOLD = -3
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 KEPT_BYTES = 64 << 20
 MAPPED_FROM_BYTES = 32 << 20
-"""The most that glibc takes for a threshold."""
+"""The largest threshold that glibc accepts."""
 
 
 def die_with(parent: int) -> None:
-    """Have the kernel kill this process when the thread that started it ends, even by SIGKILL."""
+    """Have Linux kill this process when the thread that started it ends, even by SIGKILL."""
     _set_death_signal(signal.SIGKILL)
-    if os.getppid() != parent:  # it was gone before the request
+    if os.getppid() != parent:  # it was gone before the request, so no signal will come
         os._exit(1)
 
 
 def outlive_parent() -> None:
-    """Take `die_with` back."""
+    """Undo `die_with`."""
     _set_death_signal(0)
 
 
 def offer_to_oom_killer() -> None:
-    """When the machine runs out of memory, the kernel shall choose this process, not its parent."""
+    """Have the OOM killer choose this process rather than its parent."""
     Path("/proc/self/oom_score_adj").write_text(KILL_ME_FIRST)
 
 
 def keep_freed_memory() -> None:
-    """Have malloc keep some freed memory: blocks of some megabytes come and go with each operation of a large case.
+    """Have malloc keep some freed memory.
 
-    To get their pages from the kernel again and again takes as long as to compute them.  A libc without `mallopt`, or
-    one that does nothing by it, goes on as before.
+    Each operation of a large case allocates and frees blocks of some megabytes.  To get their pages from Linux each
+    time takes as long as to compute them.  A libc without `mallopt` works as before.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -49,23 +49,23 @@ def keep_freed_memory() -> None:
 
 
 def data_bytes() -> int:
-    """Private writable memory that this process has mapped, touched or not: what RLIMIT_DATA limits."""
+    """Private writable memory that this process has mapped, touched or not.  RLIMIT_DATA limits the same."""
     return int(os.pread(_statm(os.getpid()), 256, 0).split()[5]) * PAGE_BYTES
 
 
 @cache
 def _statm(pid: int) -> int:
-    """Held open: it is read after every case, and to open it takes longer than to read it."""
+    """An open file: it is read after every case, and to open it takes longer than to read it."""
     return os.open(f"/proc/{pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def children() -> list[int]:
-    """The processes that this one's main thread forked and has not waited for."""
+    """Processes that this one's main thread forked and has not waited for."""
     return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
 
 
 def ends(child: int, limit_s: float) -> bool:
-    """Whether a child of this process ends within the time; it is left to be reaped."""
+    """True if a child of this process ends within the time; its exit status is left to be read."""
     try:
         pidfd = os.pidfd_open(child)
     except ProcessLookupError:  # it was reaped before
@@ -77,12 +77,12 @@ def ends(child: int, limit_s: float) -> bool:
 
 
 def kill_group(leader: int) -> None:
-    """Kill a process and all that it started, unless they left its process group."""
+    """Kill a process and everything that it started, except what left its process group."""
     try:
         os.killpg(leader, signal.SIGKILL)
     except ProcessLookupError:
         try:
-            os.kill(leader, signal.SIGKILL)  # just forked, and not yet the leader of a group
+            os.kill(leader, signal.SIGKILL)  # just forked, and not the leader of a group yet
         except ProcessLookupError:
             return
 

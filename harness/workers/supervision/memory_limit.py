@@ -1,7 +1,7 @@
-"""The memory limit of a worker, and how to tell that a case ran into it.
+"""The memory limit of a worker, and how to recognise that a case met it.
 
-The limit is RLIMIT_DATA (private writable mappings), not RLIMIT_AS: address space that is only reserved, as CUDA
-reserves hundreds of gigabytes and malloc its arenas, costs nothing and must not count.
+The limit is RLIMIT_DATA (private writable mappings), not RLIMIT_AS.  Reserved address space costs nothing and must not
+count: CUDA reserves hundreds of gigabytes, and malloc its arenas.
 """
 
 import errno
@@ -15,14 +15,14 @@ MEMORY_ERRORS = ("MemoryError", "_ArrayMemoryError")
 """Python's, and NumPy's own subclass of it."""
 
 TORCH_CPU_ALLOCATOR = "DefaultCPUAllocator: can't allocate memory"
-"""torch raises a bare RuntimeError, told from others by this text alone (c10/core/impl/alloc_cpu.cpp)."""
+"""torch raises a bare RuntimeError that only this text distinguishes (c10/core/impl/alloc_cpu.cpp)."""
 
-LAST_WORDS = ("std::bad_alloc", "LLVM ERROR: out of memory")
-"""What native code prints when it aborts because an allocation failed."""
+ABORT_MESSAGES = ("std::bad_alloc", "LLVM ERROR: out of memory")
+"""Printed by native code that aborts because an allocation failed."""
 
 
 def limit_growth(limit_bytes: int) -> int:
-    """Let this process allocate so much more than it holds now; what it holds now is returned, in bytes."""
+    """Let this process allocate this much more than it holds now.  Returns the bytes that it holds."""
     held = linux.data_bytes()
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (held + limit_bytes, most))
@@ -30,13 +30,13 @@ def limit_growth(limit_bytes: int) -> int:
 
 
 def lift_limit() -> None:
-    """Give room to report that the limit was met."""
+    """Make room to report that the limit was met."""
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the exception says that an allocation failed."""
+    """True if the exception reports a failed allocation."""
     return (
         isinstance(error, MemoryError)
         or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
@@ -45,11 +45,11 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def reclassified(ending: Ending, limit_bytes: int) -> Ending:
-    """The ending, except that a failed allocation is `OutOfMemory` however it came to light."""
+    """The ending, but `OutOfMemory` for a failed allocation that was raised or that aborted the process."""
     match ending:
         case Raised(kind=kind, message=message) if kind in MEMORY_ERRORS or TORCH_CPU_ALLOCATOR in message:
             return OutOfMemory(limit_bytes=limit_bytes, message=message)
-        case Crashed(signal=signal.Signals.SIGABRT.name, log_tail=tail) if any(words in tail for words in LAST_WORDS):
+        case Crashed(signal=signal.Signals.SIGABRT.name, log_tail=tail) if any(text in tail for text in ABORT_MESSAGES):
             return OutOfMemory(limit_bytes=limit_bytes, message=tail)
         case _:
             return ending

@@ -1,4 +1,4 @@
-"""What Linux tells of a process that does not answer: what its threads wait for, how much they ran, what it started."""
+"""Threads and children of a process that does not answer, by `/proc`."""
 
 import os
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from pathlib import Path
 import psutil
 
 COMPILERS = ("ptxas", "nvcc", "cicc", "nvlink", "fatbinary", "gcc", "cc1", "clang", "c++", "g++", "cc", "ld", "as")
-"""What Triton and libraries start to build kernels and launchers: the beginning of the name, to a dash or its end."""
+"""Programs that Triton and libraries start to build kernels and launchers; a name may go on after a dash."""
 RUNNING = "R"
 WAITS = ("futex", "pipe", "poll", "epoll", "nanosleep", "wait", "unix", "read", "lock")
-"""What the names of the kernel's functions contain, which differ from one release of Linux to the next."""
+"""Parts of the names of functions in Linux, which differ from one release to the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,15 +19,15 @@ class Thread:
 
     id: int
     state: str
-    """`R` runs, `S` sleeps, `D` sleeps and cannot be woken."""
+    """As in `/proc`: `R` runs, `S` sleeps, `D` sleeps and cannot be woken."""
     held_by: str
-    """What it sleeps in, by its plainest name: `futex`; empty where it runs or Linux does not say."""
+    """The simplest name of what it sleeps in, such as `futex`; empty if it runs or Linux does not say."""
     ticks: int
-    """Of the CPU, that it has used."""
+    """CPU time that it has used: see `tick_s`."""
 
 
 def threads(pid: int) -> tuple[Thread, ...]:
-    """All threads of a process, its main thread first; none where the process is gone."""
+    """All threads of a process, its main thread first; none if the process is gone."""
     found: list[Thread] = []
     try:
         folders = sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda folder: int(folder.name))
@@ -35,10 +35,11 @@ def threads(pid: int) -> tuple[Thread, ...]:
         return ()
     for folder in folders:
         try:
+            # The second field is the name in parentheses, which may hold spaces and parentheses itself.
             fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
         except OSError:  # it has just ended
             continue
-        held_by = "" if fields[0] == RUNNING else _plain(_first_line(folder / "wchan"))
+        held_by = "" if fields[0] == RUNNING else _simplified(_first_line(folder / "wchan"))
         ticks = int(fields[11]) + int(fields[12])
         found.append(Thread(id=int(folder.name), state=fields[0], held_by=held_by, ticks=ticks))
     return tuple(found)
@@ -61,7 +62,7 @@ def compilers(pid: int) -> tuple[str, ...]:
 
 
 def tick_s() -> float:
-    """How long one tick of `Thread.ticks` is."""
+    """The length of one tick of `Thread.ticks`."""
     return 1 / os.sysconf("SC_CLK_TCK")
 
 
@@ -69,8 +70,8 @@ def _is_compiler(name: str) -> bool:
     return name.partition("-")[0] in COMPILERS
 
 
-def _plain(name: str) -> str:
-    """`futex` for `futex_wait_queue` and `futex_do_wait` alike; empty where Linux keeps it to itself."""
+def _simplified(name: str) -> str:
+    """`futex` for `futex_wait_queue` and `futex_do_wait` alike; empty if Linux hides the name."""
     if name in {"", "0"}:
         return ""
     return next((wait for wait in WAITS if wait in name), name)

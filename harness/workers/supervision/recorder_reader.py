@@ -1,4 +1,4 @@
-"""The flight recorder of one child, as its parent reads it: what the child was doing, whatever became of it.
+"""The parent's side of a flight recorder: what the child was doing, however it ended.
 
 The parent makes the memory and keeps it mapped, so not even SIGKILL loses what was noted before.
 `harness.ops.flight_recorder` is the side that writes.
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from harness.model.run import Doing
 from harness.ops import flight_recorder
-from harness.ops.flight_recorder import Activity, FlightEvent, Phase
+from harness.ops.flight_recorder import Activity, Edge, FlightEvent
 
 SHOWN = 12
-OF_KERNELS = (Activity.CALL, Activity.COMPILE, Activity.LAUNCH, Activity.SYNCHRONISE)
+KERNEL_ACTIVITIES = (Activity.CALL, Activity.COMPILE, Activity.LAUNCH, Activity.SYNCHRONISE)
 WORDS = {
     Activity.CASE: "case",
     Activity.PHASE: "phase",
@@ -23,38 +23,37 @@ WORDS = {
     Activity.SYNCHRONISE: "waiting for",
     Activity.SWALLOWED: "autotuner of",
 }
-EDGES = {Phase.BEGINS: " begins", Phase.ENDS: " ends", Phase.ONCE: " swallowed"}
+EDGES = {Edge.BEGINS: " begins", Edge.ENDS: " ends", Edge.ONCE: " swallowed"}
 
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """What a child noted of the case that it was running, oldest first."""
+    """The notes of a child about the case that it was running, oldest first."""
 
     events: tuple[FlightEvent, ...]
 
     @property
     def last(self) -> FlightEvent | None:
-        """The latest of all."""
         return self.events[-1] if self.events else None
 
     @property
     def unfinished(self) -> FlightEvent | None:
-        """The call, compilation, launch or synchronisation that began last, of those that have not ended."""
-        open_ones: list[FlightEvent] = []
+        """The latest call, compilation, launch or synchronisation that has begun and not ended."""
+        unfinished: list[FlightEvent] = []
         for event in self.events:
-            if event.kind in OF_KERNELS and event.edge is Phase.BEGINS:
-                open_ones.append(event)
-            elif event.edge is Phase.ENDS:
-                of_it = [one for one in open_ones if (one.thread, one.kind) == (event.thread, event.kind)]
-                if of_it:
-                    open_ones.remove(of_it[-1])
-        return open_ones[-1] if open_ones else None
+            if event.kind in KERNEL_ACTIVITIES and event.edge is Edge.BEGINS:
+                unfinished.append(event)
+            elif event.edge is Edge.ENDS:
+                same = [one for one in unfinished if (one.thread, one.kind) == (event.thread, event.kind)]
+                if same:
+                    unfinished.remove(same[-1])
+        return unfinished[-1] if unfinished else None
 
     @property
     def launches(self) -> tuple[str, ...]:
-        """The kernels that were launched, as far as the ring goes back."""
+        """The kernels that were launched, as far back as the ring reaches."""
         return tuple(
-            event.subject for event in self.events if (event.kind, event.edge) == (Activity.LAUNCH, Phase.BEGINS)
+            event.subject for event in self.events if (event.kind, event.edge) == (Activity.LAUNCH, Edge.BEGINS)
         )
 
     @property
@@ -64,12 +63,12 @@ class Flight:
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether every launch so far was waited for to its end: what the GPU does now is none of this process's."""
+        """True if the host has waited for every launch: what the GPU does now is then another process's work."""
         for event in reversed(self.events):
             match event.kind, event.edge:
-                case Activity.SYNCHRONISE, Phase.ENDS:
+                case Activity.SYNCHRONISE, Edge.ENDS:
                     return True
-                case ((Activity.SYNCHRONISE | Activity.LAUNCH), Phase.BEGINS):
+                case ((Activity.SYNCHRONISE | Activity.LAUNCH), Edge.BEGINS):
                     return False
                 case _:
                     continue
@@ -81,8 +80,8 @@ class Flight:
         match self.unfinished:
             case None:
                 return None
-            case FlightEvent(kind=Activity.SYNCHRONISE, subject=flight_recorder.EARLIER):
-                return None  # which kernel of torch's it is, nobody notes
+            case FlightEvent(kind=Activity.SYNCHRONISE, subject=flight_recorder.EARLIER_WORK):
+                return None  # some kernel of torch, whose launches are not noted
             case FlightEvent(kind=Activity.SYNCHRONISE):
                 return self.launched
             case FlightEvent(subject=kernel):
@@ -90,7 +89,7 @@ class Flight:
 
     @property
     def doing(self) -> Doing:
-        """What was being done with that kernel."""
+        """The activity that concerned `kernel`."""
         match self.unfinished:
             case FlightEvent(kind=Activity.CALL):
                 return Doing.CALLED
@@ -103,41 +102,40 @@ class Flight:
 
     @property
     def swallowed(self) -> tuple[str, ...]:
-        """What autotuners hid, one sentence each."""
-        hidden = [event for event in self.events if event.kind is Activity.SWALLOWED]
-        return tuple(dict.fromkeys(f"the autotuner of {one.subject} swallowed {one.detail}" for one in hidden))
+        """The exceptions that autotuners swallowed, one sentence each."""
+        events = [event for event in self.events if event.kind is Activity.SWALLOWED]
+        return tuple(dict.fromkeys(f"the autotuner of {one.subject} swallowed {one.detail}" for one in events))
 
     @property
-    def last_words(self) -> str:
-        """The latest of all in words: `launch of spin_kernel begins: grid (1, 1, 1)`."""
+    def last_in_words(self) -> str:
+        """The last event in words: `launch of spin_kernel begins: grid (1, 1, 1)`."""
         return _words(self.events[-1]) if self.events else "nothing"
 
     def lines(self) -> tuple[str, ...]:
-        """The last few as text, with the seconds since the first."""
+        """The last few events as text, with the seconds since the first."""
         return tuple(_line(event, self.events[0].time_s) for event in self.events[-SHOWN:])
 
 
 class Recorder:
-    """One ring: its file is for the child, its memory for the parent."""
+    """The memory of one ring of notes: the child gets the file, the parent maps it."""
 
     def __init__(self) -> None:
         self.fd = os.memfd_create("flight-recorder")
-        """To be given to the child, and closed by `hand_over`."""
+        """For the child; closed by `hand_over`."""
         os.ftruncate(self.fd, flight_recorder.SIZE)
         self._memory = mmap.mmap(self.fd, flight_recorder.SIZE, prot=mmap.PROT_READ)
 
     def hand_over(self) -> None:
-        """The child has its copy of the file, or never will."""
+        """Close the file, when the child has its copy or never will."""
         os.close(self.fd)
 
     def since(self, time_s: float) -> Flight:
-        """What was noted of the last case that began after this time on the monotonic clock."""
+        """The notes about the last case that began after this time on the monotonic clock."""
         events = [event for event in flight_recorder.read(self._memory[:]) if event.time_s >= time_s]
-        begins = [at for at, event in enumerate(events) if event.kind is Activity.CASE and event.edge is Phase.BEGINS]
+        begins = [at for at, event in enumerate(events) if event.kind is Activity.CASE and event.edge is Edge.BEGINS]
         return Flight(tuple(events[begins[-1] :] if begins else events))
 
     def close(self) -> None:
-        """Forget all."""
         self._memory.close()
 
 

@@ -25,8 +25,8 @@ class StackFrame:
     source: Source
 
     @property
-    def of_library(self) -> bool:
-        """Whether it is neither Python's, torch's, Triton's nor the harness's."""
+    def is_library(self) -> bool:
+        """False for code of Python, torch, Triton, NumPy and the harness."""
         file = self.source.file
         installed = any(part in file for part in PACKAGES)
         if file.startswith(("<", HARNESS)) or (file.startswith(STANDARD) and not installed):
@@ -39,7 +39,7 @@ Stack = tuple[StackFrame, ...]
 
 
 def parse(text: str) -> tuple[Stack, ...]:
-    """The stacks of all threads that the text ends with, in its order."""
+    """The stacks of all threads in the text, in its order."""
     stacks: list[list[StackFrame]] = []
     for line in text.splitlines():
         if THREAD.match(line):
@@ -51,29 +51,29 @@ def parse(text: str) -> tuple[Stack, ...]:
 
 
 def at_fault(stacks: Sequence[Stack]) -> Stack:
-    """The stack that does the case's work, from the library's innermost frame outwards; empty where none is known.
+    """The stack that does the case's work, from the library's innermost frame outwards; empty if none is known.
 
-    Backward passes run in a thread that the harness or torch started: what the harness called goes first.
+    A backward pass may run in a thread that torch started, so a stack without the harness comes second.
     """
-    for ours in (True, False):
+    for called_by_harness in (True, False):
         for stack in stacks:
-            if ours and not any(frame.source.file.startswith(HARNESS) for frame in stack):
+            if called_by_harness and not any(frame.source.file.startswith(HARNESS) for frame in stack):
                 continue
-            inner = next((at for at, frame in enumerate(stack) if frame.of_library), None)
+            inner = next((at for at, frame in enumerate(stack) if frame.is_library), None)
             if inner is not None:
                 return stack[inner:]
     return ()
 
 
 def common(samples: Sequence[Stack]) -> StackFrame | None:
-    """The innermost of the library's functions in which all samples of one stack stand."""
+    """The innermost of the library's functions that all samples of one stack have in common."""
     if not samples or not all(samples):
         return None
     shared: StackFrame | None = None
     for frames in zip(*map(reversed, samples), strict=False):
         if len({_function(frame) for frame in frames}) > 1:
             break
-        if frames[0].of_library:
+        if frames[0].is_library:
             shared = frames[0]
     return shared
 

@@ -1,7 +1,7 @@
-"""How long a case may take: no longer than the user allows, and little longer than others of its op took.
+"""Time limits of cases: no longer than the user allows, and little longer than others of the op took.
 
-A case that hangs costs its whole limit.  So the limit follows what cases of the op took so far, far above it; and
-whoever asks says how patient to be.
+A case that hangs costs its whole limit.  So the limit adapts to how long cases of the op took so far, and stays far
+above that.  Each request states how patient the pool is to be.
 """
 
 import threading
@@ -14,12 +14,12 @@ from harness.model.case import Case, Scale
 from harness.model.run import Crashed, OutOfMemory, Overtime, Run, TimedOut
 
 FLOOR_S = 5.0
-"""No less: a kernel that is compiled for the first time, on a machine that has other work, takes seconds."""
+"""The least limit: a kernel that is compiled for the first time, on a busy machine, takes seconds."""
 FACTOR = 10.0
 """How many times as long as nearly all cases of the op one may take."""
 QUANTILE = 0.95
 FIRST = 5
-"""So many cases of an op have the whole limit, until it is known how long they take."""
+"""The number of cases of an op that have the whole limit, until it is known how long they take."""
 REMEMBERED = 200
 LONGER = 3.0
 """How many times as long a case is given before it is called a hang."""
@@ -28,22 +28,22 @@ UNKNOWN_SHARE = 0.25
 
 
 class Patience(StrEnum):
-    """How sure an answer has to be that a case hangs."""
+    """The certainty with which a case has to be called a hang."""
 
     HURRIED = "hurried"
-    """One try of many, as while a finding is made small: what hangs or is slow counts as hanging."""
+    """One try of many, as while a finding is shrunk: a slow case counts as a hang."""
     USUAL = "usual"
     """The first hang of its kind is given the user's whole limit; later ones like it are believed sooner."""
     LONG = "long"
-    """Longer than the user's limit where need be, to tell slow from hung."""
+    """Longer than the user's limit if necessary, to tell slow from hung."""
 
 
-Kind = tuple[str, str | None, str]
-"""What makes two hangs alike: op, kernel, who waits."""
+HangKind = tuple[str, str | None, str]
+"""What makes two hangs alike: op, kernel, hung party."""
 
 
-class _Took:
-    """How many seconds the latest cases of one sort took."""
+class _Durations:
+    """The seconds that the latest cases of one op and scale took."""
 
     def __init__(self) -> None:
         self.latest: deque[float] = deque()
@@ -56,28 +56,32 @@ class _Took:
             del self._ascending[bisect_left(self._ascending, self.latest.popleft())]
 
     def quantile(self, share: float) -> float:
-        """0 where nothing is known."""
+        """0 if nothing is known."""
         count = len(self._ascending)
         return self._ascending[min(count - 1, int(share * count))] if count else 0.0
 
 
 class TimeLimits:
-    """What one pool knows of how long cases take.  Thread-safe."""
+    """The limits of one pool.  Thread-safe."""
 
-    def __init__(self, most_s: float, *, follows: bool = True) -> None:
-        """`most_s` is what the user allows; where the limit does not follow what cases took, each has all of it."""
+    def __init__(self, most_s: float, *, adapts: bool = True) -> None:
+        """`most_s` is what the user allows.  If the limit does not adapt, each case has all of it."""
         self.most_s = most_s
-        self._follows = follows
-        self._took: dict[tuple[str, Scale], _Took] = {}
-        self._believed: set[Kind] = set()
+        self._adapts = adapts
+        self._durations: dict[tuple[str, Scale], _Durations] = {}
+        self._believed: set[HangKind] = set()
         self._lock = threading.Lock()
 
     def of(self, case: Case, patience: Patience) -> float:
-        """How many seconds to wait for this case."""
+        """The limit of this case in seconds."""
         with self._lock:
-            took = self._took.get(_sort(case), _Took())
-            count, nearly_all_s, longest_s = len(took.latest), took.quantile(QUANTILE), took.quantile(1.0)
-        usual_s = self._above(nearly_all_s) if self._follows and count >= FIRST else self.most_s
+            durations = self._durations.get(_op_and_scale(case), _Durations())
+            count, nearly_all_s, longest_s = (
+                len(durations.latest),
+                durations.quantile(QUANTILE),
+                durations.quantile(1.0),
+            )
+        usual_s = self._above(nearly_all_s) if self._adapts and count >= FIRST else self.most_s
         match patience:
             case Patience.USUAL:
                 return usual_s
@@ -87,23 +91,23 @@ class TimeLimits:
                 known_s = self._above(longest_s) if count else max(FLOOR_S, UNKNOWN_SHARE * self.most_s)
                 return min(usual_s, known_s)
 
-    def note(self, run: Run, took_s: float) -> Run:
-        """Learn from a run; the run, with its overtime if it came to its end past the user's limit."""
+    def record(self, run: Run, took_s: float) -> Run:
+        """Learn from a run.  Returns it, with its overtime if it ended past the user's limit."""
         if isinstance(run.ending, TimedOut | Crashed | OutOfMemory):
             return run
         with self._lock:
-            self._took.setdefault(_sort(run.case), _Took()).add(took_s)
-        late = took_s > self.most_s
-        return replace(run, overtime=Overtime(limit_s=self.most_s, took_s=took_s)) if late else run
+            self._durations.setdefault(_op_and_scale(run.case), _Durations()).add(took_s)
+        is_late = took_s > self.most_s
+        return replace(run, overtime=Overtime(limit_s=self.most_s, took_s=took_s)) if is_late else run
 
     def believes(self, run: Run) -> bool:
-        """Whether a case that gave no answer may be called a hang as it is."""
+        """False if the case gave no answer and must have more time before it is called a hang."""
         match run.ending:
             case TimedOut(limit_s=limit_s):
                 with self._lock:
                     if limit_s >= self.most_s:
-                        self._believed.add(_kind(run, run.ending))
-                    return _kind(run, run.ending) in self._believed
+                        self._believed.add(_hang_kind(run, run.ending))
+                    return _hang_kind(run, run.ending) in self._believed
             case _:
                 return True
 
@@ -111,9 +115,9 @@ class TimeLimits:
         return min(self.most_s, max(FLOOR_S, FACTOR * took_s))
 
 
-def _sort(case: Case) -> tuple[str, Scale]:
+def _op_and_scale(case: Case) -> tuple[str, Scale]:
     return case.op, case.scale
 
 
-def _kind(run: Run, ending: TimedOut) -> Kind:
+def _hang_kind(run: Run, ending: TimedOut) -> HangKind:
     return run.case.op, ending.launch, ending.waiting

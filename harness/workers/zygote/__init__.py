@@ -1,1 +1,1 @@
-"""Fork servers: they load torch, Triton and a library once and fork workers in milliseconds."""
+"""What runs inside fork servers and the children that they fork: loading, the fork loop, the worker's main function."""

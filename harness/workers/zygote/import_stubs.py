@@ -1,12 +1,12 @@
-"""What stands in for frameworks that a library imports around its kernels, where they are not installed.
+"""Import stubs for frameworks that a library imports around its kernels and that are not installed.
 
-A kernel library may import `transformers` or its like when its package is imported, for layers and models that no op
-here touches.  Only where the import of an op's module fails for want of such a framework, two things are tried:
+A kernel library may import `transformers` or a similar framework when its package is imported, for layers and models
+that no op here uses.  There are two remedies if the import of an op's module fails because a framework is missing:
 
-* a package above the wanted module whose own `__init__` wants the framework is entered without running that `__init__`;
-* where the wanted module itself wants names of the framework, it gets names that raise as soon as they are called.
+* A parent package whose own `__init__` imports the framework becomes an empty package: its `__init__` does not run.
+* A module that itself imports names of the framework gets stubs, which raise when they are called.
 
-What fails for any other reason fails as ever, and so does a kernel that really calls into the framework.
+Other errors of the import are raised, and so is a call of a kernel into the framework.
 """
 
 import importlib
@@ -33,20 +33,20 @@ FRAMEWORKS = frozenset(
         "xformers",
     }
 )
-"""What holds models and trainers, never a kernel that a suite guards."""
+"""Distributions of models and trainers, never of a kernel that a suite tests."""
 
 OLDER_THAN_ANY = "0"
-"""The release of a stand-in: libraries compare it when they are imported."""
+"""The `__version__` of a stub: libraries compare it when they are imported."""
 
-LENT = {"torch.distributed": ("tensor",)}
-"""Submodules that libraries read without importing them (Liger 0.6.5 to 0.8.2): frameworks around them do that."""
+LAZY_SUBMODULES = {"torch.distributed": ("tensor",)}
+"""Submodules that libraries use without importing them (Liger 0.6.5 to 0.8.2), since frameworks usually have."""
 
 
 def import_past_frameworks(module: str, names: Sequence[str] = ()) -> None:
-    """Import what `from module import names` would, with stand-ins for frameworks that are missing.
+    """Do `from module import names`, with stubs for missing frameworks.
 
     Raises:
-        Whatever the import raises, where no framework is missing or a stand-in does not help.
+        Exception: the error of the import, if no framework is missing or a stub does not help.
     """
     while True:
         try:
@@ -55,25 +55,25 @@ def import_past_frameworks(module: str, names: Sequence[str] = ()) -> None:
             missing = _framework_missing(error)
             if missing is None:
                 raise
-            package = _package_begun(error, module)
+            package = _package_in_progress(error, module)
             if package is not None:
-                _enter(package)
-            elif not _stand_in_for(missing):
+                _replace_by_empty(package)
+            elif not _add_stub(missing):
                 raise
         else:
             return
 
 
-def lend_submodules() -> None:
-    """Let the submodules in `LENT` be imported by being read, in a process that has torch."""
-    for package, lent in LENT.items():
+def import_submodules_on_use() -> None:
+    """Have an access to one of `LAZY_SUBMODULES` import it, in a process that has loaded torch."""
+    for package, names in LAZY_SUBMODULES.items():
         if (module := sys.modules.get(package)) is not None and "__getattr__" not in vars(module):
-            module.__getattr__ = _lending(package, lent)
+            module.__getattr__ = _import_on_use(package, names)
 
 
-def _lending(package: str, lent: Sequence[str]) -> Any:
+def _import_on_use(package: str, names: Sequence[str]) -> Any:
     def read(name: str) -> ModuleType:
-        if name not in lent:
+        if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return importlib.import_module(f"{package}.{name}")
 
@@ -81,7 +81,7 @@ def _lending(package: str, lent: Sequence[str]) -> Any:
 
 
 def _framework_missing(error: BaseException) -> str | None:
-    """The framework for want of which an import failed, also where the library says so in words of its own."""
+    """The missing framework that made the import fail; the library may have raised an error of its own for it."""
     for one in _chain(error):
         if isinstance(one, ModuleNotFoundError) and (root := str(one.name).partition(".")[0]) in FRAMEWORKS:
             return root
@@ -94,8 +94,8 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _package_begun(error: BaseException, module: str) -> str | None:
-    """The outermost package above the wanted module whose `__init__` was running when the import failed."""
+def _package_in_progress(error: BaseException, module: str) -> str | None:
+    """The outermost parent package of the module whose `__init__` was running when the import failed."""
     parts = module.split(".")
     above = {".".join(parts[:count]) for count in range(1, len(parts))}
     for one in _chain(error):
@@ -107,26 +107,26 @@ def _package_begun(error: BaseException, module: str) -> str | None:
     return None
 
 
-def _enter(package: str) -> None:
-    """Put an empty package in the place of this one: its modules can be imported, its `__init__` does not run."""
+def _replace_by_empty(package: str) -> None:
+    """Put an empty package in the place of this one.  Its modules can be imported; its `__init__` does not run."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.submodule_search_locations is None:
         raise ModuleNotFoundError(f"No module named {package!r}", name=package)
-    bare = ModuleType(package)
-    bare.__path__ = list(spec.submodule_search_locations)
-    bare.__spec__ = spec
-    sys.modules[package] = bare
+    empty = ModuleType(package)
+    empty.__path__ = list(spec.submodule_search_locations)
+    empty.__spec__ = spec
+    sys.modules[package] = empty
     parent, _, name = package.rpartition(".")
     if parent:
-        setattr(sys.modules[parent], name, bare)
+        setattr(sys.modules[parent], name, empty)
 
 
-def _stand_in_for(framework: str) -> bool:
-    """Let the framework be imported; false where that was done before and did not help."""
+def _add_stub(framework: str) -> bool:
+    """Make the framework importable; False if a stub was added before and did not help."""
     finder = next((one for one in sys.meta_path if isinstance(one, _Finder)), None)
     if finder is None:
         finder = _Finder()
-        sys.meta_path.append(finder)  # the last that is asked: what is installed always comes first
+        sys.meta_path.append(finder)  # at the end, so that an installed module comes first
     if framework in finder.frameworks:
         return False
     finder.frameworks.add(framework)
@@ -134,7 +134,7 @@ def _stand_in_for(framework: str) -> bool:
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Finds modules of frameworks that are not there."""
+    """Finds stubs of modules of missing frameworks."""
 
     def __init__(self) -> None:
         self.frameworks: set[str] = set()
@@ -142,38 +142,37 @@ class _Finder(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """A module of a framework, as far as names go."""
         del path, target
         if fullname.partition(".")[0] not in self.frameworks:
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Answer any name but those that Python itself asks for."""
+        """Give the module every attribute, except those with two underscores that Python itself looks up."""
         own = module.__name__
 
-        def read(name: str) -> "_Absent":
+        def read(name: str) -> "_Stub":
             if name.startswith("__"):
-                raise AttributeError(f"the stand-in for {own!r} has no attribute {name!r}")
-            return _Absent(f"{own}.{name}")
+                raise AttributeError(f"the import stub for {own!r} has no attribute {name!r}")
+            return _Stub(f"{own}.{name}")
 
         module.__getattr__ = read
         vars(module)["__version__"] = OLDER_THAN_ANY
 
 
-class _Absent:
+class _Stub:
     """A name of a framework that is not installed."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __getattr__(self, name: str) -> "_Absent":
+    def __getattr__(self, name: str) -> "_Stub":
         if name.startswith("__"):
             raise AttributeError(f"{self._name} is not installed")
-        return _Absent(f"{self._name}.{name}")
+        return _Stub(f"{self._name}.{name}")
 
     def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type, ...]:
-        """It can be a base class: of models, which no op makes."""
+        """Allow it as a base class, of models that no op makes."""
         del bases
         return ()
 

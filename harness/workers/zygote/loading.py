@@ -1,4 +1,4 @@
-"""What fork servers do once: load what all devices share, then wear one, load the suites, import the libraries.
+"""Loading in fork servers: engine, torch and Triton for all devices, then one device, its suites and libraries.
 
 The order matters: libraries read the device when they are imported, and keep what they read.
 """
@@ -20,54 +20,54 @@ from harness.errors import SuiteError
 from harness.model.op import Op
 from harness.ops.engine import Engine
 from harness.suite import load_suite
-from harness.virtual.driver.builds import FOLDER_VARIABLE, KEPT_VARIABLE
+from harness.virtual.driver.builds import BUILDS_VARIABLE, KEPT_TTIR_VARIABLE
 from harness.workers.protocol import ChildError, FaultKind
 from harness.workers.spec import BUILDS, WorkerSpec, ZygoteSpec
-from harness.workers.zygote.import_stubs import import_past_frameworks, lend_submodules
+from harness.workers.zygote.import_stubs import import_past_frameworks, import_submodules_on_use
 
 ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",  # threads do not survive a fork, and their locks stay as they were
+    "OMP_NUM_THREADS": "1",  # a thread does not survive a fork, and leaves its locks locked.
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "NUMEXPR_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
-    "TORCHDYNAMO_DISABLE": "1",  # a kernel library on a machine without its GPU has nothing to compile
-    "FLA_DISABLE_TENSOR_CACHE": "1",  # FLA's cache would hand one case's tensors to the next
-    "TRITON_DEFAULT_FP_FUSION": "1",  # the default; Triton 3.9 warns at every compile unless it is said
-    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # torch.cuda.is_available() must not start CUDA before the fork
+    "TORCHDYNAMO_DISABLE": "1",  # a kernel library on a machine without its GPU has nothing to compile.
+    "FLA_DISABLE_TENSOR_CACHE": "1",  # FLA's cache would hand one case's tensors to the next.
+    "TRITON_DEFAULT_FP_FUSION": "1",  # the default; Triton 3.9 warns at every compile unless it is set.
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # torch.cuda.is_available() must not start CUDA before the fork.
 }
 LAST_LINES = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What the fork servers of all devices inherit from the one that they are forked from."""
+    """The state that device servers inherit from the shared zygote."""
 
     engine: Engine
     server: int
-    """That fork server's process id."""
+    """The shared zygote's process id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What a child inherits from its fork server."""
+    """The state that workers inherit from their device server."""
 
     spec: WorkerSpec
     engine: Engine
     ops: Mapping[str, Op]
     """By id: `suites/fla/norm.py:rms_norm`."""
     server: int
-    """The fork server's process id."""
+    """The device server's process id."""
 
 
-def prepare(ground: ZygoteSpec) -> Prepared:
-    """Load what does not depend on the device: the engine, torch and Triton among it, but no library under test."""
+def prepare(spec: ZygoteSpec) -> Prepared:
+    """Load what does not depend on the device: the engine with torch and Triton, but no library under test."""
     os.environ.update(ENVIRONMENT)
-    os.environ["TRITON_CACHE_DIR"] = str(Path(ground.scratch, "triton").resolve())
-    os.environ[FOLDER_VARIABLE] = str(Path(ground.scratch, BUILDS).resolve())
-    os.environ[KEPT_VARIABLE] = str(Path(ground.scratch, "unsupported").resolve())
-    engine = _engine(ground.engine)
-    sys.path[:0] = ground.library_paths
+    os.environ["TRITON_CACHE_DIR"] = str(Path(spec.scratch, "triton").resolve())
+    os.environ[BUILDS_VARIABLE] = str(Path(spec.scratch, BUILDS).resolve())
+    os.environ[KEPT_TTIR_VARIABLE] = str(Path(spec.scratch, "unsupported").resolve())
+    engine = _engine(spec.engine)
+    sys.path[:0] = spec.library_paths
     importlib.invalidate_caches()
     engine.prepare()
     _share_with_children()
@@ -75,13 +75,13 @@ def prepare(ground: ZygoteSpec) -> Prepared:
 
 
 def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
-    """Make this process ready to fork workers; a suite or library that stands in the way is a value."""
+    """Make this process ready to fork workers.  A suite or library that cannot be loaded is returned as an error."""
     engine = prepared.engine
     os.environ.update(spec.environment)
     sys.path[:0] = spec.variant_paths
     importlib.invalidate_caches()
-    engine.wear(spec.device)
-    lend_submodules()
+    engine.emulate(spec.device)
+    import_submodules_on_use()
     try:
         suites = {suite: load_suite(suite) for suite in spec.suites}
     except SuiteError as error:
@@ -100,8 +100,9 @@ def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
 
 
 def _share_with_children() -> None:
+    # A garbage collection writes into every object that it looks at, and so would copy all pages in each child.
     gc.collect()
-    gc.freeze()  # what is here now is shared with the children as long as nobody writes to it
+    gc.freeze()
 
 
 def _engine(factory: str) -> Engine:
@@ -110,17 +111,17 @@ def _engine(factory: str) -> Engine:
 
 
 def _missing(suite: str, ops: tuple[Op, ...], folders: Iterable[str]) -> str:
-    """Which distributions that the suite requires are not there; empty if none is missing.
+    """A message that names the missing distributions that the suite requires; empty if there are none.
 
-    A folder of bare sources, such as a checkout, does not say which distribution it is: it may be any of them.
+    A folder of bare sources, such as a checkout, has no metadata.  It may be any distribution, so none is missing.
     """
     if not all(any(importlib.metadata.distributions(path=[folder])) for folder in folders):
         return ""
     missing = [name for name in dict.fromkeys(name for op in ops for name in op.requires) if not _is_installed(name)]
     if not missing:
         return ""
-    wanted = " ".join(f"--with {name}" for name in missing)
-    return f"{suite} tests {', '.join(missing)}, which is not installed: add {wanted}"
+    options = " ".join(f"--with {name}" for name in missing)
+    return f"{suite} tests {', '.join(missing)}, which is not installed: add {options}"
 
 
 def _is_installed(distribution: str) -> bool:
@@ -132,7 +133,7 @@ def _is_installed(distribution: str) -> bool:
 
 
 def _unimportable(suite: str, ops: tuple[Op, ...]) -> str:
-    """Why no op of the suite can import its library; empty if one can: a release may lack what other ops test."""
+    """Why no op of the suite can import its library; empty if one can, since a release may lack what others test."""
     obstacles = [obstacle for op in ops if (obstacle := _import_for(op))]
     if not obstacles or len(obstacles) < len(ops):
         return ""
@@ -140,19 +141,20 @@ def _unimportable(suite: str, ops: tuple[Op, ...]) -> str:
 
 
 def _import_for(op: Op) -> str:
-    """Import what the op's functions would import when called, for the children to inherit; what failed, if it did."""
+    """Import what the op's functions would import when called.  Returns the error; empty if there was none."""
     for function in (op.call, op.reference):
         for module, names in _imports(getattr(function, "__code__", None)):
             try:
                 import_past_frameworks(module, names)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 — a library is somebody's code; its words are told
+            except (Exception, SystemExit) as error:  # noqa: BLE001 — a library may raise anything; the message quotes it
                 lines = "".join(traceback.format_exception(error)).splitlines()[-LAST_LINES:]
                 return f"{type(error).__name__}: {error}\n" + "\n".join(lines)
     return ""
 
 
 def _imports(code: CodeType | None) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The import statements of a function: module, and names after `from`."""
+    """The import statements in a function's bytecode: the module, and the names after `from`."""
+    # The compiler loads the tuple of names just before IMPORT_NAME.
     names: Any = None
     for step in dis.get_instructions(code) if code else ():
         if step.opname == "IMPORT_NAME":

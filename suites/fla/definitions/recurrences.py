@@ -1,13 +1,13 @@
-"""Linear recurrences with decay, in elementary torch, from their mathematics.  Shared by the suites beside this folder.
+"""Linear recurrences with decay, defined in elementary torch; the suites of fla-core share them.
 
 Sequences are `[B, T, H, D]`, states `[B, H, K, V]`, and every function returns the outputs `[B, T, H, V]` with the last
-state.  A state is a matrix S that is read by queries, `o_t = q_t S_t`; the functions differ in how S_t follows from
-S_{t-1}.  Loops go over time alone: batch and heads are one axis of matrix products.
+state.  A state is a matrix S, and queries read it: `o_t = q_t S_t`.  The functions differ in how S_t follows from
+S_{t-1}.  Loops run over time only; batch and heads are one axis of matrix products.
 
-A gate's gradient is a sum over all pairs of places around it.  Kernels take it as a difference, with the decay from s
-to t as `exp(G_t) exp(-G_s)` and G the sum of all gates so far: what reads depends on G_t, what writes on -G_s.  The two
-cancel, to nothing at a sequence's first gate, and leave rounding that the sum over pairs does not explain.  So the
-definitions take gradients that way too (`factored`), while values come from the gates themselves, which never overflow.
+A gate's gradient is a sum over all pairs of positions around it.  Kernels compute it as a difference: with G the sum of
+all gates so far, the decay from s to t is `exp(G_t) exp(-G_s)`.  Reads depend on G_t, and writes on -G_s.  Both parts
+cancel, entirely at the first gate of a sequence, and leave rounding errors that a sum over pairs would not explain.  So
+the definitions compute gradients the same way (`factored`).  Values come from the gates themselves and never overflow.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 
 
 def scale_of(q: torch.Tensor, scale: float | None) -> float:
-    """The scale of scores, `1/sqrt(K)` where None."""
+    """The scale of scores: `1/sqrt(K)` for None."""
     return q.shape[-1] ** -0.5 if scale is None else scale
 
 
@@ -30,7 +30,7 @@ def scaled(q: torch.Tensor, scale: float | None) -> torch.Tensor:
 
 
 def normalised(x: torch.Tensor) -> torch.Tensor:
-    """Rows divided by their length."""
+    """Divide rows by their Euclidean norm."""
     return x / (x.square().sum(-1, keepdim=True) + 1e-6).sqrt()
 
 
@@ -40,14 +40,14 @@ def softplus(x: torch.Tensor) -> torch.Tensor:
 
 
 def shared(x: torch.Tensor, heads: int) -> torch.Tensor:
-    """Heads of queries and keys for `heads` heads of values, each shared by consecutive ones."""
+    """Repeat the heads of queries or keys for `heads` heads of values; consecutive ones share a head."""
     return x if x.shape[2] == heads else x.repeat_interleave(heads // x.shape[2], 2)
 
 
 def packed(
     one: Callable[..., Pair], sequences: tuple[torch.Tensor | None, ...], state: torch.Tensor | None, ends: torch.Tensor
 ) -> Pair:
-    """A function of sequences and a state, over the sequences that are packed along time; a state for each."""
+    """Apply a function to each sequence that is packed along time, with its state."""
     made = [
         one(*(None if x is None else x[:, begin:end] for x in sequences), None if state is None else state[n : n + 1])
         for n, (begin, end) in enumerate(pairwise(ends.tolist()))
@@ -67,7 +67,7 @@ def additive(
 ) -> Pair:
     """`S_t = exp(g_t) * S_{t-1} + k_t v_t'`, g of keys' channels `[B, T, H, K]`, and of values' `value_decay`.
 
-    With a `bonus` u `[H, K]`, a query reads what was before it, and its own key u-fold.
+    With a `bonus` u `[H, K]`, a query reads the past, and its own key times u.
     """
     current = first(q, v, state)
     reads, writes, values, last_sum, last_value_sum = q, k, v, None, None
@@ -111,7 +111,7 @@ def delta(
     log_decay: torch.Tensor | None,
     state: torch.Tensor | None,
 ) -> Pair:
-    """`S = exp(g_t) * S_{t-1}`, then `S_t = S + k_t (beta_t (v_t - k_t S))'`: what was stored at a key is replaced.
+    """`S = exp(g_t) * S_{t-1}`, then `S_t = S + k_t (beta_t (v_t - k_t S))'`, which replaces the value at a key.
 
     `beta` is `[B, T, H, 1]` or `[B, T, H, V]`, g `[B, T, H, 1]` or `[B, T, H, K]`.
     """
@@ -148,7 +148,7 @@ def low_rank(
     log_decay: torch.Tensor,
     state: torch.Tensor | None,
 ) -> Pair:
-    """`S_t = (diag(exp(g_t)) + b_t a_t') S_{t-1} + k_t v_t'`: a diagonal and a matrix of rank one."""
+    """`S_t = (diag(exp(g_t)) + b_t a_t') S_{t-1} + k_t v_t'`: a diagonal matrix plus a matrix of rank one."""
     current = first(q, v, state)
     log_decay, sums = factored(log_decay)
     rows = zip(
@@ -178,31 +178,31 @@ def decayed_scores(q: torch.Tensor, k: torch.Tensor, log_decay: torch.Tensor | N
 
 
 def factored(log_decay: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The gates as constants, and zeros that stand for the sums of all gates so far and carry their gradient."""
+    """The gates as constants, and zeros in place of the sums of all gates so far, which carry their gradient."""
     constant = log_decay.detach()
     return constant, (log_decay - constant).cumsum(1)
 
 
 def earlier(sums: torch.Tensor) -> torch.Tensor:
-    """The sums of all gates before."""
+    """The sums of all earlier gates."""
     return torch.cat([torch.zeros_like(sums[:, :1]), sums[:, :-1]], 1)
 
 
 def between(log_decay: torch.Tensor) -> torch.Tensor:
-    """`g_{s+1} + … + g_t` at [t, s] for s <= t: summed from s on, for differences of long sums would cancel."""
+    """`g_{s+1} + … + g_t` at [t, s] for s <= t, summed from s on, since differences of long sums would cancel."""
     g = log_decay.transpose(1, 2).unsqueeze(-1)
     return torch.where(causal(g.shape[2], -1), g, 0.0).cumsum(2)
 
 
 def causal(length: int, diagonal: int = 0) -> torch.Tensor:
-    """Whether place s is at most t (with -1: before t), at [t, s]."""
+    """A mask at [t, s] that is True for s <= t, or for s < t with diagonal -1."""
     return torch.ones(length, length, dtype=torch.bool).tril(diagonal)
 
 
 def parallel(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, log_decay: torch.Tensor | None, state: torch.Tensor | None
 ) -> Pair:
-    """`S_t = exp(g_t) S_{t-1} + k_t v_t'`, one g `[B, T, H]` a head: as a sum over all earlier keys."""
+    """`S_t = exp(g_t) S_{t-1} + k_t v_t'`, with g `[B, T, H]`, as a sum over all earlier keys."""
     values, g = v.transpose(1, 2), k.new_zeros(k.shape[:3])
     if log_decay is not None:
         g, sums = factored(log_decay)
@@ -220,15 +220,15 @@ def parallel(
 
 
 def first(q: torch.Tensor, v: torch.Tensor, state: torch.Tensor | None) -> torch.Tensor:
-    """The state that the recurrence starts from: `[B * H, K, V]`."""
+    """The initial state of the recurrence: `[B * H, K, V]`."""
     batch, _, heads, keys = q.shape
     return q.new_zeros(batch * heads, keys, v.shape[-1]) if state is None else state.flatten(0, 1)
 
 
 def over_time(x: torch.Tensor | None, axis: int, length: int = 0) -> Iterator[Any]:
-    """`[B * H, 1, D]` (axis 1) or `[B * H, D, 1]` (axis 2) at each time; None at each of `length` times where absent.
+    """Yield `[B * H, 1, D]` (axis 1) or `[B * H, D, 1]` (axis 2) for each time, or None `length` times for x = None.
 
-    Taken apart in one operation, so that the gradient is put together in one, too.
+    One `unbind` splits the tensor, so that one operation assembles the gradient.
     """
     if x is None:
         return iter([None] * length)
@@ -236,7 +236,7 @@ def over_time(x: torch.Tensor | None, axis: int, length: int = 0) -> Iterator[An
 
 
 def gathered(outputs: list[torch.Tensor], last: torch.Tensor, q: torch.Tensor, v: torch.Tensor) -> Pair:
-    """Outputs of all times, and the last state, by batch and head."""
+    """The outputs of all times and the last state, split by batch and head."""
     batch, _, heads, keys = q.shape
     o = torch.cat(outputs, 1).unflatten(0, (batch, heads)).transpose(1, 2)
     return o, last.reshape(batch, heads, keys, v.shape[-1])

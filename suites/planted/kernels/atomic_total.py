@@ -1,4 +1,4 @@
-"""The sum and the mean of x, added up atomically; the host says who zeroes the sum, and who divides it."""
+"""The sum and the mean of x with atomic adds; host options choose who zeroes the sum and who divides it."""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""The sum of x in a loop over tiles whose size is autotuned; the host says what the loop strides by."""
+"""The sum of x in a loop over tiles of autotuned size; a host option chooses the stride of the loop."""
 
 import torch
 import triton

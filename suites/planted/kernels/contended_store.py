@@ -1,4 +1,4 @@
-"""The sum of x by partial sums of 16; the host says how many programs share the cell of a partial sum."""
+"""The sum of x by partial sums of 16; a host option chooses how many programs share a partial sum's cell."""
 
 import torch
 import triton

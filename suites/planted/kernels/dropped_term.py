@@ -1,4 +1,4 @@
-"""x * sigmoid(x), forward and backward; the host says whether the gradient is whole."""
+"""x * sigmoid(x), forward and backward; a host option makes the gradient complete."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Twice x, a tile a ticket; the host says whether what is read goes by the ticket too, or by the program's id."""
+"""Twice x, where a ticket selects the tile to store; a host option selects the tile to load by ticket or program id."""
 
 import torch
 import triton

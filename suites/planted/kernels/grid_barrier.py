@@ -1,4 +1,4 @@
-"""Each element minus the mean of all, with a barrier between; the host says whether all programs can be resident."""
+"""Each element minus the mean of all, with a grid-wide barrier; a host option makes all programs fit at once."""
 
 import torch
 import triton

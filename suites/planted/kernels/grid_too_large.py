@@ -1,4 +1,4 @@
-"""Twice x, an element a program; the host says along which axis of the grid."""
+"""Twice x, one element per program; a host option chooses the axis of the grid."""
 
 import torch
 import triton

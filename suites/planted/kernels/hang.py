@@ -1,4 +1,4 @@
-"""Twice x, once a flag is set; the host says whether it is."""
+"""Twice x after a flag is set; a host option sets it."""
 
 import torch
 import triton

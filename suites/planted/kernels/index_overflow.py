@@ -1,4 +1,4 @@
-"""Twice x, one row a program; the host says in how many bits the row's offset is computed."""
+"""Twice x, one row per program; a host option chooses the number of bits of the row's offset."""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""Twice x through descriptors that the kernel makes; the host sees to it that rows are 16 bytes apart or does not."""
+"""Twice x through descriptors that the kernel makes; a host option aligns the rows to 16 bytes."""
 
 from contextvars import copy_context
 
@@ -28,12 +28,12 @@ def launched(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         grid = (triton.cdiv(rows, BLOCK), triton.cdiv(columns, BLOCK))
         double_kernel[grid](x, y, rows, columns, x.stride(0), BLOCK=BLOCK)
 
-    copy_context().run(launch)  # so that no later case in this process finds the allocator set
+    copy_context().run(launch)  # later cases in this process must not find the allocator
     return y
 
 
 def padded(rows: int, columns: int, device: torch.device) -> torch.Tensor:
-    """Rows whose first elements are a multiple of 16 bytes apart."""
+    """Pad rows so that they start at multiples of 16 bytes."""
     return torch.empty(rows, triton.cdiv(columns, 4) * 4, device=device)[:, :columns]
 
 

@@ -1,4 +1,4 @@
-"""Each element plus the next, in tiles of 16; the host says whether input and output are one tensor."""
+"""Each element plus the next, in tiles of 16; a host option makes input and output one tensor."""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""Twice x through descriptors that the kernel makes; the host sets an allocator or does not."""
+"""Twice x through descriptors that the kernel makes; a host option sets an allocator."""
 
 from contextvars import copy_context
 
@@ -18,7 +18,7 @@ def double_kernel(x, y, T, D: tl.constexpr, BLOCK: tl.constexpr):
 
 
 def double(x: torch.Tensor) -> torch.Tensor:
-    x = x.clone(memory_format=torch.contiguous_format)  # descriptors need addresses that are multiples of 16 bytes
+    x = x.clone(memory_format=torch.contiguous_format)  # descriptors need addresses aligned to 16 bytes
     rows, columns = x.shape
     y = torch.empty_like(x)
     double_kernel[(triton.cdiv(rows, BLOCK),)](x, y, rows, D=columns, BLOCK=BLOCK)
@@ -34,4 +34,4 @@ def double_with_scratch(x: torch.Tensor) -> torch.Tensor:
         triton.set_allocator(scratch)
         return double(x)
 
-    return copy_context().run(launch)  # so that no later case in this process finds the allocator set
+    return copy_context().run(launch)  # later cases in this process must not find the allocator

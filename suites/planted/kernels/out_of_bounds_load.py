@@ -1,4 +1,4 @@
-"""The next element of each, zero after the last; the host says how far ahead the mask looks."""
+"""The next element of each, and zero after the last; a host option chooses the limit of the mask."""
 
 import torch
 import triton

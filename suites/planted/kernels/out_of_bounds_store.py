@@ -1,4 +1,4 @@
-"""Twice x, in tiles of 16; the host says whether the store is masked."""
+"""Twice x, in tiles of 16; a host option masks the store."""
 
 import torch
 import triton

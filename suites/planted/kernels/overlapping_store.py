@@ -1,4 +1,4 @@
-"""Twice x, in tiles of 16; the host says how many rows a program advances."""
+"""Twice x, in tiles of 16; a host option chooses how many rows a program advances."""
 
 import torch
 import triton

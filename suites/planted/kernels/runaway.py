@@ -1,4 +1,4 @@
-"""Adds up x in a loop of its own; the host says how far its index moves."""
+"""The sum of x in a loop; a host option chooses the step of its index."""
 
 import torch
 import triton

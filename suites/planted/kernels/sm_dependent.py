@@ -1,4 +1,4 @@
-"""The mean of x over one program for each SM; the host says what it divides by."""
+"""The mean of x with one program per SM; a host option chooses the divisor."""
 
 import torch
 import triton

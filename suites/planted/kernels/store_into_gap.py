@@ -1,4 +1,4 @@
-"""Twice x, a row a program, into every other row of a larger buffer; the host says which stride the kernel is told."""
+"""Twice x, one row per program, into every other row of a buffer; a host option chooses the stride for the kernel."""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""The product of two matrices; the host says how large the tiles are and how many are in flight."""
+"""The product of two matrices; host options choose the tile size and the number of stages."""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""The sum of x in one tile; the host says whether the lanes beyond the end are filled with zero."""
+"""The sum of x in one tile; a host option fills the lanes beyond the end with zero."""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""Adds x to an accumulator; the host says whether the accumulator begins at zero."""
+"""Adds x to an accumulator; a host option zeroes it first."""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""Twice x, in tiles of 16; the host says how many programs there are."""
+"""Twice x, in tiles of 16; a host option chooses the number of programs."""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""How far two results of one launch are apart, and what is said where there is no GPU to launch on."""
+"""The difference of two results of one launch, and the error on a machine without a GPU."""
 
 import math
 from ctypes.util import find_library
@@ -18,7 +18,7 @@ def difference(ours: torch.Tensor, theirs: torch.Tensor) -> Difference:
     return compare("kernel", "y", ours, theirs)
 
 
-def test_equal_bits_are_no_difference_and_neither_are_two_nans() -> None:
+def test_equal_bits_and_two_nans_are_no_difference() -> None:
     values = torch.tensor([1.0, -0.0, math.nan, math.inf])
     other = values.clone()
     other.view(torch.int32)[2] ^= 1
@@ -26,7 +26,7 @@ def test_equal_bits_are_no_difference_and_neither_are_two_nans() -> None:
     assert (found.elements, found.differing, found.ulps, found.scaled) == (4, 0, 0.0, 0.0)
 
 
-def test_a_distance_is_told_in_units_of_the_last_place_and_of_the_largest_element() -> None:
+def test_distances_are_in_ulps_and_relative_to_the_largest_element() -> None:
     ours = torch.tensor([8.0, 1.0, 2.0])
     theirs = torch.tensor([8.0, 1.0 + 3 * 2**-23, 2.0])
     found = difference(ours, theirs)
@@ -35,24 +35,24 @@ def test_a_distance_is_told_in_units_of_the_last_place_and_of_the_largest_elemen
     assert (narrow.dtype, narrow.differing, narrow.ulps) == ("bfloat16", 1, 1.0)
 
 
-def test_zeros_of_other_signs_are_no_distance_even_where_all_is_zero() -> None:
+def test_zeros_of_different_signs_have_no_distance() -> None:
     found = difference(torch.tensor([0.0, 0.0]), torch.tensor([0.0, -0.0]))
     assert (found.differing, found.ulps, found.scaled, found.is_explained) == (1, 0.0, 0.0, True)
     assert difference(torch.tensor([0.0]), torch.tensor([1.0])).scaled == math.inf
 
 
-def test_one_nan_and_any_other_integer_are_infinitely_far() -> None:
+def test_one_nan_or_a_different_integer_is_infinitely_far() -> None:
     assert difference(torch.tensor([1.0, 2.0]), torch.tensor([1.0, math.nan])).ulps == math.inf
     assert difference(torch.tensor([1, 2]), torch.tensor([1, 3])).ulps == math.inf
 
 
 @pytest.mark.skipif(find_library("cuda") is not None, reason="this machine has NVIDIA's driver")
-def test_without_a_driver_it_says_what_is_missing() -> None:
+def test_a_missing_driver_is_reported() -> None:
     with pytest.raises(MissingPart, match=r"libcuda.so.1 is not there: .* needs a machine with NVIDIA's driver"):
         DeviceMemory()
 
 
-def test_a_kernel_that_rounds_on_the_way_says_to_what() -> None:
+def test_the_types_to_which_a_kernel_rounds_are_found() -> None:
     assert roundings(module("%2 = arith.addf %0, %0 : tensor<16x16xf32>")) == ()
     narrow = "%2 = arith.truncf %0 : tensor<16x16xf32> to tensor<16x16xbf16>"
     product = (

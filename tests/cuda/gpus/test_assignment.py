@@ -1,4 +1,4 @@
-"""Which GPU a process of the pool gets, and what becomes of one that is sick."""
+"""Assignment of GPUs to the processes of a pool, and quarantine of sick GPUs."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,7 +16,7 @@ ONE, TWO, THREE = several(3)
 
 
 def quiet() -> Quarantine:
-    return Quarantine(tell=lambda _: None)
+    return Quarantine(report=lambda _: None)
 
 
 def test_processes_get_gpus_in_turn() -> None:
@@ -24,7 +24,7 @@ def test_processes_get_gpus_in_turn() -> None:
     assert [assignment.take() for _ in range(5)] == [ONE, TWO, THREE, ONE, TWO]
 
 
-def test_a_process_that_replaces_another_gets_the_gpu_that_became_free() -> None:
+def test_a_replacement_process_gets_the_free_gpu() -> None:
     assignment = Assignment((ONE, TWO, THREE))
     for _ in range(4):
         assignment.take()
@@ -32,12 +32,12 @@ def test_a_process_that_replaces_another_gets_the_gpu_that_became_free() -> None
     assert assignment.take() == TWO
 
 
-def test_what_was_never_taken_cannot_be_given_back() -> None:
+def test_a_gpu_that_was_never_taken_cannot_be_given_back() -> None:
     with pytest.raises(ValueError, match="was given back and never taken"):
         Assignment((ONE,)).give_back(ONE)
 
 
-def test_a_gpu_in_quarantine_is_passed_over() -> None:
+def test_a_gpu_in_quarantine_is_skipped() -> None:
     assignment = Assignment((ONE, TWO, THREE), quiet())
     taken = assignment.take()
     assignment.quarantine(ONE, "wrong products")
@@ -46,7 +46,7 @@ def test_a_gpu_in_quarantine_is_passed_over() -> None:
     assert (assignment.take(), assignment.healthy) == (THREE, (TWO, THREE))
 
 
-def test_when_none_is_left_it_says_why() -> None:
+def test_without_healthy_gpus_the_error_states_the_reasons() -> None:
     assignment = Assignment((ONE, TWO), quiet())
     assignment.quarantine(TWO, "no answer within 90 s")
     assignment.quarantine(ONE, "wrong products")
@@ -56,7 +56,7 @@ def test_when_none_is_left_it_says_why() -> None:
         assignment.take()
 
 
-def test_there_is_nothing_to_share_out_without_a_gpu() -> None:
+def test_an_assignment_needs_a_gpu() -> None:
     with pytest.raises(GpuUnavailable, match="lease one first"):
         Assignment(())
 
@@ -72,13 +72,13 @@ def test_threads_share_gpus_evenly() -> None:
     assert [taken.count(gpu) for gpu in (ONE, TWO, THREE)] == [400, 400, 400]
 
 
-def test_a_quarantine_is_said_once_and_keeps_the_first_reason() -> None:
-    said: list[str] = []
-    quarantine = Quarantine(tell=said.append)
-    quarantine.put(ONE, "wrong products")
-    quarantine.put(ONE, "something later")
+def test_a_quarantine_is_reported_once_with_the_first_reason() -> None:
+    reported: list[str] = []
+    quarantine = Quarantine(report=reported.append)
+    quarantine.add(ONE, "wrong products")
+    quarantine.add(ONE, "something later")
     assert (ONE in quarantine, TWO in quarantine) == (True, False)
     assert quarantine.reasons == ((ONE.uuid, "wrong products"),)
-    assert said == [
+    assert reported == [
         f"{ONE} is in quarantine for this session: wrong products. Its cases go to other GPUs; no kernel is blamed"
     ]

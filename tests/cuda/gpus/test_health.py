@@ -1,4 +1,4 @@
-"""What is said of a GPU's state, and NVML read from a driver that is pretended."""
+"""Concerns about a GPU's state, and NVML read from a simulated driver."""
 
 import json
 import os
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.cuda.gpus.health import own_family
+from harness.cuda.gpus.health import own_processes
 from harness.cuda.gpus.inventory import ComputeMode
 from harness.cuda.gpus.symptoms import (
-    Company,
+    ForeignProcess,
     GpuProcess,
     GpuSnapshot,
     Lost,
@@ -21,10 +21,10 @@ from harness.cuda.gpus.symptoms import (
     ModeChanged,
     NotShared,
     RowRemap,
-    RowsAwait,
+    RowRemapDue,
     changes,
     concerns,
-    is_gpus_own_fault,
+    is_hardware_fault,
 )
 from harness.cuda.gpus.xid import Xid, XidFault
 from tests.cuda import simulated_driver
@@ -45,19 +45,19 @@ STRANGER = GpuProcess(pid=4711, name="python3", memory_bytes=3 << 30)
 UNSEEN = GpuProcess(pid=4712, name="", memory_bytes=None)
 READING = f"""
 import json, os
-from harness.cuda.gpus.health import GpuHealthMonitor, own_family, utilisation
+from harness.cuda.gpus.health import GpuHealthMonitor, own_processes, utilisation
 from harness.cuda.gpus.symptoms import concerns
 
-with GpuHealthMonitor() as watch:
-    told = [
-        watch.observe("{UUID}"),
-        repr(watch.snapshot("{UUID}")),
-        repr(watch.snapshot("{UUID}", ours=frozenset((os.getppid(),)))),
-        [str(xid) for xid in watch.xids() + watch.xids()],
-        repr(watch.snapshot("GPU-gone")),
-        watch.utilisation("GPU-gone"),
+with GpuHealthMonitor() as monitor:
+    facts = [
+        monitor.observe("{UUID}"),
+        repr(monitor.snapshot("{UUID}")),
+        repr(monitor.snapshot("{UUID}", ours=frozenset((os.getppid(),)))),
+        [str(xid) for xid in monitor.xids() + monitor.xids()],
+        repr(monitor.snapshot("GPU-gone")),
+        monitor.utilisation("GPU-gone"),
     ]
-print(json.dumps([*told, utilisation("{UUID}")]))
+print(json.dumps([*facts, utilisation("{UUID}")]))
 """
 
 
@@ -66,7 +66,7 @@ def test_a_calm_gpu_raises_no_concern() -> None:
     assert concerns(replace(CALM, ecc_uncorrected=None, rows=RowRemap.UNKNOWN, compute_mode=None)) == ()
 
 
-def test_each_concern_is_a_sentence_with_what_to_do() -> None:
+def test_each_concern_states_the_remedy() -> None:
     seen = replace(
         CALM,
         compute_mode=ComputeMode.EXCLUSIVE,
@@ -82,11 +82,11 @@ def test_each_concern_is_a_sentence_with_what_to_do() -> None:
         "uses a row of memory that is to be replaced: reset it (sudo nvidia-smi -r) before trusting it",
         "met 2 memory errors that ECC could not correct: its results are not to be trusted",
     ]
-    assert [type(concern) for concern in concerns(seen) if is_gpus_own_fault(concern)] == [RowsAwait, MemoryErrors]
+    assert [type(concern) for concern in concerns(seen) if is_hardware_fault(concern)] == [RowRemapDue, MemoryErrors]
     assert concerns(Lost(uuid=UUID)) == (Lost(uuid=UUID),)
 
 
-def test_what_changed_is_told_and_what_stayed_is_not() -> None:
+def test_only_changes_for_the_worse_are_reported() -> None:
     before = replace(CALM, processes=(STRANGER,), ecc_uncorrected=2, rows=RowRemap.PENDING)
     newcomer = replace(STRANGER, pid=4713)
     after = replace(
@@ -100,44 +100,44 @@ def test_what_changed_is_told_and_what_stayed_is_not() -> None:
     assert changes(before, before) == ()
     assert changes(before, after) == (
         ModeChanged(uuid=UUID, before=ComputeMode.SHARED, after=ComputeMode.PROHIBITED),
-        Company(uuid=UUID, process=newcomer),
-        RowsAwait(uuid=UUID, rows=RowRemap.FAILED),
+        ForeignProcess(uuid=UUID, process=newcomer),
+        RowRemapDue(uuid=UUID, rows=RowRemap.FAILED),
         MemoryErrors(uuid=UUID, count=3),
     )
     assert changes(after, before) == (
         ModeChanged(uuid=UUID, before=ComputeMode.PROHIBITED, after=ComputeMode.SHARED),
-        RowsAwait(uuid=UUID, rows=RowRemap.PENDING),
+        RowRemapDue(uuid=UUID, rows=RowRemap.PENDING),
     )
     assert changes(before, Lost(uuid=UUID)) == (Lost(uuid=UUID),)
 
 
-def test_an_xid_says_whose_fault_it_may_be() -> None:
+def test_an_xid_has_a_likely_cause() -> None:
     faults = {code: Xid(uuid=UUID, code=code).fault for code in (31, 79, 9999)}
     assert faults == {31: XidFault.KERNEL, 79: XidFault.GPU, 9999: XidFault.EITHER}
     assert str(Xid(uuid=UUID, code=79)) == f"{UUID} reported Xid 79: the GPU has fallen off the bus"
 
 
-def test_children_of_this_process_are_no_company() -> None:
+def test_children_of_this_process_count_as_own() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        assert {os.getpid(), child.pid} <= own_family()
-        assert os.getppid() not in own_family()
+        assert {os.getpid(), child.pid} <= own_processes()
+        assert os.getppid() not in own_processes()
         child.kill()
 
 
 @pytest.mark.skipif(find_spec("pynvml") is None, reason="nvidia-ml-py is not installed")
-def test_nvml_is_read_whole(tmp_path: Path) -> None:
+def test_all_facts_of_nvml_are_read(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-c", READING],
         cwd=Path(__file__).resolve().parents[3],
         env={
             **os.environ,
             "LD_LIBRARY_PATH": str(simulated_driver.build(tmp_path)),
-            "PRETENDED_GPUS": "1",
-            "PRETENDED_PID": str(os.getpid()),
-            "PRETENDED_MODE": "3",
-            "PRETENDED_XID": "31",
-            "PRETENDED_ECC": "2",
-            "PRETENDED_PENDING": "1",
+            "SIMULATED_GPUS": "1",
+            "SIMULATED_PID": str(os.getpid()),
+            "SIMULATED_MODE": "3",
+            "SIMULATED_XID": "31",
+            "SIMULATED_ECC": "2",
+            "SIMULATED_PENDING": "1",
         },
         capture_output=True,
         text=True,
@@ -153,6 +153,6 @@ def test_nvml_is_read_whole(tmp_path: Path) -> None:
     assert gone == repr(Lost(uuid="GPU-gone"))
 
 
-def test_an_exclusive_gpu_is_a_concern_of_its_own() -> None:
+def test_an_exclusive_gpu_is_a_concern() -> None:
     seen = replace(CALM, compute_mode=ComputeMode.PROHIBITED)
     assert concerns(seen) == (NotShared(uuid=UUID, mode=ComputeMode.PROHIBITED),)

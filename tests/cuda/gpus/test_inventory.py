@@ -1,4 +1,4 @@
-"""Which GPUs there are, asked of a driver that is pretended, and the device profiles that follow from what it says."""
+"""The inventory that a simulated driver reports, and the device profiles of its GPUs."""
 
 import os
 import re
@@ -36,20 +36,20 @@ BUILT = "__version__ = '2.11.0'\ndebug = False\ncuda: Optional[str] = '13.0'\n"
 
 
 @pytest.fixture
-def pretend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Put a driver in front of the machine's own: `pretend(gpus=2)`."""
+def simulate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Load a simulated driver before the machine's own: `simulate(gpus=2)`."""
 
-    def so(**facts: object) -> None:
+    def load(**facts: object) -> None:
         monkeypatch.setenv("LD_LIBRARY_PATH", str(simulated_driver.build(tmp_path / "driver")))
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         for name, value in facts.items():
-            monkeypatch.setenv(f"PRETENDED_{name.upper()}", str(value))
+            monkeypatch.setenv(f"SIMULATED_{name.upper()}", str(value))
 
-    return so
+    return load
 
 
-def test_gpus_are_told_in_the_order_of_the_bus_with_all_their_figures(pretend: Callable[..., None]) -> None:
-    pretend(gpus=2)
+def test_gpus_are_listed_in_bus_order_with_all_properties(simulate: Callable[..., None]) -> None:
+    simulate(gpus=2)
     found = inventory()
     first = replace(
         H200,
@@ -62,10 +62,8 @@ def test_gpus_are_told_in_the_order_of_the_bus_with_all_their_figures(pretend: C
     assert [profile_of(gpu) for gpu in found.gpus] == [catalogue.find("h200")] * 2
 
 
-def test_slices_count_as_gpus_and_those_that_cuda_hides_are_found(
-    pretend: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pretend(slices=2)
+def test_mig_slices_that_cuda_hides_are_found(simulate: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    simulate(slices=2)
     first, second = inventory().gpus
     assert (first.uuid, first.sm_count) == ("MIG-000000a0-0000-0000-0000-000000000000", 16)
     assert second == replace(first, uuid="MIG-000000a1-0000-0000-0000-000000000000")
@@ -77,7 +75,7 @@ def test_slices_count_as_gpus_and_those_that_cuda_hides_are_found(
     ("visible", "allowed"),
     [(None, True), ("MIG-aa", True), ("GPU-1,MIG-aabb", True), ("MIG-ab", False), ("0", False), ("", False)],
 )
-def test_the_users_choice_of_slices_is_kept(visible: str | None, *, allowed: bool) -> None:
+def test_cuda_visible_devices_restricts_slices(visible: str | None, *, allowed: bool) -> None:
     assert is_allowed("MIG-aabbccdd", visible) is allowed
 
 
@@ -85,36 +83,34 @@ def test_the_users_choice_of_slices_is_kept(visible: str | None, *, allowed: boo
     ("status", "said"),
     [(100, "sees no GPU"), (803, "of different versions: reboot"), (77, "cuInit: CUDA error 77: nvidia-smi may")],
 )
-def test_a_driver_that_does_not_work_is_one_line_with_what_to_do(
-    pretend: Callable[..., None], status: int, said: str
-) -> None:
-    pretend(gpus=1, status=status)
+def test_a_broken_driver_is_reported_with_the_remedy(simulate: Callable[..., None], status: int, said: str) -> None:
+    simulate(gpus=1, status=status)
     with pytest.raises(MissingPart, match=rf"^no GPU for cases: .*{said}.*; --engine virtual needs no GPU$"):
         real_gpus()
 
 
-def test_an_exclusive_gpu_is_found_and_gets_no_cases(pretend: Callable[..., None]) -> None:
-    pretend(gpus=1, mode=3)
+def test_an_exclusive_gpu_gets_no_cases(simulate: Callable[..., None]) -> None:
+    simulate(gpus=1, mode=3)
     assert [gpu.compute_mode for gpu in inventory().gpus] == [ComputeMode.EXCLUSIVE]
     with pytest.raises(MissingPart, match=r"GPU-0101\S+ is in compute mode Exclusive_Process, .*nvidia-smi -c DEFAULT"):
         real_gpus()
 
 
 @pytest.mark.skipif(find_library("cuda") is not None, reason="this machine has NVIDIA's driver")
-def test_without_a_driver_it_says_so() -> None:
+def test_a_missing_driver_is_reported() -> None:
     with pytest.raises(MissingPart, match=r"libcuda.so.1 is not there: install NVIDIA's driver.*--engine virtual"):
         real_gpus()
 
 
-def test_what_the_child_writes_is_read_back_and_nothing_else_is() -> None:
+def test_damaged_output_of_the_child_is_an_error() -> None:
     found = Inventory(gpus=(H200,), problem="")
     assert parsed(wire.to_json(found)) == found
     for damaged in ("", "{}x", '{"gpus": [{}], "problem": ""}', wire.to_json(found).replace("132", '"132"')):
-        with pytest.raises(WorkerError, match="the answer to which GPUs there are is damaged"):
+        with pytest.raises(WorkerError, match="the list of GPUs that the child process wrote is damaged"):
             parsed(damaged)
 
 
-def test_torch_must_be_built_for_a_cuda_that_the_driver_serves() -> None:
+def test_torch_must_be_built_for_the_drivers_cuda() -> None:
     assert problem_of_build(BUILT, (13, 0)) == ""
     assert problem_of_build(BUILT, (14, 1)) == ""
     assert problem_of_build(BUILT, (12, 8)) == (
@@ -125,13 +121,13 @@ def test_torch_must_be_built_for_a_cuda_that_the_driver_serves() -> None:
     assert problem_of_build(without, (13, 0)).startswith("torch 2.11.0 is built without CUDA: pip install")
 
 
-def test_the_installed_torch_is_read_without_importing_it() -> None:
+def test_the_installed_torch_is_checked_without_an_import() -> None:
     import torch
 
     assert (inventory_module.torch_problem((99, 0)) == "") is (torch.version.cuda is not None)
 
 
-def test_attributes_have_the_numbers_of_cudas_own_header() -> None:
+def test_attribute_numbers_match_cudas_header() -> None:
     spec = find_spec("triton")
     assert spec is not None
     assert spec.origin is not None
@@ -142,13 +138,13 @@ def test_attributes_have_the_numbers_of_cudas_own_header() -> None:
     assert modes == {"DEFAULT": "0", "PROHIBITED": "2", "EXCLUSIVE_PROCESS": "3"}
 
 
-def test_a_gpu_of_the_catalogue_is_known_by_its_name_and_keeps_its_own_sms() -> None:
+def test_a_gpu_of_the_catalogue_keeps_its_number_of_sms() -> None:
     h200 = catalogue.find("h200")
     assert profile_of(replace(H200, memory_bytes=1, sm_clock_khz=2)) == h200
     assert profile_of(replace(H200, sm_count=96)) == h200.with_sm_count(96)
 
 
-def test_a_gpu_of_another_name_is_known_by_its_figures() -> None:
+def test_a_gpu_of_another_name_is_recognised_by_its_properties() -> None:
     assert profile_of(replace(H200, name="NVIDIA H200 NVL")) == catalogue.find("h200")
     other = replace(H200, name="NVIDIA H20", sm_count=78)
     profile = profile_of(other)
@@ -167,19 +163,19 @@ def test_every_gpu_of_the_catalogue_is_recognised(device: catalogue.DeviceProfil
     ("capability", "architecture"),
     [((8, 7), Architecture.AMPERE), ((8, 9), Architecture.ADA), ((12, 1), Architecture.BLACKWELL)],
 )
-def test_a_gpu_that_the_catalogue_does_not_know_has_its_architecture(
+def test_an_unknown_gpu_gets_the_architecture_of_its_capability(
     capability: tuple[int, int], architecture: Architecture
 ) -> None:
     unknown = replace(H200, name="NVIDIA GeForce RTX 1", capability=capability, sm_count=3)
     assert (profile_of(unknown).slug, profile_of(unknown).architecture) == ("rtx-1", architecture)
 
 
-def test_an_architecture_that_the_harness_does_not_know_is_refused() -> None:
+def test_an_unknown_architecture_is_refused() -> None:
     with pytest.raises(MissingPart, match=r"Tesla T4 has compute capability 7\.5, .* 8\.0 to 12\.1"):
         profile_of(replace(H200, name="Tesla T4", capability=(7, 5)))
 
 
-def test_measuring_without_a_gpu_says_so_in_one_line() -> None:
+def test_bench_gpu_without_a_gpu_fails_with_one_line() -> None:
     root = Path(__file__).resolve().parents[3]
     done = subprocess.run(
         [sys.executable, "ci/bench_gpu.py", "trivial"],

@@ -1,4 +1,4 @@
-"""On hardware: the inventory beside torch's, the health of GPUs, the canary, and leases of what is really there."""
+"""On hardware: inventory, health, canary and leases."""
 
 import json
 import os
@@ -15,19 +15,20 @@ from pathlib import Path
 import pytest
 
 from harness.cuda.emulation import gpu_of
-from harness.cuda.gpus.canary import Healthy, Sick, sing
+from harness.cuda.gpus.canary import Healthy, Sick, run_canary
 from harness.cuda.gpus.health import GpuHealthMonitor, utilisation
 from harness.cuda.gpus.inventory import ComputeMode, RealGpu, inventory, profile_of, real_gpus
-from harness.cuda.gpus.leases import FOLDER, lease
-from harness.cuda.gpus.symptoms import Company, GpuSnapshot, Lost, RowRemap, changes, is_gpus_own_fault
+from harness.cuda.gpus.leases import lease
+from harness.cuda.gpus.symptoms import ForeignProcess, GpuSnapshot, Lost, RowRemap, changes, is_hardware_fault
 from harness.cuda.gpus.xid import Xid, XidFault
 from harness.cuda.gpus.xid_monitor import XidMonitor
 from harness.devices import catalogue
 from harness.errors import GpuUnavailable, MissingPart
 from harness.reports.gpu_doctor import gpu_parts
+from harness.settings import Settings
 from harness.workers.gpu_assignment import GpuAssigner
 from harness.workers.spec import WorkerSpec
-from tests.cuda.samples import Told
+from tests.cuda.samples import FakeXidSource
 
 pytestmark = [pytest.mark.gpu, pytest.mark.once]
 
@@ -38,12 +39,12 @@ ROOT = Path(__file__).resolve().parents[3]
 AS_TORCH_SEES_THEM = """
 import json, torch
 
-told = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+properties = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
 print(json.dumps([
     [str(one.uuid), one.name, one.major, one.minor, one.multi_processor_count, one.shared_memory_per_block_optin,
      one.shared_memory_per_multiprocessor, one.L2_cache_size, one.regs_per_multiprocessor,
      one.max_threads_per_multi_processor, one.total_memory]
-    for one in told
+    for one in properties
 ]))
 """
 COMPUTING = """
@@ -70,12 +71,15 @@ stray[(1,)](torch.ones(1, device="cuda"))
 torch.cuda.synchronize()
 """
 LEASING = """
+import os
 import sys
+from pathlib import Path
+
 from harness.cuda.gpus.inventory import real_gpus
 from harness.cuda.gpus.leases import lease
 
 gpus = real_gpus()
-with lease(gpus, wanted=len(gpus), wait_s=0):
+with lease(gpus, wanted=len(gpus), wait_s=0, folder=Path(os.environ["LEASES"])):
     print("leased", flush=True)
     sys.stdin.read()
 """
@@ -91,7 +95,7 @@ def gpus() -> tuple[RealGpu, ...]:
 
 @contextmanager
 def child(program: str, **environment: str) -> Generator[subprocess.Popen[str]]:
-    """A process that has said its first line."""
+    """Start a process and wait for its first line."""
     with subprocess.Popen(
         [sys.executable, "-c", program],
         cwd=ROOT,
@@ -108,7 +112,7 @@ def child(program: str, **environment: str) -> Generator[subprocess.Popen[str]]:
             process.kill()
 
 
-def test_the_inventory_is_what_torch_sees_in_the_order_of_the_bus(gpus: tuple[RealGpu, ...]) -> None:
+def test_the_inventory_matches_torchs_in_bus_order(gpus: tuple[RealGpu, ...]) -> None:
     run = subprocess.run(
         [sys.executable, "-c", AS_TORCH_SEES_THEM],
         env={**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
@@ -128,7 +132,7 @@ def test_the_inventory_is_what_torch_sees_in_the_order_of_the_bus(gpus: tuple[Re
     assert all(gpu.driver_version and gpu.cuda_version >= (12, 0) for gpu in gpus)
 
 
-def test_what_is_not_visible_is_not_there(gpus: tuple[RealGpu, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_gpus_are_not_listed(gpus: tuple[RealGpu, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus[-1].uuid)
     assert [gpu.uuid for gpu in inventory().gpus] == [gpus[-1].uuid]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -136,7 +140,7 @@ def test_what_is_not_visible_is_not_there(gpus: tuple[RealGpu, ...], monkeypatch
     assert "is CUDA_VISIBLE_DEVICES set" in inventory().problem
 
 
-def test_its_profile_is_the_catalogues_where_that_has_the_model(gpus: tuple[RealGpu, ...]) -> None:
+def test_a_known_model_gets_the_catalogues_profile(gpus: tuple[RealGpu, ...]) -> None:
     for gpu in gpus:
         profile = profile_of(gpu)
         assert (profile.capability, profile.sm_count) == (gpu.capability, gpu.sm_count)
@@ -145,24 +149,24 @@ def test_its_profile_is_the_catalogues_where_that_has_the_model(gpus: tuple[Real
 
 
 @needs_nvml
-def test_health_tells_who_else_computes_on_a_gpu_and_how_busy_it_is(gpus: tuple[RealGpu, ...]) -> None:
+def test_health_reports_other_processes_and_utilisation(gpus: tuple[RealGpu, ...]) -> None:
     uuid = gpus[0].uuid
-    with GpuHealthMonitor() as watch:
-        before = watch.snapshot(uuid)
+    with GpuHealthMonitor() as monitor:
+        before = monitor.snapshot(uuid)
         assert isinstance(before, GpuSnapshot)
         assert before.rows is not RowRemap.FAILED
         with child(COMPUTING, CUDA_VISIBLE_DEVICES=uuid) as other:
-            as_ours = watch.snapshot(uuid)
-            as_others = watch.snapshot(uuid, ours=frozenset((os.getpid(),)))
-            # Sampled up to once a second; each question takes some milliseconds.
+            as_ours = monitor.snapshot(uuid)
+            as_others = monitor.snapshot(uuid, ours=frozenset((os.getpid(),)))
+            # NVML samples up to once a second; each query takes a few milliseconds.
             deadline = time.monotonic() + SAMPLED_S
             while (busy := utilisation(uuid)) == 0 and time.monotonic() < deadline:
                 pass
-        print("before", before, "as others'", as_others, "busy", busy, sep="\n")  # noqa: T201 - for who runs it by hand
+        print("before", before, "as others'", as_others, "busy", busy, sep="\n")  # noqa: T201 - for manual runs
         assert isinstance(as_others, GpuSnapshot)
         news = changes(before, as_others)
-        assert [change.process.pid for change in news if isinstance(change, Company)] == [other.pid]
-        assert not any(map(is_gpus_own_fault, news))
+        assert [change.process.pid for change in news if isinstance(change, ForeignProcess)] == [other.pid]
+        assert not any(map(is_hardware_fault, news))
         assert isinstance(as_ours, GpuSnapshot)
         assert other.pid not in {process.pid for process in as_ours.processes}
         assert busy is None or busy > 0
@@ -173,9 +177,9 @@ def test_a_stray_access_blames_no_gpu(gpus: tuple[RealGpu, ...], tmp_path: Path)
     uuid = gpus[0].uuid
     program = tmp_path / "straying.py"  # Triton reads a kernel's source from its file
     program.write_text(STRAYING, encoding="utf-8")
-    with GpuHealthMonitor() as watch:
-        observed = watch.observe(uuid)
-        before = watch.snapshot(uuid)
+    with GpuHealthMonitor() as monitor:
+        observed = monitor.observe(uuid)
+        before = monitor.snapshot(uuid)
         assert isinstance(before, GpuSnapshot)
         run = subprocess.run(
             [sys.executable, str(program)],
@@ -185,26 +189,26 @@ def test_a_stray_access_blames_no_gpu(gpus: tuple[RealGpu, ...], tmp_path: Path)
             check=False,
         )
         assert "illegal memory access" in run.stderr
-        xids = watch.xids()
+        xids = monitor.xids()
         print("observed", observed, *xids, sep="\n")  # noqa: T201 - whether events arrive differs between machines
         assert all(xid.fault is XidFault.KERNEL for xid in xids)
-        assert not any(map(is_gpus_own_fault, changes(before, watch.snapshot(uuid))))
-    assert sing(gpus[0]) == Healthy()
+        assert not any(map(is_hardware_fault, changes(before, monitor.snapshot(uuid))))
+    assert run_canary(gpus[0]) == Healthy()
 
 
 @needs_nvml
 @pytest.mark.usefixtures("gpus")
-def test_a_gpu_that_is_not_there_is_lost() -> None:
+def test_a_missing_gpu_is_lost() -> None:
     nowhere = "GPU-00000000-0000-0000-0000-000000000000"
-    with GpuHealthMonitor() as watch:
-        assert watch.snapshot(nowhere) == Lost(uuid=nowhere)
+    with GpuHealthMonitor() as monitor:
+        assert monitor.snapshot(nowhere) == Lost(uuid=nowhere)
     assert utilisation(nowhere) is None
 
 
-def test_a_gpu_that_the_canary_cannot_use_gets_no_more_processes(gpus: tuple[RealGpu, ...]) -> None:
+def test_a_gpu_that_fails_the_canary_gets_no_processes(gpus: tuple[RealGpu, ...]) -> None:
     nowhere = replace(gpus[0], uuid="GPU-00000000-0000-0000-0000-000000000000")
     said: list[str] = []
-    events = Told(*(Xid(uuid=gpu.uuid, code=79) for gpu in (nowhere, gpus[0])))
+    events = FakeXidSource(*(Xid(uuid=gpu.uuid, code=79) for gpu in (nowhere, gpus[0])))
     places = GpuAssigner((nowhere, gpus[0]), said.append, XidMonitor((nowhere, gpus[0]), lambda: events))
     spec = WorkerSpec(device=profile_of(gpus[0]), suites=(), scratch="")
     assert [gpu_of(places.take(spec).environment) for _ in range(2)] == [gpus[0]] * 2
@@ -212,32 +216,29 @@ def test_a_gpu_that_the_canary_cannot_use_gets_no_more_processes(gpus: tuple[Rea
     assert len(said) == 1
 
 
-def test_the_canary_sings_on_every_gpu(gpus: tuple[RealGpu, ...]) -> None:
-    assert [sing(gpu) for gpu in gpus] == [Healthy()] * len(gpus)
+def test_the_canary_passes_on_every_gpu(gpus: tuple[RealGpu, ...]) -> None:
+    assert [run_canary(gpu) for gpu in gpus] == [Healthy()] * len(gpus)
 
 
-def test_a_canary_without_time_is_no_answer(gpus: tuple[RealGpu, ...]) -> None:
-    assert sing(gpus[0], time_limit_s=0.01) == Sick(reason="the canary gave no answer within 0.01 s")
+def test_a_canary_past_its_time_limit_means_sick(gpus: tuple[RealGpu, ...]) -> None:
+    assert run_canary(gpus[0], time_limit_s=0.01) == Sick(reason="the canary gave no answer within 0.01 s")
 
 
-def test_two_processes_never_share_a_gpu(
-    gpus: tuple[RealGpu, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(FOLDER, str(tmp_path))
-    with child(LEASING) as other:
+def test_two_processes_never_share_a_gpu(gpus: tuple[RealGpu, ...], tmp_path: Path) -> None:
+    with child(LEASING, LEASES=str(tmp_path)) as other:
         with (
             pytest.raises(GpuUnavailable, match=f"{gpus[0].uuid} is held by process {other.pid}"),
-            lease(gpus, wanted=1, wait_s=0),
+            lease(gpus, wanted=1, wait_s=0, folder=tmp_path),
         ):
             pass
         other.send_signal(signal.SIGKILL)
         other.wait()
-        with lease(gpus, wanted=len(gpus), wait_s=0) as leased:
+        with lease(gpus, wanted=len(gpus), wait_s=0, folder=tmp_path) as leased:
             assert leased == gpus
 
 
-def test_the_doctor_finds_them(gpus: tuple[RealGpu, ...]) -> None:
-    parts = {part.name: part for part in gpu_parts()}
+def test_the_doctor_lists_the_gpus(gpus: tuple[RealGpu, ...]) -> None:
+    parts = {part.name: part for part in gpu_parts(Settings.from_environment(os.environ))}
     print(*parts.values(), sep="\n")  # noqa: T201 - as above
     assert all(gpu.uuid in parts["GPU"].found for gpu in gpus)
     assert parts["torch for the GPU"].found == "built for this driver"

@@ -1,4 +1,4 @@
-"""Triton's own sanitizers without a GPU: what is refused, what is compiled, and how the driver's lines are read."""
+"""Triton's own sanitizers without a GPU: options, compiled checks, and parsing of the driver's output."""
 
 from dataclasses import replace
 from importlib.metadata import version
@@ -6,26 +6,28 @@ from pathlib import Path
 
 import pytest
 
-from harness.cuda.emulation import compiling_for
-from harness.cuda.sanitizers.fpsan_runs import NUMBERS, compared
+from harness.cuda.emulation import compiler_environment
+from harness.cuda.sanitizers.fpsan_runs import INEXACT, compare_configs
 from harness.cuda.sanitizers.instrumentation import (
     Instrumenting,
+    instrumentation_from,
     instrumenting,
-    of_this_process,
     with_records,
     works_in,
 )
-from harness.cuda.sanitizers.instrumented_builds import CALLED, asserted, obstacle
+from harness.cuda.sanitizers.instrumented_builds import SANITIZER_CALLS, assertion_texts, obstacle
 from harness.cuda.sanitizers.suppressions import Suppression
 from harness.devices import catalogue
 from harness.errors import MissingPart, UsageError
 from harness.model.case import Case, DType
 from harness.model.compute_sanitizer_report import SanitizerRecord
-from harness.model.paired_run import with_another_config
 from harness.model.run import Completed, Faulted, FaultOf, Launch, Run
 from harness.model.triton_sanitizer_report import Differing, Instrumentation, Instrumented
-from harness.search.options import AHEAD, CUDA, VIRTUAL, sanitizing_for
-from harness.virtual.driver.triton_seam import WHOLE
+from harness.ops.paired_run_policy import with_another_config
+from harness.search.engine_choice import COMPILE_AHEAD_FACTORY, EngineName
+from harness.search.options import sanitizer_for
+from harness.settings import Settings
+from harness.virtual.driver.triton_seam import FULL_CACHE_SUFFIX
 from harness.workers.pool import Pool
 from harness.workers.spec import WorkerSpec
 from tests.cuda.samples import H200
@@ -35,8 +37,10 @@ from tests.oracles.facts import launch
 SUITE = str(Path(unordered.__file__))
 BLACKWELL = catalogue.find("rtx-pro-6000")
 NOWHERE = Path("no such file")
-HAS_THEM = works_in(version("triton"))
-needs_them = pytest.mark.skipif(not HAS_THEM, reason=f"Triton {version('triton')} has no sanitizers that work")
+HAS_SANITIZERS = works_in(version("triton"))
+needs_sanitizers = pytest.mark.skipif(
+    not HAS_SANITIZERS, reason=f"Triton {version('triton')} has no sanitizers that work"
+)
 RACE = "Write after write race detected"
 PRINTED = (
     f"/home/me/kernels.py:8: : block: [63,0,0], thread: [34,0,0] Assertion `{RACE}` failed.\n"
@@ -46,7 +50,7 @@ PRINTED = (
 """As an H200's driver prints them (580.159.04, Triton 3.9.0)."""
 
 
-def asked(mode: Instrumentation, *options: str) -> Instrumenting:
+def instrumenting_with(mode: Instrumentation, *options: str) -> Instrumenting:
     return Instrumenting(mode=mode, version="3.9.0", options=options)
 
 
@@ -58,12 +62,12 @@ def ended(asserts: tuple[str, ...] = ("too high",), fault: FaultOf = FaultOf.DEV
 
 
 def records(run: Run, *accepted: Suppression) -> tuple[SanitizerRecord, ...]:
-    told = with_records(run, PRINTED, accepted).instrumented
-    assert told is not None
-    return told.records
+    report = with_records(run, PRINTED, accepted).instrumented
+    assert report is not None
+    return report.records
 
 
-def test_what_the_driver_prints_is_one_record_for_each_line_and_kind() -> None:
+def test_the_drivers_output_gives_one_record_per_line_and_kind() -> None:
     (race,) = records(ended())
     assert (race.text, race.count, race.at.kernel, race.at.program, race.at.thread) == (
         RACE,
@@ -75,52 +79,52 @@ def test_what_the_driver_prints_is_one_record_for_each_line_and_kind() -> None:
     assert str(race.at.source) == "kernels.py:8"
 
 
-def test_what_a_kernel_asserts_itself_is_none() -> None:
-    assert {one.text for one in records(ended(asserts=()))} == {RACE, "too high"}
+def test_a_kernels_own_assertions_are_no_records() -> None:
+    assert {record.text for record in records(ended(asserts=()))} == {RACE, "too high"}
     assert records(ended(asserts=("too high", RACE))) == ()
 
 
-def test_what_a_kernel_asserts_is_known_by_the_words_that_are_printed() -> None:
+def test_assertion_texts_are_decoded_as_the_driver_prints_them() -> None:
     ttir = r"""
     tt.assert %4, "no \22big\22 x" : tensor<64xi1>
     tt.assert %6, "gr\C3\B6\C3\9Fer \\ kleiner" : i1
 """
-    assert asserted(ttir) == {'no "big" x', "größer \\ kleiner"}
+    assert assertion_texts(ttir) == {'no "big" x', "größer \\ kleiner"}
 
 
-def test_nothing_is_read_of_what_another_fault_printed() -> None:
+def test_other_faults_and_completed_runs_have_no_records() -> None:
     assert records(ended(fault=FaultOf.ILLEGAL_ADDRESS)) == ()
     assert records(replace(ended(), ending=Completed())) == ()
 
 
-def test_an_accepted_one_keeps_its_reason() -> None:
+def test_an_accepted_record_carries_its_reason() -> None:
     (race,) = records(ended(), Suppression(tool="gsan", text="Write after write", reason="both store the same"))
     assert race.accepted == "both store the same"
 
 
-def test_a_worker_is_told_the_sanitizer_and_its_options() -> None:
-    once = asked(Instrumentation.GSAN, "--write-once")
+def test_a_workers_environment_names_the_sanitizer_and_its_options() -> None:
+    once = instrumenting_with(Instrumentation.GSAN, "--write-once")
     assert str(once) == "gsan --write-once"
-    assert of_this_process({}) is None
-    if HAS_THEM:
-        told = of_this_process(dict(once.environment))
-        assert told is not None
-        assert (told.mode, told.options) == (once.mode, once.options)
+    assert instrumentation_from({}) is None
+    if HAS_SANITIZERS:
+        found = instrumentation_from(dict(once.environment))
+        assert found is not None
+        assert (found.mode, found.options) == (once.mode, once.options)
 
 
-def test_an_older_triton_has_none_and_the_virtual_gpu_does_nothing_with_them() -> None:
+def test_an_older_triton_and_the_virtual_gpu_have_no_sanitizers() -> None:
     with pytest.raises(UsageError, match="add --engine cuda"):
-        sanitizing_for("gsan", VIRTUAL, NOWHERE)
-    if HAS_THEM:
-        assert sanitizing_for("consan", CUDA, NOWHERE) == replace(
-            asked(Instrumentation.CONSAN), version=version("triton")
+        sanitizer_for("gsan", EngineName.VIRTUAL, NOWHERE, Settings())
+    if HAS_SANITIZERS:
+        assert sanitizer_for("consan", EngineName.CUDA, NOWHERE, Settings()) == replace(
+            instrumenting_with(Instrumentation.CONSAN), version=version("triton")
         )
         return
     with pytest.raises(MissingPart, match=r"gsan is a part of Triton 3\.9, and 3\.\S+ is installed: pip install"):
-        sanitizing_for("gsan", CUDA, NOWHERE)
+        sanitizer_for("gsan", EngineName.CUDA, NOWHERE, Settings())
 
 
-def test_an_option_that_it_does_not_have_is_named() -> None:
+def test_an_unknown_option_is_named() -> None:
     with pytest.raises(UsageError, match="--write-once"):
         instrumenting("gsan --write-one")
     with pytest.raises(UsageError, match="consan"):
@@ -129,42 +133,44 @@ def test_an_option_that_it_does_not_have_is_named() -> None:
         instrumenting("gsan 'x")
 
 
-def test_a_gpu_that_is_too_old_is_told_what_watches_there() -> None:
+def test_a_gpu_that_is_too_old_gets_an_alternative() -> None:
     old = replace(H200, name="NVIDIA A100", capability=(8, 0))
-    asked(Instrumentation.GSAN).check(old)
+    instrumenting_with(Instrumentation.GSAN).check(old)
     with pytest.raises(UsageError, match=r"9\.0 or later, and the NVIDIA A100 has 8\.0: --sanitizer racecheck"):
-        asked(Instrumentation.CONSAN).check(old)
+        instrumenting_with(Instrumentation.CONSAN).check(old)
 
 
-@needs_them
+@needs_sanitizers
 @pytest.mark.parametrize("mode", list(Instrumentation))
 def test_kernels_are_compiled_ahead_with_the_checks(mode: Instrumentation, tmp_path: Path) -> None:
     spec = WorkerSpec(
         device=BLACKWELL,
         suites=(SUITE,),
         scratch=str(tmp_path),
-        engine=AHEAD,
-        environment=(*compiling_for(H200), *asked(mode).environment),
-        instrumenting=asked(mode),
+        engine=COMPILE_AHEAD_FACTORY,
+        environment=(*compiler_environment(H200), *instrumenting_with(mode).environment),
+        instrumenting=instrumenting_with(mode),
     )
     case = Case(op=f"{SUITE}:multiplies", dims={"T": 64}, dtype=DType.FP32, device=BLACKWELL)
     with Pool(lambda _: spec, 1, 120.0) as pool:
-        assert pool.run(case).ending == Completed()  # GSan takes an H200's shared memory, more than is pretended
-    suffix, call = CALLED[mode]
-    (made,) = (tmp_path / f"triton{WHOLE}").rglob(f"add_products{suffix}")
+        assert (
+            pool.run(case).ending == Completed()
+        )  # GSan reserves an H200's shared memory, more than the emulated GPU has
+    suffix, call = SANITIZER_CALLS[mode]
+    (made,) = (tmp_path / f"triton{FULL_CACHE_SUFFIX}").rglob(f"add_products{suffix}")
     assert call in made.read_text(encoding="utf-8")
 
 
-@needs_them
-def test_an_allocator_that_cannot_be_built_is_told_with_what_it_takes(
+@needs_sanitizers
+def test_an_allocator_that_cannot_be_built_is_reported_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("CXX", "no-such-compiler")
-    assert obstacle(asked(Instrumentation.GSAN)).startswith(
+    assert obstacle(instrumenting_with(Instrumentation.GSAN)).startswith(
         "GSan's allocator cannot be built, which takes a C++ compiler ("
     )
-    assert obstacle(asked(Instrumentation.CONSAN)) == ""
+    assert obstacle(instrumenting_with(Instrumentation.CONSAN)) == ""
 
 
 def tuned(kernel: str, index: int, count: int = 3) -> Launch:
@@ -181,11 +187,11 @@ def test_fpsan_compares_with_another_config_of_a_tuned_kernel() -> None:
         assert other.configs[kernel] in {"a": (0, 2), "b": (0, 1)}[kernel]
 
 
-def test_fpsan_compares_the_bits_of_what_kernels_stored_themselves() -> None:
+def test_fpsan_compares_the_bits_of_results_that_kernels_stored() -> None:
     stored = ("sum_rows", "y")
     first = {"y": ("1", stored), "z": ("2", stored), "total": ("3", None)}
     second = {"y": ("1", stored), "z": ("9", stored), "total": ("9", None)}
-    exact = compared("sum_rows", ((tuned("sum_rows", 0),), (tuned("sum_rows", 2),)), first, second)
+    exact = compare_configs("sum_rows", ((tuned("sum_rows", 0),), (tuned("sum_rows", 2),)), first, second)
     assert (exact.configs, exact.compared) == (("WIDTH: 16", "WIDTH: 64"), ("y", "z"))
     assert exact.differing == (Differing(name="z", writer=stored),)
 
@@ -199,6 +205,6 @@ def test_fpsan_compares_the_bits_of_what_kernels_stored_themselves() -> None:
         "%9 = tt.atomic_rmw fadd, acq_rel, gpu, %8, %7, %true : (!tt.ptr<f32>, f32, i1) -> f32",
     ],
 )
-def test_what_fpsans_integers_do_not_do_as_numbers_is_seen_in_ttir(needs: str) -> None:
-    assert NUMBERS.search(needs)
-    assert not NUMBERS.search("%5 = arith.addf %3, %4 : tensor<16xf32>\n%c = arith.constant dense<0.000000e+00> : f32")
+def test_operations_that_fpsan_computes_inexactly_are_found_in_ttir(needs: str) -> None:
+    assert INEXACT.search(needs)
+    assert not INEXACT.search("%5 = arith.addf %3, %4 : tensor<16xf32>\n%c = arith.constant dense<0.000000e+00> : f32")

@@ -1,4 +1,4 @@
-"""On hardware: each of Triton's own sanitizers sees its planted mistake among good cases, and nothing in those."""
+"""On hardware: each of Triton's own sanitizers reports its planted mistake, and nothing in good cases."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,9 +16,9 @@ from harness.model.run import Completed, Faulted, FaultOf, Run
 from harness.model.triton_sanitizer_report import Instrumented
 from harness.model.verdict import Abstain, Fail, Pass, Verdict
 from harness.oracles import registry
-from harness.search.options import CUDA
+from harness.search.engine_choice import EngineName
 from harness.workers.gpu_assignment import GpuAssigner
-from harness.workers.pool import Pool
+from harness.workers.pool import Pool, PoolOptions
 from harness.workers.spec import WorkerSpec
 from tests.cuda.sanitizers import unordered, unordered_kernels
 
@@ -39,21 +39,21 @@ RunsUnder = Callable[..., list[Run]]
 
 @pytest.fixture
 def runs_under(gpu: RealGpu, device: DeviceProfile, tmp_path: Path) -> Iterator[RunsUnder]:
-    """The runs of these ops, one after the other, in workers that compile with a sanitizer."""
+    """Run ops one after the other in workers that compile with a sanitizer."""
     pools: list[Pool] = []
 
-    def runs(wanted: str, *ops: str, pretended: DeviceProfile = device) -> list[Run]:
-        asked = instrumenting(wanted)
+    def runs(wanted: str, *ops: str, emulated: DeviceProfile = device) -> list[Run]:
+        choice = instrumenting(wanted)
         spec = WorkerSpec(
-            device=pretended,
+            device=emulated,
             suites=(SUITE,),
             scratch=str(tmp_path / "scratch"),
-            engine=CUDA,
-            environment=asked.environment,
-            instrumenting=asked,
+            engine=EngineName.CUDA.factory,
+            environment=choice.environment,
+            instrumenting=choice,
         )
-        pools.append(Pool(lambda _: spec, 1, LIMIT_S, places=GpuAssigner((gpu,), print)))
-        return [pools[-1].run(case(op, pretended, seed)) for seed, op in enumerate(ops, 1)]
+        pools.append(Pool(lambda _: spec, 1, LIMIT_S, PoolOptions(gpus=GpuAssigner((gpu,), print))))
+        return [pools[-1].run(case(op, emulated, seed)) for seed, op in enumerate(ops, 1)]
 
     yield runs
     for pool in pools:
@@ -65,7 +65,7 @@ def case(op: str, device: DeviceProfile, seed: int) -> Case:
     return Case(op=f"{SUITE}:{op}", dims={"T": 64}, dtype=dtype, device=device, seed=8 * seed)
 
 
-def seen(run: Run) -> Instrumented:
+def report_of(run: Run) -> Instrumented:
     assert run.instrumented is not None
     return run.instrumented
 
@@ -80,8 +80,8 @@ def assert_passes(run: Run) -> None:
 
 
 def places(run: Run) -> set[tuple[str, str]]:
-    """Kernel and place of each failure that the oracle makes of it."""
-    assert [type(one) for one in verdicts(run, "completes")] != [Fail], run.ending  # it is told once
+    """Return kernel and place of each failure of the oracle."""
+    assert [type(one) for one in verdicts(run, "completes")] != [Fail], run.ending  # reported only once
     return {(one.signature.kernel, one.signature.place) for one in verdicts(run) if isinstance(one, Fail)}
 
 
@@ -91,13 +91,13 @@ def line_of(text: str, after: str) -> int:
     return next(number for number, line in enumerate(lines[begin:], begin + 1) if text in line)
 
 
-def test_each_planted_mistake_is_seen_by_the_sanitizer_that_is_said_to_see_it(runs_under: RunsUnder) -> None:
-    for op, wanted in unordered.UNDER.items():
+def test_each_planted_mistake_is_reported_by_its_sanitizer(runs_under: RunsUnder) -> None:
+    for op, wanted in unordered.REPORTING_TOOL.items():
         (run,) = runs_under(wanted, op)
         assert len(places(run)) == 1, (op, run.ending, run.instrumented)
 
 
-def test_gsan_names_the_line_of_overlapping_stores_that_give_the_right_values(runs_under: RunsUnder) -> None:
+def test_gsan_names_the_line_of_overlapping_stores(runs_under: RunsUnder) -> None:
     good, overlapping, fine, twice, unwritten = runs_under(
         "gsan", "good", "stores_overlap", "good", "writes_twice", "reads_unwritten"
     )
@@ -107,11 +107,11 @@ def test_gsan_names_the_line_of_overlapping_stores_that_give_the_right_values(ru
     assert places(overlapping) == {
         ("add_one_twice_as_wide", f"gsan: unordered_kernels.py:{store} Write after write race detected")
     }
-    (record,) = seen(overlapping).records
+    (record,) = report_of(overlapping).records
     assert record.count > 1
 
 
-def test_write_once_pools_show_what_is_written_twice_and_what_is_read_before(runs_under: RunsUnder) -> None:
+def test_write_once_pools_reveal_second_writes_and_early_reads(runs_under: RunsUnder) -> None:
     good, twice, fine, unwritten, overlapping, last = runs_under(
         "gsan --write-once", "good", "writes_twice", "good", "reads_unwritten", "stores_overlap", "good"
     )
@@ -137,20 +137,20 @@ def test_programs_that_store_half_a_word_each_do_not_race(runs_under: RunsUnder)
     assert_passes(by_bytes)
 
 
-def test_consan_names_the_line_that_reads_what_is_still_being_copied(runs_under: RunsUnder) -> None:
+def test_consan_names_the_line_that_reads_an_unfinished_copy(runs_under: RunsUnder) -> None:
     product, early, last = runs_under("consan", "multiplies", "reads_too_early", "multiplies")
     for run in (product, last):
         assert_passes(run)
     ((kernel, place),) = places(early)
-    assert kernel == "harness_witness_consan"
+    assert kernel == "harness_self_test_consan"
     assert place.startswith("consan: kernels_gluon.py:")
     assert "pending access" in place
 
 
-def test_fpsan_passes_what_a_config_only_orders_otherwise_and_names_what_it_leaves_out(runs_under: RunsUnder) -> None:
+def test_fpsan_passes_reordered_sums_and_fails_incomplete_ones(runs_under: RunsUnder) -> None:
     whole, short, product = runs_under("fpsan", "sums_by_config", "leaves_out_by_config", "multiplies")
     assert_passes(whole)
-    exact = seen(whole).exact
+    exact = report_of(whole).exact
     assert exact is not None
     assert exact.compared == ("y",)
     assert exact.configs[0] != exact.configs[1]
@@ -159,7 +159,7 @@ def test_fpsan_passes_what_a_config_only_orders_otherwise_and_names_what_it_leav
     assert str(untuned.reason if isinstance(untuned, Abstain) else untuned) == "no kernel of this case is autotuned"
 
 
-def test_fpsan_judges_nothing_that_is_no_sum_of_integers(runs_under: RunsUnder) -> None:
+def test_fpsan_abstains_on_operations_that_are_not_exact(runs_under: RunsUnder) -> None:
     by_torch, largest = runs_under("fpsan", "sums_what_torch_made", "takes_the_largest")
     reasons = [one.reason for run in (by_torch, largest) for one in verdicts(run) if isinstance(one, Abstain)]
     assert reasons == [
@@ -171,22 +171,22 @@ def test_fpsan_judges_nothing_that_is_no_sum_of_integers(runs_under: RunsUnder) 
     assert not any(isinstance(one, Fail | Pass) for one in others)
 
 
-def test_an_assertion_of_the_kernel_itself_is_not_the_sanitizers(runs_under: RunsUnder) -> None:
+def test_a_kernels_own_assertion_is_no_report_of_the_sanitizer(runs_under: RunsUnder) -> None:
     (run,) = runs_under("gsan", "asserts_itself")
     assert isinstance(run.ending, Faulted)
     assert run.ending.fault is FaultOf.DEVICE_ASSERT
     assert "an element is too high" in run.ending.message
     assert places_of_completes(run) == ["assert_none"]
-    assert seen(run).records == ()
+    assert report_of(run).records == ()
 
 
 def places_of_completes(run: Run) -> list[str]:
     return [one.signature.kernel for one in verdicts(run, "completes") if isinstance(one, Fail)]
 
 
-def test_gsan_watches_on_a_gpu_that_is_told_to_have_less_shared_memory(runs_under: RunsUnder) -> None:
+def test_gsan_works_when_less_shared_memory_is_emulated(runs_under: RunsUnder) -> None:
     small = replace(catalogue.find("rtx-pro-6000"), sm_count=188)
-    good, product, overlapping = runs_under("gsan", "good", "multiplies", "stores_overlap", pretended=small)
+    good, product, overlapping = runs_under("gsan", "good", "multiplies", "stores_overlap", emulated=small)
     assert_passes(good)
     assert_passes(product)
     assert {kernel for kernel, _ in places(overlapping)} == {"add_one_twice_as_wide"}

@@ -1,14 +1,15 @@
-"""Where compute-sanitizer is looked for, what it is asked to do, and what of its reports a file accepts."""
+"""The search for compute-sanitizer, its command line, and the file of accepted reports."""
 
 from pathlib import Path
 
 import pytest
 
 from harness.cuda.sanitizers import sanitizer_command
-from harness.cuda.sanitizers.sanitizer_command import Executable, ask, command, environment, find, sanitizing
+from harness.cuda.sanitizers.sanitizer_command import Executable, command, environment, find, probe, sanitizing
 from harness.cuda.sanitizers.suppressions import Suppression, read_suppressions
 from harness.errors import MissingPart, UsageError
 from harness.model.compute_sanitizer_report import Tool
+from harness.settings import Settings
 
 HELP = """NVIDIA (R) Compute Sanitizer
 Version 2025.3.1.0 (build 36400806) (public-release)
@@ -28,38 +29,37 @@ def executable(folder: Path, text: str = HELP) -> Path:
 
 @pytest.fixture(autouse=True)
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No tool is on PATH and none in a toolkit, unless the test puts it there."""
+    """No tool is on PATH, unless the test puts it there."""
     monkeypatch.setenv("PATH", f"{tmp_path}/path:/bin:/usr/bin")
-    monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.delenv("CUDA_PATH", raising=False)
 
 
-def test_the_one_on_path_comes_before_the_toolkits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    of_toolkit = executable(tmp_path / "cuda" / "bin")
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
-    assert find() == str(of_toolkit)
+@pytest.mark.parametrize("variable", ["CUDA_HOME", "CUDA_PATH"])
+def test_an_executable_on_path_comes_before_a_toolkits(tmp_path: Path, variable: str) -> None:
+    in_toolkit = executable(tmp_path / "cuda" / "bin")
+    settings = Settings.from_environment({variable: str(tmp_path / "cuda")})
+    assert find(settings) == str(in_toolkit)
     on_path = executable(tmp_path / "path")
-    assert find() == str(on_path)
+    assert find(settings) == str(on_path)
 
 
-def test_one_that_is_nowhere_is_a_missing_part_with_the_command_that_provides_it(
+def test_a_missing_executable_is_reported_with_the_install_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sanitizer_command, "_places", lambda: iter(()))
+    monkeypatch.setattr(sanitizer_command, "_candidates", lambda _: iter(()))
     with pytest.raises(MissingPart, match=r"pip install 'nvidia-cuda-sanitizer-api>=13\.4\.92'$"):
-        find()
+        find(Settings())
 
 
-def test_one_that_does_not_run_is_a_missing_part(tmp_path: Path) -> None:
+def test_a_broken_executable_is_a_missing_part(tmp_path: Path) -> None:
     path = tmp_path / "broken"
     path.write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")
     path.chmod(0o755)
     with pytest.raises(MissingPart, match="does not run"):
-        ask(str(path))
+        probe(str(path))
 
 
-def test_a_release_is_asked_for_nothing_that_it_does_not_know(tmp_path: Path) -> None:
-    known = ask(str(executable(tmp_path)))
+def test_options_that_a_release_lacks_are_left_out(tmp_path: Path) -> None:
+    known = probe(str(executable(tmp_path)))
     assert known == Executable(
         path=str(tmp_path / "compute-sanitizer"),
         version="2025.3.1.0",
@@ -70,15 +70,15 @@ def test_a_release_is_asked_for_nothing_that_it_does_not_know(tmp_path: Path) ->
     assert command(known, Tool.MEMCHECK) == (*plain[:2], "memcheck", *plain[3:], "--padding", "4096")
 
 
-def test_further_options_follow_the_tool_and_are_checked_before_anything_runs(tmp_path: Path) -> None:
+def test_further_options_follow_the_tool_and_are_checked(tmp_path: Path) -> None:
     path = executable(tmp_path / "path")
-    asked = sanitizing("racecheck --racecheck-report all")
-    assert (asked.tool, asked.version) == (Tool.RACECHECK, "2025.3.1.0")
-    assert asked.command == (
+    parsed = sanitizing("racecheck --racecheck-report all", Settings())
+    assert (parsed.tool, parsed.version) == (Tool.RACECHECK, "2025.3.1.0")
+    assert parsed.command == (
         *(str(path), "--tool", "racecheck", "--target-processes", "all"),
         *("--racecheck-report", "all"),
     )
-    assert sanitizing("memcheck --padding=32").command[-3:] == ("--target-processes", "all", "--padding=32")
+    assert sanitizing("memcheck --padding=32", Settings()).command[-3:] == ("--target-processes", "all", "--padding=32")
     for wrong, said in (
         ("memchek", r"unknown sanitizer 'memchek': did you mean memcheck or"),
         ("gsann", r"unknown sanitizer 'gsann': did you mean gsan"),
@@ -87,18 +87,18 @@ def test_further_options_follow_the_tool_and_are_checked_before_anything_runs(tm
         ("memcheck 'x", "--sanitizer memcheck 'x: No closing quotation"),
     ):
         with pytest.raises(UsageError, match=said):
-            sanitizing(wrong)
+            sanitizing(wrong, Settings())
 
 
-def test_an_option_that_leaves_something_out_is_remembered(tmp_path: Path) -> None:
+def test_an_option_that_filters_reports_is_recorded(tmp_path: Path) -> None:
     executable(tmp_path / "path", HELP + "  --launch-count arg\n  --kernel-name-exclude arg\n  --suppressions arg\n")
     for further in ("--launch-count 20", "--kernel-name-exclude kns=norm", "--suppressions=all.xml"):
-        asked = sanitizing(f"memcheck --padding 32 {further}")
-        assert asked.filtered == further.partition(" ")[0].partition("=")[0]
-    assert not sanitizing("memcheck --padding 32").filtered
+        parsed = sanitizing(f"memcheck --padding 32 {further}", Settings())
+        assert parsed.filtered == further.partition(" ")[0].partition("=")[0]
+    assert not sanitizing("memcheck --padding 32", Settings()).filtered
 
 
-def test_tools_that_know_allocations_have_torch_make_one_for_each_tensor() -> None:
+def test_allocation_tools_disable_torchs_memory_cache() -> None:
     assert {tool: "PYTORCH_NO_CUDA_MEMORY_CACHING" in environment(tool) for tool in Tool} == {
         Tool.MEMCHECK: True,
         Tool.INITCHECK: True,
@@ -107,7 +107,7 @@ def test_tools_that_know_allocations_have_torch_make_one_for_each_tensor() -> No
     }
 
 
-def test_a_file_of_accepted_reports_is_read_and_a_missing_one_accepts_nothing(tmp_path: Path) -> None:
+def test_a_missing_file_of_accepted_reports_accepts_nothing(tmp_path: Path) -> None:
     path = tmp_path / "accepts.toml"
     assert read_suppressions(path) == ()
     path.write_text('[[accept]]\ntool = "initcheck"\nkernel = "at::.*"\nreason = "torch pads"\n', encoding="utf-8")
@@ -129,7 +129,7 @@ def test_a_file_of_accepted_reports_is_read_and_a_missing_one_accepts_nothing(tm
         ("accept", "cannot be read"),
     ],
 )
-def test_a_wrong_entry_is_named_with_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
+def test_a_wrong_entry_is_named_with_its_error(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "accepts.toml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match=said):

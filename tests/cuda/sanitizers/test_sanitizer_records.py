@@ -1,10 +1,10 @@
-"""What compute-sanitizer saves and prints becomes facts; the samples are of release 2025.3.1 on an H200, shortened."""
+"""Parsing of compute-sanitizer's XML and log; the samples are shortened output of release 2025.3.1 on an H200."""
 
 from dataclasses import replace
 from pathlib import Path
 
-from harness.cuda.sanitizers.sanitizer_log import LiveLog, complaints, lost, records_printed
-from harness.cuda.sanitizers.sanitizer_records import accept, kernel_name, read_records, what_of
+from harness.cuda.sanitizers.sanitizer_log import LiveLog, count_not_printed, records_printed, tool_errors
+from harness.cuda.sanitizers.sanitizer_records import describe_mistake, kernel_name, mark_accepted, read_records
 from harness.cuda.sanitizers.suppressions import Suppression
 from harness.model.compute_sanitizer_report import Level, SanitizerRecord, Tool, Touch
 from harness.model.ending import Source
@@ -56,12 +56,12 @@ def touch(direction: str, kernel: str, line: int, thread: int | None = None) -> 
     return Touch(direction=direction, kernel=kernel, source=Source(file="/home/user/total.py", line=line), thread=place)
 
 
-def test_reports_of_one_line_are_one_record_with_their_count_and_the_first_ones_thread() -> None:
+def test_reports_of_one_line_are_merged_and_counted() -> None:
     saved = read_records(MEMCHECK)
-    assert (saved.records, saved.cut) == ((OUT_OF_BOUNDS,), False)
+    assert (saved.records, saved.is_truncated) == ((OUT_OF_BOUNDS,), False)
 
 
-def test_a_record_without_level_or_direction_is_an_error_whose_words_say_what_it_is() -> None:
+def test_a_record_without_level_is_an_error_described_by_its_text() -> None:
     (record,) = read_records(INITCHECK).records
     assert (record.what, record.level, record.count) == ("uninitialized global memory read", Level.ERROR, 2)
     assert record.at == Touch(
@@ -69,12 +69,12 @@ def test_a_record_without_level_or_direction_is_an_error_whose_words_say_what_it
     )
 
 
-def test_a_file_that_breaks_off_gives_the_whole_records_before_the_break() -> None:
+def test_a_truncated_file_gives_the_records_before_the_break() -> None:
     for end in (len(MEMCHECK) // 2, len(MEMCHECK) - 3):
         saved = read_records(MEMCHECK[:end])
-        assert saved.cut
+        assert saved.is_truncated
         assert [replace(one, count=3) for one in saved.records] == [OUT_OF_BOUNDS]
-    assert read_records("") == replace(read_records(MEMCHECK), records=(), cut=True)
+    assert read_records("") == replace(read_records(MEMCHECK), records=(), is_truncated=True)
 
 
 def test_a_race_names_both_accesses() -> None:
@@ -85,7 +85,7 @@ def test_a_race_names_both_accesses() -> None:
     assert record.others == (Touch(direction="read", kernel="race_in_shared_memory", source=here),)
 
 
-def test_a_race_is_read_wherever_its_accesses_stand() -> None:
+def test_a_race_is_parsed_at_any_position_of_its_accesses() -> None:
     xml = """<ComputeSanitizerOutput><record><kind>Analysis</kind><level>Warning</level>
         <what><text>Race reported between Write access and Read access [4 hazards]</text></what>
         <first><direction>Write</direction><frame><func>total</func><path>/home/user/total.py</path><line>41</line></frame>
@@ -98,13 +98,13 @@ def test_a_race_is_read_wherever_its_accesses_stand() -> None:
     assert (record.at, record.others) == (touch("write", "total", 41), (touch("read", "total", 51, thread=7),))
 
 
-def test_a_record_of_a_shape_that_nobody_knows_is_kept_with_its_words() -> None:
+def test_a_record_of_unknown_shape_keeps_its_text() -> None:
     record = "<record><novel><thing>Barrier 3</thing> leaked</novel></record>"
     (record,) = read_records(f"<ComputeSanitizerOutput>{record}<odd/></ComputeSanitizerOutput>").records
     assert (record.kind, record.text, record.at) == ("unknown", "Barrier 3 leaked", Touch(direction="", kernel=""))
 
 
-def test_a_line_inside_tritons_library_is_told_as_the_kernels_own() -> None:
+def test_a_line_in_tritons_library_is_replaced_by_the_kernels() -> None:
     inlined = MEMCHECK.replace(
         f"<path>{KERNELS}</path>\n      <line>9</line>",
         "<path>/venv/triton/language/standard.py</path><line>290</line>",
@@ -117,7 +117,7 @@ def test_a_line_inside_tritons_library_is_told_as_the_kernels_own() -> None:
     assert record.at.source == Source(file=KERNELS, line=12)
 
 
-def test_printed_lines_tell_the_same_where_nothing_was_saved() -> None:
+def test_the_printed_log_gives_the_same_facts_without_xml() -> None:
     misaligned, race, hazard = records_printed(PRINTED)
     assert (misaligned.at.kernel, misaligned.at.program, misaligned.at.thread) == ("scale", (2, 0, 0), (5, 0, 0))
     assert (race.what, race.level) == ("race", Level.ERROR)
@@ -127,25 +127,25 @@ def test_printed_lines_tell_the_same_where_nothing_was_saved() -> None:
         touch("write", "total", 44, thread=35),
         (touch("read", "total", 56, thread=32),),
     )
-    assert lost(PRINTED) == 1123
+    assert count_not_printed(PRINTED) == 1123
 
 
-def test_a_live_log_tells_a_report_from_the_tools_own_words_and_from_the_planted_mistake(tmp_path: Path) -> None:
+def test_a_live_log_separates_reports_from_notices_and_self_tests(tmp_path: Path) -> None:
     log = LiveLog(tmp_path / "log")
-    states = [(log.reported(), log.testified())]
+    states = [(log.reported(), log.self_test_reported())]
     for text in (
         "========= COMPUTE-SANITIZER\n========= Error: process didn't terminate successfully\n",
-        "========= Invalid __global__ write of size 4 bytes\n=========     at harness_witness_memcheck+0x100\n",
+        "========= Invalid __global__ write of size 4 bytes\n=========     at harness_self_test_memcheck+0x100\n",
         "========= Invalid __global__ write of size 4 by",
         "tes\n=========     at scale+0x160 in kernels.py:6\n",
     ):
         with (tmp_path / "log").open("a", encoding="utf-8") as file:
             file.write(text)
-        states.append((log.reported(), log.testified()))
+        states.append((log.reported(), log.self_test_reported()))
     assert states == [(False, False), (False, False), (False, True), (False, True), (True, True)]
 
 
-def test_what_was_printed_before_the_first_case_is_of_no_case(tmp_path: Path) -> None:
+def test_earlier_reports_belong_to_no_case(tmp_path: Path) -> None:
     log = LiveLog(tmp_path / "log")
     (tmp_path / "log").write_text("========= CUDA_COREDUMP_PIPE is not supported by compute-sanitizer, clearing it\n")
     assert not log.reported()
@@ -159,26 +159,26 @@ def test_what_was_printed_before_the_first_case_is_of_no_case(tmp_path: Path) ->
     assert log.reported()
 
 
-def test_what_keeps_the_tool_from_working_is_told_on_one_line() -> None:
+def test_errors_of_the_tool_are_joined_on_one_line() -> None:
     text = "========= COMPUTE-SANITIZER\n========= Error: no driver\n========= Target application terminated\n"
-    assert complaints(text) == "Error: no driver; Target application terminated"
-    assert not complaints("========= Error: Race reported between Write access\n========= Invalid __global__ read\n")
+    assert tool_errors(text) == "Error: no driver; Target application terminated"
+    assert not tool_errors("========= Error: Race reported between Write access\n========= Invalid __global__ read\n")
 
 
-def test_names_and_kinds_are_the_same_in_every_run() -> None:
+def test_names_and_kinds_are_equal_in_every_run() -> None:
     assert kernel_name("void at::native::fill<4, float>(int, float)") == "at::native::fill"
     assert kernel_name("void (anonymous namespace)::copy<int>(int)") == "copy"
-    assert what_of("Leaked 64 bytes at 0x400200200") == what_of("Leaked 32 bytes at 0x400200aaa")
+    assert describe_mistake("Leaked 64 bytes at 0x400200200") == describe_mistake("Leaked 32 bytes at 0x400200aaa")
 
 
-def test_an_accepted_record_keeps_its_place_and_carries_the_first_reason_that_fits() -> None:
+def test_an_accepted_record_carries_the_first_matching_reason() -> None:
     entries = (
         Suppression(tool="racecheck", kernel="oob", reason="another tool"),
         Suppression(file="project/kernels.py", line=10, reason="another line"),
         Suppression(file="project/kernels.py", line=9, reason="agreed upon"),
     )
-    assert accept((OUT_OF_BOUNDS,), Tool.MEMCHECK, entries) == (replace(OUT_OF_BOUNDS, accepted="agreed upon"),)
-    assert accept((OUT_OF_BOUNDS,), Tool.MEMCHECK, entries[:2]) == (OUT_OF_BOUNDS,)
+    assert mark_accepted((OUT_OF_BOUNDS,), Tool.MEMCHECK, entries) == (replace(OUT_OF_BOUNDS, accepted="agreed upon"),)
+    assert mark_accepted((OUT_OF_BOUNDS,), Tool.MEMCHECK, entries[:2]) == (OUT_OF_BOUNDS,)
 
 
 def test_records_cross_process_borders_as_json() -> None:

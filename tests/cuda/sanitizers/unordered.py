@@ -1,18 +1,18 @@
-"""A suite of what Triton's own sanitizers see, one op each, and of what they do not; all give the right values."""
+"""A suite of mistakes that Triton's own sanitizers report, and of correct ops; all compute the right values."""
 
 from typing import Any
 
 from harness.suite import Declaration, DType, op, tensor, tokens
 
 ROWS, COLUMNS = 64, 64
-UNDER = {
+REPORTING_TOOL = {
     "stores_overlap": "gsan",
     "writes_twice": "gsan --write-once",
     "reads_unwritten": "gsan --write-once",
     "reads_too_early": "consan",
     "leaves_out_by_config": "fpsan",
 }
-"""By op, the sanitizer of Triton's that sees it."""
+"""By op, the sanitizer of Triton's that reports it."""
 
 
 def planted(function: Any) -> Declaration:
@@ -83,7 +83,7 @@ def reads_too_early(x: Any) -> Any:
     from harness.cuda.sanitizers import kernels_gluon
 
     flat = x.new_zeros(128)
-    kernel: Any = kernels_gluon.harness_witness_consan
+    kernel: Any = kernels_gluon.harness_self_test_consan
     kernel[(1,)](flat, x.new_empty(128))
     return x + 1
 

@@ -1,4 +1,4 @@
-"""Kernels for `unordered`: imported in workers alone, once they wear a device."""
+"""Kernels for `unordered`; imported only in workers, after they emulate a device."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201
@@ -29,7 +29,7 @@ def add_one_to_a_row(x, y, columns):
 
 @triton.jit
 def add_one_twice_as_wide(x, y, size):
-    """Each program stores its neighbour's half as well, and the same numbers."""
+    """Each program also stores the next program's elements, with the same values."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, 2 * BLOCK)
     tl.store(y + at, tl.load(x + at, mask=at < size) + 1, mask=at < size)
 
@@ -43,7 +43,7 @@ def assert_none(x, y, size):
 
 @triton.jit
 def add_products(x, y, inner: tl.constexpr):
-    """Adds one, as a product with the identity out of shared memory that is filled ahead: for its own barriers."""
+    """Adds one to a product with the identity; the loop is pipelined through shared memory, with correct barriers."""
     rows = tl.arange(0, BLOCK)
     sums = tl.zeros((BLOCK, BLOCK), tl.float32)
     for start in range(0, BLOCK, inner):
@@ -56,7 +56,7 @@ def add_products(x, y, inner: tl.constexpr):
 
 @triton.jit
 def sum_rows(x, y, columns, leaves_out: tl.constexpr, width: tl.constexpr):
-    """The sum of each row and one for each column; without the last cell of each tile but those of one width."""
+    """The sum of each row plus one per column; `leaves_out` drops the last cell of tiles, except of one width."""
     row = x + tl.program_id(0) * columns
     sums = tl.zeros((width,), tl.float32)
     for start in range(0, columns, width):

@@ -1,4 +1,4 @@
-"""Reduces a kernel whose programs take more rows than they advance by, on a pretended GPU, and prints what is left.
+"""Reduces a kernel whose programs take more rows than they advance by, on an emulated GPU, and prints the result.
 
 python program_reduction.py FOLDER
 """
@@ -11,14 +11,16 @@ from pathlib import Path
 from triton.compiler.errors import CompilationError
 
 from harness.devices.catalogue import find
-from harness.devices.torch_emulation import wear_torch
+from harness.devices.torch_emulation import emulate_torch
 from harness.findings.reduction import reduce_kernel
 from harness.model.run import MemoryEvent, Overlap
 from harness.ops.poison import FreshMemory
 from harness.virtual.driver import triton_seam
 from harness.virtual.driver.compiler_process import compile_resources
 from harness.virtual.driver.driver import VirtualDriver
+from harness.virtual.engine_settings import EngineSettings
 from harness.virtual.launches import Launches, VirtualCaseLaunches
+from harness.virtual.native.policy import ExecutorChoice
 
 FOLDER = Path(sys.argv[1])
 
@@ -69,14 +71,14 @@ class Gpu:
 
     def __init__(self) -> None:
         device = find("rtx-pro-6000")
-        wear_torch(device)
+        emulate_torch(device)
         chooser, self._fresh = triton_seam.ConfigChooser(), FreshMemory()
         self._launches = Launches(
             device,
             lambda: chooser.chosen,
             self._fresh.poison_of,
             lambda ttir, options: compile_resources(ttir, device.arch, options),
-            builds=None,
+            EngineSettings(executor=ExecutorChoice.NUMPY),
         )
         triton_seam.set_driver(VirtualDriver(device, self._launches))
         triton_seam.compile_to_ttir_only()
@@ -89,14 +91,14 @@ class Gpu:
         assert spec is not None
         assert spec.loader is not None
         module = module_from_spec(spec)
-        self._launches.session = VirtualCaseLaunches()
+        self._launches.case_launches = VirtualCaseLaunches()
         with self._fresh:
             spec.loader.exec_module(module)
             module.main()
-        return self._launches.session.memory
+        return self._launches.case_launches.memory
 
 
-class Shows:
+class IsInteresting:
     """Whether a text's programs store the same cell as those of the first text, and nothing else is wrong."""
 
     def __init__(self, gpu: Gpu, origin: str) -> None:
@@ -119,4 +121,4 @@ class Shows:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(reduce_kernel(ORIGIN, Shows(Gpu(), ORIGIN), seconds=100))
+    sys.stdout.write(reduce_kernel(ORIGIN, IsInteresting(Gpu(), ORIGIN), seconds=100))

@@ -1,14 +1,14 @@
-"""Cheap questions to reduce by, and a text to reduce."""
+"""Cheap tests for reductions, and a text to reduce."""
 
 from collections.abc import Callable
 from textwrap import dedent
 
 from harness.findings.reduction.search import Pass, Search
 
-Shows = Callable[[str], bool]
+IsInteresting = Callable[[str], bool]
 
 
-def holds(*kept: str) -> Shows:
+def holds(*kept: str) -> IsInteresting:
     """The text still has these parts."""
     return lambda text: all(part in text for part in kept)
 
@@ -17,9 +17,9 @@ def always(_: str) -> bool:
     return True
 
 
-def by(origin: str, offer: Pass, shows: Shows, *, by_halves: bool = True) -> str:
+def by(origin: str, offer: Pass, is_interesting: IsInteresting, *, by_halves: bool = True) -> str:
     """What one pass makes of a text."""
-    search = Search(dedent(origin).lstrip(), shows, seconds=60)
+    search = Search(dedent(origin).lstrip(), is_interesting, seconds=60)
     search.take(offer, by_halves=by_halves)
     return search.text
 

@@ -1,4 +1,4 @@
-"""What the reduction as a whole promises, whatever is asked, and what it makes of a kernel that runs."""
+"""The reduction as a whole: its guarantees for any test, and its result for a kernel that runs."""
 
 import ast
 import os
@@ -22,31 +22,31 @@ pytestmark = pytest.mark.once
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_names_that_nothing_defines_are_never_asked_about() -> None:
-    asked: list[str] = []
+def test_texts_with_undefined_names_are_never_tested() -> None:
+    tested: list[str] = []
 
-    def shows(text: str) -> bool:
-        asked.append(text)
+    def is_interesting(text: str) -> bool:
+        tested.append(text)
         return "use" in text
 
-    by("def use(p):\n    a = p\n    b = 2\n    b += a\n    store(b)\n", statements.drop_statements, shows)
-    assert all(("store" in text) <= ("b = 2" in text) and ("b +=" in text) <= ("a = p" in text) for text in asked)
+    by("def use(p):\n    a = p\n    b = 2\n    b += a\n    store(b)\n", statements.drop_statements, is_interesting)
+    assert all(("store" in text) <= ("b = 2" in text) and ("b +=" in text) <= ("a = p" in text) for text in tested)
 
 
-def test_a_text_is_asked_about_once() -> None:
-    asked: list[str] = []
+def test_each_text_is_tested_once() -> None:
+    tested: list[str] = []
 
-    def shows(text: str) -> bool:
-        asked.append(text)
+    def is_interesting(text: str) -> bool:
+        tested.append(text)
         return "tl.store(x + o" in text
 
-    reduce_kernel(dedent(LAUNCH), shows, seconds=60)
-    assert len(asked) == len(set(asked))
+    reduce_kernel(dedent(LAUNCH), is_interesting, seconds=60)
+    assert len(tested) == len(set(tested))
 
 
-def test_a_whole_kernel_becomes_what_is_asked_for_in_plain_layout() -> None:
-    shows = holds("@triton.jit", "tl.store(x + o, 0, mask=o < T)", "kernel[(1,)](x, ", "T=")
-    assert reduce_kernel(dedent(LAUNCH), shows, seconds=60) == dedent("""\
+def test_a_kernel_is_reduced_to_its_interesting_parts() -> None:
+    is_interesting = holds("@triton.jit", "tl.store(x + o, 0, mask=o < T)", "kernel[(1,)](x, ", "T=")
+    assert reduce_kernel(dedent(LAUNCH), is_interesting, seconds=60) == dedent("""\
         import triton
         import triton.language as tl
 
@@ -63,8 +63,8 @@ def test_a_whole_kernel_becomes_what_is_asked_for_in_plain_layout() -> None:
 
 
 def test_equal_sources_are_reduced_to_equal_texts() -> None:
-    shows = holds("tl.store(", "kernel[")
-    first, second = (reduce_kernel(dedent(LAUNCH), shows, seconds=60) for _ in range(2))
+    is_interesting = holds("tl.store(", "kernel[")
+    first, second = (reduce_kernel(dedent(LAUNCH), is_interesting, seconds=60) for _ in range(2))
     assert first == second
 
 
@@ -72,24 +72,24 @@ def test_without_time_the_source_is_only_laid_out() -> None:
     assert reduce_kernel(dedent(LAUNCH), always, seconds=0) == lay_out(dedent(LAUNCH))
 
 
-def test_a_layout_that_does_not_show_it_is_not_taken() -> None:
+def test_an_uninteresting_layout_is_not_taken() -> None:
     source = "def f(  x):\n    return x\n"
     assert reduce_kernel(source, lambda text: text == source, seconds=60) == source
 
 
-def test_a_source_that_does_not_show_it_is_refused() -> None:
-    with pytest.raises(ValueError, match="does not show"):
+def test_an_uninteresting_source_is_refused() -> None:
+    with pytest.raises(ValueError, match="refuses the unreduced source"):
         reduce_kernel("x = 1\n", lambda _: False, seconds=60)
 
 
-def test_progress_is_told_in_lines() -> None:
-    told: list[str] = []
-    reduce_kernel(dedent(LAUNCH), holds("kernel["), seconds=60, tell=told.append)
-    assert told
-    assert told[-1].partition(" after ")[0].endswith(" lines")
+def test_progress_is_reported_in_lines() -> None:
+    reported: list[str] = []
+    reduce_kernel(dedent(LAUNCH), holds("kernel["), seconds=60, report=reported.append)
+    assert reported
+    assert reported[-1].partition(" after ")[0].endswith(" lines")
 
 
-# --- whatever is asked -----------------------------------------------------------------------------------------------
+# --- for any test ----------------------------------------------------------------------------------------------------
 
 NAMES = st.sampled_from(["a", "b", "c", "p", "q"])
 EXPRESSIONS = st.recursive(
@@ -125,17 +125,17 @@ BLOCKS = st.recursive(
 
 @settings(max_examples=12)
 @given(BLOCKS, st.sampled_from(["store(", "load(", "for ", "if ", "=", "mask", "kernel["]))
-def test_a_result_is_accepted_and_python_and_no_larger_than_its_origin(block: list[str], kept: str) -> None:
+def test_a_result_is_interesting_valid_and_not_larger(block: list[str], kept: str) -> None:
     body = "\n".join(_indented(block))
     origin = lay_out(f"def kernel(a, b, c, p, q):\n{body}\n\n\ndef main(x):\n    kernel[(4,)](x, x, x, x, q=2)\n")
     accepted: set[str] = set()
 
-    def shows(text: str) -> bool:
+    def is_interesting(text: str) -> bool:
         if text.count(kept) == origin.count(kept):
             accepted.add(text)
         return text in accepted
 
-    reduced = reduce_kernel(origin, shows, seconds=60)
+    reduced = reduce_kernel(origin, is_interesting, seconds=60)
     ast.parse(reduced)
     assert reduced in accepted
     assert size(reduced) <= size(origin)
@@ -146,7 +146,7 @@ def test_a_result_is_accepted_and_python_and_no_larger_than_its_origin(block: li
 
 
 @pytest.mark.slow
-def test_a_kernel_whose_programs_store_the_same_rows_is_reduced_to_that(tmp_path: Path) -> None:
+def test_a_kernel_with_overlapping_rows_is_reduced_to_the_overlap(tmp_path: Path) -> None:
     child = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("program_reduction.py")), str(tmp_path)],
         env=os.environ

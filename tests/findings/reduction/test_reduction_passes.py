@@ -1,4 +1,4 @@
-"""What each pass of the reduction makes of what; the questions asked here are cheap."""
+"""Each pass of the reduction, with its input and output."""
 
 from textwrap import dedent
 
@@ -8,16 +8,16 @@ from harness.findings.reduction import constants, expressions, folding, lines, p
 from harness.findings.reduction.formatting import drop_comments
 from harness.findings.reduction.search import Pass
 from harness.findings.reduction.temporaries import MERGED_LINE, inline_plain, merge_single_uses
-from tests.findings.reduction.reducing import LAUNCH, Shows, always, by, holds
+from tests.findings.reduction.reducing import LAUNCH, IsInteresting, always, by, holds
 
 pytestmark = pytest.mark.once
 
 
-def assert_reduces_to(*, origin: str, target: str, by_pass: Pass, shows: Shows = always) -> None:
-    assert by(origin, by_pass, shows) == dedent(target).lstrip()
+def assert_reduces_to(*, origin: str, target: str, by_pass: Pass, is_interesting: IsInteresting = always) -> None:
+    assert by(origin, by_pass, is_interesting) == dedent(target).lstrip()
 
 
-def test_what_nothing_uses_goes_with_what_only_that_used() -> None:
+def test_unused_definitions_go_with_those_that_only_they_used() -> None:
     assert_reduces_to(
         origin="""
             import math
@@ -38,7 +38,7 @@ def test_what_nothing_uses_goes_with_what_only_that_used() -> None:
                 return torch.ones(2)
         """,
         by_pass=statements.drop_unused,
-        shows=holds("main"),
+        is_interesting=holds("main"),
     )
 
 
@@ -49,7 +49,7 @@ def test_one_of_several_imported_names_goes_alone() -> None:
     )
 
 
-def test_statements_go_but_for_those_that_are_asked_for_and_what_they_need() -> None:
+def test_all_statements_go_except_interesting_ones_and_their_needs() -> None:
     assert_reduces_to(
         origin="""
             def kernel(x, y):
@@ -71,14 +71,16 @@ def test_statements_go_but_for_those_that_are_asked_for_and_what_they_need() -> 
                 store(y, d)
         """,
         by_pass=statements.drop_statements,
-        shows=holds("store(y, d)"),
+        is_interesting=holds("store(y, d)"),
     )
 
 
-def test_variables_that_are_used_in_a_circle_go_together() -> None:
+def test_variables_with_cyclic_uses_go_together() -> None:
     origin = "def kernel(p):\n    a = 0\n    for i in range(4):\n        a = a + i\n        store(p)\n"
     target = "def kernel(p):\n    for i in range(4):\n        store(p)\n"
-    assert_reduces_to(origin=origin, target=target, by_pass=statements.forget_names, shows=holds("for", "store(p)"))
+    assert_reduces_to(
+        origin=origin, target=target, by_pass=statements.forget_names, is_interesting=holds("for", "store(p)")
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,11 +88,11 @@ def test_variables_that_are_used_in_a_circle_go_together() -> None:
     [(statements.take_bodies, "store(a)\n"), (statements.take_else, "store(b)\n")],
     ids=["then", "else"],
 )
-def test_a_branch_takes_the_place_of_its_if(offer: Pass, target: str) -> None:
+def test_an_if_is_replaced_by_a_branch(offer: Pass, target: str) -> None:
     assert by("if x:\n    store(a)\nelse:\n    store(b)\n", offer, holds("store")) == target
 
 
-def test_an_else_goes() -> None:
+def test_an_else_is_dropped() -> None:
     assert (
         by("if x:\n    a()\nelif y:\n    b()\nelse:\n    c()\n", statements.drop_else, holds("a()"))
         == "if x:\n    a()\n"
@@ -105,7 +107,7 @@ def test_the_body_of_an_elif_can_become_the_else() -> None:
 @pytest.mark.parametrize(
     ("values", "start"), [("range(4)", "0"), ("range(s, 9, 2)", "s"), ("tl.static_range(1, 4)", "1")]
 )
-def test_a_loop_runs_once_from_where_its_range_begins(values: str, start: str) -> None:
+def test_a_loop_runs_once_with_its_first_value(values: str, start: str) -> None:
     assert_reduces_to(
         origin=f"def f(s, tl, p):\n    for i in {values}:\n        store(p + i)\n",
         target=f"def f(s, tl, p):\n    i = {start}\n    store(p + i)\n",
@@ -113,22 +115,22 @@ def test_a_loop_runs_once_from_where_its_range_begins(values: str, start: str) -
     )
 
 
-def test_a_loop_that_is_left_in_its_middle_stays_a_loop() -> None:
+def test_a_loop_with_break_stays_a_loop() -> None:
     origin = "def f(p):\n    for i in range(4):\n        if p:\n            break\n"
     assert by(origin, statements.run_loops_once, always) == origin
 
 
-def test_variables_that_are_assigned_side_by_side_get_a_line_each() -> None:
+def test_parallel_assignments_get_a_line_each() -> None:
     assert (
         by("def f(x):\n    a, b = x, 2\n", statements.split_assignments, always) == "def f(x):\n    a = x\n    b = 2\n"
     )
 
 
-def test_a_sum_into_a_variable_becomes_its_value() -> None:
+def test_an_augmented_assignment_becomes_a_plain_one() -> None:
     assert by("def f(x, y):\n    x += y\n", statements.assign_plainly, always) == "def f(x, y):\n    x = y\n"
 
 
-def test_constants_stand_where_their_parameters_stood() -> None:
+def test_constant_parameters_are_inlined() -> None:
     assert_reduces_to(
         origin=LAUNCH,
         target="""
@@ -161,7 +163,7 @@ def test_an_unused_parameter_goes_with_its_argument_in_every_launch() -> None:
     assert reduced.count("](x, None, ") == 2
 
 
-def test_a_parameter_of_a_function_that_is_handed_on_stays() -> None:
+def test_a_parameter_of_a_function_passed_as_value_stays() -> None:
     origin = "def f(a):\n    pass\n\ndef main(g):\n    f(1)\n    g(f)\n"
     assert by(origin, parameters.drop_parameters, always) == origin
 
@@ -208,7 +210,7 @@ def test_a_parameter_goes_with_the_statements_that_use_it() -> None:
         (drop_comments, "b = 1  # one\n\n# two\n", "b = 1\n"),
     ],
 )  # fmt: skip
-def test_a_part_takes_the_place_of_the_whole(offer: Pass, origin: str, target: str) -> None:
+def test_an_expression_is_replaced_by_a_part(offer: Pass, origin: str, target: str) -> None:
     assert by(origin, offer, holds("b")) == target
 
 
@@ -219,41 +221,41 @@ def test_the_tiles_of_a_function_lose_a_dimension_together() -> None:
         origin=origin,
         target="def f(k, q, p, t):\n    store(p, q)\n",
         by_pass=expressions.drop_dimension(1),
-        shows=lambda text: text == origin or one_dimensional(text),
+        is_interesting=lambda text: text == origin or one_dimensional(text),
     )
 
 
-def test_a_variable_becomes_a_number_with_all_that_hangs_on_it() -> None:
+def test_a_variable_with_its_subscripts_becomes_a_number() -> None:
     assert_reduces_to(
         origin="def f(p):\n    b = load(p)\n    b += 1\n    store(p, b[:, None].to(p.dtype) * 2)\n",
         target="def f(p):\n    store(p, 0.0 * 2)\n",
         by_pass=constants.variables_become("0.0"),
-        shows=holds("store(p"),
+        is_interesting=holds("store(p"),
     )
 
 
-def test_a_variable_that_is_only_another_name_goes() -> None:
+def test_an_alias_is_inlined() -> None:
     origin = "def f(p):\n    n = 4\n    q = p\n    store(q, n, n)\n"
     assert by(origin, inline_plain, always) == "def f(p):\n    store(p, 4, 4)\n"
 
 
-def test_an_expression_stands_where_its_only_use_is_with_the_parentheses_that_it_needs() -> None:
+def test_a_single_use_is_inlined_with_needed_parentheses() -> None:
     origin = "def f(p, a):\n    s = a + 1\n    o = s * 2\n    store(p + o)\n"
     assert by(origin, merge_single_uses, always) == "def f(p, a):\n    store(p + ((a + 1) * 2))\n"
 
 
-def test_what_a_launch_is_given_keeps_its_name() -> None:
+def test_arguments_of_a_launch_keep_their_names() -> None:
     origin = "def main(kernel):\n    dx = torch.empty(2)\n    kernel[(1,)](dx)\n"
     assert by(origin, merge_single_uses, always) == origin
 
 
-def test_a_variable_of_one_function_is_none_of_another_function_with_the_same_name() -> None:
+def test_variables_of_two_functions_with_one_name_are_different() -> None:
     origin = "def kernel(T):\n    store(T)\n\ndef main(kernel):\n    T = 2\n    kernel(T)\n"
     reduced = by(origin, inline_plain, always)
     assert reduced == "def kernel(T):\n    store(T)\n\ndef main(kernel):\n    kernel(2)\n"
 
 
-def test_lines_that_are_merged_stay_easy_to_read() -> None:
+def test_merged_lines_stay_short() -> None:
     parts = [f"    part_{number} = load(pointer + {number} * stride)\n" for number in range(5)]
     uses = " + ".join(f"part_{number}" for number in range(5))
     reduced = by(f"def f(pointer, stride):\n{''.join(parts)}    store(pointer, {uses})\n", merge_single_uses, always)

@@ -1,4 +1,4 @@
-"""Reproducers are run as a maintainer would run them: as programs, with and without what they need."""
+"""Reproducers run as programs, with and without the parts that they need."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 from harness.cli import main
 from harness.devices import catalogue
 from harness.findings.replay import Recorded
-from harness.findings.repro.build import Form, Made, make
+from harness.findings.repro.build import Form, Reproducers, make
 from harness.model.case import Case, DType
 from harness.model.verdict import Severity, Signature
 from harness.wire import to_json
@@ -69,56 +69,52 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def overlap(workplace: Path) -> Made:
+def overlap(workplace: Path) -> Reproducers:
     del workplace
     return make(OVERLAP, (), BOTH, lambda _: None)
 
 
 @pytest.fixture(scope="module")
-def dropped(workplace: Path) -> Made:
+def dropped(workplace: Path) -> Reproducers:
     del workplace
     return make(DROPPED, (), BOTH, lambda _: None)
 
 
-def text_of(made: Made, form: Form) -> str:
+def text_of(made: Reproducers, form: Form) -> str:
     (file,) = (one for one in made.files if one.form is form)
-    assert file.doubt == ""
+    assert file.problem == ""
     return file.text
 
 
-def test_a_repro_of_an_overlapping_store_exits_with_1_and_with_0_once_the_kernel_is_mended(
-    overlap: Made, tmp_path: Path
-) -> None:
+def test_an_overlap_exits_with_1_and_a_fixed_kernel_with_0(overlap: Reproducers, tmp_path: Path) -> None:
     text = text_of(overlap, Form.ENTRY)
     broken = run(text, tmp_path)
-    mended = run(text.replace("rows_per_program=8", "rows_per_program=16"), tmp_path)
-    assert (broken.status, mended.status) == (1, 0)
+    fixed = run(text.replace("rows_per_program=8", "rows_per_program=16"), tmp_path)
+    assert (broken.status, fixed.status) == (1, 0)
     assert broken.output.startswith("write-overlap: y[8] was stored by programs 0 and 1, with the same bytes")
-    assert mended.output.startswith("write-overlap: kept by double_kernel")
+    assert fixed.output.startswith("write-overlap: passed for double_kernel")
 
 
-def test_the_kernel_alone_is_written_without_its_host_code(overlap: Made) -> None:
+def test_the_kernel_alone_is_written_without_its_host_code(overlap: Reproducers) -> None:
     text = text_of(overlap, Form.KERNEL)
     assert "def double(" not in text
     assert len(text.splitlines()) <= 40
 
 
-def test_without_the_harness_a_fault_of_memory_cannot_be_told(overlap: Made, tmp_path: Path) -> None:
+def test_a_memory_fault_cannot_be_tested_without_the_harness(overlap: Reproducers, tmp_path: Path) -> None:
     (tmp_path / "harness.py").write_text("raise ImportError('not installed')\n", encoding="utf-8")
     ended = run(text_of(overlap, Form.ENTRY), tmp_path, tmp_path)
-    assert (ended.status, ended.output) == (125, "only a watched memory shows this: install kernel-harness\n")
+    assert (ended.status, ended.output) == (125, "only checked memory accesses show this: install kernel-harness\n")
 
 
-def test_a_repro_of_a_wrong_value_names_the_kernel_and_goes_when_the_term_is_there(
-    dropped: Made, tmp_path: Path
-) -> None:
+def test_a_wrong_value_names_the_kernel_and_disappears_with_the_fix(dropped: Reproducers, tmp_path: Path) -> None:
     text = text_of(dropped, Form.ENTRY)
-    mended = run(text.replace("whole_gradient=False", "whole_gradient=True"), tmp_path)
+    fixed = run(text.replace("whole_gradient=False", "whole_gradient=True"), tmp_path)
     assert 'kernel="silu_grad_kernel"' in text
-    assert (mended.status, mended.output[:36]) == (0, "float64-values: kept by silu_grad_ke")
+    assert (fixed.status, fixed.output[:38]) == (0, "float64-values: passed for silu_grad_k")
 
 
-def test_a_reduced_kernel_still_computes_the_same_wrong_values(dropped: Made, tmp_path: Path) -> None:
+def test_a_reduced_kernel_still_computes_the_same_wrong_values(dropped: Reproducers, tmp_path: Path) -> None:
     ended = run(text_of(dropped, Form.KERNEL), tmp_path)
     assert ended == Ended(status=1, output=f"float64-values: {dropped.subject.fail.message}\n")
 
@@ -129,13 +125,15 @@ from harness.devices import catalogue
 from harness.virtual.engine import VirtualEngine
 engine = VirtualEngine()
 engine.prepare()
-engine.wear(catalogue.find("h200"))
+engine.emulate(catalogue.find("h200"))
 sys.exit(runpy.run_path(sys.argv[1])["on_gpu"]())
 """
 
 
 @pytest.mark.parametrize("form", BOTH)
-def test_on_a_gpu_wrong_values_are_compared_without_the_harness(dropped: Made, form: Form, tmp_path: Path) -> None:
+def test_on_a_gpu_wrong_values_are_compared_without_the_harness(
+    dropped: Reproducers, form: Form, tmp_path: Path
+) -> None:
     file = tmp_path / "reproducer.py"
     file.write_text(text_of(dropped, form), encoding="utf-8")
     done = subprocess.run(
@@ -146,13 +144,13 @@ def test_on_a_gpu_wrong_values_are_compared_without_the_harness(dropped: Made, f
         check=False,
     )
     assert (done.returncode, done.stderr) == (1, "")
-    assert "tolerances from its definition in float64" in done.stdout
+    assert "times the tolerance away from the float64 reference" in done.stdout
 
 
-def test_with_neither_gpu_nor_harness_wrong_values_cannot_be_told(dropped: Made, tmp_path: Path) -> None:
+def test_wrong_values_cannot_be_tested_without_gpu_and_harness(dropped: Reproducers, tmp_path: Path) -> None:
     (tmp_path / "harness.py").write_text("raise ImportError('not installed')\n", encoding="utf-8")
     ended = run(text_of(dropped, Form.ENTRY), tmp_path, tmp_path)
-    assert (ended.status, ended.output) == (125, "needs a GPU, or kernel-harness, which pretends to be one\n")
+    assert (ended.status, ended.output) == (125, "needs a GPU, or kernel-harness, which emulates one\n")
 
 
 LIBRARY_SUITE = """
@@ -170,7 +168,7 @@ def _(x):
 """
 
 
-def test_a_repro_cannot_tell_where_the_library_is_missing(workplace: Path, tmp_path: Path) -> None:
+def test_a_missing_library_exits_with_125(workplace: Path, tmp_path: Path) -> None:
     del workplace
     library = tmp_path / "library" / "doubling"
     library.mkdir(parents=True)
@@ -204,7 +202,7 @@ def _(x):
 """
 
 
-def test_a_repro_that_does_not_show_it_says_so_in_its_first_line(
+def test_an_unconfirmed_file_says_so_in_its_first_line(
     workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     del workplace
@@ -218,14 +216,14 @@ def test_a_repro_that_does_not_show_it_says_so_in_its_first_line(
     status = main(["repro", str(tmp_path / "finding.json"), "-o", str(tmp_path / "out.py")])
     text = (tmp_path / "out.py").read_text(encoding="utf-8")
     assert status == 3
-    assert "NOT CONFIRMED: could not be written down: __name__ of the suite" in capsys.readouterr().out
-    assert text.startswith("# UNCONFIRMED: could not be written down: __name__ of the suite; run in a fresh process, ")
+    assert "NOT CONFIRMED: cannot be written as code: __name__ of the suite" in capsys.readouterr().out
+    assert text.startswith("# UNCONFIRMED: cannot be written as code: __name__ of the suite; run in a fresh process, ")
 
 
-def test_what_no_launch_alone_can_show_is_said(workplace: Path) -> None:
+def test_the_reason_for_a_missing_kernel_form_is_reported(workplace: Path) -> None:
     del workplace
     signature = Signature(oracle="sm-invariance", severity=Severity.ERROR, op="", kernel="", place="y")
     case = Case(op=f"{PLANTED}/sm_dependent.py:sm_dependent", dims={"T": 65}, dtype=DType.FP32, device=H200)
     made = make(Recorded(case=case, signature=signature), (), (Form.KERNEL,), lambda _: None)
-    assert [(file.form, file.doubt) for file in made.files] == [(Form.ENTRY, "")]
-    assert made.missing == ("no kernel-level file: it shows in what the host makes of the number of SMs",)
+    assert [(file.form, file.problem) for file in made.files] == [(Form.ENTRY, "")]
+    assert made.missing == ("no kernel-level file: the host code depends on the SM count",)

@@ -1,4 +1,4 @@
-"""Whose fault it is that the compiler did not come to its end: the kernel's, or the machine's."""
+"""A compilation that fails is attributed to the kernel or to the machine."""
 
 import json
 import os
@@ -17,19 +17,19 @@ from harness.virtual.driver.compiler_process import compile_resources
 from tests.virtual.driver.ttir_texts import REFUSED_BY_MLIR, REFUSED_BY_PTXAS, STORE
 
 NOWHERE = "/proc/nowhere"
-"""Where nobody can make a folder, root included."""
+"""A path at which even root cannot make a folder."""
 MakePtxas = Callable[[str], None]
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty cache: what is in it is not compiled again."""
+    """Use an empty cache, so that every kernel is compiled."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
 
 
 @pytest.fixture
 def make_ptxas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakePtxas:
-    """Puts a ptxas in place that knows its version, and ends by a line of shell when it is to assemble."""
+    """Installs a fake ptxas that prints its version, and otherwise runs one line of shell."""
 
     def make(end: str) -> None:
         file = tmp_path / "ptxas"
@@ -46,13 +46,13 @@ def resources_of(ttir: str, arch: int = 90) -> Resources:
     return compile_resources(ttir, arch, {"num_warps": 4})
 
 
-def test_a_kernel_that_compiles_is_known() -> None:
+def test_a_kernel_that_compiles_has_resources() -> None:
     resources = resources_of(STORE)
     assert (resources.threads, resources.failure, resources.unknown) == (128, "", "")
 
 
 @pytest.mark.parametrize(
-    ("ttir", "arch", "said"),
+    ("ttir", "arch", "message"),
     [
         (REFUSED_BY_PTXAS, 90, "PTXASError: PTXAS error: Internal Triton PTX codegen error"),
         (REFUSED_BY_MLIR, 80, "RuntimeError: PassManager::run failed"),
@@ -60,39 +60,39 @@ def test_a_kernel_that_compiles_is_known() -> None:
     ],
     ids=["by ptxas", "by a pass of MLIR", "by its parser"],
 )
-def test_what_the_compiler_refuses_is_the_kernels_failure(ttir: str, arch: int, said: str) -> None:
-    assert resources_of(ttir, arch) == Resources.failed(said)
+def test_a_refusal_of_the_compiler_is_a_failure_of_the_kernel(ttir: str, arch: int, message: str) -> None:
+    assert resources_of(ttir, arch) == Resources.failed(message)
 
 
-def test_a_cache_that_cannot_be_made_is_no_failure_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_cache_folder_is_no_failure_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", NOWHERE)
-    said = f"FileNotFoundError: [Errno 2] No such file or directory: '{NOWHERE}'"
-    assert resources_of(STORE) == Resources.not_known(said)
+    message = f"FileNotFoundError: [Errno 2] No such file or directory: '{NOWHERE}'"
+    assert resources_of(STORE) == Resources.not_known(message)
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM], ids=attrgetter("name"))
-def test_a_ptxas_that_somebody_killed_is_no_failure_of_the_kernel(make_ptxas: MakePtxas, end: signal.Signals) -> None:
+def test_a_killed_ptxas_is_no_failure_of_the_kernel(make_ptxas: MakePtxas, end: signal.Signals) -> None:
     make_ptxas(f"kill -{end.value} $$")
     resources = resources_of(STORE)
     assert resources.failure == ""
     assert resources.unknown.startswith("PTXASError: ")
 
 
-def test_a_ptxas_that_crashes_does_so_over_the_kernel(make_ptxas: MakePtxas) -> None:
+def test_a_crash_of_ptxas_is_a_failure_of_the_kernel(make_ptxas: MakePtxas) -> None:
     make_ptxas(f"kill -{signal.SIGSEGV.value} $$")
     assert resources_of(STORE).failure.startswith("PTXASError: ")
 
 
-def test_a_cubin_that_tells_nothing_is_no_failure_of_the_kernel(make_ptxas: MakePtxas) -> None:
+def test_an_unreadable_cubin_is_no_failure_of_the_kernel(make_ptxas: MakePtxas) -> None:
     make_ptxas('for last; do :; done; echo "no cubin" > "$last"')
     resources = resources_of(STORE)
     assert resources.failure == ""
     assert "cuobjdump" in resources.unknown
 
 
-def test_what_triton_prints_is_no_answer(tmp_path: Path) -> None:
+def test_output_of_triton_does_not_mix_with_the_answers(tmp_path: Path) -> None:
     build = json.dumps({"arch": 90, "options": {"num_warps": 4}, "ttir": REFUSED_BY_PTXAS})
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-m", "harness.virtual.driver.compiler_process"],
         input=f"{build}\n{build}\n",
         capture_output=True,
@@ -100,6 +100,6 @@ def test_what_triton_prints_is_no_answer(tmp_path: Path) -> None:
         check=True,
         env=os.environ | {"TRITON_CACHE_DIR": str(tmp_path / "cache")},
     )
-    answers = [wire.from_json(line, Resources) for line in told.stdout.splitlines()]
+    answers = [wire.from_json(line, Resources) for line in done.stdout.splitlines()]
     assert [answer.failure.partition(":")[0] for answer in answers] == ["PTXASError", "PTXASError"]
-    assert "please share the reproducer above with Triton project" in told.stderr
+    assert "please share the reproducer above with Triton project" in done.stderr

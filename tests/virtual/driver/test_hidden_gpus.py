@@ -1,4 +1,4 @@
-"""Workers of the virtual GPU see no real one: CUDA cannot be started in a process that was forked from torch's."""
+"""Workers of the virtual GPU see no hardware GPU, since CUDA cannot start in a process forked from one with torch."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ os._exit(0)
 
 @pytest.mark.slow
 @pytest.mark.once
-def test_the_virtual_gpu_hides_real_ones_from_its_processes() -> None:
+def test_the_virtual_engine_hides_hardware_gpus_from_its_processes() -> None:
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "0"}
-    said = subprocess.run([sys.executable, "-c", PREPARED], env=environment, capture_output=True, text=True, check=True)
-    assert said.stdout == "True\n"
+    done = subprocess.run([sys.executable, "-c", PREPARED], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"

@@ -1,4 +1,4 @@
-"""What Triton does in a process stands in its flight recorder: calls, compilations, launches, errors that it hides."""
+"""The flight recorder shows Triton's activity in a process: calls, compilations, launches, swallowed errors."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, N803
@@ -15,16 +15,16 @@ import triton
 import triton.language as tl
 
 from harness.ops import flight_recorder
-from harness.ops.flight_recorder import Activity, FlightEvent, Phase
+from harness.ops.flight_recorder import Activity, Edge, FlightEvent
 from harness.workers.supervision.recorder_reader import Recorder
 from tests.virtual.conftest import Gpu
 
-Noted = Callable[[], list[FlightEvent]]
+ReadEvents = Callable[[], list[FlightEvent]]
 
 
 @pytest.fixture
-def noted() -> Iterator[Noted]:
-    """What this process noted since the test began."""
+def read_events() -> Iterator[ReadEvents]:
+    """Returns the events that this process recorded since the test began."""
     recorder = Recorder()
     flight_recorder.attach(os.dup(recorder.fd))
     recorder.hand_over()
@@ -33,7 +33,7 @@ def noted() -> Iterator[Noted]:
     recorder.close()
 
 
-def told(events: list[FlightEvent]) -> list[tuple[Activity, Phase, str]]:
+def summaries(events: list[FlightEvent]) -> list[tuple[Activity, Edge, str]]:
     return [(event.kind, event.edge, event.detail) for event in events]
 
 
@@ -43,18 +43,18 @@ def watched_kernel(out, n, WAY: tl.constexpr):
     tl.store(out, WAY + n)
 
 
-def test_a_kernel_is_called_compiled_once_and_launched(gpu: Gpu, noted: Noted) -> None:
+def test_a_kernel_is_called_compiled_once_and_launched(gpu: Gpu, read_events: ReadEvents) -> None:
     del gpu
     for _ in range(2):
         watched_kernel[(1,)](torch.zeros(1, dtype=torch.int32), 7)
-    events = noted()
+    events = read_events()
     assert {event.subject for event in events} == {"watched_kernel"}
-    compiled = [(Activity.COMPILE, Phase.BEGINS, ""), (Activity.COMPILE, Phase.ENDS, "")]
-    launched = [(Activity.LAUNCH, Phase.BEGINS, "grid (1, 1, 1), num_warps: 2"), (Activity.LAUNCH, Phase.ENDS, "")]
+    compiled = [(Activity.COMPILE, Edge.BEGINS, ""), (Activity.COMPILE, Edge.ENDS, "")]
+    launched = [(Activity.LAUNCH, Edge.BEGINS, "grid (1, 1, 1), num_warps: 2"), (Activity.LAUNCH, Edge.ENDS, "")]
     first, *_ = events
     assert first.detail.startswith("WAY: 3, num_warps: 2")
-    begins, ends = (Activity.CALL, Phase.BEGINS, first.detail), (Activity.CALL, Phase.ENDS, "")
-    assert told(events) == [begins, *compiled, *launched, ends, begins, *launched, ends]
+    begins, ends = (Activity.CALL, Edge.BEGINS, first.detail), (Activity.CALL, Edge.ENDS, "")
+    assert summaries(events) == [begins, *compiled, *launched, ends, begins, *launched, ends]
 
 
 @triton.jit
@@ -63,16 +63,16 @@ def refused_kernel(out, WAY: tl.constexpr):
     tl.store(out, WAY)
 
 
-def test_an_exception_that_ends_a_call_is_noted(gpu: Gpu, noted: Noted) -> None:
+def test_an_exception_that_ends_a_call_is_recorded(gpu: Gpu, read_events: ReadEvents) -> None:
     del gpu
     with pytest.raises(triton.CompilationError):
         refused_kernel[(1,)](torch.zeros(1, dtype=torch.int32), 1)
-    last, before = noted()[-1], noted()[-2]
-    assert (before.kind, before.edge, last.kind, last.edge) == (Activity.COMPILE, Phase.ENDS, Activity.CALL, Phase.ENDS)
+    last, before = read_events()[-1], read_events()[-2]
+    assert (before.kind, before.edge, last.kind, last.edge) == (Activity.COMPILE, Edge.ENDS, Activity.CALL, Edge.ENDS)
     assert last.detail == "CompileTimeAssertionFailure"
 
 
-def test_an_error_that_an_autotuner_takes_for_slowness_is_noted_with_its_config(gpu: Gpu, noted: Noted) -> None:
+def test_an_error_that_an_autotuner_swallows_is_recorded_with_its_config(gpu: Gpu, read_events: ReadEvents) -> None:
     del gpu
     configs = [triton.Config({"WAY": way}) for way in (0, 1)]
     tuner: Any = triton.autotune(configs=configs, key=[], do_bench=run_once)(refused_kernel)
@@ -81,7 +81,7 @@ def test_an_error_that_an_autotuner_takes_for_slowness_is_noted_with_its_config(
     out = torch.zeros(1, dtype=torch.int32)
     timings = [tuner._bench(out, config=config, **call) for config in configs]
     assert timings == [1.0, [float("inf")] * 3]
-    (hidden,) = (event for event in noted() if event.kind is Activity.SWALLOWED)
+    (hidden,) = (event for event in read_events() if event.kind is Activity.SWALLOWED)
     assert hidden.subject == "refused_kernel"
     assert hidden.detail.startswith("CompileTimeAssertionFailure (")
     assert ", for config WAY: 1, num_warps: 4" in hidden.detail

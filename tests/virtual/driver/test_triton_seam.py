@@ -1,4 +1,4 @@
-"""The private names of Triton: which releases they were read in, and that each does what the harness thinks it does."""
+"""The private names of Triton behave as the harness expects, in every release that was checked."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, ANN202, N803
@@ -44,22 +44,22 @@ def test_compiling_ends_at_ttir(gpu: Gpu) -> None:
     assert gpu.memory == []
 
 
-def listed(kernel: str) -> dict[str, Any]:
-    """Configs that are told apart by what they store."""
+def three_configs(kernel: str) -> dict[str, Any]:
+    """Return configs that differ in what they store."""
     del kernel
     return {"configs": [triton.Config({"WAY": way}, num_warps=2 + 2 * (way == 1)) for way in range(3)], "key": ["n"]}
 
 
-@triton.autotune(**listed("tuned_kernel"))
+@triton.autotune(**three_configs("tuned_kernel"))
 @triton.jit
 def tuned_kernel(out, n, WAY: tl.constexpr):
     tl.store(out, WAY + n * 0)
 
 
-def test_the_case_chooses_the_config_not_the_clock(gpu: Gpu) -> None:
+def test_the_case_chooses_the_config_not_a_benchmark(gpu: Gpu) -> None:
     stored: list[int] = []
     for way in (0, 2, 1, 5, 0):
-        gpu.chooser.wanted = {"tuned_kernel": way}
+        gpu.chooser.requested = {"tuned_kernel": way}
         out = torch.full((1,), -1, dtype=torch.int32)
         tuned_kernel[(1,)](out, 7)
         stored.append(int(out))
@@ -88,7 +88,7 @@ def pruned_kernel(out, n, WAY: tl.constexpr):
 
 
 def test_indices_count_the_configs_that_survive_pruning(gpu: Gpu) -> None:
-    gpu.chooser.wanted = {"pruned_kernel": 1}
+    gpu.chooser.requested = {"pruned_kernel": 1}
     out = torch.zeros(1, dtype=torch.int32)
     pruned_kernel[(1,)](out, 7)
     assert out.tolist() == [3]
@@ -105,7 +105,7 @@ def barren_kernel(out, n, WAY: tl.constexpr):
     tl.store(out, WAY + n * 0)
 
 
-def test_no_config_left_is_tritons_own_error(gpu: Gpu) -> None:
+def test_without_a_config_left_triton_raises_its_own_error(gpu: Gpu) -> None:
     with pytest.raises(triton.runtime.errors.AutotunerError):
         barren_kernel[(1,)](torch.zeros(1, dtype=torch.int32), 7)
     assert gpu.seen == []
@@ -118,7 +118,7 @@ def refused_kernel(x, out, N: tl.constexpr):
     tl.static_assert(N < 4, "too large")
 
 
-def test_what_triton_refuses_comes_through(gpu: Gpu) -> None:
+def test_a_compile_error_passes_through(gpu: Gpu) -> None:
     with pytest.raises(triton.compiler.errors.CompileTimeAssertionFailure):
         refused_kernel[(1,)](torch.zeros(8), torch.zeros(8), 8)
     assert gpu.seen == []
@@ -132,10 +132,10 @@ def picky_kernel(out, n, FIRST: tl.constexpr, LAST: tl.constexpr, WAY: tl.conste
     tl.store(out, WAY + n * 0)
 
 
-def test_a_config_that_an_autotuner_would_skip_gives_way_to_the_next_that_it_would_not(gpu: Gpu) -> None:
+def test_a_config_that_does_not_compile_is_skipped_for_the_next(gpu: Gpu) -> None:
     stored: list[int] = []
     for way, first, last in ((0, 2, 3), (2, 2, 3), (3, 1, 2)):
-        gpu.chooser.wanted = {"picky_kernel": way}
+        gpu.chooser.requested = {"picky_kernel": way}
         out = torch.full((1,), -1, dtype=torch.int32)
         picky_kernel[(1,)](out, 7, first, last)
         stored.append(int(out))
@@ -149,8 +149,8 @@ def test_a_config_that_an_autotuner_would_skip_gives_way_to_the_next_that_it_wou
     assert len(picky_kernel.configs) == 4
 
 
-def test_where_an_autotuner_would_skip_every_config_the_error_is_that_of_the_one_that_was_chosen(gpu: Gpu) -> None:
-    gpu.chooser.wanted = {"picky_kernel": 3}
+def test_if_no_config_compiles_the_error_is_the_chosen_ones(gpu: Gpu) -> None:
+    gpu.chooser.requested = {"picky_kernel": 3}
     with pytest.raises(triton.compiler.errors.CompileTimeAssertionFailure, match="too late"):
         picky_kernel[(1,)](torch.zeros(1, dtype=torch.int32), 7, 3, 2)
     assert gpu.seen == []
@@ -161,7 +161,7 @@ def test_where_an_autotuner_would_skip_every_config_the_error_is_that_of_the_one
 
 
 def describing_kernel() -> Any:
-    """A kernel of its own for each test: a compiled kernel stays with the driver it was compiled for."""
+    """Return a new kernel for each test, since a compiled kernel keeps the driver it was compiled for."""
 
     @triton.jit
     def kernel(x, out, M: tl.constexpr, N: tl.constexpr):
@@ -173,7 +173,7 @@ def describing_kernel() -> Any:
 
 
 def in_a_fresh_thread(action: Callable[[], object]) -> BaseException | None:
-    """What the action raised in a thread that sees none of our context variables."""
+    """Return the exception of an action in a thread without this thread's context variables."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(action).exception()
 
@@ -182,11 +182,11 @@ def in_a_fresh_thread(action: Callable[[], object]) -> BaseException | None:
 def test_a_thread_without_an_allocator_gets_tritons_own_error(make_gpu: MakeGpu, capability: tuple[int, int]) -> None:
     gpu, kernel = make_gpu(capability), describing_kernel()
     x, out = torch.randn(16, 16), torch.zeros(16, 16)
-    asked: list[tuple[int, int]] = []
+    requests: list[tuple[int, int]] = []
 
     def allocate(size: int, align: int, stream: int | None) -> torch.Tensor:
         del stream
-        asked.append((size, align))
+        requests.append((size, align))
         return torch.empty(size, dtype=torch.int8)
 
     def with_an_allocator() -> None:
@@ -197,12 +197,12 @@ def test_a_thread_without_an_allocator_gets_tritons_own_error(make_gpu: MakeGpu,
     assert isinstance(error, RuntimeError)
     assert not isinstance(error, CannotExecute)
     assert "triton.set_allocator" in str(error)
-    assert gpu.session.unsupported is None
+    assert gpu.case_launches.unsupported is None
     assert in_a_fresh_thread(with_an_allocator) is None
     assert torch.equal(out, x)
     assert [launch.scratch_bytes for launch in gpu.seen] == [3 * 128, 3 * 128]
-    assert asked == [(3 * 128, 128)]
-    assert gpu.session.unsupported is None
+    assert requests == [(3 * 128, 128)]
+    assert gpu.case_launches.unsupported is None
     assert threading.active_count() >= 1
 
 
@@ -232,7 +232,7 @@ def ttir_of(size: int, **options: int) -> tuple[str, dict[str, int]]:
     return str(compiled.asm["ttir"]), options
 
 
-def test_the_whole_pipeline_tells_what_a_kernel_takes(gpu: Gpu) -> None:
+def test_the_whole_pipeline_reports_the_resources_of_a_kernel(gpu: Gpu) -> None:
     ttir, options = ttir_of(32, num_warps=2, num_stages=3)
     resources = compile_resources(ttir, 90, options)
     assert resources.failure == ""
@@ -257,13 +257,13 @@ def gpu_limit(gpu: Gpu) -> int:
     return limit
 
 
-def test_what_the_compiler_says_is_the_failure() -> None:
+def test_a_refusal_of_the_compiler_is_the_failure() -> None:
     resources = compile_resources("module { this is no TTIR }", 90, {"num_warps": 4})
     assert resources.failure
     assert (resources.registers_per_thread, resources.shared_bytes, resources.threads) == (0, 0, 0)
 
 
-def test_out_of_resources_keeps_the_words_that_are_looked_for() -> None:
+def test_out_of_resources_keeps_the_message_that_is_parsed() -> None:
     assert str(OutOfResources(393216, 101376, "shared memory")).startswith(
         "out of resource: shared memory, Required: 393216, Hardware limit: 101376"
     )

@@ -1,4 +1,4 @@
-"""Host code that compiles a kernel by `warmup`, reads what it takes, and launches as many programs as fit."""
+"""Host code may compile a kernel with `warmup`, read its resources, and launch as many programs as fit."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ SUITE = Path(__file__).with_name("warmup_suite.py")
 
 
 @pytest.mark.slow
-def test_a_kernel_that_is_asked_for_its_registers_and_shared_memory_has_them(tmp_path: Path) -> None:
+def test_a_warmed_up_kernel_has_its_registers_and_shared_memory(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "harness.cli", "fuzz", str(SUITE), "--cases", "6", "--seed", "1", "--device", "h200"],
         cwd=tmp_path,

@@ -1,4 +1,4 @@
-"""TTIR as the compiler's process is given it: what every release compiles, and what each part of a release does not."""
+"""TTIR for the background compiler: one kernel that every release compiles, and kernels that it refuses."""
 
 STORE = """
 module {

@@ -1,4 +1,4 @@
-"""A suite of one op, whose host code reads what its kernel takes before it launches it."""
+"""A suite of one op, whose host code reads the resources of its kernel before the launch."""
 
 from typing import Any
 

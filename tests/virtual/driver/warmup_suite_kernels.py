@@ -1,4 +1,4 @@
-"""A softmax of rows, as many programs at once as the GPU holds, which asks the compiled kernel what it takes."""
+"""A softmax of rows with as many programs as the GPU holds, from the resources of the compiled kernel."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, N803
@@ -27,14 +27,14 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
     x = x.contiguous()
     rows, columns = x.shape
     y = torch.empty_like(x)
-    given = (x, y)
+    tensors = (x, y)
     options: dict[str, Any] = {"COLUMNS": columns, "BLOCK": triton.next_power_of_2(columns), "num_warps": WARPS}
-    kernel: Any = softmax_kernel.warmup(*given, rows, grid=(1,), **options)
+    kernel: Any = softmax_kernel.warmup(*tensors, rows, grid=(1,), **options)
     kernel._init_handles()
     driver: Any = triton.runtime.driver.active
-    figures = driver.utils.get_device_properties(driver.get_current_device())
-    resident = figures["max_num_regs"] // (kernel.n_regs * figures["warpSize"] * WARPS)
-    resident = min(resident, figures["max_shared_mem"] // max(1, kernel.metadata.shared))
-    programs = min(rows, resident * figures["multiprocessor_count"])
-    kernel[(programs, 1, 1)](*given, rows, columns, options["BLOCK"])
+    properties = driver.utils.get_device_properties(driver.get_current_device())
+    resident = properties["max_num_regs"] // (kernel.n_regs * properties["warpSize"] * WARPS)
+    resident = min(resident, properties["max_shared_mem"] // max(1, kernel.metadata.shared))
+    programs = min(rows, resident * properties["multiprocessor_count"])
+    kernel[(programs, 1, 1)](*tensors, rows, columns, options["BLOCK"])
     return y

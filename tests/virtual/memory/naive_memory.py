@@ -1,7 +1,7 @@
-"""What one launch does to memory, byte by byte in plain Python: the definition that `Memory` must equal.
+"""The definition of `Memory`: the effects and events of one launch, byte by byte in plain Python.
 
-Steps come in the order in which the machine makes them.  Within a step, lanes come in the order of programs and lanes;
-where several store to a byte, or are the first to read it, the last one counts.
+Accesses come in the order in which the machine makes them.  Within an access, lanes come in the order of programs and
+lanes.  If several lanes store a byte, or are the first to read it, the last one counts.
 """
 
 from collections import defaultdict
@@ -29,7 +29,7 @@ class Lane:
 
 @dataclass
 class Bytes:
-    """One buffer: its contents, and who touched each byte."""
+    """One buffer: its contents, and the programs that touched each byte."""
 
     contents: bytearray
     poison: bytes | None
@@ -39,7 +39,7 @@ class Bytes:
 
 
 Cells = dict[int, set[tuple[int, int]]]
-"""By element, the pairs of programs that met in it."""
+"""The pairs of programs that met in an element, by element."""
 
 
 @dataclass
@@ -65,12 +65,12 @@ class NaiveMemory:
         self.seen = Seen()
 
     def load(self, place: str, number: int, lanes: list[Lane], size: int) -> dict[tuple[int, ...], bytes]:
-        """What each active lane reads: zero where it leaves the storage."""
+        """Return what each active lane reads; zero outside the storage."""
         argument = self.arguments[number]
         read: dict[tuple[int, ...], bytes] = {lane.position: bytes(size) for lane in lanes}
-        going = list(self._classified(place, number, Access.LOAD, lanes, size))
-        for lane in going:
-            held = self._of(argument)
+        kept = list(self._without_strays(place, number, Access.LOAD, lanes, size))
+        for lane in kept:
+            held = self._bytes_of(argument)
             first = argument.first_byte + lane.element * size
             read[lane.position] = bytes(held.contents[first : first + size])
             if held.poison is not None and read[lane.position] == held.poison:
@@ -81,13 +81,13 @@ class NaiveMemory:
                 if writer != lane.program and argument.buffer is not None and argument.buffer.track_readers:
                     element = (byte - argument.first_byte) // argument.element_bytes
                     self.seen.dependences[place, number][element].add((lane.program, writer))
-        if going:
-            self._note_readers(place, number, going, size)
+        if kept:
+            self._record_readers(place, number, kept, size)
         return read
 
-    def _note_readers(self, place: str, number: int, lanes: list[Lane], size: int) -> None:
+    def _record_readers(self, place: str, number: int, lanes: list[Lane], size: int) -> None:
         argument = self.arguments[number]
-        held = self._of(argument)
+        held = self._bytes_of(argument)
         for readers in (held.first_readers, held.second_readers):
             known = set(readers)
             for lane in lanes:
@@ -101,32 +101,32 @@ class NaiveMemory:
     def store(
         self, place: str, number: int, lanes: list[Lane], values: dict[tuple[int, ...], bytes], size: int
     ) -> None:
-        """Store, and note whose stores meet."""
+        """Store, and record overlaps."""
         argument = self.arguments[number]
-        going = list(self._classified(place, number, Access.STORE, lanes, size))
-        if not going:
+        kept = list(self._without_strays(place, number, Access.STORE, lanes, size))
+        if not kept:
             return
-        held = self._of(argument)
+        held = self._bytes_of(argument)
         before = dict(held.writers)
         contents = bytes(held.contents)
         last: dict[int, tuple[int, int]] = {}
-        for lane in going:
-            for at, byte in self._bytes(argument, lane, size):
+        for lane in kept:
+            for at, byte in self._byte_range(argument, lane, size):
                 last[byte] = (lane.program, values[lane.position][at])
                 if argument.buffer is not None and argument.buffer.track_readers:
-                    self._note_reader(held, byte, lane.program)
-        for lane in going:
-            for at, byte in self._bytes(argument, lane, size):
+                    self._record_stored_reader(held, byte, lane.program)
+        for lane in kept:
+            for at, byte in self._byte_range(argument, lane, size):
                 met = ((before.get(byte, 0), contents[byte]), last[byte])
-                self._note_overlap((place, number), byte, (lane.program, values[lane.position][at]), met)
+                self._record_overlap((place, number), byte, (lane.program, values[lane.position][at]), met)
         held.writers.update({byte: program for byte, (program, _) in last.items()})
         for byte, (_, value) in last.items():
             held.contents[byte] = value
 
-    def _note_overlap(
+    def _record_overlap(
         self, place: tuple[str, int], byte: int, ours: tuple[int, int], met: tuple[tuple[int, int], ...]
     ) -> None:
-        """Others stored the byte too; each is a program and what it stored."""
+        """Record other stores of the byte; each is a program and its value."""
         argument = self.arguments[place[1]]
         for program, value in met:
             if program not in {0, ours[0]}:
@@ -135,8 +135,8 @@ class NaiveMemory:
                 if ours[1] != value:
                     self.seen.differing.add(place)
 
-    def _note_reader(self, held: Bytes, byte: int, writer: int) -> None:
-        """Another program read the byte that is stored."""
+    def _record_stored_reader(self, held: Bytes, byte: int, writer: int) -> None:
+        """Record another program's read of the byte that is stored."""
         reader = held.first_readers.get(byte)
         if reader is not None and reader[0] == writer:
             reader = held.second_readers.get(byte)
@@ -147,16 +147,16 @@ class NaiveMemory:
             self.seen.dependences[place, number][element].add((program, writer))
 
     @staticmethod
-    def _bytes(argument: Argument, lane: Lane, size: int) -> Iterator[tuple[int, int]]:
+    def _byte_range(argument: Argument, lane: Lane, size: int) -> Iterator[tuple[int, int]]:
         first = argument.first_byte + lane.element * size
         return enumerate(range(first, first + size))
 
-    def _of(self, argument: Argument) -> Bytes:
+    def _bytes_of(self, argument: Argument) -> Bytes:
         assert argument.buffer is not None
         return self.buffers[id(argument.buffer)]
 
-    def _classified(self, place: str, number: int, access: Access, lanes: list[Lane], size: int) -> Iterator[Lane]:
-        """The lanes that may go on; strays are noted."""
+    def _without_strays(self, place: str, number: int, access: Access, lanes: list[Lane], size: int) -> Iterator[Lane]:
+        """Yield the lanes that may continue, and record strays."""
         argument = self.arguments[number]
         own = {
             sum(index * stride for index, stride in zip(at, argument.strides, strict=True))
@@ -184,5 +184,5 @@ class NaiveMemory:
 
 
 def lanes_of(index: Array, mask: Array, programs: Array) -> list[Lane]:
-    """The active lanes of a whole block of element indices; the leading axis counts programs."""
+    """Return the active lanes of a whole block of element indices; the leading axis counts programs."""
     return [Lane(at, int(programs[at[0]]), int(index[at])) for at in np.ndindex(*index.shape) if bool(mask[at])]

@@ -1,4 +1,4 @@
-"""`Memory` against its definition: contents and events of any launch equal the lane-by-lane model's."""
+"""`Memory` equals its definition: contents and events of any launch are those of the lane-by-lane model."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from harness.model.run import AccessSite, MemoryEvent, OrderDependence, Overlap, Source, Stray, UninitialisedRead
 from harness.ops.poison import Poison
-from harness.virtual.memory.accesses import Memory
-from harness.virtual.memory.accesses import Step as Access
+from harness.virtual.memory.accesses import BlockAccess, Memory
 from harness.virtual.memory.arguments import Argument, Buffer
 from harness.virtual.memory.events import FIRST_CELLS, EventCollector
 from harness.virtual.memory.pointers import Pointers
-from harness.virtual.memory.views import granule_of
+from harness.virtual.memory.views import cell_bytes_of
 from harness.virtual.numbers.elements import Array
 from harness.virtual.ttir.ir import Type
 from tests.virtual.memory.naive_memory import Bytes, Cells, NaiveMemory, Seen, lanes_of
@@ -24,7 +23,7 @@ POISON_BYTE_PAIR = PATTERN.to_bytes(2, "little")
 
 
 @dataclass(frozen=True)
-class Step:
+class RandomAccess:
     """One load or store of all programs; arrays have a leading axis of programs, or of one."""
 
     place: str
@@ -33,25 +32,25 @@ class Step:
     parts: tuple[Array, ...]
     mask: Array | None
     values: Array | None
-    """What is stored; None for a load."""
+    """The stored values; None for a load."""
     other: Array
 
     @property
     def size(self) -> int:
-        """Of one element, in bytes."""
+        """Bytes of one element."""
         return self.kind.bytes
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A random launch: buffers, arguments in them, steps, and how programs are grouped into chunks."""
+    """A random launch: buffers, arguments in them, accesses, and the size of chunks of programs."""
 
     storages: list[Array]
     arguments: list[tuple[int | None, int, int, tuple[int, ...], tuple[int, ...]]]
     """Buffer, first byte, element size, shape, strides."""
     programs: int
     chunk: int
-    steps: list[Step]
+    accesses: list[RandomAccess]
     tracked: bool
 
 
@@ -61,7 +60,7 @@ def sized(limit: int) -> st.SearchStrategy[int]:
 
 @st.composite
 def blocks(draw: st.DrawFn, extents: tuple[int, ...], low: int, high: int, kind: type[Any]) -> Array:
-    """An un-broadcast block: each axis as long as the block's or 1."""
+    """Draw an un-broadcast block: each axis has the block's extent or 1."""
     shape = tuple(draw(st.sampled_from((extent, 1))) for extent in extents)
     count = int(np.prod(shape))
     contents = draw(st.lists(st.integers(low, high), min_size=count, max_size=count))
@@ -70,7 +69,7 @@ def blocks(draw: st.DrawFn, extents: tuple[int, ...], low: int, high: int, kind:
 
 @st.composite
 def ramps(draw: st.DrawFn, extents: tuple[int, ...]) -> Array:
-    """Offsets that grow along one axis, as `tl.arange` makes them."""
+    """Draw offsets that grow along one axis, as those of `tl.arange`."""
     axis = draw(st.integers(0, len(extents) - 1))
     stride = draw(st.sampled_from((1, 1, 1, 2, 3, 5, 0, -1)))
     shape = [1] * len(extents)
@@ -112,10 +111,10 @@ def launches(draw: st.DrawFn) -> Launch:
             storage[: len(storage) // 2 * 2].view(np.uint16)[...] = PATTERN
     arguments = [draw(views(storages)) for _ in range(draw(sized(3)))]
     programs = draw(st.sampled_from((2, 3, 4, 1)))
-    steps: list[Step] = []
+    accesses: list[RandomAccess] = []
     for line in range(draw(st.sampled_from((2, 3, 4, 1)))):
-        steps.append(draw(one_step(f"line {line}", arguments, programs, steps)))
-    return Launch(storages, arguments, programs, draw(sized(4)), steps, draw(st.sampled_from((True, True, False))))
+        accesses.append(draw(one_access(f"line {line}", arguments, programs, accesses)))
+    return Launch(storages, arguments, programs, draw(sized(4)), accesses, draw(st.sampled_from((True, True, False))))
 
 
 @st.composite
@@ -147,20 +146,22 @@ def views(draw: st.DrawFn, storages: list[Array]) -> tuple[int | None, int, int,
 
 
 @st.composite
-def one_step(
+def one_access(
     draw: st.DrawFn,
     place: str,
     arguments: list[tuple[int | None, int, int, tuple[int, ...], tuple[int, ...]]],
     programs: int,
-    before: list[Step],
-) -> Step:
-    if before and draw(st.booleans()):  # where an earlier step went: steps that meet are what matters
+    before: list[RandomAccess],
+) -> RandomAccess:
+    if before and draw(st.booleans()):  # repeat the place of an earlier access, so that accesses meet
         model = draw(st.sampled_from(before))
         extents = (programs, *model.kind.shape)
         kind = np.dtype(f"i{model.size}").type
         values = draw(blocks(extents, 0, 3, kind)) if draw(st.booleans()) else None
         mask = draw(masks(extents))
-        return Step(place, model.argument, model.kind, model.parts, mask, values, draw(blocks(extents, -5, 5, kind)))
+        return RandomAccess(
+            place, model.argument, model.kind, model.parts, mask, values, draw(blocks(extents, -5, 5, kind))
+        )
     number = draw(st.integers(0, len(arguments) - 1))
     size = draw(st.sampled_from((arguments[number][2], arguments[number][2], arguments[number][2], 1, 2, 4, 8)))
     extents = (programs, *draw(st.lists(st.sampled_from((4, 2, 1, 5, 8)), min_size=0, max_size=2)))
@@ -171,7 +172,7 @@ def one_step(
     low, high = draw(st.sampled_from(((7, 7), (0, 3), (-128, 127))))
     kind = np.dtype(f"i{size}").type
     values = draw(blocks(extents, low, high, kind)) if draw(st.booleans()) else None
-    return Step(
+    return RandomAccess(
         place, number, Type(f"i{8 * size}", extents[1:]), tuple(parts), mask, values, draw(blocks(extents, -5, 5, kind))
     )
 
@@ -180,9 +181,9 @@ def in_chunk(values: Array, first: int, last: int) -> Array:
     return values if values.shape[0] == 1 else values[first:last]
 
 
-def pointers_of(step: Step, first: int, last: int) -> Pointers:
-    made = Pointers(step.argument, step.size, (np.zeros((1,) * step.parts[0].ndim, np.int64),))
-    for part in step.parts:
+def pointers_of(access: RandomAccess, first: int, last: int) -> Pointers:
+    made = Pointers(access.argument, access.size, (np.zeros((1,) * access.parts[0].ndim, np.int64),))
+    for part in access.parts:
         made = made.plus(in_chunk(part, first, last))
     return made
 
@@ -192,23 +193,23 @@ def run_naively(launch: Launch, arguments: list[Argument], buffers: dict[int, By
     loaded: list[Array] = []
     for first in range(0, launch.programs, launch.chunk):
         last = min(first + launch.chunk, launch.programs)
-        for step in launch.steps:
-            index = pointers_of(step, first, last).index()
-            mask = np.ones((1,) * index.ndim, np.bool_) if step.mask is None else in_chunk(step.mask, first, last)
-            extra = step.other if step.values is None else step.values
-            shape = (last - first, *step.kind.shape)
+        for access in launch.accesses:
+            index = pointers_of(access, first, last).index()
+            mask = np.ones((1,) * index.ndim, np.bool_) if access.mask is None else in_chunk(access.mask, first, last)
+            extra = access.other if access.values is None else access.values
+            shape = (last - first, *access.kind.shape)
             lanes = lanes_of(
                 np.broadcast_to(index, shape), np.broadcast_to(mask, shape), np.arange(first + 1, last + 1)
             )
             extra = np.broadcast_to(in_chunk(extra, first, last), shape)
-            if step.values is None:
+            if access.values is None:
                 result = extra.copy()
-                for at, raw in naive.load(step.place, step.argument, lanes, step.size).items():
+                for at, raw in naive.load(access.place, access.argument, lanes, access.size).items():
                     result[at] = np.frombuffer(raw, extra.dtype)[0]
                 loaded.append(result)
             else:
                 given = {lane.position: extra[lane.position].tobytes() for lane in lanes}
-                naive.store(step.place, step.argument, lanes, given, step.size)
+                naive.store(access.place, access.argument, lanes, given, access.size)
     return loaded, naive.seen
 
 
@@ -219,16 +220,16 @@ def run_batched(launch: Launch, arguments: list[Argument]) -> tuple[list[Array],
     for first in range(0, launch.programs, launch.chunk):
         last = min(first + launch.chunk, launch.programs)
         numbers = np.arange(first + 1, last + 1, dtype=np.int32)
-        for step in launch.steps:
-            pointers = pointers_of(step, first, last)
-            mask = None if step.mask is None else in_chunk(step.mask, first, last)
-            access = Access(step.place, pointers, step.kind, mask, numbers)
-            if step.values is None:
-                other = in_chunk(step.other, first, last)
-                loaded.append(memory.load(access, other))
+        for access in launch.accesses:
+            pointers = pointers_of(access, first, last)
+            mask = None if access.mask is None else in_chunk(access.mask, first, last)
+            block_access = BlockAccess(access.place, pointers, access.kind, mask, numbers)
+            if access.values is None:
+                other = in_chunk(access.other, first, last)
+                loaded.append(memory.load(block_access, other))
             else:
-                values = in_chunk(step.values, first, last)
-                memory.store(access, values)
+                values = in_chunk(access.values, first, last)
+                memory.store(block_access, values)
     return loaded, list(events.finish("kernel", 0, arguments, lambda place: Source(file=place, line=1)))
 
 
@@ -248,7 +249,7 @@ def make_arguments(launch: Launch) -> tuple[list[Argument], dict[int, Bytes]]:
     ]
     for buffer in buffers:
         if any(argument.buffer is buffer for argument in arguments):
-            buffer.granule = granule_of(buffer, arguments)
+            buffer.cell_bytes = cell_bytes_of(buffer, arguments)
         buffer.track_readers = launch.tracked
     contents = {
         id(buffer): Bytes(bytearray(storage.tobytes()), POISON_BYTE_PAIR if buffer.poison else None)
@@ -258,12 +259,12 @@ def make_arguments(launch: Launch) -> tuple[list[Argument], dict[int, Bytes]]:
 
 
 def cells_of(arguments: list[Argument], number: int, cells: Cells) -> tuple[int, tuple[tuple[int, ...], ...]]:
-    """How many, and the first of them as an event shows them."""
+    """Return the number of cells, and the first of them as an event shows them."""
     return len(cells), tuple(arguments[number].index_of(element) for element in sorted(cells)[:FIRST_CELLS])
 
 
 def check_event(event: MemoryEvent, arguments: list[Argument], seen: Seen, place: tuple[str, int]) -> None:
-    """One event against the model; what the model saw is taken out of it."""
+    """Compare one event with the model's, and remove it from the model."""
     match event:
         case Overlap():
             cells = seen.overlaps.pop(place)
@@ -289,7 +290,7 @@ def check_event(event: MemoryEvent, arguments: list[Argument], seen: Seen, place
 
 @settings(max_examples=400)
 @given(launches())
-def test_whatever_is_loaded_and_stored_memory_equals_the_lane_by_lane_model(launch: Launch) -> None:
+def test_memory_equals_the_lane_by_lane_model(launch: Launch) -> None:
     arguments, contents = make_arguments(launch)
     expected, seen = run_naively(launch, arguments, contents)
     got, events = run_batched(launch, arguments)
@@ -304,11 +305,11 @@ def test_whatever_is_loaded_and_stored_memory_equals_the_lane_by_lane_model(laun
     assert [dict(kind) for kind in left] == [{}, {}, {}, {}]
 
 
-def test_two_ramps_along_one_axis_are_no_row_of_neighbours() -> None:
+def test_two_ramps_along_one_axis_are_not_one_row() -> None:
     storage = np.arange(64, dtype=np.int8)
     buffer = Buffer(storage.ctypes.data, 64, None)
     memory = Memory([Argument("x", buffer, 0, 1, (64,), (1,))], EventCollector())
     columns = np.arange(8, dtype=np.int64)
     parts = ((np.arange(2) * 16)[:, None, None] + columns, (np.arange(3) * 2)[None, :, None] + columns)
-    step = Access("here", Pointers(0, 1, parts), Type("i8", (3, 8)), None, np.array([1, 2], np.int32))
-    np.testing.assert_array_equal(memory.load(step, np.zeros(1, np.int8)), parts[0] + parts[1])
+    access = BlockAccess("here", Pointers(0, 1, parts), Type("i8", (3, 8)), None, np.array([1, 2], np.int32))
+    np.testing.assert_array_equal(memory.load(access, np.zeros(1, np.int8)), parts[0] + parts[1])

@@ -1,4 +1,4 @@
-"""Accesses on the virtual GPU: lanes that stray, views of every layout, masks, fresh memory."""
+"""Accesses of whole launches: stray lanes, views of every layout, masks, fresh memory."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, N803, PLR0917
@@ -46,7 +46,7 @@ def stray(argument: str, access: Access, region: AddressSpace, lanes: int, progr
     )
 
 
-def test_strays_are_told_by_region_and_harm_nothing(gpu: Gpu) -> None:
+def test_strays_are_reported_by_region_and_change_no_memory(gpu: Gpu) -> None:
     around = torch.full((16,), 5.0)
     out = torch.full((16,), -1.0)
     stray_kernel[(2,)](around[2:12], out[4:10], 0, 8)
@@ -66,7 +66,7 @@ def test_lanes_before_the_storage_read_zero(gpu: Gpu) -> None:
     assert gpu.memory == [stray("x", Access.LOAD, AddressSpace.OUTSIDE_STORAGE, 3, 0, -3)]
 
 
-def test_gaps_between_rows_belong_to_nobody(gpu: Gpu) -> None:
+def test_a_store_into_a_gap_between_rows_is_a_stray(gpu: Gpu) -> None:
     wide = torch.zeros(2, 6)
     out = wide[:, :4]
     stray_kernel[(1,)](torch.ones(8), out, 0, 8)
@@ -107,7 +107,7 @@ VIEWS = {
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_every_view_is_read_as_torch_reads_it(gpu: Gpu, name: str) -> None:
+def test_views_of_every_layout_are_read_as_in_torch(gpu: Gpu, name: str) -> None:
     x = VIEWS[name]
     out = torch.zeros(8, 16)
     views_kernel[(2,)](x, out, 6, 10, *x.stride(), 4, 16)
@@ -124,7 +124,7 @@ def other_kernel(x, others, out, n, N: tl.constexpr):
     tl.store(out + pid * N + at, tl.load(x + at, mask=at < n, other=tl.load(others + pid)))
 
 
-def test_lanes_masked_off_hold_the_other_of_their_program(gpu: Gpu) -> None:
+def test_masked_off_lanes_hold_their_programs_other_value(gpu: Gpu) -> None:
     x, others, out = torch.randn(8), torch.randn(3), torch.zeros(3, 8)
     other_kernel[(3,)](x, others, out, 5, 8)
     expected = others[:, None].expand(3, 8).clone()
@@ -144,7 +144,7 @@ def undefined_kernel(x, out, n, M: tl.constexpr, N: tl.constexpr):
 
 
 @pytest.mark.parametrize(("fill", "held"), [(LaneFill.ZERO, 0.0), (LaneFill.ODD, 101.0)])
-def test_lanes_that_a_load_leaves_undefined_are_counted_and_filled(gpu: Gpu, fill: LaneFill, held: float) -> None:
+def test_undefined_lanes_are_counted_and_filled(gpu: Gpu, fill: LaneFill, held: float) -> None:
     gpu.begin(fill)
     x, out = torch.randn(4, 8), torch.zeros(3, 4, 8)
     undefined_kernel[(3,)](x, out, 3, 4, 8)
@@ -160,7 +160,7 @@ def fresh_kernel(x, out, N: tl.constexpr):
     tl.store(out + at, tl.load(x + at))  # fresh
 
 
-def test_reads_of_what_nobody_wrote_are_told(gpu: Gpu) -> None:
+def test_reads_of_fresh_memory_are_reported(gpu: Gpu) -> None:
     with gpu.fresh:
         x, out = torch.empty(2, 8), torch.empty(2, 8)
     x[0] = 1

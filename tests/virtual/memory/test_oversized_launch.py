@@ -1,4 +1,4 @@
-"""Giant launches: a few programs run, an index that overflows is seen, nothing takes long."""
+"""Oversized launches: a sample of programs runs, an index overflow is seen, and long loops are cut."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, N803
@@ -14,7 +14,7 @@ from harness.model.case import Scale
 from harness.model.run import Access, AddressSpace, Stray
 from harness.ops.oversized_tensors import sparse
 from harness.virtual.machine import MOST_TRIPS
-from harness.virtual.memory.oversized_launch import ACCESSES, sampled_ids
+from harness.virtual.memory.oversized_launch import MOST_ACCESSES, sampled_ids
 from tests.virtual.conftest import Gpu
 
 ROWS, COLUMNS = 2**21 + 2, 1024
@@ -45,12 +45,12 @@ def long_kernel(x, n):
         (2**31, [0, 1, 2**29, 2**30, 3 * 2**29, 2**31 - 2, 2**31 - 1]),
     ],
 )
-def test_the_first_two_the_last_two_and_the_quarters_run(programs: int, ids: list[int]) -> None:
+def test_the_sample_has_the_first_two_the_last_two_and_the_quarters(programs: int, ids: list[int]) -> None:
     assert sampled_ids(programs).tolist() == ids
 
 
 def test_an_offset_in_32_bits_strays_and_one_in_64_does_not(gpu: Gpu) -> None:
-    gpu.session.scale = Scale.GIANT
+    gpu.case_launches.scale = Scale.OVERSIZED
     x = sparse((ROWS, COLUMNS), torch.float32)
     row_kernel[(ROWS,)](x, WIDE=True, D=COLUMNS)
     assert gpu.memory == []
@@ -62,16 +62,16 @@ def test_an_offset_in_32_bits_strays_and_one_in_64_does_not(gpu: Gpu) -> None:
     ]
 
 
-def test_a_launch_with_long_loops_is_cut_and_says_so(gpu: Gpu) -> None:
-    gpu.session.scale = Scale.GIANT
-    x = torch.zeros(2 * ACCESSES)
-    long_kernel[(1,)](x, 2 * ACCESSES)
-    assert int(x.sum()) == ACCESSES
+def test_a_launch_with_long_loops_is_cut(gpu: Gpu) -> None:
+    gpu.case_launches.scale = Scale.OVERSIZED
+    x = torch.zeros(2 * MOST_ACCESSES)
+    long_kernel[(1,)](x, 2 * MOST_ACCESSES)
+    assert int(x.sum()) == MOST_ACCESSES
     assert [launch.cut for launch in gpu.seen] == [True]
 
 
-def test_a_loop_of_more_trips_than_any_other_case_makes_is_cut_too(gpu: Gpu) -> None:
-    gpu.session.scale = Scale.GIANT
+def test_a_loop_beyond_the_trip_limit_is_cut(gpu: Gpu) -> None:
+    gpu.case_launches.scale = Scale.OVERSIZED
     x = sparse((MOST_TRIPS + 1,), torch.float32)
     long_kernel[(1,)](x, MOST_TRIPS + 1)
     assert [launch.cut for launch in gpu.seen] == [True]
@@ -79,8 +79,8 @@ def test_a_loop_of_more_trips_than_any_other_case_makes_is_cut_too(gpu: Gpu) -> 
 
 
 @pytest.mark.parametrize("grid", [(2**31, 1, 1), (1, 65_536, 1)])
-def test_a_launch_that_a_gpu_refuses_is_seen_and_not_executed(gpu: Gpu, grid: tuple[int, int, int]) -> None:
-    gpu.session.scale = Scale.GIANT
+def test_a_grid_that_cuda_refuses_is_recorded_but_not_executed(gpu: Gpu, grid: tuple[int, int, int]) -> None:
+    gpu.case_launches.scale = Scale.OVERSIZED
     x = sparse((2**31, COLUMNS), torch.float32)
     row_kernel[grid](x, WIDE=False, D=COLUMNS)
     assert [launch.grid for launch in gpu.seen] == [grid]

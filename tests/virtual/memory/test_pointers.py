@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from harness.model.run import Access, AccessSite, AddressSpace, Overlap, Source, Stray
-from harness.virtual.memory.addresses import NOBODYS
+from harness.virtual.memory.addresses import UNKNOWN_ADDRESS_NAME
 from tests.virtual.conftest import Gpu, line_of
 
 HERE = __file__
@@ -34,7 +34,7 @@ def choosing_kernel(x, y, out, N: tl.constexpr):
     tl.atomic_add(tl.where(lanes < 4, x, y) + lanes + 6 * N, 1.0)
 
 
-def test_programs_and_lanes_may_choose_pointers_into_different_arguments(gpu: Gpu) -> None:
+def test_programs_and_lanes_may_select_pointers_into_different_arguments(gpu: Gpu) -> None:
     del gpu
     programs, n = 4, 8
     x, y, out = torch.randn(7 * n), torch.randn(7 * n), torch.zeros(programs, 3, n)
@@ -91,7 +91,7 @@ def table_kernel(table, sizes, out, N: tl.constexpr):
     tl.store(base + lanes, 2.0, mask=inside)  # into the table's tensors
 
 
-def test_a_table_of_addresses_leads_into_tensors_that_are_no_arguments(gpu: Gpu) -> None:
+def test_a_table_of_addresses_reaches_tensors_that_are_no_arguments(gpu: Gpu) -> None:
     groups = [torch.randn(size) for size in (3, 5, 8)]
     table = torch.tensor([group.data_ptr() for group in groups])
     sizes, out = torch.tensor([3, 5, 8]), torch.zeros(3, 8)
@@ -128,7 +128,7 @@ def test_an_address_that_no_tensor_holds_is_a_stray_access(gpu: Gpu) -> None:
         (Access.STORE, AddressSpace.UNKNOWN_POINTER, 3, 0, 0),
         (Access.STORE, AddressSpace.NULL, 2, 1, 0),
     }
-    assert {stray.site.argument for stray in strays} == {NOBODYS}
+    assert {stray.site.argument for stray in strays} == {UNKNOWN_ADDRESS_NAME}
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""Native code: it leaves behind what the machine leaves, tells what the machine tells, and knows when to stand back."""
+"""Native code gives the machine's results and events, and leaves all other launches to the machine."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, N803, PLR0917
@@ -17,7 +17,7 @@ from harness.errors import UsageError
 from harness.model.case import LaneFill
 from harness.model.run import OrderDependence, Overlap, Stray, UndefinedLanes, UninitialisedRead
 from harness.virtual.native.comparison import Comparison, ExecutorAgreement
-from harness.virtual.native.policy import Executor, NativeCode, executor_of
+from harness.virtual.native.policy import ExecutorChoice, NativeCode, executor_choice
 from tests.virtual.conftest import Gpu
 from tests.virtual.conversions import outputs, to_integers_kernel
 
@@ -26,18 +26,18 @@ Compare = Callable[[Callable[[], object]], ExecutorAgreement]
 
 @pytest.fixture(scope="module")
 def code(tmp_path_factory: pytest.TempPathFactory) -> NativeCode:
-    return NativeCode(Executor.NATIVE, tmp_path_factory.mktemp("native"))
+    return NativeCode(ExecutorChoice.NATIVE, tmp_path_factory.mktemp("native"))
 
 
 @pytest.fixture
 def compare(gpu: Gpu, code: NativeCode) -> Compare:
-    """Launches one kernel with both executors and tells how far they agree."""
+    """Launches one kernel with both executors and returns how far they agree."""
 
     def run(launch: Callable[[], object]) -> ExecutorAgreement:
         gpu.launches.native = comparison = Comparison(code)
         launch()
         (agreement,) = comparison.kernels.values()
-        assert (agreement.unlike, agreement.events_unlike, agreement.declined) == (0, 0, "")
+        assert (agreement.differing_elements, agreement.launches_with_other_events, agreement.declined) == (0, 0, "")
         return agreement
 
     return run
@@ -59,7 +59,7 @@ def arithmetic_kernel(x, y, n, out, N: tl.constexpr):
 
 @pytest.mark.alone("it divides integers by zero")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
-def test_arithmetic_rounds_and_wraps_alike(compare: Compare, dtype: torch.dtype) -> None:
+def test_arithmetic_rounds_and_wraps_as_in_the_machine(compare: Compare, dtype: torch.dtype) -> None:
     x, y = (torch.randn(128).mul(3).to(dtype) for _ in range(2))
     x[0], x[1], y[2] = float("nan"), float("inf"), 0
     n = torch.randint(-(2**31), 2**31, (128,), dtype=torch.int32)
@@ -83,7 +83,7 @@ def ramp_kernel(start, out, N: tl.constexpr, STEP: tl.constexpr):
     ("dtype", "step"),
     [
         (torch.int8, 3),
-        (torch.int8, 37),  # a vector of eight lanes goes round once and a little further
+        (torch.int8, 37),  # a vector of eight lanes wraps around once
         (torch.int8, -37),
         (torch.int8, 1000),
         (torch.int16, 9362),
@@ -93,7 +93,7 @@ def ramp_kernel(start, out, N: tl.constexpr, STEP: tl.constexpr):
     ],
     ids=str,
 )
-def test_a_ramp_that_goes_round_once_or_more_is_widened_lane_by_lane(
+def test_a_ramp_that_wraps_around_is_widened_lane_by_lane(
     compare: Compare, dtype: torch.dtype, step: int, start: int
 ) -> None:
     out = torch.zeros(4, 64, dtype=dtype)
@@ -108,9 +108,9 @@ def test_a_ramp_that_goes_round_once_or_more_is_widened_lane_by_lane(
     assert out[3].tolist() == ((narrow < 5) | (narrow > 100)).to(dtype).tolist()
 
 
-@pytest.mark.alone("LLVM leaves open what becomes of numbers out of range")
+@pytest.mark.alone("LLVM leaves conversions of numbers out of range undefined")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
-def test_floats_beyond_an_integers_range_become_the_same_integers(compare: Compare, dtype: torch.dtype) -> None:
+def test_floats_out_of_an_integers_range_convert_as_in_the_machine(compare: Compare, dtype: torch.dtype) -> None:
     x = torch.tensor([0.0, 127.9, 128.0, 300.0, -129.0, -300.0, 4e4, -4e4, 7e4, 3e9, -3e9, 1e19, -1e19, 1e38])
     x = torch.cat([x, torch.tensor([float("nan"), float("inf")])]).to(dtype)
     assert compare(lambda: to_integers_kernel[(1,)](x, *outputs(16), 16)).native == 1
@@ -126,14 +126,14 @@ def flushing_kernel(x, out, N: tl.constexpr):
     tl.store(out + 2 * N + at, tl.sqrt(tl.abs(one)) + tl.ceil(one) + value)
 
 
-def test_subnormal_numbers_are_flushed_alike(compare: Compare) -> None:
+def test_subnormal_numbers_are_flushed_as_in_the_machine(compare: Compare) -> None:
     x = (torch.arange(128) - 64) * 2.0**-132
     x[0] = -(2.0**-140)
     assert compare(lambda: flushing_kernel[(1,)](x, torch.zeros(384), 128)).native == 1
 
 
 @triton.jit
-def folding_kernel(x, out, M: tl.constexpr, N: tl.constexpr):
+def reduction_kernel(x, out, M: tl.constexpr, N: tl.constexpr):
     pid = tl.program_id(0)
     rows, columns = tl.arange(0, M), tl.arange(0, N)
     block = tl.load(x + pid * M * N + rows[:, None] * N + columns[None, :])
@@ -150,10 +150,12 @@ def folding_kernel(x, out, M: tl.constexpr, N: tl.constexpr):
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 64), (16, 16), (64, 4), (32, 128)], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_folds_and_shapes_keep_their_order(compare: Compare, shape: tuple[int, int], dtype: torch.dtype) -> None:
+def test_reductions_and_reshapes_keep_the_order_of_elements(
+    compare: Compare, shape: tuple[int, int], dtype: torch.dtype
+) -> None:
     rows, columns = shape
     x, out = torch.randn(3, rows, columns, dtype=dtype), torch.zeros(3, 8 * rows * columns, dtype=dtype)
-    assert compare(lambda: folding_kernel[(3,)](x, out, rows, columns)).native == 1
+    assert compare(lambda: reduction_kernel[(3,)](x, out, rows, columns)).native == 1
 
 
 @triton.jit
@@ -170,14 +172,14 @@ def products_kernel(x, y, out, trips, N: tl.constexpr):
 
 
 @pytest.mark.parametrize("size", [16, 32, 64])
-def test_products_are_summed_alike(compare: Compare, size: int) -> None:
+def test_dot_products_agree_with_the_machine(compare: Compare, size: int) -> None:
     # Small whole numbers: every sum is exact, whatever its order.
     x, y = (torch.randint(-9, 9, (3, size, size)).float() for _ in range(2))
     assert compare(lambda: products_kernel[(1,)](x, y, torch.zeros(size, size), 3, size)).native == 1
 
 
 @triton.jit
-def parting_kernel(bounds, out, N: tl.constexpr):
+def branching_kernel(bounds, out, N: tl.constexpr):
     pid = tl.program_id(0)
     at = tl.arange(0, N)
     last = tl.load(bounds + pid)
@@ -196,12 +198,12 @@ def parting_kernel(bounds, out, N: tl.constexpr):
     tl.store(out + pid * N + at, first + total)
 
 
-def test_every_program_goes_its_own_way(compare: Compare) -> None:
+def test_programs_take_different_branches(compare: Compare) -> None:
     bounds = torch.tensor([3, -1, 0, 17, 5, 1], dtype=torch.int32)
-    assert compare(lambda: parting_kernel[(6,)](bounds, torch.zeros(6, 32), 32)).native == 1
+    assert compare(lambda: branching_kernel[(6,)](bounds, torch.zeros(6, 32), 32)).native == 1
 
 
-# --- what memory sees ---
+# --- memory events ---
 
 
 @triton.jit
@@ -216,7 +218,7 @@ def launch_copy(x: torch.Tensor, out: torch.Tensor, *, shift: int = 0, step: int
     copy_kernel[(4,)](x, out, shift, step, 50, 16, filled)
 
 
-def test_a_clean_launch_is_told_as_native(gpu: Gpu, code: NativeCode) -> None:
+def test_a_clean_launch_is_reported_as_native(gpu: Gpu, code: NativeCode) -> None:
     gpu.launches.native = code
     x, out = torch.randn(64), torch.zeros(64)
     launch_copy(x, out)
@@ -224,13 +226,13 @@ def test_a_clean_launch_is_told_as_native(gpu: Gpu, code: NativeCode) -> None:
     assert out.tolist() == [*x[:50].tolist(), *[0.0] * 14]
 
 
-def test_lanes_left_undefined_are_counted_and_filled(gpu: Gpu, compare: Compare) -> None:
+def test_undefined_lanes_are_counted_and_filled(gpu: Gpu, compare: Compare) -> None:
     gpu.begin(LaneFill.ODD)
     assert compare(lambda: launch_copy(torch.randn(64), torch.zeros(64), filled=False)).native == 1
     assert [type(event) for event in gpu.memory] == [UndefinedLanes]
 
 
-def test_reads_of_fresh_memory_are_told(gpu: Gpu, compare: Compare) -> None:
+def test_reads_of_fresh_memory_are_reported(gpu: Gpu, compare: Compare) -> None:
     with gpu.fresh:
         x = torch.empty(64)
     x[:20] = 1
@@ -248,9 +250,9 @@ def test_reads_of_fresh_memory_are_told(gpu: Gpu, compare: Compare) -> None:
         (0, 8, False, {Overlap}),
         (1, 16, True, {OrderDependence}),
     ],
-    ids=["outside the storage", "before it", "stored by two", "read from another"],
+    ids=["outside the storage", "before the storage", "stored by two programs", "read from another program"],
 )
-def test_a_doubt_leaves_the_launch_to_the_machine(
+def test_a_failed_check_leaves_the_launch_to_the_machine(
     gpu: Gpu,
     compare: Compare,
     shift: int,
@@ -260,11 +262,11 @@ def test_a_doubt_leaves_the_launch_to_the_machine(
 ) -> None:
     x = torch.randn(64)
     agreement = compare(lambda: launch_copy(x, x if shared else torch.zeros(64), shift=shift, step=step))
-    assert (agreement.native, agreement.doubts) == (0, 1)
+    assert (agreement.native, agreement.bailouts) == (0, 1)
     assert {type(event) for event in gpu.memory} == kinds
 
 
-def test_after_a_doubt_memory_is_as_it_was(gpu: Gpu, code: NativeCode) -> None:
+def test_a_bailout_restores_memory(gpu: Gpu, code: NativeCode) -> None:
     x = torch.arange(64.0)
     gpu.launches.native = code
     launch_copy(x, x, shift=1)
@@ -272,18 +274,18 @@ def test_after_a_doubt_memory_is_as_it_was(gpu: Gpu, code: NativeCode) -> None:
     assert x[:49].tolist() == list(range(1, 50))  # in lock-step all programs read before any stores
 
 
-def test_gaps_between_rows_are_strays(gpu: Gpu, compare: Compare) -> None:
+def test_an_access_to_a_gap_between_rows_is_a_stray(gpu: Gpu, compare: Compare) -> None:
     view = torch.zeros(8, 16)[:, :8]
-    assert compare(lambda: launch_copy(view, torch.zeros(64))).doubts == 1
+    assert compare(lambda: launch_copy(view, torch.zeros(64))).bailouts == 1
     assert {type(event) for event in gpu.memory} == {Stray}
 
 
 def test_an_offset_that_wraps_around_is_left_to_the_machine(gpu: Gpu, compare: Compare) -> None:
-    assert compare(lambda: launch_copy(torch.zeros(64), torch.zeros(64), shift=2**31 - 8)).doubts == 1
+    assert compare(lambda: launch_copy(torch.zeros(64), torch.zeros(64), shift=2**31 - 8)).bailouts == 1
     assert {type(event) for event in gpu.memory} == {Stray}
 
 
-# --- the choice ---
+# --- the choice of executor ---
 
 
 @triton.jit
@@ -291,7 +293,7 @@ def counting_kernel(x, out):
     tl.store(out + tl.program_id(0), tl.atomic_add(x, 1))
 
 
-def test_what_native_code_does_not_know_runs_in_the_machine(gpu: Gpu, code: NativeCode) -> None:
+def test_unsupported_operations_run_in_the_machine(gpu: Gpu, code: NativeCode) -> None:
     gpu.launches.native = comparison = Comparison(code)
     counter, out = torch.zeros(1, dtype=torch.int32), torch.zeros(5, dtype=torch.int32)
     counting_kernel[(5,)](counter, out)
@@ -299,27 +301,27 @@ def test_what_native_code_does_not_know_runs_in_the_machine(gpu: Gpu, code: Nati
     assert comparison.kernels["counting_kernel"].declined == "tt.atomic_rmw in native code"
 
 
-def test_machine_code_is_found_again_by_another_process(gpu: Gpu, tmp_path: Path) -> None:
+def test_machine_code_is_reused_by_another_process(gpu: Gpu, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
-    gpu.launches.native = NativeCode(Executor.NATIVE, folder)
+    gpu.launches.native = NativeCode(ExecutorChoice.NATIVE, folder)
     launch_copy(torch.randn(64), torch.zeros(64))
     (kept,) = folder.iterdir()
     made = kept.stat().st_mtime_ns
-    gpu.launches.native = NativeCode(Executor.AUTO, folder)  # would not compile for a first launch
+    gpu.launches.native = NativeCode(ExecutorChoice.AUTO, folder)  # would not compile for a first launch
     launch_copy(torch.randn(64), torch.zeros(64))
     assert [launch.executor for launch in gpu.seen] == ["native", "native"]
     assert list(folder.iterdir()) == [kept]
     assert kept.stat().st_mtime_ns == made
 
 
-def test_a_first_launch_is_not_worth_compiling(gpu: Gpu, tmp_path: Path) -> None:
-    gpu.launches.native = NativeCode(Executor.AUTO, tmp_path / "none")
+def test_a_first_launch_is_not_compiled(gpu: Gpu, tmp_path: Path) -> None:
+    gpu.launches.native = NativeCode(ExecutorChoice.AUTO, tmp_path / "none")
     launch_copy(torch.randn(64), torch.zeros(64))
     assert [launch.executor for launch in gpu.seen] == ["numpy"]
 
 
 def test_the_environment_chooses_the_executor() -> None:
-    assert executor_of({}) is Executor.AUTO
-    assert executor_of({"HARNESS_EXECUTOR": "numpy"}) is Executor.NUMPY
+    assert executor_choice({}) is ExecutorChoice.AUTO
+    assert executor_choice({"HARNESS_EXECUTOR": "numpy"}) is ExecutorChoice.NUMPY
     with pytest.raises(UsageError, match="HARNESS_EXECUTOR"):
-        executor_of({"HARNESS_EXECUTOR": "fast"})
+        executor_choice({"HARNESS_EXECUTOR": "fast"})

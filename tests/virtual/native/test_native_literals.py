@@ -1,4 +1,4 @@
-"""Numbers as LLVM takes them in native code."""
+"""Constants in native code are LLVM literals."""
 
 import pytest
 
@@ -14,5 +14,5 @@ from harness.virtual.native.arith import literal
         (-7, "i32", "-7"),
     ],
 )
-def test_a_constant_is_a_number_of_its_type(value: float, kind: str, text: str) -> None:
+def test_a_constant_is_a_literal_of_its_type(value: float, kind: str, text: str) -> None:
     assert literal(value, kind) == text

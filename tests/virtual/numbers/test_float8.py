@@ -1,4 +1,4 @@
-"""8-bit floats: their bytes, the conversions that each GPU makes, and products of them."""
+"""8-bit floats: their bytes, the conversions of each GPU, and products of them."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, N803
@@ -20,7 +20,7 @@ TYPES = {"f8E4M3FN": torch.float8_e4m3fn, "f8E5M2": torch.float8_e5m2}
 
 
 @pytest.mark.parametrize("element", TYPES)
-def test_bytes_mean_what_torch_says(element: str) -> None:
+def test_bytes_have_the_values_of_torch(element: str) -> None:
     raw = np.arange(256, dtype=np.uint8)
     expected = torch.from_numpy(raw).view(TYPES[element]).float().numpy()
     with np.errstate(all="ignore"):
@@ -51,7 +51,7 @@ def convert_kernel(x, e4, e5, e5_cut, N: tl.constexpr):
     tl.store(e5_cut + at, value.to(tl.float8e5, fp_downcast_rounding="rtz"))
 
 
-def made_of(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def converted_from(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     e4 = torch.zeros(len(x), dtype=torch.float8_e4m3fn)
     e5, cut = torch.zeros(len(x), dtype=torch.float8_e5m2), torch.zeros(len(x), dtype=torch.float8_e5m2)
     convert_kernel[(1,)](x, e4, e5, cut, len(x))
@@ -61,7 +61,7 @@ def made_of(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 def test_float32_becomes_8_bit_floats_as_on_an_h200(make_gpu: MakeGpu) -> None:
     x = torch.tensor([1.0625, 1.0624, 1.0626, 500.0, -1e6, 2.0**-9, 2.0**-10, 0.2])
     make_gpu((9, 0))
-    e4, e5, cut = made_of(x)
+    e4, e5, cut = converted_from(x)
     assert e4.tolist() == [1.0, 1.0, 1.125, 448.0, -448.0, 2.0**-9, 0.0, 0.203125]
     assert e5.tolist() == [1.0, 1.0, 1.0, 512.0, -57344.0, 2.0**-9, 2.0**-10, 0.1875]
     assert cut.tolist() == [1.0, 1.0, 1.0, 448.0, -57344.0, 2.0**-9, 2.0**-10, 0.1875]
@@ -91,23 +91,23 @@ def test_before_compute_capability_9_float32_goes_through_float16(
 ) -> None:
     make_gpu(capability)
     x = torch.tensor([1.125 + 2.0**-14, 1.0625, 70_000.0, float("nan")])
-    made = torch.zeros(4, dtype=torch.float8_e5m2)
-    kernel[(1,)](x, made, 4)
-    np.testing.assert_array_equal(made.float().numpy(), np.array(expected, np.float32))
+    converted = torch.zeros(4, dtype=torch.float8_e5m2)
+    kernel[(1,)](x, converted, 4)
+    np.testing.assert_array_equal(converted.float().numpy(), np.array(expected, np.float32))
 
 
 @triton.jit
-def narrow_brain_kernel(x, e5, N: tl.constexpr):
+def narrow_bfloat16_kernel(x, e5, N: tl.constexpr):
     at = tl.arange(0, N)
     tl.store(e5 + at, tl.load(x + at).to(tl.float8e5))
 
 
-def test_before_compute_capability_8_9_bfloat16_that_overflows_becomes_some_other_number(make_gpu: MakeGpu) -> None:
+def test_overflowing_bfloat16_wraps_around_before_compute_capability_8_9(make_gpu: MakeGpu) -> None:
     make_gpu((8, 6))
     x = torch.tensor([1.125, -1.0, 1e9, 0.0], dtype=torch.bfloat16)
-    made = torch.zeros(4, dtype=torch.float8_e5m2)
-    narrow_brain_kernel[(1,)](x, made, 4)
-    assert made.float().tolist() == [1.25, -1.0, -0.21875, 0.0]
+    converted = torch.zeros(4, dtype=torch.float8_e5m2)
+    narrow_bfloat16_kernel[(1,)](x, converted, 4)
+    assert converted.float().tolist() == [1.25, -1.0, -0.21875, 0.0]
 
 
 @triton.jit
@@ -137,21 +137,21 @@ def test_8_bit_floats_widen_exactly_and_to_bfloat16_without_infinities(gpu: Gpu)
 
 
 @triton.jit
-def cut_kernel(x, half, brain, N: tl.constexpr):
+def cut_kernel(x, half, bfloat, N: tl.constexpr):
     at = tl.arange(0, N)
     value = tl.load(x + at)
     tl.store(half + at, value.to(tl.float16, fp_downcast_rounding="rtz"))
-    tl.store(brain + at, value.to(tl.bfloat16, fp_downcast_rounding="rtz"))
+    tl.store(bfloat + at, value.to(tl.bfloat16, fp_downcast_rounding="rtz"))
 
 
 def test_rounding_toward_zero_never_grows(gpu: Gpu) -> None:
     """The expected numbers are those of an H200."""
     del gpu
     x = torch.tensor([65519.9, 65520.0, 1e6, 300.7, -300.7, float("inf"), 127.9, 1 + 2.0**-9])
-    half, brain = torch.zeros(8, dtype=torch.float16), torch.zeros(8, dtype=torch.bfloat16)
-    cut_kernel[(1,)](x, half, brain, 8)
+    half, bfloat = torch.zeros(8, dtype=torch.float16), torch.zeros(8, dtype=torch.bfloat16)
+    cut_kernel[(1,)](x, half, bfloat, 8)
     assert half.tolist() == [65504.0, 65504.0, 65504.0, 300.5, -300.5, float("inf"), 127.875, 1.001953125]
-    assert brain.tolist() == [65280.0, 65280.0, 999424.0, 300.0, -300.0, float("inf"), 127.5, 1.0]
+    assert bfloat.tolist() == [65280.0, 65280.0, 999424.0, 300.0, -300.0, float("inf"), 127.5, 1.0]
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""What libdevice's functions give: by fractions, by whole numbers, by mpmath at 60 digits, or by bits."""
+"""Expected results of libdevice's functions, from fractions, integers, bits, or mpmath at 60 digits."""
 
 import math
 from collections.abc import Callable, Collection
@@ -12,7 +12,7 @@ from mpmath import mp, mpf
 m: Any = mpmath
 mp.dps = 60
 
-WAYS: dict[str, Callable[[Fraction], int]] = {
+ROUNDING_MODES: dict[str, Callable[[Fraction], int]] = {
     "rn": round,
     "rz": math.trunc,
     "rd": math.floor,
@@ -20,27 +20,27 @@ WAYS: dict[str, Callable[[Fraction], int]] = {
 }
 
 
-def rounded(exact: Fraction, way: str, kind: str) -> float:
-    """Exact, to the digits of a type, the way that is asked for."""
+def rounded(exact: Fraction, mode: str, kind: str) -> float:
+    """Round an exact number to a float type with a rounding mode."""
     digits, least = (24, -149) if kind == "fp32" else (53, -1074)
     if exact == 0:
         return 0.0
     exponent = abs(exact).numerator.bit_length() - abs(exact).denominator.bit_length()
     exponent += (abs(exact) >= Fraction(2) ** (exponent)) - 1
     unit = Fraction(2) ** max(exponent - digits + 1, least)
-    return float(WAYS[way](exact / unit) * unit)
+    return float(ROUNDING_MODES[mode](exact / unit) * unit)
 
 
-def rounded_root(square: Fraction, way: str, kind: str) -> float:
-    """An exact root would be irrational: 300 digits of it stand for it unless it is exact."""
+def rounded_root(square: Fraction, mode: str, kind: str) -> float:
+    """Round a square root; 300 digits represent an irrational one."""
     scale = 4**600
     root = math.isqrt(math.floor(square * scale))
     exact = Fraction(root * root) == square * scale
-    return rounded(Fraction(2 * root + (0 if exact else 1), 2 * 2**600), way, kind)
+    return rounded(Fraction(2 * root + (0 if exact else 1), 2 * 2**600), mode, kind)
 
 
 def saturated(exact: int, kind: str) -> int:
-    """As far as the type goes, in the bits of a signed one."""
+    """Clamp to the range of an integer type; the bits are returned as a signed number."""
     bits = 64 if kind.endswith("ll") else 32
     least, most = (0, 2**bits - 1) if kind[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     return (min(max(exact, least), most) + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
@@ -100,8 +100,8 @@ INTEGER: dict[str, Callable[..., int]] = {
 }
 
 
-def whole(value: Any) -> Any:
-    """To nearest, halves away from zero."""
+def half_away_from_zero(value: Any) -> Any:
+    """Round to the nearest integer, halves away from zero."""
     return m.sign(value) * m.floor(abs(value) + mpf(1) / 2)
 
 
@@ -118,8 +118,8 @@ REAL: dict[str, Callable[..., Any]] = {
     "rsqrt": lambda x: 1 / m.sqrt(x),
     "frsqrt_rn": lambda x: 1 / m.sqrt(x),
     "trunc": lambda x: m.sign(x) * m.floor(abs(x)),
-    "round": whole,
-    "llround": whole,
+    "round": half_away_from_zero,
+    "llround": half_away_from_zero,
     "rint": m.nint,
     "nearbyint": m.nint,
     "llrint": m.nint,
@@ -159,7 +159,7 @@ REAL: dict[str, Callable[..., Any]] = {
     "tgamma": m.gamma,
 }
 
-WHOLE: dict[str, Callable[..., torch.Tensor]] = {
+BLOCKWISE: dict[str, Callable[..., torch.Tensor]] = {
     "copysign": torch.copysign,
     "nextafter": torch.nextafter,
     "signbit": torch.signbit,
@@ -177,44 +177,48 @@ WHOLE: dict[str, Callable[..., torch.Tensor]] = {
     "longlong_as_double": lambda value: value.view(torch.float64),
     "hiloint2double": lambda high, low: (high.long() << 32 | low.long() & 0xFFFFFFFF).view(torch.float64),
 }
-"""Of whole blocks; their operands are also infinite and NaN."""
+"""Functions of whole blocks, which are also tested with infinities and NaN."""
 
 
-def plain(symbol: str, known: Collection[str]) -> str:
-    """The name in a table of a symbol, without what tells types."""
+def table_name(symbol: str, known: Collection[str]) -> str:
+    """The symbol's name in a table, without prefix and type suffix; empty if it is not there."""
     name = symbol.removeprefix("__nv_").removeprefix("fast_")
     return next((form for form in (name, name.removesuffix("f"), name.removesuffix("d")) if form in known), "")
 
 
-def by_rounding(symbol: str, gives: str, *numbers: float) -> float:
-    """What arithmetic and conversions that name their rounding give for finite numbers."""
-    name, _, way = symbol.removeprefix("__nv_").rpartition("_")
+def by_rounding(symbol: str, result_type: str, *numbers: float) -> float:
+    """The result of arithmetic and conversions with a named rounding mode, for finite numbers."""
+    name, _, mode = symbol.removeprefix("__nv_").rpartition("_")
     exact = tuple(map(Fraction, numbers))
     if "2" in name:
         kind = name.partition("2")[2]
-        return rounded(exact[0], way, gives) if gives in {"fp32", "fp64"} else saturated(WAYS[way](exact[0]), kind)
+        return (
+            rounded(exact[0], mode, result_type)
+            if result_type in {"fp32", "fp64"}
+            else saturated(ROUNDING_MODES[mode](exact[0]), kind)
+        )
     if "sqrt" in name:
-        return rounded_root(exact[0], way, gives) if exact[0] >= 0 else math.nan
+        return rounded_root(exact[0], mode, result_type) if exact[0] >= 0 else math.nan
     (operation,) = (operation for operation in ARITHMETIC if operation in name)
-    return rounded(ARITHMETIC[operation](*exact), way, gives)
+    return rounded(ARITHMETIC[operation](*exact), mode, result_type)
 
 
 def by_mpmath(name: str, *numbers: float) -> float:
-    """The nearest float64; NaN where no real number is the answer."""
+    """The nearest float64; NaN if the result is not real."""
     answer = REAL[name](*(int(number) if isinstance(number, int) else mpf(number) for number in numbers))
     if isinstance(answer, m.mpc):
         return float(answer.real) if answer.imag == 0 else math.nan
     return float(answer)
 
 
-def expectation(symbol: str, gives: str) -> tuple[Callable[..., float], float]:
-    """What a symbol gives for numbers, and how far from it the machine may be, relatively."""
-    name = plain(symbol, REAL)
-    if name and gives == "int64":
+def expectation(symbol: str, result_type: str) -> tuple[Callable[..., float], float]:
+    """The function that computes a symbol's expected result, and the relative tolerance."""
+    name = table_name(symbol, REAL)
+    if name and result_type == "int64":
         return lambda *numbers: saturated(int(by_mpmath(name, *numbers)), "ll"), 0.0
     if name:
-        return lambda *numbers: by_mpmath(name, *numbers), 2.4e-7 if gives == "fp32" else 2e-13
-    if name := plain(symbol, INTEGER):
-        bits = 64 if "64" in gives else 32
+        return lambda *numbers: by_mpmath(name, *numbers), 2.4e-7 if result_type == "fp32" else 2e-13
+    if name := table_name(symbol, INTEGER):
+        bits = 64 if "64" in result_type else 32
         return lambda *numbers: signed(INTEGER[name](*numbers), bits), 0.0
-    return lambda *numbers: by_rounding(symbol, gives, *numbers), 0.0
+    return lambda *numbers: by_rounding(symbol, result_type, *numbers), 0.0

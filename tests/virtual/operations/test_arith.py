@@ -1,4 +1,4 @@
-"""Numbers as on the GPU: integers wrap, narrow floats round after every operation, conversions as PTX makes them."""
+"""Arithmetic as on the GPU: integers wrap, narrow floats round after every operation, conversions follow PTX."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, N803, PLR0917
@@ -122,7 +122,7 @@ def float_kernel(x, y, out, N: tl.constexpr):
 
 
 def odd_floats(dtype: torch.dtype, seed: int) -> torch.Tensor:
-    """Every kind of number: random bits, small integers, halves that make ties, and the edges."""
+    """Random bits, small integers and halves that make ties, infinities, NaN and the limits of the type."""
     generator = torch.Generator().manual_seed(seed)
     bits = torch.randint(-(1 << 15), 1 << 15, (N,), generator=generator, dtype=torch.int16)
     values = bits.view(dtype) if dtype is not torch.float32 else torch.randn(N, generator=generator)
@@ -148,9 +148,9 @@ def test_floats_equal_those_of_torch_bit_for_bit(gpu: Gpu, dtype: torch.dtype) -
     assert gpu.memory == []
 
 
-@pytest.mark.alone("LLVM leaves open what becomes of numbers out of range")
+@pytest.mark.alone("LLVM leaves conversions of numbers out of range undefined")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
-def test_floats_become_integers_toward_zero_and_saturate_in_16_bits_or_more(gpu: Gpu, dtype: torch.dtype) -> None:
+def test_floats_convert_to_integers_toward_zero_and_saturate(gpu: Gpu, dtype: torch.dtype) -> None:
     inf, nan = float("inf"), float("nan")
     numbers = [0.0, 1.9, -1.9, 2.5, 255.9, 300.0, -300.0, 128.0, 3e9, -3e9, 4e4, -4e4, inf, -inf, nan, -0.99]
     x = torch.tensor(numbers).to(dtype)
@@ -163,14 +163,14 @@ def test_floats_become_integers_toward_zero_and_saturate_in_16_bits_or_more(gpu:
 
 
 def as_cvt_does(value: float, dtype: torch.dtype, *, is_double: bool) -> int:
-    """By the PTX ISA; of one byte, the lower of the 16 bits that Triton's code has it convert to."""
+    """The result by the PTX ISA; for one byte, the lower byte of the 16-bit result, as in Triton's code."""
     info = torch.iinfo(torch.int16 if dtype is torch.int8 else torch.uint16 if dtype is torch.uint8 else dtype)
     if math.isnan(value):
-        made = 1 << info.bits - 1 if is_double or info.bits == 64 else 0
+        result = 1 << info.bits - 1 if is_double or info.bits == 64 else 0
     else:
-        made = int(max(info.min, min(info.max, int(max(-1e35, min(1e35, value))))))
-    wanted = torch.iinfo(dtype)
-    return (made - wanted.min) % (1 << wanted.bits) + wanted.min
+        result = int(max(info.min, min(info.max, int(max(-1e35, min(1e35, value))))))
+    limits = torch.iinfo(dtype)
+    return (result - limits.min) % (1 << limits.bits) + limits.min
 
 
 @triton.jit
@@ -184,7 +184,7 @@ def from_integer_kernel(x, f32, f16, bf16, f64, N: tl.constexpr):
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8, torch.bool])
-def test_integers_become_the_nearest_floats(gpu: Gpu, dtype: torch.dtype) -> None:
+def test_integers_convert_to_the_nearest_floats(gpu: Gpu, dtype: torch.dtype) -> None:
     x = torch.randint(-(1 << 31), 1 << 31, (64,)).to(dtype)
     x[:32] = torch.randint(0, 3000, (32,)).to(dtype)
     outs = [torch.zeros(64, dtype=kind) for kind in (torch.float32, torch.float16, torch.bfloat16, torch.float64)]
@@ -277,7 +277,7 @@ def subnormal() -> tuple[torch.Tensor, torch.Tensor]:
     return sizes * torch.tensor([1.0, -1.0]).repeat(32), torch.linspace(-148.0, -127.0, 64)
 
 
-def test_what_triton_builds_with_ftz_makes_zeros_of_subnormal_numbers_and_the_rest_keeps_them(gpu: Gpu) -> None:
+def test_only_operations_that_triton_builds_with_ftz_flush_subnormal_numbers(gpu: Gpu) -> None:
     x, below = subnormal()
     out = torch.zeros(11, 64)
     subnormal_kernel[(1,)](x, below, out, 64)
@@ -290,7 +290,7 @@ def test_what_triton_builds_with_ftz_makes_zeros_of_subnormal_numbers_and_the_re
     assert gpu.memory == []
 
 
-def test_float64_keeps_its_small_numbers(gpu: Gpu) -> None:
+def test_float64_keeps_its_subnormal_numbers(gpu: Gpu) -> None:
     x, below = (one.double() for one in subnormal())
     out = torch.zeros(11, 64, dtype=torch.float64)
     subnormal_kernel[(1,)](x, below, out, 64)

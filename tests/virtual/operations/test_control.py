@@ -1,4 +1,4 @@
-"""Control flow: programs of one launch that part ways each get what they would get alone."""
+"""Control flow: each program of a launch gets the results that it would get alone, whatever branches others take."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, N803, PLR0917
@@ -19,7 +19,7 @@ PROGRAMS = 7
 
 @pytest.fixture(params=CHUNKS, ids=["one by one", "three by three", "all together"])
 def any_chunk(gpu: Gpu, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Gpu:
-    """However programs are batched, nothing may change."""
+    """A GPU that runs programs in chunks; results must not depend on the chunk size."""
     monkeypatch.setattr(machine, "largest_block", lambda _: 1)
     gpu.in_chunks_of(request.param)
     return gpu
@@ -42,7 +42,7 @@ def for_kernel(bounds, out):
 PROGRAMS_BY_TWO = tl.constexpr(20)
 
 
-def test_programs_make_as_many_trips_as_each_alone(any_chunk: Gpu) -> None:
+def test_each_program_makes_as_many_trips_as_alone(any_chunk: Gpu) -> None:
     bounds = torch.tensor([[0, 5], [3, 3], [2, 9], [5, 1], [-4, 0], [0, 1], [1, 12]], dtype=torch.int32)
     out = torch.zeros(PROGRAMS, 64, dtype=torch.int32)
     for_kernel[(PROGRAMS,)](bounds, out)
@@ -65,23 +65,23 @@ def if_kernel(x, out, N: tl.constexpr):
     pid = tl.program_id(0)
     at = tl.arange(0, N)
     value = tl.load(x + pid)
-    made = at * 0
+    total_so_far = at * 0
     if value > 0:
-        made += at
+        total_so_far += at
         if value > 2:
-            tl.store(out + pid * N + at, made)
+            tl.store(out + pid * N + at, total_so_far)
         else:
-            made = made * 2
+            total_so_far = total_so_far * 2
     if value == 0:
         tl.store(out + pid * N + at, at - 50)
     elif value < 0:
-        made -= value
+        total_so_far -= value
     if value <= 2 and value != 0:
-        tl.store(out + pid * N + at, made)
+        tl.store(out + pid * N + at, total_so_far)
 
 
 @pytest.mark.parametrize("values", [[-2, 0, 1, 2, 3, -1, 5], [1] * 7, [0] * 7, [3, 3, 3, 0, 0, 0, -4]], ids=str)
-def test_each_program_takes_its_own_way_through_ifs(any_chunk: Gpu, values: list[int]) -> None:
+def test_each_program_takes_its_own_branches(any_chunk: Gpu, values: list[int]) -> None:
     out = torch.zeros(PROGRAMS, 8, dtype=torch.int32)
     if_kernel[(PROGRAMS,)](torch.tensor(values, dtype=torch.int32), out, 8)
     at = torch.arange(8)
@@ -103,7 +103,7 @@ def while_kernel(x, out):
     tl.store(out + pid, steps)
 
 
-def test_while_goes_on_for_each_program_until_it_is_done(any_chunk: Gpu) -> None:
+def test_a_while_loop_runs_for_each_program_until_it_leaves(any_chunk: Gpu) -> None:
     x = torch.tensor([1, 2, 3, 7, 27, 0, 6], dtype=torch.int32)
     out = torch.full((PROGRAMS,), -1, dtype=torch.int32)
     while_kernel[(PROGRAMS,)](x, out)
@@ -179,7 +179,7 @@ def pointer_kernel(x, y, out, from_y, N: tl.constexpr):
 
 
 @pytest.mark.parametrize("from_y", [False, True])
-def test_pointers_are_carried_through_loops_and_chosen_for_all(any_chunk: Gpu, from_y: bool) -> None:  # noqa: FBT001 - a parametrised test's
+def test_pointers_are_carried_through_loops_and_selected(any_chunk: Gpu, from_y: bool) -> None:  # noqa: FBT001 - a parametrised test's
     x, y = torch.randint(0, 99, (2, PROGRAMS, 8), dtype=torch.int32)
     x, y = x.clone(), y.clone()
     out = torch.zeros(PROGRAMS, 2, dtype=torch.int32)
@@ -199,7 +199,7 @@ def per_program_pointer_kernel(x, y, out):
     tl.store(out + pid, tl.load(source + pid))
 
 
-def test_each_program_may_choose_the_argument_that_it_reads(any_chunk: Gpu) -> None:
+def test_each_program_may_select_the_argument_that_it_reads(any_chunk: Gpu) -> None:
     x, y, out = torch.arange(3 * PROGRAMS, dtype=torch.int32).view(3, PROGRAMS).clone()
     per_program_pointer_kernel[(PROGRAMS,)](x, y, out)
     assert out.tolist() == [int((y if pid % 2 else x)[pid]) for pid in range(PROGRAMS)]
@@ -213,7 +213,7 @@ def grid_kernel(out):
     tl.store(out + (z * down + y) * across + x, x + 10 * y + 100 * z + 1000 * tl.num_programs(2))
 
 
-def test_grids_extend_in_three_directions(any_chunk: Gpu) -> None:
+def test_grids_have_three_axes(any_chunk: Gpu) -> None:
     out = torch.zeros(4, 3, 5, dtype=torch.int32)
     grid_kernel[(5, 3, 4)](out)
     assert out.tolist() == [[[x + 10 * y + 100 * z + 4000 for x in range(5)] for y in range(3)] for z in range(4)]

@@ -1,4 +1,4 @@
-"""What kernels say about themselves, functions of scalars on blocks, and loops that never end."""
+"""Device assertions, functions of scalars on blocks, and endless loops."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, N803
@@ -14,8 +14,8 @@ import triton.language as tl
 
 from harness.model.run import AccessSite, AssertFailed, Source
 from harness.oracles.endings import describe
-from harness.virtual.driver.builds import KEPT_VARIABLE
-from harness.virtual.machine import STEP_LIMIT_VARIABLE, RunawayKernel
+from harness.virtual.engine_settings import STEP_LIMIT_VARIABLE
+from harness.virtual.machine import RunawayKernel
 from tests.virtual.conftest import Gpu, line_of
 
 HERE = __file__
@@ -36,14 +36,14 @@ def failed(kernel: str, comment: str, message: str, lanes: int, program: int) ->
     return AssertFailed(site=site, message=message, lanes=lanes, program=program)
 
 
-def test_an_assertion_that_fails_is_told_with_its_lanes_and_first_program(gpu: Gpu) -> None:
+def test_a_failed_assertion_is_reported_with_its_lanes_and_first_program(gpu: Gpu) -> None:
     x = torch.tensor([[3.0, -9.0, 3.0, 3.0], [3.0, -9.0, 0.0, 1.0], [3.0, 3.0, 3.0, 0.0]])
     asserting_kernel[(3,)](x, 2.0, 4)
     assert gpu.memory == [failed("asserting_kernel", "the assertion", 'at "least"', 3, 1)]
     assert float(x[0, 0]) == 4.0
 
 
-def test_an_assertion_that_holds_is_not_told(gpu: Gpu) -> None:
+def test_an_assertion_that_holds_is_not_reported(gpu: Gpu) -> None:
     asserting_kernel[(3,)](torch.full((3, 4), 5.0), 2.0, 4)
     assert gpu.memory == []
 
@@ -53,7 +53,7 @@ def overflowing_kernel(x, by):
     tl.store(x, tl.load(x) * by)  # too large for 32 bits
 
 
-def test_overflow_in_a_kernel_compiled_for_debugging_is_a_failed_assertion(gpu: Gpu) -> None:
+def test_integer_overflow_in_a_debug_kernel_is_a_failed_assertion(gpu: Gpu) -> None:
     overflowing_kernel[(1,)](torch.tensor([1 << 20], dtype=torch.int32), 4096)
     message = "int32 overflow detected for operation mul"
     assert gpu.memory == [failed("overflowing_kernel", "too large for 32 bits", message, 1, 0)]
@@ -98,17 +98,17 @@ def test_functions_of_scalars_run_on_every_element(gpu: Gpu) -> None:
 @triton.jit
 def endless_kernel(x, n, step):
     at = 0
-    while at < n:  # without an end
+    while at < n:  # endless
         at += step
     tl.store(x, at)
 
 
-def test_a_loop_that_never_ends_is_stopped_with_its_line_and_how_to_go_on(gpu: Gpu) -> None:
-    gpu.launches._step_limit = 1000
+def test_an_endless_loop_is_stopped_with_its_line_and_a_remedy(gpu: Gpu) -> None:
+    gpu.change_settings(step_limit=1000)
     x = torch.zeros(1, dtype=torch.int32)
     with pytest.raises(RunawayKernel) as stopped:
         endless_kernel[(1,)](x, 5, 0)
-    place = f"test_debug.py:{line_of(HERE, 'without an end')}"
+    place = f"test_debug.py:{line_of(HERE, 'endless')}"
     loop = f"a loop made 1,000 trips and waits for nobody ({place})"
     assert str(stopped.value) == f"endless_kernel: {loop}; {STEP_LIMIT_VARIABLE} sets another limit"
     endless_kernel[(1,)](x, 5, 2)
@@ -123,10 +123,8 @@ def unknown_kernel(x):
     )
 
 
-def test_the_ttir_of_a_kernel_that_cannot_be_executed_is_kept(
-    gpu: Gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(KEPT_VARIABLE, str(tmp_path / "kept"))
+def test_the_ttir_of_a_kernel_that_cannot_be_executed_is_kept(gpu: Gpu, tmp_path: Path) -> None:
+    gpu.change_settings(kept_ttir=tmp_path / "kept")
     unsupported = gpu.unsupported(lambda: unknown_kernel[(1,)](torch.zeros(1, dtype=torch.int32)))
     text = Path(unsupported.ttir_file).read_text(encoding="utf-8")
     assert "tt.func public @unknown_kernel" in text
@@ -136,34 +134,34 @@ def test_the_ttir_of_a_kernel_that_cannot_be_executed_is_kept(
 @triton.jit
 def long_kernel(x, n):
     total = 0
-    for at in range(n):  # for days
+    for at in range(n):  # too many trips
         total += at
     tl.store(x, total)
 
 
-def test_a_loop_of_more_trips_than_any_kernel_makes_is_stopped_alike(gpu: Gpu) -> None:
+def test_a_bounded_loop_with_too_many_trips_is_stopped(gpu: Gpu) -> None:
     x = torch.zeros(1, dtype=torch.int32)
     with pytest.raises(RunawayKernel) as stopped:
         long_kernel[(2,)](x, 2**31 - 1)
-    place = f"test_debug.py:{line_of(HERE, 'for days')}"
+    place = f"test_debug.py:{line_of(HERE, 'too many trips')}"
     loop = f"a loop makes 2,147,483,647 trips and waits for nobody ({place})"
     assert str(stopped.value) == f"long_kernel: {loop}; {STEP_LIMIT_VARIABLE} sets another limit"
-    assert gpu.session.unsupported is None
+    assert gpu.case_launches.unsupported is None
     long_kernel[(1,)](x, 5)
     assert int(x) == 10
 
 
 @triton.jit
 def changing_kernel(counter, out):
-    while tl.atomic_add(counter, 1) >= 0:  # never still
+    while tl.atomic_add(counter, 1) >= 0:  # memory changes on every trip
         pass
     tl.store(out, 1)
 
 
-def test_programs_that_take_turns_are_stopped_alike(gpu: Gpu) -> None:
-    gpu.launches._step_limit = 1000
+def test_an_endless_loop_of_scheduled_programs_is_stopped(gpu: Gpu) -> None:
+    gpu.change_settings(step_limit=1000)
     with pytest.raises(RunawayKernel) as stopped:
         changing_kernel[(2,)](torch.zeros(1, dtype=torch.int32), torch.zeros(1))
-    place = f"test_debug.py:{line_of(HERE, 'never still')}"
+    place = f"test_debug.py:{line_of(HERE, 'memory changes on every trip')}"
     loop = f"a loop made 1,000 trips and waits for nobody ({place})"
     assert str(stopped.value) == f"changing_kernel: {loop}; {STEP_LIMIT_VARIABLE} sets another limit"

@@ -1,4 +1,4 @@
-"""What a descriptor asks of addresses, and which GPUs ask it."""
+"""Alignment checks of tensor descriptors, and the GPUs that need them."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN202, N803
@@ -38,9 +38,7 @@ def seen(gpu: Gpu, comment: str, what: Unaligned, off_by: int, program: int) -> 
 
 
 @pytest.mark.parametrize("capability", SINCE_HOPPER)
-def test_a_tensor_that_begins_between_multiples_of_16_bytes_is_told(
-    make_gpu: MakeGpu, capability: tuple[int, int]
-) -> None:
+def test_a_tensor_misaligned_to_16_bytes_is_reported(make_gpu: MakeGpu, capability: tuple[int, int]) -> None:
     gpu = make_gpu(capability)
     x = torch.zeros(200)[3:]
     with_scratch(lambda: moving_kernel()(x, torch.empty(8, 8), 16, 4))
@@ -49,20 +47,20 @@ def test_a_tensor_that_begins_between_multiples_of_16_bytes_is_told(
 
 
 @pytest.mark.parametrize("capability", SINCE_HOPPER)
-def test_rows_that_are_no_multiple_of_16_bytes_apart_are_told(make_gpu: MakeGpu, capability: tuple[int, int]) -> None:
+def test_a_row_stride_misaligned_to_16_bytes_is_reported(make_gpu: MakeGpu, capability: tuple[int, int]) -> None:
     gpu = make_gpu(capability)
     with_scratch(lambda: moving_kernel()(torch.zeros(8, 18), torch.empty(8, 8), 18, 4))
     assert seen(gpu, "made", Unaligned.ROW, 8, 0)
 
 
 @pytest.mark.parametrize("capability", SINCE_HOPPER)
-def test_a_block_is_told_by_the_first_program_that_moves_it(make_gpu: MakeGpu, capability: tuple[int, int]) -> None:
+def test_a_misaligned_block_is_reported_with_its_first_program(make_gpu: MakeGpu, capability: tuple[int, int]) -> None:
     gpu = make_gpu(capability)
     with_scratch(lambda: moving_kernel()(torch.zeros(8, 16), torch.empty(8, 8), 16, 2))
     assert seen(gpu, "moved", Unaligned.BLOCK, 8, 1)
 
 
-def test_a_descriptor_of_the_host_can_have_a_misaligned_block_too(make_gpu: MakeGpu) -> None:
+def test_a_host_descriptor_can_have_a_misaligned_block(make_gpu: MakeGpu) -> None:
     @triton.jit
     def kernel(given, out, N: tl.constexpr):
         rows = tl.arange(0, N)
@@ -75,7 +73,7 @@ def test_a_descriptor_of_the_host_can_have_a_misaligned_block_too(make_gpu: Make
     assert gpu.memory == [Misaligned(site=site, what=Unaligned.BLOCK, off_by=12, program=0)]
 
 
-def test_before_compute_capability_9_they_are_plain_pointers(make_gpu: MakeGpu) -> None:
+def test_descriptors_before_compute_capability_9_are_not_checked(make_gpu: MakeGpu) -> None:
     gpu = make_gpu((8, 0))
     x = torch.zeros(8 * 18 + 3)[3:]
     moving_kernel()(x, torch.empty(8, 8), 18, 2)

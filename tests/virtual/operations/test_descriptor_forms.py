@@ -1,4 +1,4 @@
-"""Tensor descriptors made by the host, chosen and carried, gathered through, scattered through, reduced into."""
+"""Tensor descriptors made by the host, selected, carried through loops, and used by gather, scatter and reduce."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, N803, PLR0917
@@ -24,7 +24,7 @@ def host_kernel(given, out, N: tl.constexpr):
 @pytest.mark.parametrize("padding", ["zero", "nan"])
 @pytest.mark.parametrize("capability", [(8, 0), (9, 0), (10, 0), (12, 0)])
 def test_a_descriptor_may_be_made_by_the_host(make_gpu: MakeGpu, capability: tuple[int, int], padding: str) -> None:
-    """Before compute capability 9.0 the kernel gets its parts."""
+    """Before compute capability 9.0, Triton passes a host descriptor as separate arguments."""
     gpu = make_gpu(capability)
     x, out = torch.randn(6, 8), torch.zeros(8, 8)
     kernel = triton.jit(host_kernel.fn)  # a kernel must not be launched on two GPUs
@@ -36,17 +36,17 @@ def test_a_descriptor_may_be_made_by_the_host(make_gpu: MakeGpu, capability: tup
 
 
 @triton.jit
-def rows_kernel(x, wanted, out, rows, columns, first, N: tl.constexpr):
+def rows_kernel(x, row_numbers, out, rows, columns, first, N: tl.constexpr):
     here = tl.make_tensor_descriptor(x, [rows, columns], [columns, 1], [1, N])
     there = tl.make_tensor_descriptor(out, [rows, columns], [columns, 1], [1, N])
-    indices = tl.load(wanted + tl.arange(0, 8))
+    indices = tl.load(row_numbers + tl.arange(0, 8))
     there.scatter(here.gather(indices, first), indices, first)
 
 
 def test_rows_outside_are_gathered_as_zeros_and_not_scattered(gpu: Gpu) -> None:
     x, out = torch.randn(6, 12), torch.full((6, 12), -1.0)
-    wanted = torch.tensor([5, -1, 6, 0, -7, 100, 3, 1], dtype=torch.int32)
-    with_scratch(lambda: rows_kernel[(1,)](x, wanted, out, 6, 12, 8, 8))
+    row_numbers = torch.tensor([5, -1, 6, 0, -7, 100, 3, 1], dtype=torch.int32)
+    with_scratch(lambda: rows_kernel[(1,)](x, row_numbers, out, 6, 12, 8, 8))
     expected = torch.full((6, 12), -1.0)
     expected[[5, 0, 3, 1], 8:] = x[[5, 0, 3, 1], 8:]
     assert torch.equal(out, expected)
@@ -78,7 +78,7 @@ def test_programs_reduce_into_a_descriptor(gpu: Gpu, signed: bool) -> None:  # n
     assert gpu.memory == []
 
 
-def test_what_is_reduced_into_a_descriptor_counts_as_atomics(gpu: Gpu) -> None:
+def test_reductions_into_a_descriptor_count_as_atomics(gpu: Gpu) -> None:
     x, sums, least, most, bits = (torch.zeros(8, 4, dtype=torch.int32) for _ in range(5))
     with_scratch(lambda: reduce_kernel[(2,)](x, sums, least, most, bits, 8, 4))
     assert [launch.atomics for launch in gpu.seen] == [True], "programs add up in any order"
@@ -108,11 +108,11 @@ def spreading_kernel(x, table, out, HOW: tl.constexpr, N: tl.constexpr):
 
 @pytest.mark.alone("its programs race")
 @pytest.mark.parametrize("how", ["scatter", "reduce", "call"])
-def test_what_a_program_does_through_a_descriptor_to_a_table_that_others_read_is_seen(gpu: Gpu, how: str) -> None:
+def test_a_write_through_a_descriptor_to_what_others_read_is_detected(gpu: Gpu, how: str) -> None:
     x, table, out = torch.full((8, 16), 2.0), torch.zeros(8, 16), torch.zeros(4, 16)
     with_scratch(lambda: spreading_kernel[(4,)](x, table, out, how, 16))
     assert torch.equal(table, x)
-    assert gpu.session.writers[table.untyped_storage().data_ptr()] == ("spreading_kernel", "table")
+    assert gpu.case_launches.writers[table.untyped_storage().data_ptr()] == ("spreading_kernel", "table")
     if how != "reduce":
         assert dependences(gpu) == {("table", line_of(__file__, "of the table"))}
 
@@ -132,7 +132,7 @@ def carried_kernel(x, y, out, rows, N: tl.constexpr):
     tl.store(out + pid * 4 * N + at, total)
 
 
-def test_descriptors_are_chosen_and_carried_through_loops(gpu: Gpu) -> None:
+def test_descriptors_are_selected_and_carried_through_loops(gpu: Gpu) -> None:
     rows, n = 6, 4
     x, y, out = torch.randn(rows, n), torch.randn(rows, n), torch.zeros(4, 4, n)
     with_scratch(lambda: carried_kernel[(4,)](x, y, out, rows, n))

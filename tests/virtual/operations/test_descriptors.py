@@ -1,4 +1,4 @@
-"""Tensor descriptors on the virtual GPU: blocks that reach over a tensor's edges."""
+"""Tensor descriptors on the virtual GPU: blocks that extend past a tensor's edges."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN202, N803, PLR0917
@@ -21,7 +21,7 @@ ROWS, COLUMNS, BLOCK = 5, 12, 8
 
 
 def with_scratch(launch: Callable[[], object]) -> None:
-    """Launch in a thread that has an allocator, as a library that knows descriptors does."""
+    """Launch in a thread with Triton's allocator set, as libraries that use descriptors do."""
 
     def allocate(size: int, align: int, stream: int | None) -> torch.Tensor:
         del align, stream
@@ -56,7 +56,7 @@ def storing_kernel() -> Any:
 
 
 @pytest.mark.parametrize(("padding", "fill"), [("zero", 0.0), ("nan", math.nan)])
-def test_what_lies_outside_the_tensor_reads_as_padding(make_gpu: Any, padding: str, fill: float) -> None:
+def test_elements_outside_the_tensor_read_as_padding(make_gpu: Any, padding: str, fill: float) -> None:
     gpu = make_gpu((9, 0))
     x, out = torch.randn(ROWS, COLUMNS), torch.empty(2, BLOCK, BLOCK)
     launch = copying_kernel(padding)
@@ -65,10 +65,10 @@ def test_what_lies_outside_the_tensor_reads_as_padding(make_gpu: Any, padding: s
     around[2 : 2 + ROWS, 4 : 4 + COLUMNS] = x
     expected = torch.stack([around[:BLOCK, :BLOCK], around[4 : 4 + BLOCK, 12 : 12 + BLOCK]])
     torch.testing.assert_close(out, expected, rtol=0, atol=0, equal_nan=True)
-    assert gpu.session.memory == []
+    assert gpu.case_launches.memory == []
 
 
-def test_what_lies_outside_the_tensor_is_not_stored(make_gpu: Any) -> None:
+def test_elements_outside_the_tensor_are_not_stored(make_gpu: Any) -> None:
     gpu = make_gpu((9, 0))
     storage = torch.full((ROWS + 2, COLUMNS), -1.0)
     launch = storing_kernel()
@@ -77,7 +77,7 @@ def test_what_lies_outside_the_tensor_is_not_stored(make_gpu: Any) -> None:
     expected[:ROWS, :BLOCK] = 1.0
     expected[:ROWS, BLOCK:] = 2.0
     assert torch.equal(storage, expected)
-    assert gpu.session.memory == []
+    assert gpu.case_launches.memory == []
 
 
 def rolling_kernel() -> Any:
@@ -90,10 +90,10 @@ def rolling_kernel() -> Any:
     return lambda x: kernel[(ROWS,)](x, ROWS, BLOCK)
 
 
-def test_what_one_program_reads_and_another_stores_is_seen_through_descriptors(make_gpu: Any) -> None:
+def test_an_order_dependence_through_descriptors_is_detected(make_gpu: Any) -> None:
     gpu = make_gpu((9, 0))
     launch = rolling_kernel()
     with_scratch(lambda: launch(torch.randn(ROWS, BLOCK)))
-    (event,) = gpu.session.memory
+    (event,) = gpu.case_launches.memory
     assert isinstance(event, OrderDependence)
     assert (event.site.argument, event.cells) == ("x", ROWS * BLOCK)

@@ -1,4 +1,4 @@
-"""Inline assembly: the texts that libraries use, and what is said of the others."""
+"""Inline assembly: the PTX that libraries use runs, and unknown instructions are reported."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, N803
@@ -37,7 +37,7 @@ def softplus_kernel(x, out, N: tl.constexpr):
     tl.store(out + at, tl.inline_asm_elementwise("mov.f32 $0, $1;", "=r,r", [made], tl.float32, is_pure=True, pack=1))
 
 
-def test_a_softplus_under_predicates_is_one(gpu: Gpu) -> None:
+def test_a_softplus_with_predicates_is_computed(gpu: Gpu) -> None:
     x, out = torch.linspace(-30, 60, 128), torch.zeros(128)
     softplus_kernel[(1,)](x, out, 128)
     torch.testing.assert_close(out, torch.nn.functional.softplus(x), rtol=1e-5, atol=1e-7)
@@ -51,7 +51,7 @@ def fast_types_kernel(x, raw, out, N: tl.constexpr):
     tl.store(out + at, tl.load(raw + at).to(tl.float8e4b15, bitcast=True).to(tl.float32))
 
 
-def test_tritons_own_8_bit_float_is_one_of_three_mantissa_bits(make_gpu: MakeGpu) -> None:
+def test_tritons_own_8_bit_float_has_three_mantissa_bits(make_gpu: MakeGpu) -> None:
     make_gpu((8, 0))
     x = torch.tensor([0.0, 1.0, -1.0, 1.125, 0.5, 1.75, 3.0, -0.0078125])
     raw, out = torch.zeros(8, dtype=torch.uint8), torch.zeros(8)
@@ -108,8 +108,8 @@ def two_results_kernel(x, y, total, difference, N: tl.constexpr):
     at = tl.arange(0, N)
     both: tl.constexpr = "{ add.rn.f32 $0, $2, $3; sub.rn.f32 $1, $2, $3; }"
     pair = [tl.load(x + at), tl.load(y + at)]
-    one, two = tl.inline_asm_elementwise(both, "=f,=f,f,f", pair, (tl.float32, tl.float32), is_pure=True, pack=1)
-    tl.store(total + at, one)
+    run_text, two = tl.inline_asm_elementwise(both, "=f,=f,f,f", pair, (tl.float32, tl.float32), is_pure=True, pack=1)
+    tl.store(total + at, run_text)
     tl.store(difference + at, two)
 
 
@@ -130,15 +130,15 @@ def surroundings_kernel(out):
     tl.store(out + 1, (globaltimer() > before).to(tl.int32))
 
 
-def test_the_clock_goes_on_and_the_neighbours_of_a_launch_are_no_matter(gpu: Gpu) -> None:
+def test_the_clock_advances_and_launch_dependencies_have_no_effect(gpu: Gpu) -> None:
     out = torch.full((2,), -1, dtype=torch.int32)
     surroundings_kernel[(1,)](out)
     assert out.tolist() == [0, 1]
     assert gpu.memory == []
 
 
-def one(text: str, *given: Any) -> Any:
-    """What a text makes in `$0` of 32-bit registers."""
+def run_text(text: str, *given: Any) -> Any:
+    """Run a text on 32-bit registers and return `$0`."""
     registers = Registers(1, pytest.fail)
     for number, value in enumerate(given, 1):
         dtype = np.float32 if isinstance(value, float) else np.uint32
@@ -206,8 +206,8 @@ def bits(value: float) -> int:
         ("mov.u32 $0, 5", (), 5),
     ],
 )
-def test_an_instruction_computes_what_ptx_says(text: str, given: tuple[Any, ...], expected: int) -> None:
-    assert f"{one(text, *given):#x}" == f"{expected:#x}"
+def test_an_instruction_follows_the_ptx_isa(text: str, given: tuple[Any, ...], expected: int) -> None:
+    assert f"{run_text(text, *given):#x}" == f"{expected:#x}"
 
 
 @triton.jit
@@ -231,6 +231,6 @@ def memory_kernel(x):
         (memory_kernel, "the PTX instruction mov.b32 on memory"),
     ],
 )
-def test_what_is_not_known_is_named(gpu: Gpu, kernel: Any, what: str) -> None:
+def test_an_unknown_instruction_is_named(gpu: Gpu, kernel: Any, what: str) -> None:
     x = torch.zeros(1, dtype=torch.int32)
     assert gpu.unsupported(lambda: kernel[(1,)](x)).what == f"tt.elementwise_inline_asm: {what}"

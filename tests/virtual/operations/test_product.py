@@ -1,4 +1,4 @@
-"""Products: every input precision of `tt.dot`, and block-scaled ones."""
+"""Matrix products: every input precision of `tt.dot`, and block-scaled products."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, N803, PLR0917
@@ -33,8 +33,8 @@ NUMBERS = [1 + 2.0**-11, 1 + 2.0**-10 + 2.0**-11, 1 + 2.0**-11 + 2.0**-20, 1 + 2
         ("ieee", [*NUMBERS[:5], float.fromhex("0x1.c363ccp127")]),
     ],
 )
-def test_float32_enters_a_product_as_on_an_h200(gpu: Gpu, precision: str, expected: list[float], side: str) -> None:
-    """The expected numbers were read off the GPU, from `mma` and `wgmma` alike."""
+def test_float32_operands_are_reduced_as_on_an_h200(gpu: Gpu, precision: str, expected: list[float], side: str) -> None:
+    """The expected numbers were observed on the GPU, for `mma` and `wgmma` alike."""
     numbers, one = torch.zeros(16, 16), torch.zeros(16, 16)
     numbers[: len(NUMBERS), 0] = torch.tensor(NUMBERS)
     one[0, 0] = 1.0
@@ -52,7 +52,7 @@ def test_float32_enters_a_product_as_on_an_h200(gpu: Gpu, precision: str, expect
 @pytest.mark.parametrize(
     ("precision", "error"), [("tf32", 3e-3), ("tf32x3", 1e-5), ("bf16x3", 1e-4), ("bf16x6", 1e-5), ("ieee", 1e-6)]
 )
-def test_the_error_of_a_product_is_that_of_its_precision(gpu: Gpu, precision: str, error: float) -> None:
+def test_the_error_of_a_product_matches_its_precision(gpu: Gpu, precision: str, error: float) -> None:
     x, y, out = torch.randn(32, 32), torch.randn(32, 32), torch.zeros(32, 32)
     dot_kernel[(1,)](x, y, out, 32, precision)
     expected = x.double() @ y.double()
@@ -63,7 +63,7 @@ def test_the_error_of_a_product_is_that_of_its_precision(gpu: Gpu, precision: st
 
 
 @pytest.mark.parametrize("precision", ["tf32x3", "bf16x3", "bf16x6"])
-def test_infinity_survives_being_taken_apart(gpu: Gpu, precision: str) -> None:
+def test_infinity_survives_the_split_into_parts(gpu: Gpu, precision: str) -> None:
     del gpu
     x, y, out = torch.eye(16), torch.zeros(16, 16), torch.zeros(16, 16)
     y[0, 0], y[1, 1] = float("inf"), 2.0
@@ -80,7 +80,7 @@ def wide_kernel(x, out, M: tl.constexpr):
     tl.store(out + M * M + at, half.to(tl.float32))
 
 
-def test_products_of_float64_and_into_float16_keep_their_type(gpu: Gpu) -> None:
+def test_products_of_float64_and_into_float16_keep_their_precision(gpu: Gpu) -> None:
     x, out = torch.randn(16, 16), torch.zeros(2, 16, 16)
     wide_kernel[(1,)](x, out, 16)
     assert torch.equal(out[0], (x.double() @ x.double()).float())
@@ -111,7 +111,7 @@ def scaled_kernel(
 
 
 def operand(form: str, rows: int, columns: int, packed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Random bytes of a format, and what they mean; fours are packed in pairs along the axis `packed`."""
+    """Random bytes of a format and the numbers that they mean; `e2m1` is packed in pairs along axis `packed`."""
     if form == "e2m1":
         raw = torch.randint(0, 256, (rows, columns), dtype=torch.int32)
         raw = raw[:, : columns // 2] if packed else raw[: rows // 2]
@@ -135,7 +135,7 @@ def operand(form: str, rows: int, columns: int, packed: int) -> tuple[torch.Tens
         ("e4m3", "e4m3", True),
     ],
 )
-def test_scaled_products_equal_those_of_scaled_numbers(gpu: Gpu, left: str, right: str, scales_right: bool) -> None:  # noqa: FBT001 - a parametrised test
+def test_scaled_products_equal_products_of_scaled_numbers(gpu: Gpu, left: str, right: str, scales_right: bool) -> None:  # noqa: FBT001 - a parametrised test
     m, k = 32, 64
     (x, a), (y, b) = operand(left, m, k, 1), operand(right, k, m, 0)
     x_scales, y_scales = (torch.randint(120, 134, (m, k // 32), dtype=torch.int32) for _ in range(2))
@@ -150,7 +150,7 @@ def test_scaled_products_equal_those_of_scaled_numbers(gpu: Gpu, left: str, righ
 
 
 @pytest.mark.parametrize("fast", [False, True])
-def test_a_scale_of_all_ones_is_no_number_unless_fast(gpu: Gpu, fast: bool) -> None:  # noqa: FBT001 - a parametrised test
+def test_a_scale_of_all_ones_is_nan_unless_fast(gpu: Gpu, fast: bool) -> None:  # noqa: FBT001 - a parametrised test
     del gpu
     x, y = torch.ones(32, 64).to(torch.float8_e4m3fn), torch.ones(64, 32).to(torch.float8_e4m3fn)
     scales = torch.full((32, 2), 127, dtype=torch.uint8)
@@ -175,7 +175,7 @@ def packed_rows_kernel(x, y, scales, out, M: tl.constexpr, K: tl.constexpr):
     tl.store(out + rows[:, None] * M + rows[None, :], made)
 
 
-def test_fours_can_be_packed_along_the_outer_axis(gpu: Gpu) -> None:
+def test_four_bit_floats_can_be_packed_along_the_outer_axis(gpu: Gpu) -> None:
     m, k = 32, 64
     (x, a), (y, b) = operand("e2m1", m, k, 0), operand("bf16", k, m, 0)
     scales, out = torch.full((m, k // 32), 128, dtype=torch.uint8), torch.zeros(m, m)

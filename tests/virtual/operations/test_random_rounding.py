@@ -1,4 +1,4 @@
-"""Random rounding moves what rounding may move, by as much, and nothing else."""
+"""Random rounding perturbs results by as much as rounding may, and leaves exact operations alone."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201
@@ -10,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from harness.cuda.comparison.differences import MARGIN
+from harness.cuda.comparison.differences import SAMPLING_MARGIN
 from harness.virtual.operations.random_rounding import EPSILON, EPSILONS, rounded_at_random
 from harness.virtual.operations.table import HANDLERS
 from tests.virtual.conftest import Gpu
@@ -18,14 +18,14 @@ from tests.virtual.conftest import Gpu
 pytestmark = pytest.mark.once
 SIZE = 32
 SIDE = tl.constexpr(SIZE)
-CUTS = {
+TRUNCATIONS = {
     torch.float16: (16, 25),
     torch.bfloat16: (16, 25),
     torch.float32: (8, 25),
     torch.float8_e4m3fn: (32, 13),
     torch.float8_e5m2: (32, 13),
 }
-"""By type, the products that an H200 sums at once, and the bits below the largest to which it cuts each; in tf32."""
+"""By type, how many products an H200 sums at once, and at how many bits below the largest it truncates; f32 is tf32."""
 
 
 @triton.jit
@@ -56,7 +56,7 @@ def count(x, y, size: tl.constexpr):
 
 @triton.jit
 def product(x, y, size: tl.constexpr):
-    """Rows of one number, times columns of as many ones as minus ones."""
+    """A product that cancels: rows of equal numbers times columns of as many ones as minus ones."""
     at = tl.arange(0, size)
     value = tl.load(x + at)
     signs = tl.where(at[:, None] % 2 == 0, 1.0, -1.0).to(value.dtype)
@@ -66,7 +66,7 @@ def product(x, y, size: tl.constexpr):
 
 @triton.jit
 def product_less(x, w, c, y, inner):
-    """`x @ w - c`, the inner axis in blocks of 64, as loops over it take them."""
+    """Compute `x @ w - c` in a loop over blocks of 64 of the inner axis."""
     at = tl.arange(0, SIDE)
     sums = tl.zeros((SIDE, SIDE), tl.float32)
     for begin in range(0, inner, 64):
@@ -78,7 +78,7 @@ def product_less(x, w, c, y, inner):
 
 
 def begin(gpu: Gpu, seed: int | None) -> None:
-    """Without a seed nothing is rounded at random."""
+    """Without a seed, begin a case without random rounding."""
     gpu.begin()
     gpu.launches.handlers = HANDLERS if seed is None else rounded_at_random(HANDLERS, seed)
 
@@ -90,57 +90,53 @@ def launched(gpu: Gpu, kernel: object, x: torch.Tensor, dtype: torch.dtype, seed
     return y
 
 
-def test_what_cancels_moves_by_the_roundings_of_its_terms(gpu: Gpu) -> None:
+def test_a_cancelling_sum_varies_with_the_rounding_of_its_terms(gpu: Gpu) -> None:
     x = torch.full((SIZE,), 5.0)
     exact = launched(gpu, cancel, x, torch.float32, None)
-    moved = [launched(gpu, cancel, x, torch.float32, seed) for seed in range(8)]
+    perturbed = [launched(gpu, cancel, x, torch.float32, seed) for seed in range(8)]
     assert bool((exact == 0).all())
-    furthest = max(float(one.abs().max()) for one in moved)
+    largest_change = max(float(one.abs().max()) for one in perturbed)
     unit = 15.0 * EPSILON * 1e6
-    assert unit / 4 < furthest < 4 * unit
+    assert unit / 4 < largest_change < 4 * unit
 
 
 @pytest.mark.parametrize(
     ("dtype", "element"), [(torch.float32, "f32"), (torch.float16, "f16"), (torch.bfloat16, "bf16")]
 )
-def test_a_sum_moves_by_roundings_of_the_type_that_it_is_computed_in(
-    gpu: Gpu, dtype: torch.dtype, element: str
-) -> None:
+def test_a_sum_varies_with_the_precision_of_its_type(gpu: Gpu, dtype: torch.dtype, element: str) -> None:
     x = torch.cat([torch.full((SIZE // 2,), 5.0), torch.full((SIZE // 2,), -5.0)]).to(dtype)
     exact = launched(gpu, total, x, dtype, None)
-    moved = [launched(gpu, total, x, dtype, seed) for seed in range(8)]
+    perturbed = [launched(gpu, total, x, dtype, seed) for seed in range(8)]
     assert bool((exact == 0).all())
-    furthest = max(float(one.abs().max()) for one in moved)
+    largest_change = max(float(one.abs().max()) for one in perturbed)
     unit = 5.0 * SIZE / 2 * EPSILONS[element]  # of its largest partial sums
-    assert unit / 8 < furthest < 4 * unit
+    assert unit / 8 < largest_change < 4 * unit
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_a_sum_that_overflows_in_one_order_alone_comes_to_both(gpu: Gpu, dtype: torch.dtype) -> None:
+def test_a_sum_that_overflows_in_one_order_only_gives_both_results(gpu: Gpu, dtype: torch.dtype) -> None:
     large = 0.75 * torch.finfo(dtype).max
     x = torch.zeros(SIZE, dtype=dtype)
     x[0], x[1], x[2], x[3] = large, large, -large, -large
-    moved = [launched(gpu, total, x, dtype, seed) for seed in range(8)]
-    finite = [bool(one.isfinite().all()) for one in moved]
+    perturbed = [launched(gpu, total, x, dtype, seed) for seed in range(8)]
+    finite = [bool(one.isfinite().all()) for one in perturbed]
     assert not bool(launched(gpu, total, x, dtype, None).isfinite().any())
     assert any(finite)
     assert not all(finite)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_a_product_that_cancels_moves_by_the_roundings_of_its_terms_whatever_they_are_kept_in(
-    gpu: Gpu, dtype: torch.dtype
-) -> None:
+def test_a_cancelling_product_varies_with_the_rounding_of_its_terms(gpu: Gpu, dtype: torch.dtype) -> None:
     x = torch.full((SIZE,), 5.0, dtype=dtype)
     exact = launched(gpu, product, x, torch.float32, None)
-    moved = [launched(gpu, product, x, torch.float32, seed) for seed in range(8)]
+    perturbed = [launched(gpu, product, x, torch.float32, seed) for seed in range(8)]
     assert bool((exact == 0).all())
-    furthest = max(float(one.abs().max()) for one in moved)
+    largest_change = max(float(one.abs().max()) for one in perturbed)
     unit = 5.0 * EPSILON * SIZE**0.5
-    assert unit / 4 < furthest < 4 * unit
+    assert unit / 4 < largest_change < 4 * unit
 
 
-def test_equal_seeds_round_alike_and_others_do_not(gpu: Gpu) -> None:
+def test_equal_seeds_give_equal_results_and_others_do_not(gpu: Gpu) -> None:
     x = torch.randn(SIZE)
     one, same, other = (launched(gpu, cancel, x, torch.float32, seed) for seed in (3, 3, 4))
     assert torch.equal(one, same)
@@ -148,7 +144,7 @@ def test_equal_seeds_round_alike_and_others_do_not(gpu: Gpu) -> None:
 
 
 @pytest.mark.parametrize(("kernel", "dtype"), [(largest, torch.float32), (count, torch.int32)])
-def test_what_is_never_rounded_stays_as_it_is(gpu: Gpu, kernel: object, dtype: torch.dtype) -> None:
+def test_exact_operations_are_not_perturbed(gpu: Gpu, kernel: object, dtype: torch.dtype) -> None:
     x = torch.randn(SIZE)
     exact = launched(gpu, kernel, x, dtype, None)
     assert all(torch.equal(launched(gpu, kernel, x, dtype, seed), exact) for seed in range(8))
@@ -159,7 +155,7 @@ def exponent(values: np.ndarray) -> np.ndarray:
 
 
 def on_tensor_cores(left: np.ndarray, right: np.ndarray, at_once: int, bits: int) -> np.ndarray:
-    """As an H200 sums: some products at once, each cut so many bits below the largest, and their sum to float32."""
+    """Sum as an H200 does: `at_once` products, truncated at `bits` below the largest, then truncated to float32."""
     sums = np.zeros((left.shape[0], right.shape[1]))
     for begin in range(0, left.shape[1], at_once):
         products = left[:, begin : begin + at_once, None] * right[None, begin : begin + at_once, :]
@@ -173,26 +169,28 @@ def on_tensor_cores(left: np.ndarray, right: np.ndarray, at_once: int, bits: int
 
 @pytest.mark.parametrize("inner", [64, 256, 1024])
 @pytest.mark.parametrize("signs", ["either", "plus"])
-@pytest.mark.parametrize("dtype", CUTS)
-def test_a_product_moves_by_what_tensor_cores_cut_off_its_sums(
+@pytest.mark.parametrize("dtype", TRUNCATIONS)
+def test_a_product_varies_with_the_truncation_of_tensor_cores(
     gpu: Gpu, dtype: torch.dtype, signs: str, inner: int
 ) -> None:
-    at_once, bits = CUTS[dtype]
+    at_once, bits = TRUNCATIONS[dtype]
     x, w = torch.randn(SIZE, inner), torch.randn(inner, SIZE)
     x, w = (one.abs() if signs == "plus" else one for one in (x, w))
     x, w = (
         (one.view(torch.int32) & -0x2000).view(dtype) if dtype == torch.float32 else one.to(dtype) for one in (x, w)
     )
     exact = x.double() @ w.double()
-    cut = (torch.from_numpy(on_tensor_cores(x.double().numpy(), w.double().numpy(), at_once, bits)) - exact).abs()
+    truncation_loss = (
+        torch.from_numpy(on_tensor_cores(x.double().numpy(), w.double().numpy(), at_once, bits)) - exact
+    ).abs()
 
-    def rest(seed: int | None) -> torch.Tensor:
+    def difference(seed: int | None) -> torch.Tensor:
         begin(gpu, seed)
         y = torch.empty(SIZE, SIZE)
         product_less[(1,)](x, w, exact.float(), y, inner)
         return y.abs()
 
-    moved = torch.stack([rest(seed) for seed in range(8)]).amax(0)
-    assert bool((rest(None) <= MARGIN * moved).all())
-    assert bool((cut <= MARGIN * moved).all())
-    assert float(moved.mean()) < 3 * MARGIN * float(cut.mean())
+    perturbed = torch.stack([difference(seed) for seed in range(8)]).amax(0)
+    assert bool((difference(None) <= SAMPLING_MARGIN * perturbed).all())
+    assert bool((truncation_loss <= SAMPLING_MARGIN * perturbed).all())
+    assert float(perturbed.mean()) < 3 * SAMPLING_MARGIN * float(truncation_loss.mean())

@@ -1,4 +1,4 @@
-"""Operations that few kernels have, each by what `triton.language` makes of its own words."""
+"""Operations that few kernels use, as `triton.language` emits them."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, N803, PLR0124, PLR0917
@@ -28,7 +28,7 @@ def integer_kernel(x, narrow, size, high, first, N: tl.constexpr):
     tl.atomic_cas(first, before, tl.max(value, 0))
 
 
-def test_integers_are_cut_made_positive_multiplied_and_swapped(gpu: Gpu) -> None:
+def test_rare_integer_operations_equal_those_of_torch(gpu: Gpu) -> None:
     x = torch.tensor([0, 1, -1, 127, 128, -129, 2**31 - 1, 65536], dtype=torch.int32)
     narrow = torch.zeros(8, dtype=torch.int8)
     size, high = torch.zeros(8, dtype=torch.int32), torch.zeros(8, dtype=torch.int32)
@@ -56,8 +56,8 @@ def test_a_compare_and_swap_of_floats_compares_their_bits(gpu: Gpu, dtype: torch
     found, before = torch.zeros(8, dtype=dtype), cells.clone()
     swapping_kernel[(1,)](cells, expected, found, 8)
     after = torch.tensor([-0.0, 5.0, 5.0, 5.0, nan, 2.0, 5.0, 7.0], dtype=dtype)
-    for made, wanted in ((found, before), (cells, after)):
-        assert made.view(torch.uint8).tolist() == wanted.view(torch.uint8).tolist()
+    for actual, expected_bits in ((found, before), (cells, after)):
+        assert actual.view(torch.uint8).tolist() == expected_bits.view(torch.uint8).tolist()
     assert gpu.memory == []
 
 
@@ -84,7 +84,7 @@ def float_kernel(x, y, rest, most, least, whole, N: tl.constexpr):
     tl.store(whole + at, tl.abs(tl.where(a == a, a, 0.0)).to(tl.uint32).to(tl.int32))
 
 
-def test_floats_leave_a_rest_hand_on_nan_and_become_unsigned_integers(gpu: Gpu) -> None:
+def test_rare_float_operations_equal_those_of_torch(gpu: Gpu) -> None:
     x = torch.tensor([7.5, -7.5, 1.0, math.nan, 3.0, 0.25, 2.5, 100.0])
     y = torch.tensor([2.0, 2.0, 4.0, 1.0, math.nan, 0.5, -2.0, 7.0])
     rest, most, least = torch.zeros(8), torch.zeros(8), torch.zeros(8)
@@ -107,7 +107,7 @@ def pairs_kernel(x, y, out, aligned, N: tl.constexpr):
     tl.store(aligned, ((x + 3).to(tl.int64) - x.to(tl.int64)).to(tl.int32))
 
 
-def test_pairs_are_joined_and_split_and_addresses_are_numbers(gpu: Gpu) -> None:
+def test_pairs_and_addresses_are_converted_and_back(gpu: Gpu) -> None:
     x, y, out = torch.randn(16), torch.randn(16), torch.zeros(48)
     aligned = torch.zeros(1, dtype=torch.int32)
     pairs_kernel[(1,)](x, y, out, aligned, 16)

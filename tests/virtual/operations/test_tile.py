@@ -1,4 +1,4 @@
-"""Blocks: reductions, scans, products and changes of shape, against the same in torch."""
+"""Operations on blocks agree with torch: reductions, scans, products and changes of shape."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, N803, PLR0917
@@ -69,8 +69,8 @@ def ordered_reduce_kernel(scales, shifts, out, N: tl.constexpr):
     tl.store(out + 1, shift)
 
 
-@pytest.mark.alone("Triton promises no order")
-def test_a_reduction_whose_combine_does_not_commute_keeps_the_order(gpu: Gpu) -> None:
+@pytest.mark.alone("Triton does not guarantee an order")
+def test_a_reduction_with_a_noncommutative_combine_keeps_the_order(gpu: Gpu) -> None:
     scales = torch.randint(1, 4, (16,), dtype=torch.int64)
     shifts = torch.randint(-5, 5, (16,), dtype=torch.int64)
     out = torch.zeros(2, dtype=torch.int64)
@@ -154,7 +154,7 @@ def dot_kernel(x, y, out, M: tl.constexpr, K: tl.constexpr, N: tl.constexpr, PRE
         (torch.float16, "ieee", 1e-6),
     ],
 )
-def test_products_of_floats_have_the_precision_they_name(
+def test_products_of_floats_have_the_requested_precision(
     gpu: Gpu, dtype: torch.dtype, precision: str, error: float
 ) -> None:
     x, y, out = torch.randn(2, 16, 32).to(dtype), torch.randn(32, 16).to(dtype), torch.randn(2, 16, 16)
@@ -178,7 +178,7 @@ def test_products_of_integers_are_exact(gpu: Gpu) -> None:
 
 
 MAY_REORDER = tl.constexpr(triton.__version__ < "3.9")
-"""Before Triton 3.9 `tl.cat` demands it."""
+"""Required by `tl.cat` before Triton 3.9."""
 
 
 @triton.jit
@@ -202,7 +202,7 @@ def shape_kernel(x, y, out, M: tl.constexpr, N: tl.constexpr):
     tl.store(out + 9 * size + at, tl.permute(tl.reshape(tl.trans(a), (N, M)), (1, 0)))
 
 
-def test_changes_of_shape_move_the_right_elements(gpu: Gpu) -> None:
+def test_shape_operations_keep_the_right_elements(gpu: Gpu) -> None:
     m, n = 4, 8
     x, y = torch.randn(m, n), torch.randn(m, n)
     out = torch.zeros(10, m, n)
@@ -229,7 +229,7 @@ def bitcast_kernel(x, out, N: tl.constexpr):
     tl.store(out + N + at, tl.load(bytes_of + 4 * at + 3).to(tl.int32))
 
 
-def test_bits_and_pointers_can_be_read_as_another_type(gpu: Gpu) -> None:
+def test_bits_and_pointers_can_be_cast_to_another_type(gpu: Gpu) -> None:
     x = torch.randn(8)
     out = torch.zeros(2, 8, dtype=torch.int32)
     bitcast_kernel[(1,)](x, out, 8)
@@ -253,8 +253,8 @@ def test_a_gather_takes_elements_by_their_index(gpu: Gpu) -> None:
     assert torch.equal(out, torch.gather(x, 2, index.long()))
 
 
-@pytest.mark.alone("it reads beside its own shared memory")
-def test_a_gathers_lanes_with_an_index_outside_the_axis_hold_what_undefined_lanes_hold(gpu: Gpu) -> None:
+@pytest.mark.alone("it reads past its own shared memory")
+def test_a_gather_with_an_index_out_of_range_gives_undefined_lanes(gpu: Gpu) -> None:
     x, index, out = torch.randn(1, 4, 8), torch.arange(-12, 20, dtype=torch.int32).view(1, 4, 8), torch.zeros(1, 4, 8)
     inside = (index >= 0) & (index < 8)
     taken = torch.gather(x, 2, index.long().clamp(0, 7))
@@ -284,7 +284,7 @@ def test_a_histogram_counts_each_programs_own_numbers(gpu: Gpu) -> None:
 
 
 @pytest.mark.parametrize("bins", [8, 32, 64])
-def test_a_histogram_counts_numbers_outside_as_the_code_of_its_triton_does(gpu: Gpu, bins: int) -> None:
+def test_a_histogram_treats_numbers_outside_as_its_triton_release(gpu: Gpu, bins: int) -> None:
     x = torch.tensor([-1, -bins, bins, bins + 3, -(2**31), 2**31 - 1, 31, 33, 70, *range(7)], dtype=torch.int32)
     out = torch.zeros(1, 2, bins, dtype=torch.int32)
     histogram_kernel[(1,)](x, out, -1, 16, bins)

@@ -1,4 +1,4 @@
-"""The page about TTIR says what the machine executes."""
+"""`docs/ttir.md` lists the operations that the machine executes."""
 
 import re
 from pathlib import Path
@@ -8,6 +8,6 @@ from harness.virtual.operations.table import HANDLERS
 PAGE = Path(__file__).parents[3] / "docs" / "ttir.md"
 
 
-def test_the_page_lists_what_runs_and_nothing_else() -> None:
+def test_the_page_lists_exactly_the_supported_operations() -> None:
     runs = PAGE.read_text(encoding="utf-8").partition("## Runs")[2].partition("\nBranches")[0]
     assert sorted(re.findall(r"`([a-z]+\.[\w.]+)`", runs)) == sorted(HANDLERS)

@@ -1,4 +1,4 @@
-"""How many programs an SM holds, against figures worked out by hand from NVIDIA's rules."""
+"""The occupancy agrees with figures computed by hand from NVIDIA's rules."""
 
 from dataclasses import replace
 
@@ -48,11 +48,11 @@ def test_ctas_of_one_program_share_the_sm() -> None:
     assert occupancy(SMALL, catalogue.find("h200"), num_ctas=4).programs == 4
 
 
-def test_what_fits_nowhere_counts_as_one() -> None:
+def test_a_kernel_that_fits_no_sm_counts_as_one() -> None:
     huge = replace(SMALL, shared_bytes=1 << 20)
     assert occupancy(huge, catalogue.find("h200")) == Occupancy(programs=1, limited_by="shared memory")
 
 
-def test_without_the_compilers_word_threads_and_blocks_limit() -> None:
+def test_without_compiler_figures_threads_and_blocks_limit() -> None:
     unknown = replace(Resources.failed("ptxas"), threads=256)
     assert occupancy(unknown, catalogue.find("h200")) == Occupancy(programs=8, limited_by="threads")

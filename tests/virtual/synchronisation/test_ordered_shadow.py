@@ -1,4 +1,4 @@
-"""The shadow of synchronising programs, against a history that keeps every access with a whole vector clock."""
+"""The ordered shadow agrees with a history that keeps every access with a whole vector clock."""
 
 from dataclasses import dataclass, field
 
@@ -17,12 +17,12 @@ PLAIN = {frozenset({STORE}), frozenset({STORE, LOAD}), frozenset({STORE, POLL})}
 MIXED = {frozenset({ATOMIC, STORE}), frozenset({ATOMIC, LOAD})}
 
 Action = tuple[str, int, int]
-"""What, by which program, at which cell or flag."""
+"""The kind of action, the program, and the cell or flag."""
 
 
 @dataclass
 class History:
-    """The definition: two accesses race where neither's clock is known to the other's program at its access."""
+    """The definition of a race: two conflicting accesses, of which the later program had not seen the earlier clock."""
 
     programs: int
     seen: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
@@ -35,26 +35,29 @@ class History:
         }
 
     def act(self, what: str, program: int, at: int) -> set[int]:
-        """The programs whose earlier accesses this one races with."""
-        mine = self.seen[program]
+        """Record an action; returns the programs whose earlier accesses it races with."""
+        own_clocks = self.seen[program]
         if what == ACQUIRE:
-            self.seen[program] = [max(pair) for pair in zip(mine, self.flags.get(at, mine), strict=True)]
+            self.seen[program] = [max(pair) for pair in zip(own_clocks, self.flags.get(at, own_clocks), strict=True)]
             return set()
         if what == RELEASE:
-            self.flags[at] = [max(pair) for pair in zip(mine, self.flags.get(at, mine), strict=True)]
-            mine[program] += 1
+            self.flags[at] = [max(pair) for pair in zip(own_clocks, self.flags.get(at, own_clocks), strict=True)]
+            own_clocks[program] += 1
             return set()
         races = {
             other
-            for did, other, where, clock in self.accesses
-            if where == at and other != program and frozenset({did, what}) in PLAIN | MIXED and clock > mine[other]
+            for earlier, other, place, clock in self.accesses
+            if place == at
+            and other != program
+            and frozenset({earlier, what}) in PLAIN | MIXED
+            and clock > own_clocks[other]
         }
-        self.accesses.append((what, program, at, mine[program]))
+        self.accesses.append((what, program, at, own_clocks[program]))
         return races
 
 
-class Watched:
-    """The same through the shadow."""
+class ShadowedHistory:
+    """The same interface on top of the shadow."""
 
     def __init__(self, programs: int) -> None:
         self.clocks = Clocks(programs)
@@ -90,25 +93,25 @@ def actions(programs: int) -> st.SearchStrategy[list[Action]]:
 
 
 @given(actions(4))
-def test_no_two_ordered_accesses_are_told_to_meet(trace: list[Action]) -> None:
-    history, watched = History(4), Watched(4)
+def test_ordered_accesses_never_conflict(trace: list[Action]) -> None:
+    history, shadowed = History(4), ShadowedHistory(4)
     for action in trace:
-        assert watched.act(*action) <= history.act(*action)
+        assert shadowed.act(*action) <= history.act(*action)
 
 
 @example([(ATOMIC, 0, 1), (ATOMIC, 1, 1), (LOAD, 1, 1)])
 @example([(LOAD, 0, 0), (POLL, 0, 0), (ATOMIC, 1, 0)])
 @given(actions(2))
-def test_every_access_of_two_programs_that_nothing_orders_is_told(trace: list[Action]) -> None:
-    history, watched = History(2), Watched(2)
+def test_unordered_accesses_of_two_programs_are_reported(trace: list[Action]) -> None:
+    history, shadowed = History(2), ShadowedHistory(2)
     for action in trace:
         races = history.act(*action)
-        assert watched.act(*action) == races
+        assert shadowed.act(*action) == races
         if races:
-            return  # the first one: later ones may be hidden behind it
+            return  # the first race only: it may hide later ones
 
 
-def test_a_plain_store_ends_what_was_released_to_its_bytes() -> None:
+def test_a_plain_store_ends_releases_to_its_bytes() -> None:
     clocks = Clocks(2)
     clocks.release(1, [(ADDRESS, 0), (ADDRESS, 8)])
     clocks.forget(ADDRESS, np.array([4]), 4)
@@ -124,10 +127,10 @@ def test_a_plain_store_ends_what_was_released_to_its_bytes() -> None:
     assert other.seen(2).tolist() == [0, 0, 0]
 
 
-def test_cells_become_smaller_with_what_is_known_of_them() -> None:
-    watched = Watched(2)
-    watched.act(STORE, 0, 1)
-    watched.shadow.refine(2)
-    clash = watched.shadow.load(np.array([1]), 3, np.array([2], np.int32), 5)
+def test_cells_keep_their_history_when_split() -> None:
+    shadowed = ShadowedHistory(2)
+    shadowed.act(STORE, 0, 1)
+    shadowed.shadow.refine(2)
+    clash = shadowed.shadow.load(np.array([1]), 3, np.array([2], np.int32), 5)
     assert clash is not None
     assert (clash.columns.tolist(), clash.others.tolist()) == ([1, 2], [1, 1])

@@ -1,4 +1,4 @@
-"""Kernels with atomics that wait for nobody: which accesses acquire and release order there, and which nothing does."""
+"""Races in kernels with atomics but without waiting: accesses that acquire and release order are not reported."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, N803, PLR0917
@@ -29,20 +29,20 @@ def site(kernel: str, argument: str, comment: str) -> AccessSite:
 
 
 @pytest.fixture
-def looks(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many programs each look at a launch ran, one entry a look."""
+def rechecks(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of programs of each recheck."""
     del gpu
-    run, seen = Scheduler.run, list[int]()
+    run, counts = Scheduler.run, list[int]()
 
     def counted(self: Scheduler, values: Any, ids: Any) -> Any:
-        seen.append(len(ids))
+        counts.append(len(ids))
         return run(self, values, ids)
 
     monkeypatch.setattr(Scheduler, "run", counted)
-    return seen
+    return counts
 
 
-# --- an atomic and a plain access of one cell ---
+# --- an atomic and a plain access to one cell ---
 
 
 @triton.jit
@@ -60,7 +60,7 @@ def zero_by_first(programs: int = PROGRAMS) -> torch.Tensor:
     return out
 
 
-def test_a_sum_that_the_first_program_zeroes_is_told_in_any_order(any_order: Gpu) -> None:
+def test_a_sum_zeroed_by_the_first_program_is_reported_in_any_order(any_order: Gpu) -> None:
     zero_by_first()
     events = [event for event in any_order.memory if isinstance(event, Overlap)]
     assert events == any_order.memory
@@ -71,10 +71,10 @@ def test_a_sum_that_the_first_program_zeroes_is_told_in_any_order(any_order: Gpu
     assert {store} <= {event.site for event in events} <= {store, add}
 
 
-def test_values_are_those_of_lock_step_however_often_the_launch_is_looked_at(gpu: Gpu, looks: list[int]) -> None:
+def test_values_are_those_of_lock_step_after_rechecks(gpu: Gpu, rechecks: list[int]) -> None:
     del gpu
     assert zero_by_first().tolist() == [PROGRAMS * BLOCK]
-    assert looks == [PROGRAMS, PROGRAMS]
+    assert rechecks == [PROGRAMS, PROGRAMS]
 
 
 @triton.jit
@@ -85,7 +85,7 @@ def read_total_kernel(x, total, out, BLOCK: tl.constexpr):
         tl.store(out, tl.load(total))  # too early
 
 
-def test_a_sum_that_a_program_reads_after_its_own_part_is_told_in_any_order(any_order: Gpu) -> None:
+def test_a_sum_read_before_all_have_added_is_reported_in_any_order(any_order: Gpu) -> None:
     read_total_kernel[(PROGRAMS,)](torch.ones(PROGRAMS * BLOCK), torch.zeros(1), torch.zeros(1), BLOCK)
     (event,) = any_order.memory
     assert isinstance(event, OrderDependence)
@@ -105,13 +105,13 @@ def in_one_workspace_kernel(counts, sums, OVERLAPS: tl.constexpr):
 
 
 @pytest.mark.parametrize("overlaps", [False, True])
-def test_cells_decide_where_two_arguments_share_a_storage(gpu: Gpu, looks: list[int], *, overlaps: bool) -> None:
+def test_arguments_that_share_a_storage_are_compared_by_cells(gpu: Gpu, rechecks: list[int], *, overlaps: bool) -> None:
     workspace = counters(1 + PROGRAMS)
     sums = workspace if overlaps else workspace[1:]
     in_one_workspace_kernel[(PROGRAMS,)](workspace, sums, overlaps)
     lines = {event.site.source and event.site.source.line for event in gpu.memory}
     assert lines == ({line_of(__file__, "into the workspace"), line_of(__file__, "counts")} if overlaps else set())
-    assert bool(looks) is overlaps
+    assert bool(rechecks) is overlaps
 
 
 @triton.jit
@@ -122,13 +122,13 @@ def own_cell_kernel(out):
     tl.store(at, tl.load(at) * 2)
 
 
-def test_a_program_may_do_what_it_likes_with_cells_of_its_own(gpu: Gpu, looks: list[int]) -> None:
+def test_a_program_may_mix_accesses_to_its_own_cells(gpu: Gpu, rechecks: list[int]) -> None:
     out = counters(PROGRAMS)
     own_cell_kernel[(PROGRAMS,)](out)
-    assert (out.tolist(), gpu.memory, looks) == ([4] * PROGRAMS, [], [])
+    assert (out.tolist(), gpu.memory, rechecks) == ([4] * PROGRAMS, [], [])
 
 
-# --- what acquire and release order ---
+# --- order by acquire and release ---
 
 
 @triton.jit
@@ -149,7 +149,7 @@ def last_arriver(sem: str = "acq_rel", scope: str = "gpu", programs: int = PROGR
 
 
 @pytest.mark.parametrize("scope", ["gpu", "sys"])
-def test_the_last_to_arrive_may_read_what_all_have_stored_and_put_their_count_back(any_order: Gpu, scope: str) -> None:
+def test_the_last_program_may_read_all_stores_and_reset_the_counter(any_order: Gpu, scope: str) -> None:
     last_arriver(scope=scope)
     assert any_order.memory == []
 
@@ -157,7 +157,7 @@ def test_the_last_to_arrive_may_read_what_all_have_stored_and_put_their_count_ba
 @pytest.mark.parametrize(
     ("sem", "scope"), [("relaxed", "gpu"), ("acquire", "gpu"), ("release", "gpu"), ("acq_rel", "cta")]
 )
-def test_a_ticket_that_does_not_both_acquire_and_release_orders_nothing(any_order: Gpu, sem: str, scope: str) -> None:
+def test_a_ticket_without_acquire_and_release_orders_nothing(any_order: Gpu, sem: str, scope: str) -> None:
     last_arriver(sem, scope)
     found = {
         (event.site.argument, event.site.source) for event in any_order.memory if isinstance(event, OrderDependence)
@@ -172,7 +172,7 @@ def last_of_sums_kernel(x, total, count, out, BLOCK: tl.constexpr):
         tl.store(out, tl.load(total))
 
 
-def test_the_last_to_arrive_may_read_what_all_have_added_to(any_order: Gpu) -> None:
+def test_the_last_program_may_read_a_sum_of_all(any_order: Gpu) -> None:
     out = torch.zeros(1)
     last_of_sums_kernel[(PROGRAMS,)](torch.ones(PROGRAMS * BLOCK), torch.zeros(1), counters(), out, BLOCK)
     assert (out.tolist(), any_order.memory) == ([PROGRAMS * BLOCK], [])
@@ -183,28 +183,28 @@ def neighbours_kernel(x, count, n):
     pid = tl.program_id(0)
     tl.store(x + pid, pid)
     tl.atomic_add(count, 1)
-    tl.store(x + pid, tl.load(x + (pid + 1) % n))  # nobody waits
+    tl.store(x + pid, tl.load(x + (pid + 1) % n))  # not a barrier
 
 
-def test_an_atomic_for_which_nobody_waits_is_no_barrier(any_order: Gpu) -> None:
+def test_an_atomic_without_a_wait_is_no_barrier(any_order: Gpu) -> None:
     neighbours_kernel[(PROGRAMS,)](counters(PROGRAMS), counters(), PROGRAMS)
-    assert dependences(any_order) == {("x", line_of(__file__, "nobody waits"))}
+    assert dependences(any_order) == {("x", line_of(__file__, "not a barrier"))}
 
 
 @triton.jit
-def reduced_kernel(where, total, out):
-    where.atomic_add([0], tl.full((8,), 1, tl.int32))
+def reduced_kernel(box, total, out):
+    box.atomic_add([0], tl.full((8,), 1, tl.int32))
     tl.atomic_add(total, 1)
     tl.store(out + tl.program_id(0), tl.load(total))
 
 
-def test_what_tensor_descriptors_add_to_is_put_back_too(gpu: Gpu, looks: list[int]) -> None:
-    where = counters(8)
-    reduced_kernel[(PROGRAMS,)](TensorDescriptor.from_tensor(where, [8]), counters(), counters(PROGRAMS))
-    assert (where.tolist(), looks, len(gpu.memory)) == ([PROGRAMS] * 8, [PROGRAMS] * 2, 1)
+def test_memory_behind_tensor_descriptors_is_restored_after_rechecks(gpu: Gpu, rechecks: list[int]) -> None:
+    box = counters(8)
+    reduced_kernel[(PROGRAMS,)](TensorDescriptor.from_tensor(box, [8]), counters(), counters(PROGRAMS))
+    assert (box.tolist(), rechecks, len(gpu.memory)) == ([PROGRAMS] * 8, [PROGRAMS] * 2, 1)
 
 
-# --- what is not looked at more than once ---
+# --- launches without a recheck ---
 
 
 @triton.jit
@@ -212,10 +212,10 @@ def histogram_kernel(x, counts, BLOCK: tl.constexpr):
     tl.atomic_add(counts + tl.load(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)), 1)
 
 
-def test_a_histogram_takes_the_fast_path(any_order: Gpu, looks: list[int]) -> None:
+def test_a_histogram_takes_the_fast_path(any_order: Gpu, rechecks: list[int]) -> None:
     counts = counters(4)
     histogram_kernel[(PROGRAMS,)](torch.arange(PROGRAMS * BLOCK, dtype=torch.int32) % 4, counts, BLOCK)
-    assert (counts.tolist(), any_order.memory, looks) == ([PROGRAMS * BLOCK // 4] * 4, [], [])
+    assert (counts.tolist(), any_order.memory, rechecks) == ([PROGRAMS * BLOCK // 4] * 4, [], [])
 
 
 @triton.jit
@@ -231,40 +231,42 @@ def split_k_kernel(a, b, c, K, SPLIT: tl.constexpr, BLOCK: tl.constexpr):
     tl.atomic_add(c + along[:, None] * BLOCK + along[None, :], total)
 
 
-def test_a_product_split_along_k_takes_the_fast_path(any_order: Gpu, looks: list[int]) -> None:
+def test_a_split_k_product_takes_the_fast_path(any_order: Gpu, rechecks: list[int]) -> None:
     a, b, c = torch.randn(BLOCK, 8 * BLOCK), torch.randn(8 * BLOCK, BLOCK), torch.zeros(BLOCK, BLOCK)
     split_k_kernel[(4,)](a, b, c, 8 * BLOCK, 4, BLOCK)
     torch.testing.assert_close(c, a @ b)
-    assert (any_order.memory, looks) == ([], [])
+    assert (any_order.memory, rechecks) == ([], [])
 
 
-def test_atomics_alone_are_not_even_screened(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_with_only_atomics_are_not_filtered(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(race_recheck.RecheckedLaunch, "run", None)
     histogram_kernel[(2,)](counters(2 * BLOCK), counters(), BLOCK)
     assert gpu.memory == []
 
 
-# --- launches that are too large to be looked at whole ---
+# --- launches too large for a recheck of all programs ---
 
 
-def test_of_a_large_launch_those_are_looked_at_who_met(
-    gpu: Gpu, looks: list[int], monkeypatch: pytest.MonkeyPatch
+def test_a_large_launch_is_rechecked_with_conflicting_programs_only(
+    gpu: Gpu, rechecks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(race_recheck, "MOST_ACCESSES", 12)
+    monkeypatch.setattr(race_recheck, "MOST_RECHECKED_ACCESSES", 12)
     zero_by_first(100)
-    assert looks == [2, 2]
+    assert rechecks == [2, 2]
     (event,) = gpu.memory
     assert isinstance(event, Overlap)
     assert event.atomic
 
 
-def test_of_a_large_launch_too_the_last_may_read(gpu: Gpu, looks: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(race_recheck, "MOST_ACCESSES", 12)
+def test_the_last_program_of_a_large_launch_may_read_a_sum_of_all(
+    gpu: Gpu, rechecks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(race_recheck, "MOST_RECHECKED_ACCESSES", 12)
     last_arriver(programs=100)
-    assert (len(looks), max(looks) < 10, gpu.memory) == (2, True, [])
+    assert (len(rechecks), max(rechecks) < 10, gpu.memory) == (2, True, [])
 
 
-def test_where_no_look_can_be_had_lock_step_stands(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_recheck_the_lock_step_conflicts_are_reported(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.virtual.synchronisation.clocks.LARGEST_BYTES", 0)
     last_arriver()
     assert {type(event) for event in gpu.memory} == {OrderDependence}

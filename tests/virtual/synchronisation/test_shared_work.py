@@ -1,4 +1,4 @@
-"""Programs that share out work among themselves: tickets, look-back, semaphores, stream-K; and what is no waiting."""
+"""Programs that share work: tickets, look-back, semaphores, stream-K; and loops that do not wait."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, N803, PLR0917
@@ -19,7 +19,7 @@ from harness.virtual.ttir.parser import parse
 from harness.virtual.ttir.waiting_kernels import may_wait
 from tests.virtual.conftest import ONE_PER_SM, ORDERS, Gpu, counters
 
-# --- work that is handed out ---
+# --- shared work ---
 
 
 @triton.jit
@@ -30,7 +30,7 @@ def ticket_kernel(counter, out, n):
         ticket = tl.atomic_add(counter, 1, sem="relaxed")
 
 
-def test_tickets_are_given_once_each(any_order: Gpu) -> None:
+def test_each_ticket_is_taken_once(any_order: Gpu) -> None:
     out = counters(50)
     ticket_kernel[(7,)](counters(), out, 50)
     assert out.tolist() == [at * at for at in range(50)]
@@ -39,7 +39,7 @@ def test_tickets_are_given_once_each(any_order: Gpu) -> None:
 
 @triton.jit
 def grouped_kernel(counter, table, sizes, out, n, ADDS: tl.constexpr, N: tl.constexpr):
-    """Each ticket is a group, whose tensor a table of addresses leads to."""
+    """Each ticket is a group, whose tensor is found through a table of addresses."""
     lanes = tl.arange(0, N)
     group = tl.atomic_add(counter, 1)
     while group < n:
@@ -55,7 +55,7 @@ def grouped_kernel(counter, table, sizes, out, n, ADDS: tl.constexpr, N: tl.cons
 
 
 @pytest.mark.parametrize("adds", [True, False])
-def test_programs_that_take_tickets_follow_a_table_of_addresses(any_order: Gpu, adds: bool) -> None:  # noqa: FBT001
+def test_programs_with_tickets_follow_a_table_of_addresses(any_order: Gpu, adds: bool) -> None:  # noqa: FBT001
     groups = [torch.randn(size) for size in (3, 5, 8, 1)]
     before = [group.clone() for group in groups]
     table, sizes = torch.tensor([group.data_ptr() for group in groups]), torch.tensor([3, 5, 8, 1])
@@ -68,7 +68,7 @@ def test_programs_that_take_tickets_follow_a_table_of_addresses(any_order: Gpu, 
 
 
 @pytest.mark.alone("its programs race")
-def test_a_race_of_those_that_take_tickets_is_seen_where_a_table_of_addresses_leads(any_order: Gpu) -> None:
+def test_a_race_through_a_table_of_addresses_is_detected(any_order: Gpu) -> None:
     only = torch.randn(8)
     table = torch.tensor([only.data_ptr()] * 4)
     grouped_kernel[(3,)](counters(), table, torch.full((4,), 8), torch.zeros(4, 8), 4, False, 8)  # noqa: FBT003
@@ -95,7 +95,7 @@ def look_back_kernel(ticket, states, x, out, BLOCK: tl.constexpr):
     tl.store(out + at, before + tl.cumsum(values, 0))
 
 
-def test_a_prefix_sum_looks_back_at_what_others_publish(any_order: Gpu) -> None:
+def test_a_prefix_sum_with_look_back_is_correct(any_order: Gpu) -> None:
     x = torch.randint(0, 100, (40 * 32,))
     out = torch.zeros_like(x)
     look_back_kernel[(40,)](counters(), torch.zeros(40, dtype=torch.int64), x, out, 32, num_warps=ONE_PER_SM)
@@ -125,7 +125,7 @@ def split_k_kernel(x, w, y, locks, K, SPLITS: tl.constexpr, TILE: tl.constexpr):
     tl.atomic_xchg(locks + column, split + 1, sem="release")
 
 
-def test_splits_of_a_product_add_up_in_turn_under_a_semaphore(any_order: Gpu) -> None:
+def test_split_k_parts_are_added_in_turn_under_a_semaphore(any_order: Gpu) -> None:
     x, w = torch.randn(16, 160), torch.randn(160, 48)
     y = torch.empty(16, 48)
     split_k_kernel[(3, 4)](x, w, y, counters(3), 160, 4, 16, num_warps=1)
@@ -135,7 +135,7 @@ def test_splits_of_a_product_add_up_in_turn_under_a_semaphore(any_order: Gpu) ->
 
 @triton.jit
 def stream_k_kernel(x, partial, flags, y, STEPS: tl.constexpr, SHARE: tl.constexpr, BLOCK: tl.constexpr):
-    """Each program sums a share of all steps; who ends a tile adds what those before it did of the tile."""
+    """Each program sums a share of all steps; the program that ends a tile adds the parts of earlier programs."""
     pid = tl.program_id(0)
     at = tl.arange(0, BLOCK)
     step, end = pid * SHARE, (pid + 1) * SHARE
@@ -163,7 +163,7 @@ def stream_k_kernel(x, partial, flags, y, STEPS: tl.constexpr, SHARE: tl.constex
 
 
 @pytest.mark.parametrize("share", [2, 3, 4, 9])
-def test_stream_k_joins_the_parts_of_each_tile(any_order: Gpu, share: int) -> None:
+def test_stream_k_adds_the_parts_of_each_tile(any_order: Gpu, share: int) -> None:
     tiles, steps, block = 8, 9, 16
     programs = tiles * steps // share
     x = torch.randn(tiles, steps, block)
@@ -202,7 +202,7 @@ module {
 
 
 def launch_branches(gpu: Gpu, programs: int, out: torch.Tensor) -> None:
-    """What Triton would hand over for a kernel of this text."""
+    """Launch the TTIR text as Triton would launch a kernel."""
     names = ["counter", "out", "n"]
     function = SimpleNamespace(__name__="kernel", arg_names=names)
     signature = dict(zip(names, ["*i32", "*i32", "i32"], strict=True))
@@ -218,24 +218,24 @@ def launch_branches(gpu: Gpu, programs: int, out: torch.Tensor) -> None:
     )
 
 
-def test_a_loop_of_branches_waits_too(gpu: Gpu) -> None:
+def test_a_loop_of_branches_can_wait(gpu: Gpu) -> None:
     out = counters(4)
     launch_branches(gpu, 4, out)
     assert out.tolist() == [4] * 4
     assert gpu.memory == []
 
 
-def test_a_loop_of_branches_gets_stuck_too(gpu: Gpu) -> None:
+def test_a_loop_of_branches_can_deadlock(gpu: Gpu) -> None:
     found = gpu.deadlock(lambda: launch_branches(gpu, 5, counters(5)))
     assert [(wait.argument, wait.index, wait.programs) for wait in found.waits] == [("counter", (0,), 4)]
 
 
-def test_only_loops_without_a_bound_that_poll_may_wait() -> None:
+def test_only_unbounded_loops_that_poll_may_wait() -> None:
     assert may_wait(parse(BRANCHES))
     assert not may_wait(parse(BRANCHES.replace("cf.cond_br %2, ^bb1, ^bb2", "cf.cond_br %2, ^bb2(%n : i32), ^bb2")))
 
 
-# --- what is no waiting ---
+# --- launches that do not wait ---
 
 
 @triton.jit
@@ -249,7 +249,7 @@ def mixed_kernel(cell, out):
         turn = tl.atomic_add(out, 1)
 
 
-def test_an_atomic_and_a_plain_store_that_nothing_orders_are_told(gpu: Gpu) -> None:
+def test_an_unordered_atomic_and_plain_store_are_reported(gpu: Gpu) -> None:
     mixed_kernel[(2,)](counters(), counters())
     assert [(type(event).__name__, event.site.argument) for event in gpu.memory] == [("Overlap", "cell")]
 
@@ -262,7 +262,7 @@ def lock_step_kernel(counter, out, order, N: tl.constexpr):
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_programs_in_lock_step_take_the_order_of_the_case_too(gpu: Gpu, order: ProgramOrder) -> None:
+def test_lock_step_follows_the_order_of_the_case(gpu: Gpu, order: ProgramOrder) -> None:
     gpu.begin(order=order)
     tickets, last = counters(6), counters(4)
     lock_step_kernel[(6,)](counters(), tickets, last, 4)
@@ -286,7 +286,7 @@ def search_kernel(sorted_x, wanted, out, n):
     tl.store(out + tl.program_id(0), low)
 
 
-def test_a_loop_that_reads_what_nobody_changes_runs_in_lock_step(gpu: Gpu) -> None:
+def test_an_unbounded_loop_without_polling_runs_in_lock_step(gpu: Gpu) -> None:
     x = torch.arange(0, 100, 3, dtype=torch.int32)
     wanted = torch.tensor([0, 1, 50, 99, 100, 7], dtype=torch.int32)
     out = counters(6)
@@ -295,7 +295,7 @@ def test_a_loop_that_reads_what_nobody_changes_runs_in_lock_step(gpu: Gpu) -> No
     assert gpu.memory == []
 
 
-def test_launches_say_whether_they_have_atomics(gpu: Gpu) -> None:
+def test_launches_record_whether_they_have_atomics(gpu: Gpu) -> None:
     lock_step_kernel[(1,)](counters(), counters(), counters(4), 4)
     search_kernel[(1,)](counters(4), counters(), counters(), 4)
     assert [launch.atomics for launch in gpu.seen] == [True, False]

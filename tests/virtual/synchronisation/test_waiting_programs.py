@@ -1,4 +1,4 @@
-"""Programs that wait for each other: barriers, locks, semaphores, look-back, tickets; and where they wait forever."""
+"""Programs that wait for each other: barriers, locks and flags, and their deadlocks."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201, N803, PLR0917
@@ -16,7 +16,6 @@ import triton.language as tl
 from harness.model.case import ProgramOrder
 from harness.model.run import Deadlocked, Residency, Source, Wait
 from harness.oracles.sm_invariance import SM_COUNTS
-from harness.virtual import machine
 from harness.virtual.synchronisation import residency
 from tests.virtual.conftest import ONE_PER_SM, Gpu, counters, dependences, line_of
 
@@ -42,12 +41,12 @@ def barrier(programs: int, num_warps: int) -> None:
     assert torch.equal(out, 2 * x.view(programs, 16).roll(-1, 0))
 
 
-def test_a_grid_barrier_lets_all_pass_where_all_are_resident(any_order: Gpu) -> None:
+def test_a_grid_barrier_passes_if_all_programs_are_resident(any_order: Gpu) -> None:
     barrier(4, ONE_PER_SM)
     assert any_order.memory == []
 
 
-def test_more_programs_are_resident_where_an_sm_holds_several(any_order: Gpu) -> None:
+def test_more_programs_are_resident_if_an_sm_holds_several(any_order: Gpu) -> None:
     barrier(4 * 6, 8)
     assert any_order.memory == []
 
@@ -79,19 +78,19 @@ def stuck(resident: int, programs: int, programs_per_sm: int, *first: int) -> De
     ("programs", "num_warps", "expected"),
     [(5, ONE_PER_SM, stuck(4, 5, 1, 0, 1, 2, 3)), (25, 8, stuck(24, 25, 6, 0, 1, 2, 3))],
 )
-def test_a_grid_barrier_gets_stuck_with_one_program_more(
+def test_a_grid_barrier_deadlocks_with_one_program_more(
     gpu: Gpu, programs: int, num_warps: int, expected: Deadlocked
 ) -> None:
     assert gpu.deadlock(lambda: barrier(programs, num_warps)) == expected
 
 
-def test_those_wait_that_began_first(gpu: Gpu) -> None:
+def test_the_programs_that_started_first_wait(gpu: Gpu) -> None:
     gpu.begin(order=ProgramOrder.REVERSED)
     assert gpu.deadlock(lambda: barrier(6, ONE_PER_SM)) == stuck(4, 6, 1, 2, 3, 4, 5)
 
 
 ONE_MORE_THAN_SMS = max(SM_COUNTS) + 1
-"""Of the largest device that searches wear."""
+"""The number of SMs of the largest emulated device."""
 
 
 def timed(gpu: Gpu) -> tuple[Deadlocked, float]:
@@ -103,7 +102,7 @@ def timed(gpu: Gpu) -> tuple[Deadlocked, float]:
 def test_a_barrier_of_hundreds_of_programs_is_quick(gpu: Gpu) -> None:
     barrier(4, ONE_PER_SM)
     found, took = timed(gpu)
-    assert min(took, timed(gpu)[1], timed(gpu)[1]) < 2  # the quickest: a busy machine's other work is not ours
+    assert min(took, timed(gpu)[1], timed(gpu)[1]) < 2  # the fastest of three: the machine may be busy
     assert (found.resident, found.not_started, found.limit) == (4, ONE_MORE_THAN_SMS - 4, ONE_MORE_THAN_SMS)
 
 
@@ -125,7 +124,7 @@ def arrive(counter, sense, n, turn):
         pass
 
 
-def test_barriers_can_be_passed_again_and_lie_in_functions(any_order: Gpu) -> None:
+def test_barriers_can_be_reused_and_called_in_functions(any_order: Gpu) -> None:
     out = torch.arange(4.0)
     sense_kernel[(4,)](counters(), counters(), out, 4, 5, num_warps=ONE_PER_SM)
     assert out.tolist() == [6.0, 7.0, 8.0, 5.0]
@@ -161,7 +160,7 @@ def locked(acquire: str, release: str) -> torch.Tensor:
     return total
 
 
-def test_a_lock_lets_one_program_in_at_a_time(any_order: Gpu) -> None:
+def test_a_lock_admits_one_program_at_a_time(any_order: Gpu) -> None:
     assert locked("acquire", "release").tolist() == [2**20 - 1]
     assert any_order.memory == []
 
@@ -179,7 +178,7 @@ def never_unlocked_kernel(lock, out):
     tl.store(out + tl.program_id(0), 1)
 
 
-def test_a_lock_that_nobody_gives_back_is_a_deadlock_of_all_but_one_at_a_time(gpu: Gpu) -> None:
+def test_a_lock_that_is_never_released_deadlocks(gpu: Gpu) -> None:
     found = gpu.deadlock(lambda: never_unlocked_kernel[(3,)](counters(), counters(3), num_warps=ONE_PER_SM))
     (wait,) = found.waits
     assert (wait.first_programs, wait.source) == (
@@ -201,7 +200,7 @@ def two_locks_kernel(locks, out):
     tl.atomic_xchg(locks + 1, 0)
 
 
-def test_locks_taken_crosswise_get_stuck_from_two_programs_up(gpu: Gpu) -> None:
+def test_locks_in_opposite_order_deadlock_from_two_programs_up(gpu: Gpu) -> None:
     found = gpu.deadlock(lambda: two_locks_kernel[(2,)](counters(2), counters(2), num_warps=ONE_PER_SM))
     assert (found.ends_with, found.limit, found.resident) == (Residency.AT_MOST, 1, 2)
     assert {(wait.index, wait.first_programs) for wait in found.waits} == {((1,), (0,)), ((0,), (1,))}
@@ -234,7 +233,7 @@ def chain(*, volatile: bool = False, scope: str = "gpu", programs: int = 30, num
 
 
 @pytest.mark.parametrize("scope", ["gpu", "sys"])
-def test_a_chain_of_flags_hands_values_on(any_order: Gpu, scope: str) -> None:
+def test_a_chain_of_flags_passes_values_on(any_order: Gpu, scope: str) -> None:
     chain(scope=scope)
     assert any_order.memory == []
 
@@ -249,12 +248,12 @@ def test_scope_cta_orders_nothing_between_programs(gpu: Gpu) -> None:
     assert dependences(gpu) == {("out", line_of(__file__, "of the one before"))}
 
 
-def test_programs_in_line_need_not_all_be_resident(gpu: Gpu) -> None:
+def test_programs_of_a_chain_need_not_all_be_resident(gpu: Gpu) -> None:
     chain(num_warps=ONE_PER_SM)
     assert gpu.memory == []
 
 
-def test_programs_in_line_that_begin_at_its_end_get_stuck(gpu: Gpu) -> None:
+def test_a_chain_that_starts_at_its_end_deadlocks(gpu: Gpu) -> None:
     gpu.begin(order=ProgramOrder.REVERSED)
     found = gpu.deadlock(lambda: chain(num_warps=ONE_PER_SM))
     assert [(wait.argument, wait.index, wait.first_programs) for wait in found.waits] == [
@@ -273,7 +272,7 @@ def plain_flag_kernel(flag, out):
         tl.store(out + tl.program_id(0), 1)
 
 
-def test_a_flag_that_is_stored_plainly_is_told(gpu: Gpu) -> None:
+def test_a_flag_with_a_plain_store_is_reported(gpu: Gpu) -> None:
     out = counters(3)
     plain_flag_kernel[(3,)](counters(), out)
     assert out.tolist() == [0, 1, 1]
@@ -281,14 +280,14 @@ def test_a_flag_that_is_stored_plainly_is_told(gpu: Gpu) -> None:
 
 
 @triton.jit
-def nobody_kernel(flag, out):
+def unchanged_flag_kernel(flag, out):
     while tl.load(flag, volatile=True) == 0:
         pass
     tl.store(out + tl.program_id(0), 1)
 
 
-def test_waiting_for_what_nobody_changes_never_ends(gpu: Gpu) -> None:
-    found = gpu.deadlock(lambda: nobody_kernel[(3,)](counters(), counters(3)))
+def test_waiting_for_an_unchanged_flag_is_a_deadlock(gpu: Gpu) -> None:
+    found = gpu.deadlock(lambda: unchanged_flag_kernel[(3,)](counters(), counters(3)))
     assert (found.ends_with, found.resident, found.not_started) == (Residency.NONE, 3, 0)
     assert [(wait.argument, wait.index, wait.programs) for wait in found.waits] == [("flag", (0,), 3)]
 
@@ -301,7 +300,7 @@ def counting_kernel(flag, out):
     tl.store(out, tries)
 
 
-def test_a_loop_that_polls_and_counts_is_stopped_and_abstained_on(gpu: Gpu) -> None:
+def test_a_loop_that_polls_and_counts_is_unsupported(gpu: Gpu) -> None:
     unsupported = gpu.unsupported(lambda: counting_kernel[(1,)](counters(), counters()))
     assert unsupported.what.endswith("a loop that polls: 1 programs took 1000 turns each and nothing changed")
 
@@ -316,21 +315,22 @@ def endless_kernel(flag, out):
     tl.store(out, value)
 
 
-def test_a_loop_that_polls_nothing_runs_away_in_such_a_kernel_too(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "STEP_LIMIT", 1000)
+def test_an_endless_loop_without_polling_is_stopped(gpu: Gpu) -> None:
+    gpu.change_settings(step_limit=1000)
     with pytest.raises(RuntimeError):
         endless_kernel[(2,)](counters(), counters())
-    assert gpu.session.deadlocked is None
+    assert gpu.case_launches.deadlocked is None
 
 
-def test_too_many_programs_to_try_leave_the_sm_count_unknown(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(residency, "MOST_BEGUN", 15)
+def test_a_search_with_too_many_programs_leaves_the_threshold_unknown(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(residency, "MOST_PROGRAMS_BEGUN", 15)
     found = gpu.deadlock(lambda: barrier(10, ONE_PER_SM))
     assert (found.ends_with, found.limit, found.resident, found.not_started) == (Residency.UNKNOWN, 0, 4, 6)
 
 
-def test_no_program_is_left_in_the_middle_of_its_kernel(gpu: Gpu) -> None:
-    """After a deadlock the next launch starts anew."""
+def test_a_launch_after_a_deadlock_starts_anew(gpu: Gpu) -> None:
     gpu.deadlock(lambda: barrier(5, ONE_PER_SM))
     gpu.begin()
     list(starmap(barrier, [(4, ONE_PER_SM), (2, ONE_PER_SM)]))

@@ -1,4 +1,4 @@
-"""TTIR text becomes operations, in every spelling of Triton 3.6 to 3.9; what is no TTIR is refused by its line."""
+"""The parser reads every spelling of Triton 3.6 to 3.9, and refuses other text with its line."""
 
 # Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
 # ruff: noqa: ANN001, ANN201
@@ -19,7 +19,7 @@ from harness.errors import CannotExecute
 from harness.model.run import Source
 from harness.virtual.operations.arith import literal
 from harness.virtual.ttir.ir import Module, Operation, Type
-from harness.virtual.ttir.notation import number, parse_type
+from harness.virtual.ttir.notation import parse_number, parse_type
 from harness.virtual.ttir.parser import parse
 from harness.virtual.ttir.tokens import LINE, Tokens
 from tests.virtual.conftest import Gpu, line_of
@@ -58,7 +58,7 @@ def operations(module: Module) -> list[Operation]:
     return [operation for block in module.kernel.body.blocks for operation in block.operations]
 
 
-def test_blocks_may_use_what_later_blocks_define() -> None:
+def test_blocks_may_use_values_of_later_blocks() -> None:
     module = parse(BRANCHES)
     blocks = module.kernel.body.blocks
     assert [block.label for block in blocks] == ["", "^bb1", "^bb3", "^bb2"]
@@ -74,7 +74,7 @@ def test_blocks_may_use_what_later_blocks_define() -> None:
     ]
 
 
-def test_the_line_of_an_operation_is_the_users_not_the_librarys() -> None:
+def test_an_operation_has_the_users_line_not_tritons() -> None:
     module = parse(BRANCHES)
     assert [module.source(operation.location) for operation in module.kernel.body.blocks[0].operations] == [
         Source(file="kernel.py", line=3),
@@ -172,7 +172,7 @@ def test_literals_are_read_by_their_type(text: str, kind: str, value: float) -> 
 
 
 def test_numbers_and_types_are_read() -> None:
-    assert (number("0x10"), number("-3"), number("1.5e+00")) == (16, -3, 1.5)
+    assert (parse_number("0x10"), parse_number("-3"), parse_number("1.5e+00")) == (16, -3, 1.5)
     assert parse_type("tensor<32x64x!tt.ptr<f32>>") == Type("ptr", (32, 64), Type("f32"))
     assert str(parse_type("tensor<32x64x!tt.ptr<f32>>")) == "tensor<32x64xptr<f32>>"
     assert parse_type("!tt.ptr<!tt.ptr<i64>>").pointee == Type("ptr", (), Type("i64"))
@@ -190,25 +190,25 @@ def test_numbers_and_types_are_read() -> None:
     ],
     ids=["nothing", "Python", "a foreign sign", "no end", "brackets", "too few results"],
 )
-def test_what_is_no_ttir_is_refused_by_its_line(text: str, message: str) -> None:
+def test_other_text_is_refused_with_its_line(text: str, message: str) -> None:
     with pytest.raises(CannotExecute, match=re.escape(message)):
         parse(text)
 
 
-def test_an_operation_on_a_line_of_its_own_is_read_as_any_other() -> None:
+def test_an_operation_on_one_line_is_read_like_any_other() -> None:
     lines = [
         f"{line} loc(#loc1)" if re.match(r"    *(%\S+ = )?[a-z]+\.", line) and not line.endswith("{") else line
         for line in (*BRANCHES.replace(" loc(#loc1)\n", "\n").replace(" loc(#loc2)\n", "\n").splitlines(),)
     ]
     by_lines = "\n".join(lines)
-    by_tokens = by_lines.replace("loc(#loc1)", "loc( #loc1)")  # which is no line of the usual form
+    by_tokens = by_lines.replace("loc(#loc1)", "loc( #loc1)")  # the space makes it no `LINE` token
     assert sum(kind == LINE for kind, _ in Tokens(by_lines)._tokens) == 9
     assert not any(kind == LINE for kind, _ in Tokens(by_tokens)._tokens)
     read, expected = (list(map(repr, parse(text).kernel.body.blocks)) for text in (by_lines, by_tokens))
     assert read == [block.replace("loc( #loc1)", "loc(#loc1)") for block in expected]
 
 
-def test_what_is_wrong_in_a_line_of_the_usual_form_is_refused_by_its_line() -> None:
+def test_an_error_in_a_one_line_operation_is_refused_with_its_line() -> None:
     text = BRANCHES.replace("%c0_i32 = arith.constant 0 : i32", "%c0_i32 = arith.constant ! : i32")
     with pytest.raises(CannotExecute, match="line 4"):
         parse(text)
@@ -234,7 +234,7 @@ def outer_kernel(x, out, n: tl.constexpr):
     tl.store(out, inner(x, tl.arange(0, n)))
 
 
-def test_real_text_names_the_line_in_the_function_that_was_inlined(gpu: Gpu) -> None:
+def test_an_event_names_the_line_of_the_inlined_function(gpu: Gpu) -> None:
     outer_kernel[(1,)](torch.zeros(4), torch.zeros(1), 8)
     (event,) = gpu.memory
     assert event.site.source == Source(file=__file__, line=line_of(__file__, "the inner line"))

@@ -1,4 +1,4 @@
-"""Which parameters a kernel's accesses may go through: followed where that can be done, any where it cannot."""
+"""The parameters that accesses reach: pointers are followed, and an unknown pointer may be any parameter."""
 
 import pytest
 
@@ -19,7 +19,7 @@ module {{
   }}
 }}
 """
-ADD = "    %old = tt.atomic_rmw add, acq_rel, gpu, %{where}, %one, %yes : (!tt.ptr<i32>, i32, i1) -> i32"
+ADD = "    %old = tt.atomic_rmw add, acq_rel, gpu, %{parameter}, %one, %yes : (!tt.ptr<i32>, i32, i1) -> i32"
 LOOP = """
     %end = scf.for %i = %zero to %n step %one iter_args(%p = %a) -> (!tt.ptr<i32>)  : i32 {
       %x = tt.load %p : !tt.ptr<i32>
@@ -63,7 +63,7 @@ CALL = """
 
 
 def reached(body: str) -> tuple[str | None, str | None, str | None]:
-    """Names of the parameters that stores, loads and stores, and atomics reach; None for any."""
+    """Return the names of the parameters that stores, loads and stores, and atomics reach; None for any."""
     kernel = parse(KERNEL.format(body=body)).kernel
     reach = PointerReach(kernel)
     names = {parameter.slot: parameter.name.strip("%") for parameter in kernel.parameters}
@@ -77,8 +77,8 @@ def reached(body: str) -> tuple[str | None, str | None, str | None]:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        pytest.param(ADD.format(where="c"), ("", "", "c"), id="an atomic alone"),
-        pytest.param(LOOP + ADD.format(where="c"), ("a", "a", "c"), id="a pointer that a loop moves on"),
+        pytest.param(ADD.format(parameter="c"), ("", "", "c"), id="an atomic alone"),
+        pytest.param(LOOP + ADD.format(parameter="c"), ("a", "a", "c"), id="a pointer that a loop moves on"),
         pytest.param(SWAPPED, ("ab", "ab", ""), id="pointers that a loop swaps"),
         pytest.param(CHOSEN, ("ab", "ab", ""), id="one of two"),
         pytest.param(BY_ADDRESS, (None, None, ""), id="a pointer made of an integer"),

@@ -1,8 +1,8 @@
-"""A program in compute-sanitizer's place: it runs another one, and saves when that has ended.
+"""A fake of compute-sanitizer: it runs a program, and saves reports when that has ended.
 
-    stand_in_sanitizer.py all|half|nothing -- OPTIONS… --save FILE --log-file FILE COMMAND…
+    fake_sanitizer.py all|half|nothing -- OPTIONS… --save FILE --log-file FILE COMMAND…
 
-What is reported to it are XML records in the file that STAND_IN_RECORDS names: of these it saves all, the first part of
+Programs report XML records in the file that FAKE_SANITIZER_RECORDS names.  The fake saves all of them, a part of
 the file, or nothing.
 """
 
@@ -18,10 +18,10 @@ def main(arguments: list[str]) -> None:
     command = given[given.index("--log-file") + 2 :]
     records = saved.with_suffix(".records")
     log.write_text("========= COMPUTE-SANITIZER\n", encoding="utf-8")
-    environment = {**os.environ, "STAND_IN_LOG": str(log), "STAND_IN_RECORDS": str(records)}
+    environment = {**os.environ, "FAKE_SANITIZER_LOG": str(log), "FAKE_SANITIZER_RECORDS": str(records)}
     subprocess.run(command, env=environment, close_fds=False, check=False)
-    said = records.read_text(encoding="utf-8") if records.exists() else ""
-    text = f'<?xml version="1.0" encoding="utf-8"?>\n<ComputeSanitizerOutput>\n{said}</ComputeSanitizerOutput>\n'
+    reported = records.read_text(encoding="utf-8") if records.exists() else ""
+    text = f'<?xml version="1.0" encoding="utf-8"?>\n<ComputeSanitizerOutput>\n{reported}</ComputeSanitizerOutput>\n'
     match arguments[0]:
         case "nothing":
             return

@@ -1,4 +1,4 @@
-"""A suite, an engine and a witness for workers under a stand-in for compute-sanitizer: ops say what it reports."""
+"""A suite, an engine and self-tests for workers under the fake compute-sanitizer: ops choose its reports."""
 
 import os
 import time
@@ -28,28 +28,28 @@ ALONE_S = 20.0
 
 
 def report(kernel: str, threads: int) -> None:
-    """What the tool would print, and later save."""
-    with Path(os.environ["STAND_IN_RECORDS"]).open("a", encoding="utf-8") as records:
+    """Have the fake tool print records, and save them later."""
+    with Path(os.environ["FAKE_SANITIZER_RECORDS"]).open("a", encoding="utf-8") as records:
         records.writelines(RECORD.format(kernel=kernel, x=x) for x in range(threads))
-    with Path(os.environ["STAND_IN_LOG"]).open("a", encoding="utf-8") as log:
+    with Path(os.environ["FAKE_SANITIZER_LOG"]).open("a", encoding="utf-8") as log:
         log.writelines(PRINTED.format(kernel=kernel, x=x) for x in range(threads))
 
 
-def witness(fds: tuple[int, ...]) -> int:
+def self_test(fds: tuple[int, ...]) -> int:
     del fds
-    report("harness_witness_memcheck", 1)
+    report("harness_self_test_memcheck", 1)
     return 0
 
 
-def witness_of_a_pair(fds: tuple[int, ...]) -> int:
-    """Testifies when another one is there, or was; not at all where nobody comes."""
-    company = Path(os.environ["MISCHIEF_FOLDER"])
-    (company / str(os.getpid())).touch()
+def self_test_of_a_pair(fds: tuple[int, ...]) -> int:
+    """Passes once a second self-test runs or has run at the same time; fails without one."""
+    others = Path(os.environ["MISCHIEF_FOLDER"])
+    (others / str(os.getpid())).touch()
     deadline = time.monotonic() + ALONE_S
-    while len(list(company.iterdir())) == 1:
+    while len(list(others.iterdir())) == 1:
         if time.monotonic() > deadline:
             return 1
-    return witness(fds)
+    return self_test(fds)
 
 
 def silent(fds: tuple[int, ...]) -> int:
@@ -58,7 +58,7 @@ def silent(fds: tuple[int, ...]) -> int:
 
 
 class Launching(Calling):
-    """Says of every case that it launched one kernel."""
+    """Reports one launch for every case."""
 
     def run(self, op: Op, case: Case) -> Run:
         run = super().run(op, case)
@@ -90,7 +90,7 @@ def is_quiet(rows: int) -> int:
 
 @case_of_rows
 def strays(rows: int) -> int:
-    """Reported of so many threads."""
+    """Causes a report for each of so many threads."""
     report(KERNEL, rows)
     return os.getpid()
 

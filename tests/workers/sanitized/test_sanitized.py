@@ -1,4 +1,4 @@
-"""Workers under a stand-in for compute-sanitizer: every report is read, and belongs to the case that made it."""
+"""Workers under a fake compute-sanitizer: every report is read and belongs to its case."""
 
 import subprocess
 import sys
@@ -23,12 +23,12 @@ from tests.workers.sanitized.reporting import KERNEL
 from tests.workers.setting import DEADLINE_S, DEVICE, ROOT, case, processes_marked, specs, survivors
 
 SUITE = str(Path(__file__).with_name("reporting.py"))
-STAND_IN = str(Path(__file__).with_name("fake_sanitizer.py"))
-UNDER_STAND_IN = Sanitizing(
+FAKE = str(Path(__file__).with_name("fake_sanitizer.py"))
+UNDER_FAKE_TOOL = Sanitizing(
     tool=Tool.MEMCHECK,
-    command=(sys.executable, STAND_IN, "all", "--"),
+    command=(sys.executable, FAKE, "all", "--"),
     version="1",
-    witness="tests.workers.sanitized.reporting:witness",
+    self_test="tests.workers.sanitized.reporting:self_test",
     library="libc.so",
 )
 STRAY = SanitizerRecord(
@@ -55,7 +55,7 @@ def pool(scratch: Path, processes: int = 1, **changes: object) -> Pool:
         scratch,
         suites=(SUITE,),
         engine="tests.workers.sanitized.reporting:Launching",
-        sanitizing=replace(UNDER_STAND_IN, **changes),
+        sanitizing=replace(UNDER_FAKE_TOOL, **changes),
     )
     return Pool(spec, processes=processes, time_limit_s=DEADLINE_S)
 
@@ -69,7 +69,7 @@ def sanitized(run: Run) -> Sanitized:
     return run.sanitizer
 
 
-def test_a_report_belongs_to_its_case_and_ends_its_worker_while_silent_cases_share_one(scratch: Path) -> None:
+def test_a_report_costs_its_worker_while_silent_cases_share_one(scratch: Path) -> None:
     with pool(scratch) as under:
         runs = [under.run(of(op)) for op in ("is_quiet", "is_quiet", "strays", "is_quiet")]
     assert [sanitized(run) for run in runs] == [SILENCE, SILENCE, replace(SILENCE, records=(STRAY,)), SILENCE]
@@ -77,7 +77,7 @@ def test_a_report_belongs_to_its_case_and_ends_its_worker_while_silent_cases_sha
     assert first == second == straying != last
 
 
-def test_two_workers_at_once_have_a_tool_each(scratch: Path) -> None:
+def test_two_workers_have_a_sanitizer_process_each(scratch: Path) -> None:
     with pool(scratch, processes=2) as under:
         waiting = [under.submit(of("strays", rows)) for rows in (1, 2, 3)]
         quiet = [under.submit(of("is_quiet")) for _ in range(3)]
@@ -86,7 +86,7 @@ def test_two_workers_at_once_have_a_tool_each(scratch: Path) -> None:
         assert [sanitized(future.result()) for future in quiet] == [SILENCE] * 3
 
 
-def test_what_a_case_reported_before_it_died_is_read(scratch: Path) -> None:
+def test_reports_of_a_case_that_died_are_read(scratch: Path) -> None:
     with pool(scratch) as under:
         run = under.run(of("strays_and_dies"))
     assert isinstance(run.ending, Crashed)
@@ -99,54 +99,54 @@ def test_an_accepted_report_is_kept_with_the_reason(scratch: Path) -> None:
         assert sanitized(under.run(of("strays"))).records == (replace(STRAY, accepted="known to the author"),)
 
 
-def test_without_xml_the_printed_lines_count_and_are_said_to_be_all_there_is(scratch: Path) -> None:
-    with pool(scratch, command=(sys.executable, STAND_IN, "nothing", "--")) as under:
+def test_without_xml_the_printed_lines_are_the_records(scratch: Path) -> None:
+    with pool(scratch, command=(sys.executable, FAKE, "nothing", "--")) as under:
         seen = sanitized(under.run(of("strays")))
     assert seen.incomplete == "compute-sanitizer wrote no XML: these are its printed lines"
     (record,) = seen.records
     assert (record.at.kernel, record.at.program, record.count) == (KERNEL, (3, 0, 0), 5)
 
 
-def test_an_xml_that_breaks_off_gives_what_stands_before_the_break_and_is_said_to(scratch: Path) -> None:
-    with pool(scratch, command=(sys.executable, STAND_IN, "half", "--")) as under:
+def test_records_before_the_break_of_an_xml_are_kept(scratch: Path) -> None:
+    with pool(scratch, command=(sys.executable, FAKE, "half", "--")) as under:
         seen = sanitized(under.run(of("strays")))
     assert seen.incomplete == "compute-sanitizer's XML breaks off"
     assert [(record.at, record.count < STRAY.count) for record in seen.records] == [(STRAY.at, True)]
 
 
-def test_a_tool_that_misses_a_planted_mistake_proves_nothing_by_its_silence(scratch: Path) -> None:
-    with pool(scratch, witness="tests.workers.sanitized.reporting:silent") as under:
+def test_a_tool_that_fails_its_self_test_proves_nothing(scratch: Path) -> None:
+    with pool(scratch, self_test="tests.workers.sanitized.reporting:silent") as under:
         unproven = sanitized(under.run(of("is_quiet"))).unproven
     assert unproven == "memcheck did not report a mistake that was made on purpose: nothing was printed"
 
 
-def test_a_tool_that_is_not_in_the_process_proves_nothing_by_its_silence(scratch: Path) -> None:
+def test_a_tool_that_is_not_in_the_process_proves_nothing(scratch: Path) -> None:
     with pool(scratch, library="libnowhere") as under:
         assert sanitized(under.run(of("is_quiet"))).unproven == "compute-sanitizer's libnowhere is not in the process"
 
 
-def test_a_tool_that_may_leave_out_kernels_proves_nothing_by_its_silence(scratch: Path) -> None:
+def test_a_tool_that_may_leave_out_kernels_proves_nothing(scratch: Path) -> None:
     with pool(scratch, filtered="--launch-count") as under:
         unproven = sanitized(under.run(of("is_quiet"))).unproven
     assert unproven == "--launch-count may leave out kernels or reports of this case"
 
 
-def test_a_tool_that_does_not_start_python_is_one_line_with_what_to_do(scratch: Path) -> None:
+def test_a_tool_that_does_not_start_python_is_a_one_line_error(scratch: Path) -> None:
     program = "import pathlib, sys; pathlib.Path(sys.argv[5]).write_text('========= Error: no driver\\n')"
-    for command, said in (
+    for command, problem in (
         (("/bin/false",), "it ended at once"),
         ((sys.executable, "-c", program), "Error: no driver"),
     ):
         with pool(scratch, command=command) as under, pytest.raises(WorkerError) as failed:
             under.run(of("is_quiet"))
         text = str(failed.value)
-        assert text.startswith(f"compute-sanitizer 1 does not run Python here: {said}. Another release"), text
+        assert text.startswith(f"compute-sanitizer 1 does not run Python here: {problem}. Another release"), text
         assert "\n" not in text
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_spare_runs_of_the_tool_for_two_workers_begin_beside_each_other(scratch: Path) -> None:
-    sanitizing = replace(UNDER_STAND_IN, witness="tests.workers.sanitized.reporting:witness_of_a_pair")
+def test_sanitizer_processes_for_two_workers_start_in_parallel(scratch: Path) -> None:
+    sanitizing = replace(UNDER_FAKE_TOOL, self_test="tests.workers.sanitized.reporting:self_test_of_a_pair")
     spec = specs(scratch, suites=(SUITE,), engine="tests.workers.sanitized.reporting:Launching", sanitizing=sanitizing)(
         DEVICE
     )
@@ -155,9 +155,9 @@ def test_the_spare_runs_of_the_tool_for_two_workers_begin_beside_each_other(scra
     with ThreadPoolExecutor(2) as threads:
         forked: list[Future[SanitizedWorker]] = []
         for number in (100, 101):
-            server.make_spare()
+            server.prewarm()
             forked.append(threads.submit(server.fork, number))
-            while server._spare is not None:
+            while server._prewarmed is not None:
                 pass
         workers = [future.result() for future in forked]
     runs = [worker.ask(of("is_quiet"), time_limit_s=DEADLINE_S)() for worker in workers]
@@ -175,7 +175,7 @@ def test_a_case_that_is_run_alone_has_a_fresh_process(scratch: Path) -> None:
     assert len({run.seconds["result"] for run in runs}) == 2
 
 
-def test_after_sigkill_of_the_parent_the_tool_and_all_under_it_end(tmp_path: Path, mark: str) -> None:
+def test_after_sigkill_of_the_parent_the_tool_and_its_children_end(tmp_path: Path, mark: str) -> None:
     program = (
         "import sys; from pathlib import Path; from tests.workers.sanitized.test_sanitized import of, pool\n"
         f"with pool(Path({str(tmp_path)!r})) as under:\n"

@@ -1,4 +1,4 @@
-"""What a process noted is there when it is not, in order, and without what was being written when it ended."""
+"""Notes of a process survive its death, in order."""
 
 import mmap
 import signal
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from harness.ops import flight_recorder
-from harness.ops.flight_recorder import SLOT_BYTES, SLOTS, Activity, FlightEvent, Phase
+from harness.ops.flight_recorder import SLOT_BYTES, SLOTS, Activity, Edge, FlightEvent
 from harness.workers.supervision.recorder_reader import Flight, Recorder
 from tests.workers.conftest import open_files
 
@@ -39,11 +39,11 @@ def run_to_its_death(recorder: Recorder, body: str) -> tuple[str, ...]:
     return tuple(event.subject for event in recorder.since(0).events)
 
 
-def test_sigkill_loses_nothing_that_was_noted(recorder: Recorder) -> None:
+def test_sigkill_loses_no_note(recorder: Recorder) -> None:
     body = "flight_recorder.launching('spin_kernel', (4, 1, 1), 'num_warps: 4').__enter__()"
     assert run_to_its_death(recorder, body) == ("spin_kernel",)
     (event,) = recorder.since(0).events
-    assert (event.kind, event.edge, event.detail) == (Activity.LAUNCH, Phase.BEGINS, "grid (4, 1, 1), num_warps: 4")
+    assert (event.kind, event.edge, event.detail) == (Activity.LAUNCH, Edge.BEGINS, "grid (4, 1, 1), num_warps: 4")
 
 
 def test_the_ring_keeps_the_latest_of_many_notes(recorder: Recorder) -> None:
@@ -51,7 +51,7 @@ def test_the_ring_keeps_the_latest_of_many_notes(recorder: Recorder) -> None:
     assert run_to_its_death(recorder, body) == tuple(map(str, range(2 * SLOTS + 7, 3 * SLOTS + 7)))
 
 
-def test_notes_of_many_threads_are_all_there(recorder: Recorder) -> None:
+def test_no_note_of_many_threads_is_lost(recorder: Recorder) -> None:
     body = (
         "from threading import Thread\n"
         "ones = [Thread(target=lambda: [flight_recorder.phase('p') for _ in range(25)]) for _ in range(8)]\n"
@@ -61,12 +61,12 @@ def test_notes_of_many_threads_are_all_there(recorder: Recorder) -> None:
     assert len({event.thread for event in recorder.since(0).events}) == 8
 
 
-def test_what_a_forked_child_does_is_not_noted_as_its_parents(recorder: Recorder) -> None:
+def test_notes_of_a_forked_child_are_not_its_parents(recorder: Recorder) -> None:
     body = "flight_recorder.phase('parent')\nif os.fork() == 0: flight_recorder.phase('child'); os._exit(0)\nos.wait()"
     assert run_to_its_death(recorder, body) == ("parent",)
 
 
-def test_a_record_that_was_being_written_is_left_out(recorder: Recorder) -> None:
+def test_a_half_written_note_is_left_out(recorder: Recorder) -> None:
     run_to_its_death(recorder, "for n in range(1, 5): flight_recorder.phase(str(n))")
     memory = mmap.mmap(recorder.fd, flight_recorder.SIZE)
     memory[3 * SLOT_BYTES + flight_recorder.HEAD.size] ^= 1
@@ -74,7 +74,7 @@ def test_a_record_that_was_being_written_is_left_out(recorder: Recorder) -> None
     assert [event.subject for event in recorder.since(0).events] == ["1", "2", "4"]
 
 
-def test_text_that_is_too_long_loses_its_end(recorder: Recorder) -> None:
+def test_a_text_that_is_too_long_loses_its_end(recorder: Recorder) -> None:
     (subject,) = run_to_its_death(recorder, "flight_recorder.phase('ä' * 1000)")
     assert subject.startswith("ä" * 100)
     assert len(subject) < SLOT_BYTES
@@ -85,11 +85,11 @@ def test_without_a_ring_nothing_happens() -> None:
         flight_recorder.swallowed("kernel", "an error", "BT: 64")
 
 
-def at(time_s: float, kind: Activity, edge: Phase, subject: str, *, thread: int = 1, detail: str = "") -> FlightEvent:
+def at(time_s: float, kind: Activity, edge: Edge, subject: str, *, thread: int = 1, detail: str = "") -> FlightEvent:
     return FlightEvent(time_s=time_s, thread=thread, kind=kind, edge=edge, subject=subject, detail=detail)
 
 
-def test_only_the_case_that_was_running_counts(recorder: Recorder) -> None:
+def test_only_notes_of_the_last_case_count(recorder: Recorder) -> None:
     body = "for name in 'abc':\n  with flight_recorder.running(name): flight_recorder.phase('in ' + name)"
     run_to_its_death(recorder, body)
     events = recorder.since(0).events
@@ -97,14 +97,14 @@ def test_only_the_case_that_was_running_counts(recorder: Recorder) -> None:
     assert recorder.since(events[-1].time_s + 1).events == ()
 
 
-def test_the_kernel_is_that_of_what_began_last_and_has_not_ended() -> None:
+def test_the_kernel_is_that_of_the_latest_unfinished_activity() -> None:
     begun = (
-        at(0, Activity.CALL, Phase.BEGINS, "first"),
-        at(1, Activity.LAUNCH, Phase.BEGINS, "first"),
-        at(2, Activity.LAUNCH, Phase.ENDS, "first"),
-        at(3, Activity.CALL, Phase.ENDS, "first"),
-        at(4, Activity.CALL, Phase.BEGINS, "second"),
-        at(5, Activity.COMPILE, Phase.BEGINS, "second"),
+        at(0, Activity.CALL, Edge.BEGINS, "first"),
+        at(1, Activity.LAUNCH, Edge.BEGINS, "first"),
+        at(2, Activity.LAUNCH, Edge.ENDS, "first"),
+        at(3, Activity.CALL, Edge.ENDS, "first"),
+        at(4, Activity.CALL, Edge.BEGINS, "second"),
+        at(5, Activity.COMPILE, Edge.BEGINS, "second"),
     )
     assert [Flight(begun[:count]).kernel for count in range(7)] == [
         None,
@@ -118,29 +118,29 @@ def test_the_kernel_is_that_of_what_began_last_and_has_not_ended() -> None:
     assert (Flight(begun).launched, Flight(begun[:1]).launched) == ("first", None)
 
 
-def test_waiting_for_the_device_is_waiting_for_the_kernel_launched_last() -> None:
+def test_a_synchronisation_waits_for_the_kernel_launched_last() -> None:
     events = (
-        at(0, Activity.LAUNCH, Phase.BEGINS, "first"),
-        at(1, Activity.LAUNCH, Phase.ENDS, "first"),
-        at(2, Activity.SYNCHRONISE, Phase.BEGINS, "the device"),
+        at(0, Activity.LAUNCH, Edge.BEGINS, "first"),
+        at(1, Activity.LAUNCH, Edge.ENDS, "first"),
+        at(2, Activity.SYNCHRONISE, Edge.BEGINS, "the device"),
     )
     assert Flight(events).kernel == "first"
 
 
-def test_the_threads_of_a_process_do_not_end_what_others_began() -> None:
+def test_a_thread_does_not_end_the_activity_of_another() -> None:
     events = (
-        at(0, Activity.LAUNCH, Phase.BEGINS, "backward", thread=2),
-        at(1, Activity.LAUNCH, Phase.BEGINS, "forward"),
-        at(2, Activity.LAUNCH, Phase.ENDS, "forward"),
+        at(0, Activity.LAUNCH, Edge.BEGINS, "backward", thread=2),
+        at(1, Activity.LAUNCH, Edge.BEGINS, "forward"),
+        at(2, Activity.LAUNCH, Edge.ENDS, "forward"),
     )
     assert Flight(events).kernel == "backward"
 
 
-def test_events_are_told_with_the_seconds_since_the_first() -> None:
+def test_events_are_printed_with_the_seconds_since_the_first() -> None:
     events = (
-        at(10, Activity.CASE, Phase.BEGINS, "rms_norm T=3"),
-        at(10.5, Activity.LAUNCH, Phase.BEGINS, "norm", detail="grid (4, 1, 1)"),
-        at(11.25, Activity.SWALLOWED, Phase.ONCE, "norm", detail="PTXASError, for config BT: 64"),
+        at(10, Activity.CASE, Edge.BEGINS, "rms_norm T=3"),
+        at(10.5, Activity.LAUNCH, Edge.BEGINS, "norm", detail="grid (4, 1, 1)"),
+        at(11.25, Activity.SWALLOWED, Edge.ONCE, "norm", detail="PTXASError, for config BT: 64"),
     )
     assert Flight(events).lines() == (
         "+0.000 s  case rms_norm T=3 begins",
@@ -150,7 +150,7 @@ def test_events_are_told_with_the_seconds_since_the_first() -> None:
     assert Flight(events).swallowed == ("the autotuner of norm swallowed PTXASError, for config BT: 64",)
 
 
-def test_the_memory_is_gone_with_the_recorder() -> None:
+def test_closing_the_recorder_leaves_no_open_file() -> None:
     before = open_files()
     recorder = Recorder()
     recorder.hand_over()
@@ -158,13 +158,13 @@ def test_the_memory_is_gone_with_the_recorder() -> None:
     assert open_files() == before
 
 
-def test_no_kernel_is_named_while_the_host_waits_for_what_torch_works_on() -> None:
+def test_a_wait_for_torch_names_no_kernel() -> None:
     begun = (
-        at(0, Activity.LAUNCH, Phase.BEGINS, "first"),
-        at(1, Activity.LAUNCH, Phase.ENDS, "first"),
-        at(2, Activity.CALL, Phase.BEGINS, "second"),
-        at(3, Activity.SYNCHRONISE, Phase.BEGINS, flight_recorder.EARLIER),
+        at(0, Activity.LAUNCH, Edge.BEGINS, "first"),
+        at(1, Activity.LAUNCH, Edge.ENDS, "first"),
+        at(2, Activity.CALL, Edge.BEGINS, "second"),
+        at(3, Activity.SYNCHRONISE, Edge.BEGINS, flight_recorder.EARLIER_WORK),
     )
     waiting = Flight(begun)
     assert (waiting.kernel, waiting.is_waited_for) == (None, False)
-    assert waiting.last_words == "waiting for what torch works on begins"
+    assert waiting.last_in_words == "waiting for what torch works on begins"

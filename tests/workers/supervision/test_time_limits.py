@@ -1,4 +1,4 @@
-"""How long a case may take follows what others of its op took, within what the user allows, but to make sure."""
+"""The time limit adapts to earlier cases of the op, within the user's limit."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -31,66 +31,66 @@ def hung(limit_s: float, launch: str | None = None, waiting: HungParty = HungPar
 def after(*seconds: float, most_s: float = MOST_S) -> TimeLimits:
     limits = TimeLimits(most_s)
     for took_s in seconds:
-        limits.note(ran(), took_s)
+        limits.record(ran(), took_s)
     return limits
 
 
 def test_the_first_cases_of_an_op_have_the_whole_limit() -> None:
     limits = after(*[1.5] * (FIRST - 1))
     assert limits.of(GOOD, Patience.USUAL) == MOST_S
-    limits.note(ran(), 1.5)
+    limits.record(ran(), 1.5)
     assert limits.of(GOOD, Patience.USUAL) == FACTOR * 1.5
     assert limits.of(case("pid"), Patience.USUAL) == MOST_S
-    assert limits.of(replace(GOOD, scale=Scale.GIANT), Patience.USUAL) == MOST_S
+    assert limits.of(replace(GOOD, scale=Scale.OVERSIZED), Patience.USUAL) == MOST_S
 
 
-def test_the_limit_is_neither_below_the_floor_nor_above_the_users() -> None:
+def test_the_limit_lies_between_the_floor_and_the_users_limit() -> None:
     assert after(*[0.01] * FIRST).of(GOOD, Patience.USUAL) == FLOOR_S
     assert after(*[30.0] * FIRST).of(GOOD, Patience.USUAL) == MOST_S
     assert after(*[0.01] * FIRST, most_s=2.0).of(GOOD, Patience.USUAL) == 2.0
 
 
-def test_a_limit_that_does_not_follow_is_the_users_for_every_case() -> None:
-    limits = TimeLimits(MOST_S, follows=False)
+def test_a_limit_that_does_not_adapt_is_the_users_for_every_case() -> None:
+    limits = TimeLimits(MOST_S, adapts=False)
     for _ in range(FIRST):
-        limits.note(ran(), 0.01)
+        limits.record(ran(), 0.01)
     assert limits.of(GOOD, Patience.USUAL) == MOST_S
     assert limits.believes(hung(MOST_S))
 
 
-def test_one_slow_case_among_many_does_not_count_but_some_do() -> None:
+def test_one_slow_case_among_many_does_not_count_but_several_do() -> None:
     assert after(*[1.5] * 39, 5.0).of(GOOD, Patience.USUAL) == FACTOR * 1.5
     assert after(*[1.5] * 36, *[5.0] * 4).of(GOOD, Patience.USUAL) == FACTOR * 5.0
 
 
-def test_a_case_is_given_three_times_as_long_before_it_is_called_a_hang() -> None:
+def test_long_patience_is_three_times_the_limit() -> None:
     assert after().of(GOOD, Patience.LONG) == 3 * MOST_S
     assert after(*[1.5] * FIRST).of(GOOD, Patience.LONG) == MOST_S
     assert after(*[3.0] * FIRST).of(GOOD, Patience.LONG) == 90.0
 
 
-def test_who_is_in_a_hurry_does_not_pay_the_whole_limit() -> None:
+def test_a_hurried_case_has_less_than_the_whole_limit() -> None:
     assert after().of(GOOD, Patience.HURRIED) == MOST_S / 4
     assert after(1.5).of(GOOD, Patience.HURRIED) == FACTOR * 1.5
     assert after(most_s=2.0).of(GOOD, Patience.HURRIED) == 2.0
 
 
-def test_what_did_not_come_to_its_end_teaches_nothing() -> None:
+def test_an_unfinished_case_does_not_change_the_limit() -> None:
     limits = after()
     crashed = replace(ran(), ending=Crashed(signal="SIGSEGV", status=None, log_tail=""))
     for _ in range(FIRST):
-        limits.note(hung(60.0), 60.0)
-        limits.note(crashed, 0.1)
+        limits.record(hung(60.0), 60.0)
+        limits.record(crashed, 0.1)
     assert limits.of(GOOD, Patience.USUAL) == MOST_S
 
 
-def test_a_case_that_ends_past_the_users_limit_says_so() -> None:
+def test_a_case_that_ends_past_the_users_limit_has_overtime() -> None:
     limits = TimeLimits(MOST_S)
-    assert limits.note(ran(), 59.0) == ran()
-    assert limits.note(ran(), 75.0) == replace(ran(), overtime=Overtime(limit_s=MOST_S, took_s=75.0))
+    assert limits.record(ran(), 59.0) == ran()
+    assert limits.record(ran(), 75.0) == replace(ran(), overtime=Overtime(limit_s=MOST_S, took_s=75.0))
 
 
-def test_a_hang_is_believed_when_the_whole_limit_or_another_like_it_has_shown_it() -> None:
+def test_a_hang_is_believed_after_the_whole_limit_or_a_similar_hang() -> None:
     limits = TimeLimits(MOST_S)
     assert limits.believes(ran())
     assert not limits.believes(hung(10.0))
@@ -101,7 +101,7 @@ def test_a_hang_is_believed_when_the_whole_limit_or_another_like_it_has_shown_it
     assert not limits.believes(hung(10.0, one=case("pid")))
 
 
-def test_a_slow_case_hangs_within_the_limit_and_is_slow_where_it_is_given_longer(scratch: Path) -> None:
+def test_more_time_distinguishes_a_slow_case_from_a_hang(scratch: Path) -> None:
     slow = case("takes_three_quarters_of_a_second")
     with Pool(specs(scratch), processes=1, time_limit_s=0.5) as pool:
         assert isinstance(pool.run(slow).ending, TimedOut)
@@ -112,15 +112,15 @@ def test_a_slow_case_hangs_within_the_limit_and_is_slow_where_it_is_given_longer
     assert 0.75 <= run.overtime.took_s <= 1.5
 
 
-def test_a_search_calls_a_hang_what_hung_for_the_users_limit_and_then_what_hangs_likewise(
+def test_a_pool_confirms_the_first_hang_and_believes_similar_ones(
     scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits_module, "FLOOR_S", 0.3)
     slow, hang = case("takes_three_quarters_of_a_second"), case("hang")
     with Pool(specs(scratch), processes=1, time_limit_s=1.2) as pool:
-        for one in (slow, hang):  # as if others of these ops had been quick
+        for one in (slow, hang):  # as if other cases of these ops had been quick
             for _ in range(FIRST):
-                pool._limits.note(ran(one), 0.01)
+                pool._limits.record(ran(one), 0.01)
         assert pool.run(slow).ending == Completed()
         assert limits_of(pool.run(hang), pool.run(hang), pool.run(hang, patience=Patience.HURRIED)) == [1.2, 0.3, 0.3]
 

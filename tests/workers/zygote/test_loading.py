@@ -1,4 +1,4 @@
-"""What a fork server cannot load is told in the words of what failed; nothing hangs, nothing is tried for ever."""
+"""An obstacle to loading is reported with its own error, and does not hang."""
 
 import os
 from dataclasses import replace
@@ -10,7 +10,7 @@ from harness.errors import HarnessError, LibraryError, SuiteError, WorkerError
 from harness.model.run import Completed
 from harness.workers.pool import Pool
 from harness.workers.spec import WorkerSpec
-from tests.workers.setting import DEADLINE_S, DEVICE, MARK, case, specs, survivors_beside_the_ground
+from tests.workers.setting import DEADLINE_S, DEVICE, MARK, case, specs, survivors_besides_the_shared_zygote
 
 DECLARES = """
 from harness.suite import op, tokens
@@ -38,7 +38,7 @@ def library(folder: Path, text: str) -> str:
     return str(folder / "library")
 
 
-def test_the_library_is_imported_once_from_its_folder_after_the_device_is_worn(scratch: Path, tmp_path: Path) -> None:
+def test_the_library_is_imported_once_from_its_folder(scratch: Path, tmp_path: Path) -> None:
     text = "import os; server = os.getpid()"
     paths = (library(tmp_path, text),)
     file = suite(tmp_path, "import kernels_under_test, os; rows = os.getpid() - kernels_under_test.server")
@@ -46,7 +46,7 @@ def test_the_library_is_imported_once_from_its_folder_after_the_device_is_worn(s
         assert pool.run(case("one", suite=file)).seconds["result"] != 0  # another process than that which imported it
 
 
-def test_a_variant_of_the_library_comes_before_it_in_workers_that_share_a_ground(scratch: Path, tmp_path: Path) -> None:
+def test_a_variant_comes_before_the_library_in_workers_with_one_zygote(scratch: Path, tmp_path: Path) -> None:
     paths = (library(tmp_path, "number = 1"),)
     (tmp_path / "variant").mkdir()
     (tmp_path / "variant" / "kernels_under_test.py").write_text("number = 2", encoding="utf-8")
@@ -55,14 +55,14 @@ def test_a_variant_of_the_library_comes_before_it_in_workers_that_share_a_ground
     variants = iter((str(tmp_path / "variant"), ""))
     with Pool(lambda device: _variant(plain(device), next(variants)), processes=1, time_limit_s=DEADLINE_S) as pool:
         results = [pool.run(case("one", suite=file)).seconds["result"] for _ in range(2)]
-        assert (results, len(pool._grounds)) == ([2, 1], 1)
+        assert (results, len(pool._workers._zygotes)) == ([2, 1], 1)
 
 
 def _variant(spec: WorkerSpec, folder: str) -> WorkerSpec:
     return replace(spec, variant_paths=(folder,)) if folder else spec
 
 
-def test_suites_of_two_checkouts_have_each_their_own_kernels_in_one_worker(scratch: Path, tmp_path: Path) -> None:
+def test_suites_of_two_checkouts_have_their_own_kernels_in_one_worker(scratch: Path, tmp_path: Path) -> None:
     files: list[str] = []
     for number, checkout in enumerate(("old", "new"), 1):
         (tmp_path / checkout / "suites" / "kernels").mkdir(parents=True)
@@ -73,7 +73,7 @@ def test_suites_of_two_checkouts_have_each_their_own_kernels_in_one_worker(scrat
         assert [pool.run(case("one", suite=file)).seconds["result"] for file in files] == [1, 2]
 
 
-def test_a_suite_that_leaves_at_its_top_is_told_as_one_that_fails(scratch: Path, tmp_path: Path) -> None:
+def test_a_suite_that_skips_at_import_is_an_error(scratch: Path, tmp_path: Path) -> None:
     file = tmp_path / "leaving.py"
     file.write_text("import os, pytest\npytest.importorskip('no_such_kernels')", encoding="utf-8")
     assert_refuses(scratch, str(file), SuiteError, "leaving.py fails on import: Skipped: could not import")
@@ -93,32 +93,32 @@ def test_a_suite_that_does_not_exist_is_named(scratch: Path) -> None:
     assert_refuses(scratch, "no/such/suite.py", SuiteError, "no suite file 'no/such/suite.py'")
 
 
-def test_a_suite_that_fails_on_import_is_told_with_its_error(scratch: Path, tmp_path: Path) -> None:
+def test_a_suite_that_fails_on_import_is_reported_with_its_error(scratch: Path, tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     file.write_text("1 / 0", encoding="utf-8")
     assert_refuses(scratch, str(file), SuiteError, "broken.py fails on import: ZeroDivisionError: division by zero")
 
 
-def test_a_library_that_is_not_installed_is_named_with_the_option_that_adds_it(scratch: Path, tmp_path: Path) -> None:
+def test_the_error_for_a_missing_library_names_the_option_that_adds_it(scratch: Path, tmp_path: Path) -> None:
     file = suite(tmp_path, "pass", requires=("no-such-kernels",))
     assert_refuses(scratch, file, LibraryError, r"tests no-such-kernels, .* not installed: add --with no-such-kernels")
 
 
-def test_a_library_that_cannot_be_imported_is_told_with_its_own_error(scratch: Path, tmp_path: Path) -> None:
+def test_a_library_that_cannot_be_imported_is_reported_with_its_error(scratch: Path, tmp_path: Path) -> None:
     paths = (library(tmp_path, "raise ValueError('autotune key names no argument')"),)
     file = suite(tmp_path, "import kernels_under_test")
     expected = r"(?s)cannot be imported: ValueError: autotune key names no argument\n.*kernels_under_test.py"
     assert_refuses(scratch, file, LibraryError, expected, library_paths=paths)
 
 
-def test_a_library_that_ends_the_process_is_told_with_what_it_printed(scratch: Path, tmp_path: Path) -> None:
+def test_a_library_that_ends_the_process_is_reported_with_its_output(scratch: Path, tmp_path: Path) -> None:
     paths = (library(tmp_path, "import os; os.write(2, b'no driver found'); os._exit(1)"),)
     file = suite(tmp_path, "import kernels_under_test")
     expected = r"(?s)a process died while it loaded .*suite.py and its libraries\n.*no driver found"
     assert_refuses(scratch, file, LibraryError, expected, library_paths=paths)
 
 
-def test_a_library_that_exits_on_import_is_told(scratch: Path, tmp_path: Path) -> None:
+def test_a_library_that_exits_on_import_is_reported(scratch: Path, tmp_path: Path) -> None:
     paths = (library(tmp_path, "raise SystemExit('no GPU, no library')"),)
     file = suite(tmp_path, "import kernels_under_test")
     assert_refuses(scratch, file, LibraryError, "SystemExit: no GPU, no library", library_paths=paths)
@@ -140,13 +140,13 @@ def test_one_op_that_cannot_be_imported_does_not_stop_its_suite(scratch: Path, t
         assert pool.run(case("two", suite=file)).ending == Completed()
 
 
-def test_an_engine_that_does_not_exist_is_told(scratch: Path) -> None:
+def test_an_engine_that_does_not_exist_is_reported(scratch: Path) -> None:
     spec = specs(scratch, engine="tests.workers.engines:Absent")
     with Pool(spec, processes=1, time_limit_s=DEADLINE_S) as pool, pytest.raises(WorkerError, match="Absent"):
         pool.prepare(DEVICE)
 
 
-def test_a_folder_of_bare_sources_may_be_the_distribution_that_a_suite_requires(scratch: Path, tmp_path: Path) -> None:
+def test_a_folder_of_bare_sources_may_be_any_distribution(scratch: Path, tmp_path: Path) -> None:
     file = suite(tmp_path, "import kernels_under_test", requires=("no-such-kernels",))
     spec = specs(scratch, suites=(file,), library_paths=(library(tmp_path, ""),))
     with Pool(spec, processes=1, time_limit_s=DEADLINE_S) as pool:
@@ -158,8 +158,8 @@ def assert_refuses(scratch: Path, file: str, error: type[HarnessError], message:
     with Pool(specs(scratch, suites=(file,), **changes), processes=1, time_limit_s=DEADLINE_S) as pool:
         with pytest.raises(error, match=message):
             pool.prepare(DEVICE)
-        assert survivors_beside_the_ground(os.environ[MARK]) == []
+        assert survivors_besides_the_shared_zygote(os.environ[MARK]) == []
         with pytest.raises(error, match=message):
             pool.run(case("one", suite=file))
         assert isinstance(pool.submit(case("one", suite=file)).exception(), error)
-        assert survivors_beside_the_ground(os.environ[MARK]) == []
+        assert survivors_besides_the_shared_zygote(os.environ[MARK]) == []

@@ -1,0 +1,141 @@
+"""Options that several commands share, and the types of their values."""
+
+import argparse
+from pathlib import Path
+
+from harness.cli.command import Parser
+from harness.cuda.sanitizers.suppressions import FILE as ACCEPTS
+from harness.errors import UsageError
+from harness.findings.known_issues import FILE as KNOWN
+from harness.model.compute_sanitizer_report import Tool
+from harness.model.triton_sanitizer_report import Instrumentation
+from harness.model.verdict import Severity
+from harness.search.options import TIME_LIMIT_S
+
+
+def add_suites(parser: Parser) -> None:
+    """`SUITE…` and `--op`."""
+    parser.add_argument("suites", nargs="+", metavar="SUITE", help="a suite file, or a folder with suite files")
+    parser.add_argument("--op", action="append", default=[], metavar="NAME", help="only this op; repeatable")
+
+
+def add_libraries(parser: Parser) -> None:
+    """`--with`."""
+    parser.add_argument(
+        "--with",
+        dest="libraries",
+        action="append",
+        default=[],
+        metavar="SPEC",
+        help="library under test: a PyPI release (fla-core==0.6.0), a wheel or a folder; repeatable",
+    )
+
+
+def add_engine(parser: Parser) -> None:
+    """`--engine` and `--time-limit`."""
+    parser.add_argument(
+        "--engine",
+        default="virtual",
+        metavar="NAME",
+        help="where cases run: virtual, cuda (the GPUs of this machine), cuda,virtual (each launch on both), or "
+        "module:factory of another engine (default: %(default)s)",
+    )
+    add_time_limit(parser)
+
+
+def add_time_limit(parser: Parser) -> None:
+    parser.add_argument(
+        "--time-limit",
+        type=duration,
+        default=TIME_LIMIT_S,
+        metavar="SECONDS",
+        help="time limit of one case (default: %(default)g)",
+    )
+
+
+def add_sanitizer(parser: Parser) -> None:
+    """`--sanitizer` and `--accepts`."""
+    parser.add_argument(
+        "--sanitizer",
+        metavar="TOOL",
+        help=f"run cases under compute-sanitizer ({', '.join(Tool)}) or with checks that Triton compiles into kernels "
+        f"({', '.join(Instrumentation)}); options of the tool may follow: 'racecheck --racecheck-report all'",
+    )
+    parser.add_argument(
+        "--accepts",
+        type=existing,
+        default=Path(ACCEPTS),
+        metavar="FILE",
+        help="accepted sanitizer reports, each with a reason (default: %(default)s)",
+    )
+
+
+def add_known(parser: Parser) -> None:
+    """`--known`, of findings."""
+    parser.add_argument(
+        "--known",
+        type=existing,
+        default=Path(KNOWN),
+        metavar="FILE",
+        help="findings that are accepted for now (default: %(default)s)",
+    )
+
+
+def add_fail_on(parser: Parser) -> None:
+    """`--fail-on`."""
+    parser.add_argument(
+        "--fail-on",
+        choices=tuple(Severity),
+        default=Severity.WARNING,
+        help="the lowest severity that makes the exit status 1 (default: %(default)s)",
+    )
+
+
+def json_path(name: str | None) -> Path | None:
+    """Return the path that `--json` names, if it names one.
+
+    Raises:
+        UsageError: its folder does not exist.  Better now than after a search of an hour.
+    """
+    path = Path(name) if name else None
+    if path and not path.absolute().parent.is_dir():
+        raise UsageError(f"--json {path}: there is no folder {path.parent}")
+    return path
+
+
+def existing(text: str) -> Path:
+    """Parse the path of an existing file."""
+    path = Path(text)
+    if not path.is_file():
+        raise argparse.ArgumentTypeError(f"there is no file {text!r}")
+    return path
+
+
+def positive(text: str) -> int:
+    return _whole(text, least=1)
+
+
+def natural(text: str) -> int:
+    """Parse a whole number from 0 on."""
+    return _whole(text, least=0)
+
+
+def _whole(text: str, *, least: int) -> int:
+    try:
+        value = int(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from error
+    if value < least:
+        raise argparse.ArgumentTypeError(f"{text} is less than {least}")
+    return value
+
+
+def duration(text: str) -> float:
+    """Parse a number above zero, of minutes or seconds."""
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from error
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no time")
+    return value

@@ -1,0 +1,60 @@
+"""`harness findings`."""
+
+import argparse
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from harness.cli.command import ExitStatus, Parser
+from harness.cli.common_options import add_known
+from harness.cli.output import console
+from harness.cli.report_contents import contents_of
+from harness.findings.store import FOLDER as STORE
+from harness.model.verdict import Severity
+from harness.reports.contents import ReportContents, ReportedBug
+from harness.reports.finding_text import COLOURS
+from harness.reports.summary import count_text
+
+
+def run(given: argparse.Namespace) -> ExitStatus:
+    """List the stored findings, one line for each bug."""
+    contents = contents_of([given.folder] if given.folder else [], given.known)
+    screen = console()
+    for line in listed(contents):
+        screen.print(line, soft_wrap=True)
+    return ExitStatus.CLEAN
+
+
+def listed(contents: ReportContents) -> Iterator[Text]:
+    """Return a line for each bug, one for each unreadable file, and the number of bugs."""
+    for bug in contents.bugs:
+        finding = bug.finding
+        text = Text()
+        text.append(f"{bug.severity:<8}", style=COLOURS[bug.severity])
+        text.append(f"{finding.id}  {finding.fail.signature}  {_sightings(bug)}")
+        yield text
+    yield from (Text(f"not readable: {complaint}") for complaint in contents.damaged)
+    yield Text(count_text(contents.count(Severity.ERROR), contents.count(Severity.WARNING)))
+
+
+def _sightings(bug: ReportedBug) -> str:
+    finding = bug.finding
+    count = finding.sightings
+    notes = [f"seen {'once' if count == 1 else f'{count:,} times'}"]
+    if finding.repeats.is_flaky:
+        notes.append(f"flaky: {finding.repeats.shown} of {finding.repeats.runs} times alone")
+    elif not finding.confirmed:
+        notes.append("unconfirmed")
+    if bug.link:
+        notes.append(f"known: {bug.link}")
+    return f"({', '.join(notes)})"
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        metavar="FOLDER|REPORT",
+        help=f"a folder of findings, or a report of harness fuzz --json (default: {STORE})",
+    )
+    add_known(parser)

@@ -1,0 +1,13 @@
+"""The JSON files of the harness: one dataclass for each kind, which is its schema.
+
+`files` reads and writes all of them.  `migrations` brings documents of earlier schema versions up to date.
+
+    finding      `finding.FindingDocument`, from a search: `.harness/findings/<id>/finding.json`.
+    regression   `finding.RegressionDocument`, from `harness keep`: `suites/regressions/<id>.json`.
+    case         `finding.CaseDocument`, from a person who replays a case with its libraries.
+    campaign     `campaign.CampaignReport`, from `harness fuzz --json`.
+    region       `region.RegionDocument`, from `harness region`.
+    bisection    `bisection.BisectionDocument`, from `harness bisect --json`.
+    corpus       `harness.corpus.results.CorpusResults`, from `harness corpus --json`.
+    mutation     `harness.mutation.score.MutationResults`, from `harness mutate --json`.
+"""

@@ -1,0 +1,99 @@
+"""The document of a campaign: one object that tools, `harness replay` and `harness report` read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+
+from harness.documents.kinds import SCHEMA_VERSION, Kind
+from harness.model.finding import Finding
+from harness.model.verdict import Outcome, Severity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictCount:
+    """How many cases of one op on one device had one outcome from one oracle."""
+
+    op: str
+    device: str
+    """The slug."""
+    oracle: str
+    outcome: Outcome
+    cases: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeCount:
+    """How many cases of one op had one size, one SM count and one outcome."""
+
+    op: str
+    dim: str
+    """`T`, or else the op's first; empty if it has none."""
+    size: int
+    sm_count: int
+    outcome: Outcome
+    cases: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownFinding:
+    """A finding that an entry of `known_issues.toml` excuses."""
+
+    finding: str
+    """The id."""
+    signature: str
+    link: str
+    expires: date
+    """The first day on which the finding counts again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignReport:
+    """Everything that is kept of one campaign."""
+
+    kind: Kind = Kind.CAMPAIGN
+    schema_version: int = SCHEMA_VERSION
+    findings: tuple[Finding, ...]
+    """In JSON, each is a `FindingDocument`."""
+    cases: int
+    passed: int
+    failed: int
+    abstained: int
+    abstain_reasons: Mapping[str, int]
+    """Cases by reason."""
+    seconds: float
+    """Of the search, without confirming and shrinking."""
+    seed: int
+    devices: tuple[str, ...]
+    versions: Mapping[str, str]
+    """Of Python and of the distributions that decide results."""
+    libraries: tuple[str, ...] = ()
+    """As given to `--with`."""
+    interrupted: bool = False
+    builds: int = 0
+    """Distinct kernels that were launched: constants, config and architecture included."""
+    compiled_builds: int = 0
+    """Builds that the whole compiler pipeline has compiled, so that their resources are known."""
+    accepted_reports: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Reports of compute-sanitizer that a file accepts, by tool, kernel and reason."""
+    gpu_wait_share: float | None = None
+    """The share of time in which GPUs waited for the compiler, 0 to 1; None if nothing was compiled ahead."""
+    known_findings: tuple[KnownFinding, ...] = ()
+    notices: tuple[str, ...] = ()
+    """What is wrong with the list of known issues."""
+    verdicts: tuple[VerdictCount, ...] = ()
+    tested_sizes: tuple[SizeCount, ...] = ()
+
+    @property
+    def checked(self) -> int:
+        """Cases that passed or failed."""
+        return self.passed + self.failed
+
+    def failures(self, fail_on: Severity) -> tuple[Finding, ...]:
+        """Return the findings that count as failures: no known ones, and only errors unless warnings count too."""
+        known = {one.finding for one in self.known_findings}
+        return tuple(finding for finding in self.findings if counts(finding, fail_on) and finding.id not in known)
+
+
+def counts(finding: Finding, fail_on: Severity) -> bool:
+    """Return True if a finding of this severity makes a command or a test fail."""
+    return fail_on is Severity.WARNING or finding.fail.signature.severity is Severity.ERROR

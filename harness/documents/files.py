@@ -1,0 +1,144 @@
+"""Reading and writing of JSON documents, whatever their kind.
+
+Reading is strict, since files come from anywhere: a document is parsed, migrated to the present schema version,
+and converted field by field.  An error names the file and the exact place.  Nothing is ever executed.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import MISSING, fields
+from datetime import date
+from pathlib import Path
+from typing import Any, TypeVar
+
+from harness import wire
+from harness.documents.finding import FindingDocument, finding_document
+from harness.documents.kinds import SCHEMA_VERSION, Kind
+from harness.documents.migrations import MIGRATIONS, version_of
+from harness.errors import ReplayError
+from harness.model.case import Case
+from harness.model.finding import Finding
+
+T = TypeVar("T")
+
+WIDTH = 110
+"""A list or object that fits into so many columns is written on one line."""
+
+
+def read(path: Path, *classes: type[T]) -> T:
+    """Read a document of one of the given classes.
+
+    Raises:
+        ReplayError: the file cannot be read or holds something else; the text names the file and the field at fault.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ReplayError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        return loads(text, *classes)
+    except ReplayError as error:
+        raise ReplayError(f"{path}: {error}") from None
+
+
+def loads(text: str, *classes: type[T]) -> T:
+    """Read a document of one of the given classes from its text.
+
+    Raises:
+        ReplayError: the text holds something else.
+    """
+    by_kind = {_kind_of(one): one for one in classes}
+    plain = wire.parse(text)
+    if not isinstance(plain, dict):
+        raise ReplayError(_unknown(by_kind))
+    version = version_of(plain)
+    for older in range(version, SCHEMA_VERSION):
+        plain = MIGRATIONS[older](plain)
+    kind = plain.get("kind")
+    if not isinstance(kind, str) or kind not in by_kind:
+        raise ReplayError(f"a document of kind {kind!r}; expected {_listed(by_kind)}" if kind else _unknown(by_kind))
+    try:
+        return wire.structure(_CONVERTER, plain, by_kind[Kind(kind)])
+    except ReplayError as error:
+        migrated = f" (read as schema version {SCHEMA_VERSION})" if version < SCHEMA_VERSION else ""
+        raise ReplayError(f"{error}{migrated}") from None
+
+
+def read_case(text: str) -> Case:
+    """Read a bare case, which has neither kind nor schema version.
+
+    Raises:
+        ReplayError: the text holds something else.
+    """
+    return wire.structure(_CONVERTER, wire.parse(text), Case)
+
+
+def dumps(document: object) -> str:
+    """Return the text of a document: keys in the order of their fields, what fits on a line on one line."""
+    return "".join(_lines(_CONVERTER.unstructure(document), "", "")) + "\n"
+
+
+def write(document: object, path: Path) -> None:
+    """Write the document, whole or not at all."""
+    draft = path.with_name(f".{path.name}.unfinished")
+    draft.write_text(dumps(document), encoding="utf-8")
+    draft.replace(path)
+
+
+# --- layout ----------------------------------------------------------------------------------------------------------
+
+
+def _lines(plain: Any, indent: str, key: str) -> Iterator[str]:
+    """Yield pieces of the text of a value that stands after `indent` and `key`."""
+    flat = json.dumps(plain, allow_nan=False)
+    is_container = isinstance(plain, (dict, list)) and bool(plain)
+    if not is_container or (indent and len(indent) + len(key) + len(flat) <= WIDTH):
+        yield flat
+        return
+    deeper = f"{indent}  "
+    opening, closing = "{}" if isinstance(plain, dict) else "[]"
+    yield opening
+    for number, (name, value) in enumerate(_members(plain)):
+        yield f"{',' if number else ''}\n{deeper}{name}"
+        yield from _lines(value, deeper, name)
+    yield f"\n{indent}{closing}"
+
+
+def _members(plain: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(plain, dict):
+        yield from ((f"{json.dumps(name)}: ", value) for name, value in plain.items())
+    else:
+        yield from (("", value) for value in plain)
+
+
+# --- conversion ------------------------------------------------------------------------------------------------------
+
+
+def _kind_of(document: type[Any]) -> Kind:
+    """Return the default of the class's field `kind`."""
+    kind = next(each.default for each in fields(document) if each.name == "kind")
+    assert kind is not MISSING
+    return kind
+
+
+def _listed(by_kind: dict[Kind, Any]) -> str:
+    *others, last = map(str, by_kind)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _unknown(by_kind: dict[Kind, Any]) -> str:
+    return f"not a document of the harness: expected an object whose `kind` is {_listed(by_kind)}"
+
+
+def _read_date(value: Any, _: Any) -> date:
+    try:
+        return date.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise wire.Mismatch("a date such as 2027-03-31", value) from None
+
+
+_CONVERTER = wire.document_converter()
+_CONVERTER.register_structure_hook(date, _read_date)
+_CONVERTER.register_unstructure_hook(date, date.isoformat)
+_CONVERTER.register_structure_hook(Finding, lambda value, _: _CONVERTER.structure(value, FindingDocument).finding)
+_CONVERTER.register_unstructure_hook(Finding, lambda finding: _CONVERTER.unstructure(finding_document(finding)))

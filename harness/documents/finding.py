@@ -1,0 +1,145 @@
+"""The documents of one finding: what replays it, and everything that is known about it.
+
+`id` and `signature` are written for people and tools.  A reader derives them anew from the other fields.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from harness.documents.kinds import SCHEMA_VERSION, Kind
+from harness.model.case import Case
+from harness.model.finding import NEVER_REPEATED, Excerpt, Finding, ReplayCount
+from harness.model.picture import Picture
+from harness.model.run import Launch, Source
+from harness.model.verdict import Fail, Severity, Signature
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseDocument:
+    """A case without a failure on record."""
+
+    kind: Kind = Kind.CASE
+    schema_version: int = SCHEMA_VERSION
+    case: Case
+    libraries: tuple[str, ...] = ()
+    preceding_case: Case | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegressionDocument:
+    """What a replay needs, and a line for the reader: no pictures, and no paths of the machine that found it."""
+
+    kind: Kind = Kind.REGRESSION
+    schema_version: int = SCHEMA_VERSION
+    id: str = ""
+    oracle: str
+    severity: Severity
+    kernel: str
+    """Empty where no single kernel is at fault."""
+    op: str
+    place: str
+    """As `Signature.place`."""
+    signature: str = ""
+    """As `known_issues.toml` names it: `write-overlap: layer_norm_bwd_kernel layernorm.py:444`."""
+    message: str = ""
+    libraries: tuple[str, ...] = ()
+    """As given to `--with`."""
+    case: Case
+    """The smallest one."""
+    preceding_case: Case | None = None
+    """Runs first in the same process, if the failure needs it."""
+
+    @property
+    def failure(self) -> Signature:
+        """The signature as a value."""
+        return Signature(oracle=self.oracle, severity=self.severity, op=self.op, kernel=self.kernel, place=self.place)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingDocument(RegressionDocument):
+    """Everything about one finding but the cases that showed it, which a folder of findings keeps in `cases.jsonl`."""
+
+    kind: Kind = Kind.FINDING
+    meaning: str
+    source: Source | None = None
+    launch: Launch | None = None
+    confirmed: bool
+    repeats: ReplayCount = NEVER_REPEATED
+    sightings: int
+    first_case: Case
+    engine_options: tuple[str, ...] = ()
+    """Of the command that found it: `--engine cuda`."""
+    replay: str = ""
+    """The command that replays it."""
+    pictures: tuple[Picture, ...] = ()
+    """Of the smallest case."""
+    first_pictures: tuple[Picture, ...] = ()
+    """Of the first case."""
+    excerpt: Excerpt | None = None
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of Python and of the distributions that decide results; empty inside a campaign, which has its own."""
+
+    @property
+    def finding(self) -> Finding:
+        """The finding as a value."""
+        return Finding(
+            fail=Fail(
+                signature=self.failure,
+                message=self.message,
+                meaning=self.meaning,
+                source=self.source,
+                pictures=self.pictures,
+            ),
+            case=self.case,
+            launch=self.launch,
+            first_case=self.first_case,
+            sightings=self.sightings,
+            confirmed=self.confirmed,
+            repeats=self.repeats,
+            preceding_case=self.preceding_case,
+            libraries=self.libraries,
+            engine_options=self.engine_options,
+            first_pictures=self.first_pictures,
+            excerpt=self.excerpt,
+        )
+
+
+def finding_document(finding: Finding, versions: Mapping[str, str] | None = None) -> FindingDocument:
+    """Return the document of a finding."""
+    fail, signature = finding.fail, finding.fail.signature
+    return FindingDocument(
+        id=finding.id,
+        oracle=signature.oracle,
+        severity=signature.severity,
+        kernel=signature.kernel,
+        op=finding.case.op,
+        place=signature.place,
+        signature=str(signature),
+        message=fail.message,
+        libraries=finding.libraries,
+        case=finding.case,
+        preceding_case=finding.preceding_case,
+        meaning=fail.meaning,
+        source=fail.source,
+        launch=finding.launch,
+        confirmed=finding.confirmed,
+        repeats=finding.repeats,
+        sightings=finding.sightings,
+        first_case=finding.first_case,
+        engine_options=finding.engine_options,
+        replay=finding.replay_command,
+        pictures=fail.pictures,
+        first_pictures=finding.first_pictures,
+        excerpt=finding.excerpt,
+        versions=versions or {},
+    )
+
+
+def regression_document(finding: Finding, libraries: tuple[str, ...]) -> RegressionDocument:
+    """Return what `harness keep` writes; `libraries` replace those on record, if there are any."""
+    whole = finding_document(finding)
+    kept: dict[str, Any] = {
+        each.name: getattr(whole, each.name) for each in fields(RegressionDocument) if each.name != "kind"
+    }
+    return replace(RegressionDocument(**kept), libraries=libraries or finding.libraries)

@@ -1,0 +1,19 @@
+"""The kinds of documents, and the version of their schema."""
+
+from enum import StrEnum
+
+SCHEMA_VERSION = 2
+"""One number for all kinds.  A change of any key raises it and adds a function to `harness.documents.migrations`."""
+
+
+class Kind(StrEnum):
+    """The value of a document's `kind`."""
+
+    FINDING = "finding"
+    REGRESSION = "regression"
+    CASE = "case"
+    CAMPAIGN = "campaign"
+    REGION = "region"
+    BISECTION = "bisection"
+    CORPUS = "corpus"
+    MUTATION = "mutation"

@@ -1,0 +1,29 @@
+"""Optional dependencies: what each extra of `kernel-harness` installs, and the command that installs it.
+
+`harness fuzz` needs none of them.  `pyproject.toml` lists the same extras with version ranges.
+"""
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from types import MappingProxyType
+
+from harness.errors import MissingPart
+
+EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"repro": ("libcst", "ruff"), "mutate": ("libcst",), "report": ("jinja2", "pygments")}
+)
+"""The packages of each extra.  Each is imported under the name by which it is installed."""
+
+
+def install_command(extra: str) -> str:
+    return f"pip install 'kernel-harness[{extra}]'"
+
+
+def require(extra: str, purpose: str) -> None:
+    """Check that every package of an extra is installed.
+
+    Raises:
+        MissingPart: one is not; `purpose` begins the message.
+    """
+    if missing := [name for name in EXTRAS[extra] if find_spec(name) is None]:
+        raise MissingPart(f"{purpose} needs {' and '.join(missing)}: {install_command(extra)}")

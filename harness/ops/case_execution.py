@@ -1,0 +1,160 @@
+"""How a case is executed, whatever it computes: exceptions become endings, phases are timed, backward has its thread.
+
+`harness.ops.execution` executes ops.  `harness.repro_runtime.engine` executes reproducer files.
+"""
+
+import re
+import time
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import torch
+
+import harness
+from harness.errors import CannotExecute, SuiteError
+from harness.model.case import Case
+from harness.model.op import Op
+from harness.model.paired_run import PairedRunRequest, Sketch
+from harness.model.run import Completed, Ending, OutOfMemory, Raised, Refused, Result, Source, Unsupported
+from harness.ops import flight_recorder
+from harness.ops.execution_hooks import NO_LAUNCHES, ObservedLaunches
+
+T = TypeVar("T")
+LibraryContext = Callable[[], AbstractContextManager[Any]]
+"""Makes the context manager that an engine holds around every call of the library, on any thread."""
+
+TRACEBACK_LINES = 30
+MISSING_OPERATOR = re.compile(r"Could not run '([\w:.]+)' with arguments from the")
+"""The message of torch 2.13 for an operator that it has for CUDA alone.
+
+The library does not refuse such a case: the virtual GPU cannot execute it.
+"""
+HARNESS = str(Path(harness.__file__).parent)
+NOT_THE_LIBRARY = ("/torch/", "/triton/", HARNESS, "<", "/concurrent/", "/threading.py", "/contextlib.py")
+
+
+class CaseExecution(ABC):
+    """Runs cases in this process, one after another.
+
+    On a GPU, autograd runs backward in a thread of its own.  That thread does not see the caller's context variables,
+    such as Triton's allocator.  Therefore backward passes run in a separate thread here too.
+    """
+
+    def __init__(
+        self,
+        library_context: LibraryContext,
+        on_backward_thread: Callable[[], object] = lambda: None,
+        *,
+        launches: ObservedLaunches = NO_LAUNCHES,
+    ) -> None:
+        """`on_backward_thread` is called once, in the thread of backward passes, before the first."""
+        self._library_context = library_context
+        self._launches = launches
+        self._backward_thread = ThreadPoolExecutor(1, "autograd-device", on_backward_thread)
+        self._phase = "inputs"
+        self.seconds: dict[str, float] = {}
+        """Wall-clock seconds of the latest case by phase: `inputs`, `forward`, `backward`, `reference`, `compare`, …"""
+
+    def run(self, op: Op, case: Case) -> tuple[Ending, tuple[Result, ...]]:
+        """Return how the case ended, and its results; none unless it completed."""
+        self.seconds = {}
+        return self._ended(op, lambda: self._results(op, case), ())
+
+    def run_paired(self, op: Op, request: PairedRunRequest) -> tuple[Ending, tuple[Sketch, ...]]:
+        """Return how a paired run ended, and what its comparison needs of the results; nothing unless it completed."""
+        self.seconds = {}
+        return self._ended(op, lambda: self._sketches(op, request), ())
+
+    def run_again(self, op: Op, case: Case) -> tuple[Ending, Mapping[str, str]]:
+        """Run the case once more without a reference; return how it ended, and digests of results by name.
+
+        Its seconds are added to those of the run before.
+        """
+        return self._ended(op, lambda: self._digests(op, case), {})
+
+    @abstractmethod
+    def _results(self, op: Op, case: Case) -> tuple[Result, ...]:
+        """Compute the case and compare it with its reference."""
+
+    @abstractmethod
+    def _sketches(self, op: Op, request: PairedRunRequest) -> tuple[Sketch, ...]:
+        """Compute the requested case, and sketch its results."""
+
+    @abstractmethod
+    def _digests(self, op: Op, case: Case) -> dict[str, str]:
+        """Compute the case, and hash the bytes of its results."""
+
+    def _ended(self, op: Op, work: Callable[[], T], nothing: T) -> tuple[Ending, T]:
+        """Do the work; return how it ended, with `nothing` in the place of its value if it raised."""
+        try:
+            return Completed(), work()
+        except CannotExecute as error:
+            return _unsupported(error, error), nothing
+        except MemoryError as error:
+            return OutOfMemory(limit_bytes=0, message=str(error) or "MemoryError"), nothing
+        except Exception as error:  # noqa: BLE001 - the library's, Triton's or the suite's: becomes the run's ending
+            return _ending(op, error, "inputs" if isinstance(error, SuiteError) else self._phase), nothing
+
+    @contextmanager
+    def _timed(self, phase: str) -> Generator[None]:
+        """Add up the seconds of the phase.  An exception leaves `_phase` as it is, for the ending to name."""
+        self._phase = phase
+        flight_recorder.phase(phase)
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - began
+
+
+class ExecutionFactory(Protocol):
+    """Makes the execution of an engine."""
+
+    def __call__(
+        self,
+        library_context: LibraryContext,
+        on_backward_thread: Callable[[], object],
+        *,
+        launches: ObservedLaunches,
+    ) -> CaseExecution:
+        """Return an execution with this context, for an engine that observes these launches."""
+        ...
+
+
+def plain_torch() -> AbstractContextManager[None]:
+    """Return a context without the torch modes that engines hold around the library: for the harness's own tensors."""
+    return torch._C.DisableTorchFunction()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - no public name in torch 2.13
+
+
+def _ending(op: Op, error: Exception, phase: str) -> Ending:
+    kind = type(error).__name__
+    message = str(error)
+    if missing := MISSING_OPERATOR.match(message):
+        return _unsupported(CannotExecute(f"{missing[1]} on the CPU"), error)
+    if kind in op.refuses and phase in {"forward", "backward"}:
+        return Refused(message=f"{kind}: {message}")
+    if isinstance(error, torch.OutOfMemoryError):  # the GPU's memory
+        return OutOfMemory(limit_bytes=0, message=message.splitlines()[0])
+    # The CPU allocator raises a plain RuntimeError, which only its text tells from others.
+    if isinstance(error, RuntimeError) and ("can't allocate memory" in message or "not enough memory" in message):
+        return OutOfMemory(limit_bytes=0, message=message.splitlines()[0])
+    text = "".join(traceback.format_exception(error)).splitlines()[-TRACEBACK_LINES:]
+    return Raised(kind=kind, message=message, source=_source(error), phase=phase, traceback="\n".join(text))
+
+
+def _unsupported(missing: CannotExecute, error: Exception) -> Unsupported:
+    """Return the ending for something that torch cannot do on the CPU.  Kernels are reported by the engine instead."""
+    return Unsupported(what=missing.what, kernel="", source=_source(error), triton_version=version("triton"))
+
+
+def _source(error: Exception) -> Source | None:
+    """Return the innermost frame outside torch, Triton and the harness."""
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [frame for frame in frames if not any(part in frame.filename for part in NOT_THE_LIBRARY)]
+    return Source(file=outside[-1].filename, line=outside[-1].lineno or 0) if outside else None

@@ -1,0 +1,45 @@
+"""What the environment decides, as one value.
+
+The programs read the environment once, where they start: `harness`, the pytest plugin, and each `python -m` program.
+Everything below them takes what it needs from a `Settings`.  Variables that are meant for a child process are not here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+CACHE_VARIABLE = "HARNESS_CACHE"
+LEASES_VARIABLE = "HARNESS_LEASES"
+FOLDER_NAME = "kernel-harness"
+USUAL_CACHE = Path("~/.cache", FOLDER_NAME).expanduser()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of one process; the defaults are those of an empty environment."""
+
+    cache: Path = USUAL_CACHE
+    """The folder of installed libraries: `$HARNESS_CACHE`, or `kernel-harness` in the user's cache folder."""
+    leases: Path | None = None
+    """The folder of GPU leases that `$HARNESS_LEASES` names."""
+    runtime: Path | None = None
+    """The user's runtime folder, `$XDG_RUNTIME_DIR`, if it exists."""
+    toolkits: tuple[Path, ...] = ()
+    """The CUDA toolkits that `$CUDA_HOME` and `$CUDA_PATH` name, in this order."""
+    pytest_workers: int = 1
+    """The processes of pytest-xdist that share this machine's cores."""
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Self:
+        """Read all settings.  An empty variable counts as unset."""
+        own_cache, own_leases = environment.get(CACHE_VARIABLE), environment.get(LEASES_VARIABLE)
+        caches = Path(environment.get("XDG_CACHE_HOME") or "~/.cache")
+        runtime = environment.get("XDG_RUNTIME_DIR")
+        return cls(
+            cache=(Path(own_cache) if own_cache else caches / FOLDER_NAME).expanduser(),
+            leases=Path(own_leases).expanduser() if own_leases else None,
+            runtime=Path(runtime) if runtime and Path(runtime).is_dir() else None,
+            toolkits=tuple(Path(home) for name in ("CUDA_HOME", "CUDA_PATH") if (home := environment.get(name))),
+            pytest_workers=int(environment.get("PYTEST_XDIST_WORKER_COUNT") or 1),
+        )

@@ -1,0 +1,36 @@
+"""One launch, bound to its arguments and ready to execute."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.model.device import DeviceProfile
+from harness.virtual.binding import Binding
+from harness.virtual.machine import LaunchContext
+from harness.virtual.numbers.elements import Array
+from harness.virtual.ttir.ir import Module
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedLaunch:
+    """The part of a launch that all executors share."""
+
+    kernel: str
+    """The kernel's name in Python."""
+    build: str
+    """A digest of the TTIR without source locations."""
+    device: DeviceProfile
+    context: LaunchContext
+    binding: Binding
+    bind: Callable[[], Binding]
+    """Binds the same arguments again, with empty shadow memory, for one more execution."""
+    ids: Array
+    """Linear ids of the programs to execute, in the order in which they begin."""
+    is_oversized: bool
+    """The case is oversized, and `ids` is a sample of the programs."""
+    may_wait: bool
+    """A program may wait for another one."""
+    has_atomics: bool
+
+    @property
+    def module(self) -> Module:
+        return self.context.module

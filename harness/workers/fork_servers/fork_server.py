@@ -1,0 +1,249 @@
+"""A fork server's process as the parent holds it: start, requests for children, stop.
+
+`StartedServer` is a fresh Python.  `ForkedServer` is forked from another fork server, whose modules it inherits.  A
+parent with threads cannot fork safely itself, so both kinds fork in `harness.workers.zygote.fork_loop`, which has the
+protocol.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from harness.workers.supervision import linux
+from harness.workers.supervision.child_status import ChildStatus
+from harness.workers.zygote.fork_loop import Main, name_of
+
+FLAGS = {
+    "optimize": "-O",
+    "dont_write_bytecode": "-B",
+    "no_user_site": "-s",
+    "no_site": "-S",
+    "ignore_environment": "-E",
+    "isolated": "-I",
+    "safe_path": "-P",
+}
+"""The options of Python that a fresh one inherits, by their names in `sys.flags`."""
+
+
+class ForkServer(ABC):
+    """A process that forks children on request.  The first request starts it, also after its death.  Thread-safe."""
+
+    def __init__(self, main: Main, orders: bytes) -> None:
+        """`main` runs in the server.  It gets two open files: the control socket, and a file that holds `orders`."""
+        self._main = main
+        self._orders = orders
+        self._lock = threading.Lock()
+        self._control: socket.socket | None = None
+
+    @property
+    @abstractmethod
+    def pid(self) -> int | None:
+        """The server's process id, as far as it is known."""
+
+    @property
+    def incarnation(self) -> object:
+        """Equal as long as the same process serves; None while there is none."""
+        return self._control
+
+    def fork(self, main: Main, fds: Sequence[int]) -> int:
+        """Have a module's function run in a new child, on copies of the open files; it returns the exit status.
+
+        Does not wait for the server.
+
+        Returns:
+            The read end of the child's status pipe: see `harness.workers.supervision.child_status`.
+
+        Raises:
+            ConnectionError: the server died at once, twice.
+        """
+        status_r, status_w = os.pipe()
+        try:
+            with self._lock:
+                self._request(main, [status_w, *fds])
+        except BaseException:
+            os.close(status_r)
+            raise
+        finally:
+            os.close(status_w)  # the server has a copy, so that the pipe ends with it
+        return status_r
+
+    def stop(self) -> None:
+        """Kill the server and wait until it is gone."""
+        with self._lock:
+            self._stop()
+
+    def _request(self, main: Main, fds: Sequence[int]) -> None:
+        message = [name_of(main).encode()]
+        try:
+            socket.send_fds(self._running(), message, fds)
+        except ConnectionError:  # it has just died, and its exit status is not known yet
+            self._stop()
+            socket.send_fds(self._running(), message, fds)
+
+    def _running(self) -> socket.socket:
+        if self._control is not None:
+            if not self._has_ended():
+                return self._control
+            self._release()
+        # Message boundaries are kept (SEQPACKET), so open files stay with the request that they came with.
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        orders_fd = _file_of(self._orders)
+        try:
+            self._begin([theirs.fileno(), orders_fd])
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()  # or the parent would not see the server's end
+            os.close(orders_fd)
+        self._control = ours
+        return ours
+
+    def _stop(self) -> None:
+        if self._control is not None:
+            self._kill()
+            self._release()
+
+    def _release(self) -> None:
+        """Close the control socket: a server that still lives, or is not forked yet, ends by that."""
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+
+    @abstractmethod
+    def _begin(self, fds: Sequence[int]) -> None:
+        """Start the process, which runs the server's main function on copies of the open files."""
+
+    @abstractmethod
+    def _has_ended(self) -> bool:
+        """True if the process is known to have ended."""
+
+    @abstractmethod
+    def _kill(self) -> None:
+        """Kill the process and wait until it is gone."""
+
+
+class StartedServer(ForkServer):
+    """A fork server that is a fresh Python."""
+
+    def __init__(self, main: Main, orders: bytes, environment: Mapping[str, str], python: str = "") -> None:
+        """`environment` is added to this process's own.
+
+        `python` is executed in the place of this Python: a program that passes its arguments on to one.
+        """
+        super().__init__(main, orders)
+        self._environment = environment
+        self._python = python or sys.executable
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process that was started, which may be a tool that runs Python.  Never waits for a request."""
+        process = self._process
+        return process.pid if process is not None else None
+
+    def end(self, limit_s: float) -> bool:
+        """Let the server end by itself, and the tool that it runs under; False if that had to be killed in the end."""
+        with self._lock:
+            if self._process is None or self._control is None:
+                return True
+            # A shutdown ends the connection though a copy of the socket may be open elsewhere, as after a fork.
+            with suppress(OSError):  # the server is gone
+                self._control.shutdown(socket.SHUT_RDWR)
+            has_ended = linux.ends(self._process.pid, limit_s)
+            self._stop()
+            return has_ended
+
+    def _begin(self, fds: Sequence[int]) -> None:
+        # Modules are found as they would be here: `-c` puts the working directory first, our folders come next.  An
+        # entry may be the name of a path hook (editable installations have one), so only folders are made absolute.
+        paths = [str(Path(path).absolute()) if Path(path).exists() else path for path in sys.path if path]
+        program = (
+            f"import sys; sys.path[1:] = dict.fromkeys([*{paths!r}, *sys.path[1:]]); "
+            f"from {self._main.__module__} import {self._main.__qualname__} as main; sys.exit(main({tuple(fds)!r}))"
+        )
+        self._process = subprocess.Popen(
+            [self._python, *_interpreter_options(), "-c", program],
+            stdin=subprocess.DEVNULL,
+            pass_fds=fds,
+            env={**os.environ, **self._environment},
+            restore_signals=False,
+        )
+
+    def _has_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _release(self) -> None:
+        super()._release()
+        self._process = None
+
+
+class ForkedServer(ForkServer):
+    """A fork server that is forked from another one, the origin."""
+
+    def __init__(self, origin: ForkServer, main: Main, orders: bytes) -> None:
+        super().__init__(main, orders)
+        self._origin = origin
+        self._status: ChildStatus | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process id, once the origin has reported it."""
+        with self._lock:
+            return self._reported_pid()
+
+    def _begin(self, fds: Sequence[int]) -> None:
+        self._status = ChildStatus(self._origin.fork(self._main, fds))
+
+    def _has_ended(self) -> bool:
+        """True also if the origin is gone: how this server ends would never be known."""
+        if self._status is not None:
+            self._status.read()
+        return self._status is None or self._status.is_final
+
+    def _kill(self) -> None:
+        pid = self._reported_pid()
+        if self._status is None or pid is None:  # not forked yet: it ends when it finds its control socket closed
+            return
+        if not self._has_ended():
+            with suppress(ProcessLookupError):  # the origin has just reaped it, and is about to report that
+                os.kill(pid, signal.SIGKILL)
+        while not self._status.is_final:
+            self._status.read(None)
+
+    def _reported_pid(self) -> int | None:
+        if self._status is None:
+            return None
+        self._status.read()
+        return self._status.pid
+
+    def _release(self) -> None:
+        super()._release()
+        if self._status is not None:
+            self._status.close()
+            self._status = None
+
+
+def _file_of(content: bytes) -> int:
+    """An open file in memory that holds the content, to be read from its start."""
+    fd = os.memfd_create("orders")
+    os.write(fd, content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _interpreter_options() -> list[str]:
+    flags = [option for name, option in FLAGS.items() if getattr(sys.flags, name)]
+    return [*flags, *(f"-W{option}" for option in sys.warnoptions), *(["-Xdev"] if sys.flags.dev_mode else [])]

@@ -1,0 +1,141 @@
+"""Shared zygotes: fork servers that have loaded torch, Triton and an engine, and emulate no device.
+
+Loading takes seconds and depends on neither device nor suites.  So the server of each device is forked from a shared
+zygote, and a session that opens several pools keeps its zygotes.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from harness import wire
+from harness.errors import WorkerError
+from harness.workers.folder import PoolFolder
+from harness.workers.fork_servers.fork_server import ForkedServer, StartedServer
+from harness.workers.protocol import Frame
+from harness.workers.spec import ZygoteSpec
+from harness.workers.supervision.channel import TAIL_BYTES, Channel, Exited, NoAnswer, Orphaned
+from harness.workers.zygote.fork_loop import Main
+from harness.workers.zygote.startup import SharedOrders, start_shared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wrapper:
+    """A program that Python runs under."""
+
+    python: str
+    """An executable file that starts the program on Python, and passes its own arguments on to Python."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class SharedZygote:
+    """One fork server from which the servers of all devices are forked.  The first request starts it."""
+
+    def __init__(self, spec: ZygoteSpec, folder: PoolFolder, number: int, wrapper: Wrapper | None = None) -> None:
+        self._log = folder.path / f"shared-zygote-{number}.log"
+        orders = SharedOrders(
+            zygote=spec,
+            parent=None if wrapper else os.getpid(),
+            log=str(self._log),
+            temporary=str(folder.temporary),
+        )
+        self._server = StartedServer(
+            start_shared,
+            wire.to_json(orders).encode(),
+            wrapper.environment if wrapper else {},
+            wrapper.python if wrapper else "",
+        )
+        self._lock = threading.Lock()
+        self._is_dismissed = False
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process that was started: the wrapper's if there is one."""
+        return self._server.pid
+
+    def log_tail(self) -> str:
+        """The end of what it printed while it loaded."""
+        return tail_of(self._log)
+
+    def forked_server(self, main: Main, orders: bytes) -> ForkedServer:
+        """A fork server that is to be forked from this one."""
+        return ForkedServer(self._server, main, orders)
+
+    def run_once(self, main: Main, limit_s: float) -> str:
+        """Run a module's function in a child of its own.  Returns what went wrong; empty if nothing did."""
+        failure, _ = run_to_end(Channel.to_new_child(lambda fds: self._fork(main, fds)), limit_s, self.log_tail)
+        return failure
+
+    def dismiss(self) -> None:
+        """Make `run_once` fail from now on: its request would start a server that was killed anew."""
+        with self._lock:
+            self._is_dismissed = True
+
+    def end(self, limit_s: float) -> bool:
+        """Let it and its wrapper end by themselves; False if they had to be killed in the end."""
+        return self._server.end(limit_s)
+
+    def close(self) -> None:
+        """Kill it.  Servers that were forked from it belong to their pools, which stop them."""
+        self._server.stop()
+
+    def _fork(self, main: Main, fds: Sequence[int]) -> int:
+        with self._lock:
+            if self._is_dismissed:
+                raise WorkerError("the pool is closed")
+            return self._server.fork(main, fds)
+
+
+class SharedZygotes:
+    """One shared zygote for each spec that is asked for.  Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers = count()
+        self._folders: dict[str, PoolFolder] = {}
+        self._zygotes: dict[ZygoteSpec, SharedZygote] = {}
+
+    def __len__(self) -> int:
+        return len(self._zygotes)
+
+    def of(self, spec: ZygoteSpec) -> SharedZygote:
+        with self._lock:
+            if spec not in self._zygotes:
+                if spec.scratch not in self._folders:
+                    self._folders[spec.scratch] = PoolFolder(spec.scratch)
+                self._zygotes[spec] = SharedZygote(spec, self._folders[spec.scratch], next(self._numbers))
+            return self._zygotes[spec]
+
+    def close(self) -> None:
+        """Kill them all and remove their files.  Pools stop the servers that were forked from them."""
+        with self._lock:
+            for zygote in self._zygotes.values():
+                zygote.close()
+            for folder in self._folders.values():
+                folder.remove()
+            self._zygotes.clear()
+            self._folders.clear()
+
+
+def run_to_end(channel: Channel, limit_s: float, log_tail: Callable[[], str]) -> tuple[str, str]:
+    """Wait for a child that sends no frames.  Returns what went wrong (empty if nothing did) and what it printed."""
+    try:
+        match channel.wait(limit_s):
+            case Exited(code=0):
+                return "", channel.log_tail
+            case Exited(code=code):
+                return f"it exited with status {code}: {channel.log_tail}", channel.log_tail
+            case Orphaned() | Frame():
+                return f"its fork server is gone: {log_tail()}", ""
+            case NoAnswer():
+                return f"it did not end within {limit_s:g} s: {channel.log_tail}", channel.log_tail
+    finally:
+        channel.close()
+
+
+def tail_of(log: Path) -> str:
+    """The end of a log file; empty if there is none."""
+    return log.read_text(errors="replace")[-TAIL_BYTES:] if log.exists() else ""

@@ -1,0 +1,120 @@
+"""How fork servers start: `start_shared` in a fresh Python, `start_device` in a process forked from that one.
+
+The shared zygote loads what all devices have in common.  The fork server of each device is forked from it, emulates
+that device and then imports the libraries under test.  Both keep their result in `state`, for the processes forked from
+them: a failure to load is a value, which each child reports to the parent.
+"""
+
+import faulthandler
+import os
+import socket
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from harness import wire
+from harness.workers.protocol import ChildError, FaultKind
+from harness.workers.spec import WorkerSpec, ZygoteSpec
+from harness.workers.supervision import linux
+from harness.workers.zygote.fork_loop import has_owner, serve_forks
+from harness.workers.zygote.loading import Loaded, Prepared, load, prepare
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedOrders:
+    """Orders of the parent to the shared zygote."""
+
+    zygote: ZygoteSpec
+    parent: int | None
+    """The parent's process id; None under compute-sanitizer, whose own process is the parent."""
+    log: str
+    """The file for stdout and stderr while the engine loads."""
+    temporary: str
+    """The folder for temporary files, which the parent removes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceOrders:
+    """Orders of the parent to the fork server of one device."""
+
+    spec: WorkerSpec
+    log: str
+    """The file for stdout and stderr while suites and libraries load."""
+
+
+class State:
+    """The result of loading in this process; every process forked from it inherits it."""
+
+    prepared: Prepared | ChildError | None = None
+    loaded: Loaded | ChildError | None = None
+
+
+state = State()
+
+
+def start_shared(fds: tuple[int, ...]) -> int:
+    """Load the engine, then fork device servers until the parent is gone; returns the exit status."""
+    control, orders = _received(fds, SharedOrders)
+    os.setsid()  # Ctrl-C in the parent's terminal does not reach it
+    linux.die_with(os.getppid() if orders.parent is None else orders.parent)
+    _print_to(orders.log)
+    faulthandler.enable()
+    os.environ["TMPDIR"] = orders.temporary
+    # Python 3.12 and later warn about a fork in a process that has threads, which libraries may start on import.
+    warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
+    state.prepared = _or_error(lambda: prepare(orders.zygote))
+    wire.warm_up()
+    # From here on the fork loop notices that the parent is gone.  Device servers do the same, for they have to clear
+    # away the processes of their workers then.  A death signal would kill them before that.
+    linux.outlive_parent()
+    with control:
+        serve_forks(control)
+    return 0
+
+
+def start_device(fds: tuple[int, ...]) -> int:
+    """Emulate the device, load suites and libraries, then fork workers until the parent is gone."""
+    control, orders = _received(fds, DeviceOrders)
+    os.setsid()
+    match state.prepared:
+        case Prepared() as prepared:
+            linux.die_with(prepared.server)
+            _print_to(orders.log)
+            # A parent that gave up, or died, while this request was queued needs no library to be loaded.
+            state.loaded = _or_error(lambda: load(orders.spec, prepared)) if has_owner(control) else None
+            linux.outlive_parent()
+        case ChildError() | None as failed:
+            state.loaded = failed
+    try:
+        with control:
+            serve_forks(control)
+    finally:
+        for child in linux.children():
+            linux.kill_group(child)
+    return 0
+
+
+def _received(fds: tuple[int, ...], kind: type[T]) -> tuple[socket.socket, T]:
+    control_fd, orders_fd = fds
+    with os.fdopen(orders_fd, "rb") as file:
+        return socket.socket(fileno=control_fd), wire.from_json(file.read(), kind)
+
+
+def _or_error(load_it: Callable[[], T]) -> T | ChildError:
+    try:
+        return load_it()
+    except (Exception, SystemExit):  # noqa: BLE001 - the process's own boundary: it lives on to report what happened
+        return ChildError(kind=FaultKind.WORKER, message=f"a worker cannot be prepared:\n{traceback.format_exc()}")
+
+
+def _print_to(log: str) -> None:
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        os.dup2(file, stream.fileno())
+    os.close(file)

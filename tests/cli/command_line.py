@@ -1,0 +1,47 @@
+"""A project folder in which tests run `harness` as a person does: in a process."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ENGINE = ("--engine", "tests.cli.fake_engine:FakeEngine")
+ON = ("--device", "rtx-pro-6000", "--seed", "1", *ENGINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """A process that has ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+class Project:
+    """A folder, and the `harness` to run in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "harness.cli", *arguments],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def harness(self, *arguments: str) -> Finished:
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=120)
+        return Finished(status=process.returncode, out=out, err=err)

@@ -1,0 +1,95 @@
+"""Files of schema version 1, as an earlier release wrote them, are still read."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from harness.corpus import results
+from harness.documents import files
+from harness.documents.campaign import CampaignReport, KnownFinding, SizeCount, VerdictCount
+from harness.documents.finding import FindingDocument, RegressionDocument
+from harness.documents.region import RegionDocument
+from harness.errors import ReplayError
+from harness.findings import replay
+from harness.model.region import SMS, Ended
+from harness.model.verdict import Outcome, Severity, Signature
+from harness.mutation import score
+from tests.corpus.test_results import KEPT
+from tests.mutation.test_score import KILLED, SURVIVED
+
+pytestmark = pytest.mark.once
+
+OLD = Path(__file__).parent / "version_1"
+REGRESSIONS = Path(__file__).parents[2] / "suites" / "regressions"
+OVERLAP = Signature(
+    oracle="write-overlap", severity=Severity.WARNING, op="", kernel="double_kernel", place="overlapping_store.py:14"
+)
+
+
+def test_a_finding_keeps_its_id_signature_and_pictures() -> None:
+    document = files.read(OLD / "finding.json", FindingDocument)
+    finding = document.finding
+    assert (finding.id, document.id, finding.fail.signature) == ("9638e974", "9638e974", OVERLAP)
+    assert document.versions["triton"] == "3.6.0"
+    assert finding.repeats.runs == finding.repeats.shown == 5
+    (picture,) = finding.first_pictures
+    assert picture.caption == "stored by more than one program"
+    assert finding.replay_command == document.replay == "harness replay 9638e974"
+
+
+def test_a_regression_is_replayed_under_its_id() -> None:
+    (recorded,) = replay.read(OLD / "regression.json")
+    assert (recorded.id, recorded.libraries, recorded.preceding_case) == ("342c34cb", ("fla-core==0.6.0",), None)
+
+
+@pytest.mark.parametrize("path", sorted(REGRESSIONS.glob("*.json")), ids=lambda path: path.stem)
+def test_every_regression_of_the_repository_has_the_id_of_its_file(path: Path) -> None:
+    (recorded,) = replay.read(path)
+    assert recorded.id == path.stem
+
+
+def test_a_campaign_keeps_findings_counts_and_known_issues() -> None:
+    report = files.read(OLD / "campaign.json", CampaignReport)
+    assert [finding.id for finding in report.findings] == ["2bc88e4e", "9638e974"]
+    assert (report.cases, report.builds, report.compiled_builds, report.seed) == (204, 155, 155, 0)
+    op = "suites/planted/overlapping_store.py:overlapping_store"
+    assert report.verdicts[0] == VerdictCount(
+        op=op, device="a100", oracle="agreement", outcome=Outcome.ABSTAIN, cases=1
+    )
+    assert report.tested_sizes[0] == SizeCount(op=op, dim="T", size=48, sm_count=108, outcome=Outcome.FAIL, cases=1)
+    assert report.known_findings == (
+        KnownFinding(
+            finding="9638e974", signature=str(OVERLAP), link="https://example.org/1", expires=date(2027, 3, 31)
+        ),
+    )
+    assert report.gpu_wait_share is None
+
+
+def test_a_region_keeps_its_points_and_why_it_ended() -> None:
+    region = files.read(OLD / "region.json", RegionDocument).region
+    assert (region.finding, region.signature, region.stop_reason) == ("9638e974", OVERLAP, Ended.POINTS)
+    assert all(set(point.sizes) >= {SMS} for point in region.points)
+
+
+def test_results_of_the_corpus_and_of_mutants_are_kept() -> None:
+    assert results.load(OLD / "corpus.json").records == (KEPT,)
+    assert score.load(OLD / "mutation.json", "seed 0").outcomes == (KILLED, SURVIVED)
+
+
+@pytest.mark.parametrize("name", ["finding", "regression", "campaign"])
+def test_a_migrated_document_is_written_and_read_back_whole(name: str) -> None:
+    kinds = (CampaignReport, FindingDocument, RegressionDocument)
+    document = files.read(OLD / f"{name}.json", *kinds)
+    text = files.dumps(document)
+    assert files.loads(text, *kinds) == document
+    assert '"format"' not in text
+
+
+def test_an_error_in_an_old_file_names_the_key_of_the_present_version(tmp_path: Path) -> None:
+    text = (OLD / "campaign.json").read_text(encoding="utf-8").replace('"shown": 5', '"shown": "5"', 1)
+    (tmp_path / "old.json").write_text(text, encoding="utf-8")
+    with pytest.raises(ReplayError) as refused:
+        replay.read(tmp_path / "old.json")
+    place = 'findings[0].repeats.shown: expected an integer, got "5" (read as schema version 2)'
+    assert str(refused.value) == f"{tmp_path / 'old.json'}: {place}"

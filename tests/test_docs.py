@@ -1,0 +1,228 @@
+"""The docs agree with the code: commands parse, paths and names exist, figures equal their constants."""
+
+import ast
+import operator
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cli import COMMANDS, parse
+from harness.cli.command import Parser
+from harness.errors import HarnessError
+from tests.test_rooms import LEAVES, ROOMS, SUB_ROOMS
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FIGURE = re.compile(r"(\S+)(?:\s+(?:s|times|cases|accesses|trips))?<!-- = ([\w.]+) -->")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+ROOTS = ("harness", "tests", "suites", "docs", "ci", "constraints")
+WORDS = {"five": 5, "eight": 8, "ten": 10, "twelve": 12, "a dozen": 12, "four": 4}
+ARITHMETIC: dict[type[ast.operator], Any] = {
+    ast.LShift: operator.lshift,
+    ast.Mult: operator.mul,
+    ast.Pow: operator.pow,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+}
+BY_PYTEST_AND_XDIST = frozenset({"-m", "-n", "-k", "--junitxml", "--dist"})
+
+pytestmark = pytest.mark.once
+
+
+def lines_of_blocks(page: Path) -> Iterator[str]:
+    """Yield each line of a page's fenced blocks of shell commands."""
+    for language, block in FENCE.findall(page.read_text(encoding="utf-8")):
+        if language in {"", "sh", "yaml"}:
+            for line in block.replace("\\\n", " ").splitlines():
+                yield line.strip().removeprefix("$ ").removeprefix("- run: ").removeprefix("run: ")
+
+
+def inline_code(page: Path) -> Iterator[str]:
+    """Yield each piece of code inside a page's sentences."""
+    yield from INLINE.findall(FENCE.sub("", page.read_text(encoding="utf-8")))
+
+
+def commands(name: str, lines: Callable[[Path], Iterator[str]]) -> list[tuple[str, list[str]]]:
+    """Return page and words of every command of this name, without its comment."""
+    return [
+        (page.name, shlex.split(line, comments=True))
+        for page in DOCS
+        for line in lines(page)
+        if line.startswith(f"{name} ") and "…" not in line
+    ]
+
+
+@pytest.mark.parametrize(("page", "words"), commands("harness", lines_of_blocks))
+def test_every_harness_command_in_the_docs_parses(page: str, words: list[str]) -> None:
+    try:
+        parse(words[1:])
+    except (HarnessError, SystemExit) as error:
+        pytest.fail(f"{page}: {' '.join(words)}: {error}")
+
+
+@pytest.mark.parametrize(("page", "words"), commands("harness", inline_code))
+def test_commands_in_sentences_have_the_options_that_they_name(page: str, words: list[str]) -> None:
+    name = words[1].removeprefix("--")
+    if name not in {"help", "version"}:
+        parser = Parser(prog=name)
+        import_module(f"harness.cli.{name}").add_options(parser)
+        known = set(re.findall(r"--[a-z-]+", parser.format_help()))
+        assert {word for word in words if word.startswith("--")} - known == set(), page
+
+
+def test_every_command_is_in_the_readme() -> None:
+    named = {words[1] for page, words in commands("harness", lines_of_blocks) if page == "README.md"}
+    assert named == set(COMMANDS)
+
+
+def test_pytest_commands_use_options_that_exist(pytestconfig: pytest.Config) -> None:
+    known = {option for option in vars(pytestconfig.option) if option.startswith("harness_")}
+    named = {
+        word.partition("=")[0]
+        for _, words in commands("pytest", lines_of_blocks)
+        for word in words
+        if word.startswith("-")
+    }
+    wrong = {word for word in named - BY_PYTEST_AND_XDIST if word.removeprefix("--").replace("-", "_") not in known}
+    assert wrong == set()
+
+
+def test_make_commands_name_targets_that_exist() -> None:
+    targets = set(re.findall(r"^([a-z][a-z0-9.-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert {words[1] for _, words in commands("make", lines_of_blocks)} - targets == set()
+
+
+def test_installed_extras_exist() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    named = {
+        extra for page in DOCS for extra in re.findall(r"kernel-harness\[(\w+)\]", page.read_text(encoding="utf-8"))
+    }
+    assert {extra for extra in named if not re.search(rf"^{extra} = \[", project, re.MULTILINE)} == set()
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_paths_in_the_docs_exist(page: Path) -> None:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    paths = [
+        path for path in INLINE.findall(text) if path.partition("/")[0] in ROOTS and re.fullmatch(r"[\w./*-]+", path)
+    ]
+    assert [path for path in paths if not list(ROOT.glob(path.rstrip("/")))] == []
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_in_the_docs_lead_somewhere(page: Path) -> None:
+    dead: list[str] = []
+    for link in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+        if link.startswith("https://"):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            dead.append(link)
+    assert dead == []
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = HEADING.findall(FENCE.sub("", page.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_names_of_modules_in_the_docs_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    names = {name for name in INLINE.findall(FENCE.sub("", text)) if re.fullmatch(r"harness(\.\w+)+", name)}
+    assert {name for name in names if not exists(name)} == set()
+
+
+def exists(name: str) -> bool:
+    """Report if a dotted name is a module of the harness, or a name at the top of one."""
+    path = ROOT.joinpath(*name.split("."))
+    if path.is_dir() or path.with_suffix(".py").is_file():
+        return True
+    module, _, member = name.rpartition(".")
+    source = source_of(module)
+    return source is not None and re.search(rf"\b{member}\b", source.read_text(encoding="utf-8")) is not None
+
+
+def source_of(module: str) -> Path | None:
+    """Return the file of a module."""
+    path = ROOT.joinpath(*module.split("."))
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+
+
+def figures() -> list[tuple[str, str, str]]:
+    """Return page, figure and constant of each figure that names its constant in a comment."""
+    return [(page.name, *found) for page in DOCS for found in FIGURE.findall(page.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize(("page", "figure", "constant"), figures())
+def test_figures_in_the_docs_equal_their_constants(page: str, figure: str, constant: str) -> None:
+    number = WORDS.get(figure) or float(figure.replace(",", ""))
+    assert number == value_of(constant), f"{page}: {figure} for {constant}"
+
+
+def test_every_comment_with_a_constant_follows_a_figure() -> None:
+    written = sum(page.read_text(encoding="utf-8").count("<!-- = ") for page in DOCS)
+    assert written == len(figures()) > 0
+
+
+def value_of(constant: str) -> float:
+    """Compute a constant from its source, without importing its module."""
+    module, _, name = constant.rpartition(".")
+    source = source_of(module)
+    assert source is not None, f"there is no module {module}"
+    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=found)], value=value) if found == name:
+                return computed(value)
+            case ast.AnnAssign(target=ast.Name(id=found), value=ast.expr() as value) if found == name:
+                return computed(value)
+            case _:
+                pass
+    raise AssertionError(f"{module} has no constant {name}")
+
+
+def computed(node: ast.expr) -> float:
+    """Compute an expression of numbers."""
+    match node:
+        case ast.Constant(value=int() | float() as number):
+            return number
+        case ast.BinOp(left=left, op=op, right=right):
+            result: float = ARITHMETIC[type(op)](computed(left), computed(right))
+            return result
+        case _:
+            raise AssertionError(f"{ast.unparse(node)} is no number")
+
+
+def test_environment_variables_in_the_docs_exist() -> None:
+    code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "harness").rglob("*.py"))
+    named = {name for page in DOCS for name in re.findall(r"\bHARNESS_[A-Z_]+\b", page.read_text(encoding="utf-8"))}
+    assert {name for name in named if f'"{name}"' not in code} == set()
+
+
+def test_the_drawing_of_the_rooms_is_true() -> None:
+    page = (ROOT / "docs" / "internals.md").read_text(encoding="utf-8")
+    drawing = next(block for _, block in FENCE.findall(page) if block.startswith("cli "))
+    drawn: dict[str, tuple[str, ...]] = {}
+    for line in drawing.splitlines():
+        room, _, rest = line.partition(" ")
+        columns = re.split(r"\s{2,}", rest.strip())
+        drawn[room] = tuple(columns[1].split(", ")) if len(columns) > 1 else ()
+    assert tuple(reversed(drawn)) == ROOMS
+    assert {room: subs for room, subs in drawn.items() if subs} == SUB_ROOMS
+    leaves = re.search(r"^Leaves that any room may import: (.*?)\.$", page, re.MULTILINE | re.DOTALL)
+    assert leaves is not None
+    assert set(INLINE.findall(leaves[1])) == set(LEAVES)
+
+
+def test_the_architecture_fits_one_page() -> None:
+    assert len((ROOT / "docs" / "internals.md").read_text(encoding="utf-8").splitlines()) <= 120

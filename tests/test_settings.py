@@ -1,0 +1,33 @@
+"""The settings of a process, as environment variables choose them."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.settings import Settings
+
+pytestmark = pytest.mark.once
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    assert Settings.from_environment({}) == Settings.from_environment({"HARNESS_CACHE": ""}) == Settings()
+
+
+def test_the_cache_is_where_the_user_says(tmp_path: Path) -> None:
+    environment = {"XDG_CACHE_HOME": str(tmp_path / "xdg")}
+    caches = [
+        Settings.from_environment(environment).cache,
+        Settings.from_environment({**environment, "HARNESS_CACHE": str(tmp_path / "own")}).cache,
+        Settings.from_environment({"HARNESS_CACHE": "~/own"}).cache,
+    ]
+    assert caches == [tmp_path / "xdg" / "kernel-harness", tmp_path / "own", Path.home() / "own"]
+
+
+def test_the_runtime_folder_counts_only_if_it_exists(tmp_path: Path) -> None:
+    folders = [Settings.from_environment({"XDG_RUNTIME_DIR": str(path)}).runtime for path in (tmp_path, "/no/such")]
+    assert folders == [tmp_path, None]
+
+
+def test_a_leases_folder_and_the_workers_of_xdist_are_read() -> None:
+    settings = Settings.from_environment({"HARNESS_LEASES": "/tmp/leases", "PYTEST_XDIST_WORKER_COUNT": "4"})
+    assert (settings.leases, settings.pytest_workers) == (Path("/tmp/leases"), 4)
