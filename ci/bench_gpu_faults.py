@@ -9,6 +9,7 @@ from itertools import chain, repeat
 from statistics import median
 
 from ci.bench_gpu_machine import Bench
+from ci.fault_suite.faults import EXPECTED, NO_MEMORY, REPORTING_TOOL
 from harness.cuda.gpus.canary import Healthy, run_canary
 from harness.cuda.gpus.health import GpuHealthMonitor
 from harness.cuda.gpus.inventory import RealGpu
@@ -19,9 +20,8 @@ from harness.model.op import Op
 from harness.model.run import Completed, OutOfMemory, Run
 from harness.search.judge import Judge
 from harness.suite import load_suite
-from suites.planted.hardware.faults import EXPECTED, NO_MEMORY, REPORTING_TOOL
 
-FAULTS = "suites/planted/hardware/faults.py"
+FAULTS = "ci/fault_suite/faults.py"
 GOOD_CASES, FAULTS_OF_KIND = 1000, 30
 ROWS = range(1, 9)
 PROCESSES = 4

@@ -4,11 +4,11 @@ from typing import Any
 
 import torch
 
+from ci.fault_suite.faults import kernels
 from harness.cuda.engine import CudaEngine
 from harness.model.case import Case
 from harness.model.op import Op
 from harness.model.run import Completed, Run
-from suites.planted.hardware.faults import kernels
 
 ELEMENTS = 64
 

@@ -3,7 +3,7 @@
 from contextvars import copy_context
 from typing import Any
 
-from suites.planted.hardware.faults import planted
+from ci.fault_suite.faults import planted
 
 
 def moved(x: Any, *, stride: int = 32, before: int = 0, first: int = 0) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ci.fault_suite import faults
 from harness.cuda.emulation import compiler_environment
 from harness.cuda.gpus.inventory import RealGpu, profile_of
 from harness.devices import catalogue
@@ -19,7 +20,6 @@ from harness.virtual.driver.triton_seam import FULL_CACHE_SUFFIX
 from harness.workers.gpu_assignment import GpuAssigner
 from harness.workers.pool import Pool, PoolOptions
 from harness.workers.spec import WorkerSpec
-from suites.planted.hardware import faults
 from tests.cuda import sized, unassembled
 from tests.cuda.samples import H200
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ci.fault_suite import faults
 from harness.cuda.gpus.inventory import RealGpu
 from harness.devices import catalogue
 from harness.model.case import Case, DType
@@ -14,7 +15,6 @@ from harness.model.verdict import Fail
 from harness.search.judge import Judge
 from harness.search.options import load_ops
 from harness.workers.pool import Pool
-from suites.planted.hardware import faults
 from tests.cuda import emulated, sized
 from tests.cuda.conftest import PoolOf
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ci.fault_suite import faults
 from harness.cuda import coredump
 from harness.cuda.gpus.inventory import RealGpu
 from harness.model.case import Case, DType
@@ -16,7 +17,6 @@ from harness.search.options import Options, load_ops
 from harness.search.plan import CaseBudget
 from harness.search.session import Session
 from harness.workers.supervision.time_limits import Patience
-from suites.planted.hardware import faults
 
 pytestmark = [pytest.mark.gpu, pytest.mark.once]
 

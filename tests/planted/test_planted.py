@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ci.fault_suite import faults
 from harness.devices import catalogue
 from harness.model.case import Case
 from harness.model.finding import Finding
@@ -21,7 +22,6 @@ from harness.search.session import Session
 from harness.search.shrinking import ShrinkLimits
 from harness.search.triage import Triage
 from harness.suite import load_suite
-from suites.planted.hardware import faults
 from tests.cuda.comparison import differing
 from tests.cuda.sanitizers import unordered
 
@@ -97,7 +97,7 @@ def finding_of(session: Session, statistics: CampaignStatistics, oracle: str) ->
 ON_HARDWARE = {"agreement", "compute-sanitizer", "repeatability", "triton-sanitizer"}
 """Oracles that need hardware.
 
-Their planted bugs are in `suites/planted/hardware`, and in `differing.py` and `unordered.py` under `tests/cuda`.
+Their planted bugs are in `ci/fault_suite`, and in `differing.py` and `unordered.py` under `tests/cuda`.
 """
 
 

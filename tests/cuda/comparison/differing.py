@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from suites.planted.hardware.faults import by_rows, kernels, planted
+from ci.fault_suite.faults import by_rows, kernels, planted
 
 EXPECTED = {"stores_its_address": ("agreement", "y")}
 """By op, the oracle that fails and the place in its signature."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ci.fault_suite import faults
 from harness.cuda.gpus.inventory import RealGpu
 from harness.cuda.sanitizers import sanitizer_command
 from harness.errors import MissingPart
@@ -21,7 +22,6 @@ from harness.settings import Settings
 from harness.workers.gpu_assignment import GpuAssigner
 from harness.workers.pool import Pool, PoolOptions
 from harness.workers.spec import WorkerSpec
-from suites.planted.hardware import faults
 
 pytestmark = [pytest.mark.gpu, pytest.mark.once]
 
