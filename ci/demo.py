@@ -31,7 +31,7 @@ def main() -> int:
             return status or 1
         findings = json.loads(report.read_text(encoding="utf-8"))["findings"]
     if any(finding["oracle"] == ORACLE and finding["kernel"] == KERNEL for finding in findings):
-        print(f"\nThe {ORACLE} above is a bug of {LIBRARY}; fla-core 0.6.0 has it no more.")
+        print(f"\nThe {ORACLE} above is a bug of {LIBRARY}. fla-core 0.6.0 fixes it.")
         return 0
     seen = ", ".join(str(finding["signature"]) for finding in findings)
     print(f"no {ORACLE} of {KERNEL} among the findings: {seen}", file=sys.stderr)

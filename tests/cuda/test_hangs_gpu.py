@@ -52,7 +52,7 @@ def loop() -> range:
     return range(begin - 1, end + 1)  # the compiler may merge the loop's read with the one before
 
 
-def test_an_endless_kernel_spins_on_the_device_at_a_line_of_its_loop(runs: Runs) -> None:
+def test_an_endless_kernel_spins_at_a_line_of_its_loop(runs: Runs) -> None:
     ending = runs("device_spins").ending
     assert isinstance(ending, TimedOut)
     assert (ending.waiting, ending.launch) == (HungParty.DEVICE, "spin_kernel"), ending

@@ -38,7 +38,7 @@ def test_a_regression_has_no_pictures_and_no_paths() -> None:
     }
 
 
-def test_keys_stand_in_the_order_of_fields_and_short_values_on_one_line() -> None:
+def test_keys_keep_field_order_and_short_values_share_a_line() -> None:
     lines = files.dumps(finding_document(OVERLAP)).splitlines()
     assert lines[:4] == ["{", '  "kind": "finding",', '  "schema_version": 2,', f'  "id": "{OVERLAP.id}",']
     assert '    "dims": {"T": 3, "D": 1, "G": 1},' in lines

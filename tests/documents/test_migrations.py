@@ -86,7 +86,7 @@ def test_a_migrated_document_is_written_and_read_back_whole(name: str) -> None:
     assert '"format"' not in text
 
 
-def test_an_error_in_an_old_file_names_the_key_of_the_present_version(tmp_path: Path) -> None:
+def test_an_error_in_an_old_file_names_the_new_key(tmp_path: Path) -> None:
     text = (OLD / "campaign.json").read_text(encoding="utf-8").replace('"shown": 5', '"shown": "5"', 1)
     (tmp_path / "old.json").write_text(text, encoding="utf-8")
     with pytest.raises(ReplayError) as refused:

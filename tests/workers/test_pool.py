@@ -85,7 +85,7 @@ def test_a_case_alone_runs_in_a_fresh_process(scratch: Path) -> None:
         assert (alone != usual, pool.run(case("pid")).seconds["result"]) == (True, usual)
 
 
-def test_a_paired_run_comes_back_as_one_and_its_crash_as_a_crash(scratch: Path) -> None:
+def test_a_paired_run_returns_as_one_and_its_crash_as_one(scratch: Path) -> None:
     with Pool(specs(scratch), processes=1, time_limit_s=DEADLINE_S) as pool:
         run = pool.run(PairedRunRequest(case=case("good", 3), dot_precisions=("ieee",)))
         assert isinstance(run, PairedRun)

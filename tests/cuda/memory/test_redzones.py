@@ -94,7 +94,7 @@ def test_a_store_directly_behind_an_odd_sized_tensor_is_found(memory: GuardedMem
     assert damage_of(memory, copy) == [(AddressSpace.OUTSIDE_STORAGE, 1, 7)]
 
 
-def test_a_store_between_the_rows_of_a_strided_tensor_is_in_a_gap(memory: GuardedMemory) -> None:
+def test_a_store_between_rows_of_a_strided_tensor_hits_a_gap(memory: GuardedMemory) -> None:
     memory.to_gpu(lay_out(torch.ones(2, 3), Layout.STRIDED))
     copy = memory.to_gpu(lay_out(torch.ones(2, 3), Layout.STRIDED))
     store(copy, 4)

@@ -258,7 +258,7 @@ def test_a_large_launch_is_rechecked_with_conflicting_programs_only(
     assert event.atomic
 
 
-def test_the_last_program_of_a_large_launch_may_read_a_sum_of_all(
+def test_the_last_program_of_a_large_launch_may_read_the_sum(
     gpu: Gpu, rechecks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(race_recheck, "MOST_RECHECKED_ACCESSES", 12)

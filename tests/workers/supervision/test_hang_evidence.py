@@ -31,7 +31,7 @@ LAUNCHED = events((Activity.LAUNCH, Edge.BEGINS), (Activity.LAUNCH, Edge.ENDS), 
 ON_GPU = HangEvidence(flight=LAUNCHED, engine="cuda", utilisation=(100, 100, 100), threads=(thread("R"),) * 3)
 
 
-def test_a_gpu_that_is_always_busy_after_a_launch_is_the_hung_party() -> None:
+def test_a_gpu_that_stays_busy_after_a_launch_hangs() -> None:
     ending = ON_GPU.ending(60.0)
     assert (ending.waiting, ending.launch) == (HungParty.DEVICE, "spin_kernel")
     assert "GPU utilisation 100 %, 100 %, 100 %" in ending.evidence
