@@ -52,13 +52,13 @@ def main() -> int:
 def _compare(spec: WorkerSpec, drawn: Mapping[str, Sequence[Case]]) -> int:
     from harness.virtual.engine import VirtualEngine  # noqa: PLC0415 - starts to emulate a GPU
     from harness.virtual.native.comparison import Comparison  # noqa: PLC0415
-    from harness.virtual.native.policy import ExecutorChoice, NativeCode  # noqa: PLC0415
+    from harness.virtual.native.native_code import ExecutorMode, NativeCode  # noqa: PLC0415
     from harness.workers.zygote.loading import Loaded, load, prepare  # noqa: PLC0415
 
     loaded = load(spec, prepare(spec.zygote))
     assert isinstance(loaded, Loaded), loaded
     assert isinstance(loaded.engine, VirtualEngine)
-    comparison = Comparison(NativeCode(ExecutorChoice.NATIVE, Path(spec.scratch, "native")))
+    comparison = Comparison(NativeCode(ExecutorMode.NATIVE, Path(spec.scratch, "native")))
     loaded.engine.execute_with(comparison)
     for name, cases in drawn.items():
         for case in cases:

@@ -16,7 +16,7 @@ from harness.bisection.releases import offered, version_of
 from harness.bisection.triton_subprocess import TritonCheckRequest, check_with_triton, supported
 from harness.bisection.worktrees import Commit, Repository
 from harness.errors import LibraryError, UsageError, unknown
-from harness.findings.replay import Recorded
+from harness.findings.recorded_cases import Recorded
 from harness.findings.rerun import options_for
 from harness.libraries import resolve
 from harness.search.engine_choice import EngineChoice

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from harness.bisection.binary_search import Shown
 from harness.errors import LibraryError, SuiteError
-from harness.findings.replay import Recorded
+from harness.findings.recorded_cases import Recorded
 from harness.findings.rerun import Replayed, replay
 from harness.model.run import Completed
 from harness.model.verdict import Abstain, Outcome, Pass, Severity, Signature

@@ -23,7 +23,7 @@ from harness import libraries, wire
 from harness.bisection.binary_search import Shown
 from harness.bisection.member_check import MemberCheck, check_member
 from harness.errors import HarnessError, LibraryError, WorkerError
-from harness.findings.replay import Recorded
+from harness.findings.recorded_cases import Recorded
 from harness.findings.rerun import options_for
 from harness.findings.versions import installed
 from harness.search.engine_choice import parse_engine

@@ -17,7 +17,7 @@ from harness.cli.finding_choice import add_finding, locate, read_one_finding
 from harness.cli.output import print_lines, print_progress
 from harness.documents import files
 from harness.errors import UsageError
-from harness.findings.replay import Recorded
+from harness.findings.recorded_cases import Recorded
 from harness.findings.rerun import op_of
 from harness.findings.versions import installed, versions
 from harness.reports.bisection_table import bisection_document, sentence, table

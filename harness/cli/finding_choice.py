@@ -5,7 +5,7 @@ from pathlib import Path
 from harness.cli.command import Parser
 from harness.errors import UsageError, unknown
 from harness.findings import store
-from harness.findings.replay import Recorded, read
+from harness.findings.recorded_cases import Recorded, read
 
 
 def add_finding(parser: Parser) -> None:

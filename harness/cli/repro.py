@@ -8,7 +8,7 @@ from harness.cli.common_options import add_libraries
 from harness.cli.finding_choice import add_finding, locate, read_one_finding
 from harness.cli.output import print_progress
 from harness.errors import UsageError
-from harness.findings.replay import Recorded
+from harness.findings.recorded_cases import Recorded
 from harness.findings.repro.build import Form, Reproducer, Reproducers, make
 from harness.findings.store import FOLDER as STORE
 

@@ -15,11 +15,11 @@ from harness.cuda.emulation import emulated_profile, gpu_of_worker, sm_limit, us
 from harness.cuda.gpus.canary_program import CANARY_ELEMENTS, check_memory, check_sums, to_gpu, wait_for_memory
 from harness.cuda.green_context import SmLimit
 from harness.cuda.launches import CudaCaseLaunches, WatchedLaunches
-from harness.cuda.memory.redzones import GuardedMemory
+from harness.cuda.memory.redzones import RedzoneMemory
 from harness.cuda.sanitizers.fpsan_runs import Bits, compare_configs
 from harness.cuda.sanitizers.instrumentation import Instrumenting
 from harness.cuda.sanitizers.instrumented_builds import InstrumentedBuilds, enable_instrumentation, obstacle
-from harness.cuda.sanitizers.unguarded_memory import memory_for
+from harness.cuda.sanitizers.plain_memory import memory_for
 from harness.devices.torch_emulation import gpu_properties
 from harness.errors import WorkerError
 from harness.model.case import Case
@@ -39,7 +39,7 @@ class CudaEngine:
 
     name = "cuda"
 
-    _memory: GuardedMemory
+    _memory: RedzoneMemory
     _execution: Execution
     """Set by `emulate`, like `_memory`: the kind of memory depends on the sanitizer in use."""
     _instrumentation: Instrumenting | None = None
@@ -175,7 +175,7 @@ class CudaEngine:
         finally:
             self._memory.forget()
 
-    def _make_execution(self, memory: GuardedMemory) -> Execution:
+    def _make_execution(self, memory: RedzoneMemory) -> Execution:
         return Execution(
             self._case_context,
             launches=ObservedLaunches(

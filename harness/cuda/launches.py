@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from harness.cuda.memory.redzones import Damage, GuardedMemory
+from harness.cuda.memory.redzones import Damage, RedzoneMemory
 from harness.errors import CannotExecute
 from harness.model.run import AccessSite, Launch, Trampled
 from harness.ops import flight_recorder
@@ -38,7 +38,7 @@ class CudaCaseLaunches:
 class WatchedLaunches:
     """The launch callback of a worker process."""
 
-    def __init__(self, arch: int, chosen: Callable[[], ChosenConfig], memory: GuardedMemory) -> None:
+    def __init__(self, arch: int, chosen: Callable[[], ChosenConfig], memory: RedzoneMemory) -> None:
         self.case_launches = CudaCaseLaunches()
         self._arch = arch
         self._chosen = chosen

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from harness.errors import UsageError
-from harness.findings.replay import Recorded
+from harness.findings.recorded_cases import Recorded
 from harness.model.finding import Finding
 from harness.model.op import Op
 from harness.model.run import Completed

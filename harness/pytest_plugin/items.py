@@ -18,7 +18,7 @@ from harness.errors import HarnessError, LibraryError, SuiteError
 from harness.findings import store
 from harness.findings.campaign_report import report_of
 from harness.findings.known_issues import FILE, read_known_issues
-from harness.findings.replay import Recorded, read
+from harness.findings.recorded_cases import Recorded, read
 from harness.findings.rerun import options_for, replay
 from harness.model.device import DeviceProfile
 from harness.model.finding import Finding

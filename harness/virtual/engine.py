@@ -23,7 +23,7 @@ from harness.virtual.driver.driver import LaunchHandler, VirtualDriver
 from harness.virtual.driver.warmup import report_resources_at_warmup
 from harness.virtual.engine_settings import settings_of
 from harness.virtual.launches import Launches, VirtualCaseLaunches
-from harness.virtual.native.policy import NativeBackend
+from harness.virtual.native.native_code import NativeBackend
 
 
 class VirtualEngine:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.virtual.driver.builds import BUILDS_VARIABLE, KEPT_TTIR_VARIABLE
 from harness.virtual.machine import STEP_LIMIT
-from harness.virtual.native.policy import ExecutorChoice, executor_choice
+from harness.virtual.native.native_code import ExecutorMode, executor_mode
 
 STEP_LIMIT_VARIABLE = "HARNESS_STEP_LIMIT"
 
@@ -15,7 +15,7 @@ STEP_LIMIT_VARIABLE = "HARNESS_STEP_LIMIT"
 class EngineSettings:
     """The choices that the environment makes for one engine."""
 
-    executor: ExecutorChoice = ExecutorChoice.AUTO
+    executor: ExecutorMode = ExecutorMode.AUTO
     builds: Path | None = None
     """The folder that collects builds for the background compiler, and native code; None to leave nothing."""
     kept_ttir: Path | None = None
@@ -31,7 +31,7 @@ def settings_of(environment: Mapping[str, str]) -> EngineSettings:
     """
     builds, kept_ttir = environment.get(BUILDS_VARIABLE), environment.get(KEPT_TTIR_VARIABLE)
     return EngineSettings(
-        executor=executor_choice(environment),
+        executor=executor_mode(environment),
         builds=Path(builds) if builds else None,
         kept_ttir=Path(kept_ttir) if kept_ttir else None,
         step_limit=int(environment.get(STEP_LIMIT_VARIABLE, STEP_LIMIT)),

@@ -15,7 +15,7 @@ from harness.virtual.machine import Machine
 from harness.virtual.memory.accesses import Memory
 from harness.virtual.memory.events import EventCollector
 from harness.virtual.memory.oversized_launch import AccessLimitReached, SampledMemory
-from harness.virtual.native.policy import NativeBackend
+from harness.virtual.native.native_code import NativeBackend
 from harness.virtual.prepared_launch import PreparedLaunch
 from harness.virtual.synchronisation.race_filter import FilteredMemory
 from harness.virtual.synchronisation.race_recheck import RecheckedLaunch, filtered_memory

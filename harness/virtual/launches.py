@@ -26,7 +26,7 @@ from harness.virtual.grid import LaunchGrid, program_ids
 from harness.virtual.machine import CannotExecuteAt, LaunchContext, RunawayKernel, TooManyTrips, TooManyTripsAt
 from harness.virtual.memory.events import EventCollector
 from harness.virtual.memory.oversized_launch import sampled_ids
-from harness.virtual.native.policy import NativeBackend, NativeCode
+from harness.virtual.native.native_code import NativeBackend, NativeCode
 from harness.virtual.operations.table import HANDLERS
 from harness.virtual.prepared_launch import PreparedLaunch
 from harness.virtual.synchronisation.occupancy import Occupancy, occupancy

@@ -23,7 +23,7 @@ from harness.workers.fork_servers.shared_zygotes import SharedZygotes
 from harness.workers.interfaces import Answer, CaseWorker, GpuSource, WorkerGone
 from harness.workers.live_workers import LiveWorkers
 from harness.workers.spec import Isolation, WorkerSpec
-from harness.workers.supervision import hangs
+from harness.workers.supervision import hang_inspection
 from harness.workers.supervision.time_limits import Patience, TimeLimits
 
 ATTEMPTS = 2
@@ -129,7 +129,7 @@ class Pool:
         def repeat() -> Run:
             return self._ask(requests, Patience.HURRIED, reuse=False, dumps_core=True)()
 
-        return hangs.with_kernel_line(run, patience, repeat)
+        return hang_inspection.with_kernel_line(run, patience, repeat)
 
     def _run_pending(self, pending: PendingCase) -> None:
         """Run a submitted case, and after it others that need the same worker."""

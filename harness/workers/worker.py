@@ -18,7 +18,7 @@ from harness.workers.folder import CaseFile
 from harness.workers.interfaces import Answer, WorkerGone
 from harness.workers.protocol import ANSWER_TYPES, COST, ChildError, Frame, FrameKind, kind_of
 from harness.workers.spec import WorkerSpec
-from harness.workers.supervision import hangs, memory_limit
+from harness.workers.supervision import hang_inspection, memory_limit
 from harness.workers.supervision.channel import Channel, Exited, NoAnswer, Orphaned
 
 GROWTH_ALLOWED = 4
@@ -94,7 +94,7 @@ class Worker:
             case Orphaned():
                 raise WorkerGone(f"the fork server died while {case} ran")
             case NoAnswer():
-                ending = hangs.timed_out(self._channel, self.spec, self._engine, time_limit_s, begun_s)
+                ending = hang_inspection.timed_out(self._channel, self.spec, self._engine, time_limit_s, begun_s)
                 self._channel.kill()
                 silent = self._run_without_answer(case, ending)
                 return lambda: silent

@@ -11,7 +11,7 @@ from harness.bisection.binary_search import Border, Shown, find_border
 from harness.bisection.histories import Member
 from harness.bisection.member_check import MemberCheck, check_of, combine
 from harness.bisection.stretches import Bisected, Ending, bisect, stretches
-from harness.findings.replay import Recorded
+from harness.findings.recorded_cases import Recorded
 from harness.findings.rerun import Replayed
 from harness.model.case import Case
 from harness.model.finding import Finding

@@ -11,7 +11,7 @@ from harness.cuda.emulation import CONNECTIONS
 from harness.cuda.engine import CudaEngine
 from harness.cuda.green_context import SmLimit
 from harness.cuda.launches import WatchedLaunches
-from harness.cuda.memory.redzones import GuardedMemory
+from harness.cuda.memory.redzones import RedzoneMemory
 from harness.errors import CannotExecute
 from harness.model.op import Op
 from harness.model.run import Completed, Faulted, FaultOf, Run
@@ -29,7 +29,7 @@ REPEATED = 8
 def engine(monkeypatch: pytest.MonkeyPatch) -> CudaEngine:
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     made = CudaEngine()
-    made._memory = GuardedMemory("cpu")
+    made._memory = RedzoneMemory("cpu")
     made._execution = made._make_execution(made._memory)
     made._launches = WatchedLaunches(90, lambda: made._chooser.chosen, made._memory)
     return made

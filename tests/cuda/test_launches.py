@@ -8,7 +8,7 @@ import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from harness.cuda.launches import WatchedLaunches
-from harness.cuda.memory.redzones import GuardedMemory
+from harness.cuda.memory.redzones import RedzoneMemory
 from harness.virtual.driver.driver import LaunchRequest
 from harness.virtual.driver.triton_seam import ConfigChooser
 
@@ -17,7 +17,7 @@ from harness.virtual.driver.triton_seam import ConfigChooser
 def launches(monkeypatch: pytest.MonkeyPatch) -> WatchedLaunches:
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     chooser = ConfigChooser()
-    return WatchedLaunches(90, lambda: chooser.chosen, GuardedMemory("cpu"))
+    return WatchedLaunches(90, lambda: chooser.chosen, RedzoneMemory("cpu"))
 
 
 def request(given: Any) -> LaunchRequest:

@@ -11,7 +11,7 @@ from harness.documents.campaign import CampaignReport, KnownFinding, SizeCount, 
 from harness.documents.finding import FindingDocument, RegressionDocument
 from harness.documents.region import RegionDocument
 from harness.errors import ReplayError
-from harness.findings import replay
+from harness.findings import recorded_cases
 from harness.model.region import SMS, Ended
 from harness.model.verdict import Outcome, Severity, Signature
 from harness.mutation import score
@@ -39,13 +39,13 @@ def test_a_finding_keeps_its_id_signature_and_pictures() -> None:
 
 
 def test_a_regression_is_replayed_under_its_id() -> None:
-    (recorded,) = replay.read(OLD / "regression.json")
+    (recorded,) = recorded_cases.read(OLD / "regression.json")
     assert (recorded.id, recorded.libraries, recorded.preceding_case) == ("342c34cb", ("fla-core==0.6.0",), None)
 
 
 @pytest.mark.parametrize("path", sorted(REGRESSIONS.glob("*.json")), ids=lambda path: path.stem)
 def test_every_regression_of_the_repository_has_the_id_of_its_file(path: Path) -> None:
-    (recorded,) = replay.read(path)
+    (recorded,) = recorded_cases.read(path)
     assert recorded.id == path.stem
 
 
@@ -90,6 +90,6 @@ def test_an_error_in_an_old_file_names_the_new_key(tmp_path: Path) -> None:
     text = (OLD / "campaign.json").read_text(encoding="utf-8").replace('"shown": 5', '"shown": "5"', 1)
     (tmp_path / "old.json").write_text(text, encoding="utf-8")
     with pytest.raises(ReplayError) as refused:
-        replay.read(tmp_path / "old.json")
+        recorded_cases.read(tmp_path / "old.json")
     place = 'findings[0].repeats.shown: expected an integer, got "5" (read as schema version 2)'
     assert str(refused.value) == f"{tmp_path / 'old.json'}: {place}"

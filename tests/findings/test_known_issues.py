@@ -8,7 +8,7 @@ import pytest
 from harness.documents.campaign import KnownFinding
 from harness.errors import UsageError
 from harness.findings.known_issues import KnownIssue, KnownIssues, read_known_issues
-from tests.findings.test_replay import FAIL, FINDING
+from tests.findings.test_recorded_cases import FAIL, FINDING
 
 pytestmark = pytest.mark.once
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.devices import catalogue
-from harness.findings.replay import Recorded
+from harness.findings.recorded_cases import Recorded
 from harness.findings.rerun import options_for, replay
 from harness.model.case import Case, DType
 from harness.model.verdict import Severity, Signature

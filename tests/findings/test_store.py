@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.findings.replay import read
+from harness.findings.recorded_cases import read
 from harness.findings.store import load, locate, save
 from harness.model.finding import Finding, ReplayCount
-from tests.findings.test_replay import CASE, DOCUMENT, FAIL, FINDING, RECORDED
+from tests.findings.test_recorded_cases import CASE, DOCUMENT, FAIL, FINDING, RECORDED
 from tests.search.fakes import with_dims
 
 pytestmark = pytest.mark.once

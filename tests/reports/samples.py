@@ -10,7 +10,7 @@ from harness.model.picture import Amount, ElementSpan, Shading, Span, Spread
 from harness.model.region import SMS, Axis, AxisKind, Ended, Point, Region
 from harness.model.run import Source
 from harness.model.verdict import Fail, Outcome, Severity, Signature
-from tests.findings.test_replay import FINDING
+from tests.findings.test_recorded_cases import FINDING
 from tests.search.fakes import OP, with_dims
 
 EVIL = "<script>alert('1 & 2')</script>"

@@ -26,7 +26,7 @@ from harness.virtual.driver.compiler_process import compile_resources
 from harness.virtual.driver.driver import LaunchHandler, LaunchRequest, VirtualDriver
 from harness.virtual.engine_settings import EngineSettings
 from harness.virtual.launches import Launches, VirtualCaseLaunches
-from harness.virtual.native.policy import ExecutorChoice
+from harness.virtual.native.native_code import ExecutorMode
 from harness.virtual.operations.table import HANDLERS
 from harness.virtual.ttir.parser import parse
 
@@ -228,7 +228,7 @@ def make_gpu(
         def compile_now(ttir: str, options: Mapping[str, Any]) -> Resources:
             return compile_resources(ttir, arch, options)
 
-        settings = EngineSettings(executor=ExecutorChoice.NUMPY, builds=tmp_path / "builds")
+        settings = EngineSettings(executor=ExecutorMode.NUMPY, builds=tmp_path / "builds")
         launches = Launches(driver.profile, lambda: chooser.chosen, fresh.poison_of, compile_now, settings)
         drivers.listener = launches if repeater is None else repeater.wrap(launches)
         triton_seam.set_driver(driver)

@@ -24,7 +24,7 @@ from harness.virtual.driver.driver import LaunchRequest, descriptor_tensor, tens
 from harness.virtual.driver.kernel_facts import BUILD_OPTIONS
 from harness.virtual.driver.triton_seam import HardwareCannotLaunch, HardwareLauncher
 from harness.virtual.launches import Launches, VirtualCaseLaunches
-from harness.virtual.native.policy import NativeCode
+from harness.virtual.native.native_code import NativeCode
 from harness.virtual.operations.random_rounding import rounded_at_random
 from harness.virtual.operations.table import HANDLERS
 

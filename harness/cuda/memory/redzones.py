@@ -172,7 +172,7 @@ class _Piece:
         return (self.content != self.original_content) & self.gaps
 
 
-class GuardedMemory:
+class RedzoneMemory:
     """The tensors of one case on the current GPU.  `device` is `"cpu"` in tests."""
 
     def __init__(self, device: str = "cuda") -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from harness.cuda.memory.redzones import ALLOCATED_BY_TORCH, GuardedMemory
+from harness.cuda.memory.redzones import ALLOCATED_BY_TORCH, RedzoneMemory
 from harness.model.paired_run import launch_of
 from harness.model.run import Launch
 from harness.model.triton_sanitizer_report import Differing, Exact
@@ -25,7 +25,7 @@ Bits = Mapping[str, tuple[str, Writer]]
 """By result, a digest of its bits and the launch that stored it."""
 
 
-class TracedMemory(GuardedMemory):
+class TracedMemory(RedzoneMemory):
     """Reports floating-point tensors that torch computed: torch adds floats, in an order of its own."""
 
     def unchecked_reason(self, tensor: torch.Tensor, *, is_stored: bool) -> str:

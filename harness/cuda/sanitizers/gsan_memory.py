@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import torch
 
-from harness.cuda.memory.redzones import ALLOCATED_BY_TORCH, GuardedMemory, RedzoneArena
+from harness.cuda.memory.redzones import ALLOCATED_BY_TORCH, RedzoneArena, RedzoneMemory
 from harness.cuda.sanitizers.instrumented_builds import memory_pool
 
 WORD_BYTES = 4
@@ -18,7 +18,7 @@ WRITTEN_ONCE, ANY, UNWATCHED = "to be written once", "any", "unwatched"
 """The kinds of arenas."""
 
 
-class GsanMemory(GuardedMemory):
+class GsanMemory(RedzoneMemory):
     """The tensors of one case; GSan's history of each cell begins with the case."""
 
     def __init__(self, *, write_once: bool) -> None:

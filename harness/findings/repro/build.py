@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 
 from harness import wire
 from harness.errors import UsageError
+from harness.findings.recorded_cases import Recorded
 from harness.findings.reduction import reduce_kernel
-from harness.findings.replay import Recorded
 from harness.findings.repro import program_writer
 from harness.findings.repro.code_layout import retouched
 from harness.findings.repro.pieces import CasePieces, LaunchRecord, TruthRecord, record_path

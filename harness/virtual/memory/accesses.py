@@ -72,12 +72,12 @@ class Memory:
             shape = block_shape(access.pointers, access.mask, other.shape)
         view = self._view(access)
         requested = _rows(access, view, shape)
-        rows = self._drop_strays(access, view, requested, shape, Access.LOAD)
+        rows = self._drop_out_of_bounds(access, view, requested, shape, Access.LOAD)
         if view is None or not len(rows.starts):
             loaded = np.zeros((0, 1), carrier(element))
         else:
             raw = view.read(rows, storage(element))
-            self._check_initialised(access, view, rows, raw)
+            self._record_uninitialised_reads(access, view, rows, raw)
             self.record_load(access, view, rows)
             loaded = decode(raw, element)
         if rows.is_whole:
@@ -95,7 +95,7 @@ class Memory:
         programs = (len(access.numbers),) + (1,) * (values.ndim - 1)
         shape = block_shape(access.pointers, access.mask, programs, values.shape)
         view = self._view(access)
-        rows = self._drop_strays(access, view, _rows(access, view, shape), shape, Access.STORE)
+        rows = self._drop_out_of_bounds(access, view, _rows(access, view, shape), shape, Access.STORE)
         if view is None or not len(rows.starts):
             return
         raw = np.ascontiguousarray(encode(np.ascontiguousarray(rows.take(values, shape)), access.kind.element))
@@ -124,14 +124,14 @@ class Memory:
         shape = (len(access.numbers), *access.kind.shape)
         view = self._view(access)
         rows = as_lanes(access.pointers, access.mask, shape, access.numbers)
-        rows = self._drop_strays(access, view, rows, shape, Access.ATOMIC)
+        rows = self._drop_out_of_bounds(access, view, rows, shape, Access.ATOMIC)
         if view is None or not len(rows.starts):
             return rows, None
         first = view.argument.first_byte
         if first % view.size:
             raise CannotExecute("an atomic at an address that is no multiple of its size")
         dtype = storage(access.kind.element)
-        self._check_initialised(access, view, rows, view.read(rows, dtype))
+        self._record_uninitialised_reads(access, view, rows, view.read(rows, dtype))
         lanes = Rows(rows.starts + first // view.size, 1, rows.programs, rows.selected, rows.block, rows.shared_by)
         return lanes, view.buffer.as_type(dtype)
 
@@ -142,7 +142,7 @@ class Memory:
         argument = self.arguments[access.pointers.argument]
         return argument.buffer and View(argument, argument.buffer, access.pointers.element_bytes)
 
-    def _drop_strays(
+    def _drop_out_of_bounds(
         self, access: BlockAccess, view: View | None, rows: Rows, shape: tuple[int, ...], direction: Access
     ) -> Rows:
         """Record stray lanes and return the other rows; return `rows` itself if no lane strays.
@@ -209,7 +209,7 @@ class Memory:
             elements = elements_at(self.arguments[place[1]], cell_bytes, starts, cells)
             self.events.dependence(place, elements, cells.others - 1, rows.ids[cells.rows], atomic=atomic)
 
-    def _check_initialised(self, access: BlockAccess, view: View, rows: Rows, raw: Array) -> None:
+    def _record_uninitialised_reads(self, access: BlockAccess, view: View, rows: Rows, raw: Array) -> None:
         poison = view.buffer.poison
         if poison is None or poison.size != raw.dtype.itemsize:
             return

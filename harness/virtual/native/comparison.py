@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.virtual.memory.arguments import Argument
 from harness.virtual.memory.events import EventCollector
-from harness.virtual.native.policy import NativeCode
+from harness.virtual.native.native_code import NativeCode
 from harness.virtual.numbers.elements import Array, decode, is_float, storage
 from harness.virtual.prepared_launch import PreparedLaunch
 

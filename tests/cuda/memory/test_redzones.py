@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils import dlpack
 
-from harness.cuda.memory.redzones import ARENA_BYTES, REDZONE_BYTES, Damage, GuardedMemory
+from harness.cuda.memory.redzones import ARENA_BYTES, REDZONE_BYTES, Damage, RedzoneMemory
 from harness.model.case import Layout
 from harness.model.run import AddressSpace
 from harness.ops.inputs import lay_out
@@ -18,12 +18,12 @@ FACTORIES = re.compile("(new_)?(empty|zeros|ones|full)")
 
 
 @pytest.fixture
-def memory() -> GuardedMemory:
-    return GuardedMemory("cpu")
+def memory() -> RedzoneMemory:
+    return RedzoneMemory("cpu")
 
 
 @pytest.fixture
-def installed(memory: GuardedMemory, monkeypatch: pytest.MonkeyPatch) -> GuardedMemory:
+def installed(memory: RedzoneMemory, monkeypatch: pytest.MonkeyPatch) -> RedzoneMemory:
     for owner in (torch, torch.Tensor):
         for name in [
             name for name in dir(owner) if name.removeprefix("new_").startswith(("empty", "zeros", "ones", "full"))
@@ -39,7 +39,7 @@ def store(tensor: torch.Tensor, element: int, value: int = 0) -> None:
     ctypes.memset(tensor.data_ptr() + element * size, value, size)
 
 
-def damage_of(memory: GuardedMemory, tensor: torch.Tensor) -> list[tuple[AddressSpace, int, int]]:
+def damage_of(memory: RedzoneMemory, tensor: torch.Tensor) -> list[tuple[AddressSpace, int, int]]:
     damages: tuple[Damage, ...] = memory.damages()
     assert {damage.address for damage in damages} <= {tensor.untyped_storage().data_ptr()}
     return [(damage.region, damage.cells, damage.element) for damage in damages]
@@ -48,7 +48,7 @@ def damage_of(memory: GuardedMemory, tensor: torch.Tensor) -> list[tuple[Address
 @pytest.mark.parametrize("layout", list(Layout))
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_copy_on_the_gpu_has_the_same_values_and_layout(
-    memory: GuardedMemory, dtype: torch.dtype, layout: Layout
+    memory: RedzoneMemory, dtype: torch.dtype, layout: Layout
 ) -> None:
     values = torch.arange(1, 7).reshape(2, 3).to(dtype)
     if dtype.is_floating_point:
@@ -60,7 +60,7 @@ def test_a_copy_on_the_gpu_has_the_same_values_and_layout(
     assert not memory.damages()
 
 
-def test_each_tensor_has_its_own_storage_and_leaves_stay_leaves(memory: GuardedMemory) -> None:
+def test_each_tensor_has_its_own_storage_and_leaves_stay_leaves(memory: RedzoneMemory) -> None:
     first, second = memory.to_gpu(torch.ones(4, requires_grad=True)), memory.to_gpu(torch.ones(4))
     storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in (first, second)}
     assert list(storages.values()) == [16, 16]
@@ -72,7 +72,7 @@ def test_each_tensor_has_its_own_storage_and_leaves_stay_leaves(memory: GuardedM
     assert second.tolist() == [1.0] * 4
 
 
-def test_a_tensor_without_elements_gets_no_redzones(memory: GuardedMemory) -> None:
+def test_a_tensor_without_elements_gets_no_redzones(memory: RedzoneMemory) -> None:
     copy = memory.to_gpu(torch.zeros(3, 0, requires_grad=True))
     assert copy.shape == (3, 0)
     assert copy.requires_grad
@@ -80,7 +80,7 @@ def test_a_tensor_without_elements_gets_no_redzones(memory: GuardedMemory) -> No
 
 
 @pytest.mark.parametrize("element", [-1, 5, 100])
-def test_a_store_into_a_redzone_belongs_to_the_adjacent_tensor(memory: GuardedMemory, element: int) -> None:
+def test_a_store_into_a_redzone_belongs_to_the_adjacent_tensor(memory: RedzoneMemory, element: int) -> None:
     memory.to_gpu(torch.ones(7))
     copy = memory.to_gpu(torch.ones(5))
     memory.to_gpu(torch.ones(7))
@@ -88,20 +88,20 @@ def test_a_store_into_a_redzone_belongs_to_the_adjacent_tensor(memory: GuardedMe
     assert damage_of(memory, copy) == [(AddressSpace.OUTSIDE_STORAGE, 1, element)]
 
 
-def test_a_store_directly_behind_an_odd_sized_tensor_is_found(memory: GuardedMemory) -> None:
+def test_a_store_directly_behind_an_odd_sized_tensor_is_found(memory: RedzoneMemory) -> None:
     copy = memory.to_gpu(torch.ones(7, dtype=torch.uint8))
     store(copy, 7)
     assert damage_of(memory, copy) == [(AddressSpace.OUTSIDE_STORAGE, 1, 7)]
 
 
-def test_a_store_between_rows_of_a_strided_tensor_hits_a_gap(memory: GuardedMemory) -> None:
+def test_a_store_between_rows_of_a_strided_tensor_hits_a_gap(memory: RedzoneMemory) -> None:
     memory.to_gpu(lay_out(torch.ones(2, 3), Layout.STRIDED))
     copy = memory.to_gpu(lay_out(torch.ones(2, 3), Layout.STRIDED))
     store(copy, 4)
     assert damage_of(memory, copy) == [(AddressSpace.IN_GAP, 1, 4)]
 
 
-def test_tensors_larger_than_an_arena_have_redzones(memory: GuardedMemory) -> None:
+def test_tensors_larger_than_an_arena_have_redzones(memory: RedzoneMemory) -> None:
     large = memory.to_gpu(torch.ones(ARENA_BYTES // 4 + 3))
     small = [memory.to_gpu(torch.full((3,), float(number))) for number in range(2 * ARENA_BYTES // REDZONE_BYTES)]
     assert [int(tensor[0]) for tensor in small] == list(range(len(small)))
@@ -110,7 +110,7 @@ def test_tensors_larger_than_an_arena_have_redzones(memory: GuardedMemory) -> No
     assert damage_of(memory, large) == [(AddressSpace.OUTSIDE_STORAGE, 1, large.numel())]
 
 
-def test_a_tensor_that_a_library_keeps_outlives_its_case(memory: GuardedMemory) -> None:
+def test_a_tensor_that_a_library_keeps_outlives_its_case(memory: RedzoneMemory) -> None:
     kept = memory.to_gpu(torch.arange(1000))
     memory.forget()
     others = [memory.to_gpu(torch.zeros(1000, dtype=torch.int64)) for _ in range(50)]
@@ -118,7 +118,7 @@ def test_a_tensor_that_a_library_keeps_outlives_its_case(memory: GuardedMemory) 
     assert len(others) == 50
 
 
-def test_tensors_of_torchs_factories_have_redzones_while_guarding(installed: GuardedMemory) -> None:
+def test_tensors_of_torchs_factories_have_redzones_while_guarding(installed: RedzoneMemory) -> None:
     before = torch.empty(4)
     with installed.guarding():
         fresh = torch.empty((2, 3), dtype=torch.bfloat16)
@@ -137,14 +137,14 @@ def test_tensors_of_torchs_factories_have_redzones_while_guarding(installed: Gua
     assert damage_of(installed, zeros) == [(AddressSpace.OUTSIDE_STORAGE, 1, -2)]
 
 
-def test_a_result_written_to_out_stays_in_place(installed: GuardedMemory) -> None:
+def test_a_result_written_to_out_stays_in_place(installed: RedzoneMemory) -> None:
     with installed.guarding():
         buffer = torch.ones(4)
         assert torch.zeros(4, out=buffer) is buffer
     assert buffer.tolist() == [0] * 4
 
 
-def test_strides_of_dims_of_size_one_survive_dlpack(memory: GuardedMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strides_of_dims_of_size_one_survive_dlpack(memory: RedzoneMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     def exchanged(capsule: object) -> torch.Tensor:
         """Exchange like torch before 2.10."""
         made: torch.Tensor = taken(capsule)

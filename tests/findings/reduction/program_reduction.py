@@ -20,7 +20,7 @@ from harness.virtual.driver.compiler_process import compile_resources
 from harness.virtual.driver.driver import VirtualDriver
 from harness.virtual.engine_settings import EngineSettings
 from harness.virtual.launches import Launches, VirtualCaseLaunches
-from harness.virtual.native.policy import ExecutorChoice
+from harness.virtual.native.native_code import ExecutorMode
 
 FOLDER = Path(sys.argv[1])
 
@@ -78,7 +78,7 @@ class Gpu:
             lambda: chooser.chosen,
             self._fresh.poison_of,
             lambda ttir, options: compile_resources(ttir, device.arch, options),
-            EngineSettings(executor=ExecutorChoice.NUMPY),
+            EngineSettings(executor=ExecutorMode.NUMPY),
         )
         triton_seam.set_driver(VirtualDriver(device, self._launches))
         triton_seam.compile_to_ttir_only()

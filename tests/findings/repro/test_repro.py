@@ -12,7 +12,7 @@ import pytest
 
 from harness.cli import main
 from harness.devices import catalogue
-from harness.findings.replay import Recorded
+from harness.findings.recorded_cases import Recorded
 from harness.findings.repro.build import Form, Reproducers, make
 from harness.model.case import Case, DType
 from harness.model.verdict import Severity, Signature

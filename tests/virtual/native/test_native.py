@@ -17,7 +17,7 @@ from harness.errors import UsageError
 from harness.model.case import LaneFill
 from harness.model.run import OrderDependence, Overlap, Stray, UndefinedLanes, UninitialisedRead
 from harness.virtual.native.comparison import Comparison, ExecutorAgreement
-from harness.virtual.native.policy import ExecutorChoice, NativeCode, executor_choice
+from harness.virtual.native.native_code import ExecutorMode, NativeCode, executor_mode
 from tests.virtual.conftest import Gpu
 from tests.virtual.conversions import outputs, to_integers_kernel
 
@@ -26,7 +26,7 @@ Compare = Callable[[Callable[[], object]], ExecutorAgreement]
 
 @pytest.fixture(scope="module")
 def code(tmp_path_factory: pytest.TempPathFactory) -> NativeCode:
-    return NativeCode(ExecutorChoice.NATIVE, tmp_path_factory.mktemp("native"))
+    return NativeCode(ExecutorMode.NATIVE, tmp_path_factory.mktemp("native"))
 
 
 @pytest.fixture
@@ -303,11 +303,11 @@ def test_unsupported_operations_run_in_the_machine(gpu: Gpu, code: NativeCode) -
 
 def test_machine_code_is_reused_by_another_process(gpu: Gpu, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
-    gpu.launches.native = NativeCode(ExecutorChoice.NATIVE, folder)
+    gpu.launches.native = NativeCode(ExecutorMode.NATIVE, folder)
     launch_copy(torch.randn(64), torch.zeros(64))
     (kept,) = folder.iterdir()
     made = kept.stat().st_mtime_ns
-    gpu.launches.native = NativeCode(ExecutorChoice.AUTO, folder)  # would not compile for a first launch
+    gpu.launches.native = NativeCode(ExecutorMode.AUTO, folder)  # would not compile for a first launch
     launch_copy(torch.randn(64), torch.zeros(64))
     assert [launch.executor for launch in gpu.seen] == ["native", "native"]
     assert list(folder.iterdir()) == [kept]
@@ -315,13 +315,13 @@ def test_machine_code_is_reused_by_another_process(gpu: Gpu, tmp_path: Path) -> 
 
 
 def test_a_first_launch_is_not_compiled(gpu: Gpu, tmp_path: Path) -> None:
-    gpu.launches.native = NativeCode(ExecutorChoice.AUTO, tmp_path / "none")
+    gpu.launches.native = NativeCode(ExecutorMode.AUTO, tmp_path / "none")
     launch_copy(torch.randn(64), torch.zeros(64))
     assert [launch.executor for launch in gpu.seen] == ["numpy"]
 
 
 def test_the_environment_chooses_the_executor() -> None:
-    assert executor_choice({}) is ExecutorChoice.AUTO
-    assert executor_choice({"HARNESS_EXECUTOR": "numpy"}) is ExecutorChoice.NUMPY
+    assert executor_mode({}) is ExecutorMode.AUTO
+    assert executor_mode({"HARNESS_EXECUTOR": "numpy"}) is ExecutorMode.NUMPY
     with pytest.raises(UsageError, match="HARNESS_EXECUTOR"):
-        executor_choice({"HARNESS_EXECUTOR": "fast"})
+        executor_mode({"HARNESS_EXECUTOR": "fast"})

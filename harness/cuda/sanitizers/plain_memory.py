@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import torch
 
-from harness.cuda.memory.redzones import GuardedMemory
+from harness.cuda.memory.redzones import RedzoneMemory
 from harness.cuda.sanitizers.fpsan_runs import TracedMemory
 from harness.cuda.sanitizers.gsan_memory import GsanMemory
 from harness.cuda.sanitizers.instrumentation import WRITE_ONCE, Instrumenting
@@ -20,7 +20,7 @@ ALLOCATION_TOOLS = frozenset({Tool.MEMCHECK, Tool.INITCHECK})
 """Tools that check the bounds of allocations, or whether they were written."""
 
 
-def memory_for(instrumentation: Instrumenting | None, environment: Mapping[str, str]) -> GuardedMemory:
+def memory_for(instrumentation: Instrumenting | None, environment: Mapping[str, str]) -> RedzoneMemory:
     """Return the memory of a worker with this sanitizer of Triton's and this environment."""
     match instrumentation:
         case Instrumenting(mode=Instrumentation.GSAN, options=options):
@@ -28,10 +28,10 @@ def memory_for(instrumentation: Instrumenting | None, environment: Mapping[str, 
         case Instrumenting(mode=Instrumentation.FPSAN):
             return TracedMemory()
         case _:
-            return UnguardedMemory() if environment.get(VARIABLE, "") in ALLOCATION_TOOLS else GuardedMemory()
+            return PlainMemory() if environment.get(VARIABLE, "") in ALLOCATION_TOOLS else RedzoneMemory()
 
 
-class UnguardedMemory(GuardedMemory):
+class PlainMemory(RedzoneMemory):
     """Allocates exactly each tensor's storage, and leaves torch's own allocations as they are."""
 
     def to_gpu(self, values: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,7 @@ from harness.documents import files
 from harness.documents.campaign import CampaignReport
 from harness.documents.finding import finding_document, regression_document
 from harness.errors import ReplayError
-from harness.findings.replay import Recorded, parse, read
+from harness.findings.recorded_cases import Recorded, parse, read
 from harness.model.finding import Finding
 from harness.oracles import registry
 from harness.search.judge import Judge

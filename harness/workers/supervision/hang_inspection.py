@@ -15,7 +15,7 @@ from harness.ops.flight_recorder import Activity
 from harness.workers.spec import WorkerSpec
 from harness.workers.supervision import processes, stacks
 from harness.workers.supervision.channel import Channel
-from harness.workers.supervision.hang_evidence import BETWEEN_S, SAMPLES, HangEvidence
+from harness.workers.supervision.hang_attribution import BETWEEN_S, SAMPLES, HangEvidence
 from harness.workers.supervision.recorder_reader import Flight
 from harness.workers.supervision.stacks import Stack
 from harness.workers.supervision.time_limits import Patience

@@ -32,7 +32,7 @@ SECONDS_PER_OPERATION = 0.0008
 """The approximate compile time on one core of a current server."""
 
 
-class ExecutorChoice(StrEnum):
+class ExecutorMode(StrEnum):
     """The value of the environment variable `HARNESS_EXECUTOR`."""
 
     NUMPY = "numpy"
@@ -40,16 +40,16 @@ class ExecutorChoice(StrEnum):
     AUTO = "auto"
 
 
-def executor_choice(environment: Mapping[str, str]) -> ExecutorChoice:
+def executor_mode(environment: Mapping[str, str]) -> ExecutorMode:
     """Read the executor from an environment.
 
     Raises:
         UsageError: the value names no executor.
     """
-    choice = environment.get(EXECUTOR_VARIABLE, ExecutorChoice.AUTO)
-    if choice not in set(ExecutorChoice):
-        raise UsageError(f"{EXECUTOR_VARIABLE}: {unknown('executor', choice, list(ExecutorChoice))}")
-    return ExecutorChoice(choice)
+    choice = environment.get(EXECUTOR_VARIABLE, ExecutorMode.AUTO)
+    if choice not in set(ExecutorMode):
+        raise UsageError(f"{EXECUTOR_VARIABLE}: {unknown('executor', choice, list(ExecutorMode))}")
+    return ExecutorMode(choice)
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class NativeBackend(Protocol):
 class NativeCode:
     """The native code of one process."""
 
-    choice: ExecutorChoice = ExecutorChoice.NUMPY
+    choice: ExecutorMode = ExecutorMode.NUMPY
     folder: Path | None = None
     """The folder of compiled kernels; None keeps none."""
     _kernels: dict[int, _Kernel] = field(default_factory=dict[int, _Kernel])
@@ -96,7 +96,7 @@ class NativeCode:
 
     def execute(self, launch: PreparedLaunch, events: EventCollector) -> bool:
         module, binding = launch.module, launch.binding
-        if self.choice is ExecutorChoice.NUMPY or not elements_match(module.kernel, binding.arguments):
+        if self.choice is ExecutorMode.NUMPY or not elements_match(module.kernel, binding.arguments):
             return False
         variant = self._variant(launch, tracked(binding.arguments))
         code = self._finished_code(module, variant)
@@ -107,7 +107,7 @@ class NativeCode:
 
     def record_machine_time(self, launch: PreparedLaunch, seconds: float) -> None:
         """Account for the machine's time; once the kernel's budget is spent, compilation starts."""
-        if self.choice is ExecutorChoice.NUMPY or not elements_match(launch.module.kernel, launch.binding.arguments):
+        if self.choice is ExecutorMode.NUMPY or not elements_match(launch.module.kernel, launch.binding.arguments):
             return
         tracked_arguments = tracked(launch.binding.arguments)
         variant = self._variant(launch, tracked_arguments)
@@ -134,7 +134,7 @@ class NativeCode:
             variants[tracked_arguments] = variant
             if stored is not None:
                 variant.code = _load(module, stored)
-            elif self.choice is ExecutorChoice.NATIVE:
+            elif self.choice is ExecutorMode.NATIVE:
                 self._start_compiling(module, variant, tracked_arguments)
         return variants[tracked_arguments]
 
@@ -145,7 +145,7 @@ class NativeCode:
         variant.compilation = self._pool.submit(_compile, module, _target(tracked_arguments), variant.name, self.folder)
 
     def _finished_code(self, module: Module, variant: _CompiledVariant) -> LoadedKernel | None:
-        if variant.compilation is not None and (self.choice is ExecutorChoice.NATIVE or variant.compilation.done()):
+        if variant.compilation is not None and (self.choice is ExecutorMode.NATIVE or variant.compilation.done()):
             try:
                 variant.code = _load(module, variant.compilation.result())
             except CannotExecute as error:

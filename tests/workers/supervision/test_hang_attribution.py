@@ -7,8 +7,8 @@ import pytest
 
 from harness.model.run import HungParty
 from harness.ops.flight_recorder import Activity, Edge, FlightEvent
-from harness.workers.supervision.hang_evidence import HangEvidence
-from harness.workers.supervision.hangs import gpu_of
+from harness.workers.supervision.hang_attribution import HangEvidence
+from harness.workers.supervision.hang_inspection import gpu_of
 from harness.workers.supervision.processes import Thread
 from harness.workers.supervision.recorder_reader import Flight
 from tests.workers.setting import DEVICE, specs
