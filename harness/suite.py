@@ -293,7 +293,7 @@ def op(
         dims: the range of each size by name, for example `{"T": tokens(), "D": width()}`.
         inputs: what the function takes, by name: `tensor(…)`, `integers(…)` or `segments(…)`.
         more: other fields of `harness.model.op.Op`: `options`, `dtypes`, `where`, `refuses`, `requires`, `waives`,
-            `apart`, `slack`.
+            `apart`, `slack`, `launches`.
     """
 
     def declare(call: Callable[..., Any]) -> Declaration:

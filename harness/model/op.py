@@ -65,6 +65,8 @@ class Op:
     """Independent dims: infinity or NaN at one index of such a dim must not change results at other indices."""
     slack: float = 2.0
     """A right result may have this many times the error of the eager baseline."""
+    launches: bool = True
+    """False for an op that may run without a kernel: a case that launches none is then checked by its values."""
 
     @property
     def id(self) -> str:

@@ -5,6 +5,7 @@ from harness.model.paired_run import launch_of
 from harness.model.run import Launch, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
+from harness.oracles.endings import NO_LAUNCH
 
 NOT_BOTH = "this case did not run on both GPUs"
 MEANING = (
@@ -39,7 +40,7 @@ class GpuAgreement(SingleRunOracle):
             return (Abstain(oracle=self.name, reason=NOT_BOTH),)
         if not run.agreement.launches:
             reasons = {reason for _, reason in run.agreement.skipped}
-            return (Abstain(oracle=self.name, reason="; ".join(sorted(reasons)) or "no kernel was launched"),)
+            return (Abstain(oracle=self.name, reason="; ".join(sorted(reasons)) or NO_LAUNCH),)
         differing = {
             (found.kernel, found.argument): found for found in run.agreement.differences if not found.is_explained
         }

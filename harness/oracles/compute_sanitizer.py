@@ -5,7 +5,7 @@ from harness.model.run import Completed, Run
 from harness.model.triton_sanitizer_report import Instrumented
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
-from harness.oracles.endings import unfinished
+from harness.oracles.endings import NO_LAUNCH, unfinished
 
 NOT_UNDER_IT = "the case did not run under compute-sanitizer"
 MEANING = {
@@ -42,7 +42,7 @@ class ComputeSanitizerClean(SingleRunOracle):
         if reason := unfinished(run):
             return reason
         if not run.launches:
-            return "no kernel was launched"
+            return NO_LAUNCH
         return watched.unproven or watched.incomplete or None
 
     def _fail(self, run: Run, watched: Sanitized, record: SanitizerRecord) -> Fail:

@@ -25,6 +25,8 @@ from harness.model.run import (
 NO_ALLOCATOR = "Kernel requires a runtime memory allocation, but no allocator was set"
 """Text of Triton's `NullAllocator` (3.6 to 3.9).  It raises a plain RuntimeError, so only its text identifies it."""
 
+NO_LAUNCH = "no kernel was launched"
+
 SUITE_PHASES = frozenset({"inputs", "reference", "compare"})
 """Phases in which only the suite's own code runs."""
 
@@ -112,5 +114,5 @@ def untraced(run: Run) -> str | None:
     if run.engine not in TRACING_ENGINES:
         return f"the {run.engine} engine does not see memory accesses"
     if not run.launches:
-        return "no kernel was launched"
+        return NO_LAUNCH
     return None

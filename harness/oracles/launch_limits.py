@@ -7,7 +7,7 @@ from harness.model.device import GRID_LIMITS
 from harness.model.run import Launch
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
-from harness.oracles.endings import unfinished
+from harness.oracles.endings import NO_LAUNCH, unfinished
 
 Violation = tuple[str, Severity, str, str]
 """Place, severity, what was seen, what it means."""
@@ -37,7 +37,7 @@ class WithinLaunchLimits(SingleRunOracle):
         if reason := unfinished(run):
             return (Abstain(oracle=self.name, reason=reason),)
         if not run.launches:
-            return (Abstain(oracle=self.name, reason="no kernel was launched"),)
+            return (Abstain(oracle=self.name, reason=NO_LAUNCH),)
         return (Pass(oracle=self.name),)
 
 

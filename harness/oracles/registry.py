@@ -20,6 +20,7 @@ from harness.oracles.compute_sanitizer import NOT_UNDER_IT, ComputeSanitizerClea
 from harness.oracles.config_invariance import ConfigInvariance
 from harness.oracles.descriptor_alignment import DescriptorAlignment
 from harness.oracles.device_assert import DeviceAssertsHold
+from harness.oracles.endings import NO_LAUNCH
 from harness.oracles.float64_values import Float64Values
 from harness.oracles.launch_limits import WithinLaunchLimits
 from harness.oracles.order_dependence import NoOrderDependence
@@ -134,6 +135,20 @@ def judge_all(
     return tuple(verdicts)
 
 
+def without_unlaunched_passes(run: Run, verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+    """Return the verdicts; if the run launched no kernel, oracles that pass abstain instead.
+
+    Right values that torch computed say nothing about the kernels of a library.  Failures stay: a library that skips
+    its kernel returns what was never stored.
+    """
+    if run.launches or not isinstance(run.ending, Completed):
+        return tuple(verdicts)
+    return tuple(
+        Abstain(oracle=verdict.oracle, reason=NO_LAUNCH) if isinstance(verdict, Pass) else verdict
+        for verdict in verdicts
+    )
+
+
 def _has_values(run: Run) -> bool:
     return run.instrumented is None or run.instrumented.has_values
 
@@ -146,7 +161,8 @@ def outcome(run: Run, verdicts: Sequence[Verdict]) -> Outcome:
     """Return the outcome of a case with these verdicts.
 
     A case passes if it completed and at least one further promise was checked and kept.  It fails if any oracle fails.
-    Everything else abstains, so a kernel that was not executed, or a case that was refused, never counts as tested.
+    Everything else abstains.  So a case that launched no kernel, one with a kernel that was not executed, and one that
+    was refused never count as tested.
     """
     if any(isinstance(verdict, Fail) for verdict in verdicts):
         return Outcome.FAIL
@@ -155,6 +171,11 @@ def outcome(run: Run, verdicts: Sequence[Verdict]) -> Outcome:
 
 
 def reasons(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
-    """Return the reasons why oracles abstained, each once, without those in `NOT_REQUESTED` if there are others."""
+    """Return the reasons why oracles abstained, each once, without those in `NOT_REQUESTED` if there are others.
+
+    A case without a kernel has no other reason.
+    """
     given = tuple(dict.fromkeys(verdict.reason for verdict in verdicts if isinstance(verdict, Abstain)))
+    if NO_LAUNCH in given:
+        return (NO_LAUNCH,)
     return tuple(reason for reason in given if reason not in NOT_REQUESTED) or given

@@ -7,7 +7,7 @@ from harness.model.kernel_resources import Resources
 from harness.model.run import Launch, Raised, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
-from harness.oracles.endings import ResponsibleOracle, responsible_oracle, unfinished
+from harness.oracles.endings import NO_LAUNCH, ResponsibleOracle, responsible_oracle, unfinished
 
 TENSOR_MEMORY_COLUMNS = 512
 """Columns of one SM of compute capability 10.x, the only one with tensor memory (PTX ISA, tcgen05.alloc)."""
@@ -36,7 +36,7 @@ class FitsResources(SingleRunOracle):
         if reason := unfinished(run):
             return (Abstain(oracle=self.name, reason=reason),)
         if not run.launches:
-            return (Abstain(oracle=self.name, reason="no kernel was launched"),)
+            return (Abstain(oracle=self.name, reason=NO_LAUNCH),)
         pending = {launch.kernel for launch in run.launches if launch.build not in evidence.resources}
         if pending:
             return (Abstain(oracle=self.name, reason=f"not compiled to the end: {', '.join(sorted(pending))}"),)

@@ -3,7 +3,7 @@
 from harness.model.run import Raised, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
-from harness.oracles.endings import ResponsibleOracle, responsible_oracle, unfinished
+from harness.oracles.endings import NO_LAUNCH, ResponsibleOracle, responsible_oracle, unfinished
 
 
 class ScratchMemory(SingleRunOracle):
@@ -23,7 +23,7 @@ class ScratchMemory(SingleRunOracle):
         if reason := unfinished(run):
             return (Abstain(oracle=self.name, reason=reason),)
         if not run.launches:
-            return (Abstain(oracle=self.name, reason="no kernel was launched"),)
+            return (Abstain(oracle=self.name, reason=NO_LAUNCH),)
         return (Pass(oracle=self.name),)
 
     def _fail(self, run: Run, raised: Raised) -> Fail:

@@ -7,7 +7,7 @@ from harness.model.triton_sanitizer_report import Differing, Exact, Instrumentat
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.compute_sanitizer import kernel_name, lines_of, reporters, unaccepted
-from harness.oracles.endings import unfinished
+from harness.oracles.endings import NO_LAUNCH, unfinished
 
 NOT_CHECKED = "the kernels were compiled without a sanitizer of Triton's"
 MEANING = {
@@ -39,7 +39,7 @@ class TritonSanitizerClean(SingleRunOracle):
             return (Abstain(oracle=self.name, reason=NOT_CHECKED),)
         if failures := tuple(self._fail(run, watched, record) for record in unaccepted(watched)):
             return failures
-        if reason := unfinished(run) or ("" if run.launches else "no kernel was launched") or watched.unproven:
+        if reason := unfinished(run) or ("" if run.launches else NO_LAUNCH) or watched.unproven:
             return (Abstain(oracle=self.name, reason=reason),)
         return (Pass(oracle=self.name),) if watched.has_values else self._by_bits(run, watched.exact)
 

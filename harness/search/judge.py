@@ -70,7 +70,10 @@ class Judge:
     def judge(self, op: Op, run: Run, paired_runs: Mapping[str, Run]) -> Examination:
         """Collect the verdict of each oracle; `paired_runs` are keyed by the digest of their case."""
         resources = self._known(run.launches)
-        return Examination(run=run, verdicts=registry.judge_all(run, paired_runs, resources, op.waives, self.oracles))
+        verdicts = registry.judge_all(run, paired_runs, resources, op.waives, self.oracles)
+        if op.launches:
+            verdicts = registry.without_unlaunched_passes(run, verdicts)
+        return Examination(run=run, verdicts=verdicts)
 
     def examine(self, op: Op, case: Case, execute: Callable[[RunRequest], Run]) -> Examination:
         """Run the case and its paired runs through `execute`, one after another, and judge them."""

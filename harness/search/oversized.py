@@ -42,7 +42,12 @@ def _scales(oversized: int) -> st.SearchStrategy[Scale]:
 
 
 def growing_dim_sets(op: Op) -> tuple[GrowingDims, ...]:
-    """Return each set of growing dims by which a tensor can reach 2^31 elements, in the order of the inputs."""
+    """Return each set of growing dims by which a tensor can reach 2^31 elements, in the order of the inputs.
+
+    There is none for an op without kernels: only their accesses are judged there.
+    """
+    if not op.launches:
+        return ()
     most = {name: dim.largest if dim.grows else dim.high for name, dim in op.dims.items()}
     found = (
         _growing_dims(op, tensor) for tensor in _tensors(op).values() if prod(tensor.extents(most)) > 2 * INDEX_LIMIT

@@ -111,6 +111,15 @@ def test_an_op_that_launched_nothing_is_not_covered(make: Callable[[Case], Run],
     assert (coverage.kernels, coverage.silent, coverage.whole) == ((), (silent,), False)
 
 
+def test_an_op_without_kernels_is_covered_by_its_cases() -> None:
+    def make(case: Case) -> Run:
+        return replace(clean(case), launches=())
+
+    op = replace(FLA_OP, launches=False)
+    order = CoverageRequest(ops=(op,), devices=(DEVICE,), cases=2, seed=0)
+    assert measure(order, ImmediateRunner(make), lambda _: None).whole
+
+
 def test_the_table_lists_abstained_launches_and_uncovered_ops() -> None:
     def make(case: Case) -> Run:
         if case.device == A100:
