@@ -11,7 +11,7 @@ from triton import knobs
 from triton.backends.nvidia.driver import CudaDriver
 
 from harness.model.device import DeviceProfile
-from harness.virtual.driver.driver import LaunchRequest, constant_times, device_properties
+from harness.virtual.driver.driver import LaunchRequest, constant_times, device_properties, own_ttir
 from harness.virtual.driver.triton_seam import target
 
 
@@ -88,14 +88,17 @@ class _Launcher:
         self._source = source
         self._metadata = metadata
         self._nvidia = nvidia
+        self._ttir = ""
+        """With the paths of this process; empty until the first launch."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._nvidia, name)
 
     def __call__(self, x: int, y: int, z: int, stream: int, function: int, *rest: Any) -> None:
         _packed, _launch_metadata, _enter, _leave, *arguments = rest
+        self._ttir = self._ttir or own_ttir(self._driver.ttir_of(function), self._source)
         request = LaunchRequest(
-            ttir=self._driver.ttir_of(function),
+            ttir=self._ttir,
             grid=(x, y, z),
             stream=stream,
             source=self._source,

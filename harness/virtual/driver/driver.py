@@ -13,7 +13,8 @@ import torch
 
 from harness.model.device import DeviceProfile
 from harness.ops import flight_recorder
-from harness.virtual.driver.triton_seam import target
+from harness.virtual.driver.source_paths import loaded_files, relocated
+from harness.virtual.driver.triton_seam import kernel_source, target
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,11 @@ def descriptor_tensor(value: object) -> torch.Tensor | None:
     """Return the tensor behind a descriptor made by host code; None for any other value."""
     base = getattr(value, "base", None)
     return base if isinstance(base, torch.Tensor) and hasattr(value, "block_shape") else None
+
+
+def own_ttir(ttir: str, source: Any) -> str:
+    """Return the TTIR of an `ASTSource`, perhaps from Triton's cache, with the source locations of this process."""
+    return relocated(ttir, kernel_source(source.fn), loaded_files)
 
 
 class LaunchHandler(Protocol):
@@ -168,13 +174,16 @@ class _Launcher:
         self._driver = driver
         self._source = source
         self._metadata = metadata
+        self._ttir = ""
+        """With the paths of this process; empty until the first launch."""
 
     def __call__(self, x: int, y: int, z: int, stream: int, function: int, *rest: Any) -> None:
         _packed, launch_metadata, enter, leave, *arguments = rest
         if enter is not None:
             enter(launch_metadata)
+        self._ttir = self._ttir or own_ttir(self._driver.utils.texts[function], self._source)
         request = LaunchRequest(
-            ttir=self._driver.utils.texts[function],
+            ttir=self._ttir,
             grid=(x, y, z),
             stream=stream,
             source=self._source,

@@ -25,6 +25,7 @@ from triton.runtime.jit import JITFunction
 from harness.errors import CannotRunHere
 from harness.model.ending import REFUSED_BUILDS
 from harness.ops import flight_recorder
+from harness.virtual.driver.source_paths import KernelSource
 
 VERSIONS = ("3.6", "3.7", "3.8", "3.9")
 """The releases whose private names were checked; others may work."""
@@ -300,6 +301,17 @@ def on_compile(listener: Callable[[float], None]) -> None:
         listener(times.total / 1e6)
 
     knobs.compilation.listener = on_times
+
+
+def kernel_source(kernel: Any) -> KernelSource:
+    """Return where a `JITFunction` is defined, as Triton's front end computes it."""
+    lines: list[str] = kernel.raw_src
+    before = next((index for index, line in enumerate(lines) if line.strip().startswith("def ")), 0)
+    return KernelSource(
+        file=kernel.fn.__code__.co_filename,
+        line=kernel.starting_line_number + before,
+        lines=len(lines) - before,
+    )
 
 
 def allocate_scratch(size_bytes: int, align: int, stream: int) -> None:
