@@ -18,6 +18,7 @@ A suite imports the library under test, torch and Triton inside its functions, n
 loads the file too, and must stay free of them.  Kernels of a suite's own are in a file that `beside` loads.
 """
 
+import builtins
 import dataclasses
 import hashlib
 import importlib.util
@@ -53,6 +54,15 @@ ARGUMENTS = frozenset(field.name for field in dataclasses.fields(Op)) - {"name",
 """The keyword arguments of `op`."""
 BY_NAME = ("dims", "inputs", "options")
 SEVERAL = ("dtypes", "requires", "refuses", "waives", "apart")
+
+MODULE_PREFIX = "harness_suite_"
+"""The beginning of the names of modules that suite files become."""
+
+BUILTINS: dict[str, Any] = {}
+"""Replacements of builtins for suite files loaded from now on.
+
+Workers put an `__import__` here that knows of missing frameworks, for a suite may import at any time.
+"""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -328,7 +338,7 @@ def _module_name(path: Path) -> str:
     """Return a name that is unique for each file: one process may load two checkouts of a suite."""
     whole = path.resolve()
     readable = "_".join(whole.with_suffix("").parts[-3:]).replace("-", "_").replace(".", "_")
-    return f"harness_suite_{readable}_{hashlib.sha256(os.fsencode(whole)).hexdigest()[:8]}"
+    return f"{MODULE_PREFIX}{readable}_{hashlib.sha256(os.fsencode(whole)).hexdigest()[:8]}"
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -336,6 +346,8 @@ def _import_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise SuiteError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
+    if BUILTINS:
+        vars(module)["__builtins__"] = vars(builtins) | BUILTINS
     try:
         spec.loader.exec_module(module)
     except KeyboardInterrupt:

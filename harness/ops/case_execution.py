@@ -24,6 +24,7 @@ from harness.model.paired_run import PairedRunRequest, Sketch
 from harness.model.run import Completed, Ending, OutOfMemory, Raised, Refused, Result, Source, Unsupported
 from harness.ops import flight_recorder
 from harness.ops.execution_hooks import NO_LAUNCHES, ObservedLaunches
+from harness.ops.missing_modules import missing
 
 T = TypeVar("T")
 LibraryContext = Callable[[], AbstractContextManager[Any]]
@@ -135,8 +136,10 @@ def plain_torch() -> AbstractContextManager[None]:
 def _ending(op: Op, error: Exception, phase: str) -> Ending:
     kind = type(error).__name__
     message = str(error)
-    if missing := MISSING_OPERATOR.match(message):
-        return _unsupported(CannotExecute(f"{missing[1]} on the CPU"), error)
+    if operator := MISSING_OPERATOR.match(message):
+        return _unsupported(CannotExecute(f"{operator[1]} on the CPU"), error)
+    if part := missing(error):
+        return _unsupported(CannotExecute(part), error)
     if kind in op.refuses and phase in {"forward", "backward"}:
         return Refused(message=f"{kind}: {message}")
     if isinstance(error, torch.OutOfMemoryError):  # the GPU's memory
@@ -148,9 +151,9 @@ def _ending(op: Op, error: Exception, phase: str) -> Ending:
     return Raised(kind=kind, message=message, source=_source(error), phase=phase, traceback="\n".join(text))
 
 
-def _unsupported(missing: CannotExecute, error: Exception) -> Unsupported:
-    """Return the ending for something that torch cannot do on the CPU.  Kernels are reported by the engine instead."""
-    return Unsupported(what=missing.what, kernel="", source=_source(error), triton_version=version("triton"))
+def _unsupported(reason: CannotExecute, error: Exception) -> Unsupported:
+    """Return the ending for something outside kernels, which the engine reports itself: torch on the CPU, imports."""
+    return Unsupported(what=reason.what, kernel="", source=_source(error), triton_version=version("triton"))
 
 
 def _source(error: Exception) -> Source | None:

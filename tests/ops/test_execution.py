@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from harness.errors import MissingPart
 from harness.model.case import Case, DType, Layout, ValueDistribution
 from harness.model.op import Op
 from harness.model.run import Completed, Ending, OutOfMemory, Raised, Refused, Role, Source, Unsupported
@@ -18,6 +19,7 @@ from harness.ops.execution import Execution
 from harness.ops.execution_hooks import ObservedLaunches
 from harness.ops.poison import FreshMemory
 from harness.ops.tolerance import Expected
+from harness.suite import beside
 from tests.ops.ops_for_tests import COLUMNS, LAYER_NORM, RMS_NORM, ROWS, case, op
 
 VARIABLE: ContextVar[str] = ContextVar("VARIABLE", default="not set")
@@ -116,6 +118,71 @@ def test_integer_and_boolean_results_are_compared_exactly(dtype: DType, values: 
     assert (wrong[0], wrong[3]) == (right[0], right[3])
     if values is ValueDistribution.NORMAL:
         assert wrong[1:3] == [("y1", True, True), ("y2", True, True)]
+
+
+def imports_nothing_there(x: torch.Tensor) -> torch.Tensor:
+    import no_such_kernels.norm  # pyright: ignore[reportMissingImports] - there is none
+
+    return no_such_kernels.norm.run(x)
+
+
+def reports_what_is_missing(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return imports_nothing_there(x)
+    except ImportError:
+        raise RuntimeError("please install the kernels") from None
+
+
+def falls_back(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return imports_nothing_there(x)
+    except ImportError:
+        return fails(x)
+
+
+def fails(x: torch.Tensor) -> torch.Tensor:
+    raise RuntimeError(f"no way for {x.ndim} dims")
+
+
+def calls_a_framework(x: torch.Tensor) -> torch.Tensor:
+    del x
+    raise MissingPart("transformers.Cache is called, but transformers is not installed: add --with transformers")
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        (imports_nothing_there, "no_such_kernels, which is not installed"),
+        (reports_what_is_missing, "no_such_kernels, which is not installed"),
+        (calls_a_framework, "transformers.Cache is called, but transformers is not installed: add --with transformers"),
+    ],
+)
+def test_a_case_that_lacks_an_optional_library_is_not_executed(call: Callable[..., Any], what: str) -> None:
+    ending = ended(call)
+    assert isinstance(ending, Unsupported)
+    assert ending.what == what
+
+
+def test_a_failure_of_what_a_library_does_instead_of_an_import_is_its_own() -> None:
+    ending = ended(falls_back)
+    assert isinstance(ending, Raised)
+    assert ending.message == "no way for 2 dims"
+
+
+def test_a_suite_that_imports_what_a_release_lacks_is_not_executed(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("def call(x):\n    from torch.nn import no_such_norm\n", encoding="utf-8")
+    ending = ended(beside(str(tmp_path / "suite.py"), "helper.py").call)
+    assert isinstance(ending, Unsupported)
+    assert ending.what == "torch.nn.no_such_norm, which is not in this release or not installed"
+
+
+def test_a_library_that_lacks_a_module_of_its_own_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_kernels").mkdir()
+    (tmp_path / "broken_kernels" / "__init__.py").write_text("import broken_kernels.gone", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    ending = ended(lambda x: __import__("broken_kernels"))  # noqa: ARG005 - raises
+    assert isinstance(ending, Raised)
+    assert ending.message == "No module named 'broken_kernels.gone'"
 
 
 def test_unwritten_integers_are_counted() -> None:

@@ -15,6 +15,7 @@ from harness.model.input_spec import Draw, Tensor
 from harness.model.op import Op
 from harness.ops.inputs import LARGE, SHIFT, TINY, TORCH_DTYPES, make_cotangents, make_inputs, seed_of
 from harness.ops.suite_arguments import arguments_for
+from harness.suite import MODULE_PREFIX
 
 TAKEN = frozenset({"device", "dtype", "exact", "nan", "inf", "reference", "run", "torch", "triton", "tl", "outputs"})
 NUMBERS = {
@@ -53,7 +54,7 @@ class OpResults:
 
 def call_record(op: Op, case: Case, seen: OpResults, *, defined: bool) -> CallRecord:
     """Record the op's call; if `defined`, its reference too."""
-    definitions = Definitions(lambda module: module.startswith("harness_suite_"))
+    definitions = Definitions(lambda module: module.startswith(MODULE_PREFIX))
     called = "operation" if op.call.__name__ in TAKEN else ""
     name = definitions.add(op.call, called=called, undecorated=True)
     reference = definitions.add(op.reference, called="reference", undecorated=True) if defined else ""

@@ -6,17 +6,23 @@ that no op here uses.  There are two remedies if the import of an op's module fa
 * A parent package whose own `__init__` imports the framework becomes an empty package: its `__init__` does not run.
 * A module that itself imports names of the framework gets stubs, which raise when they are called.
 
-Other errors of the import are raised, and so is a call of a kernel into the framework.
+Stubs of a few kinds may be called, since modules call them when they are imported: loggers, versions, decorators that
+compile, and questions after what is available.  Other errors of the import are raised, and so is a call of a kernel
+into the framework.
 """
 
+import builtins
 import importlib
 import importlib.machinery
 import importlib.util
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
+
+from packaging.version import Version
 
 from harness.errors import MissingPart
 
@@ -38,19 +44,28 @@ FRAMEWORKS = frozenset(
 OLDER_THAN_ANY = "0"
 """The `__version__` of a stub: libraries compare it when they are imported."""
 
+LOGGERS = frozenset({"logger", "logging"})
+"""Names whose calls, and those of everything below them, have no effect: `transformers.utils.logging.get_logger`."""
+
 LAZY_SUBMODULES = {"torch.distributed": ("tensor",)}
 """Submodules that libraries use without importing them (Liger 0.6.5 to 0.8.2), since frameworks usually have."""
 
 
-def import_past_frameworks(module: str, names: Sequence[str] = ()) -> None:
-    """Do `from module import names`, with stubs for missing frameworks.
+def import_past_frameworks(
+    module: str,
+    global_names: Mapping[str, object] | None = None,
+    local_names: Mapping[str, object] | None = None,
+    names: Sequence[str] | None = (),
+    level: int = 0,
+) -> ModuleType:
+    """Do `from module import names`, with stubs for missing frameworks.  The parameters are those of `__import__`.
 
     Raises:
         Exception: the error of the import, if no framework is missing or a stub does not help.
     """
     while True:
         try:
-            __import__(module, fromlist=names)
+            return builtins.__import__(module, global_names, local_names, names or (), level)
         except ImportError as error:
             missing = _framework_missing(error)
             if missing is None:
@@ -60,8 +75,6 @@ def import_past_frameworks(module: str, names: Sequence[str] = ()) -> None:
                 _replace_by_empty(package)
             elif not _add_stub(missing):
                 raise
-        else:
-            return
 
 
 def import_submodules_on_use() -> None:
@@ -176,9 +189,30 @@ class _Stub:
         del bases
         return ()
 
-    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
-        del args, kwargs
-        raise MissingPart(
-            f"{self._name} is called, but {self._name.partition('.')[0]} is not installed: "
-            f"add --with {self._name.partition('.')[0]}"
-        )
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        path = self._name.split(".")
+        if not LOGGERS.isdisjoint(path):
+            return self
+        for name, answer in ANSWERS.items():
+            if name.fullmatch(path[-1]):
+                return answer(*args, **kwargs)
+        raise MissingPart(f"{self._name} is called, but {path[0]} is not installed: add --with {path[0]}")
+
+
+def _decorated(function: Any = None, **settings: Any) -> Any:
+    """Leave the function as it is.  It is not given if the decorator is called with settings alone."""
+    del settings
+    return _decorated if function is None else function
+
+
+def _unavailable(*args: object, **kwargs: object) -> bool:
+    del args, kwargs
+    return False
+
+
+ANSWERS: Mapping[re.Pattern[str], Callable[..., Any]] = {
+    re.compile(r"Version"): Version,
+    re.compile(r"torch_compile"): _decorated,
+    re.compile(r"is_\w+_available"): _unavailable,
+}
+"""What stubs return that modules call when they are imported, by their last name."""

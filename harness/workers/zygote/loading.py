@@ -3,27 +3,26 @@
 The order matters: libraries read the device when they are imported, and keep what they read.
 """
 
-import dis
 import gc
 import importlib
 import importlib.metadata
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType
-from typing import Any
 
 from harness.errors import SuiteError
 from harness.model.op import Op
 from harness.ops.engine import Engine
-from harness.suite import load_suite
+from harness.suite import BUILTINS, load_suite
 from harness.virtual.driver.builds import BUILDS_VARIABLE, KEPT_TTIR_VARIABLE
 from harness.workers.protocol import ChildError, FaultKind
 from harness.workers.spec import BUILDS, WorkerSpec, ZygoteSpec
 from harness.workers.zygote.import_stubs import import_past_frameworks, import_submodules_on_use
+from harness.workers.zygote.suite_imports import imports_of, imports_of_helpers
 
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",  # a thread does not survive a fork, and leaves its locks locked.
@@ -82,6 +81,7 @@ def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
     importlib.invalidate_caches()
     engine.emulate(spec.device)
     import_submodules_on_use()
+    BUILTINS["__import__"] = import_past_frameworks
     try:
         suites = {suite: load_suite(suite) for suite in spec.suites}
     except SuiteError as error:
@@ -141,22 +141,19 @@ def _unimportable(suite: str, ops: tuple[Op, ...]) -> str:
 
 
 def _import_for(op: Op) -> str:
-    """Import what the op's functions would import when called.  Returns the error; empty if there was none."""
+    """Import what the op's functions would import when called.  Returns the error; empty if there was none.
+
+    An error in an import of a helper does not count, since not every case calls the helper.
+    """
     for function in (op.call, op.reference):
-        for module, names in _imports(getattr(function, "__code__", None)):
+        for module, names in imports_of(function):
             try:
-                import_past_frameworks(module, names)
+                import_past_frameworks(module, names=names)
             except (Exception, SystemExit) as error:  # noqa: BLE001 — a library may raise anything; the message quotes it
                 lines = "".join(traceback.format_exception(error)).splitlines()[-LAST_LINES:]
                 return f"{type(error).__name__}: {error}\n" + "\n".join(lines)
+    for function in (op.call, op.reference):
+        for module, names in imports_of_helpers(function):
+            with suppress(Exception, SystemExit):
+                import_past_frameworks(module, names=names)
     return ""
-
-
-def _imports(code: CodeType | None) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The import statements in a function's bytecode: the module, and the names after `from`."""
-    # The compiler loads the tuple of names just before IMPORT_NAME.
-    names: Any = None
-    for step in dis.get_instructions(code) if code else ():
-        if step.opname == "IMPORT_NAME":
-            yield step.argval, names or ()
-        names = step.argval if step.opname == "LOAD_CONST" else None

@@ -78,6 +78,24 @@ def test_a_module_that_calls_into_a_framework_still_fails(library: Library) -> N
         library.imported("lib.kernels")
 
 
+@pytest.mark.parametrize(
+    "statements",
+    [
+        "from unsloth_zoo.log import logger\nlogger.info('no FP8 here')\nlogger.warning_once('again')\n",
+        "from transformers.utils import logging\nlogging.get_logger(__name__).info('hello')\n",
+        "from unsloth_zoo.utils import Version\nassert Version('2.13.0+cpu') >= Version('2.4.0')\n",
+        "from unsloth_zoo.mlx import is_mlx_available\nassert not is_mlx_available()\n",
+        "from unsloth_zoo.compile import torch_compile\n@torch_compile\ndef one():\n    return 1\nassert one() == 1\n",
+        "from unsloth_zoo.compile import torch_compile\n@torch_compile(dynamic=True)\ndef one():\n    return 1\n"
+        "assert one() == 1\n",
+    ],
+)
+def test_a_module_may_call_stubs_that_have_an_answer_when_it_is_imported(library: Library, statements: str) -> None:
+    library.write("lib/__init__.py", "")
+    library.write("lib/kernels.py", statements + KERNELS)
+    assert library.imported("lib.kernels").answer() == 42
+
+
 def test_an_optional_framework_stays_missing(library: Library) -> None:
     library.write("lib/__init__.py", "")
     library.write("lib/kernels.py", "try:\n    import peft\nexcept ImportError:\n    peft = None\n")

@@ -89,6 +89,50 @@ def test_names_imported_from_a_package_are_imported_too(scratch: Path, tmp_path:
         pool.prepare(DEVICE)
 
 
+def test_what_a_helper_of_a_suite_imports_is_imported_before_the_fork(scratch: Path, tmp_path: Path) -> None:
+    paths = (library(tmp_path, "import os; server = os.getpid()"),)
+    file = suite(tmp_path, "rows = os.getpid() - imported().server")
+    with Path(file).open("a", encoding="utf-8") as text:
+        text.write("import os\n\ndef imported():\n    import kernels_under_test\n    return kernels_under_test\n")
+    with Pool(specs(scratch, suites=(file,), library_paths=paths), processes=1, time_limit_s=DEADLINE_S) as pool:
+        assert pool.run(case("one", suite=file)).seconds["result"] != 0
+
+
+HIDDEN = """
+class Hidden:
+    def __call__(self):
+        import family.kernels
+        return family.kernels.number
+
+hidden = Hidden()
+"""
+
+
+def test_an_import_at_a_suites_call_gets_stubs_for_frameworks_too(scratch: Path, tmp_path: Path) -> None:
+    folder = Path(library(tmp_path, ""))
+    (folder / "family").mkdir()
+    (folder / "family" / "__init__.py").write_text("import transformers", encoding="utf-8")
+    (folder / "family" / "kernels.py").write_text("from transformers import Model; number = 7", encoding="utf-8")
+    file = suite(tmp_path, "rows = beside(__file__, 'hidden.py').hidden()")
+    Path(file).write_text("from harness.suite import beside\n" + Path(file).read_text(encoding="utf-8"), "utf-8")
+    (tmp_path / "hidden.py").write_text(HIDDEN, encoding="utf-8")
+    spec = specs(scratch, suites=(file,), library_paths=(str(folder),))
+    with Pool(spec, processes=1, time_limit_s=DEADLINE_S) as pool:
+        assert pool.run(case("one", suite=file)).seconds["result"] == 7
+
+
+def test_an_import_that_a_suite_guards_may_fail(scratch: Path, tmp_path: Path) -> None:
+    paths = (library(tmp_path, "number = 7"),)
+    file = suite(tmp_path, "rows = imported().number")
+    with Path(file).open("a", encoding="utf-8") as text:
+        text.write(
+            "def imported():\n    try:\n        import no_such_kernels as found\n"
+            "    except ImportError:\n        import kernels_under_test as found\n    return found\n"
+        )
+    with Pool(specs(scratch, suites=(file,), library_paths=paths), processes=1, time_limit_s=DEADLINE_S) as pool:
+        assert pool.run(case("one", suite=file)).seconds["result"] == 7
+
+
 def test_a_suite_that_does_not_exist_is_named(scratch: Path) -> None:
     assert_refuses(scratch, "no/such/suite.py", SuiteError, "no suite file 'no/such/suite.py'")
 
