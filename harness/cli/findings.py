@@ -10,6 +10,7 @@ from harness.cli.common_options import add_known
 from harness.cli.output import console
 from harness.cli.report_contents import contents_of
 from harness.findings.store import FOLDER as STORE
+from harness.model.finding import Confirmation
 from harness.model.verdict import Severity
 from harness.reports.contents import ReportContents, ReportedBug
 from harness.reports.finding_text import COLOURS
@@ -43,8 +44,8 @@ def _sightings(bug: ReportedBug) -> str:
     notes = [f"seen {'once' if count == 1 else f'{count:,} times'}"]
     if finding.repeats.is_flaky:
         notes.append(f"flaky: {finding.repeats.shown} of {finding.repeats.runs} times alone")
-    elif not finding.confirmed:
-        notes.append("unconfirmed")
+    elif finding.confirmation is not Confirmation.CONFIRMED:
+        notes.append(finding.confirmation)
     if bug.link:
         notes.append(f"known: {bug.link}")
     return f"({', '.join(notes)})"

@@ -1,6 +1,6 @@
 """The documents of one finding: what replays it, and everything that is known about it.
 
-`id` and `signature` are written for people and tools.  A reader derives them anew from the other fields.
+`id`, `signature` and `confirmation` are written for people and tools.  A reader derives them from the other fields.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.documents.kinds import SCHEMA_VERSION, Kind
 from harness.model.case import Case
-from harness.model.finding import NEVER_REPEATED, Excerpt, Finding, ReplayCount
+from harness.model.finding import NEVER_REPEATED, Confirmation, Excerpt, Finding, ReplayCount
 from harness.model.picture import Picture
 from harness.model.run import Launch, Source
 from harness.model.verdict import Fail, Severity, Signature
@@ -65,6 +65,8 @@ class FindingDocument(RegressionDocument):
     source: Source | None = None
     launch: Launch | None = None
     confirmed: bool
+    confirmation: Confirmation | None = None
+    """As `Finding.confirmation`; None in files of earlier versions."""
     repeats: ReplayCount = NEVER_REPEATED
     sightings: int
     first_case: Case
@@ -124,6 +126,7 @@ def finding_document(finding: Finding, versions: Mapping[str, str] | None = None
         source=fail.source,
         launch=finding.launch,
         confirmed=finding.confirmed,
+        confirmation=finding.confirmation,
         repeats=finding.repeats,
         sightings=finding.sightings,
         first_case=finding.first_case,

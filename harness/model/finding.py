@@ -3,6 +3,7 @@
 import hashlib
 import shlex
 from dataclasses import dataclass
+from enum import StrEnum
 from math import sqrt
 
 from harness.model.case import Case
@@ -43,6 +44,16 @@ class ReplayCount:
     def __str__(self) -> str:
         low, high = self.interval
         return f"{self.shown} of {self.runs} times alone (rate {100 * low:.0f} to {100 * high:.0f} %)"
+
+
+class Confirmation(StrEnum):
+    """The answer to whether a failure repeats when its case runs alone in a fresh process."""
+
+    CONFIRMED = "confirmed"
+    NOT_CONFIRMED = "not confirmed"
+    """The case ran alone, and did not show the failure."""
+    NOT_TRIED = "not tried"
+    """The case did not run alone: time was up, or the search was interrupted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +106,12 @@ class Finding:
     def id(self) -> str:
         """Eight hex digits: equal for equal signatures and smallest cases."""
         return identity(self.fail.signature, self.case)
+
+    @property
+    def confirmation(self) -> Confirmation:
+        if self.confirmed:
+            return Confirmation.CONFIRMED
+        return Confirmation.NOT_CONFIRMED if self.repeats.runs else Confirmation.NOT_TRIED
 
     @property
     def replay_command(self) -> str:

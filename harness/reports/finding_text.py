@@ -13,7 +13,7 @@ from rich.text import Text
 
 from harness.documents.campaign import KnownFinding
 from harness.model.case import Case, LaneFill, Layout, ProgramOrder, Scale, ValueDistribution
-from harness.model.finding import Excerpt, Finding
+from harness.model.finding import Confirmation, Excerpt, Finding
 from harness.model.run import Launch, Source
 from harness.model.verdict import Severity
 
@@ -178,14 +178,16 @@ def _confirmation(finding: Finding) -> str:
     repeats = finding.repeats
     if repeats.is_flaky:
         return f"FLAKY: {repeats}; other runs: {repeats.other_result}"
-    if not finding.confirmed:
-        tried = f": {repeats}" if repeats.runs else ", or was not rerun"
-        return f"NO: it did not repeat alone in a fresh process{tried}"
-    if finding.preceding_case is not None:
-        return "in a fresh process, after the case below"
-    return (
-        f"alone, in a fresh process: {repeats.shown} of {repeats.runs} times" if repeats.runs else "in a fresh process"
-    )
+    match finding.confirmation:
+        case Confirmation.NOT_TRIED:
+            return "NOT TRIED: the case did not run alone, since time was up or the search was interrupted"
+        case Confirmation.NOT_CONFIRMED:
+            return f"NOT CONFIRMED: it did not repeat in a fresh process: {repeats}"
+        case Confirmation.CONFIRMED if finding.preceding_case is not None:
+            return "in a fresh process, after the case below"
+        case Confirmation.CONFIRMED:
+            often = f": {repeats.shown} of {repeats.runs} times" if repeats.runs else ""
+            return f"alone, in a fresh process{often}" if often else "in a fresh process"
 
 
 def _wrapped(value: str) -> list[str]:

@@ -56,7 +56,7 @@ def _row(bug: ReportedBug) -> str:
     signature = finding.fail.signature
     marks = [str(signature.severity)]
     marks += ["flaky"] if finding.repeats.is_flaky else []
-    marks += [] if finding.confirmed else ["unconfirmed"]
+    marks += [] if finding.confirmed else [finding.confirmation]
     marks += ["known"] if bug.link else []
     place = " ".join(part for part in (signature.kernel or finding.case.op_name, signature.place) if part)
     case = f"{describe(finding.case)}, {finding.case.device.slug}"

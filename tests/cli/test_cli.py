@@ -110,6 +110,7 @@ def test_the_json_report_is_complete(project: Project) -> None:
         "message": "dx[2, 0] and 31 more cells were stored by programs 0 and 1, with the same bytes (layernorm.py:431)",
         "source": {"file": "fla/modules/layernorm.py", "line": 431},
         "confirmed": True,
+        "confirmation": "confirmed",
         "repeats": {"shown": 5, "runs": 5, "other_result": ""},
         "pictures": [],
         "first_pictures": [],

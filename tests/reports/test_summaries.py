@@ -1,15 +1,21 @@
 """The short forms for CI systems: Markdown, JUnit XML, and the list in a terminal."""
 
+import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from harness.cli.findings import listed
-from harness.model.finding import Finding
+from harness.documents.finding import finding_document
+from harness.model.finding import Finding, ReplayCount
 from harness.reports.contents import ReportContents, ReportedBug, ReportedCampaign
+from harness.reports.finding_text import Sources, render
+from harness.reports.html.page import page
 from harness.reports.junit import junit
 from harness.reports.markdown import summary
+from harness.wire import to_json
 from tests.reports.samples import EVIL, LINK, OLDER, OVERLAP, REPORT, STRAY, VALUES
 
 pytestmark = pytest.mark.once
@@ -33,7 +39,7 @@ SUMMARY = rf"""### kernel-harness: 3 findings: 2 errors, 1 warning
 | | oracle | place | smallest case | seen | replay |
 |---|---|---|---|---:|---|
 | error, flaky | float64-values | layer\_norm d:x | layer\_norm T=450 D=1 G=1 fp32, no residual or weight, rtx-pro-6000 | 9 | `harness replay {VALUES.id}` |
-| error, unconfirmed | bounds | \<script\>alert('1 & 2')\</script\> a\|b.py:3 | layer\_norm T=3 D=1 G=1 fp32, no residual or weight, rtx-pro-6000 | 9 | `harness replay {STRAY.id}` |
+| error, not tried | bounds | \<script\>alert('1 & 2')\</script\> a\|b.py:3 | layer\_norm T=3 D=1 G=1 fp32, no residual or weight, rtx-pro-6000 | 9 | `harness replay {STRAY.id}` |
 | warning, known | write-overlap | layer\_norm\_bwd\_kernel layernorm.py:431 | layer\_norm T=3 D=1 G=1 fp32, no residual or weight, rtx-pro-6000 | 9 | `harness replay {OVERLAP.id}` |
 
 Compared with the previous report: 2 new, 1 still, 1 gone.
@@ -75,6 +81,7 @@ def test_junit_has_failures_skipped_known_findings_and_passes() -> None:
         "finding": VALUES.id,
         "signature": "float64-values: layer_norm d:x",
         "severity": "error",
+        "confirmation": "confirmed",
         "device": "rtx-pro-6000",
         "sm_count": "188",
         "seed": "0",
@@ -101,10 +108,29 @@ def test_junit_drops_characters_that_xml_forbids() -> None:
     assert failure.get("message") == "a[31mb"
 
 
+@pytest.mark.parametrize(
+    ("repeats", "word"), [(ReplayCount(shown=0, runs=0), "not tried"), (ReplayCount(shown=0, runs=10), "not confirmed")]
+)
+def test_not_tried_and_not_confirmed_are_different_words_everywhere(repeats: ReplayCount, word: str) -> None:
+    other = {"not tried": "not confirmed", "not confirmed": "not tried"}[word]
+    finding = replace(STRAY, repeats=repeats)
+    contents = ReportContents(bugs=(bug(finding),))
+    printed = render(finding, Sources()).plain
+    assert (word.upper() in printed, other.upper() in printed) == (True, False)
+    (line, _) = (text.plain for text in listed(contents))
+    html = page(contents, datetime(2026, 1, 2, tzinfo=UTC))
+    xml = junit(contents)
+    document = to_json(finding_document(finding))
+    assert f'name="confirmation" value="{word}"' in xml
+    assert json.loads(document)["confirmation"] == word
+    for text in (line, summary(contents), html, xml, document):
+        assert (word in text.lower(), other in text.lower()) == (True, False)
+
+
 def test_the_list_has_a_line_for_each_bug_and_damaged_file() -> None:
     assert [line.plain for line in listed(GATHERED)] == [
         f"error   {VALUES.id}  float64-values: layer_norm d:x  (seen 9 times, flaky: 3 of 10 times alone)",
-        f"error   {STRAY.id}  bounds: {EVIL} a|b.py:3  (seen 9 times, unconfirmed)",
+        f"error   {STRAY.id}  bounds: {EVIL} a|b.py:3  (seen 9 times, not tried)",
         f"warning {OVERLAP.id}  write-overlap: layer_norm_bwd_kernel layernorm.py:431  (seen 9 times, known: {LINK})",
         "not readable: broken/finding.json: not readable",
         "3 findings: 2 errors, 1 warning",

@@ -92,7 +92,7 @@ def test_a_missing_source_file_is_named(tmp_path: Path) -> None:
 
 def test_a_finding_that_did_not_repeat_says_so() -> None:
     printed = render(replace(FINDING, confirmed=False, preceding_case=None, launch=None), Sources()).plain
-    assert "  confirmed      NO: it did not repeat alone in a fresh process" in printed
+    assert "  confirmed      NOT TRIED: the case did not run alone, since time was up" in printed
     assert "smallest" not in printed
 
 
