@@ -118,6 +118,7 @@ class CudaEngine:
             ending=ending,
             launches=tuple(case_launches.launches),
             results=results,
+            mismatches=self._execution.mismatches,
             memory=tuple(case_launches.memory),
             repeated=repeated,
             instrumented=self._sanitizer_report(case_launches),

@@ -280,6 +280,8 @@ class Result:
     """`y` for the output (`y0`, `y1`, … for several), `d:x` for the gradient of input x."""
     role: Role
     shape: tuple[int, ...]
+    kind: str = ""
+    """As `ResultForm.kind`."""
     whole: Measure
     """The root-mean-square error over the whole tensor; the index is that of the worst element."""
     worst_tile: Measure
@@ -303,6 +305,31 @@ class Result:
     """Errors in units of the tolerance, for a picture; None if all elements are right."""
     unwritten_map: Spread | None = field(default=None, compare=False)
     """The elements that were never written, for a picture."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultForm:
+    """The form of one output or gradient."""
+
+    kind: str
+    """The element type, such as `float32`; for an object that is no tensor, its class."""
+    shape: tuple[int, ...] | None
+    """None for an object that is no tensor."""
+
+    def __str__(self) -> str:
+        return f"a {self.kind}" if self.shape is None else f"{self.kind} of shape {self.shape}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormMismatch:
+    """A result whose form differs from that of the definition's."""
+
+    name: str
+    """As `Result.name`."""
+    got: ResultForm | None
+    """None if the library returns no such result."""
+    expected: ResultForm | None
+    """None if the definition has no such result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,6 +374,9 @@ class Run:
     ending: Ending
     launches: tuple[Launch, ...] = ()
     results: tuple[Result, ...] = ()
+    """Those that could be compared."""
+    mismatches: tuple[FormMismatch, ...] = ()
+    """The results whose shape, type or presence differs from the definition's; outputs before gradients."""
     memory: tuple[MemoryEvent, ...] = ()
     refilled: Refilled | None = None
     """None if no lane was undefined, or the case did not complete."""

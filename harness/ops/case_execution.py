@@ -21,7 +21,17 @@ from harness.errors import CannotExecute, SuiteError
 from harness.model.case import Case
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest, Sketch
-from harness.model.run import Completed, Ending, OutOfMemory, Raised, Refused, Result, Source, Unsupported
+from harness.model.run import (
+    Completed,
+    Ending,
+    FormMismatch,
+    OutOfMemory,
+    Raised,
+    Refused,
+    Result,
+    Source,
+    Unsupported,
+)
 from harness.ops import flight_recorder
 from harness.ops.execution_hooks import NO_LAUNCHES, ObservedLaunches
 from harness.ops.missing_modules import missing
@@ -61,10 +71,13 @@ class CaseExecution(ABC):
         self._phase = "inputs"
         self.seconds: dict[str, float] = {}
         """Wall-clock seconds of the latest case by phase: `inputs`, `forward`, `backward`, `reference`, `compare`, …"""
+        self.mismatches: tuple[FormMismatch, ...] = ()
+        """The results of the latest `run` whose form differs from the definition's."""
 
     def run(self, op: Op, case: Case) -> tuple[Ending, tuple[Result, ...]]:
-        """Return how the case ended, and its results; none unless it completed."""
+        """Return how the case ended, and its results; none unless it completed.  `mismatches` has the other ones."""
         self.seconds = {}
+        self.mismatches = ()
         return self._ended(op, lambda: self._results(op, case), ())
 
     def run_paired(self, op: Op, request: PairedRunRequest) -> tuple[Ending, tuple[Sketch, ...]]:

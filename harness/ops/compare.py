@@ -14,6 +14,7 @@ from harness.model.run import Measure, Result
 from harness.ops import error_map
 from harness.ops.execution_hooks import Writer
 from harness.ops.poison import count_poison, still_fresh
+from harness.ops.result_forms import kind_of
 from harness.ops.tolerance import Array, Expected, Tolerance, sizes, tiles
 
 SKETCHES = 8
@@ -63,6 +64,7 @@ def compare(name: str, got: torch.Tensor, expected: Expected, tolerance: Toleran
         name=name,
         role=expected.role,
         shape=tuple(truth.shape),
+        kind=kind_of(got.dtype),
         whole=_measure(whole, _worst_element(amounts, None), wide, truth),
         worst_tile=_measure(worst_ratio, _worst_element(amounts, worst), wide, truth),
         unwritten=unwritten,

@@ -8,10 +8,9 @@ import torch
 from harness.model.case import Case
 from harness.model.op import Op
 from harness.ops.inputs import detached
+from harness.ops.result_forms import OutputsDiffer, Tensors, forms, named
 from harness.ops.suite_arguments import arguments_for
 from harness.ops.tolerance import Array
-
-Tensors = dict[str, torch.Tensor]
 
 
 def reference(
@@ -20,15 +19,14 @@ def reference(
     """Return outputs and gradients of the op's definition in `dtype`, from the case's rounded inputs.
 
     Raises:
-        ValueError: the definition has other outputs than the op, by names or shapes of `cotangents`.
+        OutputsDiffer: the definition has other outputs than the op, by names or shapes of `cotangents`.
     """
     copies = {
         name: None if value is None else detached(value, dtype if value.is_floating_point() else value.dtype)
         for name, value in inputs.items()
     }
     leaves = {name: copy.requires_grad_() for name, copy in copies.items() if copy is not None and op.inputs[name].grad}
-    outputs = named(op.reference(**arguments_for(op.reference, copies, op.settings(case))))
-    _check_outputs(cotangents, outputs)
+    outputs = _check_outputs(cotangents, op.reference(**arguments_for(op.reference, copies, op.settings(case))))
     differentiable = {name: output for name, output in outputs.items() if output.requires_grad}
     results = dict(outputs)
     if leaves and differentiable:
@@ -37,7 +35,7 @@ def reference(
             leaves,
             {name: detached(cotangents[name], output.dtype) for name, output in differentiable.items()},
         )
-        results |= made
+        results |= with_zeros(made, leaves)
     return {name: value.detach() for name, value in results.items()}
 
 
@@ -46,34 +44,30 @@ def arrays(results: Tensors) -> dict[str, Array]:
     return {name: value.to(torch.float64).numpy() for name, value in results.items()}
 
 
-def gradients(outputs: Tensors, leaves: Tensors, cotangents: Tensors) -> Tensors:
-    """Return the gradient `d:x` of each leaf x; zeros if no output depends on it."""
+def gradients(outputs: Tensors, leaves: Tensors, cotangents: Tensors) -> dict[str, torch.Tensor | None]:
+    """Return the gradient `d:x` of each leaf x; None if no output depends on it."""
     made = torch.autograd.grad(
         tuple(outputs.values()), tuple(leaves.values()), tuple(cotangents[name] for name in outputs), allow_unused=True
     )
     found = cast("tuple[torch.Tensor | None, ...]", made)  # torch's stubs ignore allow_unused
+    return {f"d:{name}": gradient for name, gradient in zip(leaves, found, strict=True)}
+
+
+def with_zeros(made: Mapping[str, torch.Tensor | None], leaves: Tensors) -> Tensors:
+    """Return the gradients with zeros in the place of None."""
     return {
-        f"d:{name}": torch.zeros_like(leaves[name]) if gradient is None else gradient
-        for name, gradient in zip(leaves, found, strict=True)
+        name: torch.zeros_like(leaves[name.removeprefix("d:")]) if gradient is None else gradient
+        for name, gradient in made.items()
     }
 
 
-def named(outputs: Any) -> Tensors:
-    """Name the outputs: `y` for a single one; `y0`, `y1`, … for several, without those that are None."""
-    if isinstance(outputs, torch.Tensor):
-        return {"y": outputs}
-    return {f"y{index}": output for index, output in enumerate(outputs) if output is not None}
-
-
-def _check_outputs(returned: Tensors, references: Tensors) -> None:
-    """Check that the op and its reference return outputs of equal names and shapes.
+def _check_outputs(returned: Tensors, references: Any) -> Tensors:
+    """Return the definition's outputs by name, if the op returned outputs of equal names and shapes.
 
     Cotangents may stand for what the op returned: they have the same names and shapes.
     """
-    if set(returned) != set(references):
-        raise ValueError(
-            f"the op returned {sorted(returned)} and its reference {sorted(references)}: they must return the same"
-        )
-    for name, value in returned.items():
-        if value.shape != references[name].shape:
-            raise ValueError(f"{name} has shape {tuple(value.shape)}, its reference {tuple(references[name].shape)}")
+    outputs = named(references)
+    shapes, others = ({name: value.shape for name, value in each.items()} for each in (returned, outputs))
+    if shapes != others:
+        raise OutputsDiffer(forms(references))
+    return outputs

@@ -3,7 +3,7 @@
 It is the same for every engine.  `harness.ops.execution_hooks` has what an engine adds.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -14,10 +14,10 @@ from harness.errors import CannotExecute
 from harness.model.case import Case, DType, Scale, ValueDistribution
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest, Sketch
-from harness.model.run import Ending, Result, Role
+from harness.model.run import Ending, FormMismatch, Result, ResultForm, Role
 from harness.ops.case_execution import CaseExecution, LibraryContext, plain_torch
 from harness.ops.compare import Noted, compare, digests, sketch
-from harness.ops.definition import Tensors, arrays, gradients, named, reference
+from harness.ops.definition import arrays, gradients, reference, with_zeros
 from harness.ops.execution_hooks import (
     NO_LAUNCHES,
     ExecutionObserver,
@@ -30,6 +30,7 @@ from harness.ops.inputs import TORCH_DTYPES, independent_of_taint, make_cotangen
 from harness.ops.monte_carlo import Jitter, product_epsilon
 from harness.ops.nan_taint import holds_infinity, infinity_as_nan
 from harness.ops.oversized_tensors import SparseMemory
+from harness.ops.result_forms import OutputsDiffer, Tensors, differences, form_of, forms, in_type, named
 from harness.ops.rounding_samples import BARE, IN_DOUBT, UNROUNDED, USUALLY, Sampling
 from harness.ops.suite_arguments import arguments_for
 from harness.ops.tolerance import NO_ERROR, Array, Expected, Truth, error_of, tolerance_of
@@ -113,7 +114,8 @@ class Execution(CaseExecution):
             inputs = {name: None if value is None else given(value) for name, value in made.items()}
             seed_globals(case)
         with self._timed("forward"), context():
-            outputs = named(op.call(**arguments_for(op.call, inputs, op.settings(case))))
+            returned = op.call(**arguments_for(op.call, inputs, op.settings(case)))
+        outputs = named(returned)
         with self._timed("inputs"), plain_torch():
             self._observer.on_outputs(outputs)
             made_cotangents = make_cotangents(case, outputs)
@@ -123,14 +125,22 @@ class Execution(CaseExecution):
         with self._timed("backward"):
             work = partial(_backward, context, outputs, leaves, cotangents)
             # With CUDA tensors, torch itself runs backward in another thread.
-            gradients = work() if self._transfer else self._backward_thread.submit(work).result()
-        results = {**outputs, **gradients}
+            made = work() if self._transfer else self._backward_thread.submit(work).result()
+        results = {**outputs, **with_zeros(made, leaves)}
         with self._timed("transfer"):
             # Launches know tensors by their addresses on the GPU.
             self._writers = {name: self._launches.writer_of(value) for name, value in results.items()}
             if self._transfer:
                 results = {name: self._transfer.to_cpu(value) for name, value in results.items()}
-        return _Computed(op=op, case=case, inputs=kept_inputs, cotangents=kept_cotangents, results=results)
+        return _Computed(
+            op=op,
+            case=case,
+            inputs=kept_inputs,
+            cotangents=kept_cotangents,
+            results=results,
+            outputs=forms(returned),
+            unused=frozenset(name for name, gradient in made.items() if gradient is None),
+        )
 
     def _compared(self, computed: "_Computed", *, is_shared: bool) -> tuple[Result, ...]:
         """Compare the results with their definition.
@@ -138,8 +148,14 @@ class Execution(CaseExecution):
         Random rounding costs most of a small case, so samplings are tried from the cheapest on, until one settles it.
         A run that is shared, that is, whose tolerances serve for paired runs, needs at least the usual samples.
         """
-        with self._timed("reference"), plain_torch():
-            defined = _define(computed, is_shared=is_shared)
+        try:
+            with self._timed("reference"), plain_torch():
+                defined = _define(computed, is_shared=is_shared)
+                self.mismatches = (*_other_types(computed, defined), *_other_gradients(computed, defined))
+        except OutputsDiffer as error:
+            expected = in_type(error.expected, TORCH_DTYPES[computed.case.dtype])
+            self.mismatches = differences(computed.outputs, expected)
+            return ()
         *samplings, last = (USUALLY, IN_DOUBT) if is_shared else (BARE, UNROUNDED, USUALLY, IN_DOUBT)
         for sampling in samplings:
             results = self._sampled(computed, defined, sampling)
@@ -173,7 +189,7 @@ class Execution(CaseExecution):
                 moved = reference(op, case, computed.inputs, computed.cotangents, torch.float64)
             rounded.append(arrays(moved))
             may_overflow |= jitter.largest * HEADROOM > limits.max
-        eager = defined.eager() if sampling.has_baseline else None
+        eager = arrays(defined.eager()) if sampling.has_baseline else None
         return {
             name: Expected(
                 role=Role.GRADIENT if name.startswith("d:") else Role.OUTPUT,
@@ -193,11 +209,9 @@ class Execution(CaseExecution):
         }
 
     def _compare(self, computed: "_Computed", expected: Mapping[str, Expected], noted: Noted) -> tuple[Result, ...]:
-        op, values = computed.op, computed.results
-        if set(values) != set(expected):
-            raise ValueError(
-                f"the op has {sorted(values)} and its reference {sorted(expected)}: they must have the same gradients"
-            )
+        op = computed.op
+        absent = {mismatch.name for mismatch in self.mismatches if mismatch.got is None or mismatch.expected is None}
+        values = {name: value for name, value in computed.results.items() if name in expected and name not in absent}
         results: list[Result] = []
         for name, value in values.items():
             tolerance = tolerance_of(expected[name], value.dtype, op.slack)
@@ -217,6 +231,10 @@ class _Computed:
     cotangents: Tensors
     """Copies from before the backward pass."""
     results: Tensors
+    outputs: Mapping[str, ResultForm]
+    """The forms of all outputs, also of those that are no tensors."""
+    unused: frozenset[str]
+    """The gradients that are zeros because the library returns none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,12 +242,14 @@ class _Defined:
     """The results of the op's definition for a case."""
 
     truth: Mapping[str, Truth]
+    is_float: Mapping[str, bool]
+    """By name, if a result holds floating-point numbers."""
     infinity_as_nan: Mapping[str, Array] | None
     """The definition's results with NaN in the place of every infinite input; None if no input is infinite.
 
     A definition and a kernel may each turn infinity into another finite number.  NaN shows which elements it reaches.
     """
-    eager: Callable[[], Mapping[str, Array]]
+    eager: Callable[[], Tensors]
     """The definition's results in the case's own type; computed at the first call."""
     sketch_seed: int | None
     """The seed of the sketches of results; None if no other run is compared with this one."""
@@ -238,19 +258,52 @@ class _Defined:
 def _define(computed: _Computed, *, is_shared: bool) -> _Defined:
     case, inputs = computed.case, computed.inputs
     defining = partial(reference, computed.op, case, cotangents=computed.cotangents)
-    truth = arrays(defining(inputs, dtype=torch.float64))
+    exact = defining(inputs, dtype=torch.float64)
     as_nan = None
     if case.values is ValueDistribution.NAN_TAINTED and holds_infinity(inputs):
         as_nan = arrays(defining(infinity_as_nan(inputs), dtype=torch.float64))
     return _Defined(
-        truth={name: Truth.of(values) for name, values in truth.items()},
+        truth={name: Truth.of(values) for name, values in arrays(exact).items()},
+        is_float={name: value.is_floating_point() for name, value in exact.items()},
         infinity_as_nan=as_nan,
-        eager=cache(lambda: arrays(defining(inputs, dtype=TORCH_DTYPES[case.dtype]))),
+        eager=cache(lambda: defining(inputs, dtype=TORCH_DTYPES[case.dtype])),
         sketch_seed=case.seed if is_shared else None,
     )
 
 
-def _backward(context: LibraryContext, outputs: Tensors, leaves: Tensors, cotangents: Tensors) -> Tensors:
+def _other_types(computed: _Computed, defined: _Defined) -> Iterator[FormMismatch]:
+    """Yield the outputs whose element type is none that the case or its definition allows.
+
+    Statistics and losses are often float32 whatever the case's type.
+    """
+    allowed = {TORCH_DTYPES[computed.case.dtype], torch.float32}
+    for name in computed.outputs:
+        got = computed.results.get(name)
+        if got is None:
+            continue
+        is_float = got.is_floating_point()
+        if is_float == defined.is_float[name] and (not is_float or got.dtype in allowed):
+            continue
+        eager = defined.eager()[name]
+        if got.dtype != eager.dtype:
+            yield FormMismatch(name=name, got=form_of(got), expected=form_of(eager))
+
+
+def _other_gradients(computed: _Computed, defined: _Defined) -> Iterator[FormMismatch]:
+    """Yield the gradients that only the definition has, or only the library.  One that is absent counts as zeros."""
+    for name, truth in defined.truth.items():
+        is_absent = name in computed.unused or name not in computed.results
+        if is_absent and truth.values.any():
+            form = form_of(computed.inputs[name.removeprefix("d:")])
+            yield FormMismatch(name=name, got=None, expected=form)
+    for name, got in computed.results.items():
+        if name not in defined.truth and bool(got.any()):
+            yield FormMismatch(name=name, got=form_of(got), expected=None)
+
+
+def _backward(
+    context: LibraryContext, outputs: Tensors, leaves: Tensors, cotangents: Tensors
+) -> Mapping[str, torch.Tensor | None]:
     differentiable = {name: output for name, output in outputs.items() if output.requires_grad}
     if not leaves or not differentiable:
         return {}

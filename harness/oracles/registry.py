@@ -27,6 +27,7 @@ from harness.oracles.order_dependence import NoOrderDependence
 from harness.oracles.order_invariance import OrderInvariance
 from harness.oracles.repeatability import NOT_REPEATED, Repeatability
 from harness.oracles.resources import FitsResources
+from harness.oracles.result_structure import ResultStructure
 from harness.oracles.scratch_memory import ScratchMemory
 from harness.oracles.sm_invariance import SmInvariance
 from harness.oracles.triton_sanitizer import NOT_CHECKED, TritonSanitizerClean
@@ -38,6 +39,7 @@ from harness.oracles.write_overlap import NoWriteOverlap
 COMPLETES = Completes()
 BOUNDS = InBounds()
 LIMITS, FITS, SCRATCH = WithinLaunchLimits(), FitsResources(), ScratchMemory()
+STRUCTURE = ResultStructure()
 TRITONS = TritonSanitizerClean()
 
 ALL: tuple[Oracle, ...] = (
@@ -55,6 +57,7 @@ ALL: tuple[Oracle, ...] = (
     NoUninitialisedReads(),
     FullyWritten(),
     UndefinedLaneIndependence(),
+    STRUCTURE,
     Float64Values(),
     GpuAgreement(),
     Repeatability(),
@@ -66,6 +69,8 @@ ALL: tuple[Oracle, ...] = (
 
 CHECK_OVERSIZED = frozenset({COMPLETES.name, LIMITS.name, FITS.name, SCRATCH.name, BOUNDS.name})
 """The oracles that need neither values nor every program of a launch."""
+PROVE_LITTLE = frozenset({COMPLETES.name, STRUCTURE.name})
+"""The oracles whose promises a case may keep although nothing of a kernel was checked."""
 NOT_REQUESTED = frozenset({NOT_UNDER_IT, NOT_CHECKED, NOT_REPEATED, NOT_BOTH})
 """Reasons to abstain that concern engines or tools that were not requested; left out if there are others."""
 OVERSIZED = "of an oversized case a few programs run and nothing is compared"
@@ -73,6 +78,8 @@ NO_VALUES = "FpSan computes in integers, and nothing but bits can be compared"
 NAN_TAINTED = "what infinity or NaN reaches may differ from run to run"
 COMPARE_WHOLE_RESULTS = frozenset({"sm-invariance", "config-invariance", "order-invariance", "undefined-lanes"})
 """Oracles that compare every element; only `float64-values` knows which elements the definition determines."""
+NEED_RESULTS = COMPARE_WHOLE_RESULTS | {"float64-values", "unwritten", "repeatability"}
+NO_SUCH_RESULT = "no result has the structure of the definition's, so none was compared"
 
 
 def find(name: str) -> Oracle:
@@ -96,7 +103,9 @@ def paired_runs(run: Run, oracles: Iterable[Oracle] = ALL) -> tuple[Case, ...]:
     """Return the cases that these oracles need to judge this run, each once."""
     if run.case.scale is Scale.OVERSIZED or not _has_values(run):
         return ()
-    asking = [oracle for oracle in oracles if not _compares_nan_taint(oracle, run.case)]
+    asking = [
+        oracle for oracle in oracles if not (_compares_nan_taint(oracle, run.case) or _lacks_results(oracle, run))
+    ]
     return tuple({case.digest: case for oracle in asking for case in oracle.paired_runs(run)}.values())
 
 
@@ -127,6 +136,8 @@ def judge_all(
             verdicts.append(Abstain(oracle=oracle.name, reason=NO_VALUES))
         elif _compares_nan_taint(oracle, run.case):
             verdicts.append(Abstain(oracle=oracle.name, reason=NAN_TAINTED))
+        elif _lacks_results(oracle, run):
+            verdicts.append(Abstain(oracle=oracle.name, reason=NO_SUCH_RESULT))
         else:
             cases = oracle.paired_runs(run)
             known = tuple(paired_runs[case.digest] for case in cases if case.digest in paired_runs)
@@ -157,16 +168,20 @@ def _compares_nan_taint(oracle: Oracle, case: Case) -> bool:
     return case.values is ValueDistribution.NAN_TAINTED and oracle.name in COMPARE_WHOLE_RESULTS
 
 
+def _lacks_results(oracle: Oracle, run: Run) -> bool:
+    return bool(run.mismatches) and not run.results and oracle.name in NEED_RESULTS
+
+
 def outcome(run: Run, verdicts: Sequence[Verdict]) -> Outcome:
     """Return the outcome of a case with these verdicts.
 
-    A case passes if it completed and at least one further promise was checked and kept.  It fails if any oracle fails.
-    Everything else abstains.  So a case that launched no kernel, one with a kernel that was not executed, and one that
-    was refused never count as tested.
+    A case passes if it completed and at least one further promise was checked and kept, besides the structure of its
+    results.  It fails if any oracle fails.  Everything else abstains.  So a case that launched no kernel, one with a
+    kernel that was not executed, and one that was refused never count as tested.
     """
     if any(isinstance(verdict, Fail) for verdict in verdicts):
         return Outcome.FAIL
-    checked = any(isinstance(verdict, Pass) and verdict.oracle != COMPLETES.name for verdict in verdicts)
+    checked = any(isinstance(verdict, Pass) and verdict.oracle not in PROVE_LITTLE for verdict in verdicts)
     return Outcome.PASS if isinstance(run.ending, Completed) and checked else Outcome.ABSTAIN
 
 

@@ -20,10 +20,10 @@ from harness.model.paired_run import PairedRunRequest, Sketch
 from harness.model.run import Measure, Result, Role
 from harness.ops.case_execution import CaseExecution, LibraryContext, plain_torch
 from harness.ops.compare import Noted, compare, digests, sketch
-from harness.ops.definition import Tensors
 from harness.ops.execution_hooks import NO_LAUNCHES, ObservedLaunches
 from harness.ops.oversized_tensors import SparseMemory
 from harness.ops.poison import count_poison
+from harness.ops.result_forms import Tensors
 from harness.ops.tolerance import NO_ERROR, Expected, Tolerance, Truth, tolerance_of
 from harness.repro_runtime.request import FILE
 from harness.virtual.engine import VirtualEngine

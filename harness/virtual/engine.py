@@ -126,6 +126,7 @@ class VirtualEngine:
             ending=case_launches.halted or with_failed_kernel(ending, self._chooser.failed),
             launches=tuple(case_launches.launches),
             results=() if case_launches.halted else results,
+            mismatches=() if case_launches.halted else self._execution.mismatches,
             memory=tuple(case_launches.memory),
             refilled=refilled,
             seconds=_seconds_by_part(self._execution.seconds, case_launches.seconds),

@@ -11,6 +11,7 @@ from harness.model.run import (
     Completed,
     Deadlocked,
     Ending,
+    FormMismatch,
     Launch,
     Measure,
     MemoryEvent,
@@ -145,6 +146,7 @@ def run(
     memory: tuple[MemoryEvent, ...] = (),
     engine: str = "virtual",
     refilled: Refilled | None = None,
+    mismatches: tuple[FormMismatch, ...] = (),
 ) -> Run:
     return Run(
         case=of or case(),
@@ -154,6 +156,7 @@ def run(
         results=(result(),) if results is None else results,
         memory=memory,
         refilled=refilled,
+        mismatches=mismatches,
     )
 
 

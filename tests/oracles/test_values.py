@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model.run import Result, TimedOut
-from harness.model.verdict import Severity
+from harness.model.run import FormMismatch, Result, ResultForm, TimedOut
+from harness.model.verdict import Abstain, Severity
 from harness.oracles import registry
 from harness.oracles.config_invariance import ConfigInvariance
 from harness.oracles.float64_values import NEAR, WRONG, Float64Values
+from harness.oracles.result_structure import ResultStructure
 from harness.oracles.sm_invariance import SM_COUNTS, SmInvariance
 from tests.oracles.facts import KERNEL, case, judge, launch, only_failure, raised, result, run, signature
 
@@ -55,6 +56,49 @@ class TestValues:
         assert judge(Float64Values(), run(results=(), ending=TimedOut(limit_s=30.0, log_tail=""))) == [
             "abstain: no answer came within 30 s"
         ]
+
+
+class TestStructure:
+    SHAPE = FormMismatch(
+        name="y",
+        got=ResultForm(kind="float32", shape=(3, 7)),
+        expected=ResultForm(kind="float32", shape=(5, 7)),
+    )
+
+    def test_passes_if_results_were_compared(self) -> None:
+        assert judge(ResultStructure(), run(results=(result(),))) == ["pass"]
+        assert judge(ResultStructure(), run(results=())) == ["abstain: no result was compared"]
+
+    def test_all_mismatches_are_one_failure(self) -> None:
+        missing = replace(self.SHAPE, name="d:x", got=None)
+        fail = only_failure(ResultStructure(), run(results=(), mismatches=(self.SHAPE, missing)))
+        assert fail.signature == signature("result-structure", "y shape", kernel="")
+        assert fail.message == (
+            "y is float32 of shape (3, 7) where the definition gives float32 of shape (5, 7); "
+            "d:x is missing where the definition gives float32 of shape (5, 7)"
+        )
+
+    @pytest.mark.parametrize(
+        ("mismatch", "place"),
+        [
+            (replace(SHAPE, got=None), "y missing"),
+            (replace(SHAPE, expected=None), "y superfluous"),
+            (replace(SHAPE, got=ResultForm(kind="float64", shape=(5, 7))), "y float64 for float32"),
+            (replace(SHAPE, got=ResultForm(kind="dict", shape=None)), "y dict for float32"),
+        ],
+    )
+    def test_the_place_names_what_differs(self, mismatch: FormMismatch, place: str) -> None:
+        assert only_failure(ResultStructure(), run(results=(), mismatches=(mismatch,))).signature.place == place
+
+    def test_other_oracles_claim_nothing_about_results_of_another_form(self) -> None:
+        facts = run(results=(), mismatches=(self.SHAPE,))
+        assert registry.paired_runs(facts) == ()
+        silent = {
+            verdict.oracle
+            for verdict in registry.judge_all(facts, {}, {})
+            if isinstance(verdict, Abstain) and verdict.reason == registry.NO_SUCH_RESULT
+        }
+        assert silent == registry.NEED_RESULTS
 
 
 class TestSmInvariance:
