@@ -173,6 +173,8 @@ class Stray:
     """The linear id of the first such program."""
     element: int
     """Its first such element, counted from the tensor's first element."""
+    wrapped: bool = False
+    """True if the index is inside the tensor once a multiple of 2^32 is added: a 32-bit offset has overflowed."""
     elements: ElementSpan | None = field(default=None, compare=False)
     """From the lowest to the highest such element, for a picture; None if the pointer belongs to no argument."""
 

@@ -24,7 +24,8 @@ GAP_LOAD = (
 
 
 OVERFLOW = "an offset beyond 2^31 elements"
-"""The place of a stray access in an oversized case: one offset that overflows shows at every line that uses it."""
+"""The place of a stray access whose offset overflowed: one such offset shows at every line that uses it."""
+WRAPPED = "; the offset has overflowed 32 bits"
 
 
 class InBounds(SingleRunOracle):
@@ -41,16 +42,17 @@ class InBounds(SingleRunOracle):
         run = evidence.run
 
         def fail(group: Sequence[Stray]) -> Fail:
-            worst = min(group, key=is_gap_load)
+            worst = min(group, key=lambda stray: (not stray.wrapped, is_gap_load(stray)))
+            is_overflow = worst.wrapped and run.case.scale is Scale.OVERSIZED
             return Fail(
                 signature=Signature(
                     oracle=self.name,
                     severity=Severity.WARNING if is_gap_load(worst) else Severity.ERROR,
                     op=run.case.op,
                     kernel=worst.site.kernel,
-                    place=OVERFLOW if run.case.scale is Scale.OVERSIZED else place_of(worst.site),
+                    place=OVERFLOW if is_overflow else place_of(worst.site),
                 ),
-                message=f"{sentence(worst)}{at_line(group)}",
+                message=f"{sentence(worst)}{at_line(group)}{WRAPPED * is_overflow}",
                 meaning=meaning(worst),
                 source=worst.site.source,
                 pictures=_pictures(worst),
@@ -63,7 +65,7 @@ class InBounds(SingleRunOracle):
             reason = f"of an oversized case only the beginning of long loops was run, in {', '.join(cut)}"
             return (Abstain(oracle=self.name, reason=reason),)
         verdicts = judge_lines(self.name, run, strays, fail)
-        # In an oversized case several lines share one signature; the first of them stays.
+        # After an overflow several lines share one signature; the first of them stays.
         return tuple({_identity(verdict): verdict for verdict in reversed(verdicts)}.values())[::-1]
 
 

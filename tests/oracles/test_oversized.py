@@ -20,6 +20,7 @@ STRAY = Stray(
     lanes=64,
     program=2_097_152,
     element=-(2**31),
+    wrapped=True,
 )
 
 
@@ -53,6 +54,12 @@ def test_an_overflowing_offset_fails_once_for_all_lines_of_its_kernel() -> None:
     assert [(fail.oracle, fail.signature.place, fail.source) for fail in fails] == [
         ("bounds", "an offset beyond 2^31 elements", LINE_431)
     ]
+
+
+def test_an_ordinary_stray_access_of_an_oversized_case_has_its_line_as_place() -> None:
+    ordinary = replace(STRAY, element=2**31 + 64, wrapped=False)
+    fails = [one for one in registry.judge_all(replace(OVERSIZED, memory=(ordinary,)), {}, {}) if isinstance(one, Fail)]
+    assert [(fail.oracle, fail.signature.place) for fail in fails] == [("bounds", str(LINE_431))]
 
 
 def test_abstains_on_cut_loops_unless_an_access_strayed() -> None:

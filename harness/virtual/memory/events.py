@@ -31,6 +31,10 @@ from harness.virtual.numbers.elements import Array
 
 FIRST_CELLS = 4
 """Cells that an event shows by their index."""
+WRAP = 1 << 32
+"""The distance by which a 32-bit offset is wrong after it has overflowed once."""
+NEAR = 1 << 16
+"""Elements before and after a tensor where an access has an ordinary reason."""
 KEPT_CELLS = 1 << 20
 """Cells after which a group takes no more, to bound memory."""
 
@@ -185,6 +189,7 @@ class EventCollector:
                 lanes=stray.lanes,
                 program=stray.program,
                 element=stray.element,
+                wrapped=_is_wrapped(arguments[argument], stray),
                 elements=_span(arguments[argument], stray),
             )
         # Native code meets places in another order than the machine: sort the kinds that it reports.
@@ -262,6 +267,19 @@ def _span(argument: Argument, stray: _StrayLanes) -> ElementSpan | None:
         extent=argument.extent,
         storage=(-before, argument.buffer.size_bytes // argument.element_bytes - before),
         touched=(stray.lowest, stray.highest),
+    )
+
+
+def _is_wrapped(argument: Argument, stray: _StrayLanes) -> bool:
+    """Return True if one of the known elements is a multiple of 2^32 away from an element of the tensor.
+
+    Elements near the tensor do not count: in a tensor of 2^32 elements, all others are such a multiple away.
+    """
+    if argument.buffer is None:
+        return False
+    return any(
+        element % WRAP < argument.extent and not -NEAR <= element < argument.extent + NEAR
+        for element in (stray.element, stray.lowest, stray.highest)
     )
 
 

@@ -57,9 +57,16 @@ def test_an_offset_in_32_bits_strays_and_one_in_64_does_not(gpu: Gpu) -> None:
     assert (float(x[-1, -1]), float(x[1, 0]), float(x[2, 0])) == (1.0, 1.0, 0.0)
     row_kernel[(ROWS,)](x, WIDE=False, D=COLUMNS)
     strays = [event for event in gpu.memory if isinstance(event, Stray)]
-    assert [(one.access, one.region, one.program, one.element) for one in strays] == [
-        (access, AddressSpace.OUTSIDE_STORAGE, ROWS - 2, -(2**31)) for access in (Access.LOAD, Access.STORE)
+    assert [(one.access, one.region, one.program, one.element, one.wrapped) for one in strays] == [
+        (access, AddressSpace.OUTSIDE_STORAGE, ROWS - 2, -(2**31), True) for access in (Access.LOAD, Access.STORE)
     ]
+
+
+def test_a_row_beyond_the_end_is_no_overflow(gpu: Gpu) -> None:
+    gpu.case_launches.scale = Scale.OVERSIZED
+    row_kernel[(ROWS + 1,)](sparse((ROWS, COLUMNS), torch.float32), WIDE=True, D=COLUMNS)
+    strays = [event for event in gpu.memory if isinstance(event, Stray)]
+    assert [(one.program, one.element, one.wrapped) for one in strays] == [(ROWS, ROWS * COLUMNS, False)] * 2
 
 
 def test_a_launch_with_long_loops_is_cut(gpu: Gpu) -> None:
