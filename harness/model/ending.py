@@ -118,6 +118,8 @@ class TimedOut:
     """The line where the device spins, or where the host waits in `function`; meaningless if the host runs."""
     swallowed: tuple[str, ...] = ()
     """Exceptions that autotuners swallowed before, one sentence each."""
+    phase: str = field(default="", compare=False)
+    """The phase of the case by then: `inputs`, `forward`, `backward`, …; empty if none is known."""
     evidence: tuple[str, ...] = field(default=(), compare=False)
     """Observations of process and GPU before the kill, one sentence each."""
     events: tuple[str, ...] = field(default=(), compare=False)

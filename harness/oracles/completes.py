@@ -26,7 +26,14 @@ from harness.oracles import deadlock_messages, hang_messages
 from harness.oracles.agreement import EXPLAINED_BY
 from harness.oracles.base import Evidence
 from harness.oracles.compute_sanitizer import ended_by_tool
-from harness.oracles.endings import ResponsibleOracle, describe, fails_alike, is_gone, responsible_oracle
+from harness.oracles.endings import (
+    SUITE_PHASES,
+    ResponsibleOracle,
+    describe,
+    fails_alike,
+    is_gone,
+    responsible_oracle,
+)
 
 MESSAGE_CLASS_LENGTH = 80
 WORDS_LENGTH = 300
@@ -66,6 +73,9 @@ class Completes:
                 return (_judge_raised(run, raised),)
             case Crashed() as crashed:
                 return (_judge_crashed(run, crashed),)
+            case TimedOut() as timed_out if is_in_suite(timed_out):
+                reason = f"{describe(timed_out)}: the suite's own code was at work, in phase {timed_out.phase}"
+                return (Abstain(oracle=self.name, reason=reason),)
             case TimedOut() as timed_out:
                 return (_judge_timed_out(run, timed_out),)
             case Faulted() as faulted:
@@ -170,7 +180,19 @@ def _judge_timed_out(run: Run, timed_out: TimedOut) -> Fail:
     ).of(run)
 
 
-def _judge_slow(run: Run, overtime: Overtime) -> Fail:
+def is_in_suite(timed_out: TimedOut) -> bool:
+    """Return True if the limit passed while the suite made inputs or computed the definition.
+
+    The library has returned by then, or was not called yet.
+    """
+    return timed_out.phase in SUITE_PHASES and timed_out.waiting in {HungParty.HOST, HungParty.UNKNOWN}
+
+
+def _judge_slow(run: Run, overtime: Overtime) -> Verdict:
+    suite_s = sum(run.seconds.get(phase, 0.0) for phase in SUITE_PHASES)
+    if overtime.took_s - suite_s <= overtime.limit_s:
+        reason = f"the case was slow, but {suite_s:.1f} of its {overtime.took_s:.1f} s went to the suite's own code"
+        return Abstain(oracle=Completes.name, reason=reason)
     return _Failure(
         severity=Severity.WARNING,
         kernel="",

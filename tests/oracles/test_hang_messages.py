@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from harness.model.run import Completed, Hardware, HungParty, Overtime, TimedOut
-from harness.model.verdict import Severity
+from harness.model.verdict import Abstain, Severity
+from harness.oracles.base import Evidence
 from harness.oracles.completes import Completes
 from tests.oracles.facts import KERNEL, LINE_431, case, judge, only_failure, run, signature
 
@@ -82,6 +83,31 @@ def test_evidence_is_reported_but_not_compared() -> None:
     assert seen == silent(HungParty.DEVICE)
     fail = only_failure(Completes(), run(ending=seen, engine="cuda"))
     assert fail.meaning.endswith("wait as well.  Seen: GPU utilisation 100 %, 100 %, 100 %.")
+
+
+@pytest.mark.parametrize("phase", ["inputs", "reference", "compare"])
+@pytest.mark.parametrize("waiting", [HungParty.HOST, HungParty.UNKNOWN])
+def test_a_timeout_in_the_suite_is_no_failure_of_the_library(phase: str, waiting: HungParty) -> None:
+    in_suite = run(ending=silent(waiting, launch=None, phase=phase))
+    (verdict,) = Completes().judge(Evidence(run=in_suite))
+    assert isinstance(verdict, Abstain)
+    assert verdict.reason == f"no answer came within 60 s: the suite's own code was at work, in phase {phase}"
+
+
+def test_a_timeout_of_the_library_or_the_device_is_a_failure() -> None:
+    for timed_out in (silent(HungParty.HOST, phase="backward"), silent(HungParty.DEVICE, phase="compare")):
+        assert only_failure(Completes(), run(ending=timed_out)).signature.severity is Severity.ERROR
+
+
+def test_seconds_of_the_suite_do_not_make_the_library_slow() -> None:
+    slow = replace(run(ending=Completed()), overtime=Overtime(limit_s=60.0, took_s=75.0))
+    ours = replace(slow, seconds={"inputs": 1.0, "reference": 20.0, "compare": 0.5, "host": 53.0})
+    (verdict,) = Completes().judge(Evidence(run=ours))
+    assert verdict == Abstain(
+        oracle="completes", reason="the case was slow, but 21.5 of its 75.0 s went to the suite's own code"
+    )
+    theirs = replace(slow, seconds={"reference": 14.0, "host": 61.0})
+    assert only_failure(Completes(), theirs).signature.place == "slow"
 
 
 def test_a_case_past_its_time_limit_is_a_warning() -> None:

@@ -103,6 +103,7 @@ class HangEvidence:
             launch=self.flight.kernel or self.flight.launched,
             waiting=self.hung_party,
             swallowed=self.flight.swallowed,
+            phase=self.flight.phase,
             evidence=self.sentences(),
             events=self.flight.lines(),
         )

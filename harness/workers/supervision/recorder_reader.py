@@ -62,6 +62,11 @@ class Flight:
         return self.launches[-1] if self.launches else None
 
     @property
+    def phase(self) -> str:
+        """The phase that began last; empty if the ring has none."""
+        return next((event.subject for event in reversed(self.events) if event.kind is Activity.PHASE), "")
+
+    @property
     def is_waited_for(self) -> bool:
         """True if the host has waited for every launch: what the GPU does now is then another process's work."""
         for event in reversed(self.events):

@@ -67,6 +67,17 @@ def test_an_idle_gpu_is_not_the_hung_party() -> None:
     assert replace(waits, threads=(thread("R"),) * 3).ending(60.0).held_by == ""
 
 
+def test_a_hang_names_its_phase() -> None:
+    steps = [
+        FlightEvent(time_s=float(n), thread=7, kind=kind, edge=Edge.BEGINS, subject=subject, detail="")
+        for n, (kind, subject) in enumerate(
+            [(Activity.PHASE, "forward"), (Activity.PHASE, "reference"), (Activity.LAUNCH, "spin_kernel")]
+        )
+    ]
+    assert replace(ON_GPU, flight=Flight(tuple(steps))).ending(60.0).phase == "reference"
+    assert replace(ON_GPU, flight=Flight(())).ending(60.0).phase == ""
+
+
 def test_a_running_compiler_has_precedence() -> None:
     assert replace(ON_GPU, compilers=("ptxas",)).ending(60.0).waiting is HungParty.COMPILER
 
