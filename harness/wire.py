@@ -32,7 +32,7 @@ from cattrs.strategies import configure_tagged_union
 from harness.errors import ReplayError
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
-from harness.model.paired_run import PairedRun, PairedRunRequest, RunRequest
+from harness.model.paired_run import PairedRun, PairedRunRequest, RebuiltRequest, RunRequest
 from harness.model.picture import Picture
 from harness.model.run import Ending, MemoryEvent, Run
 from harness.model.verdict import Verdict
@@ -116,7 +116,7 @@ def request_from_json(text: bytes, device: DeviceProfile, kind: type[T] = Case) 
         ReplayError: as `from_json`.
     """
     plain = parse(text)
-    _with(plain.get("case") if kind is PairedRunRequest and type(plain) is dict else plain, "device", device)
+    _with(plain.get("case") if kind is not Case and type(plain) is dict else plain, "device", device)
     return _structured(plain, kind)
 
 
@@ -139,7 +139,7 @@ def _device_json(device: DeviceProfile) -> str:
 
 def warm_up() -> None:
     """Generate the code that reads and writes runs now, so that forked processes inherit it."""
-    for kind in (Run, PairedRun, PairedRunRequest):
+    for kind in (Run, PairedRun, PairedRunRequest, RebuiltRequest):
         _quick.get_structure_hook(kind)
         _quick.get_unstructure_hook(kind)
 

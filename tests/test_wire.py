@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from harness.errors import ReplayError
 from harness.model.case import Case
 from harness.model.finding import Finding
-from harness.model.paired_run import PairedRunRequest
+from harness.model.paired_run import PairedRunRequest, RebuiltRequest
 from harness.model.run import AccessSite, Completed, Ending, Measure, MemoryEvent, Overlap, Run, Source
 from harness.model.verdict import Abstain, Fail, Severity, Signature, Verdict
 from harness.wire import (
@@ -78,6 +78,14 @@ def test_a_request_for_a_paired_run_omits_the_device_too(request_of_pair: Paired
     again = request_from_json(request.encode(), request_of_pair.case.device, PairedRunRequest)
     assert again.case.device is request_of_pair.case.device
     assert to_json(again) == to_json(request_of_pair)
+
+
+@settings(max_examples=50)
+@given(rebuilt=st.from_type(RebuiltRequest))
+def test_a_request_for_another_build_omits_the_device_too(rebuilt: RebuiltRequest) -> None:
+    request = request_to_json(rebuilt)
+    assert "device" not in json.loads(request)["case"]
+    assert to_json(request_from_json(request.encode(), rebuilt.case.device, RebuiltRequest)) == to_json(rebuilt)
 
 
 @pytest.mark.parametrize("text", [b"[]", b"null", b'{"op": 3}', b"{"])

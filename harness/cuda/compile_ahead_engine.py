@@ -14,6 +14,7 @@ from harness.cuda.sanitizers.instrumentation import Instrumenting
 from harness.cuda.sanitizers.instrumented_builds import enable_instrumentation
 from harness.model.case import Case, Scale
 from harness.model.device import DeviceProfile
+from harness.model.kernel_assembly import KernelAssembly
 from harness.model.op import Op
 from harness.model.run import Completed, Run
 from harness.virtual.driver import triton_seam
@@ -47,6 +48,10 @@ class CompileAheadEngine(VirtualEngine):
         SharedMemoryCheck(device, self._gpu, self._instrumentation).install()
         triton_seam.query_ptxas_version(self._gpu.arch)
         triton_seam.build_utilities()
+
+    def assemble(self, assembly: KernelAssembly) -> None:
+        """Assemble kernels this way; called before the only case of a process."""
+        triton_seam.assemble_otherwise(assembly, self._gpu.arch)
 
     def run(self, op: Op, case: Case) -> Run:
         """Compile the kernels that the case launches; `seconds["compile"]` is the time of the compiler."""

@@ -24,6 +24,7 @@ from harness.devices.torch_emulation import gpu_properties
 from harness.errors import WorkerError
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
+from harness.model.kernel_assembly import KernelAssembly
 from harness.model.op import Op
 from harness.model.paired_run import PairedRun, PairedRunRequest
 from harness.model.run import Completed, Ending, Faulted, OutOfMemory, Repeated, Run
@@ -51,6 +52,7 @@ class CudaEngine:
         self._sm_limit: SmLimit | None = None
         self._seconds: dict[str, float] = {}
         self._builds: InstrumentedBuilds | None = None
+        self._arch = 0
 
     def prepare(self) -> None:
         """Load everything that cases on any device need, without starting CUDA."""
@@ -66,6 +68,7 @@ class CudaEngine:
         This is where the engine reads its environment: the fork server has set it for this device by now.
         """
         gpu = gpu_of_worker(os.environ)
+        self._arch = gpu.arch
         emulated = emulated_profile(device, gpu)
         emulate_torch_cuda(emulated)
         self._instrumentation = enable_instrumentation(gpu, os.environ)
@@ -94,6 +97,10 @@ class CudaEngine:
             return wait_for_memory(lambda: check_memory(to_gpu, CANARY_ELEMENTS) or check_sums(to_gpu, CANARY_ELEMENTS))
         except RuntimeError as error:
             return f"the GPU cannot be used: {str(error).splitlines()[0]}"
+
+    def assemble(self, assembly: KernelAssembly) -> None:
+        """Assemble kernels this way; called before the only case of a process."""
+        triton_seam.assemble_otherwise(assembly, self._arch)
 
     def run(self, op: Op, case: Case) -> Run:
         """Run one case; run it again if a redzone was damaged or if the case is sampled for repetition."""

@@ -10,6 +10,7 @@ from typing import Any
 from harness.documents.kinds import SCHEMA_VERSION, Kind
 from harness.model.case import Case
 from harness.model.finding import NEVER_REPEATED, Confirmation, Excerpt, Finding, ReplayCount
+from harness.model.hardware_blame import HardwareBlame
 from harness.model.picture import Picture
 from harness.model.run import Launch, Source
 from harness.model.verdict import Fail, Severity, Signature
@@ -79,6 +80,7 @@ class FindingDocument(RegressionDocument):
     first_pictures: tuple[Picture, ...] = ()
     """Of the first case."""
     excerpt: Excerpt | None = None
+    hardware_blame: HardwareBlame | None = None
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     """Of Python and of the distributions that decide results; empty inside a campaign, which has its own."""
 
@@ -104,6 +106,7 @@ class FindingDocument(RegressionDocument):
             engine_options=self.engine_options,
             first_pictures=self.first_pictures,
             excerpt=self.excerpt,
+            hardware_blame=self.hardware_blame,
         )
 
 
@@ -135,6 +138,7 @@ def finding_document(finding: Finding, versions: Mapping[str, str] | None = None
         pictures=fail.pictures,
         first_pictures=finding.first_pictures,
         excerpt=finding.excerpt,
+        hardware_blame=finding.hardware_blame,
         versions=versions or {},
     )
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from math import sqrt
 
 from harness.model.case import Case
+from harness.model.hardware_blame import HardwareBlame
 from harness.model.picture import Picture
 from harness.model.run import Launch
 from harness.model.verdict import Fail, Signature
@@ -101,6 +102,8 @@ class Finding:
     """Pictures of the first case: its larger tensors show more of a pattern than the smallest case's."""
     excerpt: Excerpt | None = None
     """The source around the line at fault; None if the source was missing."""
+    hardware_blame: HardwareBlame | None = None
+    """Who is at fault for a failure on a hardware GPU; None for the virtual GPU, or if nothing was repeated for it."""
 
     @property
     def id(self) -> str:

@@ -1,13 +1,16 @@
-"""Paired runs: runs of a case that differs from another case in one thing, for comparison with that case's run.
+"""Requests to worker processes: cases, paired runs, and runs whose kernels are assembled in another way.
+
+A paired run is the run of a case that differs from another case in one thing, for comparison with that case's run.
 
 A paired run has no reference, so nothing in it shows if it is right by itself, and it is never judged by itself.
 `harness.ops.paired_run_policy` decides which cases get paired runs.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.model.case import Case
+from harness.model.kernel_assembly import KernelAssembly
 from harness.model.launch_difference import Plainer
 from harness.model.run import Faulted, Launch, Result, Run
 
@@ -21,6 +24,16 @@ class PairedRunRequest:
     """Input precisions of all dots of the first run.  If both runs round products alike, their tolerances are equal."""
     plainer: Plainer | None = None
     """With both engines: launches are repeated on the hardware GPU from this build, and not compared."""
+    assembly: KernelAssembly | None = None
+    """Another way to assemble the kernels, for a process of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuiltRequest:
+    """A request for the whole run of a case, with kernels assembled in another way, for a process of its own."""
+
+    case: Case
+    assembly: KernelAssembly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +61,24 @@ class PairedRun(Run):
     sketches: tuple[Sketch, ...] = ()
 
 
-RunRequest = Case | PairedRunRequest
+RunRequest = Case | PairedRunRequest | RebuiltRequest
 """A request to a worker process."""
 
 
 def case_of(request: RunRequest) -> Case:
-    return request.case if isinstance(request, PairedRunRequest) else request
+    return request if isinstance(request, Case) else request.case
+
+
+def assembly_of(request: RunRequest) -> KernelAssembly | None:
+    """Return the other way to assemble the kernels; None for the usual way."""
+    return None if isinstance(request, Case) else request.assembly
+
+
+def rebuilt(request: RunRequest, assembly: KernelAssembly) -> RunRequest:
+    """Return the same request with kernels that are assembled in another way."""
+    if isinstance(request, Case):
+        return RebuiltRequest(case=request, assembly=assembly)
+    return replace(request, assembly=assembly)
 
 
 def request_paired_run(run: Run, case: Case) -> PairedRunRequest:

@@ -1,9 +1,10 @@
 """The interface of engines, which run cases on the virtual GPU, on a hardware GPU, or on both."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
+from harness.model.kernel_assembly import KernelAssembly
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest
 from harness.model.run import Run
@@ -48,4 +49,13 @@ class Engine(Protocol):
 
         Returns a `PairedRun`, or a whole run.
         """
+        ...
+
+
+@runtime_checkable
+class AssemblingEngine(Engine, Protocol):
+    """An engine that can assemble kernels in another way."""
+
+    def assemble(self, assembly: KernelAssembly) -> None:
+        """Assemble kernels this way from now on; called at most once in a process, before its only case."""
         ...

@@ -73,6 +73,9 @@ def render(finding: Finding, sources: Sources, known: Iterable[KnownFinding] = (
     text.append(f"{'─' * WIDTH}\n", style="dim")
     for line in textwrap.wrap(finding.fail.message, WIDTH, break_long_words=False, break_on_hyphens=False):
         text.append(f"{line}\n", style="bold")
+    if finding.hardware_blame is not None:
+        for line in textwrap.wrap(finding.hardware_blame.verdict, WIDTH, break_on_hyphens=False):
+            text.append(f"{line}\n", style="bold")
     if finding.fail.source:
         text.append("\n")
         for line, at_fault in _excerpt(finding.fail.source, sources):
@@ -129,6 +132,8 @@ def facts(finding: Finding) -> Iterator[tuple[str, str]]:
         elsewhere = "" if first.device == device else f" on {first.device}"
         yield "first seen", f"{describe(first)}{elsewhere}"
     yield "confirmed", _confirmation(finding)
+    if finding.hardware_blame is not None:
+        yield "evidence", "; ".join(finding.hardware_blame.evidence)
     if finding.sightings > 1:
         yield "seen", f"in {finding.sightings:,} cases of the search"
     if finding.preceding_case is not None:

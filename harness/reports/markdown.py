@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from harness.model.hardware_blame import Blame
 from harness.model.verdict import Severity
 from harness.reports.contents import ReportContents, ReportedBug
 from harness.reports.finding_text import describe
@@ -58,6 +59,8 @@ def _row(bug: ReportedBug) -> str:
     marks += ["flaky"] if finding.repeats.is_flaky else []
     marks += [] if finding.confirmed else [finding.confirmation]
     marks += ["known"] if bug.link else []
+    blame = finding.hardware_blame
+    marks += [f"at fault: {blame.blame}"] if blame and blame.blame is not Blame.UNKNOWN else []
     place = " ".join(part for part in (signature.kernel or finding.case.op_name, signature.place) if part)
     case = f"{describe(finding.case)}, {finding.case.device.slug}"
     shown = (", ".join(marks), signature.oracle, place, case, f"{finding.sightings:,}")

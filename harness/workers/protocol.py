@@ -3,6 +3,7 @@
     child  → HELLO               the engine's name: the child is ready.
     parent → CASE                a case for the device that the child emulates, as JSON.
     parent → PAIRED_RUN_REQUEST  a request for a paired run on that device, as JSON.
+    parent → REBUILT_REQUEST     a request for a run whose kernels are assembled in another way, as JSON.
     child  → RUN                 `COST`, then the run as JSON.
     child  → PAIRED_RUN          the same for a run that was compared with no reference.
     child  → FAULT               instead of an answer: why the harness, a suite or a library cannot go on.
@@ -18,7 +19,7 @@ from enum import IntEnum, StrEnum
 
 from harness.errors import GpuUnavailable, HarnessError, LibraryError, SuiteError, WorkerError
 from harness.model.case import Case
-from harness.model.paired_run import PairedRun, PairedRunRequest, RunRequest
+from harness.model.paired_run import PairedRun, PairedRunRequest, RebuiltRequest, RunRequest
 from harness.model.run import Run
 
 HEAD = struct.Struct("!BI")
@@ -37,12 +38,14 @@ class FrameKind(IntEnum):
     FAULT = 4
     PAIRED_RUN_REQUEST = 5
     PAIRED_RUN = 6
+    REBUILT_REQUEST = 7
 
 
 KINDS = frozenset(FrameKind)
-REQUEST_TYPES: Mapping[FrameKind, type[Case] | type[PairedRunRequest]] = {
+REQUEST_TYPES: Mapping[FrameKind, type[Case] | type[PairedRunRequest] | type[RebuiltRequest]] = {
     FrameKind.CASE: Case,
     FrameKind.PAIRED_RUN_REQUEST: PairedRunRequest,
+    FrameKind.REBUILT_REQUEST: RebuiltRequest,
 }
 ANSWER_TYPES: Mapping[FrameKind, type[Run]] = {FrameKind.RUN: Run, FrameKind.PAIRED_RUN: PairedRun}
 _KIND_BY_TYPE = {kind_type: kind for kind, kind_type in (*REQUEST_TYPES.items(), *ANSWER_TYPES.items())}

@@ -6,6 +6,7 @@ from math import inf
 
 from harness.documents.campaign import CampaignReport, KnownFinding, SizeCount, VerdictCount
 from harness.model.finding import Excerpt, Finding, ReplayCount
+from harness.model.hardware_blame import Blame, HardwareBlame
 from harness.model.picture import Amount, ElementSpan, Shading, Span, Spread
 from harness.model.region import SMS, Axis, AxisKind, Ended, Point, Region
 from harness.model.run import Source
@@ -67,6 +68,13 @@ STRAY = replace(
     ),
     confirmed=False,
     excerpt=Excerpt(file=f"{EVIL}.py", first=3, lines=(f"# {EVIL}",)),
+)
+MISCOMPILED = HardwareBlame(
+    blame=Blame.ASSEMBLER,
+    assembler="ptxas 12.8.93 for sm_90a",
+    kernels=("norm_fwd", "norm_bwd"),
+    mended_by=("ptxas 12.9.86", "ptxas 12.8.93 -O0"),
+    evidence=("the virtual GPU does not show it", "ptxas 12.9.86 does not show it"),
 )
 REGION = Region(
     finding=OVERLAP.id,

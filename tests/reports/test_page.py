@@ -8,10 +8,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from harness.reports.contents import ReportContents
+from harness.reports.contents import ReportContents, ReportedBug
 from harness.reports.html.page import page
 from harness.reports.report_history import stages
-from tests.reports.samples import EVIL, GONE, LINK, OVERLAP, STRAY, VALUES
+from tests.reports.samples import EVIL, GONE, LINK, MISCOMPILED, OVERLAP, STRAY, VALUES
 
 pytestmark = pytest.mark.once
 
@@ -93,6 +93,13 @@ def test_the_page_has_every_finding_and_escapes_all_text(whole: ReportContents) 
     assert "broken/finding.json: not readable as JSON" in parsed.said
     assert "is it fixed?" in parsed.said
     assert "follows no simple rule: of the sizes tried, 4 fail and 2 pass" in parsed.said
+
+
+def test_the_page_says_who_is_at_fault_on_hardware() -> None:
+    blamed = replace(OVERLAP, hardware_blame=MISCOMPILED)
+    parsed = Parsed(page(ReportContents(bugs=(ReportedBug(finding=blamed),)), NOW))
+    assert MISCOMPILED.verdict in parsed.said
+    assert "; ".join(MISCOMPILED.evidence) in parsed.said
 
 
 def test_the_page_loads_nothing_and_its_links_resolve(whole: ReportContents) -> None:

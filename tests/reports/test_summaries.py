@@ -16,7 +16,7 @@ from harness.reports.html.page import page
 from harness.reports.junit import junit
 from harness.reports.markdown import summary
 from harness.wire import to_json
-from tests.reports.samples import EVIL, LINK, OLDER, OVERLAP, REPORT, STRAY, VALUES
+from tests.reports.samples import EVIL, LINK, MISCOMPILED, OLDER, OVERLAP, REPORT, STRAY, VALUES
 
 pytestmark = pytest.mark.once
 
@@ -58,6 +58,11 @@ def test_the_markdown_summary_is_short_and_escaped() -> None:
 
 def test_a_summary_without_findings_is_one_line() -> None:
     assert summary(ReportContents(bugs=())) == "### kernel-harness: no findings\n"
+
+
+def test_the_markdown_summary_marks_who_is_at_fault_on_hardware() -> None:
+    text = summary(ReportContents(bugs=(bug(replace(OVERLAP, hardware_blame=MISCOMPILED)),)))
+    assert "at fault: assembler |" in text
 
 
 def test_many_findings_are_cut_in_the_summary() -> None:

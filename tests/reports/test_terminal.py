@@ -9,12 +9,14 @@ from rich.console import Console
 
 from harness.model.case import DType, Layout, ValueDistribution
 from harness.model.finding import Finding
+from harness.model.hardware_blame import Blame
 from harness.model.run import Source
 from harness.model.verdict import Fail, Severity, Signature
 from harness.reports.finding_text import Sources, describe, render
 from harness.reports.interrupts import Interrupts
 from harness.reports.progress import Progress
 from harness.search.campaign_statistics import CampaignStatistics
+from tests.reports.samples import MISCOMPILED
 from tests.search.fakes import DEVICE, KERNEL, SIMPLEST, facts, with_dims
 
 pytestmark = pytest.mark.once
@@ -94,6 +96,19 @@ def test_a_finding_that_did_not_repeat_says_so() -> None:
     printed = render(replace(FINDING, confirmed=False, preceding_case=None, launch=None), Sources()).plain
     assert "  confirmed      NOT TRIED: the case did not run alone, since time was up" in printed
     assert "smallest" not in printed
+
+
+def test_a_finding_on_hardware_says_who_is_at_fault() -> None:
+    printed = render(replace(FINDING, hardware_blame=MISCOMPILED), Sources()).plain
+    assert "norm_fwd and norm_bwd: right with ptxas\n12.9.86 and ptxas 12.8.93 -O0\n" in printed
+    assert "  evidence       the virtual GPU does not show it; ptxas 12.9.86 does not" in printed
+
+
+@pytest.mark.parametrize("blame", Blame)
+def test_every_blame_has_a_sentence(blame: Blame) -> None:
+    found = replace(MISCOMPILED, blame=blame)
+    assert found.verdict in " ".join(render(replace(FINDING, hardware_blame=found), Sources()).plain.split())
+    assert bool(found.cause) == (blame is Blame.ASSEMBLER)
 
 
 def test_a_failure_of_no_single_kernel_names_the_op() -> None:

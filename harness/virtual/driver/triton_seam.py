@@ -24,6 +24,7 @@ from triton.runtime.jit import JITFunction
 
 from harness.errors import CannotRunHere
 from harness.model.ending import REFUSED_BUILDS
+from harness.model.kernel_assembly import KernelAssembly
 from harness.ops import flight_recorder
 from harness.virtual.driver.source_paths import KernelSource
 
@@ -33,6 +34,8 @@ VERSIONS = ("3.6", "3.7", "3.8", "3.9")
 ERROR_LENGTH = 100
 """Characters of an error's message that are kept."""
 STAGE_HOOK_KEY = "kernel-harness: ttir only"
+FIRST_BLACKWELL = 100
+"""The first architecture for which Triton 3.6 takes its second assembler, `ptxas-blackwell`."""
 FULL_CACHE_SUFFIX = "-whole"
 """The suffix of the cache of completely compiled kernels.
 
@@ -214,6 +217,29 @@ def shared_bytes_on(kernel: Any, arch: int, options: Mapping[str, Any]) -> int:
             return int(triton.compile(kernel.src, target=there, options=dict(options)).metadata.shared)
     finally:
         del driver.get_current_target
+
+
+def assemble_otherwise(assembly: KernelAssembly, arch: int) -> None:
+    """Assemble the kernels that `assembly` names in its way, in this process, for good.
+
+    The builds get a cache of their own: some of these knobs are no part of the keys of Triton's cache.
+    """
+    build = JITFunction._do_compile  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
+    name = "-".join(filter(None, (Path(assembly.ptxas).name, "" if assembly.optimises else "unoptimised")))
+    tool = "ptxas_blackwell" if arch >= FIRST_BLACKWELL and hasattr(knobs.nvidia, "ptxas_blackwell") else "ptxas"
+
+    def compile_kernel(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if assembly.kernels and self.fn.__name__ not in assembly.kernels:
+            return build(self, *args, **kwargs)
+        with knobs.nvidia.scope(), knobs.cache.scope():
+            if not assembly.optimises:
+                knobs.nvidia.disable_ptxas_opt = True
+            if assembly.ptxas:
+                setattr(knobs.nvidia, tool, assembly.ptxas)
+            knobs.cache.dir = str(Path(knobs.cache.dir, name))
+            return build(self, *args, **kwargs)
+
+    JITFunction._do_compile = compile_kernel  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
 
 
 def set_driver(driver: object) -> None:

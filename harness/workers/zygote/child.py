@@ -10,12 +10,13 @@ from time import monotonic, perf_counter
 from typing import TextIO, cast
 
 from harness import wire
-from harness.errors import ReplayError
+from harness.errors import ReplayError, WorkerError
 from harness.model.case import Case
 from harness.model.op import Op
-from harness.model.paired_run import PairedRunRequest, RunRequest, case_of
+from harness.model.paired_run import PairedRunRequest, RebuiltRequest, RunRequest, assembly_of, case_of
 from harness.model.run import Faulted, OutOfMemory, Run
 from harness.ops import flight_recorder
+from harness.ops.engine import AssemblingEngine
 from harness.workers.protocol import COST, REQUEST_TYPES, ChildError, FaultKind, Frame, FrameKind, Inbox, kind_of, send
 from harness.workers.supervision import linux, memory_limit
 from harness.workers.zygote import startup
@@ -44,6 +45,14 @@ def main(fds: tuple[int, ...]) -> int:
     return 0
 
 
+class _State:
+    is_rebuilt = False
+    """True after a case whose kernels were assembled in another way: the process keeps these builds."""
+
+
+state = _State()
+
+
 def _serve(stream: socket.socket, loaded: Loaded) -> None:
     linux.die_with(loaded.server)
     linux.offer_to_oom_killer()
@@ -66,7 +75,7 @@ def _serve(stream: socket.socket, loaded: Loaded) -> None:
                     grown_bytes = max(0, linux.data_bytes() - held_bytes)
                     # Before the answer: the parent forgets the log when it asks for the next case.
                     sys.stdout.flush()
-                    is_lost = isinstance(run.ending, OutOfMemory | Faulted)
+                    is_lost = isinstance(run.ending, OutOfMemory | Faulted) or state.is_rebuilt
                     cost = COST.pack(engine_s, grown_bytes, is_lost, monotonic())
                     send(stream, kind_of(run), cost + wire.reply_to_json(run).encode())
 
@@ -96,12 +105,20 @@ def _answer_to(frame: Frame, loaded: Loaded) -> Run | ChildError:
 
 
 def _run(loaded: Loaded, op: Op, request: RunRequest) -> Run:
+    engine = loaded.engine
+    if (assembly := assembly_of(request)) is not None:
+        if not isinstance(engine, AssemblingEngine):
+            raise WorkerError(f"the {engine.name} engine cannot assemble kernels in another way")
+        state.is_rebuilt = True
+        engine.assemble(assembly)
     with flight_recorder.running(str(case_of(request))):
         match request:
             case Case():
-                return loaded.engine.run(op, request)
+                return engine.run(op, request)
+            case RebuiltRequest(case=case):
+                return engine.run(op, case)
             case PairedRunRequest():
-                return loaded.engine.run_paired(op, request)
+                return engine.run_paired(op, request)
 
 
 def _send_fault(stream: socket.socket, fault: ChildError) -> None:

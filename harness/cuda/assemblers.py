@@ -1,0 +1,72 @@
+"""The assemblers that Triton ships, by version; nothing of Triton is imported.
+
+Triton 3.6 ships two releases of ptxas and takes one of them by architecture.  The other one compiles for most
+architectures too.
+"""
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+USUAL, BLACKWELL = "ptxas", "ptxas-blackwell"
+FIRST_BLACKWELL = (10, 0)
+VERSION = re.compile(r"\bV(\d+\.\d+\.\d+)\b")
+LIMIT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembler:
+    """One ptxas."""
+
+    path: str
+    version: str
+    """As `ptxas --version` says: `12.8.93`."""
+
+    def __str__(self) -> str:
+        return f"ptxas {self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assemblers:
+    """The assemblers for one GPU."""
+
+    usual: Assembler | None
+    """The one that Triton takes; None if it cannot be found."""
+    other: Assembler | None
+    """One of another version; None if Triton ships none."""
+
+
+@cache
+def find_assemblers(capability: tuple[int, int]) -> Assemblers:
+    """Return the assemblers of the installed Triton for this compute capability."""
+    shipped = _shipped()
+    taken = BLACKWELL if capability >= FIRST_BLACKWELL and BLACKWELL in shipped else USUAL
+    chosen = os.environ.get(f"TRITON_{taken.upper().replace('-', '_')}_PATH", "")
+    usual = (_assembler(chosen) if chosen else None) or shipped.get(taken)
+    others = [one for one in shipped.values() if usual is not None and one.version != usual.version]
+    return Assemblers(usual=usual, other=others[0] if others else None)
+
+
+def _shipped() -> dict[str, Assembler]:
+    try:
+        files = distribution("triton").files or ()
+    except PackageNotFoundError:
+        return {}
+    paths = {file.name: str(Path(str(file.locate())).resolve()) for file in files if "nvidia" in file.parts}
+    found = {name: _assembler(paths[name]) for name in (USUAL, BLACKWELL) if name in paths}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _assembler(path: str) -> Assembler | None:
+    try:
+        printed = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=LIMIT_S, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    version = VERSION.search(printed)
+    return Assembler(path=path, version=version.group(1)) if version else None
