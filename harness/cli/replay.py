@@ -8,9 +8,8 @@ from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import add_engine, add_fail_on, add_libraries, add_sanitizer
 from harness.cli.finding_choice import add_finding, locate, read_findings
 from harness.cli.output import console
-from harness.documents.campaign import counts
-from harness.findings.rerun import options_for, replay
-from harness.model.verdict import Outcome, Severity
+from harness.findings.rerun import ReplayStatus, options_for, replay
+from harness.model.verdict import Severity
 from harness.reports.finding_text import Sources, render
 from harness.search.engine_choice import parse_engine
 from harness.search.options import sanitizer_for
@@ -20,7 +19,7 @@ from harness.search.session import Session
 def run(given: argparse.Namespace) -> ExitStatus:
     """Run recorded cases again, each in a fresh process, and print what they show now."""
     fail_on, engine = Severity(given.fail_on), parse_engine(given.engine)
-    is_failed = is_checked = False
+    is_failed = is_unchecked = False
     screen = console()
     for recorded in read_findings(locate(given.file), given.finding):
         options = options_for(
@@ -34,14 +33,18 @@ def run(given: argparse.Namespace) -> ExitStatus:
         with Session(options) as session:
             replayed = replay(recorded, session)
             sources = Sources(roots=session.sources)
-        for finding in replayed.findings:
+        for finding in replayed.same:
+            screen.print(render(finding, sources), soft_wrap=True)
+        if replayed.others:
+            screen.print(Text("other findings of this case:"))
+        for finding in replayed.others:
             screen.print(render(finding, sources), soft_wrap=True)
         screen.print(Text(str(replayed)), soft_wrap=True)
-        is_failed |= any(counts(finding, fail_on) for finding in replayed.findings)
-        is_checked |= replayed.outcome is not Outcome.ABSTAIN
+        is_failed |= bool(replayed.failures(fail_on))
+        is_unchecked |= replayed.status is ReplayStatus.NOT_CHECKED
     if is_failed:
         return ExitStatus.FINDINGS
-    return ExitStatus.CLEAN if is_checked else ExitStatus.NOTHING_CHECKED
+    return ExitStatus.NOTHING_CHECKED if is_unchecked else ExitStatus.CLEAN
 
 
 def add_options(parser: Parser) -> None:
@@ -51,7 +54,9 @@ examples:
   harness replay report.json --finding 2         the second finding of a report
   harness replay 342c34cb --with fla-core==0.6.0 the same case with another release
 
-exit status: 0 every case is clean, 1 one fails, 2 usage or harness error, 3 none could be checked
+exit status: 0 every recorded failure is gone; 1 one shows again, or its case has another error;
+2 usage or harness error; 3 a recorded failure could not be checked.
+Other warnings of a case are listed, and do not count.
 """
     add_finding(parser)
     add_libraries(parser)

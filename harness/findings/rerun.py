@@ -1,13 +1,16 @@
 """Rerun of a recorded case in a fresh process, and whether its failure shows again."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
+from harness.documents.campaign import counts
 from harness.errors import UsageError
 from harness.findings.recorded_cases import Recorded
+from harness.findings.same_bug import is_gone, is_same_bug, obstacle
 from harness.model.finding import Finding
 from harness.model.op import Op
 from harness.model.run import Completed
-from harness.model.verdict import Abstain, Outcome, Severity, Signature
+from harness.model.verdict import Abstain, Severity, Signature
 from harness.oracles import registry
 from harness.oracles.base import SingleRunOracle
 from harness.oracles.completes import Completes
@@ -21,6 +24,15 @@ from harness.suite import load_suite
 from harness.workers.supervision.time_limits import Patience
 
 
+class ReplayStatus(StrEnum):
+    """What a rerun says of the recorded failure."""
+
+    SHOWN = "shown"
+    GONE = "gone"
+    NOT_CHECKED = "not checked"
+    """The run shows too little, for example because it ended early."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
     """The result of a rerun."""
@@ -32,31 +44,56 @@ class Replayed:
     """The run and the verdicts."""
 
     @property
-    def outcome(self) -> Outcome:
-        return self.examined.outcome
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why oracles abstained."""
-        return registry.reasons(self.examined.verdicts)
-
-    @property
-    def shows_it_again(self) -> bool:
-        """True if the recorded failure is among the findings; for a bare case, if there is any finding."""
+    def same(self) -> tuple[Finding, ...]:
+        """The recorded failure, if it shows again, maybe at another line; for a bare case, every failure."""
         expected = self.recorded.signature
-        return any(expected is None or finding.fail.signature == expected for finding in self.findings)
+        return tuple(one for one in self.findings if expected is None or is_same_bug(one.fail.signature, expected))
+
+    @property
+    def others(self) -> tuple[Finding, ...]:
+        """The other failures of the case."""
+        return tuple(one for one in self.findings if one not in self.same)
+
+    @property
+    def status(self) -> "ReplayStatus":
+        if self.same:
+            return ReplayStatus.SHOWN
+        return ReplayStatus.GONE if is_gone(self.recorded.signature, self.examined) else ReplayStatus.NOT_CHECKED
+
+    def failures(self, fail_on: Severity) -> tuple[Finding, ...]:
+        """Return the findings that fail a command or a test.
+
+        They are the recorded failure, unless `fail_on` excuses it, and other errors.  Other warnings never count: they
+        say nothing about the recorded failure.
+        """
+        return (
+            *(finding for finding in self.same if counts(finding, fail_on)),
+            *(finding for finding in self.others if counts(finding, Severity.ERROR)),
+        )
 
     def __str__(self) -> str:
-        match self.outcome:
-            case Outcome.PASS:
-                return f"{self.recorded.id} is clean: {self.recorded.case}"
-            case Outcome.ABSTAIN:
-                return (
-                    f"{self.recorded.id} could not be checked: {'; '.join(self.reasons) or 'no oracle gave a verdict'}"
-                )
-            case Outcome.FAIL:
-                same = "again" if self.shows_it_again else f"in another way than recorded ({self.recorded.signature})"
-                return f"{self.recorded.id} fails {same}"
+        recorded = self.recorded
+        match self.status:
+            case ReplayStatus.SHOWN:
+                return f"{recorded.id} fails again{self._elsewhere}{self._note_on_others}"
+            case ReplayStatus.GONE if recorded.signature is None:
+                return f"{recorded.id} is clean: {recorded.case}"
+            case ReplayStatus.GONE:
+                return f"{recorded.id} is gone: {recorded.signature} does not show{self._note_on_others}"
+            case ReplayStatus.NOT_CHECKED:
+                reason = obstacle(recorded.signature, self.examined)
+                return f"{recorded.id} could not be checked: {reason}{self._note_on_others}"
+
+    @property
+    def _elsewhere(self) -> str:
+        expected = self.recorded.signature
+        seen = [finding.fail.signature for finding in self.same]
+        return "" if expected is None or expected in seen else f" as {seen[0]} (recorded: {expected})"
+
+    @property
+    def _note_on_others(self) -> str:
+        count = len(self.others)
+        return f"; the case has {count} other finding{'' if count == 1 else 's'}" if count else ""
 
 
 def op_of(recorded: Recorded) -> Op:

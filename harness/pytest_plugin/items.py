@@ -1,7 +1,7 @@
 """The tests that suites become: one for each op and device, and one for each case of a regression file."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import cached_property
@@ -19,11 +19,11 @@ from harness.findings import store
 from harness.findings.campaign_report import report_of
 from harness.findings.known_issues import FILE, read_known_issues
 from harness.findings.recorded_cases import Recorded, read
-from harness.findings.rerun import options_for, replay
+from harness.findings.rerun import ReplayStatus, options_for, replay
 from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
 from harness.model.op import Op
-from harness.model.verdict import Outcome, Severity
+from harness.model.verdict import Severity
 from harness.pytest_plugin import gpu_workers, run_summary
 from harness.pytest_plugin.gpu_workers import engine_for, why_virtual
 from harness.pytest_plugin.plugin_options import AUTO, SETTINGS, devices_for, in_pytest_options
@@ -88,19 +88,29 @@ class HarnessItem(pytest.Item):
         for mark in catalogue.marks(device):
             self.add_marker(mark)
 
-    def check(self, findings: tuple[Finding, ...], session: Session, known: tuple[KnownFinding, ...] = ()) -> None:
-        """Fail for findings of `--harness-fail-on`'s severity that are not known; warn of the others."""
+    def check(
+        self,
+        findings: tuple[Finding, ...],
+        session: Session,
+        failing: Collection[Finding],
+        known: tuple[KnownFinding, ...] = (),
+    ) -> None:
+        """Fail for the `failing` findings, unless they are known; warn of the others."""
         self.user_properties += [(one.name, one.value) for finding in findings for one in properties(finding)]
         sources = Sources(roots=session.sources)
-        fail_on = Severity(self.config.option.harness_fail_on)
         links = {one.finding: f" (known: {one.link})" for one in known}
-        bad = [finding for finding in findings if counts(finding, fail_on) and finding.id not in links]
+        bad = [finding for finding in findings if finding in failing and finding.id not in links]
         for finding in findings:
             if finding not in bad:
                 link = links.get(finding.id, "")
                 self.warn(FindingWarning(f"{finding.fail.signature}: {finding.fail.message}{link}"))
         if bad:
             raise Failed("\n".join(render(finding, sources).plain for finding in bad))
+
+    @property
+    def fail_on(self) -> Severity:
+        """The lowest severity that fails a test."""
+        return Severity(self.config.option.harness_fail_on)
 
     @property
     def engine(self) -> EngineChoice:
@@ -161,7 +171,8 @@ class SearchItem(HarnessItem):
         self.add_report_section("call", "kernel-harness", "\n".join(summary(report)))
         self.user_properties += [("searched_device", self.device.slug), ("search_seed", str(report.seed))]
         self.user_properties += run_summary.properties(session, report, why_virtual(self.config))
-        self.check(report.findings, session, report.known_findings)
+        failing = [finding for finding in report.findings if counts(finding, self.fail_on)]
+        self.check(report.findings, session, failing, report.known_findings)
         _refuse_silence(report)
 
     def setup(self) -> None:
@@ -254,7 +265,10 @@ class RegressionItem(HarnessItem):
         self.recorded = recorded
 
     def runtest(self) -> None:
-        """Run it in a fresh process.  Fail if it fails or cannot be checked."""
+        """Run it in a fresh process.
+
+        Fail if the recorded failure shows again or cannot be checked, or if the case has another error.
+        """
         option = self.config.option
         options = options_for(
             self.recorded,
@@ -266,8 +280,8 @@ class RegressionItem(HarnessItem):
         session = _searches(self.config).session(options)
         self.user_properties += run_summary.place_and_cases(session, 1)
         replayed = replay(self.recorded, session)
-        self.check(replayed.findings, session)
-        if replayed.outcome is Outcome.ABSTAIN:
+        self.check(replayed.findings, session, replayed.failures(self.fail_on))
+        if replayed.status is ReplayStatus.NOT_CHECKED:
             raise Failed(str(replayed))
 
 

@@ -202,6 +202,16 @@ def test_a_kept_regression_fails_until_it_is_fixed(repository: Repository) -> No
     assert repository.pytest("suites/regressions").counts == "1 passed"
 
 
+def test_other_warnings_of_a_mended_regression_are_pytest_warnings(repository: Repository) -> None:
+    repository.pytest("suites", "-m", "sm_120")
+    (stored,) = (repository.folder / ".harness" / "findings").iterdir()
+    finding = json.loads((stored / "finding.json").read_text(encoding="utf-8"))
+    repository.write("suites/regressions/bounds.json", json.dumps(finding | {"oracle": "bounds", "severity": "error"}))
+    done = repository.pytest("suites/regressions")
+    assert (done.status, done.counts) == (0, "1 passed, 1 warning")
+    assert "FindingWarning: write-overlap: layer_norm_bwd_kernel layernorm.py:431" in done.out
+
+
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [

@@ -1,0 +1,52 @@
+"""The rules by which a run shows a recorded failure, or is evidence that the failure is gone."""
+
+import re
+from dataclasses import replace
+
+from harness.model.run import Completed
+from harness.model.verdict import Abstain, Outcome, Pass, Severity, Signature
+from harness.oracles import registry
+from harness.search.judge import Examination
+
+LINE_NUMBER = re.compile(r"(?<=\.py):\d+")
+
+
+def is_same_bug(one: Signature, other: Signature) -> bool:
+    """Return True if two failures are the same bug in two releases.
+
+    Line numbers change, and the severity does too: a race may or may not show in the values.
+    """
+    return _normalised(one) == _normalised(other)
+
+
+def _normalised(signature: Signature) -> Signature:
+    return replace(signature, severity=Severity.ERROR, place=LINE_NUMBER.sub("", signature.place))
+
+
+def is_gone(signature: Signature | None, examined: Examination) -> bool:
+    """Return True if a run that does not show the failure is evidence against it.
+
+    It is if the oracle passes, or if the oracle fails otherwise and the kernel at fault ran too.  If that kernel did
+    not run, the other failure may be the same bug in a renamed kernel.  A case without a signature has to pass.
+    """
+    if signature is None:
+        return examined.outcome is Outcome.PASS
+    if any(isinstance(verdict, Pass) and verdict.oracle == signature.oracle for verdict in examined.verdicts):
+        return True
+    if not any(fail.oracle == signature.oracle for fail in examined.fails):
+        return False
+    launched = {launch.kernel for launch in examined.run.launches}
+    return isinstance(examined.run.ending, Completed) and (not signature.kernel or signature.kernel in launched)
+
+
+def obstacle(signature: Signature | None, examined: Examination) -> str:
+    """Explain why the run is no evidence: its ending, another failure of the same oracle, or why that abstained."""
+    oracle = signature.oracle if signature is not None else ""
+    abstained = [verdict for verdict in examined.verdicts if isinstance(verdict, Abstain)]
+    reasons = [
+        *(fail.message for fail in examined.fails if fail.oracle == registry.COMPLETES.name),
+        *(f"instead: {fail.signature}" for fail in examined.fails if fail.oracle == oracle),
+        *(verdict.reason for verdict in abstained if verdict.oracle == oracle),
+        *(verdict.reason for verdict in abstained),
+    ]
+    return reasons[0] if reasons else "no oracle gave a verdict"
