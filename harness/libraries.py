@@ -47,10 +47,11 @@ def resolve(specs: Iterable[str], *, cache: Path, report: Callable[[str], object
     return tuple(str(_path_of(source, folder, report or _print_to_stderr)) for source in sources)
 
 
-def lacking(required: Iterable[str], specs: Iterable[str]) -> tuple[str, ...]:
+def lacking(required: Iterable[str | tuple[str, ...]], specs: Iterable[str]) -> tuple[str, ...]:
     """Return the required distributions that are neither installed here nor named by `specs`; install nothing.
 
-    Returns nothing if a spec does not say which distribution it is, for example a source archive.
+    A tuple has alternative names of one distribution, of which the first is returned.  Returns nothing if a spec does
+    not say which distribution it is, for example a source archive.
 
     Raises:
         UsageError: a spec is none of what `resolve` accepts.
@@ -60,9 +61,9 @@ def lacking(required: Iterable[str], specs: Iterable[str]) -> tuple[str, ...]:
         return ()
     given = {name for names in named for name in names}
     return tuple(
-        name
-        for name in dict.fromkeys(required)
-        if canonicalize_name(name) not in given and not any(distributions(name=name))
+        names[0]
+        for names in dict.fromkeys((one,) if isinstance(one, str) else one for one in required)
+        if not any(canonicalize_name(name) in given or any(distributions(name=name)) for name in names)
     )
 
 

@@ -213,6 +213,7 @@ def _mistakes(given: Mapping[str, Any]) -> Iterator[str]:
     for name in SEVERAL:
         if isinstance(given.get(name), str):
             yield f"has {name}={given[name]!r}: write {name}=({given[name]!r},)"
+    yield from _mistakes_of_requires(given.get("requires", ()))
     for name, values in given.get("options", {}).items():
         if not isinstance(values, tuple | list) or not values:
             yield f"has the option {name}={values!r}: give a tuple of the values worth trying, as (False, True)"
@@ -220,6 +221,12 @@ def _mistakes(given: Mapping[str, Any]) -> Iterator[str]:
     yield from _mistakes_of_inputs(given["inputs"], given["dims"])
     if undeclared := sorted(set(given.get("apart", ())) - set(given["dims"])):
         yield f"keeps undeclared dims apart: {', '.join(undeclared)}"
+
+
+def _mistakes_of_requires(requires: tuple[Any, ...]) -> Iterator[str]:
+    named = (name for one in requires for name in (one if isinstance(one, tuple) else (one,)))
+    if not all(isinstance(name, str) for name in named):
+        yield f"has requires={requires!r}: write names of distributions, or tuples of alternative names"
 
 
 def _mistakes_of_dims(dims: Mapping[str, Any]) -> Iterator[str]:

@@ -193,3 +193,8 @@ def test_missing_distributions_are_found_without_an_installation(
         (meant["INSTALLED"],) = resolve([str(file)], cache=tmp_path / "cache")
     required = ("tiny-kernels", "pytest", "no-such-thing", "tiny-kernels")
     assert lacking(required, [meant.get(spec, spec) for spec in specs]) == missing
+
+
+@pytest.mark.parametrize(("spec", "missing"), [("old-name==0.1", ()), ("new-name", ()), ("other", ("new-name",))])
+def test_a_distribution_may_have_alternatives(spec: str, missing: tuple[str, ...]) -> None:
+    assert lacking([("new-name", "old-name"), "pytest"], [spec]) == missing

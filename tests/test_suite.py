@@ -29,6 +29,7 @@ PLAIN = 'dims={"T": tokens(64)}, inputs={"x": tensor("T")}'
     [
         (PLAIN + ', refuse=("ValueError",)', "has an unknown argument 'refuse': did you mean refuses or requires?"),
         (PLAIN + ', suite="mine.py"', "has an unknown argument 'suite': known: apart, "),
+        (PLAIN + ", requires=(1,)", "has requires=(1,): write names of distributions, or tuples of alternative names"),
         (PLAIN + ', requires="fla-core"', "has requires='fla-core': write requires=('fla-core',)"),
         (PLAIN + ', options={"flag": ()}', "has the option flag=(): give a tuple of the values worth trying"),
         (PLAIN + ', options={"flag": True}', "has the option flag=True: give a tuple of the values worth trying"),

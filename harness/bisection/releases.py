@@ -111,4 +111,4 @@ def _cached(cache: Path) -> Iterator[str]:
 def _required_by_suites() -> Iterator[str]:
     for file in filter(is_suite, SUITES.rglob("*.py")):
         with suppress(SuiteError):  # a broken suite is reported when it is used
-            yield from (name for op in load_suite(str(file)) for name in op.requires)
+            yield from (name for op in load_suite(str(file)) for names in op.libraries for name in names)

@@ -30,6 +30,10 @@ class Dim:
         return self.choices[0] if self.choices else self.low
 
 
+Requirement = str | tuple[str, ...]
+"""A distribution that must be installed.  A tuple has the names that it had over time, the current one first."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
     """One operation of a library under test.
@@ -49,8 +53,8 @@ class Op:
     options: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict[str, tuple[Scalar, ...]])
     """Values worth trying for each option of the call; the first is the simplest: `{"causal": (False, True)}`."""
     dtypes: tuple[DType, ...] = (DType.FP32, DType.BF16, DType.FP16)
-    requires: tuple[str, ...] = ()
-    """Distributions that must be installed, for example `fla-core`."""
+    requires: tuple[Requirement, ...] = ()
+    """Distributions that must be installed, for example `("fla-core", "flash-linear-attention")`."""
     where: Callable[[Mapping[str, Any]], bool] | None = None
     """The predicate over dims that decides which cases are legal; all are if it is None.
 
@@ -72,6 +76,11 @@ class Op:
     def id(self) -> str:
         """The op's name in cases: `suites/fla/norm.py:rms_norm`."""
         return f"{self.suite}:{self.name}"
+
+    @property
+    def libraries(self) -> tuple[tuple[str, ...], ...]:
+        """The distributions that must be installed, each by all of its names."""
+        return tuple((one,) if isinstance(one, str) else one for one in self.requires)
 
     @property
     def optional(self) -> tuple[str, ...]:

@@ -197,7 +197,7 @@ class _Counts:
     """By op, device and ending."""
 
     def count(self, op: Op, run: Run) -> None:
-        library, device = " ".join(op.requires), run.case.device.slug
+        library, device = " ".join(names[0] for names in op.libraries), run.case.device.slug
         launched = Counter(launch.kernel for launch in run.launches)
         if isinstance(run.ending, Unsupported):
             kernel = run.ending.kernel

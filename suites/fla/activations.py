@@ -2,7 +2,7 @@
 
 from harness.suite import Dim, op, tensor, tokens, width
 
-LIBRARY = ("fla-core",)
+LIBRARY = (("fla-core", "flash-linear-attention"),)
 SIZES = {"B": Dim(low=1, high=4), "T": tokens(512), "D": width(512)}
 ONE = {"x": tensor("B", "T", "D")}
 TWO = {"x": tensor("B", "T", "D"), "y": tensor("B", "T", "D")}

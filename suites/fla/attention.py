@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from harness.suite import Dim, Draw, beside, op, segments, tensor, tokens, width
 
-LIBRARY = ("fla-core",)
+LIBRARY = (("fla-core", "flash-linear-attention"),)
 SIZES = {
     "B": Dim(low=1, high=3, grows=True, largest=5_000),  # times the number of heads, this is an axis of a grid
     "T": tokens(300, grows=False),

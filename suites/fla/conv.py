@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from harness.suite import Dim, op, segments, tensor, tokens, width
 
-LIBRARY = ("fla-core",)
+LIBRARY = (("fla-core", "flash-linear-attention"),)
 APART = ("B", "T", "D")
 ACTIVATION = {"activation": (None, "silu", "swish")}
 SIZES = {

@@ -2,7 +2,7 @@
 
 from harness.suite import Dim, groups, integers, op, tensor, tokens
 
-LIBRARY = ("fla-core",)
+LIBRARY = (("fla-core", "flash-linear-attention"),)
 IGNORED = -100
 OPTIONS = {
     "label_smoothing": (0.0, 0.1),

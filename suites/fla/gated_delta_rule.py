@@ -5,7 +5,7 @@ Values may have G times as many heads as queries and keys.
 
 from harness.suite import Dim, Draw, DType, beside, op, segments, tensor, tokens, width
 
-LIBRARY = ("fla-core",)
+LIBRARY = (("fla-core", "flash-linear-attention"),)
 SIZES = {
     "B": Dim(low=1, high=4),
     "T": tokens(150, grows=False),

@@ -2,7 +2,7 @@
 
 from harness.suite import Dim, Draw, DType, beside, op, segments, tensor, tokens, width
 
-LIBRARY = ("fla-core",)
+LIBRARY = (("fla-core", "flash-linear-attention"),)
 SIZES = {
     "B": Dim(low=1, high=4),
     "T": tokens(150, grows=False),

@@ -6,7 +6,7 @@ Values may have G times as many heads as queries and keys.  The gate is an input
 
 from harness.suite import Dim, Draw, DType, beside, op, segments, tensor, tokens, width
 
-LIBRARY = ("fla-core",)
+LIBRARY = (("fla-core", "flash-linear-attention"),)
 SIZES = {
     "B": Dim(low=1, high=4),
     "T": tokens(150, grows=False),

@@ -2,7 +2,7 @@
 
 from harness.suite import integers, op, tensor, tokens, width
 
-LIBRARY = ("fla-core",)
+LIBRARY = (("fla-core", "flash-linear-attention"),)
 IGNORED = -100
 
 

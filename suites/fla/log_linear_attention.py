@@ -6,7 +6,7 @@ Fenwick tree.  Each query has a scale per level.  Queries and keys have G heads,
 
 from harness.suite import Dim, Draw, beside, groups, op, segments, tensor, tokens
 
-LIBRARY = ("fla-core",)
+LIBRARY = (("fla-core", "flash-linear-attention"),)
 SIZES = {
     "B": Dim(low=1, high=3),
     "T": tokens(300, grows=False),

@@ -2,7 +2,7 @@
 
 from harness.suite import groups, op, tensor, tokens, width
 
-LIBRARY = ("fla-core",)
+LIBRARY = (("fla-core", "flash-linear-attention"),)
 EPS = 1e-5
 
 

@@ -5,7 +5,7 @@ The gate of head i of retention is `1 - 2**(-5 - i)`.
 
 from harness.suite import Dim, Draw, DType, beside, op, segments, tensor, tokens, width
 
-LIBRARY = ("fla-core",)
+LIBRARY = (("fla-core", "flash-linear-attention"),)
 SIZES = {
     "B": Dim(low=1, high=4),
     "T": tokens(200, grows=False),

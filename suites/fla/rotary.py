@@ -2,7 +2,7 @@
 
 from harness.suite import Dim, integers, op, segments, tensor, tokens
 
-LIBRARY = ("fla-core",)
+LIBRARY = (("fla-core", "flash-linear-attention"),)
 SIZES = {
     "T": tokens(512),
     "H": Dim(low=1, high=8),

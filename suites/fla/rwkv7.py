@@ -5,7 +5,7 @@ A share a of the state at a normalised key kk is removed: `S_t = (diag(exp(w)) -
 
 from harness.suite import Dim, Draw, beside, op, segments, tensor, tokens, width
 
-LIBRARY = ("fla-core",)
+LIBRARY = (("fla-core", "flash-linear-attention"),)
 SIZES = {
     "B": Dim(low=1, high=4),
     "T": tokens(150, grows=False),

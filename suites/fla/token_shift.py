@@ -2,7 +2,7 @@
 
 from harness.suite import Dim, op, segments, tensor, tokens, width
 
-LIBRARY = ("fla-core",)
+LIBRARY = (("fla-core", "flash-linear-attention"),)
 LONG = tokens(9000)
 """Beyond 4096 tokens the library uses other kernels."""
 

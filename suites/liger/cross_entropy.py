@@ -25,10 +25,10 @@ apply = beside(__file__, "applying.py").apply
     options=SETTINGS,
 )
 def cross_entropy(logits, target, weight, reduction, label_smoothing, lse_square_scale, softcap, return_z_loss):
-    from liger_kernel.ops import cross_entropy as module
+    from liger_kernel.ops.cross_entropy import LigerCrossEntropyFunction
 
     returned = apply(
-        module.LigerCrossEntropyFunction,
+        LigerCrossEntropyFunction,
         _input=logits,
         target=target,
         weight=weight,
@@ -76,10 +76,10 @@ def fused_linear_cross_entropy(
     use_token_scaling,
 ):
     import torch
-    from liger_kernel.ops import fused_linear_cross_entropy as module
+    from liger_kernel.ops.fused_linear_cross_entropy import LigerFusedLinearCrossEntropyFunction
 
     returned = apply(
-        module.LigerFusedLinearCrossEntropyFunction,
+        LigerFusedLinearCrossEntropyFunction,
         _input=x,
         weight=weight,
         target=target,

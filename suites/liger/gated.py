@@ -9,11 +9,9 @@ apply = beside(__file__, "applying.py").apply
 
 @op(requires=LIBRARY, **GATED, options={"gate_multiplier": (1.0, 0.5), "down_multiplier": (1.0, 0.25)})
 def swiglu(gate, up, gate_multiplier, down_multiplier):
-    from liger_kernel.ops import swiglu as module
+    from liger_kernel.ops.swiglu import LigerSiLUMulFunction
 
-    return apply(
-        module.LigerSiLUMulFunction, a=gate, b=up, gate_multiplier=gate_multiplier, down_multiplier=down_multiplier
-    )
+    return apply(LigerSiLUMulFunction, a=gate, b=up, gate_multiplier=gate_multiplier, down_multiplier=down_multiplier)
 
 
 @swiglu.reference
@@ -29,9 +27,9 @@ def swiglu_reference(gate, up, gate_multiplier, down_multiplier):
     options={"in_place": (False, True)},
 )
 def swiglu_fused_gate_up(fused, in_place):
-    from liger_kernel.ops import swiglu as module
+    from liger_kernel.ops.swiglu import LigerFusedGateUpSiLUMulFunction
 
-    return module.LigerFusedGateUpSiLUMulFunction.apply(fused, in_place)
+    return LigerFusedGateUpSiLUMulFunction.apply(fused, in_place)
 
 
 @swiglu_fused_gate_up.reference
@@ -42,9 +40,9 @@ def swiglu_fused_gate_up_reference(fused):
 
 @op(requires=LIBRARY, **GATED)
 def geglu(gate, up):
-    from liger_kernel.ops import geglu as module
+    from liger_kernel.ops.geglu import LigerGELUMulFunction
 
-    return module.LigerGELUMulFunction.apply(gate, up)
+    return LigerGELUMulFunction.apply(gate, up)
 
 
 @geglu.reference
@@ -55,9 +53,9 @@ def geglu_reference(gate, up):
 
 @op(requires=LIBRARY, dims={"T": tokens(2048), "D": width(8192)}, inputs={"x": tensor("T", "D")})
 def relu_squared(x):
-    from liger_kernel.ops import relu_squared as module
+    from liger_kernel.ops.relu_squared import LigerReLUSquaredFunction
 
-    return module.LigerReLUSquaredFunction.apply(x)
+    return LigerReLUSquaredFunction.apply(x)
 
 
 @relu_squared.reference

@@ -27,7 +27,8 @@ def call_rms_norm(x, weight, casting_mode, offset, in_place, row_mode):
     """Call the library's RMS norm."""
     from liger_kernel.ops import rms_norm as module
 
-    if weight is None and "elementwise_affine" not in module._rms_norm_forward_kernel.arg_names:  # noqa: SLF001
+    kernel = getattr(module, "_rms_norm_forward_kernel", None)
+    if weight is None and (kernel is None or "elementwise_affine" not in kernel.arg_names):
         raise NotImplementedError("RMS norm of this release needs a weight")
     return apply(
         module.LigerRMSNormFunction,
@@ -61,10 +62,10 @@ rms_norm_uncast.reference(rms_norm_reference)
 
 def call_fused_add(x, residual, weight, casting_mode, offset, in_place):
     """Call the library's RMS norm of a sum."""
-    from liger_kernel.ops import fused_add_rms_norm as module
+    from liger_kernel.ops.fused_add_rms_norm import LigerFusedAddRMSNormFunction
 
     return apply(
-        module.LigerFusedAddRMSNormFunction,
+        LigerFusedAddRMSNormFunction,
         X=x,
         R=residual,
         W=weight,
@@ -99,9 +100,9 @@ fused_add_rms_norm_uncast.reference(fused_add_rms_norm_reference)
     inputs={"x": tensor("T", "D"), "weight": tensor("D"), "bias": tensor("D")},
 )
 def layer_norm(x, weight, bias):
-    from liger_kernel.ops import layer_norm as module
+    from liger_kernel.ops.layer_norm import LigerLayerNormFunction
 
-    return module.LigerLayerNormFunction.apply(x, weight, bias, EPS)
+    return LigerLayerNormFunction.apply(x, weight, bias, EPS)
 
 
 @layer_norm.reference
@@ -115,9 +116,9 @@ def layer_norm_reference(x, weight, bias):
     inputs={"x": tensor("B", "G*C", "L"), "weight": tensor("G*C"), "bias": tensor("G*C")},
 )
 def group_norm(x, weight, bias, G, C):
-    from liger_kernel.ops import group_norm as module
+    from liger_kernel.ops.group_norm import LigerGroupNormFunction
 
-    return module.LigerGroupNormFunction.apply(x, weight, bias, G * C, G, EPS)
+    return LigerGroupNormFunction.apply(x, weight, bias, G * C, G, EPS)
 
 
 @group_norm.reference
@@ -134,9 +135,9 @@ def group_norm_reference(x, weight, bias, G, C):
     options={"in_place": (True, False)},
 )
 def poly_norm(x, weight, bias, in_place):
-    from liger_kernel.ops import poly_norm as module
+    from liger_kernel.ops.poly_norm import LigerPolyNormFunction
 
-    return module.LigerPolyNormFunction.apply(x, weight, bias.reshape(()), EPS, in_place)
+    return LigerPolyNormFunction.apply(x, weight, bias.reshape(()), EPS, in_place)
 
 
 @poly_norm.reference
@@ -150,9 +151,9 @@ def poly_norm_reference(x, weight, bias):
     inputs={"x": tensor("T", "D"), "alpha": tensor(1), "gamma": tensor("D"), "beta": tensor("D", optional=True)},
 )
 def dyt(x, alpha, gamma, beta):
-    from liger_kernel.ops import dyt as module
+    from liger_kernel.ops.dyt import LigerDyTFunction
 
-    return module.LigerDyTFunction.apply(x, alpha, gamma, beta)
+    return LigerDyTFunction.apply(x, alpha, gamma, beta)
 
 
 @dyt.reference

@@ -19,10 +19,10 @@ apply = beside(__file__, "applying.py").apply
     options={"positions_of_each": (False, True)},
 )
 def rope(q, k, cos, sin, positions_of_each):
-    from liger_kernel.ops import rope as module
+    from liger_kernel.ops.rope import LigerRopeFunction
 
     cos, sin = (doubled(angle if positions_of_each else angle[:1]) for angle in (cos, sin))
-    q, k = module.LigerRopeFunction.apply(q.transpose(1, 2), k.transpose(1, 2), cos, sin)
+    q, k = LigerRopeFunction.apply(q.transpose(1, 2), k.transpose(1, 2), cos, sin)
     return q.transpose(1, 2), k.transpose(1, 2)
 
 
@@ -44,10 +44,10 @@ def rope_reference(q, k, cos, sin, positions_of_each):
     options={"doubles": (True, False)},
 )
 def partial_rope(q, k, cos, sin, R, doubles):
-    from liger_kernel.ops import rope as module
+    from liger_kernel.ops.rope import LigerRopeFunction
 
     cos, sin = (doubled(angle) if doubles else angle for angle in (cos, sin))
-    q, k = apply(module.LigerRopeFunction, q=q.transpose(1, 2), k=k.transpose(1, 2), cos=cos, sin=sin, rotary_dim=2 * R)
+    q, k = apply(LigerRopeFunction, q=q.transpose(1, 2), k=k.transpose(1, 2), cos=cos, sin=sin, rotary_dim=2 * R)
     return q.transpose(1, 2), k.transpose(1, 2)
 
 
@@ -67,11 +67,9 @@ def partial_rope_reference(q, k, cos, sin):
     },
 )
 def qwen2vl_mrope(q, k, cos, sin, S, U, R):
-    from liger_kernel.ops import qwen2vl_mrope as module
+    from liger_kernel.ops.qwen2vl_mrope import LigerQwen2VLMRopeFunction
 
-    q, k = module.LigerQwen2VLMRopeFunction.apply(
-        q.transpose(1, 2), k.transpose(1, 2), doubled(cos), doubled(sin), [S, U, R]
-    )
+    q, k = LigerQwen2VLMRopeFunction.apply(q.transpose(1, 2), k.transpose(1, 2), doubled(cos), doubled(sin), [S, U, R])
     return q.transpose(1, 2), k.transpose(1, 2)
 
 

@@ -8,9 +8,9 @@ ROWS = {"dims": {"T": tokens(2048), "D": width(8192)}, "inputs": {"x": tensor("T
 
 @op(requires=LIBRARY, **ROWS)
 def softmax(x):
-    from liger_kernel.ops import softmax as module
+    from liger_kernel.ops.softmax import LigerSoftmaxFunction
 
-    return module.LigerSoftmaxFunction.apply(x)
+    return LigerSoftmaxFunction.apply(x)
 
 
 @softmax.reference
@@ -21,9 +21,9 @@ def softmax_reference(x):
 
 @op(requires=LIBRARY, **ROWS)
 def sparsemax(x):
-    from liger_kernel.ops import sparsemax as module
+    from liger_kernel.ops.sparsemax import LigerSparsemaxFunction
 
-    return module.LigerSparsemaxFunction.apply(x, -1)
+    return LigerSparsemaxFunction.apply(x, -1)
 
 
 @sparsemax.reference

@@ -117,7 +117,8 @@ def _missing(suite: str, ops: tuple[Op, ...], folders: Iterable[str]) -> str:
     """
     if not all(any(importlib.metadata.distributions(path=[folder])) for folder in folders):
         return ""
-    missing = [name for name in dict.fromkeys(name for op in ops for name in op.requires) if not _is_installed(name)]
+    required = dict.fromkeys(names for op in ops for names in op.libraries)
+    missing = [names[0] for names in required if not any(map(_is_installed, names))]
     if not missing:
         return ""
     options = " ".join(f"--with {name}" for name in missing)
@@ -143,13 +144,16 @@ def _unimportable(suite: str, ops: tuple[Op, ...]) -> str:
 def _import_for(op: Op) -> str:
     """Import what the op's functions would import when called.  Returns the error; empty if there was none.
 
-    An error in an import of a helper does not count, since not every case calls the helper.
+    Not counted are errors in imports of helpers, since not every case calls them, and modules that this release of the
+    library lacks: their cases abstain.
     """
     for function in (op.call, op.reference):
         for module, names in imports_of(function):
             try:
                 import_past_frameworks(module, names=names)
             except (Exception, SystemExit) as error:  # noqa: BLE001 — a library may raise anything; the message quotes it
+                if _is_lacking(module, error):
+                    continue
                 lines = "".join(traceback.format_exception(error)).splitlines()[-LAST_LINES:]
                 return f"{type(error).__name__}: {error}\n" + "\n".join(lines)
     for function in (op.call, op.reference):
@@ -157,3 +161,10 @@ def _import_for(op: Op) -> str:
             with suppress(Exception, SystemExit):
                 import_past_frameworks(module, names=names)
     return ""
+
+
+def _is_lacking(module: str, error: BaseException) -> bool:
+    """Return True if the library is there, but not this module of it."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name or "." not in error.name:
+        return False
+    return module == error.name or module.startswith(f"{error.name}.")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import HarnessError, LibraryError, SuiteError, WorkerError
+from harness.model.op import Requirement
 from harness.model.run import Completed
 from harness.workers.pool import Pool
 from harness.workers.spec import WorkerSpec
@@ -26,7 +27,7 @@ def one_reference():
 """
 
 
-def suite(folder: Path, statement: str, *, name: str = "suite", requires: tuple[str, ...] = ()) -> str:
+def suite(folder: Path, statement: str, *, name: str = "suite", requires: tuple[Requirement, ...] = ()) -> str:
     path = folder / f"{name}.py"
     path.write_text(DECLARES.replace("STATEMENT", statement).replace("REQUIRES", repr(requires)), encoding="utf-8")
     return str(path)
@@ -133,6 +134,16 @@ def test_an_import_that_a_suite_guards_may_fail(scratch: Path, tmp_path: Path) -
         assert pool.run(case("one", suite=file)).seconds["result"] == 7
 
 
+def test_a_suite_whose_modules_a_release_lacks_does_not_stop_others(scratch: Path, tmp_path: Path) -> None:
+    paths = (library(tmp_path, ""),)
+    (tmp_path / "library" / "family").mkdir()
+    newer = suite(tmp_path, "import family.ops.new", name="newer")
+    older = suite(tmp_path, "import kernels_under_test", name="older")
+    spec = specs(scratch, suites=(newer, older), library_paths=paths)
+    with Pool(spec, processes=1, time_limit_s=DEADLINE_S) as pool:
+        assert pool.run(case("one", suite=older)).ending == Completed()
+
+
 def test_a_suite_that_does_not_exist_is_named(scratch: Path) -> None:
     assert_refuses(scratch, "no/such/suite.py", SuiteError, "no suite file 'no/such/suite.py'")
 
@@ -146,6 +157,15 @@ def test_a_suite_that_fails_on_import_is_reported_with_its_error(scratch: Path, 
 def test_the_error_for_a_missing_library_names_the_option_that_adds_it(scratch: Path, tmp_path: Path) -> None:
     file = suite(tmp_path, "pass", requires=("no-such-kernels",))
     assert_refuses(scratch, file, LibraryError, r"tests no-such-kernels, .* not installed: add --with no-such-kernels")
+
+
+def test_a_library_may_be_installed_under_an_older_name(scratch: Path, tmp_path: Path) -> None:
+    paths = (library(tmp_path, "number = 7"),)
+    (tmp_path / "library" / "old_kernels-1.0.dist-info").mkdir()
+    (tmp_path / "library" / "old_kernels-1.0.dist-info" / "METADATA").write_text("Name: old-kernels\nVersion: 1.0\n")
+    file = suite(tmp_path, "import kernels_under_test", requires=(("new-kernels", "old-kernels"),))
+    with Pool(specs(scratch, suites=(file,), library_paths=paths), processes=1, time_limit_s=DEADLINE_S) as pool:
+        assert pool.run(case("one", suite=file)).ending == Completed()
 
 
 def test_a_library_that_cannot_be_imported_is_reported_with_its_error(scratch: Path, tmp_path: Path) -> None:
