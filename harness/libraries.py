@@ -47,6 +47,16 @@ def resolve(specs: Iterable[str], *, cache: Path, report: Callable[[str], object
     return tuple(str(_path_of(source, folder, report or _print_to_stderr)) for source in sources)
 
 
+def absolute_path(spec: str) -> str:
+    """Return a spec that holds in any folder: an absolute path in the place of a relative one."""
+    path = Path(spec).expanduser()
+    return os.path.normpath(Path.cwd() / path) if path.exists() or _is_path(spec) else spec
+
+
+def _is_path(spec: str) -> bool:
+    return os.sep in spec or spec.endswith(ARCHIVES)
+
+
 def lacking(required: Iterable[str | tuple[str, ...]], specs: Iterable[str]) -> tuple[str, ...]:
     """Return the required distributions that are neither installed here nor named by `specs`; install nothing.
 
@@ -97,7 +107,7 @@ def _read(spec: str) -> Source:
         return _read_folder(spec, path.resolve())
     if path.is_file():
         return Release(spec=spec, argument=str(path.resolve()), key=f"{path.stem}-{_digest(path)}-{PYTHON_TAG}")
-    if os.sep in spec or spec.endswith(ARCHIVES):
+    if _is_path(spec):
         raise UsageError(f"--with {spec}: there is no such file or folder")
     try:
         requirement = Requirement(spec)

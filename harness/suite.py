@@ -319,13 +319,15 @@ def op(
     return declare
 
 
-def load_suite(file: str) -> tuple[Op, ...]:
+def load_suite(file: str, project: Path = Path()) -> tuple[Op, ...]:
     """Return the ops that a suite file declares, in the file's order; `file` becomes the suite's name.
+
+    A relative name is that of a file in the folder `project`.
 
     Raises:
         SuiteError: the file does not exist, fails on import, imports Triton or torch at its top, or declares no op.
     """
-    path = Path(file)
+    path = project / file
     if not path.is_file():
         raise SuiteError(
             f"no suite file {file!r}: a suite is a Python file that declares ops, such as suites/fla/norm.py"

@@ -7,6 +7,7 @@ from harness.cli.command import Parser
 from harness.cuda.sanitizers.suppressions import FILE as ACCEPTS
 from harness.errors import UsageError
 from harness.findings.known_issues import FILE as KNOWN
+from harness.libraries import absolute_path
 from harness.model.compute_sanitizer_report import Tool
 from harness.model.triton_sanitizer_report import Instrumentation
 from harness.model.verdict import Severity
@@ -25,6 +26,7 @@ def add_libraries(parser: Parser) -> None:
         "--with",
         dest="libraries",
         action="append",
+        type=absolute_path,
         default=[],
         metavar="SPEC",
         help="library under test: a PyPI release (fla-core==0.6.0), a wheel or a folder; repeatable",

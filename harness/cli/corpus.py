@@ -7,7 +7,7 @@ from pathlib import Path
 from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import add_engine, duration, json_path, positive
 from harness.cli.hypothesis_folder import use_hypothesis_folder
-from harness.cli.output import ProgressLine, print_lines
+from harness.cli.output import ProgressLine, print_lines, print_progress
 from harness.corpus import results
 from harness.corpus.bugs import choose, read
 from harness.corpus.verify import BugRecord, SearchBudget, search_for_bug
@@ -23,6 +23,8 @@ BUGS = Path("suites", "corpus.toml")
 CASES = 2000
 MINUTES = 10.0
 PROGRESS_EVERY_S = 10.0
+STORE = Path(".harness", "corpus", "findings")
+"""Apart from the findings of `harness fuzz`, which may have the same ids and more cases."""
 
 
 def run(given: argparse.Namespace) -> ExitStatus:
@@ -95,4 +97,5 @@ def _status(records: list[BugRecord]) -> ExitStatus:
 
 
 def _store(finding: Finding) -> None:
-    store.save((finding,), store.FOLDER, lambda one: render(one, Sources()).plain, versions())
+    (place,) = store.save((finding,), STORE, lambda one: render(one, Sources()).plain, versions())
+    print_progress(f"kept in {place}")

@@ -4,6 +4,7 @@ import argparse
 import secrets
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -43,7 +44,7 @@ from harness.search.leasing import own_devices
 from harness.search.options import Options, load_devices, load_ops, sanitizer_for
 from harness.search.plan import CaseBudget, TimeBudget
 from harness.search.session import Session
-from harness.suite_files import all_suite_files
+from harness.suite_files import all_suite_files, named_in_project, project_of
 from harness.workers.spec import Isolation
 
 USUAL_CASES = 300
@@ -108,7 +109,8 @@ def _print_notice(text: str) -> None:
 
 
 def _options(given: argparse.Namespace) -> Options:
-    suites = all_suite_files(given.suites)
+    project = project_of(Path.cwd())
+    suites = tuple(map(named_in_project, all_suite_files(given.suites)))
     engine = parse_engine(given.engine)
     if given.compilers is not None and engine is not EngineName.CUDA:
         raise UsageError("--compilers compile ahead of real GPUs: add --engine cuda")
@@ -116,7 +118,8 @@ def _options(given: argparse.Namespace) -> Options:
         suites=suites,
         devices=_devices(given),
         oracles=tuple(registry.find(name).name for name in given.oracle),
-        ops=load_ops(suites, tuple(given.op)),
+        ops=load_ops(suites, tuple(given.op), project),
+        project=project,
         budget=TimeBudget(seconds=60 * given.minutes)
         if given.minutes
         else CaseBudget(cases=given.cases or USUAL_CASES),

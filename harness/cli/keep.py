@@ -8,19 +8,27 @@ from harness.cli.common_options import add_libraries
 from harness.cli.finding_choice import locate
 from harness.documents import files
 from harness.documents.finding import FindingDocument, regression_document
+from harness.suite_files import project_of
 
 REGRESSIONS = Path("suites", "regressions")
 
 
 def run(given: argparse.Namespace) -> ExitStatus:
     """Copy a finding to the folder whose cases pytest replays first."""
-    finding = files.read(locate(given.file), FindingDocument).finding
-    folder = Path(given.folder)
+    path = locate(given.file)
+    finding = files.read(path, FindingDocument).finding
+    folder = Path(given.folder) if given.folder else _regressions_of(path)
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / f"{finding.id}.json"
     files.write(regression_document(finding, tuple(given.libraries)), kept)
     print(kept)
     return ExitStatus.CLEAN
+
+
+def _regressions_of(finding: Path) -> Path:
+    """Return the folder of regressions in the project of a finding, as a relative path if it is in this folder."""
+    folder = project_of(finding.parent) / REGRESSIONS
+    return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
 
 
 def add_options(parser: Parser) -> None:
@@ -30,6 +38,9 @@ example:
 """
     parser.add_argument("file", metavar="ID|FILE", help="the id of a stored finding, or its file or folder")
     parser.add_argument(
-        "--in", dest="folder", default=str(REGRESSIONS), metavar="FOLDER", help="where to (default: %(default)s)"
+        "--in",
+        dest="folder",
+        metavar="FOLDER",
+        help=f"where to (default: {REGRESSIONS}, in the project of the finding)",
     )
     add_libraries(parser)

@@ -10,7 +10,7 @@ from harness.cli.finding_choice import add_finding, locate, read_one_finding
 from harness.cli.output import ProgressLine, console
 from harness.errors import HarnessError, UsageError, unknown
 from harness.findings.rerun import op_of, options_for
-from harness.findings.store import FOLDER as STORE
+from harness.findings.store import nearest
 from harness.findings.versions import versions
 from harness.model.case import Case
 from harness.model.op import Op
@@ -60,7 +60,7 @@ def run(given: argparse.Namespace) -> ExitStatus:
     screen = console()
     if mapped.points:
         screen.print(render(mapped), soft_wrap=True)
-        screen.print(Text(f"kept in {save(mapped, path, STORE)}"), soft_wrap=True)
+        screen.print(Text(f"kept in {save(mapped, path, nearest())}"), soft_wrap=True)
     if error:
         raise error
     return _status(mapped)

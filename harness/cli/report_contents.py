@@ -7,6 +7,7 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.findings.known_issues import read_known_issues
 from harness.findings.store import FOLDER as STORE
+from harness.findings.store import nearest
 from harness.reports.contents import ReportContents, read_contents
 
 
@@ -17,13 +18,13 @@ def contents_of(names: Sequence[str], known: Path, earlier: Sequence[str] = ()) 
         UsageError: a named path does not exist, or nothing is named and there is no store.
     """
     issues = read_known_issues(known, date.today())  # noqa: DTZ011 - a date that people write has no zone
-    return read_contents(_existing(names), earlier=tuple(map(Path, earlier)), issues=issues, folder=STORE)
+    return read_contents(_existing(names), earlier=tuple(map(Path, earlier)), issues=issues, folder=nearest())
 
 
 def _existing(names: Sequence[str]) -> tuple[Path, ...]:
     for name in names:
         if not Path(name).exists():
             raise UsageError(f"there is no {name}: name a folder of findings, or a report of harness fuzz --json")
-    if not names and not STORE.is_dir():
-        raise UsageError(f"there is no {STORE} here: run harness fuzz first, or name a folder or a report")
-    return tuple(map(Path, names)) or (STORE,)
+    if not names and not nearest().is_dir():
+        raise UsageError(f"there is no {STORE} here or above: run harness fuzz first, or name a folder or a report")
+    return tuple(map(Path, names)) or (nearest(),)

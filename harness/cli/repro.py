@@ -10,7 +10,7 @@ from harness.cli.output import print_progress
 from harness.errors import UsageError
 from harness.findings.recorded_cases import Recorded
 from harness.findings.repro.build import Form, Reproducer, Reproducers, make
-from harness.findings.store import FOLDER as STORE
+from harness.findings.store import is_stored
 
 NAMES = {Form.ENTRY: "repro.py", Form.KERNEL: "repro-kernel.py"}
 
@@ -41,7 +41,7 @@ def _is_whole(made: Reproducers, forms: tuple[Form, ...]) -> bool:
 
 def _target(finding: Path, recorded: Recorded, file: Reproducer) -> Path:
     """Return a path in the folder of a stored finding; for any other file, one in the working folder."""
-    if STORE.resolve() in finding.resolve().parents and finding.parent.resolve() != STORE.resolve():
+    if is_stored(finding):
         return finding.with_name(NAMES[file.form])
     return Path(NAMES[file.form].replace("repro", f"repro-{recorded.id}", 1))
 

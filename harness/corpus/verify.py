@@ -53,7 +53,7 @@ class FoundBug:
     """Time until the bug showed, from the start of the workers on."""
     smallest: Case
     finding: str
-    """The id for `harness replay`."""
+    """The id, which is the name of its folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

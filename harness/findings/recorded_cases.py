@@ -1,6 +1,6 @@
 """The recorded case: what a replay needs, from any document that holds cases."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.documents import files
@@ -9,6 +9,7 @@ from harness.documents.finding import CaseDocument, FindingDocument, RegressionD
 from harness.model.case import Case
 from harness.model.finding import Finding, identity
 from harness.model.verdict import Signature
+from harness.suite_files import project_of
 
 DOCUMENTS = (CampaignReport, FindingDocument, RegressionDocument, CaseDocument)
 
@@ -23,6 +24,8 @@ class Recorded:
     libraries: tuple[str, ...] = ()
     preceding_case: Case | None = None
     """Runs first in the same process."""
+    project: str = field(default="", compare=False)
+    """The root of the project in which the file is; empty if there is no file."""
 
     @property
     def id(self) -> str:
@@ -36,7 +39,8 @@ def read(path: Path) -> tuple[Recorded, ...]:
     Raises:
         ReplayError: the file cannot be read or is none of these; the text names the file and the field at fault.
     """
-    return _recorded(files.read(path, *DOCUMENTS))
+    project = str(project_of(path.parent))
+    return tuple(replace(one, project=project) for one in _recorded(files.read(path, *DOCUMENTS)))
 
 
 def parse(text: str) -> tuple[Recorded, ...]:

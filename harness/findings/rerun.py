@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from harness.documents.campaign import counts
 from harness.errors import UsageError
@@ -21,6 +22,7 @@ from harness.search.plan import CaseBudget
 from harness.search.session import Session
 from harness.settings import Settings
 from harness.suite import load_suite
+from harness.suite_files import folder_that_holds, project_of
 from harness.workers.supervision.time_limits import Patience
 
 
@@ -101,15 +103,27 @@ def op_of(recorded: Recorded) -> Op:
 
     Raises:
         SuiteError: its suite cannot be loaded.
-        UsageError: its suite declares no such op.
+        UsageError: its suite is nowhere, or declares no such op.
     """
     suite, _, name = recorded.case.op.rpartition(":")
-    ops = {op.name: op for op in load_suite(suite)}
+    ops = {op.name: op for op in load_suite(suite, _project_of(recorded))}
     if name not in ops:
         raise UsageError(
             f"{suite} declares no op {name!r} (it has {', '.join(ops)}): the case is from another version of the suite"
         )
     return ops[name]
+
+
+def _project_of(recorded: Recorded) -> Path:
+    """Return the folder to which the name of the case's suite refers: this one, its project, or that of the file."""
+    suite = recorded.case.op.rpartition(":")[0]
+    folders = dict.fromkeys((Path.cwd(), project_of(Path.cwd()), Path(recorded.project)))
+    folder = folder_that_holds(suite, folders)
+    if folder is None:
+        raise UsageError(
+            f"there is no suite {suite} in {' or '.join(map(str, folders))}: run the command in the suite's project"
+        )
+    return folder
 
 
 def options_for(  # noqa: PLR0913 - the options of several commands, by keyword
@@ -123,9 +137,11 @@ def options_for(  # noqa: PLR0913 - the options of several commands, by keyword
 ) -> Options:
     """Return the options to run one recorded case; `libraries` replace those on record, if there are any."""
     op = op_of(recorded)
+    before = (recorded.preceding_case,) if recorded.preceding_case else ()
     return Options(
-        suites=(op.suite,),
+        suites=tuple(dict.fromkeys(case.op.rpartition(":")[0] for case in (recorded.case, *before))),
         ops=(op,),
+        project=_project_of(recorded),
         devices=(recorded.case.device,),
         budget=CaseBudget(cases=1),
         seed=recorded.case.seed,

@@ -53,12 +53,27 @@ def save(
     return tuple(_save(finding, folder / finding.id, text_of(finding), versions) for finding in findings)
 
 
-def locate(name: str, folder: Path = FOLDER) -> Path:
+def nearest() -> Path:
+    """Return the store of the working folder, or of the nearest folder above that has one."""
+    above = (folder / FOLDER for folder in Path.cwd().parents)
+    return next((one for one in (FOLDER, *above) if one.is_dir()), FOLDER)
+
+
+def is_stored(file: Path) -> bool:
+    """Return True if this is the file of a finding in a store."""
+    place = file.absolute()
+    return place.name == FINDING and place.parents[1].name == FOLDER.name and FOLDER.parts[0] in place.parts
+
+
+def locate(name: str, folder: Path | None = None) -> Path:
     """Return the file of that name, or else that of the stored finding with that id.
+
+    `folder` is by default the nearest store.
 
     Raises:
         UsageError: neither exists; the text names the nearest ids.
     """
+    folder = folder or nearest()
     path = Path(name)
     if path.is_dir():
         return path / FINDING

@@ -45,7 +45,7 @@ class Op:
 
     name: str
     suite: str
-    """The suite file as given on the command line: `suites/fla/norm.py`."""
+    """The suite file, relative to its project or absolute: `suites/fla/norm.py`."""
     call: Callable[..., Any]
     reference: Callable[..., Any]
     dims: Mapping[str, Dim]

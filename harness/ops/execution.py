@@ -274,9 +274,10 @@ def _define(computed: _Computed, *, is_shared: bool) -> _Defined:
 def _other_types(computed: _Computed, defined: _Defined) -> Iterator[FormMismatch]:
     """Yield the outputs whose element type is none that the case or its definition allows.
 
-    Statistics and losses are often float32 whatever the case's type.
+    Statistics and losses are often float32 whatever the case's type, and an option may name another type.
     """
-    allowed = {TORCH_DTYPES[computed.case.dtype], torch.float32}
+    named_types = (getattr(torch, str(setting), None) for setting in computed.op.settings(computed.case).values())
+    allowed = {TORCH_DTYPES[computed.case.dtype], torch.float32, *named_types}
     for name in computed.outputs:
         got = computed.results.get(name)
         if got is None:

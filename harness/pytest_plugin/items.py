@@ -37,6 +37,7 @@ from harness.search.options import Options, SanitizerChoice, load_ops, sanitizer
 from harness.search.plan import CaseBudget
 from harness.search.session import FOLDER, Session, prepared
 from harness.settings import Settings
+from harness.suite_files import named_in_project, project_of
 
 
 class FindingWarning(pytest.PytestWarning):
@@ -52,9 +53,9 @@ class SuiteFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """Return a test for each op and device; none if the suite skips itself."""
-        suite = _as_typed(self.path)
+        suite = named_in_project(str(self.path))
         try:
-            ops = load_ops((suite,), ())
+            ops = load_ops((suite,), (), project_of(Path.cwd()))
         except HarnessError as error:
             if isinstance(error.__cause__, pytest.skip.Exception):
                 raise error.__cause__ from None
@@ -242,10 +243,11 @@ class SearchItem(HarnessItem):
             devices=devices_for(self.config),
             budget=CaseBudget(cases=option.harness_cases),
             seed=option.harness_seed,
+            project=project_of(Path.cwd()),
             processes=None if self.engine is EngineName.CUDA else self._cores,
             compilers=max(0, self._cores - 2),  # one process runs on the GPU, and this one checks results
             fixed_sm_count=option.harness_sm is not None,
-            libraries=tuple(option.harness_with),
+            libraries=tuple(map(libraries.absolute_path, option.harness_with)),
             engine=self.engine,
             sanitizer=self.sanitizer(),
             settings=self.settings,
@@ -301,11 +303,3 @@ def _searches(config: pytest.Config) -> Searches:
 def _refuse_silence(report: CampaignReport) -> None:
     if not report.checked:
         raise Failed("\n".join(summary(report)))
-
-
-def _as_typed(path: Path) -> str:
-    """Return the path as a person would type it.
-
-    So cases of pytest and of the command line name the same op.
-    """
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -31,11 +31,13 @@ class Options:
     """All options of one search."""
 
     suites: tuple[str, ...]
-    """Suite files; folders on the command line are already expanded."""
+    """Suite files, by their names in cases; folders on the command line are already expanded."""
     ops: tuple[Op, ...]
     devices: tuple[DeviceProfile, ...]
     budget: Budget
     seed: int
+    project: Path = Path()
+    """The folder to which relative names of suites refer."""
     processes: int | None = None
     """Cases at once.  None: one per core, or one per hardware GPU with the engine `cuda`."""
     compilers: int | None = None
@@ -91,14 +93,14 @@ def sanitizer_for(text: str | None, engine: EngineChoice, accepts: Path, setting
     return instrumenting(text, accepted) if names_triton_sanitizer(text) else sanitizing(text, settings, accepted)
 
 
-def load_ops(suites: tuple[str, ...], names: tuple[str, ...]) -> tuple[Op, ...]:
-    """Return the ops of these suites, or those among them that `names` lists.
+def load_ops(suites: tuple[str, ...], names: tuple[str, ...], project: Path = Path()) -> tuple[Op, ...]:
+    """Return the ops of these suites of a project, or those among them that `names` lists.
 
     Raises:
         SuiteError: a suite cannot be loaded, or waives an oracle that does not exist.
         UsageError: no suite declares an op of such a name.
     """
-    ops = tuple(op for suite in suites for op in load_suite(suite))
+    ops = tuple(op for suite in suites for op in load_suite(suite, project))
     for op in ops:
         for oracle in sorted(op.waives):
             try:

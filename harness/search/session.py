@@ -191,6 +191,7 @@ class Session:
         plain = WorkerSpec(
             device=device,
             suites=options.suites,
+            project=str(options.project),
             scratch=_scratch(),
             library_paths=self.library_paths,
             engine=options.engine.factory,

@@ -37,9 +37,11 @@ class WorkerSpec:
 
     device: DeviceProfile
     suites: tuple[str, ...]
-    """Suite files, as given on the command line."""
+    """Suite files, by their names in cases."""
     scratch: str
     """A folder that workers may write to: Triton's cache, temporary files, and the case that is running."""
+    project: str = ""
+    """The folder to which relative names of suites refer."""
     library_paths: tuple[str, ...] = ()
     """Folders put in front of `sys.path`, in the workers only."""
     variant_paths: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -388,6 +389,19 @@ def test_an_output_of_a_type_that_nothing_explains_is_recorded(
 
 def test_a_type_is_right_if_the_reference_has_it_in_the_cases_type() -> None:
     assert mismatches(lambda x: x.detach().half(), lambda x: x.detach().half())[0] == []
+
+
+def test_a_type_is_right_if_an_option_names_it() -> None:
+    def cast(x: torch.Tensor, output_dtype: str) -> torch.Tensor:
+        return x.detach().to(getattr(torch, output_dtype))
+
+    declared = replace(
+        op(cast, lambda x: x.detach(), {"x": ROWS}), options={"output_dtype": ("float32", "bfloat16", "float16")}
+    )
+    execution = Execution(nullcontext)
+    for name in ("bfloat16", "float16"):
+        assert execution.run(declared, case(options={"output_dtype": name}))[0] == Completed()
+        assert execution.mismatches == ()
 
 
 def test_integers_of_another_width_are_alike() -> None:

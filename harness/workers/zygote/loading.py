@@ -83,7 +83,7 @@ def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
     import_submodules_on_use()
     BUILTINS["__import__"] = import_past_frameworks
     try:
-        suites = {suite: load_suite(suite) for suite in spec.suites}
+        suites = {suite: load_suite(suite, Path(spec.project)) for suite in spec.suites}
     except SuiteError as error:
         return ChildError(kind=FaultKind.SUITE, message=str(error))
     for suite, ops in suites.items():
