@@ -13,7 +13,7 @@ from harness.findings.store import FOLDER as STORE
 from harness.model.finding import Confirmation
 from harness.model.verdict import Severity
 from harness.reports.contents import ReportContents, ReportedBug
-from harness.reports.finding_text import COLOURS
+from harness.reports.finding_text import COLOURS, symptom_count
 from harness.reports.summary import count_text
 
 
@@ -42,6 +42,8 @@ def _sightings(bug: ReportedBug) -> str:
     finding = bug.finding
     count = finding.sightings
     notes = [f"seen {'once' if count == 1 else f'{count:,} times'}"]
+    if finding.symptoms:
+        notes.append(symptom_count(finding))
     if finding.repeats.is_flaky:
         notes.append(f"flaky: {finding.repeats.shown} of {finding.repeats.runs} times alone")
     elif finding.confirmation is not Confirmation.CONFIRMED:

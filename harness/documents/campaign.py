@@ -96,4 +96,4 @@ class CampaignReport:
 
 def counts(finding: Finding, fail_on: Severity) -> bool:
     """Return True if a finding of this severity makes a command or a test fail."""
-    return fail_on is Severity.WARNING or finding.fail.signature.severity is Severity.ERROR
+    return fail_on is Severity.WARNING or finding.severity is Severity.ERROR

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.documents.kinds import SCHEMA_VERSION, Kind
 from harness.model.case import Case
-from harness.model.finding import NEVER_REPEATED, Confirmation, Excerpt, Finding, ReplayCount
+from harness.model.finding import NEVER_REPEATED, Confirmation, Excerpt, Finding, ReplayCount, Symptom
 from harness.model.hardware_blame import HardwareBlame
 from harness.model.picture import Picture
 from harness.model.run import Launch, Source
@@ -50,6 +50,8 @@ class RegressionDocument:
     """The smallest one."""
     preceding_case: Case | None = None
     """Runs first in the same process, if the failure needs it."""
+    symptoms: tuple[Symptom, ...] = ()
+    """Other failures with the same cause."""
 
     @property
     def failure(self) -> Signature:
@@ -83,6 +85,8 @@ class FindingDocument(RegressionDocument):
     hardware_blame: HardwareBlame | None = None
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     """Of Python and of the distributions that decide results; empty inside a campaign, which has its own."""
+    idiom: str = ""
+    """As `Fail.idiom`."""
 
     @property
     def finding(self) -> Finding:
@@ -94,6 +98,7 @@ class FindingDocument(RegressionDocument):
                 meaning=self.meaning,
                 source=self.source,
                 pictures=self.pictures,
+                idiom=self.idiom,
             ),
             case=self.case,
             launch=self.launch,
@@ -107,6 +112,7 @@ class FindingDocument(RegressionDocument):
             first_pictures=self.first_pictures,
             excerpt=self.excerpt,
             hardware_blame=self.hardware_blame,
+            symptoms=self.symptoms,
         )
 
 
@@ -140,6 +146,8 @@ def finding_document(finding: Finding, versions: Mapping[str, str] | None = None
         excerpt=finding.excerpt,
         hardware_blame=finding.hardware_blame,
         versions=versions or {},
+        symptoms=finding.symptoms,
+        idiom=fail.idiom,
     )
 
 
@@ -149,4 +157,5 @@ def regression_document(finding: Finding, libraries: tuple[str, ...]) -> Regress
     kept: dict[str, Any] = {
         each.name: getattr(whole, each.name) for each in fields(RegressionDocument) if each.name != "kind"
     }
-    return replace(RegressionDocument(**kept), libraries=libraries or finding.libraries)
+    symptoms = tuple(replace(symptom, source=None) for symptom in finding.symptoms)
+    return replace(RegressionDocument(**kept), libraries=libraries or finding.libraries, symptoms=symptoms)

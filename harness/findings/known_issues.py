@@ -6,11 +6,14 @@
     expires = 2027-03-31
 
 Such a finding is counted and shown with its link, and fails nothing until the date.  An entry is reported if its kernel
-or op was tried and its finding was not seen.  The bug may be fixed, or the search was short.
+or op was tried and its failure was not seen.  The bug may be fixed, or the search was short.
+
+A finding with symptoms is known if its own signature is: an entry for a consequence does not excuse the cause.  For the
+finding of an idiom, the entry may be `oracle: idiom`, which holds for every kernel; or each of its signatures is known.
 """
 
 import tomllib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -20,6 +23,7 @@ from harness import tables
 from harness.documents.campaign import KnownFinding
 from harness.errors import UsageError, unknown
 from harness.model.finding import Finding
+from harness.model.verdict import Fail
 
 FILE = "known_issues.toml"
 KEYS = ("signature", "link", "expires")
@@ -51,7 +55,7 @@ class KnownIssues:
     def among(self, findings: Iterable[Finding]) -> tuple[KnownFinding, ...]:
         """Return the findings that are known, and whose entry has not expired."""
         live = {one.signature: one for one in self.issues if self.today < one.expires}
-        matched = ((finding, live.get(str(finding.fail.signature))) for finding in findings)
+        matched = ((finding, _entry_of(finding, live)) for finding in findings)
         return tuple(
             KnownFinding(finding=finding.id, signature=issue.signature, link=issue.link, expires=issue.expires)
             for finding, issue in matched
@@ -60,7 +64,7 @@ class KnownIssues:
 
     def notices(self, findings: Iterable[Finding], kernels: Collection[str], ops: Iterable[str]) -> tuple[str, ...]:
         """Return a line for each entry that has expired, or that was not seen although its subject was tried."""
-        seen = {str(finding.fail.signature) for finding in findings}
+        seen = {text for finding in findings for text in (_idiom(finding.fail), *map(str, finding.signatures))}
         tried = {*kernels, *(op.rpartition(":")[2] for op in ops)}
         lines: list[str] = []
         for one in self.issues:
@@ -69,6 +73,20 @@ class KnownIssues:
             elif one.signature not in seen and one.subject in tried:
                 lines.append(f"{one.signature}: known ({one.link}), and not seen in this search; is it fixed?")
         return tuple(lines)
+
+
+def _entry_of(finding: Finding, live: Mapping[str, KnownIssue]) -> KnownIssue | None:
+    """Return the entry that excuses the finding, if there is one."""
+    own = live.get(str(finding.fail.signature))
+    if not finding.fail.idiom:
+        return own
+    idiom = live.get(_idiom(finding.fail))
+    return idiom or (own if all(str(signature) in live for signature in finding.signatures) else None)
+
+
+def _idiom(fail: Fail) -> str:
+    """Return the entry for an idiom in any kernel: `undefined-lanes: block pointer without padding_option`."""
+    return f"{fail.oracle}: {fail.idiom}"
 
 
 NO_ISSUES = KnownIssues(issues=(), today=date.min)

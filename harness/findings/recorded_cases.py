@@ -21,6 +21,8 @@ class Recorded:
     case: Case
     signature: Signature | None
     """None for a bare case: any failure is news."""
+    symptoms: tuple[Signature, ...] = ()
+    """Of other failures with the same cause."""
     libraries: tuple[str, ...] = ()
     preceding_case: Case | None = None
     """Runs first in the same process."""
@@ -59,13 +61,14 @@ def _recorded(
         case CampaignReport():
             return tuple(map(_recorded_finding, document.findings))
         case RegressionDocument():
-            signature = document.failure
+            signature, symptoms = document.failure, document.symptoms
         case CaseDocument():
-            signature = None
+            signature, symptoms = None, ()
     return (
         Recorded(
             case=document.case,
             signature=signature,
+            symptoms=tuple(symptom.signature for symptom in symptoms),
             libraries=document.libraries,
             preceding_case=document.preceding_case,
         ),
@@ -76,6 +79,7 @@ def _recorded_finding(finding: Finding) -> Recorded:
     return Recorded(
         case=finding.case,
         signature=finding.fail.signature,
+        symptoms=finding.signatures[1:],
         libraries=finding.libraries,
         preceding_case=finding.preceding_case,
     )

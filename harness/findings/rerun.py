@@ -47,9 +47,17 @@ class Replayed:
 
     @property
     def same(self) -> tuple[Finding, ...]:
-        """The recorded failure, if it shows again, maybe at another line; for a bare case, every failure."""
-        expected = self.recorded.signature
-        return tuple(one for one in self.findings if expected is None or is_same_bug(one.fail.signature, expected))
+        """The recorded failure and its symptoms, as far as they show again, maybe at another line.
+
+        For a bare case, every failure.
+        """
+        recorded = self.recorded
+        if recorded.signature is None:
+            return self.findings
+        expected = (recorded.signature, *recorded.symptoms)
+        return tuple(
+            finding for finding in self.findings if any(is_same_bug(finding.fail.signature, one) for one in expected)
+        )
 
     @property
     def others(self) -> tuple[Finding, ...]:
@@ -65,8 +73,8 @@ class Replayed:
     def failures(self, fail_on: Severity) -> tuple[Finding, ...]:
         """Return the findings that fail a command or a test.
 
-        They are the recorded failure, unless `fail_on` excuses it, and other errors.  Other warnings never count: they
-        say nothing about the recorded failure.
+        They are the recorded failure and its symptoms, unless `fail_on` excuses them, and other errors.  Other warnings
+        never count: they say nothing about the recorded failure.
         """
         return (
             *(finding for finding in self.same if counts(finding, fail_on)),

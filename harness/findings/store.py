@@ -134,9 +134,12 @@ def _rank(stored: Stored) -> tuple[bool, int, str]:
 def _merged(same: tuple[Stored, ...]) -> Stored:
     first, *rest = same
     cases = {case.digest: case for one in same for case in one.finding.cases}
+    symptoms = {symptom.signature: symptom for one in reversed(same) for symptom in one.finding.symptoms}
     sightings = first.finding.sightings if not rest else len(cases)
     return replace(
         first,
-        finding=replace(first.finding, cases=tuple(cases.values()), sightings=sightings),
+        finding=replace(
+            first.finding, cases=tuple(cases.values()), sightings=sightings, symptoms=tuple(symptoms.values())
+        ),
         others=tuple(one.folder for one in rest),
     )

@@ -9,8 +9,8 @@ from math import sqrt
 from harness.model.case import Case
 from harness.model.hardware_blame import HardwareBlame
 from harness.model.picture import Picture
-from harness.model.run import Launch
-from harness.model.verdict import Fail, Signature
+from harness.model.run import Launch, Source
+from harness.model.verdict import Fail, Severity, Signature
 
 Z = 1.96
 """Standard normal deviate of a two-sided 95 % interval."""
@@ -69,6 +69,18 @@ class Excerpt:
     """The lines with their indentation."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Symptom:
+    """Another failure that has the cause of a finding."""
+
+    signature: Signature
+    message: str
+    """What was seen and where, in the case that showed it first."""
+    source: Source | None = None
+    sightings: int
+    """The number of cases of the search that showed it."""
+
+
 NEVER_REPEATED = ReplayCount(shown=0, runs=0)
 
 
@@ -104,6 +116,18 @@ class Finding:
     """The source around the line at fault; None if the source was missing."""
     hardware_blame: HardwareBlame | None = None
     """Who is at fault for a failure on a hardware GPU; None for the virtual GPU, or if nothing was repeated for it."""
+    symptoms: tuple[Symptom, ...] = ()
+    """Other failures with the same cause, the first consequences first."""
+
+    @property
+    def severity(self) -> Severity:
+        """The worst severity of the failure and its symptoms."""
+        return Severity.ERROR if any(one.severity is Severity.ERROR for one in self.signatures) else Severity.WARNING
+
+    @property
+    def signatures(self) -> tuple[Signature, ...]:
+        """The signatures of the failure and of its symptoms."""
+        return (self.fail.signature, *(symptom.signature for symptom in self.symptoms))
 
     @property
     def id(self) -> str:

@@ -197,6 +197,8 @@ class UndefinedLanes:
 
     site: AccessSite
     lanes: int
+    block_pointer: bool = False
+    """True if the source loads through a block pointer with `boundary_check` and without `padding_option`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 A failure has a signature with a severity, a message about what was seen and where, and an explanation of what it means.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from harness.model.picture import Picture
@@ -78,6 +78,10 @@ class Fail:
     source: Source | None = None
     pictures: tuple[Picture, ...] = ()
     """The cells of tensors at which the promise was broken, if the run has them."""
+    argument: str = field(default="", compare=False)
+    """The argument of the kernel through which memory was accessed; empty for other failures."""
+    idiom: str = ""
+    """A habit of code that many kernels share; failures of one oracle with one idiom are one finding."""
 
     @property
     def oracle(self) -> str:

@@ -25,6 +25,8 @@ GAP_LOAD = (
 
 OVERFLOW = "an offset beyond 2^31 elements"
 """The place of a stray access whose offset overflowed: one such offset shows at every line that uses it."""
+NARROW = "offset of 32 bits"
+"""The idiom of an overflow: kernels multiply indices and strides in the type of the launch's integers."""
 WRAPPED = "; the offset has overflowed 32 bits"
 
 
@@ -55,7 +57,9 @@ class InBounds(SingleRunOracle):
                 message=f"{sentence(worst)}{at_line(group)}{WRAPPED * is_overflow}",
                 meaning=meaning(worst),
                 source=worst.site.source,
+                argument=worst.site.argument,
                 pictures=_pictures(worst),
+                idiom=NARROW if is_overflow else "",
             )
 
         if trampled := [event for event in run.memory if isinstance(event, Trampled)]:

@@ -15,6 +15,14 @@ MEANING = (
 )
 
 
+IDIOMS = {
+    Unaligned.TENSOR: "descriptor of an unaligned tensor",
+    Unaligned.ROW: "descriptor of unaligned rows",
+    Unaligned.BLOCK: "unaligned block of a descriptor",
+}
+"""The idiom of each kind: whoever makes the descriptor copies no tensor that TMA cannot read."""
+
+
 class DescriptorAlignment(SingleRunOracle):
     """Fails on descriptors of unaligned tensors, rows or blocks, from compute capability 9.0 on.
 
@@ -41,6 +49,8 @@ class DescriptorAlignment(SingleRunOracle):
                 message=f"{sentence(first)}{at_line(group)}",
                 meaning=MEANING,
                 source=first.site.source,
+                argument=first.site.argument,
+                idiom=IDIOMS[first.what],
             )
 
         return judge_lines(self.name, run, (event for event in run.memory if isinstance(event, Misaligned)), fail)

@@ -7,6 +7,9 @@ from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import describe, untraced
 from harness.oracles.memory_events import place_of
 
+BLOCK_POINTER = "block pointer without padding_option"
+"""The idiom of a load that checks boundaries, and leaves what lies beyond undefined: few kernels name a padding."""
+
 
 class UndefinedLaneIndependence(SingleRunOracle):
     """Compares the bits of two runs with different values in undefined lanes: zero and 101.
@@ -56,6 +59,7 @@ class UndefinedLaneIndependence(SingleRunOracle):
                 "version or GPU leaves something else there."
             ),
             source=events[0].site.source,
+            idiom=BLOCK_POINTER if all(event.block_pointer for event in events) else "",
         )
 
 

@@ -48,6 +48,7 @@ class NoUninitialisedReads(SingleRunOracle):
                 ),
                 meaning=USED if is_used else DISCARDED,
                 source=first.site.source,
+                argument=first.site.argument,
                 pictures=shading(
                     first.site.argument, "read before anything was stored", first.cell_map, first.first_cells
                 ),

@@ -46,7 +46,7 @@ class ReportedBug:
 
     @property
     def severity(self) -> Severity:
-        return self.finding.fail.signature.severity
+        return self.finding.severity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +60,11 @@ class ReportedCampaign:
     @property
     def signatures(self) -> frozenset[Signature]:
         return frozenset(finding.fail.signature for finding in self.report.findings)
+
+    @property
+    def all_signatures(self) -> frozenset[Signature]:
+        """With those of symptoms."""
+        return frozenset(signature for finding in self.report.findings for signature in finding.signatures)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

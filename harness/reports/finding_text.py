@@ -13,7 +13,7 @@ from rich.text import Text
 
 from harness.documents.campaign import KnownFinding
 from harness.model.case import Case, LaneFill, Layout, ProgramOrder, Scale, ValueDistribution
-from harness.model.finding import Confirmation, Excerpt, Finding
+from harness.model.finding import Confirmation, Excerpt, Finding, Symptom
 from harness.model.run import Launch, Source
 from harness.model.verdict import Severity
 
@@ -22,6 +22,8 @@ INDENT = "  "
 LABEL = 15
 CONTEXT = 2
 KEPT_CONTEXT = 8
+MOST_SYMPTOMS = 12
+"""The most symptoms in a terminal; finding.json and the HTML page have all."""
 COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow"}
 
 
@@ -67,7 +69,7 @@ def quoted(findings: Iterable[Finding], sources: Sources) -> tuple[Finding, ...]
 def render(finding: Finding, sources: Sources, known: Iterable[KnownFinding] = ()) -> Text:
     """Return the text of the finding with colours; `.plain` has none."""
     link = next((one.link for one in known if one.finding == finding.id), None)
-    severity = finding.fail.signature.severity
+    severity = finding.severity
     text = Text()
     text.append(f"{_heading(finding)}\n", style=COLOURS[severity])
     text.append(f"{'─' * WIDTH}\n", style="dim")
@@ -81,7 +83,7 @@ def render(finding: Finding, sources: Sources, known: Iterable[KnownFinding] = (
         for line, at_fault in _excerpt(finding.fail.source, sources):
             text.append(f"{line}\n", style="bold" if at_fault else "dim")
     text.append("\n")
-    for label, value in (*facts(finding), *((("known", link),) if link else ())):
+    for label, value in (*facts(finding), *_symptoms(finding), *((("known", link),) if link else ())):
         for number, line in enumerate(_wrapped(value)):
             text.append(f"{INDENT}{label if number == 0 else '':<{LABEL}}", style="cyan")
             text.append(f"{line}\n")
@@ -98,7 +100,7 @@ def _heading(finding: Finding) -> str:
     signature = finding.fail.signature
     op = finding.case.op_name
     subject = f"{signature.kernel}  in {op}" if signature.kernel else op
-    left = f"{signature.severity.upper()}  {signature.oracle}  {subject}"
+    left = f"{finding.severity.upper()}  {signature.oracle}  {subject}"
     return f"{left}{finding.id:>{max(WIDTH - len(left), len(finding.id) + 2)}}"
 
 
@@ -138,8 +140,32 @@ def facts(finding: Finding) -> Iterator[tuple[str, str]]:
         yield "seen", f"in {finding.sightings:,} cases of the search"
     if finding.preceding_case is not None:
         yield "runs after", describe(finding.preceding_case)
+    if finding.fail.idiom:
+        yield "idiom", finding.fail.idiom
     if finding.libraries:
         yield "with", ", ".join(finding.libraries)
+
+
+def _symptoms(finding: Finding) -> Iterator[tuple[str, str]]:
+    """Yield a row for each symptom; only the first has a label."""
+    for number, symptom in enumerate(finding.symptoms[:MOST_SYMPTOMS]):
+        yield "" if number else "same cause", describe_symptom(symptom)
+    if (more := len(finding.symptoms) - MOST_SYMPTOMS) > 0:
+        yield "", f"and {more} more: see finding.json"
+
+
+def describe_symptom(symptom: Symptom) -> str:
+    """Return for example `error, float64-values: norm_kernel y (in 12 cases)`."""
+    place = symptom.source
+    at = f" at {place}" if place and str(place) not in symptom.signature.place else ""
+    count = "1 case" if symptom.sightings == 1 else f"{symptom.sightings:,} cases"
+    return f"{symptom.signature.severity}, {symptom.signature}{at} (in {count})"
+
+
+def symptom_count(finding: Finding) -> str:
+    """Return `1 symptom`, or `8 symptoms`."""
+    count = len(finding.symptoms)
+    return "1 symptom" if count == 1 else f"{count} symptoms"
 
 
 def describe(case: Case) -> str:

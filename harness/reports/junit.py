@@ -27,12 +27,13 @@ def properties(finding: Finding) -> tuple[Property, ...]:
     return (
         Property(name="finding", value=finding.id),
         Property(name="signature", value=str(finding.fail.signature)),
-        Property(name="severity", value=str(finding.fail.signature.severity)),
+        Property(name="severity", value=str(finding.severity)),
         Property(name="confirmation", value=finding.confirmation),
         Property(name="device", value=case.device.slug),
         Property(name="sm_count", value=str(case.device.sm_count)),
         Property(name="seed", value=str(case.seed)),
         Property(name="case", value=case.digest),
+        *(Property(name="symptom", value=str(symptom.signature)) for symptom in finding.symptoms),
     )
 
 
@@ -66,7 +67,7 @@ def _finding(bug: ReportedBug) -> ET.Element:
     if bug.link:
         ET.SubElement(test, "skipped", {"message": _clean(f"known: {bug.link}")})
     else:
-        kind = str(finding.fail.signature.severity)
+        kind = str(finding.severity)
         failure = ET.SubElement(test, "failure", {"message": _clean(finding.fail.message), "type": kind})
         failure.text = _clean(render(finding, Sources()).plain)
     return test

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from harness.model.hardware_blame import Blame
 from harness.model.verdict import Severity
 from harness.reports.contents import ReportContents, ReportedBug
-from harness.reports.finding_text import describe
+from harness.reports.finding_text import describe, symptom_count
 from harness.reports.report_history import stages
 from harness.reports.summary import count_text
 
@@ -55,13 +55,15 @@ def _lines(contents: ReportContents) -> Iterator[str]:
 def _row(bug: ReportedBug) -> str:
     finding = bug.finding
     signature = finding.fail.signature
-    marks = [str(signature.severity)]
+    marks = [str(finding.severity)]
     marks += ["flaky"] if finding.repeats.is_flaky else []
     marks += [] if finding.confirmed else [finding.confirmation]
     marks += ["known"] if bug.link else []
     blame = finding.hardware_blame
     marks += [f"at fault: {blame.blame}"] if blame and blame.blame is not Blame.UNKNOWN else []
     place = " ".join(part for part in (signature.kernel or finding.case.op_name, signature.place) if part)
+    if finding.symptoms:
+        place += f" (and {symptom_count(finding)})"
     case = f"{describe(finding.case)}, {finding.case.device.slug}"
     shown = (", ".join(marks), signature.oracle, place, case, f"{finding.sightings:,}")
     return f"| {' | '.join(map(escaped, shown))} | `{finding.replay_command}` |"

@@ -14,10 +14,10 @@ class Stage:
     name: str
     signatures: frozenset[Signature]
     new: tuple[Signature, ...]
-    """Not in the report before; for the first report, all."""
+    """Not in the report before, as a finding or as its symptom; for the first report, all."""
     still: tuple[Signature, ...]
     gone: tuple[Signature, ...]
-    """In the report before and not in this one: fixed, or not found this time."""
+    """In the report before and not in this one, not even as a symptom: fixed, or not found this time."""
     cases: int
     seconds: float
 
@@ -37,20 +37,24 @@ def stages(contents: ReportContents) -> tuple[Stage, ...]:
 
 
 def _stages(contents: ReportContents) -> Iterator[Stage]:
-    before = frozenset[Signature]()
-    rows = [(one.name, one.signatures, one.report.cases, one.report.seconds) for one in contents.earlier]
+    before, all_before = frozenset[Signature](), frozenset[Signature]()
+    rows = [
+        (one.name, one.signatures, one.all_signatures, one.report.cases, one.report.seconds) for one in contents.earlier
+    ]
     here = frozenset(bug.finding.fail.signature for bug in contents.bugs)
-    for name, signatures, cases, seconds in (*rows, ("this report", here, contents.cases, contents.seconds)):
+    all_here = frozenset(signature for bug in contents.bugs for signature in bug.finding.signatures)
+    now = ("this report", here, all_here, contents.cases, contents.seconds)
+    for name, signatures, all_signatures, cases, seconds in (*rows, now):
         yield Stage(
             name=name,
             signatures=signatures,
-            new=_listed(signatures - before),
-            still=_listed(signatures & before),
-            gone=_listed(before - signatures),
+            new=_listed(signatures - all_before),
+            still=_listed(signatures & all_before),
+            gone=_listed(before - all_signatures),
             cases=cases,
             seconds=seconds,
         )
-        before = signatures
+        before, all_before = signatures, all_signatures
 
 
 def _listed(signatures: frozenset[Signature]) -> tuple[Signature, ...]:

@@ -38,7 +38,7 @@ def summary(report: CampaignReport) -> Iterator[str]:
 def conclusion(report: CampaignReport) -> str:
     """Return the last line."""
     if report.findings:
-        errors = sum(finding.fail.signature.severity is Severity.ERROR for finding in report.findings)
+        errors = sum(finding.severity is Severity.ERROR for finding in report.findings)
         known = f"; {len(report.known_findings)} of them known" if report.known_findings else ""
         return f"{count_text(errors, len(report.findings) - errors)}{known}"
     if not report.checked:

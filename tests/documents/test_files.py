@@ -12,12 +12,12 @@ from harness.documents.finding import FindingDocument, RegressionDocument, findi
 from harness.documents.region import RegionDocument
 from harness.errors import ReplayError
 from harness.region.record import region_document
-from tests.reports.samples import OVERLAP, REGION, REPORT, STRAY, VALUES
+from tests.reports.samples import CAUSE, OVERLAP, REGION, REPORT, STRAY, VALUES
 
 pytestmark = pytest.mark.once
 
 
-@pytest.mark.parametrize("finding", [OVERLAP, VALUES, STRAY], ids=lambda finding: finding.fail.oracle)
+@pytest.mark.parametrize("finding", [OVERLAP, VALUES, STRAY, CAUSE], ids=lambda finding: finding.id)
 def test_a_finding_is_read_back_whole(finding: Any) -> None:
     text = files.dumps(finding_document(finding, {"triton": "3.6.0"}))
     document = files.loads(text, FindingDocument)
@@ -34,8 +34,15 @@ def test_a_regression_has_no_pictures_and_no_paths() -> None:
     assert files.loads(files.dumps(document), RegressionDocument) == document
     assert set(json.loads(files.dumps(document))) == {
         *("kind", "schema_version", "id", "oracle", "severity", "kernel", "op", "place", "signature", "message"),
-        *("libraries", "case", "preceding_case"),
+        *("libraries", "case", "preceding_case", "symptoms"),
     }
+
+
+def test_the_symptoms_of_a_regression_have_no_paths() -> None:
+    document = regression_document(CAUSE, ())
+    assert [(one.signature, one.source) for one in document.symptoms] == [
+        (one.signature, None) for one in CAUSE.symptoms
+    ]
 
 
 def test_keys_keep_field_order_and_short_values_share_a_line() -> None:

@@ -1,5 +1,6 @@
 """Known issues are counted and shown, and fail nothing until they expire."""
 
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from harness.documents.campaign import KnownFinding
 from harness.errors import UsageError
 from harness.findings.known_issues import KnownIssue, KnownIssues, read_known_issues
+from harness.model.finding import Symptom
 from tests.findings.test_recorded_cases import FAIL, FINDING
 
 pytestmark = pytest.mark.once
@@ -34,6 +36,32 @@ def test_a_known_finding_is_named_with_its_issue() -> None:
         KnownFinding(finding=FINDING.id, signature=ISSUE.signature, link=ISSUE.link, expires=ISSUE.expires),
     )
     assert issues.notices([FINDING], {ISSUE.subject}, []) == ()
+
+
+def symptom(place: str) -> Symptom:
+    return Symptom(signature=replace(FAIL.signature, place=place), message="seen", sightings=1)
+
+
+CAUSE = replace(FINDING, symptoms=(symptom("dx"),))
+IDIOM = replace(CAUSE, fail=replace(FAIL, idiom="neighbouring rows"))
+
+
+def issues_of(*signatures: str) -> KnownIssues:
+    return KnownIssues(issues=tuple(replace(ISSUE, signature=signature) for signature in signatures), today=TODAY)
+
+
+def test_an_entry_for_a_symptom_does_not_excuse_the_cause() -> None:
+    consequence = str(CAUSE.symptoms[0].signature)
+    assert issues_of(consequence).among([CAUSE]) == ()
+    assert issues_of(consequence).notices([CAUSE], {ISSUE.subject}, []) == ()
+    assert [one.finding for one in issues_of(ISSUE.signature).among([CAUSE])] == [CAUSE.id]
+
+
+def test_an_idiom_is_known_by_its_name_or_by_all_its_kernels() -> None:
+    own, other, name = ISSUE.signature, str(IDIOM.symptoms[0].signature), f"{FAIL.oracle}: neighbouring rows"
+    known = [bool(issues_of(*given).among([IDIOM])) for given in ((name,), (own, other), (own,), (other,))]
+    assert known == [True, True, False, False]
+    assert issues_of(name).notices([IDIOM], {"neighbouring"}, []) == ()
 
 
 def test_an_expired_entry_excuses_nothing_and_is_reported() -> None:

@@ -90,6 +90,13 @@ def test_a_rerun_says_what_became_of_the_recorded_failure(
     assert (result.status, str(result)) == (status, f"{result.recorded.id} {text}")
 
 
+def test_a_symptom_alone_is_the_recorded_failure_again() -> None:
+    result = replayed(SHOWING, BOUNDS)
+    with_symptom = replace(result, recorded=replace(result.recorded, symptoms=(OVERLAP,)))
+    assert (with_symptom.status, with_symptom.others) == (AGAIN, ())
+    assert str(with_symptom).endswith(f"fails again as {OVERLAP} (recorded: {BOUNDS})")
+
+
 def test_an_unsupported_case_is_neither_shown_nor_gone() -> None:
     result = replayed(unsupported(SIMPLEST), OVERLAP)
     assert (result.status, "tt.histogram" in str(result)) == (UNCLEAR, True)

@@ -51,15 +51,15 @@ def test_an_overflowing_offset_fails_once_for_all_lines_of_its_kernel() -> None:
         for verdict in registry.judge_all(replace(OVERSIZED, memory=(STRAY, elsewhere)), {}, {})
         if isinstance(verdict, Fail)
     ]
-    assert [(fail.oracle, fail.signature.place, fail.source) for fail in fails] == [
-        ("bounds", "an offset beyond 2^31 elements", LINE_431)
+    assert [(fail.oracle, fail.signature.place, fail.source, fail.idiom) for fail in fails] == [
+        ("bounds", "an offset beyond 2^31 elements", LINE_431, "offset of 32 bits")
     ]
 
 
 def test_an_ordinary_stray_access_of_an_oversized_case_has_its_line_as_place() -> None:
     ordinary = replace(STRAY, element=2**31 + 64, wrapped=False)
     fails = [one for one in registry.judge_all(replace(OVERSIZED, memory=(ordinary,)), {}, {}) if isinstance(one, Fail)]
-    assert [(fail.oracle, fail.signature.place) for fail in fails] == [("bounds", str(LINE_431))]
+    assert [(fail.oracle, fail.signature.place, fail.idiom) for fail in fails] == [("bounds", str(LINE_431), "")]
 
 
 def test_abstains_on_cut_loops_unless_an_access_strayed() -> None:

@@ -5,7 +5,7 @@ from datetime import date
 from math import inf
 
 from harness.documents.campaign import CampaignReport, KnownFinding, SizeCount, VerdictCount
-from harness.model.finding import Excerpt, Finding, ReplayCount
+from harness.model.finding import Excerpt, Finding, ReplayCount, Symptom
 from harness.model.hardware_blame import Blame, HardwareBlame
 from harness.model.picture import Amount, ElementSpan, Shading, Span, Spread
 from harness.model.region import SMS, Axis, AxisKind, Ended, Point, Region
@@ -76,6 +76,20 @@ MISCOMPILED = HardwareBlame(
     mended_by=("ptxas 12.9.86", "ptxas 12.8.93 -O0"),
     evidence=("the virtual GPU does not show it", "ptxas 12.9.86 does not show it"),
 )
+CAUSE = replace(
+    OVERLAP,
+    fail=replace(OVERLAP.fail, idiom="rows of neighbours"),
+    symptoms=(
+        Symptom(
+            signature=VALUES.fail.signature,
+            message=VALUES.fail.message,
+            source=Source(file="/x/a.py", line=7),
+            sightings=12,
+        ),
+        Symptom(signature=STRAY.fail.signature, message=EVIL, sightings=1),
+    ),
+)
+"""A warning with errors as its symptoms."""
 REGION = Region(
     finding=OVERLAP.id,
     signature=OVERLAP.fail.signature,

@@ -11,12 +11,13 @@ from harness.cli.findings import listed
 from harness.documents.finding import finding_document
 from harness.model.finding import Finding, ReplayCount
 from harness.reports.contents import ReportContents, ReportedBug, ReportedCampaign
-from harness.reports.finding_text import Sources, render
+from harness.reports.finding_text import MOST_SYMPTOMS, Sources, render
 from harness.reports.html.page import page
 from harness.reports.junit import junit
 from harness.reports.markdown import summary
+from harness.reports.report_history import stages
 from harness.wire import to_json
-from tests.reports.samples import EVIL, LINK, MISCOMPILED, OLDER, OVERLAP, REPORT, STRAY, VALUES
+from tests.reports.samples import CAUSE, EVIL, LINK, MISCOMPILED, OLDER, OVERLAP, REPORT, STRAY, VALUES
 
 pytestmark = pytest.mark.once
 
@@ -130,6 +131,35 @@ def test_not_tried_and_not_confirmed_are_different_words_everywhere(repeats: Rep
     assert json.loads(document)["confirmation"] == word
     for text in (line, summary(contents), html, xml, document):
         assert (word in text.lower(), other in text.lower()) == (True, False)
+
+
+def test_a_finding_and_its_symptoms_are_one_error_everywhere() -> None:
+    contents = ReportContents(bugs=(bug(CAUSE),), campaigns=(), earlier=())
+    first, second = (str(symptom.signature) for symptom in CAUSE.symptoms)
+    text = render(CAUSE, Sources()).plain
+    assert text.startswith("ERROR  write-overlap")
+    assert f"same cause     error, {first} at a.py:7 (in 12 cases)" in text
+    assert "idiom          rows of neighbours" in text
+    assert summary(contents).startswith("### kernel-harness: 1 finding: 1 error")
+    assert "(and 2 symptoms)" in summary(contents)
+    (test,) = ET.fromstring(junit(contents)).iter("testcase")  # noqa: S314 - our own text
+    assert [one.get("value") for one in test.iter("property") if one.get("name") == "symptom"] == [first, second]
+    line, total = (text.plain for text in listed(contents))
+    assert (line[:5], "2 symptoms" in line, total) == ("error", True, "1 finding: 1 error")
+    html = page(contents, datetime(2026, 11, 25, tzinfo=UTC))
+    assert "2 more failures" in html
+    assert EVIL not in html
+
+
+def test_a_former_finding_that_is_a_symptom_now_is_not_gone() -> None:
+    before = ReportedCampaign(name="before", report=replace(REPORT, findings=(OVERLAP, VALUES)))
+    (_, now) = stages(ReportContents(bugs=(bug(CAUSE),), earlier=(before,)))
+    assert (now.new, now.still, now.gone) == ((), (CAUSE.fail.signature,), ())
+
+
+def test_many_symptoms_are_cut_in_a_terminal() -> None:
+    many = replace(CAUSE, symptoms=CAUSE.symptoms * 10)
+    assert f"and {20 - MOST_SYMPTOMS} more: see finding.json" in render(many, Sources()).plain
 
 
 def test_the_list_has_a_line_for_each_bug_and_damaged_file() -> None:

@@ -28,6 +28,7 @@ from harness.model.run import (
 from harness.ops.error_map import share
 from harness.virtual.memory.arguments import Argument
 from harness.virtual.numbers.elements import Array
+from harness.virtual.ttir.load_statement import is_unpadded_block_load
 
 FIRST_CELLS = 4
 """Cells that an event shows by their index."""
@@ -194,7 +195,9 @@ class EventCollector:
             )
         # Native code meets places in another order than the machine: sort the kinds that it reports.
         for place, lanes in sorted(self._undefined.items(), key=_by_place):
-            yield UndefinedLanes(site=launched.site(place), lanes=lanes)
+            site = launched.site(place)
+            block_pointer = site.source is not None and is_unpadded_block_load(site.source)
+            yield UndefinedLanes(site=site, lanes=lanes, block_pointer=block_pointer)
         for (place, what), (program, off_by) in self._misaligned.items():
             yield Misaligned(site=launched.site(place), what=what, off_by=off_by, program=program)
         for (location, message), failed in self._failed.items():

@@ -155,6 +155,23 @@ def test_undefined_lanes_are_counted_and_filled(gpu: Gpu, fill: LaneFill, held: 
 
 
 @triton.jit
+def block_kernel(x, out, n, N: tl.constexpr):
+    at = tl.make_block_ptr(x, (n,), (1,), (0,), (N,), (0,))
+    unpadded = tl.load(at, boundary_check=(0,))  # unpadded
+    padded = tl.load(at, boundary_check=(0,), padding_option="zero")
+    tl.store(out + tl.arange(0, N), unpadded + padded)
+
+
+def test_undefined_lanes_of_a_block_pointer_are_recognised(gpu: Gpu) -> None:
+    if not hasattr(tl, "make_block_ptr"):
+        pytest.skip("Triton 3.9 has no block pointers")
+    block_kernel[(1,)](torch.randn(8), torch.zeros(8), 5, 8)
+    (event,) = gpu.memory
+    assert isinstance(event, UndefinedLanes)
+    assert (event.site.argument, event.lanes, event.block_pointer) == ("x", 3, True)
+
+
+@triton.jit
 def fresh_kernel(x, out, N: tl.constexpr):
     at = tl.program_id(0) * N + tl.arange(0, N)
     tl.store(out + at, tl.load(x + at))  # fresh

@@ -1,0 +1,223 @@
+"""The causes of a search's failures: which failures are consequences of another one.
+
+Each sighting has one signature, and one bug has many: a stray load, wrong values of three results, and results that
+vary with the SM count.  This file decides from facts of the search alone, and runs nothing.
+
+Failures at one argument of a kernel, or of one idiom, have one cause in whatever cases they show.  Otherwise failure A
+explains failure B if
+
+1. A comes before B: its oracle judges causes of what the other judges, and its launch is not later;
+2. nearly all cases that showed B showed A too.  An independent bug also shows where A does not;
+3. the simplest case of A shows B.  An independent bug that needs more than A does is missing there.
+
+Two independent bugs of one op that fail in every case look like one.  The second is reported as a symptom, and as a
+finding once the first is mended.
+"""
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from harness.model.run import Launch
+from harness.model.verdict import Fail, Severity, Signature
+from harness.oracles import registry
+
+OTHERS_SHARE = 0.1
+"""The largest share of a consequence's cases that may lack the cause: near its threshold an error is not seen."""
+GRADIENT = "d:"
+"""The beginning of a gradient's name."""
+
+MEMORY = frozenset(
+    {
+        "launch-limits",
+        "compute-sanitizer",
+        "triton-sanitizer",
+        "bounds",
+        "descriptor-alignment",
+        "device-assert",
+        "write-overlap",
+        "order-dependence",
+        "uninitialised-read",
+    }
+)
+"""Oracles that judge what kernels do.  They explain each other, in the order of launches, and wrong values."""
+VALUES = frozenset(
+    {
+        "result-structure",
+        "unwritten",
+        "float64-values",
+        "agreement",
+        "repeatability",
+        "order-invariance",
+        "sm-invariance",
+        "config-invariance",
+    }
+)
+"""Oracles that judge results.  They explain each other, in the order of `registry.ALL`."""
+ENDINGS = {"completes": frozenset({"bounds", "descriptor-alignment", "device-assert"})}
+"""Oracles that judge how a case ends, with those that explain it within the same kernel."""
+UNDEFINED = "undefined-lanes"
+VARY_WITH_UNDEFINED = frozenset({UNDEFINED, "agreement", "repeatability"})
+"""Oracles that compare runs which may hold other values in undefined lanes."""
+HARMFUL_WARNINGS = frozenset({"launch-limits", "bounds", "compute-sanitizer", UNDEFINED})
+"""Oracles whose warnings may explain an error: a grid without programs, a load from a gap.  Others exclude it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """One failure of a search, and the facts that decide about its cause."""
+
+    fail: Fail
+    cases: AbstractSet[str]
+    """Digests of the cases that showed it."""
+    seen_with: AbstractSet[Signature] | None = None
+    """All failures of its simplest case; None if that did not run alone."""
+    judged: AbstractSet[str] = frozenset()
+    """The oracles that passed or failed that case."""
+    launches: Sequence[Launch] = ()
+    """The launches of that case."""
+
+    @property
+    def signature(self) -> Signature:
+        return self.fail.signature
+
+    @property
+    def is_error(self) -> bool:
+        return self.signature.severity is Severity.ERROR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """A failure that no other one explains, and its consequences."""
+
+    head: Signature
+    symptoms: tuple[Signature, ...] = ()
+    """In causal order."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Block:
+    """Failures that have one cause by themselves: at one argument of a kernel, or of one idiom."""
+
+    members: list[Suspect]
+    consequences: list["_Block"] = field(default_factory=list["_Block"])
+
+    @property
+    def head(self) -> Suspect:
+        return self.members[0]
+
+    @property
+    def cases(self) -> AbstractSet[str]:
+        return frozenset[str]().union(*(member.cases for member in self.members))
+
+    def cases_at_place_of(self, member: Suspect) -> AbstractSet[str]:
+        """Return the cases of the members at the place of this one."""
+        return frozenset[str]().union(*(one.cases for one in self.members if _place(one.fail) == _place(member.fail)))
+
+    def cause(self) -> Cause:
+        rest = [*self.members[1:], *(member for block in self.consequences for member in block.members)]
+        return Cause(head=self.head.signature, symptoms=tuple(member.signature for member in rest))
+
+
+def causes_of(suspects: Iterable[Suspect]) -> tuple[Cause, ...]:
+    """Group the failures by cause.  The causes are in the order of their first failure among `suspects`."""
+    given = tuple(suspects)
+    blocks = _blocks(given)
+    found: list[_Block] = []
+    for block in sorted(blocks, key=lambda one: _causal_order(one.head)):
+        explaining = [one for one in found if _block_explains(one, block)]
+        if explaining:
+            # Of several causes, the one in most of its cases; of those, the first.
+            best = max(explaining, key=lambda one: len(block.cases & one.cases))
+            best.consequences.append(block)
+        else:
+            found.append(block)
+    place = {suspect.signature: number for number, suspect in enumerate(given)}
+    causes = (block.cause() for block in found)
+    return tuple(sorted(causes, key=lambda cause: min(place[one] for one in (cause.head, *cause.symptoms))))
+
+
+def may_explain(cause: Suspect, consequence: Suspect) -> bool:
+    """Return True if nothing but the cases speaks against `cause` as the cause of `consequence`."""
+    if consequence.is_error and not cause.is_error and cause.signature.oracle not in HARMFUL_WARNINGS:
+        return False
+    return _comes_before(cause, consequence) and _shows_with(cause, consequence.signature)
+
+
+def _blocks(suspects: Iterable[Suspect]) -> list[_Block]:
+    """Join the failures at one argument, and those of one idiom."""
+    blocks: dict[object, _Block] = {}
+    for suspect in sorted(suspects, key=lambda one: not one.is_error):  # stable: errors before warnings
+        block = blocks.setdefault(_identity(suspect.fail), _Block(members=[]))
+        block.members.append(suspect)
+    return list(blocks.values())
+
+
+def _identity(fail: Fail) -> object:
+    """Return what failures of one block have in common."""
+    return (fail.oracle, fail.idiom) if fail.idiom else _place(fail)
+
+
+def _place(fail: Fail) -> tuple[str, ...]:
+    """Return the signature without its severity, and with the argument in the place of the line.
+
+    A tensor that a kernel takes for another shape is misread at every line that accesses it.
+    """
+    signature = fail.signature
+    return signature.oracle, signature.op, signature.kernel, fail.argument or signature.place
+
+
+def _block_explains(cause: _Block, consequence: _Block) -> bool:
+    return any(
+        _is_nearly_within(consequence.cases, cause.cases_at_place_of(one)) and may_explain(one, consequence.head)
+        for one in cause.members
+    )
+
+
+def _is_nearly_within(some: AbstractSet[str], all_: AbstractSet[str]) -> bool:
+    return bool(some & all_) and len(some - all_) <= OTHERS_SHARE * len(some)
+
+
+def _shows_with(cause: Suspect, consequence: Signature) -> bool:
+    """Return True if the simplest case of the cause shows the consequence, or says nothing about it."""
+    if cause.seen_with is None or consequence.oracle not in cause.judged:
+        return True
+    return consequence in cause.seen_with
+
+
+def _comes_before(cause: Suspect, consequence: Suspect) -> bool:
+    first, second = cause.signature, consequence.signature
+    if second.oracle in ENDINGS:
+        return first.oracle in ENDINGS[second.oracle] and first.kernel == second.kernel
+    if UNDEFINED in {first.oracle, second.oracle}:
+        return first.oracle == UNDEFINED and second.oracle in VARY_WITH_UNDEFINED
+    if first.oracle in MEMORY:
+        return second.oracle in MEMORY | VALUES and not _is_launched_later(cause, consequence)
+    if not {first.oracle, second.oracle} <= VALUES or _number(first.oracle) > _number(second.oracle):
+        return False
+    if first.place.startswith(GRADIENT) and not second.place.startswith(GRADIENT) and not second.kernel:
+        return False
+    return not _is_launched_later(cause, consequence)
+
+
+def _is_launched_later(one: Suspect, other: Suspect) -> bool:
+    """Return True if the kernel at fault in `one` is launched only after that in `other`, in the simplest case."""
+    first, second = one.signature.kernel, other.signature.kernel
+    for launches in (one.launches, other.launches):
+        kernels = [launch.kernel for launch in launches]
+        if first in kernels and second in kernels:
+            return kernels.index(first) > len(kernels) - 1 - kernels[::-1].index(second)
+    return False
+
+
+def _causal_order(suspect: Suspect) -> tuple[bool, int, int]:
+    """Return a sort key that puts causes before their consequences."""
+    oracle, kernels = suspect.signature.oracle, [launch.kernel for launch in suspect.launches]
+    at = kernels.index(suspect.signature.kernel) if suspect.signature.kernel in kernels else len(kernels)
+    number = _number(oracle)
+    return (False, at, number) if oracle in MEMORY else (True, number, at)
+
+
+def _number(oracle: str) -> int:
+    """Return the place of the oracle in `registry.ALL`, where causes come before consequences."""
+    return next((number for number, one in enumerate(registry.ALL) if one.name == oracle), len(registry.ALL))
