@@ -5,6 +5,7 @@
     ├── SuiteError          a suite file is wrong: fix the suite
     ├── LibraryError        the library under test cannot be installed or imported: choose another release
     ├── ReplayError         a replay file is damaged or of another version: make a new one
+    ├── StoreError          findings or reports cannot be written: free the disk, or run in another folder
     ├── WorkerError         a child process cannot be started or does not speak the protocol
     ├── MissingPart         something optional is not installed: install it
     ├── GpuUnavailable      GPUs are leased to other processes, or sick: wait, or use others
@@ -38,6 +39,10 @@ class LibraryError(HarnessError):
 
 class ReplayError(HarnessError):
     """A file is no replay file, is of another version, or is damaged."""
+
+
+class StoreError(HarnessError):
+    """A folder or file for results cannot be written: the disk is full, read-only, or the folder is gone."""
 
 
 class WorkerError(HarnessError):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from harness import __version__
-from harness.cli.command import CommandModule, ExitStatus, Parser
+from harness.cli.command import CommandModule, ExitStatus, Parser, ended_by_signals
 from harness.errors import HarnessError, UsageError, unknown
 from harness.extras import require
 from harness.settings import Settings
@@ -46,7 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = parse(sys.argv[1:] if arguments is None else arguments)
         given.settings = Settings.from_environment(os.environ)
         module: CommandModule = given.module
-        return module.run(given)
+        with ended_by_signals():
+            return module.run(given)
     except HarnessError as error:
         print(f"harness: {error}", file=sys.stderr)
         return ExitStatus.ERROR

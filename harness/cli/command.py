@@ -1,7 +1,11 @@
 """What `harness` needs to know of a command before it runs: its parser, its functions, and the exit statuses."""
 
 import argparse
+import signal
+from collections.abc import Generator
+from contextlib import contextmanager
 from enum import IntEnum
+from types import FrameType
 from typing import Any, NoReturn, Protocol
 
 from harness.errors import UsageError
@@ -46,3 +50,25 @@ class CommandModule(Protocol):
             HarnessError: its text is printed, and the exit status is 2.
         """
         ...
+
+
+@contextmanager
+def ended_by_signals() -> Generator[None]:
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does, so that a command removes what it made.
+
+    `timeout` and CI systems send SIGTERM, a terminal that is closed sends SIGHUP.
+    """
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # `nohup` has SIGHUP ignored
+            signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -2,8 +2,11 @@
 
 import argparse
 import secrets
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -26,22 +29,25 @@ from harness.cli.hypothesis_folder import use_hypothesis_folder
 from harness.cli.output import console, print_lines
 from harness.documents import files
 from harness.documents.campaign import CampaignReport
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, StoreError, UsageError
 from harness.findings import store
 from harness.findings.campaign_report import report_of
 from harness.findings.known_issues import KnownIssues, read_known_issues
+from harness.findings.search_log import SearchLog
+from harness.findings.versions import versions
 from harness.model.device import DeviceProfile
-from harness.model.finding import Finding
-from harness.model.verdict import Severity
+from harness.model.finding import Confirmation, Finding
+from harness.model.verdict import Fail, Severity, Signature
 from harness.oracles import registry
 from harness.reports.finding_text import Sources, quoted, render
 from harness.reports.interrupts import Interrupts
 from harness.reports.progress import Progress
 from harness.reports.summary import summary
 from harness.search import USUAL_DEVICES
+from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
 from harness.search.engine_choice import EngineName, parse_engine
 from harness.search.leasing import own_devices
-from harness.search.options import Options, load_devices, load_ops, sanitizer_for
+from harness.search.options import TRIAGE_S, TRIAGE_SHARE, Options, load_devices, load_ops, sanitizer_for
 from harness.search.plan import CaseBudget, TimeBudget
 from harness.search.session import Session
 from harness.suite_files import all_suite_files, named_in_project, project_of
@@ -56,52 +62,97 @@ def run(given: argparse.Namespace) -> ExitStatus:
     report_path = json_path(given.json)
     use_hypothesis_folder()
     issues = read_known_issues(given.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
-    with Session(options, _print_notice) as session:
-        report, error = _search(session, issues)
-        sources = Sources(roots=session.sources)
-    report = replace(report, findings=quoted(report.findings, sources))
-    # First store, then print: an interrupt while printing loses nothing.
-    store.save(report.findings, store.FOLDER, lambda finding: render(finding, sources).plain, report.versions)
-    if report_path:
-        files.write(report, report_path)
-    screen = console()
-    for finding in report.findings:
-        screen.print(render(finding, sources, report.known_findings), soft_wrap=True)
-    print_lines(summary(report))
-    if error:
-        raise error
+    with Interrupts() as interrupts:
+        with Session(options, _print_notice) as session:
+            search = _Search(session, interrupts)
+            search.run()
+        report = search.report(issues)
+        if report_path:
+            search.attempt(lambda: _write(report, report_path))
+        screen = console()
+        for finding in report.findings:
+            screen.print(render(finding, search.sources, report.known_findings), soft_wrap=True)
+        print_lines(summary(report))
+    if search.error:
+        raise search.error
     return _status(report, Severity(given.fail_on))
 
 
-def _search(session: Session, issues: KnownIssues) -> tuple[CampaignReport, HarnessError | None]:
-    """Run the campaign and the triage.
+class _Search:
+    """The campaign and the triage of one command.  An interrupt or an error ends both; what was found stays."""
 
-    An interrupt or an error of the harness ends both early.  The report then holds what was found so far.
+    def __init__(self, session: Session, interrupts: Interrupts) -> None:
+        self.sources = Sources(roots=session.sources)
+        self.error: HarnessError | None = None
+        """What ended the search early, or what could not be written."""
+        self._session = session
+        self._interrupts = interrupts
+        self._statistics = CampaignStatistics()
+        self._is_interrupted = False
+        self._triage_s = 0.0
+        self._log = SearchLog(store.FOLDER, lambda finding: render(finding, self.sources).plain, versions())
 
-    Raises:
-        HarnessError: nothing was found so far.
-    """
-    options = session.options
-    findings = list[Finding]()
-    cases = options.budget.cases if isinstance(options.budget, CaseBudget) else None
-    interrupted, broken = False, None
-    with (
-        Interrupts() as interrupts,
-        Progress(Console(stderr=True, highlight=False), interrupts, cases=cases) as progress,
-    ):
-        campaign = session.campaign(options.plan, progress)
+    def run(self) -> None:
+        """Search, then confirm and shrink.
+
+        Raises:
+            HarnessError: nothing was found so far.
+        """
+        session, budget = self._session, self._session.options.budget
+        limit = session.deadline or (budget.cases if isinstance(budget, CaseBudget) else 0)
         try:
-            campaign.run()
-            session.triage(campaign.statistics, progress, findings.append)
+            with Progress(Console(stderr=True, highlight=False), self._interrupts, limit, self._sight) as progress:
+                campaign = session.campaign(session.options.plan, progress)
+                self._statistics = campaign.statistics
+                campaign.run()
+                begun = time.monotonic()
+                session.triage(self._statistics, progress, self._keep)
+                self._triage_s = time.monotonic() - begun
         except KeyboardInterrupt:
-            interrupted = True
+            self._is_interrupted = True
         except HarnessError as error:
-            if not campaign.statistics.sightings:
+            if not self._statistics.sightings:
                 raise
-            interrupted, broken = True, error
-    findings += session.unconfirmed(campaign.statistics, findings)
-    report = report_of(options, campaign.statistics, findings, interrupted=interrupted, issues=issues)
-    return replace(report, gpu_wait_share=session.gpu_wait_share), broken
+            self._is_interrupted, self.error = True, error
+        self._interrupts.end()
+
+    def report(self, issues: KnownIssues) -> CampaignReport:
+        """Return the report, after each finding is stored as it is now."""
+        for signature, sighting in self._statistics.sightings.items():
+            finding = self._log.findings.get(signature)
+            if finding is None or finding.confirmation is Confirmation.NOT_TRIED:
+                finding = self._session.not_tried(sighting)  # with all cases that showed it
+            self.attempt(partial(self._store, signature, finding))
+        found = (self._log.findings[sighting.fail.signature] for sighting in self._statistics.in_order())
+        interrupted, options = self._is_interrupted, self._session.options
+        report = report_of(options, self._statistics, found, interrupted=interrupted, issues=issues)
+        return replace(report, gpu_wait_share=self._session.gpu_wait_share, triage_seconds=round(self._triage_s, 3))
+
+    def attempt(self, write: Callable[[], None]) -> None:
+        """Write something.  A full disk must not keep the rest from being printed."""
+        try:
+            write()
+        except StoreError as error:
+            self.error = self.error or error
+
+    def _sight(self, fail: Fail, trial: Trial) -> None:
+        """Store a failure before it is printed."""
+        del trial
+        self._store(fail.signature, self._session.not_tried(self._statistics.sightings[fail.signature]))
+
+    def _keep(self, sighting: Sighting, finding: Finding) -> None:
+        self._store(sighting.fail.signature, finding)
+
+    def _store(self, signature: Signature, finding: Finding) -> None:
+        (complete,) = quoted((finding,), self.sources)
+        self._log.keep(signature, complete)
+
+
+def _write(report: CampaignReport, path: Path) -> None:
+    try:
+        files.write(report, path)
+    except OSError as error:
+        raise StoreError(f"cannot write {path.absolute()}: {error.strerror}") from None
 
 
 def _print_notice(text: str) -> None:
@@ -112,6 +163,8 @@ def _options(given: argparse.Namespace) -> Options:
     project = project_of(Path.cwd())
     suites = tuple(map(named_in_project, all_suite_files(given.suites)))
     engine = parse_engine(given.engine)
+    if given.minutes and given.triage_minutes != TRIAGE_S / 60:
+        raise UsageError("--triage-minutes goes with --cases: --minutes covers confirming and shrinking")
     if given.compilers is not None and engine is not EngineName.CUDA:
         raise UsageError("--compilers compile ahead of real GPUs: add --engine cuda")
     return Options(
@@ -120,9 +173,10 @@ def _options(given: argparse.Namespace) -> Options:
         oracles=tuple(registry.find(name).name for name in given.oracle),
         ops=load_ops(suites, tuple(given.op), project),
         project=project,
-        budget=TimeBudget(seconds=60 * given.minutes)
+        budget=TimeBudget(seconds=60 * given.minutes, triage_share=TRIAGE_SHARE)
         if given.minutes
         else CaseBudget(cases=given.cases or USUAL_CASES),
+        triage_s=60 * given.triage_minutes,
         seed=secrets.randbelow(2**32) if given.seed is None else given.seed,
         processes=given.processes,
         gpus=given.gpus,
@@ -172,7 +226,16 @@ exit status: 0 clean, 1 findings, 2 usage or harness error, 3 nothing could be c
     )
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument("--cases", type=positive, metavar="N", help=f"number of cases (default: {USUAL_CASES})")
-    budget.add_argument("--minutes", type=duration, metavar="M", help="start new cases for M minutes")
+    budget.add_argument(
+        "--minutes", type=duration, metavar="M", help="minutes for the whole command, confirming and shrinking included"
+    )
+    parser.add_argument(
+        "--triage-minutes",
+        type=duration,
+        default=TRIAGE_S / 60,
+        metavar="M",
+        help="minutes to confirm and shrink what --cases found (default: %(default)g)",
+    )
     parser.add_argument("--seed", type=int, metavar="S", help="equal seeds draw equal cases (default: random)")
     parser.add_argument(
         "--oracle",

@@ -198,12 +198,6 @@ class _BugObserver:
             self._sighted = (fail, self.campaign.statistics.cases, seconds)
             self.campaign.stop()
 
-    def shrinking(self, fail: Fail, number: int, total: int) -> None:
-        """Do nothing: only the bug is shrunk."""
-
-    def trying(self, case: Case) -> None:
-        """Do nothing: `tick` reports progress."""
-
     def found_bug(self, keep: Callable[[Finding], object]) -> FoundBug | None:
         """Shrink and return what was found, if anything."""
         if self._sighted is None:

@@ -62,6 +62,8 @@ class CampaignReport:
     """Cases by reason."""
     seconds: float
     """Of the search, without confirming and shrinking."""
+    triage_seconds: float = 0.0
+    """Of confirming and shrinking; 0 if they were interrupted."""
     seed: int
     devices: tuple[str, ...]
     versions: Mapping[str, str]
@@ -69,6 +71,8 @@ class CampaignReport:
     libraries: tuple[str, ...] = ()
     """As given to `--with`."""
     interrupted: bool = False
+    cut_off: tuple[str, ...] = ()
+    """The cases that still ran when the time of the search was up; they are not among `cases`."""
     builds: int = 0
     """Distinct kernels that were launched: constants, config and architecture included."""
     compiled_builds: int = 0

@@ -6,6 +6,7 @@ and converted field by field.  An error names the file and the exact place.  Not
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from datetime import date
 from pathlib import Path
@@ -80,9 +81,19 @@ def dumps(document: object) -> str:
 
 def write(document: object, path: Path) -> None:
     """Write the document, whole or not at all."""
+    write_text(dumps(document), path)
+
+
+def write_text(text: str, path: Path) -> None:
+    """Write the text, whole or not at all."""
     draft = path.with_name(f".{path.name}.unfinished")
-    draft.write_text(dumps(document), encoding="utf-8")
-    draft.replace(path)
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
 
 
 # --- layout ----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.documents.kinds import SCHEMA_VERSION, Kind
 from harness.model.case import Case
-from harness.model.finding import NEVER_REPEATED, Confirmation, Excerpt, Finding, ReplayCount, Symptom
+from harness.model.finding import NEVER_REPEATED, Confirmation, Excerpt, Finding, FirstSeen, ReplayCount, Symptom
 from harness.model.hardware_blame import HardwareBlame
 from harness.model.picture import Picture
 from harness.model.run import Launch, Source
@@ -81,6 +81,7 @@ class FindingDocument(RegressionDocument):
     """Of the smallest case."""
     first_pictures: tuple[Picture, ...] = ()
     """Of the first case."""
+    first_seen: FirstSeen | None = None
     excerpt: Excerpt | None = None
     hardware_blame: HardwareBlame | None = None
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -110,6 +111,7 @@ class FindingDocument(RegressionDocument):
             libraries=self.libraries,
             engine_options=self.engine_options,
             first_pictures=self.first_pictures,
+            first_seen=self.first_seen,
             excerpt=self.excerpt,
             hardware_blame=self.hardware_blame,
             symptoms=self.symptoms,
@@ -143,6 +145,7 @@ def finding_document(finding: Finding, versions: Mapping[str, str] | None = None
         replay=finding.replay_command,
         pictures=fail.pictures,
         first_pictures=finding.first_pictures,
+        first_seen=finding.first_seen,
         excerpt=finding.excerpt,
         hardware_blame=finding.hardware_blame,
         versions=versions or {},

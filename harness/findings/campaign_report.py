@@ -34,6 +34,7 @@ def report_of(
         versions=versions(),
         libraries=options.libraries,
         interrupted=interrupted,
+        cut_off=tuple(map(str, statistics.cut_off)),
         builds=statistics.builds,
         compiled_builds=statistics.compiled,
         accepted_reports=dict(statistics.accepted.most_common()),

@@ -89,7 +89,7 @@ def load(folder: Path) -> Kept:
     """Read all findings of a folder and group them by signature."""
     found: list[Stored] = []
     damaged: list[str] = []
-    for place in sorted(path for path in folder.glob("*") if path.is_dir()):
+    for place in sorted(path for path in folder.glob("[!.]*") if path.is_dir()):
         try:
             found.append(_load(place))
         except ReplayError as error:
@@ -100,11 +100,17 @@ def load(folder: Path) -> Kept:
 
 
 def _save(finding: Finding, place: Path, text: str, versions: Mapping[str, str]) -> Path:
-    place.mkdir(parents=True, exist_ok=True)
-    files.write(finding_document(finding, versions), place / FINDING)
-    (place / TEXT).write_text(f"{text.rstrip()}\n", encoding="utf-8")
+    document = finding_document(finding, versions)
+    if not place.exists():
+        # Under another name until it holds a finding: a write that is cut off leaves no damaged folder.
+        draft = place.with_name(f".{place.name}.unfinished")
+        draft.mkdir(parents=True, exist_ok=True)
+        files.write(document, draft / FINDING)
+        draft.replace(place)
     lines = dict.fromkeys((*_lines(place / CASES), *map(to_json, finding.cases or (finding.first_case,))))
-    (place / CASES).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    files.write_text("".join(f"{line}\n" for line in lines), place / CASES)
+    files.write_text(f"{text.rstrip()}\n", place / TEXT)
+    files.write(document, place / FINDING)
     return place
 
 

@@ -81,6 +81,16 @@ class Symptom:
     """The number of cases of the search that showed it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstSeen:
+    """The first case of a search that showed a failure."""
+
+    case_number: int
+    """Counted from 1, in the order of the draws."""
+    seconds: float
+    """Since the search began."""
+
+
 NEVER_REPEATED = ReplayCount(shown=0, runs=0)
 
 
@@ -112,6 +122,8 @@ class Finding:
     """Command-line options of the engine that found it: `("--engine", "cuda")`; empty for the virtual GPU."""
     first_pictures: tuple[Picture, ...] = ()
     """Pictures of the first case: its larger tensors show more of a pattern than the smallest case's."""
+    first_seen: FirstSeen | None = None
+    """None in files of older releases."""
     excerpt: Excerpt | None = None
     """The source around the line at fault; None if the source was missing."""
     hardware_blame: HardwareBlame | None = None

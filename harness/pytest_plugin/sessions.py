@@ -18,10 +18,11 @@ from harness.model.op import Op
 from harness.model.verdict import Fail
 from harness.pytest_plugin.gpu_workers import gpu_of
 from harness.search.campaign import Campaign
-from harness.search.campaign_statistics import CampaignStatistics, Trial
+from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
 from harness.search.engine_choice import EngineName
 from harness.search.options import Options
 from harness.search.session import Session
+from harness.search.triage_queue import TriageProgress
 from harness.workers.fork_servers.shared_zygotes import SharedZygotes
 
 AT_ONCE = 8
@@ -59,9 +60,13 @@ class Searches:
 
     def findings(self, session: Session, statistics: CampaignStatistics) -> list[Finding]:
         """Triage the sightings of a search.  Other campaigns make progress between two cases of it."""
-        found: list[Finding] = []
-        session.triage(statistics, self._observer, found.append)
-        return found
+        found = {signature: session.not_tried(one) for signature, one in statistics.sightings.items()}
+
+        def keep(sighting: Sighting, finding: Finding) -> None:
+            found[sighting.fail.signature] = finding
+
+        session.triage(statistics, self._observer, keep)
+        return [found[sighting.fail.signature] for sighting in statistics.in_order()]
 
     def close(self) -> None:
         """End every process."""
@@ -95,7 +100,7 @@ class PollingObserver:
     def sighted(self, fail: Fail, trial: Trial) -> None:
         """Do nothing."""
 
-    def shrinking(self, fail: Fail, number: int, total: int) -> None:
+    def triaging(self, progress: TriageProgress) -> None:
         """Do nothing."""
 
     def trying(self, case: Case) -> None:

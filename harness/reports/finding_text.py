@@ -136,8 +136,8 @@ def facts(finding: Finding) -> Iterator[tuple[str, str]]:
     yield "confirmed", _confirmation(finding)
     if finding.hardware_blame is not None:
         yield "evidence", "; ".join(finding.hardware_blame.evidence)
-    if finding.sightings > 1:
-        yield "seen", f"in {finding.sightings:,} cases of the search"
+    if seen := "; ".join(_seen(finding)):
+        yield "seen", seen
     if finding.preceding_case is not None:
         yield "runs after", describe(finding.preceding_case)
     if finding.fail.idiom:
@@ -166,6 +166,13 @@ def symptom_count(finding: Finding) -> str:
     """Return `1 symptom`, or `8 symptoms`."""
     count = len(finding.symptoms)
     return "1 symptom" if count == 1 else f"{count} symptoms"
+
+
+def _seen(finding: Finding) -> Iterator[str]:
+    if finding.sightings > 1:
+        yield f"in {finding.sightings:,} cases of the search"
+    if finding.first_seen is not None:
+        yield f"first in case {finding.first_seen.case_number:,}, after {finding.first_seen.seconds:g} s"
 
 
 def describe(case: Case) -> str:

@@ -1,4 +1,4 @@
-"""Ctrl-C handling that loses no interrupt inside Hypothesis.
+"""Handling of Ctrl-C, SIGTERM and SIGHUP that loses no interrupt inside Hypothesis, and no summary after it.
 
 Python drops a KeyboardInterrupt that is raised inside a callback of the garbage collector ("Exception ignored in").
 Hypothesis 6.170 installs such a callback while it draws (`gc_callback` in its `internal/conjecture/junkdrawer.py`).  An
@@ -12,33 +12,45 @@ from types import FrameType, TracebackType
 from typing import Self
 
 HARNESS, HYPOTHESIS = "harness", "hypothesis"
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""`timeout` and CI systems send SIGTERM, a terminal that is closed sends SIGHUP.  Both end a search as Ctrl-C does."""
 
 
 class Interrupts:
-    """A context manager that handles SIGINT; for the main thread only."""
+    """A context manager that handles `SIGNALS`; for the main thread only.  A signal that is ignored stays so."""
 
     def __init__(self) -> None:
         self._is_requested = False
-        self._before = signal.getsignal(signal.SIGINT)
+        self._is_ending = False
+        self._before = {number: signal.getsignal(number) for number in SIGNALS}
 
     def __enter__(self) -> Self:
-        signal.signal(signal.SIGINT, self._handle)
+        for number, handler in self._before.items():
+            # `nohup` has SIGHUP ignored.  Ctrl-C counts even so: shells ignore it for background jobs.
+            if handler is not signal.SIG_IGN or number == signal.SIGINT:
+                signal.signal(number, self._handle)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if Ctrl-C was pressed."""
-        if self._is_requested:
+        """Raise KeyboardInterrupt if one of the signals has come."""
+        if self._is_requested and not self._is_ending:
             raise KeyboardInterrupt
+
+    def end(self) -> None:
+        """Ignore all signals from here on: the caller ends the processes and prints what was found."""
+        self._is_ending = True
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         del number
-        self._is_requested = True
-        if not _is_inside_hypothesis(frame):
+        is_first, self._is_requested = not self._is_requested, True
+        # Only the first raises: a second one must not hit the code that handles the first.
+        if is_first and not self._is_ending and not _is_inside_hypothesis(frame):
             raise KeyboardInterrupt
 
 

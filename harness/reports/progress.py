@@ -1,6 +1,7 @@
 """The progress of a campaign: two live lines on a terminal, otherwise a plain line every few seconds."""
 
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -14,6 +15,8 @@ from harness.model.case import Case
 from harness.model.verdict import Fail
 from harness.reports.interrupts import Interrupts
 from harness.search.campaign_statistics import CampaignStatistics, Trial
+from harness.search.deadline import Deadline
+from harness.search.triage_queue import TriageProgress
 
 PLAIN_EVERY_S = 5.0
 
@@ -21,10 +24,22 @@ PLAIN_EVERY_S = 5.0
 class Progress:
     """An observer of a campaign and its triage; as a context manager it restores the terminal."""
 
-    def __init__(self, console: Console, interrupts: Interrupts, *, cases: int | None) -> None:
+    def __init__(
+        self,
+        console: Console,
+        interrupts: Interrupts,
+        limit: int | Deadline,
+        on_sighting: Callable[[Fail, Trial], None] = lambda _, __: None,
+    ) -> None:
+        """`limit` is the number of cases, or the moment at which the search ends, triage included.
+
+        `on_sighting` is called before a new failure is printed.
+        """
         self._console = console
         self._interrupts = interrupts
-        self._cases = cases
+        self._on_sighting = on_sighting
+        self._cases = limit if isinstance(limit, int) else None
+        self._deadline = limit if isinstance(limit, Deadline) else None
         self._begun = time.monotonic()
         self._told = self._begun
         self._head = "starting workers"
@@ -57,20 +72,23 @@ class Progress:
         ]
         if statistics.abstained:
             parts.append(f"{statistics.abstained} abstained")
+        if self._deadline is not None:
+            parts.append(left(self._deadline))
         self._head = " · ".join(parts)
         self.trying(trying)
 
     def sighted(self, fail: Fail, trial: Trial) -> None:
         """Print a failure with a new signature."""
-        del trial
+        self._on_sighting(fail, trial)
         self._print(f"seen: {fail.signature.severity}, {fail.signature}")
 
-    def shrinking(self, fail: Fail, number: int, total: int) -> None:
-        """Show which failure triage shrinks."""
-        self._head = f"shrinking failure {number} of {total}: {fail.signature}"
-        self._trying = ""
-        if not self._live:
-            self._print(self._head)
+    def triaging(self, progress: TriageProgress) -> None:
+        """Show how far triage is."""
+        if progress.confirmed < progress.sightings:
+            head = f"confirmed {progress.confirmed} of {progress.sightings} failures"
+        else:
+            head = f"shrunk {progress.finished} of {progress.sightings} failures"
+        self._head = f"{head} · {left(progress.deadline)}"
         self._show()
 
     def trying(self, case: Case | None) -> None:
@@ -94,3 +112,9 @@ class Progress:
 
     def _print(self, line: str) -> None:
         self._console.print(Text(line), soft_wrap=True)
+
+
+def left(deadline: Deadline) -> str:
+    """Return the time until then: `0:41 left`."""
+    minutes, seconds = divmod(int(deadline.left_s), 60)
+    return f"{minutes}:{seconds:02d} left"

@@ -6,6 +6,7 @@ from harness.documents.campaign import CampaignReport
 from harness.model.verdict import Severity
 
 REASONS = 5
+CUT_OFF = 3
 
 
 def summary(report: CampaignReport) -> Iterator[str]:
@@ -24,6 +25,9 @@ def summary(report: CampaignReport) -> Iterator[str]:
     yield from (f"accepted {count:>5}  {what}" for what, count in report.accepted_reports.items())
     if report.gpu_wait_share is not None:
         yield f"the GPUs waited for the compiler {report.gpu_wait_share:.0%} of the time"
+    if report.cut_off:
+        yield f"{len(report.cut_off)} cases still ran when the time for the search was up, so nothing is known of them:"
+        yield from (f"         {case}" for case in report.cut_off[:CUT_OFF])
     rate = report.cases / report.seconds if report.seconds else 0.0
     on = ", ".join(report.devices)
     stopped = "interrupted after" if report.interrupted else "ran"

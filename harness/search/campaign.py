@@ -32,6 +32,9 @@ from harness.workers.dispatcher import KEEP_BUSY
 MAX_PRECEDING_CASES = 16
 """How many earlier cases of a device are kept.  Triage tries them when a failure does not repeat alone."""
 TICK_S = 0.5
+GRACE_SHARE = 0.25
+"""The part of the time for triage in which a search still waits for its running cases."""
+LEAST_GRACE_S = 2.0
 CONCURRENT_TICK_S = 0.05
 """Shorter: campaigns that run at the same time handle their finished runs only between two ticks of this one."""
 VALUE_VARIANTS_PER_PROCESS = 64
@@ -65,6 +68,8 @@ class CampaignWorkers:
     """How many processes compile cases before they run."""
     submit_compiled: Callable[[Case], Future[Run]] | None = None
     """Submits a case whose kernels are already compiled; `runner.submit` if None."""
+    stop_running: Callable[[], None] = lambda: None
+    """Ends the cases that run now; their processes are free again."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,6 +109,9 @@ class Campaign:
         self._former_paired_runs: set[str] = set()
         """Digests of the paired runs that were run again as cases."""
         self._begun = time.monotonic()
+        self._time_up_at: float | None = None
+        """The moment at which no new case began any more."""
+        self._stop_running = workers.stop_running
         self._stopped = False
         self._error: Exception | None = None
 
@@ -123,7 +131,7 @@ class Campaign:
                 for other in concurrent:
                     other.poll()
             if not self._stopped:
-                self._judge.resources.settle()
+                self._judge.resources.settle(self._grace_s)
                 self._judge_late_resources()
         finally:
             self.statistics.seconds = time.monotonic() - self._begun
@@ -147,6 +155,7 @@ class Campaign:
                 self._handle(future)
         if self._is_time_up():
             self._drop_what_has_not_begun()
+            self._drop_what_takes_too_long()
         self.statistics.seconds = time.monotonic() - self._begun
         self._observer.tick(self.statistics, self._latest)
         return True
@@ -194,11 +203,34 @@ class Campaign:
         recent.append(trial.case)
 
     def _is_time_up(self) -> bool:
+        if self._time_up_at is None and isinstance(budget := self._plan.budget, TimeBudget):
+            elapsed_s = time.monotonic() - self._begun
+            reserve_s = budget.reserve_s(len(self.statistics.sightings), self.statistics.cases, elapsed_s)
+            if elapsed_s >= budget.seconds - reserve_s:
+                self._time_up_at = time.monotonic()
+        return self._time_up_at is not None
+
+    @property
+    def _grace_s(self) -> float | None:
+        """How long the search may wait for what still runs when its time is up; None if it need not leave any time."""
         match self._plan.budget:
-            case CaseBudget():
-                return False  # the queue ends by itself
-            case TimeBudget(seconds=seconds):
-                return time.monotonic() - self._begun >= seconds
+            case TimeBudget(seconds=seconds, triage_share=share) if share:
+                return max(LEAST_GRACE_S, GRACE_SHARE * (seconds - (time.monotonic() - self._begun)))
+            case TimeBudget() | CaseBudget():
+                return None
+
+    def _drop_what_takes_too_long(self) -> None:
+        """Give up the cases that still run, and name them: triage needs the time and their processes."""
+        if self._time_up_at is None or self._grace_s is None:
+            return
+        if time.monotonic() - self._time_up_at < self._grace_s:
+            return
+        cut_off = {id(pending): pending.trial.case for pending in self._pending.values()}
+        self.statistics.cut_off += cut_off.values()
+        for future in self._pending:
+            future.cancel()
+        self._pending.clear()
+        self._stop_running()
 
     def _drop_what_has_not_begun(self) -> None:
         """Cancel what is still waiting for a process or a compiler; cases are judged without such paired runs."""

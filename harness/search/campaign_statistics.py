@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from harness.model.case import Case
+from harness.model.finding import FirstSeen
 from harness.model.op import Op
 from harness.model.verdict import Abstain, Fail, Outcome, Pass, Severity, Signature, Verdict
 from harness.oracles import registry
@@ -68,6 +69,8 @@ class Sighting:
     fail: Fail
     """The failure that `first` showed."""
     first: Trial
+    seconds: float = field(default=0.0, compare=False)
+    """Since the search began, until the first sighting was judged.  It varies from run to run."""
     simplest: Trial
     simplest_key: SortKey
     count: int = 1
@@ -76,6 +79,10 @@ class Sighting:
 
     def __post_init__(self) -> None:
         self.cases.setdefault(self.first.case.digest, self.first.case)
+
+    @property
+    def first_seen(self) -> FirstSeen:
+        return FirstSeen(case_number=self.first.number + 1, seconds=round(self.seconds, 1))
 
     def add(self, fail: Fail, trial: Trial, key: SortKey) -> None:
         """Add a failure.  The order of calls does not affect the result."""
@@ -99,6 +106,8 @@ class CampaignStatistics:
     """How many cases abstained for each reason."""
     sightings: dict[Signature, Sighting] = field(default_factory=dict[Signature, Sighting])
     seconds: float = 0.0
+    cut_off: list[Case] = field(default_factory=list[Case])
+    """Cases that still ran when time was up.  They are not among `cases`."""
     builds: int = 0
     """Distinct compiled kernels that were launched; constants, config and architecture distinguish them."""
     compiled: int = 0
@@ -149,7 +158,9 @@ class CampaignStatistics:
         """Record a failure; return True if its signature is new."""
         known = self.sightings.get(fail.signature)
         if known is None:
-            self.sightings[fail.signature] = Sighting(fail=fail, first=trial, simplest=trial, simplest_key=key)
+            self.sightings[fail.signature] = Sighting(
+                fail=fail, first=trial, simplest=trial, simplest_key=key, seconds=self.seconds
+            )
             return True
         known.add(fail, trial, key)
         return False

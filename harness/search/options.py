@@ -21,6 +21,9 @@ from harness.suite import load_suite
 from harness.workers.spec import Isolation
 
 TIME_LIMIT_S = 60.0
+TRIAGE_S = 600.0
+TRIAGE_SHARE = 0.5
+"""The largest part of a time budget that is kept for triage."""
 
 SanitizerChoice = Sanitizing | Instrumenting
 """A tool of compute-sanitizer that runs the processes, or one of Triton's sanitizers that instruments kernels."""
@@ -55,6 +58,8 @@ class Options:
     gpus: int | None = None
     """How many hardware GPUs to lease.  None: all that are free."""
     settings: Settings = Settings()
+    triage_s: float = TRIAGE_S
+    """Time to confirm and shrink all findings together, after a search with a budget in cases."""
     limits: ShrinkLimits = field(default_factory=ShrinkLimits)
     """Limits for shrinking one finding."""
 

@@ -30,6 +30,9 @@ EXAMPLES = 3 * BATCH_SIZE // 2
 Each example costs the parent 2 ms, on the cores that cases run on.
 """
 
+CASES_PER_SIGHTING = 40
+"""Triage of one sighting takes about as long as so many cases of a search: to confirm it and to shrink it well."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseBudget:
@@ -40,9 +43,16 @@ class CaseBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeBudget:
-    """The time in which new cases begin."""
+    """A time that the search takes, or the search and its triage together."""
 
     seconds: float
+    triage_share: float = 0.0
+    """The largest part of the time that is left to triage.  0: all of it is for new cases."""
+
+    def reserve_s(self, sightings: int, cases: int, elapsed_s: float) -> float:
+        """Return how long triage of so many sightings is likely to take, `triage_share` at most."""
+        needed = sightings * CASES_PER_SIGHTING * elapsed_s / max(1, cases)
+        return min(self.triage_share * self.seconds, needed)
 
 
 Budget = CaseBudget | TimeBudget

@@ -36,8 +36,8 @@ class ResourceSource(Protocol):
         """Return the resources of this launch's build if they are known.  Otherwise request them and return None."""
         ...
 
-    def settle(self) -> None:
-        """Wait until all requested builds are known, up to the source's own limit."""
+    def settle(self, limit_s: float | None = None, /) -> None:
+        """Wait until all requested builds are known, up to the source's own limit and `limit_s`."""
         ...
 
 
@@ -47,5 +47,5 @@ class NoResources:
     def of(self, launch: Launch) -> Resources | None:
         del launch
 
-    def settle(self) -> None:
+    def settle(self, limit_s: float | None = None) -> None:
         pass

@@ -5,14 +5,14 @@ The command line and the pytest plugin both work through a session.
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from harness import libraries
 from harness.cuda import coredump
@@ -24,16 +24,17 @@ from harness.errors import UsageError
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
-from harness.model.verdict import Fail
 from harness.oracles import registry
 from harness.search.campaign import Campaign, CampaignWorkers, Observer
-from harness.search.campaign_statistics import CampaignStatistics
+from harness.search.campaign_statistics import CampaignStatistics, Sighting
+from harness.search.deadline import Deadline
 from harness.search.engine_choice import COMPILE_AHEAD_FACTORY, EngineName
 from harness.search.judge import Judge
 from harness.search.leasing import leased
 from harness.search.options import Options
-from harness.search.plan import Plan
-from harness.search.triage import Triage
+from harness.search.plan import CaseBudget, Plan, TimeBudget
+from harness.search.triage import Triage, unconfirmed
+from harness.search.triage_queue import TriageObserver, TriageQueue
 from harness.workers.background_compiler import BackgroundCompiler
 from harness.workers.compile_ahead import CompileAhead
 from harness.workers.folder import left_behind
@@ -42,22 +43,10 @@ from harness.workers.gpu_assignment import GpuAssigner
 from harness.workers.pool import Pool, PoolOptions
 from harness.workers.spec import BUILDS, LOAD_LIMIT_S, WorkerSpec
 
-SHRINKING_S = 600.0
-"""Time to shrink all findings of one search together."""
+ENDING_S = 1.0
+"""Time that is left to end the processes and to print what was found."""
 FOLDER = Path(".harness")
 """Everything that is kept between searches, such as Triton's cache and findings."""
-
-
-class SearchObserver(Observer, Protocol):
-    """Receives the progress of a whole search."""
-
-    def shrinking(self, fail: Fail, number: int, total: int, /) -> None:
-        """Triage begins with this failure, the `number`th of `total`."""
-        ...
-
-    def trying(self, case: Case, /) -> None:
-        """This case runs next."""
-        ...
 
 
 class Session:
@@ -81,6 +70,7 @@ class Session:
             UsageError: a GPU cannot run the kernels that a sanitizer instruments.
         """
         self.options = options
+        self._begun = time.monotonic()
         self.library_paths = libraries.resolve(options.libraries, cache=options.settings.cache)
         oracles = tuple(map(registry.find, options.oracles)) or registry.ALL
         with ExitStack() as leases:  # an error below gives the GPUs back
@@ -119,40 +109,52 @@ class Session:
         """Folders that may hold the source files of kernels."""
         return tuple(map(Path, self.library_paths))
 
-    def campaign(self, plan: Plan, observer: SearchObserver) -> Campaign:
+    def campaign(self, plan: Plan, observer: Observer) -> Campaign:
         """Return a campaign that has not begun."""
         workers = CampaignWorkers(
             runner=self._ahead or self.pool,
             processes=self.processes,
             compilers=self._compilers,
             submit_compiled=self._ahead.submit_compiled if self._ahead else None,
+            stop_running=self.pool.stop_running,
         )
-        return Campaign(plan, workers, self.judge, observer)
+        return Campaign(self._within_time(plan), workers, self.judge, observer)
+
+    @property
+    def deadline(self) -> Deadline | None:
+        """The end of a search with a time budget, triage included; None if cases are the budget."""
+        match self.options.budget:
+            case TimeBudget(seconds=seconds):
+                return Deadline(self._begun + seconds - ENDING_S)
+            case CaseBudget():
+                return None
 
     @property
     def gpu_wait_share(self) -> float | None:
         """The share of time in which GPUs waited for the compiler, 0 to 1; None if nothing is compiled ahead."""
         return self._ahead.waiting_share if self._ahead else None
 
-    def triage(self, statistics: CampaignStatistics, observer: SearchObserver, keep: Callable[[Finding], None]) -> None:
-        """Pass a finding to `keep` for each sighting, as soon as it is ready.
+    def triage(
+        self, statistics: CampaignStatistics, observer: TriageObserver, keep: Callable[[Sighting, Finding], None]
+    ) -> None:
+        """Confirm all sightings, then shrink them in turns, until the deadline.
 
-        After `SHRINKING_S`, findings are no longer shrunk.
+        `keep` receives a finding as soon as it is ready, and better versions of it later.  A sighting for which there
+        is no time gets none.
         """
-        deadline = time.monotonic() + SHRINKING_S
-        triage = self._triage(observer.trying)
-        sightings = statistics.in_order()
-        for number, sighting in enumerate(sightings, 1):
-            observer.shrinking(sighting.fail, number, len(sightings))
-            limits = self.options.limits
-            left = max(0.0, min(limits.seconds, deadline - time.monotonic()))
-            keep(triage.finding(sighting, replace(limits, seconds=left)))
+        deadline = self.deadline or Deadline.after(self.options.triage_s)
+        queue = TriageQueue(self._triage, self.processes, deadline, self.options.limits)
+        queue.run(statistics.in_order(), observer, keep)
 
-    def unconfirmed(self, statistics: CampaignStatistics, findings: Iterable[Finding]) -> tuple[Finding, ...]:
-        """Return unconfirmed findings for the sightings that `findings` lacks: for an interrupted search."""
-        done = {finding.fail.signature for finding in findings}
-        triage = self._triage(lambda _: None)
-        return tuple(triage.unconfirmed(one) for one in statistics.in_order() if one.fail.signature not in done)
+    def not_tried(self, sighting: Sighting) -> Finding:
+        """Return the finding of a sighting before triage."""
+        return unconfirmed(sighting, self.options.libraries, self.options.engine_options)
+
+    def _within_time(self, plan: Plan) -> Plan:
+        """Return the plan with the time that installing the libraries has left."""
+        if self.deadline is None or not isinstance(plan.budget, TimeBudget):
+            return plan
+        return replace(plan, budget=replace(plan.budget, seconds=self.deadline.left_s))
 
     def _triage(self, trying: Callable[[Case], None]) -> Triage:
         return Triage(

@@ -29,17 +29,10 @@ HYPOTHESIS_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrinkLimits:
-    """How many runs and seconds one shrink may take."""
+    """How many runs and seconds one shrink may take, all turns together."""
 
     runs: int = 300
     seconds: float = 60.0
-
-    def share(self, part: float) -> "ShrinkLimits":
-        return ShrinkLimits(runs=int(self.runs * part), seconds=self.seconds * part)
-
-
-NOTHING = ShrinkLimits(runs=0, seconds=0.0)
-"""No further case runs.  Known answers stay: otherwise Hypothesis would call its failing case flaky."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +47,52 @@ class Shrunk:
 
 def shrink(trial: Trial, signature: Signature, shows: Callable[[Case], bool], limits: ShrinkLimits) -> Shrunk:
     """Return the simplest case found for which `shows` is still true."""
-    search = _Search(trial, shows)
-    if trial.batch is not None:
-        search.allow(limits.share(HYPOTHESIS_SHARE))
-        _by_hypothesis(search, trial.case, trial.batch, signature)
-    search.allow(limits)
-    complete = _by_moves(search)
-    return Shrunk(case=search.best, runs=search.runs, complete=complete)
+    shrinking = Shrinking(trial, signature, shows, limits)
+    shrinking.turn(limits.seconds)
+    return Shrunk(case=shrinking.case, runs=shrinking.runs, complete=shrinking.is_complete)
+
+
+class Shrinking:
+    """One shrink, done in turns, so that several shrinks share the time that is left.
+
+    The first turn begins with Hypothesis.  Later turns go on with the moves.
+    """
+
+    def __init__(self, trial: Trial, signature: Signature, shows: Callable[[Case], bool], limits: ShrinkLimits) -> None:
+        self._search = _Search(trial, shows)
+        self._trial = trial
+        self._signature = signature
+        self._limits = limits
+        self._spent_s = 0.0
+        self._turns = 0
+        self.is_complete = False
+        """True if no move makes the case simpler."""
+
+    @property
+    def case(self) -> Case:
+        """The simplest case so far."""
+        return self._search.best
+
+    @property
+    def runs(self) -> int:
+        return self._search.runs
+
+    @property
+    def is_finished(self) -> bool:
+        """True if the case is as simple as it gets, or the limits are used up."""
+        return self.is_complete or self.runs >= self._limits.runs or self._spent_s >= self._limits.seconds
+
+    def turn(self, seconds: float) -> None:
+        """Work for at most so many seconds, within the limits of the shrink."""
+        begun = time.monotonic()
+        seconds = min(seconds, self._limits.seconds - self._spent_s)
+        if not self._turns and self._trial.batch is not None:
+            self._search.allow(int(HYPOTHESIS_SHARE * self._limits.runs), begun + HYPOTHESIS_SHARE * seconds)
+            _by_hypothesis(self._search, self._trial.case, self._trial.batch, self._signature)
+        self._search.allow(self._limits.runs, begun + seconds)
+        self.is_complete = _by_moves(self._search)
+        self._turns += 1
+        self._spent_s += time.monotonic() - begun
 
 
 class _Search:
@@ -73,16 +105,21 @@ class _Search:
         self.runs = 0
         self._shows = shows
         self._answers = {trial.case.digest: True}
-        self._begun = time.monotonic()
-        self._limits = ShrinkLimits()
+        self._most_runs = 0
+        self._until = 0.0
 
-    def allow(self, limits: ShrinkLimits) -> None:
-        """Set the limits, counted from the beginning of the shrink."""
-        self._limits = limits
+    def allow(self, runs: int, until: float) -> None:
+        """Allow so many runs in all, until this moment of the monotonic clock."""
+        self._most_runs = runs
+        self._until = until
+
+    def stop(self) -> None:
+        """Run no further case.  Known answers stay: otherwise Hypothesis would call its failing case flaky."""
+        self.allow(0, 0.0)
 
     @property
     def is_exhausted(self) -> bool:
-        return self.runs >= self._limits.runs or time.monotonic() - self._begun >= self._limits.seconds
+        return self.runs >= self._most_runs or time.monotonic() >= self._until
 
     def fails(self, case: Case) -> bool:
         """Return True if the case shows the failure; past the limits, a case that never ran counts as passing."""
@@ -119,7 +156,7 @@ def _by_hypothesis(search: _Search, failing: Case, batch: Batch, signature: Sign
                 shown = search.fails(case)
             except HarnessError as error:  # Hypothesis would take it for the bug and shrink it
                 broken = error
-                search.allow(NOTHING)
+                search.stop()
         if shown:
             raise bug  # not inside `except`: Hypothesis counts an exception's context as part of its identity
 

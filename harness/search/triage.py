@@ -1,7 +1,11 @@
-"""Triage: confirm a sighting alone in a fresh process, shrink its case, and confirm the case that is reported."""
+"""Triage: makes findings of sightings.
+
+Each sighting is first confirmed alone in a fresh process.  A confirmed case is then shrunk in turns, and the case that
+is reported is confirmed again.  `harness.search.triage_queue` gives the turns of many sightings to the processes.
+"""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,17 +17,20 @@ from harness.model.verdict import Fail, Outcome
 from harness.search.campaign_statistics import Sighting, Trial
 from harness.search.judge import Examination, Judge
 from harness.search.runner import Runner
-from harness.search.shrinking import ShrinkLimits, shrink
+from harness.search.shrinking import Shrinking, ShrinkLimits
 from harness.workers.supervision.time_limits import Patience
 
 OVERSIZED_SHARE = 0.5
-"""The share of the time limit for an oversized case: it runs longer, and seldom shrinks much."""
+"""The share of the time limits for an oversized case: it runs longer, and seldom shrinks much."""
 REPEATS = 5
 """How often a reported case runs alone, if time allows."""
 REPEATS_UNCONFIRMED = 10
 """The same for a case that did not show the failure the first time it ran alone."""
 REPEAT_LIMIT_S = 10.0
 """No repeat begins later: a case that hangs takes its whole time limit each time."""
+
+Turns = Generator[Finding]
+"""The work on one sighting, a bounded part at each `next`.  Each finding replaces the one before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,23 +43,36 @@ class Triage:
     engine_options: tuple[str, ...] = ()
     """As `Finding.engine_options`."""
     trying: Callable[[Case], None]
-    """Called with each case before it runs."""
+    """Called with each case before it runs, on the thread that takes the turn."""
 
     def finding(self, sighting: Sighting, limits: ShrinkLimits) -> Finding:
         """Return the finding, with the failure that the reported case showed last."""
+        *_, last = self.turns(sighting, limits, lambda: limits.seconds)
+        return last
+
+    def turns(self, sighting: Sighting, limits: ShrinkLimits, turn_s: Callable[[], float]) -> Turns:
+        """Confirm the sighting in the first turn; explain or shrink it in later ones.
+
+        `turn_s` returns how many seconds of shrinking the next turn may take.
+        """
         confirmed = self._confirm(sighting)
         if isinstance(confirmed, Finding):
-            return confirmed
+            yield confirmed
+            return
         if confirmed is None:
-            return self._confirm_after_others(sighting) or self._repeat_unconfirmed(sighting)
+            yield replace(self.unconfirmed(sighting), repeats=ReplayCount(shown=0, runs=1))
+            yield self._confirm_after_others(sighting) or self._repeat_unconfirmed(sighting)
+            return
         trial, examined = confirmed
-        small = self._shrink(sighting, trial, limits)
-        if small.digest != trial.case.digest:
-            again = self._alone(sighting.fail, trial, small, patience=Patience.LONG)
-            if again.fail_with(sighting.fail.signature) is not None:
-                examined = again
-        case = examined.run.case
-        return replace(self._finding(sighting, examined), repeats=self._repeats(sighting, trial, case, REPEATS)[0])
+        yield replace(self._finding(sighting, examined), repeats=ReplayCount(shown=1, runs=1))
+        shrinking, share = self._shrinking(sighting, trial, limits)
+        while not shrinking.is_finished:
+            shrinking.turn(share * turn_s())
+            if (smaller := self._confirm_smaller(sighting, trial, shrinking.case, examined)) is not None:
+                examined = smaller
+                yield replace(self._finding(sighting, examined), repeats=ReplayCount(shown=1, runs=1))
+        repeats, _ = self._repeats(sighting, trial, examined.run.case, REPEATS)
+        yield replace(self._finding(sighting, examined), repeats=repeats)
 
     def repeats(self, fail: Fail, trial: Trial) -> bool:
         """Return True if the case also shows the failure alone in a fresh process."""
@@ -60,17 +80,7 @@ class Triage:
 
     def unconfirmed(self, sighting: Sighting) -> Finding:
         """Return the finding as the campaign saw it: it did not repeat, or there was no time to try."""
-        return Finding(
-            fail=sighting.fail,
-            case=sighting.first.case,
-            launch=None,
-            first_case=sighting.first.case,
-            sightings=sighting.count,
-            confirmed=False,
-            cases=tuple(sighting.cases.values()),
-            libraries=self.libraries,
-            engine_options=self.engine_options,
-        )
+        return unconfirmed(sighting, self.libraries, self.engine_options)
 
     def _repeat_unconfirmed(self, sighting: Sighting) -> Finding:
         """Return the finding of a failure that did not repeat at once: it may be flaky, or depend on earlier cases."""
@@ -140,7 +150,8 @@ class Triage:
 
         return self.judge.only(fail.oracle).examine(trial.op, case, execute)
 
-    def _shrink(self, sighting: Sighting, trial: Trial, limits: ShrinkLimits) -> Case:
+    def _shrinking(self, sighting: Sighting, trial: Trial, limits: ShrinkLimits) -> tuple[Shrinking, float]:
+        """Return the shrink of a confirmed case, and its share of the time limits."""
         signature = sighting.fail.signature
         judge = self.judge.only(signature.oracle)
         run = partial(self.runner.run, patience=Patience.HURRIED)
@@ -149,8 +160,15 @@ class Triage:
             self.trying(case)
             return judge.examine(trial.op, case, run).fail_with(signature) is not None
 
-        shorter = replace(limits, seconds=OVERSIZED_SHARE * limits.seconds)
-        return shrink(trial, signature, shows, shorter if trial.case.scale is Scale.OVERSIZED else limits).case
+        share = OVERSIZED_SHARE if trial.case.scale is Scale.OVERSIZED else 1.0
+        return Shrinking(trial, signature, shows, replace(limits, seconds=share * limits.seconds)), share
+
+    def _confirm_smaller(self, sighting: Sighting, trial: Trial, small: Case, known: Examination) -> Examination | None:
+        """Return the run of the smaller case alone, if it shows the failure there."""
+        if small.digest == known.run.case.digest:
+            return None
+        again = self._alone(sighting.fail, trial, small, patience=Patience.LONG)
+        return None if again.fail_with(sighting.fail.signature) is None else again
 
     def _finding(self, sighting: Sighting, examined: Examination) -> Finding:
         fail = examined.fail_with(sighting.fail.signature) or sighting.fail
@@ -165,7 +183,24 @@ class Triage:
             libraries=self.libraries,
             engine_options=self.engine_options,
             first_pictures=sighting.fail.pictures,
+            first_seen=sighting.first_seen,
         )
+
+
+def unconfirmed(sighting: Sighting, libraries: tuple[str, ...], engine_options: tuple[str, ...]) -> Finding:
+    """Return the finding as the campaign saw it, before anything was tried."""
+    return Finding(
+        fail=sighting.fail,
+        case=sighting.first.case,
+        launch=None,
+        first_case=sighting.first.case,
+        sightings=sighting.count,
+        confirmed=False,
+        cases=tuple(sighting.cases.values()),
+        libraries=libraries,
+        engine_options=engine_options,
+        first_seen=sighting.first_seen,
+    )
 
 
 def _other_result(examined: Examination) -> str:

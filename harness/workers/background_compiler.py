@@ -74,13 +74,13 @@ class BackgroundCompiler:
                 self._request(launch.build)
             return self._resources.get(launch.build)
 
-    def settle(self) -> None:
-        """Wait until every requested build is known, or the time limit is over.
+    def settle(self, limit_s: float | None = None) -> None:
+        """Wait until every requested build is known, or the compiler's own limit or `limit_s` is over.
 
         Raises:
             Exception: the error that ended the compiler's thread.
         """
-        deadline = time.monotonic() + self._settle_s
+        deadline = time.monotonic() + (self._settle_s if limit_s is None else min(limit_s, self._settle_s))
         with self._changed:
             while self._is_busy() and time.monotonic() < deadline:
                 self._changed.wait(deadline - time.monotonic())

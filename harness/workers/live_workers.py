@@ -83,6 +83,13 @@ class LiveWorkers:
             one.close()
         self._release(worker.spec)
 
+    def kill_busy(self) -> None:
+        """End the processes that run cases now."""
+        with self._lock:
+            busy = tuple(self._busy)
+        for worker in busy:
+            worker.kill()
+
     def mark_closed(self) -> None:
         """Start no more processes: from here on `take` raises."""
         with self._lock:

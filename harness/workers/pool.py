@@ -103,6 +103,10 @@ class Pool:
         with self._slots, self._on_gpu(self._spec_of(device)) as spec:
             self._workers.put_back(self._workers.take(spec, reuse=True), reuse=True)
 
+    def stop_running(self) -> None:
+        """Kill the processes that run cases now; each case ends as if its process had died."""
+        self._workers.kill_busy()
+
     def close(self) -> None:
         """Kill what runs, cancel what is queued, and remove every process and temporary file."""
         self._workers.mark_closed()

@@ -37,7 +37,7 @@ dx[2, 0] and 31 more cells were stored by programs 0 and 1, with the same bytes
   launch         grid 188 x 1 x 1; BT: 32, num_warps: 4 (config 1 of 6)
   first seen     overlapping  T=48 D=48 G=1  fp32
   confirmed      alone, in a fresh process: 5 of 5 times
-  seen           in {seen} cases of the search
+  seen           in {seen} cases of the search; first in case 1, after {seconds:g} s
 
 Several programs do the same work and store the same result: harmless by itself,
 but it wastes bandwidth, and it turns into a race as soon as their values differ
@@ -53,7 +53,9 @@ def test_a_finding_is_printed_whole_and_can_be_replayed_by_its_id(project: Proje
     )
     report: dict[str, Any] = json.loads((project.folder / "r.json").read_text(encoding="utf-8"))
     (finding,) = report["findings"]
-    assert done.out.startswith(FINDING.format(id=finding["id"], seen=finding["sightings"]))
+    assert done.out.startswith(
+        FINDING.format(id=finding["id"], seen=finding["sightings"], seconds=finding["first_seen"]["seconds"])
+    )
     assert done.status == 1
     again = project.harness("replay", finding["id"], *ENGINE)
     assert (again.status, again.out.splitlines()[-1]) == (1, f"{finding['id']} fails again")
@@ -69,6 +71,7 @@ def test_the_json_report_is_complete(project: Project) -> None:
     passed, failed = report.pop("passed"), report.pop("failed")
     assert (passed + failed, finding["sightings"]) == (20, failed)
     assert report.pop("seconds") > 0
+    assert report.pop("triage_seconds") > 0
     assert set(report.pop("versions")) >= {"python", "torch", "triton", "hypothesis"}
     op, device = "suites/norm.py:overlapping", "rtx-pro-6000"
     row = {"op": op, "device": device, "oracle": "write-overlap"}
@@ -90,6 +93,7 @@ def test_the_json_report_is_complete(project: Project) -> None:
         "devices": ["rtx-pro-6000 (188 SMs, sm_120)"],
         "libraries": [],
         "interrupted": False,
+        "cut_off": [],
         "known_findings": [],
         "notices": [],
     }
@@ -97,6 +101,8 @@ def test_the_json_report_is_complete(project: Project) -> None:
     assert (case.dims, first.dims) == ({"T": 3, "D": 1, "G": 1}, {"T": 48, "D": 48, "G": 1})
     assert finding.pop("launch")["config"] == "BT: 32, num_warps: 4"
     identity = finding.pop("id")
+    seen = finding.pop("first_seen")
+    assert (seen["case_number"], seen["seconds"] > 0) == (1, True)
     assert finding.pop("meaning").startswith("Several programs do the same work")
     assert finding == {
         "kind": "finding",
@@ -115,6 +121,9 @@ def test_the_json_report_is_complete(project: Project) -> None:
         "pictures": [],
         "first_pictures": [],
         "excerpt": None,
+        "hardware_blame": None,
+        "idiom": "",
+        "symptoms": [],
         "sightings": failed,
         "libraries": [],
         "preceding_case": None,
@@ -188,7 +197,9 @@ def test_the_same_seed_finds_the_same(project: Project) -> None:
     for processes in ("1", "3"):
         project.harness("fuzz", "suites", "--cases", "40", "--processes", processes, *ON, "--json", "r.json")
         report = json.loads((project.folder / "r.json").read_text(encoding="utf-8"))
-        reports.append({**report, "seconds": None, "compiled_builds": None})
+        for finding in report["findings"]:
+            del finding["first_seen"]["seconds"]
+        reports.append({**report, "seconds": None, "triage_seconds": None, "compiled_builds": None})
     assert reports[0] == reports[1]
 
 
@@ -357,6 +368,6 @@ def test_an_error_of_the_harness_ends_with_2_and_keeps_findings(project: Project
 @pytest.mark.parametrize("isolation", ["worker", "case"])
 def test_a_search_for_some_minutes_works_with_each_isolation(project: Project, isolation: str) -> None:
     done = project.harness(
-        "fuzz", "suites", "--minutes", "0.05", "--isolation", isolation, *ON, "--oracle", "write-overlap"
+        "fuzz", "suites", "--minutes", "0.5", "--isolation", isolation, *ON, "--oracle", "write-overlap"
     )
     assert (done.status, "1 finding: 1 warning" in done.out) == (1, True)

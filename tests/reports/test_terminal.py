@@ -16,6 +16,8 @@ from harness.reports.finding_text import Sources, describe, render
 from harness.reports.interrupts import Interrupts
 from harness.reports.progress import Progress
 from harness.search.campaign_statistics import CampaignStatistics
+from harness.search.deadline import Deadline
+from harness.search.triage_queue import TriageProgress
 from tests.reports.samples import MISCOMPILED
 from tests.search.fakes import DEVICE, KERNEL, SIMPLEST, facts, with_dims
 
@@ -124,10 +126,10 @@ def test_defaults_of_a_case_are_left_out() -> None:
 def test_a_terminal_is_left_as_it_was_found() -> None:
     screen = StringIO()
     console = Console(file=screen, force_terminal=True, width=80)
-    with Progress(console, Interrupts(), cases=300) as progress:
+    with Progress(console, Interrupts(), 300) as progress:
         progress.tick(CampaignStatistics(cases=12, passed=12, seconds=2.0), CASE)
         progress.sighted(FINDING.fail, None)  # pyright: ignore[reportArgumentType] -- not looked at
-        progress.shrinking(FINDING.fail, 1, 2)
+        progress.triaging(TriageProgress(sightings=2, confirmed=1, finished=0, deadline=Deadline.after(60)))
     hidden, shown = screen.getvalue().rfind("\x1b[?25l"), screen.getvalue().rfind("\x1b[?25h")
     assert 0 <= hidden < shown  # the cursor
     assert "seen: error, bounds: layer_norm_bwd_kernel" in screen.getvalue()
@@ -135,7 +137,7 @@ def test_a_terminal_is_left_as_it_was_found() -> None:
 
 def test_a_log_gets_a_line_every_few_seconds_at_most() -> None:
     log = StringIO()
-    with Progress(Console(file=log, width=80), Interrupts(), cases=None) as progress:
+    with Progress(Console(file=log, width=80), Interrupts(), Deadline.after(60)) as progress:
         for cases in range(1000):
             progress.tick(CampaignStatistics(cases=cases, seconds=1.0), CASE)
     assert len(log.getvalue().splitlines()) <= 2

@@ -237,7 +237,8 @@ class Compiler:
             threads=128,
         )
 
-    def settle(self) -> None:
+    def settle(self, limit_s: float | None = None) -> None:
+        del limit_s
         self.is_settled = True
 
 

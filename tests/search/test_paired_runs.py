@@ -199,7 +199,8 @@ class LateCompiler:
             threads=128,
         )
 
-    def settle(self) -> None:
+    def settle(self, limit_s: float | None = None) -> None:
+        del limit_s
         self.is_settled = True
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from harness.model.case import Case
-from harness.model.finding import Finding, ReplayCount
+from harness.model.finding import Finding, FirstSeen, ReplayCount
 from harness.model.paired_run import RunRequest, case_of
 from harness.model.run import HungParty, Overtime, Run, TimedOut
 from harness.model.verdict import Severity
@@ -57,6 +57,7 @@ def test_a_finding_is_the_simplest_case_that_fails_alone() -> None:
         repeats=ReplayCount(shown=5, runs=5),
         cases=(first,),
         libraries=("fla-core==0.5.2",),
+        first_seen=FirstSeen(case_number=1, seconds=0.0),
     )
     assert runner.alone == [(simplest,), *[(with_dims(T=3),)] * 6]
 

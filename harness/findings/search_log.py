@@ -1,0 +1,61 @@
+"""The log of one search: every failure is stored when it is seen, and replaced as triage learns more.
+
+So a search that is killed loses nothing that it printed.
+"""
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from harness.errors import StoreError
+from harness.findings import store
+from harness.model.finding import Confirmation, Finding
+from harness.model.verdict import Signature
+
+
+class SearchLog:
+    """The findings of one search, by the signature under which the search saw them."""
+
+    def __init__(self, folder: Path, text_of: Callable[[Finding], str], versions: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._text_of = text_of
+        self._versions = versions
+        self._findings: dict[Signature, Finding] = {}
+        self._made: set[str] = set()
+        """Ids of the folders that this search made and that hold nothing of an earlier search."""
+
+    def __contains__(self, signature: Signature) -> bool:
+        return signature in self._findings
+
+    @property
+    def findings(self) -> Mapping[Signature, Finding]:
+        """The latest finding of each signature."""
+        return self._findings
+
+    def keep(self, signature: Signature, finding: Finding) -> None:
+        """Store the finding in place of the one that this signature had.
+
+        A failure that was not tried again replaces nothing that an earlier search stored.
+
+        Raises:
+            StoreError: the store cannot be written.  The finding is in `findings` all the same.
+        """
+        known = self._findings.get(signature)
+        self._findings[signature] = finding
+        place = self._folder / finding.id
+        is_new = not place.exists()
+        try:
+            if is_new or finding.id in self._made or finding.confirmation is not Confirmation.NOT_TRIED:
+                store.save((finding,), self._folder, self._text_of, self._versions)
+        except OSError as error:
+            raise StoreError(f"cannot write to {self._folder.absolute()}: {error.strerror}") from None
+        if is_new:
+            self._made.add(finding.id)
+        if known is not None and known.id != finding.id:
+            self._forget(known.id)
+
+    def _forget(self, identity: str) -> None:
+        """Remove the folder of a finding that has been replaced, unless another signature still has it."""
+        if identity in self._made and all(finding.id != identity for finding in self._findings.values()):
+            self._made.discard(identity)
+            shutil.rmtree(self._folder / identity, ignore_errors=True)
