@@ -41,6 +41,8 @@ class Raised:
     phase: str
     """`forward` or `backward`; in `inputs`, `reference` and `compare` the suite is at fault."""
     traceback: str
+    cause: str = ""
+    """Class and text of the exception that began the chain of causes; empty if the message already has its text."""
     launch: str | None = None
     """The kernel that was being built or launched, if one was."""
     config_count: int | None = None

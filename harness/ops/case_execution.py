@@ -33,6 +33,7 @@ from harness.model.run import (
     Unsupported,
 )
 from harness.ops import flight_recorder
+from harness.ops.exception_text import cause_of, text_of
 from harness.ops.execution_hooks import NO_LAUNCHES, ObservedLaunches
 from harness.ops.missing_modules import missing
 
@@ -161,7 +162,14 @@ def _ending(op: Op, error: Exception, phase: str) -> Ending:
     if isinstance(error, RuntimeError) and ("can't allocate memory" in message or "not enough memory" in message):
         return OutOfMemory(limit_bytes=0, message=message.splitlines()[0])
     text = "".join(traceback.format_exception(error)).splitlines()[-TRACEBACK_LINES:]
-    return Raised(kind=kind, message=message, source=_source(error), phase=phase, traceback="\n".join(text))
+    return Raised(
+        kind=kind,
+        message=text_of(error),
+        source=_source(error),
+        phase=phase,
+        traceback="\n".join(text),
+        cause=cause_of(error),
+    )
 
 
 def _unsupported(reason: CannotExecute, error: Exception) -> Unsupported:

@@ -120,13 +120,20 @@ def _judge_raised(run: Run, raised: Raised) -> Verdict:
             return Abstain(oracle=Completes.name, reason="a missing allocator is judged by `scratch-memory`")
         case ResponsibleOracle.COMPLETES:
             at = f" ({raised.source})" if raised.source else ""
+            cause = f", because of {_cause(raised)}" if raised.cause else ""
             return _Failure(
                 kernel=raised.launch or "",
                 place=f"{raised.kind}: {message_class(raised.message)}{at}",
-                message=f"{raised.kind} was raised in phase {raised.phase}: {main_line(raised.message)}{at}",
+                message=f"{raised.kind} was raised in phase {raised.phase}: {main_line(raised.message)}{at}{cause}",
                 meaning=RAISED,
                 source=raised.source,
             ).of(run)
+
+
+def _cause(raised: Raised) -> str:
+    """Return class and main line of the exception that caused the one raised."""
+    kind, _, text = raised.cause.partition(": ")
+    return f"{kind}: {main_line(text)}"
 
 
 def _judge_crashed(run: Run, crashed: Crashed) -> Fail:

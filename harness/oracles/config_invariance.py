@@ -2,12 +2,12 @@
 
 from harness.model.case import Case
 from harness.model.paired_run import launch_of
-from harness.model.run import Result, Run
+from harness.model.run import Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.ops.paired_run_policy import is_sampled, with_another_config
 from harness.oracles.base import Evidence
 from harness.oracles.endings import unfinished
-from harness.oracles.run_comparison import disagreements
+from harness.oracles.run_comparison import Disagreement, disagreements
 
 
 class ConfigInvariance:
@@ -42,17 +42,18 @@ class ConfigInvariance:
         if first and second and first.config_index == second.config_index:
             reason = f"{kernel} ran with config {config_of(run, kernel)} again, since the GPU refuses another"
             return (Abstain(oracle=self.name, reason=reason),)
-        failures = (self._fail(run, other, kernel, result, block) for result, block in disagreements(run, other))
+        failures = (self._fail(run, other, kernel, found) for found in disagreements(run, other))
         return tuple({fail.signature: fail for fail in failures}.values()) or (Pass(oracle=self.name),)
 
-    def _fail(self, run: Run, other: Run, kernel: str, result: Result, block: int) -> Fail:
+    def _fail(self, run: Run, other: Run, kernel: str, found: Disagreement) -> Fail:
+        result = found.result
         place = result.writer[1] if result.writer else result.name
         launch = launch_of(run.launches, kernel)
         return Fail(
             signature=Signature(oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=kernel, place=place),
             message=(
                 f"{result.name} differs beyond rounding between configs {config_of(run, kernel)} and "
-                f"{config_of(other, kernel)} of {kernel}, first in block {block} of its projections"
+                f"{config_of(other, kernel)} of {kernel}: {found.where}"
             ),
             meaning=(
                 "Which config the autotuner picks depends on timing, so the same program gives right results on one "

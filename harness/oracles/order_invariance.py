@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 from harness.model.case import Case, ProgramOrder
-from harness.model.run import Deadlocked, Result, Run
+from harness.model.run import Deadlocked, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.ops.paired_run_policy import order_matters
 from harness.oracles.base import Evidence
 from harness.oracles.deadlock_messages import sentence
 from harness.oracles.endings import unfinished, untraced
-from harness.oracles.run_comparison import disagreements
+from harness.oracles.run_comparison import Disagreement, disagreements
 
 ORDER = ProgramOrder.REVERSED
 """The order of the paired run."""
@@ -46,16 +46,17 @@ class OrderInvariance:
             return (self._fail_deadlocked(run, other.ending),)
         if reason := unfinished(other):
             return (Abstain(oracle=self.name, reason=f"in reversed order, {reason}"),)
-        failures = (self._fail(run, result, block) for result, block in disagreements(run, other))
+        failures = (self._fail(run, found) for found in disagreements(run, other))
         return tuple({fail.signature: fail for fail in failures}.values()) or (Pass(oracle=self.name),)
 
-    def _fail(self, run: Run, result: Result, block: int) -> Fail:
+    def _fail(self, run: Run, found: Disagreement) -> Fail:
+        result = found.result
         kernel, place = result.writer or ("", result.name)
         return Fail(
             signature=Signature(oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=kernel, place=place),
             message=(
-                f"{result.name} differs beyond rounding when the programs of each launch begin in {ORDER} order, "
-                f"first in block {block} of its projections"
+                f"{result.name} differs beyond rounding when the programs of each launch begin in {ORDER} order: "
+                f"{found.where}"
             ),
             meaning=("A GPU promises no order of programs, so the same call gives different results from run to run."),
             source=next((launch.source for launch in run.launches if launch.kernel == kernel), None),

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from harness.model.case import Case
-from harness.model.run import Result, Run
+from harness.model.run import Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.ops.paired_run_policy import choice_number, is_sampled
 from harness.oracles.base import Evidence
 from harness.oracles.endings import unfinished
-from harness.oracles.run_comparison import disagreements
+from harness.oracles.run_comparison import Disagreement, disagreements
 
 SM_COUNTS = (1, 304)
 """The SM counts of paired runs: one program for everything, and more programs than many inputs have rows.
@@ -43,16 +43,17 @@ class SmInvariance:
         count = other.case.device.sm_count
         if reason := unfinished(other):
             return (Abstain(oracle=self.name, reason=f"with {count} SMs, {reason}"),)
-        failures = (self._fail(run, count, result, block) for result, block in disagreements(run, other))
+        failures = (self._fail(run, count, found) for found in disagreements(run, other))
         return tuple({fail.signature: fail for fail in failures}.values()) or (Pass(oracle=self.name),)
 
-    def _fail(self, run: Run, count: int, result: Result, block: int) -> Fail:
+    def _fail(self, run: Run, count: int, found: Disagreement) -> Fail:
+        result = found.result
         kernel, place = result.writer or ("", result.name)
         return Fail(
             signature=Signature(oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=kernel, place=place),
             message=(
-                f"{result.name} differs beyond rounding between {run.case.device.sm_count} and {count} SMs, "
-                f"first in block {block} of its projections"
+                f"{result.name} differs beyond rounding between {run.case.device.sm_count} and {count} SMs: "
+                f"{found.where}"
             ),
             meaning=(
                 "How the work is split over the GPU changes the numbers, so a result that is right on one GPU is "

@@ -186,6 +186,53 @@ def test_a_library_that_lacks_a_module_of_its_own_is_broken(tmp_path: Path, monk
     assert ending.message == "No module named 'broken_kernels.gone'"
 
 
+SILENT = """
+def asserts(x):
+    assert (
+        x.shape[0]
+        == 99
+    )
+
+def raises(x):
+    raise KeyError
+
+def calls(x):
+    try:
+        asserts(x)
+    except AssertionError as error:
+        raise RuntimeError("at 3:4:\\n  y = inner(x)") from error
+
+def quotes(x):
+    try:
+        asserts(x)
+    except AssertionError as error:
+        raise RuntimeError(f"at 3:4:\\n  y = inner(x)\\n{error!r}") from None
+
+def repeats(x):
+    try:
+        raise KeyError("no row 7")
+    except KeyError as error:
+        raise RuntimeError(f"at 3:4:\\n  y = inner(x)\\n{error}") from error
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "message", "cause"),
+    [
+        ("asserts", "assert x.shape[0] == 99", ""),
+        ("raises", "raise KeyError", ""),
+        ("calls", "at 3:4:\n  y = inner(x)", "AssertionError: assert x.shape[0] == 99"),
+        ("quotes", "at 3:4:\n  y = inner(x)\nAssertionError()", "AssertionError: assert x.shape[0] == 99"),
+        ("repeats", "at 3:4:\n  y = inner(x)\n'no row 7'", ""),
+    ],
+)
+def test_an_exception_that_hides_its_reason_gets_it(function: str, message: str, cause: str, tmp_path: Path) -> None:
+    (tmp_path / "silent.py").write_text(SILENT, encoding="utf-8")
+    ending = ended(getattr(beside(str(tmp_path / "suite.py"), "silent.py"), function))
+    assert isinstance(ending, Raised)
+    assert (ending.message, ending.cause) == (message, cause)
+
+
 def test_unwritten_integers_are_counted() -> None:
     def call(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         y = torch.empty(x.shape, dtype=torch.int32)

@@ -62,7 +62,8 @@ def test_the_runs_tolerance_counts_twice_if_both_round_alike() -> None:
 
     assert disagreements(run, alike) == ()
     assert disagreements(run, moved(1.9)) == ()
-    assert disagreements(run, moved(2.1)) == ((run.results[0], 0),)
+    (found,) = disagreements(run, moved(2.1))
+    assert (found.result, [part.index for part in found.parts]) == (run.results[0], [0])
 
 
 def test_the_request_has_every_dot_precision_of_the_run() -> None:

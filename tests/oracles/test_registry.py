@@ -1,5 +1,6 @@
 """All oracles together: which oracle judges which ending, and the outcome of a case."""
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -158,6 +159,16 @@ class TestCompletes:
     def test_the_place_of_a_compile_error_is_its_last_line(self) -> None:
         message = "at 12:8:\n    x = tl.load(p)\n    ^\nValueError('Mask argument cannot be block type')"
         assert message_class(message) == "ValueError('Mask argument cannot be block type')"
+
+    def test_a_compile_error_in_a_called_function_says_its_cause(self) -> None:
+        message = "at 12:8:\n    x = tl.load(p)\n    y = inner(x)\n        ^"
+        ending = replace(raised(message, kind="CompilationError"), cause="AssertionError: assert left == right")
+        fail = only_failure(Completes(), run(ending=ending))
+        assert fail.signature.place == "CompilationError: y = inner(x) (layernorm.py:431)"
+        assert fail.message == (
+            "CompilationError was raised in phase backward: y = inner(x) (layernorm.py:431), because of "
+            "AssertionError: assert left == right"
+        )
 
     def test_the_signature_of_a_crash_has_signal_and_kernel(self) -> None:
         crashed = Crashed(signal="SIGSEGV", status=None, log_tail="", launch=KERNEL)

@@ -124,7 +124,33 @@ class TestSmInvariance:
         other = run(of=case(seed=0, sm_count=1), results=(result(sketch=(1.0, 2.03)),))
         fail = only_failure(SmInvariance(), run(of=case(seed=0)), other)
         assert fail.signature == signature("sm-invariance", "y", kernel="")
-        assert fail.message == ("y differs beyond rounding between 188 and 1 SMs, first in block 1 of its projections")
+        assert fail.message == (
+            "y differs beyond rounding between 188 and 1 SMs: most in y[64, 32] to y[128, 63] (elements 4128 to 8255 "
+            "of 8256), whose sums with random signs differ by 0.03: 1.5 times the 0.02 that rounding allows; 1 of its "
+            "2 parts differs"
+        )
+
+    @pytest.mark.parametrize(
+        ("other", "where"),
+        [
+            (result(sketch=(NAN, 2.0)), "where one run has NaN or infinity; 1 of its 2 parts differs"),
+            (
+                result(sketch=(9.0, 5.0)),
+                "differ by 8: 400 times the 0.02 that rounding allows; 2 of its 2 parts differ",
+            ),
+            (replace(result(), shape=(64, 129)), ": its shape is (129, 64) in one run and (64, 129) in the other"),
+            (result("z"), ": the other run has no such result"),
+        ],
+    )
+    def test_a_difference_names_its_kind(self, other: Result, where: str) -> None:
+        fail = only_failure(SmInvariance(), run(of=case(seed=0)), run(of=case(seed=0, sm_count=1), results=(other,)))
+        assert fail.message.endswith(where)
+
+    def test_a_difference_of_one_element_names_it(self) -> None:
+        one = replace(result(sketch=(1.0, 2.0, 3.0)), shape=(3,))
+        other = run(of=case(seed=0, sm_count=1), results=(replace(one, sketch=(1.0, 4.0, 3.0)),))
+        fail = only_failure(SmInvariance(), run(of=case(seed=0), results=(one,)), other)
+        assert "most in y[1] (element 1 of 3), whose sums" in fail.message
 
     def test_results_in_one_tensor_of_one_kernel_fail_once(self) -> None:
         def results(sketch: float) -> tuple[Result, ...]:
@@ -197,7 +223,8 @@ class TestConfigInvariance:
         assert fail.signature == signature("config-invariance", "y", severity=Severity.ERROR)
         assert fail.message == (
             "y differs beyond rounding between configs [BT: 32, num_warps: 4] and [BT: 64, num_warps: 4] "
-            "of layer_norm_bwd_kernel, first in block 0 of its projections"
+            "of layer_norm_bwd_kernel: most in y[0, 0] to y[64, 31] (elements 0 to 4127 of 8256), whose sums with "
+            "random signs differ by 4: 200 times the 0.02 that rounding allows; 1 of its 2 parts differs"
         )
 
     def test_abstains_if_the_other_config_raised(self) -> None:
