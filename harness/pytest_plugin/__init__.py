@@ -32,6 +32,8 @@ from harness.settings import Settings
 from harness.suite_files import is_suite
 
 SEED = "harness_seed"
+LAST_SEED = "kernel-harness/seed"
+"""The key in pytest's cache."""
 ANNOUNCED = pytest.StashKey[bool]()
 """True once the seed has been printed, or if it is to be printed with pytest's header."""
 
@@ -51,7 +53,15 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.harness_sanitizer and config.option.harness_engine == "virtual":
         raise pytest.UsageError("--harness-sanitizer watches kernels on a real GPU: add --harness-engine cuda")
     if config.option.harness_seed is None:
-        config.option.harness_seed = getattr(config, "workerinput", {}).get(SEED, secrets.randbelow(2**32))
+        config.option.harness_seed = getattr(config, "workerinput", {}).get(SEED, _seed_to_draw_from(config))
+
+
+def _seed_to_draw_from(config: pytest.Config) -> int:
+    """Return the seed of the run before if what failed there runs again, or else a random one."""
+    cache = getattr(config, "cache", None)
+    runs_failed = any(config.getoption(name, default=False) for name in ("lf", "failedfirst", "stepwise"))
+    seed = cache.get(LAST_SEED, None) if cache is not None and runs_failed else None
+    return seed if isinstance(seed, int) else secrets.randbelow(2**32)
 
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
@@ -112,6 +122,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     from harness.pytest_plugin import run_summary  # noqa: PLC0415 - as above
 
+    if (cache := getattr(config, "cache", None)) is not None:
+        cache.set(LAST_SEED, config.option.harness_seed)
     reasons = [str(report.longrepr[2]) for report in stats.get("skipped", []) if isinstance(report.longrepr, tuple)]
     skipped = [reason.removeprefix("Skipped: ") for reason in reasons]
     terminalreporter.section("kernel-harness: where cases ran")

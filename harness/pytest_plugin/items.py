@@ -83,8 +83,9 @@ class RegressionFile(pytest.File):
 class HarnessItem(pytest.Item):
     """The base of both kinds of test: the marks of its device, its engine, and how it fails."""
 
-    def __init__(self, *, device: DeviceProfile, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, *, device: DeviceProfile, name: str, parent: pytest.Collector, **kwargs: Any) -> None:
+        # pytest 9.2 parses ids that `--lf` reads: with a bracket, they equal only ids that were given as text.
+        super().__init__(name=name, parent=parent, nodeid=f"{parent.nodeid}::{name}", **kwargs)
         self.device = device
         for mark in catalogue.marks(device):
             self.add_marker(mark)

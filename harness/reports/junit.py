@@ -28,7 +28,7 @@ def properties(finding: Finding) -> tuple[Property, ...]:
         Property(name="finding", value=finding.id),
         Property(name="signature", value=str(finding.fail.signature)),
         Property(name="severity", value=str(finding.severity)),
-        Property(name="confirmation", value=finding.confirmation),
+        Property(name="confirmation", value=str(finding.confirmation)),
         Property(name="device", value=case.device.slug),
         Property(name="sm_count", value=str(case.device.sm_count)),
         Property(name="seed", value=str(case.seed)),

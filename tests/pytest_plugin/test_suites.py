@@ -56,10 +56,11 @@ class Repository:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
-    def pytest(self, *arguments: str, seed: int | None = 1) -> Finished:
+    def pytest(self, *arguments: str, seed: int | None = 1, keeps_cache: bool = False) -> Finished:
         run = subprocess.run(
             [
-                *(sys.executable, "-m", "pytest", *plugin.arguments(), "-p", "no:cacheprovider", "--strict-markers"),
+                *(sys.executable, "-m", "pytest", *plugin.arguments(), "--strict-markers"),
+                *(() if keeps_cache else ("-p", "no:cacheprovider")),
                 *("--harness-engine", "tests.cli.fake_engine:FakeEngine", "--harness-cases", "6"),
                 *(() if seed is None else ("--harness-seed", str(seed))),
                 *arguments,
