@@ -202,7 +202,7 @@ def _status(report: CampaignReport, fail_on: Severity) -> ExitStatus:
         return ExitStatus.FINDINGS
     if report.interrupted:
         return ExitStatus.INTERRUPTED
-    return ExitStatus.CLEAN if report.checked else ExitStatus.NOTHING_CHECKED
+    return ExitStatus.CLEAN if report.checked and not report.unchecked_ops else ExitStatus.NOTHING_CHECKED
 
 
 def add_options(parser: Parser) -> None:
@@ -212,7 +212,8 @@ examples:
   harness fuzz suites --with ../flash-linear-attention --op rms_norm --device l4 --sm 20 --seed 1
   harness fuzz suites/fla/norm.py --with fla-core==0.6.0 --engine cuda --sanitizer memcheck
 
-exit status: 0 clean, 1 findings, 2 usage or harness error, 3 nothing could be checked, 130 interrupted without findings
+exit status: 0 clean, 1 findings, 2 usage or harness error, 3 no findings, but of some op no case could be checked on
+any device, 130 interrupted without findings
 """
     add_suites(parser)
     parser.add_argument(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from harness.documents.kinds import SCHEMA_VERSION, Kind
+from harness.documents.op_checks import OpChecks, UncheckedOp
 from harness.model.finding import Finding
 from harness.model.verdict import Outcome, Severity
 
@@ -86,11 +87,22 @@ class CampaignReport:
     """What is wrong with the list of known issues."""
     verdicts: tuple[VerdictCount, ...] = ()
     tested_sizes: tuple[SizeCount, ...] = ()
+    op_checks: tuple[OpChecks, ...] = ()
+    """A row for each op on each device that the search was to cover."""
+    unchecked: tuple[UncheckedOp, ...] = ()
+    """Ops of which no case could be checked, first on any device, then on single ones."""
+    untried: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Ops that got none of a kind of check that is possible for them, by kind."""
 
     @property
     def checked(self) -> int:
         """Cases that passed or failed."""
         return self.passed + self.failed
+
+    @property
+    def unchecked_ops(self) -> tuple[UncheckedOp, ...]:
+        """The ops that were checked on no device."""
+        return tuple(one for one in self.unchecked if not one.device)
 
     def failures(self, fail_on: Severity) -> tuple[Finding, ...]:
         """Return the findings that count as failures: no known ones, and only errors unless warnings count too."""

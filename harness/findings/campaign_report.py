@@ -3,11 +3,21 @@
 from collections.abc import Iterable
 
 from harness.documents.campaign import CampaignReport, SizeCount, VerdictCount
+from harness.documents.op_checks import OpChecks, unchecked, untried
 from harness.findings.known_issues import NO_ISSUES, KnownIssues
 from harness.findings.versions import versions
+from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
+from harness.model.op import Op
+from harness.model.verdict import Outcome
+from harness.oracles import registry
 from harness.search.campaign_statistics import CampaignStatistics
+from harness.search.op_statistics import OpStatistics
 from harness.search.options import Options
+from harness.search.oversized import growing_dim_sets
+
+REASONS = 5
+"""How many reasons a row of an op on a device keeps."""
 
 
 def report_of(
@@ -21,13 +31,21 @@ def report_of(
     """Return the report of a search, which may have been interrupted."""
     found = tuple(findings)
     ops = [op.id for op in options.plan.ops]
+    judges_oversized = not options.oracles or not registry.CHECK_OVERSIZED.isdisjoint(
+        {*options.oracles} - {registry.COMPLETES.name}
+    )
+    rows = tuple(
+        _tested(op, device, statistics, may_be_oversized=judges_oversized)
+        for op in options.plan.ops
+        for device in options.plan.devices
+    )
     return CampaignReport(
         findings=found,
         cases=statistics.cases,
         passed=statistics.passed,
         failed=statistics.failed,
         abstained=statistics.abstained,
-        abstain_reasons=dict(statistics.reasons.most_common()),
+        abstain_reasons=dict((+statistics.reasons).most_common()),
         seconds=round(statistics.seconds, 3),
         seed=options.seed,
         devices=tuple(map(str, options.devices)),
@@ -43,6 +61,7 @@ def report_of(
         verdicts=tuple(
             VerdictCount(op=cell.op, device=cell.device, oracle=cell.oracle, outcome=cell.outcome, cases=count)
             for cell, count in sorted(statistics.verdicts.items())
+            if count
         ),
         tested_sizes=tuple(
             SizeCount(
@@ -54,5 +73,26 @@ def report_of(
                 cases=count,
             )
             for point, count in sorted(statistics.area.items())
+            if count
         ),
+        op_checks=rows,
+        unchecked=unchecked(rows),
+        untried=untried(rows),
+    )
+
+
+def _tested(op: Op, device: DeviceProfile, statistics: CampaignStatistics, *, may_be_oversized: bool) -> OpChecks:
+    counts = statistics.ops.get((op.id, device.slug), OpStatistics())
+    return OpChecks(
+        op=op.id,
+        device=device.slug,
+        passed=counts.outcomes[Outcome.PASS],
+        failed=counts.outcomes[Outcome.FAIL],
+        abstained=counts.outcomes[Outcome.ABSTAIN],
+        abstain_reasons=dict((+counts.reasons).most_common(REASONS)),
+        oversized=counts.oversized,
+        may_be_oversized=may_be_oversized and bool(growing_dim_sets(op)),
+        second_runs=dict(sorted(counts.second_runs.items())),
+        builds=len(counts.builds),
+        compiled_builds=len(counts.builds & statistics.known_builds),
     )

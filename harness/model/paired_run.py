@@ -8,6 +8,7 @@ A paired run has no reference, so nothing in it shows if it is right by itself, 
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from harness.model.case import Case
 from harness.model.kernel_assembly import KernelAssembly
@@ -63,6 +64,30 @@ class PairedRun(Run):
 
 RunRequest = Case | PairedRunRequest | RebuiltRequest
 """A request to a worker process."""
+
+
+class SecondRun(StrEnum):
+    """What differs when a case runs a second time: in a paired run, or right after it in the same process."""
+
+    SM_COUNT = "sm_count"
+    CONFIG = "config"
+    ORDER = "order"
+    """The order in which programs begin."""
+    LANE_FILL = "lane_fill"
+    """The values of undefined lanes; in the same process."""
+    REPETITION = "repetition"
+    """Nothing; in the same process, on hardware."""
+    BUILD = "build"
+    """The options of the assembler."""
+
+
+def difference_of(case: Case, other: Case) -> SecondRun:
+    """Return what differs between a case and its paired run."""
+    if other.device != case.device:
+        return SecondRun.SM_COUNT
+    if other.configs != case.configs:
+        return SecondRun.CONFIG
+    return SecondRun.ORDER if other.order is not case.order else SecondRun.BUILD
 
 
 def case_of(request: RunRequest) -> Case:

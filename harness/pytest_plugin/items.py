@@ -160,7 +160,8 @@ class SearchItem(HarnessItem):
         session, statistics = self._search()
         findings = _searches(self.config).findings(session, statistics)
         issues = read_known_issues(self.config.rootpath / FILE, date.today())  # noqa: DTZ011 - dates of people
-        report = report_of(session.options, statistics, findings, interrupted=False, issues=issues)
+        searched = replace(session.options, ops=(self.op,), devices=(self.device,))
+        report = report_of(searched, statistics, findings, interrupted=False, issues=issues)
         report = replace(report, gpu_wait_share=session.gpu_wait_share)
         sources = Sources(roots=session.sources)
         store.save(
@@ -169,7 +170,6 @@ class SearchItem(HarnessItem):
             lambda one: render(one, sources).plain,
             report.versions,
         )
-        report = replace(report, devices=(str(self.device),))
         self.add_report_section("call", "kernel-harness", "\n".join(summary(report)))
         self.user_properties += [("searched_device", self.device.slug), ("search_seed", str(report.seed))]
         self.user_properties += run_summary.properties(session, report, why_virtual(self.config))

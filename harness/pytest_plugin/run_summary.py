@@ -2,14 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness.documents.campaign import CampaignReport
 from harness.pytest_plugin.plugin_options import RAN_ON
+from harness.reports.summary import named
 from harness.search.engine_choice import EngineName
 from harness.search.session import Session
 
-CASES, NOT_CHECKED, WHY = "cases", "not_judged", "why_there"
+CASES, NOT_CHECKED, WHY, UNCHECKED, UNTRIED = "cases", "not_judged", "why_there", "unchecked", "untried"
 """More properties of a test.  pytest-xdist sends them from its workers, and JUnit XML keeps them."""
 REASONS = 5
 Property = tuple[str, object]
@@ -19,7 +20,12 @@ def properties(session: Session, report: CampaignReport, why_virtual: str) -> li
     """Return the properties of a search: where its cases ran and why there, their number, and why some abstained."""
     not_checked = [(NOT_CHECKED, f"{count} {reason}") for reason, count in report.abstain_reasons.items()]
     why = [(WHY, why_virtual)] if why_virtual else []
-    return [*place_and_cases(session, report.cases), *why, *not_checked]
+    rows = {row.op: row for row in report.op_checks}
+    unchecked = [(UNCHECKED, str(replace(one, device=one.device or rows[one.op].device))) for one in report.unchecked]
+    untried = [
+        (UNTRIED, f"{kind}: {rows[op].name} on {rows[op].device}") for kind, ops in report.untried.items() for op in ops
+    ]
+    return [*place_and_cases(session, report.cases), *why, *not_checked, *unchecked, *untried]
 
 
 def place_and_cases(session: Session, cases: int) -> list[tuple[str, str]]:
@@ -42,6 +48,10 @@ class PlaceSummary:
     not_checked: Counter[str] = field(default_factory=Counter[str])
     """Cases by reason."""
     why: str = ""
+    unchecked: list[str] = field(default_factory=list[str])
+    """Ops and devices of which no case could be checked."""
+    untried: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """Ops and devices that got none of a kind of check, by kind."""
 
     def add(self, test: Iterable[Property]) -> None:
         """Add one test, given by its properties."""
@@ -54,6 +64,11 @@ class PlaceSummary:
             elif name == NOT_CHECKED:
                 count, _, reason = str(value).partition(" ")
                 self.not_checked[reason] += int(count)
+            elif name == UNCHECKED:
+                self.unchecked.append(str(value))
+            elif name == UNTRIED:
+                kind, _, target = str(value).partition(": ")
+                self.untried.setdefault(kind, []).append(target)
 
 
 def lines(tests: Iterable[Iterable[Property]], skipped: Iterable[str]) -> Iterator[str]:
@@ -62,8 +77,8 @@ def lines(tests: Iterable[Iterable[Property]], skipped: Iterable[str]) -> Iterat
     There are none if no test searched anything.
     """
     places: dict[str, PlaceSummary] = {}
-    for named in tests:
-        test = list(named)
+    for properties_of_test in tests:
+        test = list(properties_of_test)
         place = next((str(value) for name, value in test if name == RAN_ON), None)
         if place is not None:
             places.setdefault(place, PlaceSummary()).add(test)
@@ -71,6 +86,8 @@ def lines(tests: Iterable[Iterable[Property]], skipped: Iterable[str]) -> Iterat
         yield f"on {name}: {place.tests} tests, {place.cases} cases" + (f" ({place.why})" if place.why else "")
         for reason, count in place.not_checked.most_common(REASONS):
             yield f"  {count} not checked: {reason}"
+        yield from (f"  not tried: {kind}: {named(targets)}" for kind, targets in place.untried.items())
+        yield from (f"  nothing checked: {target}" for target in place.unchecked)
     if places:
         for reason, count in Counter(skipped).most_common(REASONS):
             yield f"skipped: {count} tests: {reason}"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from harness.documents import files
 from harness.documents.campaign import CampaignReport
+from harness.documents.op_checks import OpChecks, UncheckedOp, added, unchecked, untried
 from harness.errors import ReplayError
 from harness.findings import store
 from harness.findings.known_issues import NO_ISSUES, KnownIssues
@@ -101,6 +102,25 @@ class ReportContents:
         for one in self.campaigns:
             total.update(one.report.abstain_reasons)
         return tuple(total.most_common())
+
+    @property
+    def op_checks(self) -> tuple[OpChecks, ...]:
+        """The counts of each op on each device, of all campaigns together."""
+        sums: dict[tuple[str, str], OpChecks] = {}
+        for row in (row for one in self.campaigns for row in one.report.op_checks):
+            known = sums.get((row.op, row.device))
+            sums[row.op, row.device] = row if known is None else added(known, row)
+        return tuple(sums.values())
+
+    @property
+    def unchecked(self) -> tuple[UncheckedOp, ...]:
+        """Ops of which no campaign could check a case, first on any device, then on single ones."""
+        return unchecked(self.op_checks)
+
+    @property
+    def untried(self) -> Mapping[str, tuple[str, ...]]:
+        """Ops that got none of a kind of check in any campaign, by kind."""
+        return untried(self.op_checks)
 
     @property
     def verdicts(self) -> Mapping[VerdictCell, int]:

@@ -3,8 +3,8 @@
 Python drops a KeyboardInterrupt that is raised inside a callback of the garbage collector ("Exception ignored in").
 Hypothesis 6.170 installs such a callback while it draws (`gc_callback` in its `internal/conjecture/junkdrawer.py`).  An
 interrupt while it prepares a test becomes an AssertionError of its own (`wrapped_test` in its `core.py`).
-So the signal handler sets a flag, and raises only outside Hypothesis' code.  The search checks the flag with each
-progress report; Hypothesis' own code ends within milliseconds.
+So the signal handler sets a flag, and raises only outside Hypothesis' code.  The same holds for campaign statistics,
+whose counts must add up.  The search checks the flag with each progress report; that code ends within milliseconds.
 """
 
 import signal
@@ -14,6 +14,7 @@ from typing import Self
 HARNESS, HYPOTHESIS = "harness", "hypothesis"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """`timeout` and CI systems send SIGTERM, a terminal that is closed sends SIGHUP.  Both end a search as Ctrl-C does."""
+COUNTING = frozenset({"harness.search.campaign_statistics", "harness.search.op_statistics"})
 
 
 class Interrupts:
@@ -50,15 +51,18 @@ class Interrupts:
         del number
         is_first, self._is_requested = not self._is_requested, True
         # Only the first raises: a second one must not hit the code that handles the first.
-        if is_first and not self._is_ending and not _is_inside_hypothesis(frame):
+        if is_first and not self._is_ending and not _must_not_break_off(frame):
             raise KeyboardInterrupt
 
 
-def _is_inside_hypothesis(frame: FrameType | None) -> bool:
-    """Return True if the innermost frame of Hypothesis or the harness is one of Hypothesis."""
+def _must_not_break_off(frame: FrameType | None) -> bool:
+    """Return True if the innermost frame of Hypothesis or the harness is one of Hypothesis, or inside a count."""
+    is_innermost = True
     while frame is not None:
-        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if package in {HARNESS, HYPOTHESIS}:
-            return package == HYPOTHESIS
+        module = str(frame.f_globals.get("__name__", ""))
+        package = module.partition(".")[0]
+        if module in COUNTING or (is_innermost and package == HYPOTHESIS):
+            return True
+        is_innermost = is_innermost and package not in {HARNESS, HYPOTHESIS}
         frame = frame.f_back
     return False

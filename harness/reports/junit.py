@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
+from harness.documents.op_checks import UncheckedOp
 from harness.model.finding import Finding
 from harness.reports.contents import ReportContents, ReportedBug
 from harness.reports.finding_text import Sources, render
@@ -38,13 +39,14 @@ def properties(finding: Finding) -> tuple[Property, ...]:
 
 
 def junit(contents: ReportContents) -> str:
-    """Return the XML.  Known findings and oracles that only abstained are skipped tests."""
+    """Return the XML.  Known findings, oracles that only abstained and unchecked ops are skipped tests."""
     suite = ET.Element("testsuite", {"name": SUITE})
     for bug in contents.bugs:
         suite.append(_finding(bug))
     grid = grid_of(contents.verdicts)
     for row in grid.rows:
         suite.extend(_oracle_tests(grid.oracles, row))
+    suite.extend(_unchecked_test(one) for one in contents.unchecked)
     failures = len(suite.findall("testcase/failure"))
     skipped = len(suite.findall("testcase/skipped"))
     counts = {"tests": str(len(suite)), "failures": str(failures), "errors": "0", "skipped": str(skipped)}
@@ -82,6 +84,12 @@ def _oracle_tests(oracles: Sequence[str], row: OracleGridRow) -> Iterator[ET.Ele
         if not square.passed:
             ET.SubElement(test, "skipped", {"message": square.words})
         yield test
+
+
+def _unchecked_test(one: UncheckedOp) -> ET.Element:
+    test = _test(one.op, f"checked[{one.device}]" if one.device else "checked")
+    ET.SubElement(test, "skipped", {"message": _clean(one.reason)})
+    return test
 
 
 def _test(op: str, name: str) -> ET.Element:

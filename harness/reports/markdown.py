@@ -7,7 +7,7 @@ from harness.model.verdict import Severity
 from harness.reports.contents import ReportContents, ReportedBug
 from harness.reports.finding_text import describe, symptom_count
 from harness.reports.report_history import stages
-from harness.reports.summary import count_text
+from harness.reports.summary import checks, count_text, name_of, named, unchecked_lines
 
 MOST = 20
 """The most findings in the table; the HTML page has all."""
@@ -34,6 +34,11 @@ def _lines(contents: ReportContents) -> Iterator[str]:
         )
         yield ""
         yield f"{contents.cases:,} cases{rate}: {passed:,} passed, {failed:,} failed, {abstained:,} abstained."
+        rows = contents.op_checks
+        untried = (f"not tried: {kind}: {named(map(name_of, ops))}" for kind, ops in contents.untried.items())
+        for line in (*checks((), rows), *untried, *unchecked_lines(contents.unchecked)):
+            yield ""
+            yield f"{escaped(line[0].upper() + line[1:])}."
     if contents.bugs:
         yield ""
         yield "| | oracle | place | smallest case | seen | replay |"

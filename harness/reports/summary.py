@@ -1,12 +1,19 @@
-"""The summary of a campaign: what ran, what passed and failed, and why cases abstained."""
+"""The summary of a campaign: what ran, what passed and failed, why cases abstained, and what was not checked."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
-from harness.documents.campaign import CampaignReport
-from harness.model.verdict import Severity
+from harness.documents.campaign import CampaignReport, VerdictCount
+from harness.documents.op_checks import OpChecks, UncheckedOp, by_op, second_run_words
+from harness.model.paired_run import SecondRun
+from harness.model.verdict import Outcome, Severity
+from harness.oracles import registry
+from harness.oracles.resources import FitsResources
 
 REASONS = 5
 CUT_OFF = 3
+NAMED = 5
+"""How many ops a line names; the JSON and HTML reports have all."""
 
 
 def summary(report: CampaignReport) -> Iterator[str]:
@@ -22,6 +29,9 @@ def summary(report: CampaignReport) -> Iterator[str]:
             f"resources checked for {report.compiled_builds} of {report.builds} compiled kernels: "
             "the compiler pipeline runs in the background and had not finished the others"
         )
+    yield from checks(report.verdicts, report.op_checks)
+    yield from (f"not tried: {kind}: {named(map(name_of, ops))}" for kind, ops in report.untried.items())
+    yield from unchecked_lines(report.unchecked)
     yield from (f"accepted {count:>5}  {what}" for what, count in report.accepted_reports.items())
     if report.gpu_wait_share is not None:
         yield f"the GPUs waited for the compiler {report.gpu_wait_share:.0%} of the time"
@@ -41,13 +51,62 @@ def summary(report: CampaignReport) -> Iterator[str]:
 
 def conclusion(report: CampaignReport) -> str:
     """Return the last line."""
+    ops, missing = len(by_op(report.op_checks)), len(report.unchecked_ops)
+    of_ops = f"; {missing} of {ops} ops could not be checked" if missing else ""
     if report.findings:
         errors = sum(finding.severity is Severity.ERROR for finding in report.findings)
         known = f"; {len(report.known_findings)} of them known" if report.known_findings else ""
-        return f"{count_text(errors, len(report.findings) - errors)}{known}"
+        return f"{count_text(errors, len(report.findings) - errors)}{known}{of_ops}"
     if not report.checked:
         return "nothing could be checked: this says nothing about the kernels"
-    return "no findings"
+    return f"no findings{of_ops}"
+
+
+def checks(verdicts: Iterable[VerdictCount], rows: Iterable[OpChecks]) -> Iterator[str]:
+    """Yield how many cases each oracle checked, and how many checks of the rarer kinds ran."""
+    checked = Counter[str]()
+    for row in verdicts:
+        checked[row.oracle] += row.cases if row.outcome is not Outcome.ABSTAIN else 0
+    oracles = [oracle.name for oracle in registry.ALL if checked[oracle.name] and oracle.name != FitsResources.name]
+    if oracles:
+        yield f"checked: {', '.join(f'{name} {checked[name]}' for name in oracles)}"
+    ops = by_op(rows)
+    if any(row.checked for row in ops):
+        yield f"among them: {', '.join(_rare_checks(ops))}"
+
+
+def _rare_checks(ops: Sequence[OpChecks]) -> Iterator[str]:
+    fixed = sum(not row.may_be_oversized for row in ops)
+    none = f" (no dim of {fixed} of {len(ops)} ops may grow so far)" if fixed else ""
+    yield f"beyond 2^31 elements {sum(row.oversized for row in ops)}{none}"
+    second = Counter[SecondRun]()
+    for row in ops:
+        second.update(row.second_runs)
+    yield from (f"{second_run_words(kind)} {count}" for kind, count in sorted(second.items()))
+    if any(row.builds for row in ops):
+        yield f"resources of kernels {sum(row.compiled_builds for row in ops)}"
+
+
+def unchecked_lines(unchecked: Iterable[UncheckedOp]) -> Iterator[str]:
+    """Yield a line for the ops that were checked on no device, and one for those that some device lacks."""
+    nowhere = [one for one in unchecked if not one.device]
+    somewhere = [one for one in unchecked if one.device]
+    if nowhere:
+        yield f"not checked: {named(map(str, nowhere))}"
+    if somewhere:
+        yield f"not checked on every device: {named(map(str, somewhere))}"
+
+
+def named(names: Iterable[str]) -> str:
+    """Return the first names, and how many more there are."""
+    every = tuple(names)
+    more = f", and {len(every) - NAMED} more" if len(every) > NAMED else ""
+    return f"{', '.join(every[:NAMED])}{more}"
+
+
+def name_of(op: str) -> str:
+    """Return the op without its file."""
+    return op.rpartition(":")[2]
 
 
 def count_text(errors: int, warnings: int) -> str:

@@ -19,11 +19,11 @@ from harness.model.device import DeviceProfile
 from harness.model.paired_run import PairedRun, RunRequest
 from harness.model.run import Completed, Deadlocked, Refused, Run, Unsupported
 from harness.model.verdict import Fail
-from harness.oracles.endings import TRACING_ENGINES
 from harness.oracles.resources import FitsResources
 from harness.search.campaign_statistics import CampaignStatistics, Trial
 from harness.search.case_queue import CaseQueue
-from harness.search.judge import Judge
+from harness.search.judge import Examination, Judge
+from harness.search.op_statistics import builds_of
 from harness.search.plan import CaseBudget, Plan, TimeBudget
 from harness.search.runner import Runner
 from harness.search.sort_key import sort_key
@@ -105,7 +105,7 @@ class Campaign:
         """Filled on the runner's threads, read on the campaign's."""
         self._latest: Case | None = None
         self._recent = dict[DeviceProfile, deque[Case]]()
-        self._builds: dict[str, tuple[Trial, Run]] = {}
+        self._builds: dict[str, tuple[Trial, Examination]] = {}
         self._former_paired_runs: set[str] = set()
         """Digests of the paired runs that were run again as cases."""
         self._begun = time.monotonic()
@@ -133,6 +133,9 @@ class Campaign:
             if not self._stopped:
                 self._judge.resources.settle(self._grace_s)
                 self._judge_late_resources()
+        except KeyboardInterrupt:
+            self._count_known_builds()
+            raise
         finally:
             self.statistics.seconds = time.monotonic() - self._begun
             for future in self._pending:
@@ -285,11 +288,11 @@ class Campaign:
         self._record_fails(pending.trial, examined.fails)
         if pending.batch is not None:
             self._queue.record(pending.batch, pending.trial, run)
-        for launch in run.launches if run.engine in TRACING_ENGINES else ():  # the others leave no TTIR to compile
-            known = self._builds.get(launch.build)
+        for build in builds_of(examined):
+            known = self._builds.get(build)
             # The earliest trial represents a build, so that findings do not depend on timing.
             if known is None or pending.trial.order_key < known[0].order_key:
-                self._builds[launch.build] = (pending.trial, run)
+                self._builds[build] = (pending.trial, examined)
 
     def _record_fails(self, trial: Trial, fails: tuple[Fail, ...]) -> None:
         for fail in fails:
@@ -299,15 +302,20 @@ class Campaign:
     def _judge_late_resources(self) -> None:
         """Judge one run of each build again for resources: the compiler often reports after the run was judged."""
         resources_only = self._judge.only(FitsResources.name)
-        launches = {launch.build: launch for _, run in self._builds.values() for launch in run.launches}
-        self.statistics.builds = len(self._builds)
-        known = (self._judge.resources.of(launches[build]) for build in self._builds)
-        self.statistics.compiled = sum(one is not None and not one.unknown for one in known)
+        self._count_known_builds()
         sighted = set(self.statistics.sightings)
-        runs = {trial.order_key: (trial, run) for trial, run in self._builds.values()}
-        for _, (trial, run) in sorted(runs.items(), key=itemgetter(0)):
-            late = resources_only.judge(trial.op, run, {})
+        runs = {trial.order_key: (trial, examined) for trial, examined in self._builds.values()}
+        for _, (trial, examined) in sorted(runs.items(), key=itemgetter(0)):
+            late = resources_only.judge(trial.op, examined.run, {})
+            self.statistics.recount(examined, examined.with_verdicts_of(late))
             self._record_fails(trial, tuple(fail for fail in late.fails if fail.signature not in sighted))
+
+    def _count_known_builds(self) -> None:
+        launches = {launch.build: launch for _, known in self._builds.values() for launch in known.run.launches}
+        resources = {build: self._judge.resources.of(launches[build]) for build in self._builds}
+        known = frozenset(build for build, one in resources.items() if one is not None and not one.unknown)
+        self.statistics.builds, self.statistics.compiled = len(resources), len(known)
+        self.statistics.known_builds = known
 
 
 def _breaks_off(case: Case, paired_run: PairedRun) -> bool:

@@ -10,8 +10,11 @@ from harness.model.op import Op
 from harness.model.verdict import Abstain, Fail, Outcome, Pass, Severity, Signature, Verdict
 from harness.oracles import registry
 from harness.search.judge import Examination
+from harness.search.op_statistics import OpStatistics
 from harness.search.sort_key import SortKey
 from harness.search.strategies import Batch
+
+WEIGHTIEST_FIRST = (Outcome.FAIL, Outcome.PASS, Outcome.ABSTAIN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +123,10 @@ class CampaignStatistics:
     """How many cases each oracle passed, failed and abstained on, by op and device."""
     area: Counter[PlanePoint] = field(default_factory=Counter[PlanePoint])
     """How many cases ran at each point."""
+    ops: dict[tuple[str, str], OpStatistics] = field(default_factory=dict[tuple[str, str], OpStatistics])
+    """By op and the slug of its device."""
+    known_builds: frozenset[str] = frozenset()
+    """The builds whose resources are known; set when the campaign ends."""
 
     @property
     def checked(self) -> int:
@@ -127,32 +134,42 @@ class CampaignStatistics:
         return self.passed + self.failed
 
     def count(self, examined: Examination) -> None:
+        """Count one case with its verdicts."""
         self.cases += 1
-        self._locate(examined)
+        self._add_outcome(examined, 1)
+        self._of(examined).count(examined)
+        self.kernels.update(launch.kernel for launch in examined.run.launches)
+        self.verdicts.update(_cells(examined))
         for watched in filter(None, (examined.run.sanitizer, examined.run.instrumented)):
             for record in watched.records:
                 if record.accepted:
                     self.accepted[f"{watched.name}: {record.at.kernel}: {record.accepted}"] += record.count
-        match examined.outcome:
-            case Outcome.PASS:
-                self.passed += 1
-            case Outcome.FAIL:
-                self.failed += 1
-            case Outcome.ABSTAIN:
-                self.abstained += 1
-                self.reasons.update(registry.reasons(examined.verdicts))
 
-    def _locate(self, examined: Examination) -> None:
-        case = examined.run.case
-        self.kernels.update(launch.kernel for launch in examined.run.launches)
-        self.verdicts.update(
-            {
-                VerdictCell(case.op, case.device.slug, verdict.oracle, outcome_of(verdict))
-                for verdict in examined.verdicts
-            }
-        )
+    def recount(self, before: Examination, after: Examination) -> None:
+        """Count one case with other verdicts than it was counted with."""
+        self.verdicts.subtract(_cells(before))
+        self.verdicts.update(_cells(after))
+        self._add_outcome(before, -1)
+        self._of(before).add_outcome(before, -1)
+        self._add_outcome(after, 1)
+        self._of(after).add_outcome(after, 1)
+
+    def _add_outcome(self, examined: Examination, cases: int) -> None:
+        case, outcome = examined.run.case, examined.outcome
         rows = next(iter(case.dims.items()), ("", 1)) if "T" not in case.dims else ("T", case.dims["T"])
-        self.area[PlanePoint(case.op, *rows, case.device.sm_count, examined.outcome)] += 1
+        self.area[PlanePoint(case.op, *rows, case.device.sm_count, outcome)] += cases
+        match outcome:
+            case Outcome.PASS:
+                self.passed += cases
+            case Outcome.FAIL:
+                self.failed += cases
+            case Outcome.ABSTAIN:
+                self.abstained += cases
+                self.reasons.update(dict.fromkeys(registry.reasons(examined.verdicts), cases))
+
+    def _of(self, examined: Examination) -> OpStatistics:
+        case = examined.run.case
+        return self.ops.setdefault((case.op, case.device.slug), OpStatistics())
 
     def sight(self, fail: Fail, trial: Trial, key: SortKey) -> bool:
         """Record a failure; return True if its signature is new."""
@@ -173,6 +190,18 @@ class CampaignStatistics:
             return signature.severity is Severity.WARNING, sighting.first.order_key, str(signature)
 
         return sorted(self.sightings.values(), key=key)
+
+
+def _cells(examined: Examination) -> list[VerdictCell]:
+    """Return one cell for each oracle: a failure outweighs what else the oracle says, and a pass an abstention."""
+    found: dict[str, set[Outcome]] = {}
+    for verdict in examined.verdicts:
+        found.setdefault(verdict.oracle, set()).add(outcome_of(verdict))
+    case = examined.run.case
+    return [
+        VerdictCell(case.op, case.device.slug, oracle, next(one for one in WEIGHTIEST_FIRST if one in outcomes))
+        for oracle, outcomes in found.items()
+    ]
 
 
 def outcome_of(verdict: Verdict) -> Outcome:

@@ -16,8 +16,8 @@ from harness.model.run import Completed, Run
 from harness.ops.paired_run_policy import is_sampled
 from harness.search.campaign_statistics import Trial
 from harness.search.launch_feedback import LaunchFeedback
-from harness.search.plan import BATCH_SIZE, BatchPlan, CaseBudget, Plan, batch_plans
-from harness.search.strategies import scouts
+from harness.search.plan import BATCH_SIZE, BatchPlan, CaseBudget, Plan, batch_plans, derived_seed
+from harness.search.strategies import oversized_scout, scouts
 from harness.search.variants import shape_variants, value_variants
 
 MAX_EMPTY_BATCHES = 3
@@ -37,7 +37,7 @@ class CaseQueue:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._batch_plans = batch_plans(plan)
-        self._ready: deque[tuple[int, Trial]] = deque()
+        self._ready: deque[tuple[int | None, Trial]] = deque()
         self._shape_families: deque[Family] = deque(maxlen=MAX_FAMILIES)
         self._value_families: deque[Family] = deque(maxlen=MAX_FAMILIES)
         self._unjudged: dict[int, int] = {}
@@ -51,7 +51,10 @@ class CaseQueue:
         self._batches = 0
 
     def take(self) -> tuple[int | None, Trial] | None:
-        """Return the next case and its batch, None for a shape variant's batch; None if no case is ready."""
+        """Return the next case and its batch; None if no case is ready.
+
+        The batch is None for shape variants and for oversized scouts: no batch waits for them.
+        """
         while not self._ready and self._may_draw():
             self._draw()
         if self._ready:
@@ -115,6 +118,21 @@ class CaseQueue:
             self._ready.append((number, replace(trial, number=self._numbered)))
             self._unjudged[number] += 1
             self._numbered += 1
+        if not number:
+            self._add_oversized_scouts()
+
+    def _add_oversized_scouts(self) -> None:
+        """Add an oversized case for each op that can have one, on one device each."""
+        devices = self._plan.devices
+        for index, op in enumerate(self._plan.ops):
+            device = devices[index % len(devices)]
+            if self._is_used_up():
+                return
+            case = oversized_scout(op, device, derived_seed(self._plan.seed, op.id, "oversized"))
+            if case is not None and self._is_new(case):
+                trial = Trial(number=self._numbered, op=op, case=case, batch=None, home_sm_count=device.sm_count)
+                self._ready.append((None, trial))
+                self._numbered += 1
 
     def _scouts(self) -> Iterator[Trial]:
         for device in self._plan.devices:

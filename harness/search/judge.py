@@ -1,12 +1,20 @@
 """The judge: runs a case and the paired runs that oracles request, and collects the verdicts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from harness.model.case import Case
 from harness.model.kernel_resources import Resources
 from harness.model.op import Op
-from harness.model.paired_run import PairedRun, PairedRunRequest, RunRequest, launch_of, request_paired_run
+from harness.model.paired_run import (
+    PairedRun,
+    PairedRunRequest,
+    RunRequest,
+    SecondRun,
+    difference_of,
+    launch_of,
+    request_paired_run,
+)
 from harness.model.run import Completed, Launch, Run
 from harness.model.verdict import Fail, Outcome, Signature, Verdict
 from harness.oracles import registry
@@ -21,6 +29,8 @@ class Examination:
 
     run: Run
     verdicts: tuple[Verdict, ...]
+    second_runs: tuple[SecondRun, ...] = ()
+    """What differed in each second run that completed."""
 
     @property
     def fails(self) -> tuple[Fail, ...]:
@@ -33,6 +43,12 @@ class Examination:
     def fail_with(self, signature: Signature) -> Fail | None:
         """Return the failure with this signature, or None if the run does not show it."""
         return next((fail for fail in self.fails if fail.signature == signature), None)
+
+    def with_verdicts_of(self, later: "Examination") -> "Examination":
+        """Return the examination with the verdicts of a later one in the place of those of the same oracles."""
+        oracles = {verdict.oracle for verdict in later.verdicts}
+        kept = (verdict for verdict in self.verdicts if verdict.oracle not in oracles)
+        return replace(self, verdicts=(*kept, *later.verdicts))
 
     def launch_of(self, fail: Fail) -> Launch | None:
         """Return the launch at fault: the first one of the kernel that the signature names."""
@@ -73,7 +89,7 @@ class Judge:
         verdicts = registry.judge_all(run, paired_runs, resources, op.waives, self.oracles)
         if op.launches:
             verdicts = registry.without_unlaunched_passes(run, verdicts)
-        return Examination(run=run, verdicts=verdicts)
+        return Examination(run=run, verdicts=verdicts, second_runs=tuple(_second_runs(run, paired_runs.values())))
 
     def examine(self, op: Op, case: Case, execute: Callable[[RunRequest], Run]) -> Examination:
         """Run the case and its paired runs through `execute`, one after another, and judge them."""
@@ -85,3 +101,13 @@ class Judge:
     def _known(self, launches: tuple[Launch, ...]) -> Mapping[str, Resources]:
         asked = {launch.build: self.resources.of(launch) for launch in launches}
         return {build: found for build, found in asked.items() if found is not None}
+
+
+def _second_runs(run: Run, paired_runs: Iterable[Run]) -> Iterator[SecondRun]:
+    for other in paired_runs:
+        if isinstance(other.ending, Completed):
+            yield difference_of(run.case, other.case)
+    if run.refilled is not None and isinstance(run.refilled.ending, Completed):
+        yield SecondRun.LANE_FILL
+    if run.repeated is not None and isinstance(run.repeated.ending, Completed):
+        yield SecondRun.REPETITION

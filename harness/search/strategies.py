@@ -23,7 +23,7 @@ from harness.model.op import Op
 from harness.ops.paired_run_policy import ONE_CASE_IN
 from harness.search.hypothesis_seam import seed_alone
 from harness.search.launch_feedback import LaunchFeedback
-from harness.search.oversized import oversized_cases, scales
+from harness.search.oversized import growing_dim_sets, oversized_cases, scales
 from harness.search.sizes import SizeContext, families
 from harness.search.sort_key import DTYPES, dim_order, values_of
 
@@ -44,6 +44,8 @@ A third of plain integers would be: Hypothesis prefers 0 and powers of two.
 """
 ALL_HEALTH_CHECKS = tuple(cast("Iterable[hypothesis.HealthCheck]", hypothesis.HealthCheck))
 SCOUT_SIZE = 48
+OVERSIZED_EXAMPLES = (1, 16)
+"""How many examples are drawn for an oversized scout, one try after another: `Op.where` may forbid the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,42 +73,68 @@ class Batch:
 
         If `body` raises, Hypothesis shrinks the case, and then the exception propagates.
         """
+        _visit(self.op, cases(self.op, self.device, self.feedback), body, (self.seed, self.size), phases)
 
-        @hypothesis.seed(self.seed)
-        @hypothesis.settings(
-            max_examples=self.size,
-            phases=phases,
-            database=None,
-            deadline=None,
-            derandomize=False,
-            report_multiple_bugs=False,
-            print_blob=False,
-            verbosity=hypothesis.Verbosity.quiet,
-            suppress_health_check=ALL_HEALTH_CHECKS,
-        )
-        @hypothesis.given(cases(self.op, self.device, self.feedback))
-        def visited(case: Case) -> None:
-            body(case)
 
-        try:
-            with seed_alone():
-                visited()
-        except Unsatisfiable as error:
-            raise SuiteError(
-                f"{self.op.id}: `where` accepts none of the dims tried: loosen it, or narrow them"
-            ) from error
+def _visit(
+    op: Op,
+    strategy: st.SearchStrategy[Case],
+    body: Callable[[Case], None],
+    seed_and_size: tuple[int, int],
+    phases: tuple[hypothesis.Phase, ...],
+) -> None:
+    seed, size = seed_and_size
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=size,
+        phases=phases,
+        database=None,
+        deadline=None,
+        derandomize=False,
+        report_multiple_bugs=False,
+        print_blob=False,
+        verbosity=hypothesis.Verbosity.quiet,
+        suppress_health_check=ALL_HEALTH_CHECKS,
+    )
+    @hypothesis.given(strategy)
+    def visited(case: Case) -> None:
+        body(case)
+
+    try:
+        with seed_alone():
+            visited()
+    except Unsatisfiable as error:
+        raise SuiteError(f"{op.id}: `where` accepts none of the dims tried: loosen it, or narrow them") from error
 
 
 def scouts(op: Op, device: DeviceProfile) -> tuple[Case, ...]:
     """Return two simple cases of medium size: with every optional input, and with none.
 
-    They run first, for the launch feedback that guides the first batches.
+    They run first, for the launch feedback that guides the first batches.  Their seed is 0, so they get paired runs.
     """
     dims = {name: _medium(op, name) for name in op.dims}
     full = Case(op=op.id, dims=dims, dtype=_dtypes(op)[0], device=device, options=op.simplest_options)
     bare = replace(full, absent=op.optional)
     distinct = (full,) if full == bare else (full, bare)
     return tuple(case for case in distinct if op.allows(case))
+
+
+def oversized_scout(op: Op, device: DeviceProfile, seed: int) -> Case | None:
+    """Return an oversized case that runs early, as simple as Hypothesis draws first; None if none was drawn.
+
+    Chance alone can leave an op without one for hundreds of cases.
+    """
+    if not growing_dim_sets(op):
+        return None
+    plans = _plans(op, device, LaunchFeedback(), USUAL_ELEMENTS).filter(op.allows)
+    strategy = plans.flatmap(lambda usual: oversized_cases(op, usual))
+    for examples in OVERSIZED_EXAMPLES:
+        drawn: list[Case] = []
+        _visit(op, strategy, drawn.append, (seed, examples), (hypothesis.Phase.generate,))
+        if found := [case for case in drawn if case.scale is Scale.OVERSIZED]:
+            return found[0]
+    return None
 
 
 @st.composite

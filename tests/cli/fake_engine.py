@@ -34,7 +34,7 @@ class FakeEngine:
     """Facts by the name of the op.
 
     `overlapping` stores cells twice from three rows on.  `unknown` cannot be checked.  `slow` takes 50 ms a case.
-    `dying` breaks the harness at more than a hundred rows.
+    `only_on_rtx` can be checked on those GPUs.  `dying` breaks the harness at more than a hundred rows.
     """
 
     name = "virtual"
@@ -57,6 +57,8 @@ class FakeEngine:
                 return facts(case, lambda case: case.dims["T"] >= 3)
             case "unknown":
                 return unsupported(case)
+            case "only_on_rtx":
+                return facts(case, never) if case.device.slug.startswith("rtx") else unsupported(case)
             case "slow":
                 time.sleep(0.05)  # waits for nothing: it stands for a slow kernel
                 return facts(case, lambda case: case.dims["T"] >= 3)

@@ -81,6 +81,8 @@ def test_the_json_report_is_complete(project: Project) -> None:
     assert sum(row["cases"] for row in sizes) == 20
     assert {(row["op"], row["dim"], type(row["size"]), type(row["sm_count"])) for row in sizes} == {(op, "T", int, int)}
     assert report.pop("builds") >= report.pop("compiled_builds") >= 0
+    (checks,) = report.pop("op_checks")
+    assert (checks["op"], checks["device"], checks["passed"], checks["failed"]) == (op, device, passed, failed)
     assert report == {
         "kind": "campaign",
         "schema_version": 2,
@@ -96,6 +98,8 @@ def test_the_json_report_is_complete(project: Project) -> None:
         "cut_off": [],
         "known_findings": [],
         "notices": [],
+        "unchecked": [],
+        "untried": {},
     }
     case, first = (from_json(json.dumps(finding.pop(key)), Case) for key in ("case", "first_case"))
     assert (case.dims, first.dims) == ({"T": 3, "D": 1, "G": 1}, {"T": 48, "D": 48, "G": 1})

@@ -1,7 +1,7 @@
 """The summary of where cases ran, in pytest's last lines."""
 
 from harness.pytest_plugin.plugin_options import RAN_ON
-from harness.pytest_plugin.run_summary import CASES, NOT_CHECKED, WHY, lines
+from harness.pytest_plugin.run_summary import CASES, NOT_CHECKED, UNCHECKED, UNTRIED, WHY, lines
 
 H200 = (RAN_ON, "NVIDIA H200 (132 SMs)")
 VIRTUAL = (RAN_ON, "the virtual GPU")
@@ -27,6 +27,23 @@ def test_the_reason_for_the_virtual_gpu_is_given() -> None:
     why = (WHY, "no GPU for cases: libcuda.so.1 is not there")
     assert list(lines([[VIRTUAL, (CASES, "30"), why]], [])) == [
         "on the virtual GPU: 1 tests, 30 cases (no GPU for cases: libcuda.so.1 is not there)"
+    ]
+
+
+def test_what_was_not_checked_or_not_tried_is_named() -> None:
+    tests = [
+        [
+            VIRTUAL,
+            (CASES, "30"),
+            (UNTRIED, "oversized cases: swish on h200"),
+            (UNCHECKED, "norm on a100 (no case ran)"),
+        ],
+        [VIRTUAL, (CASES, "30"), (UNTRIED, "oversized cases: norm on h200")],
+    ]
+    assert list(lines(tests, [])) == [
+        "on the virtual GPU: 2 tests, 60 cases",
+        "  not tried: oversized cases: swish on h200, norm on h200",
+        "  nothing checked: norm on a100 (no case ran)",
     ]
 
 

@@ -1,12 +1,17 @@
 """No Ctrl-C is lost, even if Python drops its exception."""
 
 import signal
+from collections import Counter
+from typing import Any
 
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 
 from harness.reports.interrupts import Interrupts
+from harness.search.campaign_statistics import CampaignStatistics
+from harness.search.judge import Judge
+from tests.search.fakes import OP, SIMPLEST, unsupported
 
 pytestmark = pytest.mark.once
 
@@ -62,6 +67,27 @@ def test_any_other_interrupt_is_raised_at_once() -> None:
             signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             interrupts.check()
+
+
+class InterruptingCounter(Counter[str]):
+    """Interrupts the process that adds to it."""
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        if args[0]:  # it is made empty
+            signal.raise_signal(signal.SIGINT)
+        super().update(*args, **kwargs)
+
+
+def test_an_interrupt_inside_a_count_waits_until_the_counts_add_up() -> None:
+    statistics = CampaignStatistics(reasons=InterruptingCounter())
+    examined = Judge().judge(OP, unsupported(SIMPLEST), {})
+    with Interrupts() as interrupts:
+        statistics.count(examined)
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.check()
+    assert (statistics.cases, statistics.abstained, len(statistics.reasons)) == (1, 1, 1)
+    (counts,) = statistics.ops.values()
+    assert counts.outcomes.total() == 1
 
 
 def test_the_previous_handler_is_restored() -> None:

@@ -7,7 +7,9 @@ from datetime import datetime
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from harness.documents.op_checks import second_run_words
 from harness.model.finding import Finding
+from harness.model.paired_run import SecondRun
 from harness.model.picture import Picture, Span
 from harness.model.verdict import Outcome, Severity
 from harness.region.record import sentences
@@ -62,11 +64,18 @@ def page(contents: ReportContents, made: datetime) -> str:
         count_text=count_text(contents.count(Severity.ERROR), contents.count(Severity.WARNING)),
         entries=tuple(_entry(bug, names) for bug in contents.bugs),
         grid=grid_of(contents.verdicts),
+        second_runs=_second_runs(contents),
         areas=plots.areas(contents.tested_sizes, names),
         signs=tuple((plots.WORDS[outcome], _sign(outcome, names)) for outcome in Outcome),
         stages=rows,
         curves=plots.curves(rows, names) if rows else (),
     )  # fmt: skip
+
+
+def _second_runs(contents: ReportContents) -> tuple[tuple[SecondRun, str], ...]:
+    """Return the kinds of second runs that any op got or could have got, each with its words."""
+    found = {kind for row in contents.op_checks for kind in row.second_runs}
+    return tuple((kind, second_run_words(kind)) for kind in SecondRun if kind in found)
 
 
 def _environment() -> Environment:

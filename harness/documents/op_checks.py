@@ -1,0 +1,163 @@
+"""What a campaign checked of each op on each device, and what it did not check or not try."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from harness.model.paired_run import SecondRun
+
+K = TypeVar("K", bound=str)
+OVERSIZED = "oversized cases"
+RESOURCES = "resources of kernels"
+NO_CASE = "no case ran"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpChecks:
+    """The cases of one op on one device, and the kinds of checks that only some cases get."""
+
+    op: str
+    device: str
+    """The slug."""
+    passed: int = 0
+    failed: int = 0
+    abstained: int = 0
+    abstain_reasons: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Cases by reason, the most frequent first."""
+    oversized: int = 0
+    """Checked cases of more than 2^31 elements; they are among the cases above."""
+    may_be_oversized: bool = False
+    """False if no dim of the op may grow that far."""
+    second_runs: Mapping[SecondRun, int] = field(default_factory=dict[SecondRun, int])
+    """Completed second runs of checked cases by what differs in them.  A kind that no case allows has no entry."""
+    builds: int = 0
+    """Distinct kernels that were launched."""
+    compiled_builds: int = 0
+    """Those whose resources are known."""
+
+    @property
+    def cases(self) -> int:
+        return self.passed + self.failed + self.abstained
+
+    @property
+    def checked(self) -> int:
+        return self.passed + self.failed
+
+    @property
+    def name(self) -> str:
+        """The op without its file."""
+        return self.op.rpartition(":")[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UncheckedOp:
+    """An op of which no case could be checked."""
+
+    op: str
+    device: str
+    """The slug; empty if no case could be checked on any device."""
+    reason: str
+
+    def __str__(self) -> str:
+        name = self.op.rpartition(":")[2]
+        return f"{name}{f' on {self.device}' if self.device else ''} ({self.reason})"
+
+
+def unchecked(rows: Iterable[OpChecks]) -> tuple[UncheckedOp, ...]:
+    """Return the ops that were checked on no device, and then the others with the devices on which they were not."""
+    by_op: dict[str, list[OpChecks]] = {}
+    for row in rows:
+        by_op.setdefault(row.op, []).append(row)
+    nowhere = [op for op, on in by_op.items() if not any(row.checked for row in on)]
+    return (
+        *(UncheckedOp(op=op, device="", reason=_reason(by_op[op])) for op in nowhere),
+        *(
+            UncheckedOp(op=op, device=row.device, reason=_reason([row]))
+            for op, on in by_op.items()
+            if op not in nowhere
+            for row in on
+            if not row.checked
+        ),
+    )
+
+
+def untried(rows: Iterable[OpChecks]) -> Mapping[str, tuple[str, ...]]:
+    """Return the ops that got none of a kind of check that is possible for them, by kind.
+
+    Ops of which no case could be checked are left out: `unchecked` names them.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for row in by_op(rows):
+        for kind in _untried_kinds(row) if row.checked else ():
+            found[kind] = (*found.get(kind, ()), row.op)
+    return found
+
+
+def by_op(rows: Iterable[OpChecks]) -> tuple[OpChecks, ...]:
+    """Return the sums over all devices, with an empty device."""
+    sums: dict[str, OpChecks] = {}
+    for row in rows:
+        before = sums.get(row.op, OpChecks(op=row.op, device=""))
+        sums[row.op] = added(before, row)
+    return tuple(sums.values())
+
+
+def added(first: OpChecks, second: OpChecks) -> OpChecks:
+    """Return the sums of two rows, under the first one's op and device."""
+    return replace(
+        first,
+        passed=first.passed + second.passed,
+        failed=first.failed + second.failed,
+        abstained=first.abstained + second.abstained,
+        abstain_reasons=_sum(first.abstain_reasons, second.abstain_reasons),
+        oversized=first.oversized + second.oversized,
+        may_be_oversized=first.may_be_oversized or second.may_be_oversized,
+        second_runs=_sum(first.second_runs, second.second_runs),
+        builds=first.builds + second.builds,
+        compiled_builds=first.compiled_builds + second.compiled_builds,
+    )
+
+
+def _sum(first: Mapping[K, int], second: Mapping[K, int]) -> Mapping[K, int]:
+    kinds = dict.fromkeys((*first, *second))  # a Counter would drop kinds with a count of 0
+    return {kind: first.get(kind, 0) + second.get(kind, 0) for kind in kinds}
+
+
+def _untried_kinds(row: OpChecks) -> Iterator[str]:
+    if row.may_be_oversized and not row.oversized:
+        yield OVERSIZED
+    yield from (second_run_words(kind) for kind, count in row.second_runs.items() if not count)
+    if row.builds and not row.compiled_builds:
+        yield RESOURCES
+
+
+def second_run_words(kind: SecondRun) -> str:
+    """Return the kind in words: `runs at another SM count`."""
+    match kind:
+        case SecondRun.SM_COUNT:
+            return "runs at another SM count"
+        case SecondRun.CONFIG:
+            return "runs with another config"
+        case SecondRun.ORDER:
+            return "runs in another order"
+        case SecondRun.LANE_FILL:
+            return "runs with other undefined lanes"
+        case SecondRun.REPETITION:
+            return "repetitions"
+        case SecondRun.BUILD:
+            return "runs of unoptimised code"
+
+
+def _reason(rows: Iterable[OpChecks]) -> str:
+    """Return the most frequent reason, with its count."""
+    reasons, cases = Counter[str](), 0
+    for row in rows:
+        reasons.update(row.abstain_reasons)
+        cases += row.cases
+    if not cases:
+        return NO_CASE
+    if not reasons:
+        return f"{cases} cases abstained"
+    reason, count = reasons.most_common(1)[0]
+    return f"{count} of {cases} cases: {reason}"

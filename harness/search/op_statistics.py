@@ -1,0 +1,76 @@
+"""What was checked of one op on one device: outcomes, reasons, and the kinds of checks that only some cases get."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from harness.model.case import Scale
+from harness.model.paired_run import SecondRun
+from harness.model.run import Completed
+from harness.model.verdict import Outcome
+from harness.ops.paired_run_policy import order_matters
+from harness.oracles import registry
+from harness.oracles.config_invariance import ConfigInvariance
+from harness.oracles.endings import TRACING_ENGINES
+from harness.oracles.order_invariance import OrderInvariance
+from harness.oracles.resources import FitsResources
+from harness.oracles.sm_invariance import SmInvariance
+from harness.search.judge import Examination
+
+
+@dataclass(slots=True, kw_only=True)
+class OpStatistics:
+    """The counts of one op on one device."""
+
+    outcomes: Counter[Outcome] = field(default_factory=Counter[Outcome])
+    reasons: Counter[str] = field(default_factory=Counter[str])
+    """How many cases abstained for each reason."""
+    oversized: int = 0
+    """Oversized cases that did not abstain."""
+    second_runs: Counter[SecondRun] = field(default_factory=Counter[SecondRun])
+    """Completed second runs; kinds that are possible but did not run count 0."""
+    builds: set[str] = field(default_factory=set[str])
+    """The builds that were launched, if their resources are to be checked and the engine leaves TTIR to compile."""
+
+    def count(self, examined: Examination) -> None:
+        possible = tuple(_possible_second_runs(examined))
+        builds = builds_of(examined) if FitsResources.name in _asked(examined) else ()
+        self.add_outcome(examined, 1)
+        self.second_runs.update(dict.fromkeys(possible, 0))
+        if examined.outcome is not Outcome.ABSTAIN:
+            self.second_runs.update(examined.second_runs)
+        self.builds.update(builds)
+
+    def add_outcome(self, examined: Examination, cases: int) -> None:
+        """Add the outcome of a case, or take it back if `cases` is -1."""
+        outcome = examined.outcome
+        self.outcomes[outcome] += cases
+        if outcome is Outcome.ABSTAIN:
+            self.reasons.update(dict.fromkeys(registry.reasons(examined.verdicts), cases))
+        elif examined.run.case.scale is Scale.OVERSIZED:
+            self.oversized += cases
+
+
+def builds_of(examined: Examination) -> frozenset[str]:
+    """Return the builds that the case launched; none if the engine leaves no TTIR to compile."""
+    run = examined.run
+    return frozenset(launch.build for launch in run.launches) if run.engine in TRACING_ENGINES else frozenset()
+
+
+def _asked(examined: Examination) -> frozenset[str]:
+    """Return the oracles that judged the case, if only to abstain."""
+    return frozenset(verdict.oracle for verdict in examined.verdicts)
+
+
+def _possible_second_runs(examined: Examination) -> Iterator[SecondRun]:
+    """Yield the kinds of paired runs that some case like this one gets."""
+    run = examined.run
+    if not run.launches or not isinstance(run.ending, Completed) or run.case.scale is Scale.OVERSIZED:
+        return
+    asked = _asked(examined)
+    if SmInvariance.name in asked:
+        yield SecondRun.SM_COUNT
+    if ConfigInvariance.name in asked and any(launch.config_count > 1 for launch in run.launches):
+        yield SecondRun.CONFIG
+    if OrderInvariance.name in asked and run.engine in TRACING_ENGINES and order_matters(run.launches, run.memory):
+        yield SecondRun.ORDER

@@ -1,0 +1,100 @@
+"""Every report says which checks ran, and names the ops that were not checked."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from harness.documents import files
+from harness.documents.campaign import CampaignReport
+from harness.documents.op_checks import OpChecks, unchecked, untried
+from harness.model.paired_run import SecondRun
+from harness.reports import markdown
+from harness.reports.contents import ReportContents, ReportedCampaign
+from harness.reports.html.page import page
+from harness.reports.junit import junit
+from harness.reports.summary import conclusion, summary
+from tests.reports.samples import REPORT
+from tests.search.fakes import OP
+
+pytestmark = pytest.mark.once
+
+ROWS = (
+    OpChecks(
+        op=OP.id,
+        device="h200",
+        passed=40,
+        failed=15,
+        abstained=2,
+        oversized=4,
+        may_be_oversized=True,
+        second_runs={SecondRun.SM_COUNT: 9, SecondRun.CONFIG: 3, SecondRun.ORDER: 0},
+        builds=9,
+        compiled_builds=8,
+    ),
+    OpChecks(op="suites/a.py:other", device="h200", abstained=3, abstain_reasons={"no kernel was launched": 3}),
+)
+CHECKED = replace(REPORT, op_checks=ROWS, unchecked=unchecked(ROWS), untried=untried(ROWS))
+CONTENTS = ReportContents(bugs=(), campaigns=(ReportedCampaign(name="nightly", report=CHECKED),))
+UNCHECKED = "other (3 of 3 cases: no kernel was launched)"
+
+
+def test_the_summary_counts_checks_and_names_what_is_missing() -> None:
+    lines = list(summary(CHECKED))
+    assert "checked: completes 28, bounds 22" in lines
+    assert (
+        "among them: beyond 2^31 elements 4 (no dim of 1 of 2 ops may grow so far), runs with another config 3, "
+        "runs in another order 0, runs at another SM count 9, resources of kernels 8" in lines
+    )
+    assert "not tried: runs in another order: layer_norm" in lines
+    assert f"not checked: {UNCHECKED}" in lines
+    assert lines[-1].endswith("; 1 of 2 ops could not be checked")
+    assert conclusion(replace(CHECKED, findings=())) == "no findings; 1 of 2 ops could not be checked"
+
+
+def test_a_pair_that_a_device_lacks_is_named() -> None:
+    rows = (ROWS[0], replace(ROWS[1], op=OP.id, device="a100"))
+    report = replace(REPORT, findings=(), op_checks=rows, unchecked=unchecked(rows))
+    assert "not checked on every device: layer_norm on a100 (3 of 3 cases: no kernel was launched)" in list(
+        summary(report)
+    )
+    assert (conclusion(report), report.unchecked_ops) == ("no findings", ())
+
+
+def test_many_unchecked_ops_are_one_short_line() -> None:
+    rows = tuple(OpChecks(op=f"a.py:op{number}", device="h200") for number in range(9))
+    (line,) = (line for line in summary(replace(REPORT, unchecked=unchecked(rows))) if line.startswith("not checked:"))
+    assert line.startswith("not checked: op0 (no case ran), op1 (no case ran), ")
+    assert line.endswith(", op4 (no case ran), and 4 more")
+
+
+def test_a_report_with_checks_is_read_back_whole() -> None:
+    assert files.loads(files.dumps(CHECKED), CampaignReport) == CHECKED
+
+
+def test_the_page_has_a_row_for_each_op_and_device() -> None:
+    text = page(CONTENTS, datetime(2026, 1, 2, tzinfo=UTC))
+    assert f"No case could be checked of: {UNCHECKED}." in text
+    assert 'href="#checked"' in text
+    assert text.count('<span class="tag">not checked</span>') == 1
+    assert '<th scope="col" class="number">Runs at another SM count</th>' in text
+
+
+def test_markdown_names_what_was_not_checked() -> None:
+    text = markdown.summary(CONTENTS)
+    assert "Among them: beyond 2^31 elements 4" in text
+    assert "Not checked: other (3 of 3 cases: no kernel was launched)." in text
+
+
+def test_junit_skips_a_test_for_an_unchecked_op() -> None:
+    tests = {test.get("name"): test for test in ET.fromstring(junit(CONTENTS)).iter("testcase")}  # noqa: S314 - our own
+    skipped = tests["checked"].find("skipped")
+    assert skipped is not None
+    assert skipped.get("message") == "3 of 3 cases: no kernel was launched"
+
+
+def test_an_op_that_another_search_checked_is_not_named() -> None:
+    other = replace(CHECKED, op_checks=(replace(ROWS[1], passed=1, oversized=1),))
+    both = replace(CONTENTS, campaigns=(*CONTENTS.campaigns, ReportedCampaign(name="more", report=other)))
+    assert (both.unchecked, [row.cases for row in both.op_checks]) == ((), [57, 7])
