@@ -120,10 +120,14 @@ class _Search:
         """Return the report, after each finding is stored as it is now."""
         for signature, sighting in self._statistics.sightings.items():
             finding = self._log.findings.get(signature)
+            if finding is None and self._log.is_symptom(signature):
+                continue
             if finding is None or finding.confirmation is Confirmation.NOT_TRIED:
-                finding = self._session.not_tried(sighting)  # with all cases that showed it
+                symptoms = finding.symptoms if finding else ()
+                finding = replace(self._session.not_tried(sighting), symptoms=symptoms)  # with all cases that showed it
             self.attempt(partial(self._store, signature, finding))
-        found = (self._log.findings[sighting.fail.signature] for sighting in self._statistics.in_order())
+        in_order = (sighting.fail.signature for sighting in self._statistics.in_order())
+        found = (self._log.findings[signature] for signature in in_order if signature in self._log)
         interrupted, options = self._is_interrupted, self._session.options
         report = report_of(options, self._statistics, found, interrupted=interrupted, issues=issues)
         return replace(report, gpu_wait_share=self._session.gpu_wait_share, triage_seconds=round(self._triage_s, 3))

@@ -51,8 +51,14 @@ class SearchLog:
             raise StoreError(f"cannot write to {self._folder.absolute()}: {error.strerror}") from None
         if is_new:
             self._made.add(finding.id)
-        if known is not None and known.id != finding.id:
-            self._forget(known.id)
+        absorbed = (self._findings.pop(symptom.signature, None) for symptom in finding.symptoms)
+        for former in (known, *absorbed):
+            if former is not None and former.id != finding.id:
+                self._forget(former.id)
+
+    def is_symptom(self, signature: Signature) -> bool:
+        """Return True if the failure is a symptom of another finding."""
+        return any(signature in finding.signatures[1:] for finding in self._findings.values())
 
     def _forget(self, identity: str) -> None:
         """Remove the folder of a finding that has been replaced, unless another signature still has it."""

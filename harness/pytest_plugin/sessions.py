@@ -64,9 +64,12 @@ class Searches:
 
         def keep(sighting: Sighting, finding: Finding) -> None:
             found[sighting.fail.signature] = finding
+            for symptom in finding.symptoms:
+                found.pop(symptom.signature, None)
 
         session.triage(statistics, self._observer, keep)
-        return [found[sighting.fail.signature] for sighting in statistics.in_order()]
+        in_order = (sighting.fail.signature for sighting in statistics.in_order())
+        return [found[signature] for signature in in_order if signature in found]
 
     def close(self) -> None:
         """End every process."""

@@ -139,6 +139,8 @@ def causes_of(suspects: Iterable[Suspect]) -> tuple[Cause, ...]:
 
 def may_explain(cause: Suspect, consequence: Suspect) -> bool:
     """Return True if nothing but the cases speaks against `cause` as the cause of `consequence`."""
+    if cause.seen_with is None and consequence.seen_with is not None:
+        return False  # what was not confirmed explains nothing that was
     if consequence.is_error and not cause.is_error and cause.signature.oracle not in HARMFUL_WARNINGS:
         return False
     return _comes_before(cause, consequence) and _shows_with(cause, consequence.signature)
@@ -147,7 +149,7 @@ def may_explain(cause: Suspect, consequence: Suspect) -> bool:
 def _blocks(suspects: Iterable[Suspect]) -> list[_Block]:
     """Join the failures at one argument, and those of one idiom."""
     blocks: dict[object, _Block] = {}
-    for suspect in sorted(suspects, key=lambda one: not one.is_error):  # stable: errors before warnings
+    for suspect in sorted(suspects, key=lambda one: (not one.is_error, one.seen_with is None)):
         block = blocks.setdefault(_identity(suspect.fail), _Block(members=[]))
         block.members.append(suspect)
     return list(blocks.values())

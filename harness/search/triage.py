@@ -6,14 +6,15 @@ is reported is confirmed again.  `harness.search.triage_queue` gives the turns o
 
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from harness.model.case import Case, Scale
 from harness.model.finding import Finding, ReplayCount
 from harness.model.paired_run import RunRequest, case_of
 from harness.model.run import Run
-from harness.model.verdict import Fail, Outcome
+from harness.model.verdict import Fail, Outcome, Signature
+from harness.oracles.base import SingleRunOracle
 from harness.search.campaign_statistics import Sighting, Trial
 from harness.search.judge import Examination, Judge
 from harness.search.runner import Runner
@@ -44,6 +45,8 @@ class Triage:
     """As `Finding.engine_options`."""
     trying: Callable[[Case], None]
     """Called with each case before it runs, on the thread that takes the turn."""
+    examinations: dict[Signature, Examination] = field(default_factory=dict[Signature, Examination])
+    """The latest run alone that shows each sighting, judged by all oracles that need no further run."""
 
     def finding(self, sighting: Sighting, limits: ShrinkLimits) -> Finding:
         """Return the finding, with the failure that the reported case showed last."""
@@ -64,12 +67,13 @@ class Triage:
             yield self._confirm_after_others(sighting) or self._repeat_unconfirmed(sighting)
             return
         trial, examined = confirmed
+        self.examinations[sighting.fail.signature] = examined
         yield replace(self._finding(sighting, examined), repeats=ReplayCount(shown=1, runs=1))
         shrinking, share = self._shrinking(sighting, trial, limits)
         while not shrinking.is_finished:
             shrinking.turn(share * turn_s())
             if (smaller := self._confirm_smaller(sighting, trial, shrinking.case, examined)) is not None:
-                examined = smaller
+                examined = self.examinations[sighting.fail.signature] = smaller
                 yield replace(self._finding(sighting, examined), repeats=ReplayCount(shown=1, runs=1))
         repeats, _ = self._repeats(sighting, trial, examined.run.case, REPEATS)
         yield replace(self._finding(sighting, examined), repeats=repeats)
@@ -109,11 +113,12 @@ class Triage:
         The time limit is generous.  A case that hung before and completes now is slow: the finding then says so.
         """
         for trial in {trial.case.digest: trial for trial in (sighting.simplest, sighting.first)}.values():
-            examined = self._alone(sighting.fail, trial, trial.case, patience=Patience.LONG)
+            examined = self._alone_for_all(sighting.fail, trial, trial.case)
             if examined.fail_with(sighting.fail.signature) is not None:
                 return trial, examined
-            if examined.run.overtime is not None and examined.fails:
-                return replace(self._finding(sighting, examined), fail=examined.fails[0])
+            slow = [fail for fail in examined.fails if fail.oracle == sighting.fail.oracle]
+            if examined.run.overtime is not None and slow:
+                return replace(self._finding(sighting, examined), fail=slow[0])
         return None
 
     def _confirm_after_others(self, sighting: Sighting) -> Finding | None:
@@ -135,7 +140,12 @@ class Triage:
         examined = self._alone(sighting.fail, trial, trial.case, before)
         return examined if examined.fail_with(sighting.fail.signature) is not None else None
 
-    def _alone(
+    def _alone_for_all(self, fail: Fail, trial: Trial, case: Case) -> Examination:
+        """Run the case alone with much time, for the failure's oracle and all that need no further run."""
+        others = (one.name for one in self.judge.oracles if isinstance(one, SingleRunOracle))
+        return self._alone(fail, trial, case, patience=Patience.LONG, others=tuple(others))
+
+    def _alone(  # noqa: PLR0913 - the parts of one run, by keyword
         self,
         fail: Fail,
         trial: Trial,
@@ -143,12 +153,13 @@ class Triage:
         before: Sequence[Case] = (),
         *,
         patience: Patience = Patience.USUAL,
+        others: Sequence[str] = (),
     ) -> Examination:
         def execute(request: RunRequest) -> Run:
             self.trying(case_of(request))
             return self.runner.run_alone(request, before, patience=patience)
 
-        return self.judge.only(fail.oracle).examine(trial.op, case, execute)
+        return self.judge.only(fail.oracle, *others).examine(trial.op, case, execute)
 
     def _shrinking(self, sighting: Sighting, trial: Trial, limits: ShrinkLimits) -> tuple[Shrinking, float]:
         """Return the shrink of a confirmed case, and its share of the time limits."""
@@ -167,7 +178,7 @@ class Triage:
         """Return the run of the smaller case alone, if it shows the failure there."""
         if small.digest == known.run.case.digest:
             return None
-        again = self._alone(sighting.fail, trial, small, patience=Patience.LONG)
+        again = self._alone_for_all(sighting.fail, trial, small)
         return None if again.fail_with(sighting.fail.signature) is None else again
 
     def _finding(self, sighting: Sighting, examined: Examination) -> Finding:

@@ -1,7 +1,7 @@
 """The queue of triage: all sightings share the processes and the time that is left.
 
-All first turns come first, so every sighting is confirmed before any case is shrunk.  Later turns go round, and each
-has a fair part of the time.
+All first turns come first, so every sighting is confirmed before any case is shrunk.  Then sightings of one cause are
+grouped, and only the head of each group goes on.  Later turns go round, and each has a fair part of the time.
 """
 
 from collections import deque
@@ -13,7 +13,9 @@ from typing import Protocol
 
 from harness.model.case import Case
 from harness.model.finding import Finding
+from harness.search import cause_groups
 from harness.search.campaign_statistics import Sighting
+from harness.search.cause_groups import TriageWork
 from harness.search.deadline import Deadline
 from harness.search.shrinking import ShrinkLimits
 from harness.search.triage import Triage, Turns
@@ -46,16 +48,6 @@ class TriageObserver(Protocol):
         ...
 
 
-@dataclass(slots=True, kw_only=True)
-class _Work:
-    """One sighting and the turns that are left of it."""
-
-    sighting: Sighting
-    turns: Turns
-    has_begun: bool = False
-    """True after its first turn."""
-
-
 class TriageQueue:
     """Gives turns to sightings until all are finished or the deadline comes."""
 
@@ -65,9 +57,11 @@ class TriageQueue:
         self._processes = processes
         self._deadline = deadline
         self._limits = limits
-        self._waiting: deque[_Work] = deque()
-        self._running: dict[Future[Finding | None], _Work] = {}
+        self._works: list[TriageWork] = []
+        self._waiting: deque[TriageWork] = deque()
+        self._running: dict[Future[Finding | None], TriageWork] = {}
         self._confirmed = 0
+        self._is_grouped = False
         self._sightings = 0
 
     def run(self, sightings: list[Sighting], observer: TriageObserver, keep: "Keep") -> None:
@@ -79,7 +73,8 @@ class TriageQueue:
             KeyboardInterrupt: the observer was interrupted.
             HarnessError: as `Runner.run`.
         """
-        self._waiting.extend(_Work(sighting=one, turns=self._turns(one)) for one in sightings)
+        self._works = [TriageWork(sighting=one, turns=self._turns(one)) for one in sightings]
+        self._waiting.extend(self._works)
         self._sightings = len(sightings)
         with _threads(self._processes) as submit:
             while (self._waiting or self._running) and not self._deadline.is_over:
@@ -90,6 +85,11 @@ class TriageQueue:
                 for future in done:
                     self._end_turn(self._running.pop(future), future.result(), keep)
                 self._report(observer)
+        if self._is_grouped:
+            for work in [work for work in self._works if work.symptoms]:
+                self._split(work, keep)
+        else:
+            self._group(keep)
 
     def _turns(self, sighting: Sighting) -> Turns:
         return self._triage.turns(sighting, self._limits, self._turn_s)
@@ -99,12 +99,44 @@ class TriageQueue:
         unfinished = max(1, len(self._waiting) + len(self._running))
         return max(LEAST_TURN_S, self._deadline.left_s * self._processes / unfinished)
 
-    def _end_turn(self, work: _Work, finding: Finding | None, keep: "Keep") -> None:
+    def _end_turn(self, work: TriageWork, finding: Finding | None, keep: "Keep") -> None:
         self._confirmed += not work.has_begun
         work.has_begun = True
-        if finding is not None:
+        if finding is None:
+            self._split(work, keep)
+        else:
+            work.finding = finding
+            self._keep(work, keep)
+            if not work.is_symptom:
+                self._waiting.append(work)
+        if not self._is_grouped and self._confirmed == self._sightings:
+            self._group(keep)
+
+    def _group(self, keep: "Keep") -> None:
+        """Let only the heads of groups go on."""
+        self._is_grouped = True
+        cause_groups.join(self._works, self._triage.examinations.get)
+        for work in [work for work in self._works if work.symptoms]:
+            # There may have been no time to confirm it.
+            work.finding = work.finding or self._triage.unconfirmed(work.sighting)
+            self._keep(work, keep)
+        self._waiting = deque(work for work in self._waiting if not work.is_symptom)
+
+    def _split(self, head: TriageWork, keep: "Keep") -> None:
+        """Triage by itself what the smallest case of this head does not show."""
+        if not head.symptoms:
+            return
+        others = cause_groups.split(head, self._triage.examinations.get)
+        for work in (head, *others):
+            self._keep(work, keep)
+        running = tuple(self._running.values())
+        self._waiting.extend(work for work in others if work not in running)
+
+    @staticmethod
+    def _keep(work: TriageWork, keep: "Keep") -> None:
+        finding = work.whole_finding
+        if finding is not None and not work.is_symptom:
             keep(work.sighting, finding)
-            self._waiting.append(work)
 
     def _try(self, case: Case) -> None:
         self._latest = case  # read on another thread, which may miss some
@@ -126,6 +158,7 @@ class TriageQueue:
 TriageWith = Callable[[Callable[[Case], None]], Triage]
 """Makes a triage that calls the function with each case before it runs."""
 Keep = Callable[[Sighting, Finding], None]
+"""Keeps the finding of a sighting.  The findings that its symptoms had are to be dropped."""
 Submit = Callable[[Turns], Future[Finding | None]]
 
 

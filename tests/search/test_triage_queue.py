@@ -40,7 +40,7 @@ def sightings(*rows: int) -> list[Sighting]:
         severity = Severity.WARNING if number % 2 == 0 else Severity.ERROR
         signature = replace(fail.signature, place=f"layernorm.py:{count}", severity=severity)
         trial = Trial(number=number, op=OP, case=case, batch=None, home_sm_count=DEVICE.sm_count)
-        statistics.sight(replace(fail, signature=signature), trial, (number,))
+        statistics.sight(replace(fail, signature=signature, argument=f"d{count}"), trial, (number,))
     return statistics.in_order()
 
 

@@ -1,0 +1,89 @@
+"""Triage shrinks one failure of each cause, and what its smallest case does not show is triaged by itself."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from harness.model.case import Case
+from harness.model.finding import Confirmation, Finding
+from harness.model.run import Overlap, Run
+from harness.model.verdict import Signature
+from harness.oracles import registry
+from harness.search.campaign_statistics import CampaignStatistics, Trial
+from harness.search.deadline import Deadline
+from harness.search.judge import Judge
+from harness.search.shrinking import ShrinkLimits
+from harness.search.triage import Triage
+from harness.search.triage_queue import TriageQueue
+from tests.oracles.facts import result
+from tests.search.fakes import DEVICE, OP, ImmediateRunner, facts, with_dims
+from tests.search.test_triage_queue import Observed
+
+pytestmark = pytest.mark.once
+
+JUDGE = Judge(oracles=(registry.find("write-overlap"), registry.find("float64-values")))
+CASES = tuple(with_dims(T=rows) for rows in (200, 300, 400))
+
+
+def runs(*, wrong_from: int) -> Callable[[Case], Run]:
+    """Return runs that overlap, with different bytes, from 3 rows on, and have a wrong result from `wrong_from` on."""
+
+    def make(case: Case) -> Run:
+        run = facts(case, lambda case: case.dims["T"] >= 3)
+        overlaps = tuple(replace(event, same_bytes=False) for event in run.memory if isinstance(event, Overlap))
+        error = 9.0 if case.dims["T"] >= wrong_from else 0.1
+        return replace(run, memory=overlaps, results=(result("y", whole=error, worst_tile=error),))
+
+    return make
+
+
+def seen(make: Callable[[Case], Run]) -> CampaignStatistics:
+    """Return what a search of these runs counts."""
+    statistics = CampaignStatistics()
+    for number, case in enumerate(CASES):
+        trial = Trial(number=number, op=OP, case=case, batch=None, home_sm_count=DEVICE.sm_count)
+        for fail in JUDGE.judge(OP, make(case), {}).fails:
+            statistics.sight(fail, trial, (number,))
+    return statistics
+
+
+def triaged(make: Callable[[Case], Run], deadline: Deadline) -> list[Finding]:
+    """Return the findings that are left: a finding drops those that its symptoms had."""
+    kept = dict[Signature, Finding]()
+    queue = TriageQueue(
+        lambda trying: Triage(runner=ImmediateRunner(make), judge=JUDGE, trying=trying),
+        2,
+        deadline,
+        ShrinkLimits(runs=300, seconds=60.0),
+    )
+
+    def keep(sighting: object, finding: Finding) -> None:
+        del sighting
+        kept[finding.fail.signature] = finding
+        for symptom in finding.symptoms:
+            kept.pop(symptom.signature, None)
+
+    queue.run(seen(make).in_order(), Observed(), keep)
+    return list(kept.values())
+
+
+def test_a_cause_and_its_consequence_are_one_finding() -> None:
+    (finding,) = triaged(runs(wrong_from=3), Deadline.after(60))
+    assert (finding.fail.oracle, finding.case, finding.repeats.runs) == ("write-overlap", with_dims(T=3), 5)
+    assert [(one.signature.oracle, one.sightings) for one in finding.symptoms] == [("float64-values", 3)]
+
+
+def test_what_the_smallest_case_does_not_show_is_a_finding_of_its_own() -> None:
+    overlap, wrong = triaged(runs(wrong_from=100), Deadline.after(60))
+    assert [(one.fail.oracle, one.case, one.symptoms) for one in (overlap, wrong)] == [
+        ("write-overlap", with_dims(T=3), ()),
+        ("float64-values", with_dims(T=100), ()),
+    ]
+    assert wrong.repeats.shown == 5
+
+
+def test_failures_are_grouped_even_if_there_is_no_time_to_confirm_them() -> None:
+    (finding,) = triaged(runs(wrong_from=3), Deadline.after(0))
+    assert (finding.fail.oracle, finding.confirmation) == ("write-overlap", Confirmation.NOT_TRIED)
+    assert [one.signature.oracle for one in finding.symptoms] == ["float64-values"]
