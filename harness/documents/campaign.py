@@ -6,6 +6,7 @@ from datetime import date
 
 from harness.documents.kinds import SCHEMA_VERSION, Kind
 from harness.documents.op_checks import OpChecks, UncheckedOp
+from harness.model.avoided import AvoidedDraws, SetAsideOp
 from harness.model.finding import Finding
 from harness.model.verdict import Outcome, Severity
 
@@ -93,6 +94,9 @@ class CampaignReport:
     """Ops of which no case could be checked, first on any device, then on single ones."""
     untried: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Ops that got none of a kind of check that is possible for them, by kind."""
+    avoided: tuple[AvoidedDraws, ...] = ()
+    """Draws that were dropped because cases like them had all ended early."""
+    set_aside: tuple[SetAsideOp, ...] = ()
 
     @property
     def checked(self) -> int:

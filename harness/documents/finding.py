@@ -72,6 +72,8 @@ class FindingDocument(RegressionDocument):
     """As `Finding.confirmation`; None in files of earlier versions."""
     repeats: ReplayCount = NEVER_REPEATED
     sightings: int
+    rule: str = ""
+    """As `Finding.rule`."""
     first_case: Case
     engine_options: tuple[str, ...] = ()
     """Of the command that found it: `--engine cuda`."""
@@ -105,6 +107,7 @@ class FindingDocument(RegressionDocument):
             launch=self.launch,
             first_case=self.first_case,
             sightings=self.sightings,
+            rule=self.rule,
             confirmed=self.confirmed,
             repeats=self.repeats,
             preceding_case=self.preceding_case,
@@ -140,6 +143,7 @@ def finding_document(finding: Finding, versions: Mapping[str, str] | None = None
         confirmation=finding.confirmation,
         repeats=finding.repeats,
         sightings=finding.sightings,
+        rule=finding.rule,
         first_case=finding.first_case,
         engine_options=finding.engine_options,
         replay=finding.replay_command,

@@ -78,6 +78,8 @@ def report_of(
         op_checks=rows,
         unchecked=unchecked(rows),
         untried=untried(rows),
+        avoided=statistics.avoided,
+        set_aside=statistics.set_aside,
     )
 
 

@@ -124,6 +124,11 @@ class Finding:
     """Pictures of the first case: its larger tensors show more of a pattern than the smallest case's."""
     first_seen: FirstSeen | None = None
     """None in files of older releases."""
+    rule: str = ""
+    """What cases of the search with this failure have in common: `every case with G > 1: 31 of 31; none of 9 others`.
+
+    Empty if they have nothing in common, or are too few.
+    """
     excerpt: Excerpt | None = None
     """The source around the line at fault; None if the source was missing."""
     hardware_blame: HardwareBlame | None = None

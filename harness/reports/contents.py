@@ -18,6 +18,7 @@ from harness.model.finding import Finding
 from harness.model.region import Region
 from harness.model.verdict import Severity, Signature
 from harness.region import record
+from harness.reports.summary import avoided_lines
 from harness.search.campaign_statistics import PlanePoint, VerdictCell
 
 REPRODUCERS = ("repro.py", "repro-kernel.py")
@@ -121,6 +122,11 @@ class ReportContents:
     def untried(self) -> Mapping[str, tuple[str, ...]]:
         """Ops that got none of a kind of check in any campaign, by kind."""
         return untried(self.op_checks)
+
+    @property
+    def avoided(self) -> tuple[str, ...]:
+        """What the searches avoided, and which ops they set aside, each in a sentence."""
+        return tuple(line for one in self.campaigns for line in avoided_lines(one.report))
 
     @property
     def verdicts(self) -> Mapping[VerdictCell, int]:

@@ -138,6 +138,8 @@ def facts(finding: Finding) -> Iterator[tuple[str, str]]:
         yield "evidence", "; ".join(finding.hardware_blame.evidence)
     if seen := "; ".join(_seen(finding)):
         yield "seen", seen
+    if finding.rule:
+        yield "fails for", finding.rule
     if finding.preceding_case is not None:
         yield "runs after", describe(finding.preceding_case)
     if finding.fail.idiom:

@@ -24,6 +24,7 @@ def summary(report: CampaignReport) -> Iterator[str]:
         yield from (f"  {count:>5}  {reason}" for reason, count in reasons[:REASONS])
         if len(reasons) > REASONS:
             yield f"         and {len(reasons) - REASONS} more reasons"
+    yield from avoided_lines(report)
     if report.compiled_builds < report.builds:
         yield (
             f"resources checked for {report.compiled_builds} of {report.builds} compiled kernels: "
@@ -47,6 +48,23 @@ def summary(report: CampaignReport) -> Iterator[str]:
     )
     yield from (f"known issue: {notice}" for notice in report.notices)
     yield conclusion(report)
+
+
+def avoided_lines(report: CampaignReport) -> Iterator[str]:
+    """Yield what later draws avoided, and which ops were set aside."""
+    for one in report.avoided:
+        op = one.op.rpartition(":")[2]
+        yield (
+            f"avoided {one.dropped} draws of {op} with {one.rule}: "
+            f"{one.failed} of {one.cases} such cases ended early, without results"
+        )
+    for one in report.set_aside:
+        op = one.op.rpartition(":")[2]
+        since = f"{one.completed} completed later" if one.completed else "none completed"
+        yield (
+            f"set aside {op} on {one.device}: {one.failed} cases ended early, {since}; "
+            f"{one.batches} of its batches went to others"
+        )
 
 
 def conclusion(report: CampaignReport) -> str:

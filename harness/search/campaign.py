@@ -140,7 +140,15 @@ class Campaign:
             self.statistics.seconds = time.monotonic() - self._begun
             for future in self._pending:
                 future.cancel()
+            self._explain()
         return self.statistics
+
+    def _explain(self) -> None:
+        """Add to the statistics what was avoided, and to each sighting what its cases have in common."""
+        avoidance = self._queue.avoidance
+        self.statistics.avoided, self.statistics.set_aside = avoidance.avoided, avoidance.set_aside
+        for sighting in self.statistics.sightings.values():
+            sighting.rule = avoidance.rule_of(sighting.first.op, sighting.fail.signature)
 
     def poll(self) -> None:
         """Judge finished runs and submit more cases, without waiting.  For a campaign that another one waits for."""
@@ -287,7 +295,7 @@ class Campaign:
         self.statistics.count(examined)
         self._record_fails(pending.trial, examined.fails)
         if pending.batch is not None:
-            self._queue.record(pending.batch, pending.trial, run)
+            self._queue.record(pending.batch, pending.trial, examined)
         for build in builds_of(examined):
             known = self._builds.get(build)
             # The earliest trial represents a build, so that findings do not depend on timing.

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from harness.model.avoided import AvoidedDraws, SetAsideOp
 from harness.model.case import Case
 from harness.model.finding import FirstSeen
 from harness.model.op import Op
@@ -79,6 +80,8 @@ class Sighting:
     count: int = 1
     cases: dict[str, Case] = field(default_factory=dict[str, Case])
     """Every case that showed the signature, by digest."""
+    rule: str = ""
+    """As `Finding.rule`; known when the campaign ends."""
 
     def __post_init__(self) -> None:
         self.cases.setdefault(self.first.case.digest, self.first.case)
@@ -127,6 +130,8 @@ class CampaignStatistics:
     """By op and the slug of its device."""
     known_builds: frozenset[str] = frozenset()
     """The builds whose resources are known; set when the campaign ends."""
+    avoided: tuple[AvoidedDraws, ...] = ()
+    set_aside: tuple[SetAsideOp, ...] = ()
 
     @property
     def checked(self) -> int:

@@ -1,27 +1,34 @@
 """The queue of a campaign: cases drawn in batches, and variants of cases that completed.
 
 A batch is drawn from the launch feedback of all batches but the previous one.  The queue waits for those verdicts; the
-previous batch keeps the processes busy meanwhile.  A campaign with a time budget also runs variants of each case that
-completed: they launch kernels that are already compiled.
+previous batch keeps the processes busy meanwhile.  The same verdicts decide what `harness.search.avoidance` drops.  A
+campaign with a time budget also runs variants of each case that completed: they launch kernels that are already
+compiled.
 """
 
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import filterfalse, islice
+from itertools import count, filterfalse, islice
 
 from harness.model.case import Case
 from harness.model.op import Op
-from harness.model.run import Completed, Run
+from harness.model.run import Completed
+from harness.model.verdict import Severity
 from harness.ops.paired_run_policy import is_sampled
+from harness.search.avoidance import KEEP_ONE_IN, Avoidance
 from harness.search.campaign_statistics import Trial
+from harness.search.failure_rules import FailureRule
+from harness.search.judge import Examination
 from harness.search.launch_feedback import LaunchFeedback
 from harness.search.plan import BATCH_SIZE, BatchPlan, CaseBudget, Plan, batch_plans, derived_seed
-from harness.search.strategies import oversized_scout, scouts
+from harness.search.strategies import Batch, oversized_scout, scouts
 from harness.search.variants import shape_variants, value_variants
 
 MAX_EMPTY_BATCHES = 3
 """An op that gives no new case in so many batches in a row has none left."""
+MAX_DRAWS = 8
+"""How often a batch is drawn, with other seeds, until it has enough cases that are not avoided."""
 MAX_SHAPE_VARIANTS = 64
 MAX_VALUE_VARIANTS = 1024
 MAX_FAMILIES = 512
@@ -35,6 +42,7 @@ class CaseQueue:
     """The cases to come.  It never gives the same case twice."""
 
     def __init__(self, plan: Plan) -> None:
+        self.avoidance = Avoidance(is_used=plan.avoids)
         self._plan = plan
         self._batch_plans = batch_plans(plan)
         self._ready: deque[tuple[int | None, Trial]] = deque()
@@ -47,6 +55,9 @@ class CaseQueue:
         self._seen: set[str] = set()
         self._seen_variants: set[str] = set()
         self._empty_batches: dict[tuple[str, str], int] = {}
+        """By op and device."""
+        self._only_avoided: set[tuple[str, str]] = set()
+        """Ops and devices whose last batch had no new case but those that a rule drops."""
         self._numbered = 0
         self._batches = 0
 
@@ -75,20 +86,30 @@ class CaseQueue:
         while families and not self._is_used_up():
             leader, cases = families.popleft()
             allowed = cases if may_be_sampled else filterfalse(is_sampled, cases)
-            if (case := next(filter(self._is_new_variant, allowed), None)) is not None:
+            if (case := self._new_variant(leader.op, allowed)) is not None:
                 families.append((leader, cases))
                 self._numbered += 1
                 return replace(leader, case=case, batch=None, number=self._numbered - 1)
         return None
 
-    def record(self, batch: int, trial: Trial, run: Run) -> None:
+    def _new_variant(self, op: Op, variants: Iterator[Case]) -> Case | None:
+        rules = self.avoidance.latest_rules(op)
+        new = filter(self._is_new_variant, variants)
+        return next((case for case in new if not self.avoidance.drops(op, case, rules)), None)
+
+    def record(self, batch: int, trial: Trial, examined: Examination) -> None:
         """Record that a case of this batch has its verdicts."""
+        run = examined.run
         self._unjudged[batch] -= 1
+        self.avoidance.record(batch, trial, examined)
         by_op = self._feedback_by_batch.setdefault(batch, {})
         by_op[trial.op.id] = by_op.get(trial.op.id, LaunchFeedback()) | LaunchFeedback.of(run)
         if self._plan.adds_variants and isinstance(run.ending, Completed):
-            self._shape_families.append((trial, shape_variants(trial.op, trial.case, MAX_SHAPE_VARIANTS)))
-            self._value_families.append((trial, value_variants(trial.op, trial.case, MAX_VALUE_VARIANTS)))
+            # Variants of a case with errors mostly repeat them, and take the time of others.
+            fewer = KEEP_ONE_IN if any(fail.signature.severity is Severity.ERROR for fail in examined.fails) else 1
+            shapes, values = MAX_SHAPE_VARIANTS // fewer, MAX_VALUE_VARIANTS // fewer
+            self._shape_families.append((trial, shape_variants(trial.op, trial.case, shapes)))
+            self._value_families.append((trial, value_variants(trial.op, trial.case, values)))
 
     def _may_draw(self) -> bool:
         if self._is_used_up() or self._is_exhausted():
@@ -110,7 +131,7 @@ class CaseQueue:
     def _draw(self) -> None:
         number = self._batches
         self._unjudged[number] = 0
-        trials = self._drawn(next(self._batch_plans), self._last_known_batch()) if number else self._scouts()
+        trials = self._drawn(self._next_batch_plan(), self._last_known_batch()) if number else self._scouts()
         self._batches += 1
         for trial in trials:
             if self._is_used_up():
@@ -141,17 +162,55 @@ class CaseQueue:
                     if self._is_new(case):
                         yield Trial(number=0, op=op, case=case, batch=None, home_sm_count=device.sm_count)
 
+    def _next_batch_plan(self) -> BatchPlan:
+        """Return the next batch plan, passing over ops that are set aside as long as there are others."""
+        pairs = [(op, device.slug) for op in self._plan.ops for device in self._plan.devices]
+        last_batch = self._last_known_batch()
+        if all(
+            self.avoidance.is_set_aside(op, slug, last_batch) or self._has_none_left(op, slug) for op, slug in pairs
+        ):
+            return next(self._batch_plans)
+        return next(
+            plan for plan in self._batch_plans if not self.avoidance.skips_turn(plan.op, plan.device.slug, last_batch)
+        )
+
     def _drawn(self, plan: BatchPlan, last_known_batch: int) -> Iterator[Trial]:
-        pair = (plan.op.id, plan.device.slug)
-        if self._empty_batches.get(pair, 0) >= MAX_EMPTY_BATCHES:
+        if self._has_none_left(plan.op, plan.device.slug):
             return
         home_sm_counts = {device.slug: device.sm_count for device in self._plan.devices}
         batch = plan.batch(self._feedback(plan.op, last_known_batch))
-        new = list(islice(filter(self._is_new, batch.draw()), BATCH_SIZE))
-        self._empty_batches[pair] = 0 if new else self._empty_batches.get(pair, 0) + 1
-        for case in new:
+        pair = (plan.op.id, plan.device.slug)
+        chosen = self._chosen(batch, self.avoidance.rules(plan.op, last_known_batch), pair)
+        self._empty_batches[pair] = 0 if chosen else self._empty_batches.get(pair, 0) + 1
+        for drawn, case in chosen:
             home_sm_count = home_sm_counts[plan.device.slug]
-            yield Trial(number=0, op=plan.op, case=case, batch=batch, home_sm_count=home_sm_count)
+            yield Trial(number=0, op=plan.op, case=case, batch=drawn, home_sm_count=home_sm_count)
+
+    def _chosen(self, batch: Batch, rules: tuple[FailureRule, ...], pair: tuple[str, str]) -> list[tuple[Batch, Case]]:
+        """Return new cases of the batch.  Draw it again, with other seeds, to replace cases that a rule drops."""
+        chosen, dropped = list[tuple[Batch, Case]](), list[tuple[Batch, Case]]()
+        for drawn in islice(_drawn_again(batch), 1 if pair in self._only_avoided else MAX_DRAWS):
+            before = len(dropped)
+            for case in drawn.draw():
+                if len(chosen) == BATCH_SIZE:
+                    return chosen
+                if _without_seed(case) in self._seen:
+                    continue
+                if self.avoidance.drops(batch.op, case, rules):
+                    dropped.append((drawn, case))
+                else:
+                    self._is_new(case)
+                    chosen.append((drawn, case))
+            if len(dropped) == before:
+                break
+        if chosen:
+            self._only_avoided.discard(pair)
+        elif dropped:
+            self._only_avoided.add(pair)
+        return chosen or [one for one in dropped[:1] if self._is_new(one[1])]
+
+    def _has_none_left(self, op: Op, slug: str) -> bool:
+        return self._empty_batches.get((op.id, slug), 0) >= MAX_EMPTY_BATCHES
 
     def _feedback(self, op: Op, last_known_batch: int) -> LaunchFeedback:
         feedback = LaunchFeedback()
@@ -165,7 +224,7 @@ class CaseQueue:
 
         Hypothesis often draws cases that differ in the seed alone, and they show little.
         """
-        digest = replace(case, seed=0).digest
+        digest = _without_seed(case)
         if digest in self._seen:
             return False
         self._seen.add(digest)
@@ -178,3 +237,14 @@ class CaseQueue:
             return False
         self._seen_variants.add(digest)
         return True
+
+
+def _drawn_again(batch: Batch) -> Iterator[Batch]:
+    """Yield the batch, then the same with other seeds, without end."""
+    yield batch
+    for number in count(1):
+        yield replace(batch, seed=derived_seed(batch.seed, "again", str(number)))
+
+
+def _without_seed(case: Case) -> str:
+    return replace(case, seed=0).digest

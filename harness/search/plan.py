@@ -71,6 +71,8 @@ class Plan:
     """True: every batch runs on the device's own SM count."""
     adds_variants: bool = False
     """True: variants of completed cases, whose kernels are compiled already, run next to the drawn cases."""
+    avoids: bool = True
+    """False: draws that `harness.search.avoidance` would drop run too, to compare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from datetime import date
 from math import inf
 
 from harness.documents.campaign import CampaignReport, KnownFinding, SizeCount, VerdictCount
+from harness.model.avoided import AvoidedDraws, SetAsideOp
 from harness.model.finding import Excerpt, Finding, ReplayCount, Symptom
 from harness.model.hardware_blame import Blame, HardwareBlame
 from harness.model.picture import Amount, ElementSpan, Shading, Span, Spread
@@ -56,7 +57,10 @@ def finding(oracle: str, **fields: object) -> Finding:
 
 
 VALUES = replace(
-    finding("float64-values"), repeats=ReplayCount(shown=3, runs=10, other_result="passed"), case=with_dims(T=450)
+    finding("float64-values"),
+    rule="every case with G > 1: 9 of 9; none of 22 others",
+    repeats=ReplayCount(shown=3, runs=10, other_result="passed"),
+    case=with_dims(T=450),
 )
 STRAY = replace(
     finding(
@@ -135,6 +139,8 @@ REPORT = CampaignReport(
         SizeCount(op=OP.id, dim="T", size=64, sm_count=132, outcome=Outcome.ABSTAIN, cases=1),
         SizeCount(op="suites/a.py:other", dim="", size=1, sm_count=1, outcome=Outcome.PASS, cases=3),
     ),
+    avoided=(AvoidedDraws(op=OP.id, rule=f"mode = {EVIL}", cases=31, failed=31, dropped=120),),
+    set_aside=(SetAsideOp(op="suites/a.py:other", device="b200", failed=25, completed=0, batches=7),),
     known_findings=(KNOWN,),
     notices=("write-overlap: old_kernel old.py:1: known, and not seen in this search; is it fixed?",),
 )

@@ -11,7 +11,7 @@ from harness.documents import files
 from harness.documents.campaign import CampaignReport
 from harness.errors import ReplayError
 from harness.reports.summary import summary
-from tests.reports.samples import REPORT
+from tests.reports.samples import EVIL, REPORT
 
 pytestmark = pytest.mark.once
 
@@ -26,6 +26,14 @@ def test_a_report_is_read_back_whole() -> None:
     assert files.loads(json.dumps(DOCUMENT), CampaignReport) == REPORT
     waited = replace(REPORT, gpu_wait_share=0.25)
     assert files.loads(files.dumps(waited), CampaignReport) == waited
+
+
+def test_a_report_says_what_was_avoided_and_set_aside() -> None:
+    lines = list(summary(REPORT))
+    assert (
+        f"avoided 120 draws of layer_norm with mode = {EVIL}: 31 of 31 such cases ended early, without results" in lines
+    )
+    assert "set aside other on b200: 25 cases ended early, none completed; 7 of its batches went to others" in lines
 
 
 def test_a_report_says_how_long_gpus_waited_for_the_compiler_if_known() -> None:

@@ -92,6 +92,9 @@ def test_the_page_has_every_finding_and_escapes_all_text(whole: ReportContents) 
     assert "5 of 5 runs alone; the failure rate is between 57 and 100 %" in parsed.said
     assert "broken/finding.json: not readable as JSON" in parsed.said
     assert "is it fixed?" in parsed.said
+    assert "every case with G > 1: 9 of 9; none of 22 others" in parsed.said
+    assert "avoided 120 draws of layer_norm" in parsed.said
+    assert "set aside other on b200" in parsed.said
     assert "follows no simple rule: of the sizes tried, 4 fail and 2 pass" in parsed.said
 
 

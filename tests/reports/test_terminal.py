@@ -39,6 +39,7 @@ FINDING = Finding(
         with_dims(T=450, D=64), device=DEVICE.with_sm_count(20), values=ValueDistribution.LARGE, seed=77
     ),
     sightings=1234,
+    rule="every case with G > 1 and dtype = bf16: 31 of 31; none of 200 others",
     confirmed=True,
     preceding_case=with_dims(T=9),
     libraries=("fla-core==0.5.2",),
@@ -72,6 +73,8 @@ program 3 loads x[-1], outside the storage (layernorm.py:4)
                  large, seed 77 on rtx-pro-6000 (20 SMs, sm_120)
   confirmed      in a fresh process, after the case below
   seen           in 1,234 cases of the search
+  fails for      every case with G > 1 and dtype = bf16: 31 of 31; none of 200
+                 others
   runs after     layer_norm  T=9 D=1 G=1  fp32, no residual or weight
   with           fla-core==0.5.2
 

@@ -1,0 +1,32 @@
+"""What a search avoided: draws that meet a failure rule, and ops that fail in every case."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvoidedDraws:
+    """Draws of one op that were dropped, because every known case like them had ended early."""
+
+    op: str
+    rule: str
+    """What they have in common: `G > 1`."""
+    cases: int
+    """Cases with it that ran."""
+    failed: int
+    """How many of them ended early; fewer than `cases` if a later one refuted the rule."""
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAsideOp:
+    """An op that was set aside on one device, because no case of it completed there."""
+
+    op: str
+    device: str
+    """The slug."""
+    failed: int
+    """Cases that ended early there."""
+    completed: int
+    """Cases that completed later, after which the op got its turns again."""
+    batches: int
+    """How many of its batches went to others."""
