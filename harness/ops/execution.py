@@ -18,6 +18,7 @@ from harness.model.run import Ending, FormMismatch, Result, ResultForm, Role
 from harness.ops.case_execution import CaseExecution, LibraryContext, plain_torch
 from harness.ops.compare import Noted, compare, digests, sketch
 from harness.ops.definition import arrays, gradients, reference, with_zeros
+from harness.ops.definition_memory import DefinitionMemory
 from harness.ops.execution_hooks import (
     NO_LAUNCHES,
     ExecutionObserver,
@@ -58,6 +59,7 @@ class Execution(CaseExecution):
         self._transfer = transfer
         self._observer = observer or NoObserver()
         self._writers: dict[str, Writer] = {}
+        self._memory = DefinitionMemory()
 
     def run_for_bits(self, op: Op, case: Case) -> tuple[Ending, Mapping[str, tuple[str, Writer]]]:
         """Run the case without a reference; return how it ended, and by name the digest and the writer of each result.
@@ -104,6 +106,8 @@ class Execution(CaseExecution):
         is_oversized = case.scale is Scale.OVERSIZED
         if is_oversized and self._transfer:
             raise CannotExecute("an oversized case, of which a few programs run,")
+        if not is_oversized:
+            self._memory.check(op, case)
         context = SparseMemory if is_oversized else self._library_context
         given = self._transfer.to_gpu if self._transfer else _itself
         # A transfer copies, so the tensors that were made stay as they are.  Oversized cases have no reference.

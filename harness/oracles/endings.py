@@ -82,9 +82,10 @@ def describe(ending: Ending) -> str:
         case Refused():
             return f"the library declined the case: {ending.message}"
         case Unsupported():
-            place = "".join(f"{part}, " for part in (ending.kernel, ending.source) if part).removesuffix(", ")
-            kept = f"; its TTIR: {ending.ttir_file}" if ending.ttir_file else ""
-            return f"the engine cannot execute {ending.what} ({place}; Triton {ending.triton_version}{kept})"
+            place = ", ".join(str(part) for part in (ending.kernel, ending.source) if part)
+            kept = f"its TTIR: {ending.ttir_file}" if ending.ttir_file else ""
+            details = "; ".join(filter(None, (place, f"Triton {ending.triton_version}", kept)))
+            return f"the engine cannot execute {ending.what} ({details})"
         case Crashed():
             return (
                 f"the process died of {ending.signal}"

@@ -41,7 +41,7 @@ from harness.workers.folder import left_behind
 from harness.workers.fork_servers.shared_zygotes import SharedZygotes
 from harness.workers.gpu_assignment import GpuAssigner
 from harness.workers.pool import Pool, PoolOptions
-from harness.workers.spec import BUILDS, LOAD_LIMIT_S, WorkerSpec
+from harness.workers.spec import BUILDS, GIB, HARDWARE_GIB, LOAD_LIMIT_S, VIRTUAL_GIB, WorkerSpec
 
 ENDING_S = 1.0
 """Time that is left to end the processes and to print what was found."""
@@ -197,6 +197,7 @@ class Session:
             scratch=_scratch(),
             library_paths=self.library_paths,
             engine=options.engine.factory,
+            memory_limit_bytes=GIB * (HARDWARE_GIB if options.engine.needs_gpu else VIRTUAL_GIB),
             load_limit_s=LOAD_LIMIT_S * self._slowdown,
         )
         match options.sanitizer:

@@ -8,6 +8,10 @@ from harness.cuda.sanitizers.sanitizer_command import Sanitizing
 from harness.model.device import DeviceProfile
 
 GIB = 1024**3
+VIRTUAL_GIB = 4
+"""Memory for a case on the virtual GPU, in GiB."""
+HARDWARE_GIB = 8
+"""The same on a hardware GPU, where it holds the CUDA context too."""
 LOAD_LIMIT_S = 180.0
 BUILDS = "builds"
 """The folder under `WorkerSpec.scratch` in which engines leave TTIR for the background compiler."""
@@ -54,7 +58,7 @@ class WorkerSpec:
     """Triton's own sanitizer, with which they compile kernels; `environment` turns it on."""
     engine: str = "harness.virtual.engine:VirtualEngine"
     """The factory of the `harness.ops.engine.Engine`, as `module:name`; called without arguments."""
-    memory_limit_bytes: int = 8 * GIB
+    memory_limit_bytes: int = VIRTUAL_GIB * GIB
     """The memory that a worker may allocate beyond what its fork server holds after loading."""
     load_limit_s: float = LOAD_LIMIT_S
     """The limit for loading engine, suites and libraries."""
