@@ -28,6 +28,7 @@ from harness.errors import ReplayError
 from harness.model.kernel_resources import CRASHES, Resources
 from harness.model.run import Launch
 from harness.virtual.driver.builds import BUILD_SUFFIX, RESOURCES_SUFFIX
+from harness.workers.folder import PoolFolder
 
 SETTLE_S = 20.0
 ATTEMPTS = 2
@@ -54,6 +55,8 @@ class BackgroundCompiler:
         self._compiling = False
         self._error: Exception | None = None
         self._process: subprocess.Popen[str] | None = None
+        self._folder: PoolFolder | None = None
+        """Holds the compiler's temporary files, which it cannot remove when it is killed."""
         for path in builds.glob(f"*{RESOURCES_SUFFIX}"):  # unreadable files are removed before engines look for them
             if (kept := _read(path)) is not None:
                 self._resources[path.stem] = kept
@@ -99,6 +102,8 @@ class BackgroundCompiler:
         if self._process is not None:
             self._process.kill()
             _reap(self._process)
+        if self._folder is not None:
+            self._folder.remove()
         for build in (*self._new, *self._similar):
             build.path.unlink(missing_ok=True)  # a later search writes it again if needed
 
@@ -181,6 +186,7 @@ class BackgroundCompiler:
 
     def _start(self) -> subprocess.Popen[str]:
         with self._changed:
+            self._folder = self._folder or PoolFolder(str(self._builds.parent))
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "harness.virtual.driver.compiler_process"],
                 stdin=subprocess.PIPE,
@@ -189,7 +195,7 @@ class BackgroundCompiler:
                 text=True,
                 encoding="utf-8",
                 errors="replace",
-                env=os.environ | {"TRITON_CACHE_DIR": str(self._cache)},
+                env=os.environ | {"TRITON_CACHE_DIR": str(self._cache), "TMPDIR": str(self._folder.temporary)},
                 start_new_session=True,
             )
             if self._closed:  # `close` may have looked for a process just before

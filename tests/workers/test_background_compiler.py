@@ -275,3 +275,20 @@ def test_closing_leaves_no_process_and_no_build_behind(builds: Path) -> None:
             compiler.of(launch)
     assert compilers() == []
     assert [name for name in names(builds) if name.endswith(".json")] == []
+
+
+def test_a_compiler_that_is_killed_leaves_no_temporary_file(
+    builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    launches = [leave(builds, f"build{number}") for number in range(20)]
+    with BackgroundCompiler(builds) as compiler:
+        for launch in launches:
+            compiler.of(launch)
+        deadline = time.monotonic() + SETTLE_S
+        while not any(tmp_path.rglob("kernel-harness-*")) and time.monotonic() < deadline:
+            pass  # its first compilation has not begun
+    assert list(tmp_path.rglob("kernel-harness-*")) == []
+    assert names(temporary) == []
