@@ -18,7 +18,9 @@ unwind the library that launched the kernel.  All other errors end the command w
 """
 
 import difflib
+import errno
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class HarnessError(Exception):
@@ -43,6 +45,24 @@ class ReplayError(HarnessError):
 
 class StoreError(HarnessError):
     """A folder or file for results cannot be written: the disk is full, read-only, or the folder is gone."""
+
+
+def store_error(error: OSError, place: Path) -> StoreError:
+    """Return the error for a place that cannot be written."""
+    where = Path(error.filename).absolute() if isinstance(error.filename, str) else place.absolute()
+    return StoreError(f"cannot write to {where}: {error.strerror}")
+
+
+DISK_ERRORS = frozenset({errno.ENOSPC, errno.EROFS, errno.EDQUOT})
+
+
+def disk_problem(error: BaseException | None) -> str | None:
+    """Return what is wrong with the disk if that caused the error: `No space left on device`; otherwise None."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+            return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        error = error.__cause__ or error.__context__
+    return None
 
 
 class WorkerError(HarnessError):

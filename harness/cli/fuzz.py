@@ -29,7 +29,7 @@ from harness.cli.hypothesis_folder import use_hypothesis_folder
 from harness.cli.output import console, print_lines
 from harness.documents import files
 from harness.documents.campaign import CampaignReport
-from harness.errors import HarnessError, StoreError, UsageError
+from harness.errors import HarnessError, StoreError, UsageError, store_error
 from harness.findings import store
 from harness.findings.campaign_report import report_of
 from harness.findings.known_issues import KnownIssues, read_known_issues
@@ -110,6 +110,8 @@ class _Search:
                 self._triage_s = time.monotonic() - begun
         except KeyboardInterrupt:
             self._is_interrupted = True
+        except OSError as error:  # of a full disk, or of a folder that was deleted meanwhile
+            self._is_interrupted, self.error = True, store_error(error, store.FOLDER)
         except HarnessError as error:
             if not self._statistics.sightings:
                 raise
@@ -156,7 +158,7 @@ def _write(report: CampaignReport, path: Path) -> None:
     try:
         files.write(report, path)
     except OSError as error:
-        raise StoreError(f"cannot write {path.absolute()}: {error.strerror}") from None
+        raise store_error(error, path) from None
 
 
 def _print_notice(text: str) -> None:

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from harness.errors import StoreError
+from harness.errors import store_error
 from harness.findings import store
 from harness.model.finding import Confirmation, Finding
 from harness.model.verdict import Signature
@@ -48,7 +48,7 @@ class SearchLog:
             if is_new or finding.id in self._made or finding.confirmation is not Confirmation.NOT_TRIED:
                 store.save((finding,), self._folder, self._text_of, self._versions)
         except OSError as error:
-            raise StoreError(f"cannot write to {self._folder.absolute()}: {error.strerror}") from None
+            raise store_error(error, self._folder) from None
         if is_new:
             self._made.add(finding.id)
         absorbed = (self._findings.pop(symptom.signature, None) for symptom in finding.symptoms)

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 import harness
-from harness.errors import CannotExecute, SuiteError
+from harness.errors import CannotExecute, StoreError, SuiteError, disk_problem
 from harness.model.case import Case
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest, Sketch
@@ -113,7 +113,9 @@ class CaseExecution(ABC):
             return _unsupported(error, error), nothing
         except MemoryError as error:
             return OutOfMemory(limit_bytes=0, message=str(error) or "MemoryError"), nothing
-        except Exception as error:  # noqa: BLE001 - the library's, Triton's or the suite's: becomes the run's ending
+        except Exception as error:
+            if problem := disk_problem(error):  # of this machine: no library is to blame
+                raise StoreError(problem) from error
             return _ending(op, error, "inputs" if isinstance(error, SuiteError) else self._phase), nothing
 
     @contextmanager

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
-from harness.errors import GpuUnavailable, HarnessError, LibraryError, SuiteError, WorkerError
+from harness.errors import GpuUnavailable, HarnessError, LibraryError, StoreError, SuiteError, WorkerError
 from harness.model.case import Case
 from harness.model.paired_run import PairedRun, PairedRunRequest, RebuiltRequest, RunRequest
 from harness.model.run import Run
@@ -68,6 +68,7 @@ class FaultKind(StrEnum):
     SUITE = "SuiteError"
     LIBRARY = "LibraryError"
     WORKER = "WorkerError"
+    DISK = "StoreError"
     GPU = "GpuUnavailable"
 
 
@@ -87,6 +88,8 @@ class ChildError:
                 return LibraryError(self.message)
             case FaultKind.WORKER:
                 return WorkerError(self.message)
+            case FaultKind.DISK:
+                return StoreError(self.message)
             case FaultKind.GPU:
                 return GpuUnavailable(self.message)
 

@@ -10,7 +10,7 @@ from time import monotonic, perf_counter
 from typing import TextIO, cast
 
 from harness import wire
-from harness.errors import ReplayError, WorkerError
+from harness.errors import ReplayError, WorkerError, disk_problem
 from harness.model.case import Case
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest, RebuiltRequest, RunRequest, assembly_of, case_of
@@ -99,6 +99,8 @@ def _answer_to(frame: Frame, loaded: Loaded) -> Run | ChildError:
         if memory_limit.is_out_of_memory(error):
             message = f"{type(error).__name__}: {error}"
             return Run(case=case, engine=loaded.engine.name, ending=OutOfMemory(limit_bytes=limit, message=message))
+        if problem := disk_problem(error):
+            return ChildError(kind=FaultKind.DISK, message=problem)
         return ChildError(kind=FaultKind.WORKER, message=f"the engine failed on {case}:\n{traceback.format_exc()}")
     ending = memory_limit.reclassified(run.ending, limit)
     return run if ending is run.ending else replace(run, ending=ending)
