@@ -206,6 +206,8 @@ def _devices(given: argparse.Namespace) -> tuple[DeviceProfile, ...]:
 def _status(report: CampaignReport, fail_on: Severity) -> ExitStatus:
     if report.failures(fail_on):
         return ExitStatus.FINDINGS
+    if report.suite_errors:
+        return ExitStatus.ERROR
     if report.interrupted:
         return ExitStatus.INTERRUPTED
     return ExitStatus.CLEAN if report.checked and not report.unchecked_ops else ExitStatus.NOTHING_CHECKED

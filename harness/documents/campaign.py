@@ -75,6 +75,8 @@ class CampaignReport:
     interrupted: bool = False
     cut_off: tuple[str, ...] = ()
     """The cases that still ran when the time of the search was up; they are not among `cases`."""
+    suite_errors: tuple[str, ...] = ()
+    """A message for each op whose results never have the structure of its definition's."""
     builds: int = 0
     """Distinct kernels that were launched: constants, config and architecture included."""
     compiled_builds: int = 0

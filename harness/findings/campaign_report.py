@@ -53,6 +53,7 @@ def report_of(
         libraries=options.libraries,
         interrupted=interrupted,
         cut_off=tuple(map(str, statistics.cut_off)),
+        suite_errors=tuple(statistics.suite_errors),
         builds=statistics.builds,
         compiled_builds=statistics.compiled,
         accepted_reports=dict(statistics.accepted.most_common()),

@@ -175,6 +175,8 @@ class SearchItem(HarnessItem):
         self.user_properties += run_summary.properties(session, report, why_virtual(self.config))
         failing = [finding for finding in report.findings if counts(finding, self.fail_on)]
         self.check(report.findings, session, failing, report.known_findings)
+        if report.suite_errors:
+            raise SuiteError("\n".join(report.suite_errors))
         _refuse_silence(report)
 
     def setup(self) -> None:

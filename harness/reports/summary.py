@@ -47,6 +47,7 @@ def summary(report: CampaignReport) -> Iterator[str]:
         f"{report.passed} passed, {report.failed} failed, {report.abstained} abstained"
     )
     yield from (f"known issue: {notice}" for notice in report.notices)
+    yield from (f"suite error: {message}" for message in report.suite_errors)
     yield conclusion(report)
 
 

@@ -27,6 +27,7 @@ from harness.search.op_statistics import builds_of
 from harness.search.plan import CaseBudget, Plan, TimeBudget
 from harness.search.runner import Runner
 from harness.search.sort_key import sort_key
+from harness.search.structure_doubts import StructureDoubts
 from harness.workers.dispatcher import KEEP_BUSY
 
 MAX_PRECEDING_CASES = 16
@@ -100,6 +101,7 @@ class Campaign:
         self._submit_compiled = workers.submit_compiled or workers.runner.submit
         self._max_value_variants = VALUE_VARIANTS_PER_PROCESS * workers.processes if plan.adds_variants else 0
         self._queue = CaseQueue(plan)
+        self._doubts = StructureDoubts()
         self._pending: dict[Future[Run], _PendingCase] = {}
         self._finished = SimpleQueue[Future[Run]]()
         """Filled on the runner's threads, read on the campaign's."""
@@ -137,6 +139,7 @@ class Campaign:
             self._count_known_builds()
             raise
         finally:
+            self._count_what_is_held()
             self.statistics.seconds = time.monotonic() - self._begun
             for future in self._pending:
                 future.cancel()
@@ -292,8 +295,7 @@ class Campaign:
 
     def _finish(self, pending: _PendingCase, run: Run) -> None:
         examined = self._judge.judge(pending.trial.op, run, pending.paired_runs)
-        self.statistics.count(examined)
-        self._record_fails(pending.trial, examined.fails)
+        self._count(pending.trial, examined)
         if pending.batch is not None:
             self._queue.record(pending.batch, pending.trial, examined)
         for build in builds_of(examined):
@@ -301,6 +303,24 @@ class Campaign:
             # The earliest trial represents a build, so that findings do not depend on timing.
             if known is None or pending.trial.order_key < known[0].order_key:
                 self._builds[build] = (pending.trial, examined)
+
+    def _count(self, trial: Trial, examined: Examination) -> None:
+        """Count the case, unless it is held back, and those that were held back for one like it."""
+        if held := self._doubts.hold(trial, examined):
+            self._record_fails(trial, held.other_fails)
+            return
+        self.statistics.count(examined)
+        self._record_fails(trial, examined.fails)
+        for released in self._doubts.released_by(trial, examined.run):
+            self.statistics.count(released.examined)
+            self._record_fails(released.trial, (released.fail,))
+
+    def _count_what_is_held(self) -> None:
+        """Count the cases of ops whose suite is wrong as not checked."""
+        for message, cases in self._doubts.wrong_suites():
+            self.statistics.suite_errors.append(message)
+            for held in cases:
+                self.statistics.count(held.not_checked)
 
     def _record_fails(self, trial: Trial, fails: tuple[Fail, ...]) -> None:
         for fail in fails:

@@ -1,14 +1,18 @@
 """An engine that runs nothing: what a case shows depends on the name of its op alone."""
 
 import time
+from dataclasses import replace
 
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest
-from harness.model.run import Run
+from harness.model.run import FormMismatch, ResultForm, Run
 from tests.search.fakes import facts, never, unsupported
 
+FLAT = FormMismatch(
+    name="y", got=ResultForm(kind="float32", shape=(6,)), expected=ResultForm(kind="float32", shape=(2, 3))
+)
 SUITE = """
 from harness.suite import op, tensor, tokens, width
 
@@ -33,8 +37,9 @@ def suite_of(*names: str, options: str = "") -> str:
 class FakeEngine:
     """Facts by the name of the op.
 
-    `overlapping` stores cells twice from three rows on.  `unknown` cannot be checked.  `slow` takes 50 ms a case.
-    `only_on_rtx` can be checked on those GPUs.  `dying` breaks the harness at more than a hundred rows.
+    `misshapen` never returns what its reference returns.  `overlapping` stores cells twice from three rows on.
+    `unknown` cannot be checked.  `slow` takes 50 ms a case.  `only_on_rtx` can be checked on those GPUs.  `dying`
+    breaks the harness at more than a hundred rows.
     """
 
     name = "virtual"
@@ -59,6 +64,8 @@ class FakeEngine:
                 return unsupported(case)
             case "only_on_rtx":
                 return facts(case, never) if case.device.slug.startswith("rtx") else unsupported(case)
+            case "misshapen":
+                return replace(facts(case, never), mismatches=(FLAT,))
             case "slow":
                 time.sleep(0.05)  # waits for nothing: it stands for a slow kernel
                 return facts(case, lambda case: case.dims["T"] >= 3)

@@ -40,6 +40,16 @@ def test_a_wrong_suite_is_an_error_of_one_line(tmp_path: Path, text: str, line: 
     assert done.err.startswith(f"harness: {line}")
 
 
+def test_a_reference_of_another_structure_is_one_message(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write("suites/norm.py", suite_of("misshapen", "faultless"))
+    done = project.harness("fuzz", "suites", "--cases", "20", *ON, "--json", "r.json")
+    (line,) = [line for line in done.out.splitlines() if line.startswith("suite error: ")]
+    assert line.startswith("suite error: suites/norm.py: op 'misshapen' and its reference return different structures")
+    assert done.status == 2
+    assert " passed, 0 failed, " in done.out
+
+
 @pytest.mark.parametrize("blocked", ["a file", "nothing may be made", "nothing may be made in it"])
 def test_an_unwritable_folder_is_an_error_of_one_line(tmp_path: Path, blocked: str) -> None:
     project = Project(tmp_path)

@@ -182,6 +182,11 @@ def _result(sketch: float, tolerance: float) -> Result:
     )
 
 
+def compared(run: Run) -> Run:
+    """Return the run with one result, which is right."""
+    return replace(run, results=(_result(0.0, 1.0),))
+
+
 class ShufflingRunner(ImmediateRunner):
     """Finishes submitted cases in a shuffled order, on other threads."""
 
