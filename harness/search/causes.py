@@ -3,8 +3,8 @@
 Each sighting has one signature, and one bug has many: a stray load, wrong values of three results, and results that
 vary with the SM count.  This file decides from facts of the search alone, and runs nothing.
 
-Failures at one argument of a kernel, or of one idiom, have one cause in whatever cases they show.  Otherwise failure A
-explains failure B if
+Failures at one argument of a kernel, failures of one idiom, and equal exceptions at one line have one cause in whatever
+cases they show.  Otherwise failure A explains failure B if
 
 1. A comes before B: its oracle judges causes of what the other judges, and its launch is not later;
 2. nearly all cases that showed B showed A too.  An independent bug also shows where A does not;
@@ -97,7 +97,7 @@ class Cause:
 
 @dataclass(slots=True, kw_only=True)
 class _Block:
-    """Failures that have one cause by themselves: at one argument of a kernel, or of one idiom."""
+    """Failures that have one cause by themselves: at one argument, of one idiom, or equal exceptions at one line."""
 
     members: list[Suspect]
     consequences: list["_Block"] = field(default_factory=list["_Block"])
@@ -147,7 +147,7 @@ def may_explain(cause: Suspect, consequence: Suspect) -> bool:
 
 
 def _blocks(suspects: Iterable[Suspect]) -> list[_Block]:
-    """Join the failures at one argument, and those of one idiom."""
+    """Join the failures at one argument, those of one idiom, and equal exceptions at one line."""
     blocks: dict[object, _Block] = {}
     for suspect in sorted(suspects, key=lambda one: (not one.is_error, one.seen_with is None)):
         block = blocks.setdefault(_identity(suspect.fail), _Block(members=[]))
@@ -157,7 +157,11 @@ def _blocks(suspects: Iterable[Suspect]) -> list[_Block]:
 
 def _identity(fail: Fail) -> object:
     """Return what failures of one block have in common."""
-    return (fail.oracle, fail.idiom) if fail.idiom else _place(fail)
+    if fail.idiom:
+        return fail.oracle, fail.idiom
+    if fail.oracle in ENDINGS and fail.source is not None:  # host code that many ops share raises the same exception
+        return fail.oracle, fail.source, fail.signature.place
+    return _place(fail)
 
 
 def _place(fail: Fail) -> tuple[str, ...]:

@@ -123,6 +123,14 @@ def test_one_idiom_in_many_kernels_is_one_cause() -> None:
     assert (idiom, other.symptoms) == (Cause(head=UNDEFINED, symptoms=(elsewhere,)), ())
 
 
+def test_equal_exceptions_at_one_line_are_one_cause_in_all_ops() -> None:
+    elsewhere = replace(RAISED, kernel="", op="suites/norm.py:group_norm")
+    suspects = [suspect(RAISED, "012"), suspect(elsewhere, "345")]
+    assert len(causes_of(suspects)) == 2
+    at_line = [replace(one, fail=replace(one.fail, source=LAUNCH.source)) for one in suspects]
+    assert causes_of(at_line) == (Cause(head=RAISED, symptoms=(elsewhere,)),)
+
+
 def test_undefined_lanes_explain_no_wrong_values() -> None:
     assert len(causes_of(map(suspect, (UNDEFINED, STRAY, WRONG)))) == 2
 
