@@ -149,7 +149,7 @@ def may_explain(cause: Suspect, consequence: Suspect) -> bool:
 def _blocks(suspects: Iterable[Suspect]) -> list[_Block]:
     """Join the failures at one argument, those of one idiom, and equal exceptions at one line."""
     blocks: dict[object, _Block] = {}
-    for suspect in sorted(suspects, key=lambda one: (not one.is_error, one.seen_with is None)):
+    for suspect in sorted(suspects, key=lambda one: (not one.is_error, one.seen_with is None, _first_launch(one))):
         block = blocks.setdefault(_identity(suspect.fail), _Block(members=[]))
         block.members.append(suspect)
     return list(blocks.values())
@@ -218,10 +218,15 @@ def _is_launched_later(one: Suspect, other: Suspect) -> bool:
 
 def _causal_order(suspect: Suspect) -> tuple[bool, int, int]:
     """Return a sort key that puts causes before their consequences."""
-    oracle, kernels = suspect.signature.oracle, [launch.kernel for launch in suspect.launches]
-    at = kernels.index(suspect.signature.kernel) if suspect.signature.kernel in kernels else len(kernels)
+    oracle, at = suspect.signature.oracle, _first_launch(suspect)
     number = _number(oracle)
     return (False, at, number) if oracle in MEMORY else (True, number, at)
+
+
+def _first_launch(suspect: Suspect) -> int:
+    """Return the index of the first launch of the kernel at fault; beyond the last if there is none."""
+    kernels = [launch.kernel for launch in suspect.launches]
+    return kernels.index(suspect.signature.kernel) if suspect.signature.kernel in kernels else len(kernels)
 
 
 def _number(oracle: str) -> int:

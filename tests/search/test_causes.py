@@ -131,6 +131,11 @@ def test_equal_exceptions_at_one_line_are_one_cause_in_all_ops() -> None:
     assert causes_of(at_line) == (Cause(head=RAISED, symptoms=(elsewhere,)),)
 
 
+def test_the_first_kernel_with_an_idiom_stands_for_the_others() -> None:
+    suspects = [suspect(one, "012", idiom="offset of 32 bits") for one in (LATER_STRAY, STRAY)]
+    assert causes_of(suspects) == (Cause(head=STRAY, symptoms=(LATER_STRAY,)),)
+
+
 def test_undefined_lanes_explain_no_wrong_values() -> None:
     assert len(causes_of(map(suspect, (UNDEFINED, STRAY, WRONG)))) == 2
 
