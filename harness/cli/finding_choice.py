@@ -1,11 +1,15 @@
 """Which findings of a file a command takes: its arguments `FILE` and `--finding`."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from harness.cli.command import Parser
-from harness.errors import UsageError, unknown
+from harness.errors import ReplayError, UsageError, unknown
 from harness.findings import store
 from harness.findings.recorded_cases import Recorded, read
+
+T = TypeVar("T")
 
 
 def add_finding(parser: Parser) -> None:
@@ -26,16 +30,28 @@ def locate(name: str) -> Path:
     return store.locate(name)
 
 
+def readable(reader: Callable[[Path], T], file: Path) -> T:
+    """Read a file, with a remedy in the text of the error.
+
+    Raises:
+        ReplayError: the file cannot be read.
+    """
+    try:
+        return reader(file)
+    except ReplayError as error:
+        raise ReplayError(f"{error}: name the id of a stored finding, or a file that harness fuzz wrote") from None
+
+
 def read_findings(file: Path, wanted: str | None) -> tuple[Recorded, ...]:
     """Return the cases of a file, each once; or only the one that `--finding` names.
 
     Raises:
         ReplayError: the file cannot be read.
-        UsageError: the file is empty, or holds no such finding.
+        UsageError: the file holds no such finding, or none at all.
     """
-    recorded = read(file)
+    recorded = readable(read, file)
     if not recorded:
-        raise UsageError("the file holds no findings: there is nothing to replay")
+        raise UsageError(f"{file} holds no findings: there is nothing to replay")
     by_id = {one.id: one for one in reversed(recorded)}
     if wanted is None:
         return tuple(reversed(by_id.values()))
@@ -56,5 +72,5 @@ def read_one_finding(file: Path, wanted: str | None) -> Recorded:
     recorded = read_findings(file, wanted)
     if len(recorded) != 1:
         ids = ", ".join(one.id for one in recorded)
-        raise UsageError(f"the file holds {len(recorded)} findings: choose one with --finding ({ids})")
+        raise UsageError(f"{file} holds {len(recorded)} findings: choose one with --finding ({ids})")
     return recorded[0]

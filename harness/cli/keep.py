@@ -5,9 +5,10 @@ from pathlib import Path
 
 from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import add_libraries
-from harness.cli.finding_choice import locate
+from harness.cli.finding_choice import locate, readable
 from harness.documents import files
 from harness.documents.finding import FindingDocument, regression_document
+from harness.errors import UsageError
 from harness.suite_files import project_of
 
 REGRESSIONS = Path("suites", "regressions")
@@ -16,11 +17,14 @@ REGRESSIONS = Path("suites", "regressions")
 def run(given: argparse.Namespace) -> ExitStatus:
     """Copy a finding to the folder whose cases pytest replays first."""
     path = locate(given.file)
-    finding = files.read(path, FindingDocument).finding
+    finding = readable(lambda file: files.read(file, FindingDocument), path).finding
     folder = Path(given.folder) if given.folder else _regressions_of(path)
-    folder.mkdir(parents=True, exist_ok=True)
     kept = folder / f"{finding.id}.json"
-    files.write(regression_document(finding, tuple(given.libraries)), kept)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        files.write(regression_document(finding, tuple(given.libraries)), kept)
+    except OSError as error:
+        raise UsageError(f"cannot write {kept}: {error.strerror}: name another folder by --in") from None
     print(kept)
     return ExitStatus.CLEAN
 

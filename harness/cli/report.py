@@ -22,8 +22,6 @@ STDOUT = "-"
 def run(given: argparse.Namespace) -> ExitStatus:
     """Write a report of all findings: as a page, as Markdown, as JUnit XML."""
     contents = contents_of(given.paths, given.known, earlier=given.history)
-    if not contents.bugs and not contents.campaigns and contents.damaged:
-        raise UsageError(f"nothing of it can be read: {contents.damaged[0]}")
     if given.output or not (given.markdown or given.junit):
         _write(given.output or PAGE, _page(contents))
     if given.markdown:

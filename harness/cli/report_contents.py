@@ -15,10 +15,16 @@ def contents_of(names: Sequence[str], known: Path, earlier: Sequence[str] = ()) 
     """Read the named folders and reports, or else the store of findings.
 
     Raises:
-        UsageError: a named path does not exist, or nothing is named and there is no store.
+        UsageError: a named path does not exist, nothing is named and there is no store, or nothing can be read.
     """
     issues = read_known_issues(known, date.today())  # noqa: DTZ011 - a date that people write has no zone
-    return read_contents(_existing(names), earlier=tuple(map(Path, earlier)), issues=issues, folder=nearest())
+    contents = read_contents(_existing(names), earlier=tuple(map(Path, earlier)), issues=issues, folder=nearest())
+    if not contents.bugs and not contents.campaigns and contents.damaged:
+        raise UsageError(
+            f"nothing of it can be read: {contents.damaged[0]}: name a folder of findings, or a report of "
+            "harness fuzz --json"
+        )
+    return contents
 
 
 def _existing(names: Sequence[str]) -> tuple[Path, ...]:

@@ -36,6 +36,8 @@ def read(path: Path, *classes: type[T]) -> T:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ReplayError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    if not text.strip():
+        raise ReplayError(f"{path}: the file is empty")
     try:
         return loads(text, *classes)
     except ReplayError as error:

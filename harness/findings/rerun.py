@@ -117,7 +117,7 @@ def op_of(recorded: Recorded) -> Op:
     ops = {op.name: op for op in load_suite(suite, _project_of(recorded))}
     if name not in ops:
         raise UsageError(
-            f"{suite} declares no op {name!r} (it has {', '.join(ops)}): the case is from another version of the suite"
+            f"{recorded.id} is of op {name!r}, and {suite} declares {', '.join(ops)}: take the suite that declared it"
         )
     return ops[name]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from harness.documents import files
 from harness.documents.finding import FindingDocument, finding_document
-from harness.errors import ReplayError, unknown
+from harness.errors import ReplayError, UsageError, unknown
 from harness.model.case import Case
 from harness.model.finding import Finding
 from harness.wire import to_json
@@ -76,9 +76,13 @@ def locate(name: str, folder: Path | None = None) -> Path:
     folder = folder or nearest()
     path = Path(name)
     if path.is_dir():
+        if not (path / FINDING).is_file():
+            raise UsageError(f"{path} holds no {FINDING}: name the folder of one finding, or its id")
         return path / FINDING
-    if path.suffix or path.exists():
+    if path.exists():
         return path
+    if path.suffix or path.parent != Path():
+        raise UsageError(f"there is no {path}: name a file of findings, or the id of a stored one")
     stored = folder / name / FINDING
     if not stored.is_file():
         raise unknown("finding", name, [known.parent.name for known in folder.glob(f"*/{FINDING}")])
