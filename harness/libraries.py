@@ -7,6 +7,7 @@ nor the libraries.
 
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -23,6 +24,7 @@ from packaging.utils import canonicalize_name
 
 from harness.errors import LibraryError, MissingPart, UsageError
 
+LONGEST_ERROR = 200
 PYTHON_TAG = f"cp{sys.version_info.major}{sys.version_info.minor}"
 ARCHIVES = (".whl", ".tar.gz", ".zip")
 
@@ -227,6 +229,9 @@ def _pip() -> list[str]:
 def _last_error(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()] or ["pip gave no reason"]
     errors = [line.partition(":")[2].strip() for line in lines if line.lower().startswith("error:")]
+    if errors and errors[-1] == "Exception:":  # a traceback of pip, which can hold each file of a release
+        problems = re.findall(r"\[Errno \d+\] [^:'\"]+", output)
+        return (problems or [lines[-1][:LONGEST_ERROR]])[-1].strip()
     return (errors or lines)[-1].rstrip(".")
 
 

@@ -198,3 +198,19 @@ def test_missing_distributions_are_found_without_an_installation(
 @pytest.mark.parametrize(("spec", "missing"), [("old-name==0.1", ()), ("new-name", ()), ("other", ("new-name",))])
 def test_a_distribution_may_have_alternatives(spec: str, missing: tuple[str, ...]) -> None:
     assert lacking([("new-name", "old-name"), "pytest"], [spec]) == missing
+
+
+def test_a_full_cache_is_named_in_one_line(tmp_path: Path, index: Path) -> None:
+    wheel(index, marker="x" * 2**21)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["/bin/mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], check=False)
+    if mounted.returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        with pytest.raises(LibraryError) as raised:
+            resolve(["tiny-kernels==1.0"], cache=disk)
+    finally:
+        subprocess.run(["/bin/umount", "--lazy", disk], check=True)
+    assert "No space left on device" in str(raised.value)
+    assert len(str(raised.value)) < 1000
