@@ -167,10 +167,12 @@ def _identity(fail: Fail) -> object:
 def _place(fail: Fail) -> tuple[str, ...]:
     """Return the signature without its severity, and with the argument in the place of the line.
 
-    A tensor that a kernel takes for another shape is misread at every line that accesses it.
+    A tensor that a kernel takes for another shape is misread at every line that accesses it.  The file tells kernels of
+    equal names apart.
     """
     signature = fail.signature
-    return signature.oracle, signature.op, signature.kernel, fail.argument or signature.place
+    at = (fail.argument, fail.source.file) if fail.argument and fail.source else (signature.place,)
+    return signature.oracle, signature.op, signature.kernel, *at
 
 
 def _block_explains(cause: _Block, consequence: _Block) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.model.run import Source
 from harness.model.verdict import Fail, Severity, Signature
 from harness.oracles import registry
 from harness.search import causes
@@ -106,10 +107,12 @@ def test_one_place_with_two_severities_is_one_cause_in_other_cases_too() -> None
 def test_an_argument_that_strays_at_several_lines_is_one_cause() -> None:
     lines = [signature("bounds", FORWARD, f"norm.py:{line}") for line in (10, 20)]
     at_lines = [suspect(lines[0], "012"), suspect(lines[1], "345")]
-    same = [replace(one, fail=replace(one.fail, argument="x")) for one in at_lines]
+    same = [replace(one, fail=replace(one.fail, argument="x", source=LAUNCH.source)) for one in at_lines]
     wrong = suspect(WRONG, "012345")
     assert causes_of([*same, wrong]) == (Cause(head=lines[0], symptoms=(lines[1], WRONG)),)
     assert [cause.head for cause in causes_of([*at_lines, wrong])] == [*lines, WRONG]
+    other_file = replace(same[1], fail=replace(same[1].fail, source=Source(file="namesake.py", line=20)))
+    assert [cause.head for cause in causes_of([same[0], other_file])] == lines
 
 
 def test_one_idiom_in_many_kernels_is_one_cause() -> None:
