@@ -47,6 +47,7 @@ from harness.search import USUAL_DEVICES
 from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
 from harness.search.engine_choice import EngineName, parse_engine
 from harness.search.leasing import own_devices
+from harness.search.miscompilations import merged_miscompilations
 from harness.search.options import TRIAGE_S, TRIAGE_SHARE, Options, load_devices, load_ops, sanitizer_for
 from harness.search.plan import CaseBudget, TimeBudget
 from harness.search.session import Session
@@ -127,6 +128,8 @@ class _Search:
             if finding is None or finding.confirmation is Confirmation.NOT_TRIED:
                 symptoms = finding.symptoms if finding else ()
                 finding = replace(self._session.not_tried(sighting), symptoms=symptoms)  # with all cases that showed it
+            self.attempt(partial(self._store, signature, finding))
+        for signature, finding in merged_miscompilations(self._log.findings).items():
             self.attempt(partial(self._store, signature, finding))
         in_order = (sighting.fail.signature for sighting in self._statistics.in_order())
         found = (self._log.findings[signature] for signature in in_order if signature in self._log)
@@ -270,7 +273,7 @@ def _add_processes(parser: Parser) -> None:
         help="worker: a process runs case after case; case: each case has a process of its own (default: %(default)s)",
     )
     parser.add_argument(
-        "--processes", type=positive, metavar="N", help="cases at once (default: one per core, or one per GPU)"
+        "--processes", type=positive, metavar="N", help="cases at once (default: one per core, or two to four per GPU)"
     )
     parser.add_argument("--gpus", type=positive, metavar="N", help="hardware GPUs to use (default: all free ones)")
     parser.add_argument(

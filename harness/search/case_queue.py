@@ -6,6 +6,7 @@ campaign with a time budget also runs variants of each case that completed: they
 compiled.
 """
 
+import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,6 +30,9 @@ MAX_EMPTY_BATCHES = 3
 """An op that gives no new case in so many batches in a row has none left."""
 MAX_DRAWS = 8
 """How often a batch is drawn, with other seeds, until it has enough cases that are not avoided."""
+STRAGGLERS = BATCH_SIZE // 4
+"""With variants, the next batches do not wait for the last cases of a batch for ever: one may compile for a minute."""
+STRAGGLERS_S = 5.0
 MAX_SHAPE_VARIANTS = 64
 MAX_VALUE_VARIANTS = 1024
 MAX_FAMILIES = 512
@@ -58,6 +62,8 @@ class CaseQueue:
         """By op and device."""
         self._only_avoided: set[tuple[str, str]] = set()
         """Ops and devices whose last batch had no new case but those that a rule drops."""
+        self._waiting_since: float | None = None
+        """The moment since which the next batch waits for verdicts."""
         self._numbered = 0
         self._batches = 0
 
@@ -114,7 +120,14 @@ class CaseQueue:
     def _may_draw(self) -> bool:
         if self._is_used_up() or self._is_exhausted():
             return False
-        return not any(left for batch, left in self._unjudged.items() if batch <= self._last_known_batch())
+        left = max((left for batch, left in self._unjudged.items() if batch <= self._last_known_batch()), default=0)
+        if not left:
+            self._waiting_since = None
+            return True
+        if self._waiting_since is None:
+            self._waiting_since = time.monotonic()
+        is_late = time.monotonic() - self._waiting_since > STRAGGLERS_S
+        return self._plan.adds_variants and left <= STRAGGLERS and is_late
 
     def _last_known_batch(self) -> int:
         """Return the last batch whose feedback the next one uses: the scouts, later all but the previous batch."""

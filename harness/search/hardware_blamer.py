@@ -5,7 +5,8 @@ does not optimise.  If another assembly mends the case, the kernels are reduced 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from threading import Lock
@@ -72,13 +73,20 @@ class HardwareBlamer:
     """Assemblies of few kernels that mended earlier failures."""
     _lock: Lock = field(default_factory=Lock)
 
-    def blame(self, fail: Fail, confirmed: Examination, runs: CaseRuns) -> HardwareBlame:
-        """Return who is at fault for a failure that a run alone has just confirmed."""
+    def blames(self, fail: Fail, confirmed: Examination, runs: CaseRuns) -> Generator[HardwareBlame]:
+        """Yield who is at fault for a failure that a run alone has just confirmed, and then more about it.
+
+        That an assembler is at fault is known some time before its kernels are.
+        """
         inquiry = _Inquiry(self, fail.signature, confirmed, runs)
+        known = False
         try:
-            return inquiry.result()
+            for blame in inquiry.results():
+                known = True
+                yield blame
         except HarnessError as error:
-            return inquiry.closed(Blame.UNKNOWN, f"a repeat failed: {str(error).splitlines()[0]}")
+            if not known:
+                yield inquiry.closed(Blame.UNKNOWN, f"a repeat failed: {str(error).splitlines()[0]}")
 
     def remember(self, assembly: KernelAssembly) -> None:
         """Remember that these kernels, assembled so, mend a failure."""
@@ -116,33 +124,42 @@ class _Inquiry:
         """The share of runs that show the failure."""
         self._varies = False
 
-    def result(self) -> HardwareBlame:
-        """Repeat the case until the one at fault is known."""
+    def results(self) -> Generator[HardwareBlame]:
+        """Repeat the case until the one at fault is known, and then until its kernels are.
+
+        The virtual GPU comes first: most failures are the library's, and need no repeats on the hardware.
+        """
         virtual = self._on_virtual_gpu()
         if virtual.effect is _Effect.SHOWN:
-            return self.closed(Blame.LIBRARY)
+            yield self.closed(Blame.LIBRARY)
+            return
         if isinstance(self._confirmed.run.ending, TimedOut):
-            return self.closed(Blame.UNKNOWN, "a case that hangs is not repeated with other builds")
+            yield self.closed(Blame.UNKNOWN, "a case that hangs is not repeated with other builds")
+            return
         self._as_it_is()
         if mended := self._mended_as_before():
-            return self._miscompiled(mended, [mended])
-        effects: dict[KernelAssembly, _Tried] = {}
-        for assembly in self._blamer.assemblies:
-            effects[assembly] = self._assembled(assembly)
-            self._evidence.append(_sentence(self._blamer.name_of(assembly), effects[assembly]))
+            yield self._miscompiled(mended, [mended])
+            return
+        assemblies = self._blamer.assemblies
+        with ThreadPoolExecutor(len(assemblies)) as threads:
+            effects = dict(zip(assemblies, threads.map(self._assembled, assemblies), strict=True))
+        self._evidence += (_sentence(self._blamer.name_of(assembly), tried) for assembly, tried in effects.items())
         mending = [assembly for assembly, tried in effects.items() if tried.effect is _Effect.GONE]
         if mending:
-            return self._miscompiled(self._reduced(mending[0]), mending)
-        if self._varies:
-            return self.closed(Blame.RACE)
-        stays = all(tried.effect is _Effect.SHOWN for tried in effects.values())
-        return self.closed(Blame.TRITON if stays and virtual.effect is _Effect.GONE else Blame.UNKNOWN)
+            yield self._miscompiled(mending[0], mending)
+            reduced = self._reduced(mending[0])
+            self._blamer.remember(reduced)
+            yield self._miscompiled(reduced, mending)
+        elif self._varies:
+            yield self.closed(Blame.RACE)
+        else:
+            stays = all(tried.effect is _Effect.SHOWN for tried in effects.values())
+            yield self.closed(Blame.TRITON if stays and virtual.effect is _Effect.GONE else Blame.UNKNOWN)
 
     def closed(self, blame: Blame, *evidence: str) -> HardwareBlame:
         return HardwareBlame(blame=blame, evidence=(*self._evidence, *evidence))
 
     def _miscompiled(self, mending: KernelAssembly, mending_ways: Sequence[KernelAssembly]) -> HardwareBlame:
-        self._blamer.remember(mending)
         return replace(
             self.closed(Blame.ASSEMBLER),
             assembler=f"{_name(self._blamer.assemblers.usual)} for {self._blamer.target}",

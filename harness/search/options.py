@@ -42,7 +42,7 @@ class Options:
     project: Path = Path()
     """The folder to which relative names of suites refer."""
     processes: int | None = None
-    """Cases at once.  None: one per core, or one per hardware GPU with the engine `cuda`."""
+    """Cases at once.  None: one per core, or a few per hardware GPU with the engine `cuda`."""
     compilers: int | None = None
     """Processes that compile ahead of hardware GPUs.  None: one per remaining core."""
     fixed_sm_count: bool = False

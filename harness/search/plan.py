@@ -49,10 +49,14 @@ class TimeBudget:
     triage_share: float = 0.0
     """The largest part of the time that is left to triage.  0: all of it is for new cases."""
 
+    least_triage_s: float = 0.0
+    """The least time that is left to triage of any sighting, within that part."""
+
     def reserve_s(self, sightings: int, cases: int, elapsed_s: float) -> float:
         """Return how long triage of so many sightings is likely to take, `triage_share` at most."""
         needed = sightings * CASES_PER_SIGHTING * elapsed_s / max(1, cases)
-        return min(self.triage_share * self.seconds, needed)
+        least = self.least_triage_s if sightings else 0.0
+        return min(self.triage_share * self.seconds, max(least, needed))
 
 
 Budget = CaseBudget | TimeBudget

@@ -29,6 +29,7 @@ from harness.search.campaign import Campaign, CampaignWorkers, Observer
 from harness.search.campaign_statistics import CampaignStatistics, Sighting
 from harness.search.deadline import Deadline
 from harness.search.engine_choice import COMPILE_AHEAD_FACTORY, EngineName
+from harness.search.hardware_runs import HardwareBlaming
 from harness.search.judge import Judge
 from harness.search.leasing import leased
 from harness.search.options import Options
@@ -45,6 +46,15 @@ from harness.workers.spec import BUILDS, GIB, HARDWARE_GIB, LOAD_LIMIT_S, VIRTUA
 
 ENDING_S = 1.0
 """Time that is left to end the processes and to print what was found."""
+GPU_SHARE = range(2, 5)
+"""Processes on a GPU: the others run cases while one compiles what nobody has compiled ahead, or starts CUDA."""
+CORES_PER_GPU_PROCESS = 4
+COMPILING_TURNS = 8
+"""Turns of triage beside those that have a GPU: what they need is being compiled."""
+CORES_PER_VIRTUAL_GPU = 4
+"""One process of the virtual GPU repeats failures on a hardware GPU for so many cores; the others compile."""
+BLAMING_S = 60.0
+"""The least time for triage after failures on a hardware GPU: more builds of their kernels are compiled."""
 FOLDER = Path(".harness")
 """Everything that is kept between searches, such as Triton's cache and findings."""
 
@@ -80,8 +90,7 @@ class Session:
             self._leases = leases.pop_all()
         self.gpus = gpus
         """The hardware GPUs that the session holds until it is closed."""
-        at_once = len(gpus) if options.engine is EngineName.CUDA else len(os.sched_getaffinity(0))
-        self.processes = options.processes or at_once
+        self.processes = options.processes or _cases_at_once(options, len(gpus))
         self._shared_zygotes = shared_zygotes
         _report_killed_cases(notify)
         self.compiler = BackgroundCompiler(Path(_scratch(), BUILDS))
@@ -89,6 +98,7 @@ class Session:
         self.pool = self._new_pool(notify)
         self._compilers = _compilers(options, self.processes)
         self._ahead = self._new_compile_ahead(notify) if self._compilers else None
+        self._blaming = self._new_blaming() if gpus and options.engine is EngineName.CUDA else None
 
     def __enter__(self) -> Self:
         return self
@@ -101,6 +111,8 @@ class Session:
         self.compiler.close()
         if self._ahead is not None:
             self._ahead.close()
+        if self._blaming is not None:
+            self._blaming.close()
         self.pool.close()
         self._leases.close()
 
@@ -116,7 +128,7 @@ class Session:
             processes=self.processes,
             compilers=self._compilers,
             submit_compiled=self._ahead.submit_compiled if self._ahead else None,
-            stop_running=self.pool.stop_running,
+            stop_running=self._stop_running,
         )
         return Campaign(self._within_time(plan), workers, self.judge, observer)
 
@@ -143,8 +155,14 @@ class Session:
         is no time gets none.
         """
         deadline = self.deadline or Deadline.after(self.options.triage_s)
-        queue = TriageQueue(self._triage, self.processes, deadline, self.options.limits)
-        queue.run(statistics.in_order(), observer, keep)
+        if self._ahead is not None:
+            self._ahead.stop_compiling()  # for cases that the search has dropped
+        sightings = statistics.in_order()
+        if self._blaming is not None and sightings:
+            self._blaming.prepare(sightings[0].first.case.device)
+        at_once = self.processes + min(self._compilers, COMPILING_TURNS)
+        queue = TriageQueue(self._triage, at_once, deadline, self.options.limits)
+        queue.run(sightings, observer, keep)
 
     def not_tried(self, sighting: Sighting) -> Finding:
         """Return the finding of a sighting before triage."""
@@ -154,16 +172,37 @@ class Session:
         """Return the plan with the time that installing the libraries has left."""
         if self.deadline is None or not isinstance(plan.budget, TimeBudget):
             return plan
-        return replace(plan, budget=replace(plan.budget, seconds=self.deadline.left_s))
+        least_triage_s = BLAMING_S if self._blaming is not None else 0.0
+        budget = replace(plan.budget, seconds=self.deadline.left_s, least_triage_s=least_triage_s)
+        return replace(plan, budget=budget)
 
     def _triage(self, trying: Callable[[Case], None]) -> Triage:
         return Triage(
-            runner=self.pool,
+            runner=self._ahead or self.pool,
             judge=self.judge,
             libraries=self.options.libraries,
             engine_options=self.options.engine_options,
             trying=trying,
+            blaming=self._blaming,
+            as_ready=self._ahead.as_compiled if self._ahead else None,
         )
+
+    def _stop_running(self) -> None:
+        self.pool.stop_running()
+        if self._ahead is not None:
+            self._ahead.stop_compiling()
+
+    def _new_blaming(self) -> HardwareBlaming:
+        def new_virtual() -> Pool:
+            options = PoolOptions(shared_zygotes=self._shared_zygotes)
+            processes = max(2, len(os.sched_getaffinity(0)) // CORES_PER_VIRTUAL_GPU)
+            return Pool(cache(self._virtual_spec), processes, self._time_limit_s, options)
+
+        return HardwareBlaming(self._ahead or self.pool, new_virtual, self.judge, self.gpus[0])
+
+    def _virtual_spec(self, device: DeviceProfile) -> WorkerSpec:
+        plain = self._spec_of(device)
+        return replace(plain, engine=EngineName.VIRTUAL.factory, sanitizing=None, instrumenting=None, environment=())
 
     def _new_pool(self, notify: Callable[[str], None]) -> Pool:
         options = PoolOptions(
@@ -184,7 +223,7 @@ class Session:
             return replace(spec, engine=COMPILE_AHEAD_FACTORY, environment=environment, sanitizing=None)
 
         # The limit does not adapt: a rare config can compile ten times as long as nearly all others, and is no hang.
-        options = PoolOptions(shared_zygotes=self._shared_zygotes, is_limit_adaptive=False)
+        options = PoolOptions(shared_zygotes=self._shared_zygotes, is_limit_adaptive=False, sends_ahead=False)
         compilers = Pool(cache(spec_of), self._compilers, self._time_limit_s, options)
         return CompileAhead(self.pool, compilers, self.processes, notify)
 
@@ -227,6 +266,16 @@ class Session:
     @property
     def _slowdown(self) -> float:
         return SLOWDOWN if self.options.sanitizer else 1.0
+
+
+def _cases_at_once(options: Options, gpus: int) -> int:
+    """Return how many processes run cases: one for each core, or a few for each hardware GPU."""
+    if options.engine is not EngineName.CUDA:
+        return len(os.sched_getaffinity(0))
+    if options.sanitizer or options.compilers == 0:
+        return gpus
+    wanted = len(os.sched_getaffinity(0)) // (CORES_PER_GPU_PROCESS * max(1, gpus))
+    return gpus * min(max(wanted, GPU_SHARE.start), GPU_SHARE.stop - 1)
 
 
 def _compilers(options: Options, at_once: int) -> int:

@@ -8,8 +8,8 @@ helps: no dim and no option of the result can then be simplified by itself.
 """
 
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cache
 
@@ -19,10 +19,11 @@ from harness.errors import HarnessError
 from harness.model.case import Case
 from harness.model.verdict import Signature
 from harness.search.campaign_statistics import Trial
-from harness.search.moves import AXES
+from harness.search.moves import AXES, Axis
 from harness.search.sort_key import sort_key
 from harness.search.strategies import Batch
 
+AsReady = Callable[[Iterable[Case]], Generator[Case]]
 HYPOTHESIS_SHARE = 0.5
 """Hypothesis's share of the limits; the moves need the rest to finish."""
 
@@ -58,8 +59,20 @@ class Shrinking:
     The first turn begins with Hypothesis.  Later turns go on with the moves.
     """
 
-    def __init__(self, trial: Trial, signature: Signature, shows: Callable[[Case], bool], limits: ShrinkLimits) -> None:
+    def __init__(
+        self,
+        trial: Trial,
+        signature: Signature,
+        shows: Callable[[Case], bool],
+        limits: ShrinkLimits,
+        as_ready: AsReady | None = None,
+    ) -> None:
+        """`as_ready` yields cases in the order in which they are ready to run; None if all are ready at once.
+
+        With it there are only moves: Hypothesis asks for one case at a time, so that no other could get ready.
+        """
         self._search = _Search(trial, shows)
+        self._as_ready = as_ready
         self._trial = trial
         self._signature = signature
         self._limits = limits
@@ -86,11 +99,11 @@ class Shrinking:
         """Work for at most so many seconds, within the limits of the shrink."""
         begun = time.monotonic()
         seconds = min(seconds, self._limits.seconds - self._spent_s)
-        if not self._turns and self._trial.batch is not None:
+        if not self._turns and self._trial.batch is not None and self._as_ready is None:
             self._search.allow(int(HYPOTHESIS_SHARE * self._limits.runs), begun + HYPOTHESIS_SHARE * seconds)
             _by_hypothesis(self._search, self._trial.case, self._trial.batch, self._signature)
         self._search.allow(self._limits.runs, begun + seconds)
-        self.is_complete = _by_moves(self._search)
+        self.is_complete = _by_moves(self._search, self._as_ready or _all_at_once)
         self._turns += 1
         self._spent_s += time.monotonic() - begun
 
@@ -135,6 +148,10 @@ class _Search:
             self.best = case
         return shown
 
+    def is_worth_a_run(self, case: Case) -> bool:
+        """Return True if the case is simpler than the simplest so far, and may show the failure."""
+        return self.is_simpler(case) and self._answers.get(case.digest, True)
+
     def is_simpler(self, case: Case) -> bool:
         return self._key(case) < self._key(self.best)
 
@@ -166,20 +183,30 @@ def _by_hypothesis(search: _Search, failing: Case, batch: Batch, signature: Sign
         raise broken
 
 
-def _by_moves(search: _Search) -> bool:
+def _by_moves(search: _Search, as_ready: AsReady) -> bool:
     """Try the moves of each axis until a whole round changes nothing; return False if a limit came first."""
     while True:
         before = search.best
         for axis in AXES:
-            while any(
-                search.is_simpler(move) and search.fails(move)
-                for move in axis(search.op, search.best, search.home_sm_count)
-            ):
+            while _takes_move(search, axis, as_ready):
                 pass  # `search.best` is the simpler case now, and the axis starts again from it
         if search.is_exhausted:
             return False
         if search.best == before:
             return True
+
+
+def _all_at_once(cases: Iterable[Case]) -> Generator[Case]:
+    yield from cases
+
+
+def _takes_move(search: _Search, axis: Axis, as_ready: AsReady) -> bool:
+    """Try the moves of one axis; return True as soon as one shows the failure."""
+    if search.is_exhausted:
+        return False
+    moves = filter(search.is_worth_a_run, axis(search.op, search.best, search.home_sm_count))
+    with closing(as_ready(moves)) as ready:
+        return any(map(search.fails, ready))
 
 
 @cache

@@ -5,12 +5,15 @@ is reported is confirmed again.  `harness.search.triage_queue` gives the turns o
 """
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Protocol
 
 from harness.model.case import Case, Scale
 from harness.model.finding import Finding, ReplayCount
+from harness.model.hardware_blame import HardwareBlame
+from harness.model.op import Op
 from harness.model.paired_run import RunRequest, case_of
 from harness.model.run import Run
 from harness.model.verdict import Fail, Outcome, Signature
@@ -18,7 +21,7 @@ from harness.oracles.base import SingleRunOracle
 from harness.search.campaign_statistics import Sighting, Trial
 from harness.search.judge import Examination, Judge
 from harness.search.runner import Runner
-from harness.search.shrinking import Shrinking, ShrinkLimits
+from harness.search.shrinking import AsReady, Shrinking, ShrinkLimits
 from harness.workers.supervision.time_limits import Patience
 
 OVERSIZED_SHARE = 0.5
@@ -29,6 +32,19 @@ REPEATS_UNCONFIRMED = 10
 """The same for a case that did not show the failure the first time it ran alone."""
 REPEAT_LIMIT_S = 10.0
 """No repeat begins later: a case that hangs takes its whole time limit each time."""
+
+
+class Blaming(Protocol):
+    """Finds who is at fault for failures on hardware GPUs."""
+
+    def blames(self, fail: Fail, op: Op, confirmed: Examination, /) -> Iterable[HardwareBlame]:
+        """Yield who is at fault for a failure that a run alone has just confirmed, and then more about it."""
+        ...
+
+    def claims(self, cause: str, signature: Signature, /) -> bool:
+        """Return True if no failure with another signature has claimed this cause before."""
+        ...
+
 
 Turns = Generator[Finding]
 """The work on one sighting, a bounded part at each `next`.  Each finding replaces the one before."""
@@ -47,6 +63,10 @@ class Triage:
     """Called with each case before it runs, on the thread that takes the turn."""
     examinations: dict[Signature, Examination] = field(default_factory=dict[Signature, Examination])
     """The latest run alone that shows each sighting, judged by all oracles that need no further run."""
+    blaming: Blaming | None = None
+    """Finds who is at fault for failures on a hardware GPU; None if there is no need to ask."""
+    as_ready: AsReady | None = None
+    """As in `Shrinking`."""
 
     def finding(self, sighting: Sighting, limits: ShrinkLimits) -> Finding:
         """Return the finding, with the failure that the reported case showed last."""
@@ -69,14 +89,19 @@ class Triage:
         trial, examined = confirmed
         self.examinations[sighting.fail.signature] = examined
         yield replace(self._finding(sighting, examined), repeats=ReplayCount(shown=1, runs=1))
+        blame = None
+        for blame in self._blames(sighting, trial, examined):
+            yield replace(self._finding(sighting, examined, blame), repeats=ReplayCount(shown=1, runs=1))
+        if self.blaming and blame and blame.cause and not self.blaming.claims(blame.cause, sighting.fail.signature):
+            return  # another failure of this miscompilation is being shrunk
         shrinking, share = self._shrinking(sighting, trial, limits)
         while not shrinking.is_finished:
             shrinking.turn(share * turn_s())
-            if (smaller := self._confirm_smaller(sighting, trial, shrinking.case, examined)) is not None:
+            if (smaller := self._confirm_smaller(sighting, trial, shrinking.case, examined, blame)) is not None:
                 examined = self.examinations[sighting.fail.signature] = smaller
-                yield replace(self._finding(sighting, examined), repeats=ReplayCount(shown=1, runs=1))
+                yield replace(self._finding(sighting, examined, blame), repeats=ReplayCount(shown=1, runs=1))
         repeats, _ = self._repeats(sighting, trial, examined.run.case, REPEATS)
-        yield replace(self._finding(sighting, examined), repeats=repeats)
+        yield replace(self._finding(sighting, examined, blame), repeats=repeats)
 
     def repeats(self, fail: Fail, trial: Trial) -> bool:
         """Return True if the case also shows the failure alone in a fresh process."""
@@ -90,8 +115,10 @@ class Triage:
         """Return the finding of a failure that did not repeat at once: it may be flaky, or depend on earlier cases."""
         trial = sighting.first
         repeats, shown = self._repeats(sighting, trial, trial.case, REPEATS_UNCONFIRMED)
-        finding = self.unconfirmed(sighting) if shown is None else self._finding(sighting, shown)
-        return replace(finding, repeats=repeats)
+        if shown is None:
+            return replace(self.unconfirmed(sighting), repeats=repeats)
+        *_, blame = (None, *self._blames(sighting, trial, shown))
+        return replace(self._finding(sighting, shown, blame), repeats=repeats)
 
     def _repeats(
         self, sighting: Sighting, trial: Trial, case: Case, runs: int
@@ -172,16 +199,28 @@ class Triage:
             return judge.examine(trial.op, case, run).fail_with(signature) is not None
 
         share = OVERSIZED_SHARE if trial.case.scale is Scale.OVERSIZED else 1.0
-        return Shrinking(trial, signature, shows, replace(limits, seconds=share * limits.seconds)), share
+        shorter = replace(limits, seconds=share * limits.seconds)
+        return Shrinking(trial, signature, shows, shorter, self.as_ready), share
 
-    def _confirm_smaller(self, sighting: Sighting, trial: Trial, small: Case, known: Examination) -> Examination | None:
-        """Return the run of the smaller case alone, if it shows the failure there."""
+    def _confirm_smaller(
+        self, sighting: Sighting, trial: Trial, small: Case, known: Examination, blame: HardwareBlame | None
+    ) -> Examination | None:
+        """Return the run of the smaller case alone, if it shows the failure there for the same reason."""
         if small.digest == known.run.case.digest:
             return None
         again = self._alone_for_all(sighting.fail, trial, small)
-        return None if again.fail_with(sighting.fail.signature) is None else again
+        if again.fail_with(sighting.fail.signature) is None:
+            return None
+        if blame is not None and blame.cause:
+            # A signature may have two reasons, and a smaller case may show the other one.
+            first = next(iter(self._blames(sighting, trial, again)), None)
+            return again if first is not None and first.cause == blame.cause else None
+        return again
 
-    def _finding(self, sighting: Sighting, examined: Examination) -> Finding:
+    def _blames(self, sighting: Sighting, trial: Trial, examined: Examination) -> Iterable[HardwareBlame]:
+        return () if self.blaming is None else self.blaming.blames(sighting.fail, trial.op, examined)
+
+    def _finding(self, sighting: Sighting, examined: Examination, blame: HardwareBlame | None = None) -> Finding:
         fail = examined.fail_with(sighting.fail.signature) or sighting.fail
         return Finding(
             fail=fail,
@@ -196,6 +235,7 @@ class Triage:
             engine_options=self.engine_options,
             first_pictures=sighting.fail.pictures,
             first_seen=sighting.first_seen,
+            hardware_blame=blame,
         )
 
 

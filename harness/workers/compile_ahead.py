@@ -5,24 +5,32 @@ of the time in which GPUs were idle because they waited for a compiler.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from queue import SimpleQueue
 from time import monotonic
 
 from harness.errors import HarnessError
-from harness.model.case import Case
+from harness.model.case import Case, ValueDistribution
 from harness.model.device import DeviceProfile
-from harness.model.paired_run import RunRequest, case_of
-from harness.model.run import Run
+from harness.model.paired_run import RunRequest, assembly_of, case_of, rebuilt
+from harness.model.run import Crashed, HungParty, OutOfMemory, Run, TimedOut
 from harness.workers.pool import Pool
 from harness.workers.supervision.time_limits import Patience
+
+AHEAD = 8
+"""Cases that `as_compiled` has compiled at once: as many as a few compilers take, and few to lose when one suffices."""
 
 
 class CompileAhead:
     """Runs cases in the pool `gpus`, each after the pool `compilers` has compiled its kernels.  Thread-safe.
 
-    An error in compiling ahead is no verdict: the case runs on a GPU all the same, whose process compiles.
+    An error in compiling ahead is no verdict: the case runs on a GPU all the same, whose process compiles.  Only a
+    compiler that does not end is one: it would hold up the GPU as well.
     """
 
     def __init__(self, gpus: Pool, compilers: Pool, count: int, notify: Callable[[str], None]) -> None:
@@ -34,6 +42,8 @@ class CompileAhead:
         self._lock = threading.Lock()
         self._has_failed = self._is_closed = False
         self._preparing: threading.Thread | None = None
+        self._compiled: set[str] = set()
+        """The builds that are known to be in the cache, as `_builds_of` names them."""
 
     @property
     def waiting_share(self) -> float:
@@ -45,9 +55,13 @@ class CompileAhead:
         self._is_closed = True
         self._compilers.close()
 
+    def stop_compiling(self) -> None:
+        """End the compilations that run now; nobody needs their cases any more."""
+        self._compilers.stop_running()
+
     def submit(self, request: RunRequest) -> Future[Run]:
         """Run a case or a paired run once its kernels are compiled."""
-        done = Future[Run]()
+        done = _AheadFuture()
         if self._preparing is None:
             self._preparing = threading.Thread(target=self._prepare, args=(case_of(request).device,), daemon=True)
             self._preparing.start()
@@ -60,45 +74,126 @@ class CompileAhead:
 
     def submit_compiled(self, request: RunRequest) -> Future[Run]:
         """Run a case whose kernels are compiled; the GPU's process compiles what is missing."""
-        done = Future[Run]()
+        done = _AheadFuture()
         self._run(request, done)
         return done
 
     def run(self, request: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
-        """Run it now, on a GPU: to compile one case in another process first would save no time."""
-        return self._gpus.run(request, patience=patience)
+        """Compile it, and run it on a GPU, which works for others meanwhile."""
+        endless = self._compile_now(request, patience)
+        return endless or self._gpus.run(request, patience=patience)
 
     def run_alone(
         self, request: RunRequest, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL
     ) -> Run:
-        """Run it in a fresh process on a GPU."""
-        return self._gpus.run_alone(request, before, patience=patience)
+        """Compile it, and run it in a fresh process on a GPU."""
+        endless = self._compile_now(request, patience)
+        return endless or self._gpus.run_alone(request, before, patience=patience)
+
+    def as_compiled(self, cases: Iterable[Case]) -> Generator[Case]:
+        """Yield the cases as they are ready to run: those that are compiled already first, others once they are.
+
+        The compilers work on some of them at once.  Whoever closes the generator leaves the compilers to others.
+        """
+        source = iter(cases)
+        ready: deque[Case] = deque()
+        compiling: dict[Future[Run], Case] = {}
+        finished = SimpleQueue[Future[Run]]()  # `wait` would wait for ever for those that a closed pool cancels
+        try:
+            while True:
+                for case in islice(source, AHEAD - len(ready) - len(compiling)):
+                    if self._is_compiled(case):
+                        ready.append(case)
+                    else:
+                        future = self._compilers.submit(case)
+                        compiling[future] = case
+                        future.add_done_callback(finished.put)
+                while compiling and not (ready and finished.empty()):
+                    future = finished.get()
+                    ready.append(compiling.pop(future))
+                    self._record_compiled(ready[-1], future)
+                if not ready:
+                    return
+                yield ready.popleft()
+        finally:
+            for future in compiling:
+                future.cancel()
+
+    def _compile_now(self, request: RunRequest, patience: Patience) -> Run | None:
+        """Compile a request and wait for it; return its run if the compiler does not end."""
+        assembly = assembly_of(request)
+        if assembly is not None and assembly.kernels:
+            return None  # it mixes builds that runs of all kernels have left in the cache
+        if self._is_closed or self._is_compiled(request):
+            return None
+        case = case_of(request)
+        try:
+            if assembly is None:
+                run = self._compilers.run(case, patience=patience)
+            else:
+                run = self._compilers.run_alone(rebuilt(case, assembly), patience=patience)
+        except (HarnessError, RuntimeError) as error:
+            self._report(error)
+            return None
+        if _is_endless(run):
+            return run
+        self._remember(request, run)
+        return None
+
+    def _is_compiled(self, request: RunRequest) -> bool:
+        with self._lock:
+            return _builds_of(request) in self._compiled
+
+    def _remember(self, request: RunRequest, run: Run) -> None:
+        if not isinstance(run.ending, Crashed | TimedOut | OutOfMemory):
+            with self._lock:
+                self._compiled.add(_builds_of(request))
+
+    def _record_compiled(self, case: Case, compiled: Future[Run]) -> None:
+        if compiled.cancelled():
+            return
+        if error := compiled.exception():
+            self._report(error)
+        else:
+            self._remember(case, compiled.result())
 
     def _prepare(self, device: DeviceProfile) -> None:
         """Load the GPUs' side while the first kernels are compiled, so that both are ready at once."""
         with suppress(HarnessError, RuntimeError):  # the first case there meets the error again, or the pool is closed
             self._gpus.prepare(device)
 
-    def _run_compiled(self, request: RunRequest, compiled: Future[Run], done: Future[Run]) -> None:
+    def _run_compiled(self, request: RunRequest, compiled: Future[Run], done: "_AheadFuture") -> None:
         self._idle_time.change_compiling(-1)
         if self._is_closed or compiled.cancelled():
             done.cancel()
         elif error := compiled.exception():
             self._report(error)
+        elif _is_endless(run := compiled.result()) and isinstance(request, Case):
+            if done.set_running_or_notify_cancel():
+                done.set_result(run)
+            return
+        else:
+            self._remember(case_of(request), run)
         self._run(request, done)
 
-    def _run(self, request: RunRequest, done: Future[Run]) -> None:
-        if not done.set_running_or_notify_cancel():
+    def _run(self, request: RunRequest, done: "_AheadFuture") -> None:
+        if done.cancelled():
             return
         self._idle_time.change_running(+1)
         try:
-            self._gpus.submit(request).add_done_callback(lambda run: self._finish(run, done))
+            on_gpu = self._gpus.submit(request)
         except RuntimeError as error:  # the pool was closed
             self._idle_time.change_running(-1)
-            done.set_exception(error)
+            if done.set_running_or_notify_cancel():
+                done.set_exception(error)
+            return
+        done.follow(on_gpu)
+        on_gpu.add_done_callback(lambda run: self._finish(run, done))
 
-    def _finish(self, run: Future[Run], done: Future[Run]) -> None:
+    def _finish(self, run: Future[Run], done: "_AheadFuture") -> None:
         self._idle_time.change_running(-1)
+        if (run.cancelled() and done.is_dropped) or not done.set_running_or_notify_cancel():
+            return
         if run.cancelled():
             done.set_exception(RuntimeError("the pool was closed before the case ran"))
         elif error := run.exception():
@@ -112,6 +207,44 @@ class CompileAhead:
             is_first, self._has_failed = not self._has_failed, True
         if is_first:
             self._notify(f"kernels are not compiled ahead: {str(error).splitlines()[0]}")
+
+
+class _AheadFuture(Future[Run]):
+    """The future of a case that is compiled, then queued for a GPU, then run there.  Only a run cannot be cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._on_gpu: Future[Run] | None = None
+        self.is_dropped = False
+        """True while it is cancelled in the GPU's queue, whose callback runs meanwhile."""
+
+    def follow(self, on_gpu: Future[Run]) -> None:
+        """The case is queued for a GPU."""
+        self._on_gpu = on_gpu
+        if self.cancelled():
+            on_gpu.cancel()
+
+    def cancel(self) -> bool:
+        on_gpu = self._on_gpu
+        if on_gpu is None or self.cancelled():
+            return super().cancel()
+        self.is_dropped = True
+        if on_gpu.cancel():
+            return super().cancel()
+        self.is_dropped = False
+        return False
+
+
+def _builds_of(request: RunRequest) -> str:
+    """Return a name that is equal for requests with equal builds: values and seed never reach the compiler."""
+    case, assembly = case_of(request), assembly_of(request)
+    builds = replace(case, values=ValueDistribution.NORMAL, seed=0).digest
+    return builds if assembly is None else f"{builds} {assembly.ptxas} {assembly.optimises}"
+
+
+def _is_endless(run: Run) -> bool:
+    """Return True if the compiler did not end within the time limit."""
+    return isinstance(run.ending, TimedOut) and run.ending.waiting is HungParty.COMPILER
 
 
 class _IdleTime:

@@ -41,6 +41,8 @@ class PoolOptions:
     """These outlive the pool; without them the pool has its own."""
     is_limit_adaptive: bool = True
     """False: every case has the whole time limit, however long others took."""
+    sends_ahead: bool = True
+    """A busy process gets its next case early.  False if cases take so long that another process would begin sooner."""
     core_dump_environment: tuple[tuple[str, str], ...] = ()
     """With these variables CUDA writes core dumps, from which the line of a spinning kernel is read; empty: never."""
 
@@ -158,7 +160,7 @@ class Pool:
         """
         pending = first
         while True:
-            goes_on = worker.takes_ahead and not self._slots.has_waiting
+            goes_on = self._options.sends_ahead and worker.takes_ahead and not self._slots.has_waiting
             following = self._dispatcher.take_ahead(pending) if goes_on else None
             try:
                 answer = self._timed(worker, pending.request, Patience.USUAL, following and following.request)

@@ -14,8 +14,10 @@ from harness.model.run import Launch, Run
 from harness.model.verdict import Severity, Signature
 from harness.oracles import registry
 from harness.oracles.sm_invariance import SM_COUNTS
+from harness.search import case_queue
 from harness.search.campaign import Campaign, CampaignWorkers
 from harness.search.campaign_statistics import CampaignStatistics
+from harness.search.case_queue import CaseQueue
 from harness.search.judge import Judge
 from harness.search.plan import BATCH_SIZE, CaseBudget, Plan, TimeBudget, other_sm_counts
 from harness.search.runner import Runner
@@ -316,6 +318,24 @@ def test_drawn_cases_do_not_depend_on_variants() -> None:
     with_variants, alone = drawn(adds_variants=True), drawn(adds_variants=False)
     first = len(scouts(WITH_VARIANTS.ops[0], DEVICE)) + BATCH_SIZE
     assert with_variants[:first] == alone[:first]
+
+
+@pytest.mark.parametrize(("patience_s", "draws_on"), [(1e9, False), (-1.0, True)])
+def test_late_verdicts_hold_up_the_next_batch_for_seconds_only(
+    patience_s: float,
+    draws_on: bool,  # noqa: FBT001 - a parameter of the test
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue = CaseQueue(replace(WITH_VARIANTS, budget=TimeBudget(seconds=60)))
+    taken = [next_one for _ in range(3 * BATCH_SIZE) if (next_one := queue.take()) is not None]
+    *judged, (late, _) = [(batch, trial) for batch, trial in taken if batch is not None and batch == taken[0][0]]
+    assert late is not None
+    for batch, trial in judged:
+        assert batch is not None
+        queue.record(batch, trial, ALONE.judge(trial.op, unsupported(trial.case), {}))
+    monkeypatch.setattr(case_queue, "STRAGGLERS_S", patience_s)
+    following = queue.take()
+    assert (following is not None and following[0] is not None) == draws_on
 
 
 def test_a_case_that_did_not_complete_has_no_variants() -> None:

@@ -76,7 +76,8 @@ def miscompiled(*kernels: str, also_without_optimisation: bool = False) -> Calla
 
 
 def blame(runs: FakeRuns, by: HardwareBlamer | None = None, confirmed: Examination = SHOWN) -> HardwareBlame:
-    return (by or blamer()).blame(failure(), confirmed, runs)
+    *_, last = (by or blamer()).blames(failure(), confirmed, runs)
+    return last
 
 
 def test_the_library_is_at_fault_if_the_virtual_gpu_shows_it() -> None:
@@ -125,6 +126,17 @@ def test_the_assembler_is_at_fault_if_another_one_mends_the_kernel() -> None:
     )
 
 
+def test_the_assembler_is_blamed_before_its_kernels_are_known() -> None:
+    def breaks_down(assembly: KernelAssembly) -> Examination:
+        if assembly.kernels:
+            raise WorkerError("the pool was closed")
+        return GONE
+
+    (first,) = blamer().blames(failure(), SHOWN, FakeRuns(breaks_down))
+    assert (first.blame, first.kernels) == (Blame.ASSEMBLER, ())
+    assert first.cause == "ptxas 12.8.93 for sm_90a makes wrong code"
+
+
 @pytest.mark.parametrize("kernels", [("second",), ("first", "fifth"), ("second", KERNEL, "fourth"), KERNELS])
 def test_the_miscompiled_kernels_are_the_smallest_set_that_mends_the_case(kernels: tuple[str, ...]) -> None:
     assert blame(FakeRuns(miscompiled(*kernels))).kernels == kernels
@@ -141,9 +153,9 @@ def test_the_assembler_without_optimisation_may_be_the_only_one_that_mends() -> 
 
 def test_all_failures_of_one_miscompilation_have_the_same_cause() -> None:
     by = blamer()
-    first = by.blame(failure(), SHOWN, FakeRuns(miscompiled("second")))
+    first = blame(FakeRuns(miscompiled("second")), by)
     runs = FakeRuns(miscompiled("second", also_without_optimisation=True))
-    second = by.blame(failure(), SHOWN, runs)
+    second = blame(runs, by)
     assert (second.cause, second.kernels) == (first.cause, first.kernels)
     assert set(runs.asked) == {KernelAssembly(ptxas=OTHER.path, kernels=("second",))}
 

@@ -1,5 +1,6 @@
 """Every planted failure shrinks to the one case that is expected."""
 
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from harness.model.case import Case, DType, Layout, ValueDistribution
 from harness.model.verdict import Severity, Signature
 from harness.search.campaign_statistics import Trial
 from harness.search.launch_feedback import LaunchFeedback
-from harness.search.shrinking import ShrinkLimits, Shrunk, shrink
+from harness.search.shrinking import Shrinking, ShrinkLimits, Shrunk, shrink
 from harness.search.sort_key import sort_key
 from harness.search.strategies import Batch
 from tests.search.fakes import DEVICE, KERNEL, OP, SIMPLEST, Shows, with_dims
@@ -138,3 +139,38 @@ def test_an_interrupt_ends_shrinking_at_once() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         shrunk(shows, worst(lambda case: case.dims["T"] > 1))
+
+
+def test_moves_are_tried_in_the_order_in_which_they_are_ready() -> None:
+    asked: list[list[Case]] = []
+    ran: list[Case] = []
+
+    def first_last(cases: Iterable[Case]) -> Generator[Case]:
+        asked.append(list(cases))
+        yield from (*asked[-1][1:], *asked[-1][:1])
+
+    def shows(case: Case) -> bool:
+        ran.append(case)
+        return case.dims["T"] >= 37
+
+    trial = worst(lambda case: case.dims["T"] >= 37)
+    shrinking = Shrinking(trial, SIGNATURE, shows, LIMITS, first_last)
+    shrinking.turn(LIMITS.seconds)
+    assert (shrinking.case, shrinking.is_complete) == (with_dims(T=37), True)
+    first = next(cases for cases in asked if len(cases) > 1)
+    assert ran.index(first[1]) < ran.index(first[0])
+
+
+def test_a_move_that_has_run_is_not_made_ready_again() -> None:
+    asked: list[Case] = []
+
+    def at_once(cases: Iterable[Case]) -> Generator[Case]:
+        for case in cases:
+            asked.append(case)
+            yield case
+
+    trial = worst(lambda case: case.dims["T"] >= 37 and case.dims["D"] % 5 == 3)
+    Shrinking(trial, SIGNATURE, lambda case: case.dims["T"] >= 37 and case.dims["D"] % 5 == 3, LIMITS, at_once).turn(
+        LIMITS.seconds
+    )
+    assert len(asked) == len({case.digest for case in asked})

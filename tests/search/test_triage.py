@@ -1,22 +1,24 @@
 """Triage confirms sightings in a fresh process, shrinks them, and reports the shrunk case."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from harness.model.case import Case
 from harness.model.finding import Finding, FirstSeen, ReplayCount
+from harness.model.hardware_blame import Blame, HardwareBlame
+from harness.model.op import Op
 from harness.model.paired_run import RunRequest, case_of
 from harness.model.run import HungParty, Overtime, Run, TimedOut
-from harness.model.verdict import Severity
+from harness.model.verdict import Fail, Severity, Signature
 from harness.oracles import registry
 from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
-from harness.search.judge import Judge
+from harness.search.judge import Examination, Judge
 from harness.search.shrinking import ShrinkLimits
 from harness.search.triage import Triage
 from harness.workers.supervision.time_limits import Patience
-from tests.search.fakes import DEVICE, OP, ImmediateRunner, Shows, facts, never, with_dims
+from tests.search.fakes import DEVICE, KERNEL, OP, ImmediateRunner, Shows, facts, never, with_dims
 
 pytestmark = pytest.mark.once
 
@@ -217,3 +219,54 @@ def test_a_case_that_completes_with_more_time_is_slow_and_no_hang() -> None:
     assert (found.case, found.fail.signature.severity, found.fail.signature.place) == (case, Severity.WARNING, "slow")
     assert found.fail.message == "the case completed after 75.0 s, past its time limit of 60 s"
     assert (runner.alone, runner.ran) == ([(case,)], [])
+
+
+@dataclass
+class FakeBlaming:
+    """Blames the assembler, in cases of at least so many rows; it names the kernel in a second step."""
+
+    from_rows: int = 0
+    claimed: set[str] = field(default_factory=set[str])
+    rows: list[int] = field(default_factory=list[int])
+
+    def blames(self, fail: Fail, op: Op, confirmed: Examination) -> Iterator[HardwareBlame]:
+        del fail, op
+        self.rows.append(confirmed.run.case.dims["T"])
+        if self.rows[-1] < self.from_rows:
+            yield HardwareBlame(blame=Blame.LIBRARY)
+            return
+        blame = HardwareBlame(blame=Blame.ASSEMBLER, assembler="ptxas 12.8.93 for sm_90a")
+        yield blame
+        yield replace(blame, kernels=(KERNEL,))
+
+    def claims(self, cause: str, signature: Signature) -> bool:
+        del signature
+        is_first = cause not in self.claimed
+        self.claimed.add(cause)
+        return is_first
+
+
+def blamed(blaming: FakeBlaming) -> list[Finding]:
+    first = with_dims(T=450, D=64)
+    runner = ImmediateRunner(lambda case: facts(case, many_rows))
+    on_hardware = replace(triage(runner), blaming=blaming)
+    return list(on_hardware.turns(sighting(first, first, many_rows), LIMITS, lambda: LIMITS.seconds))
+
+
+def test_a_confirmed_failure_on_hardware_is_blamed_before_it_is_shrunk() -> None:
+    found = blamed(FakeBlaming())
+    kernels = [None if one.hardware_blame is None else one.hardware_blame.kernels for one in found]
+    assert kernels == [None, (), (KERNEL,), (KERNEL,), (KERNEL,)]
+    assert [one.case.dims["T"] for one in found] == [450, 450, 450, 3, 3]
+
+
+def test_only_one_failure_of_a_miscompilation_is_shrunk() -> None:
+    found = blamed(FakeBlaming(claimed={"ptxas 12.8.93 for sm_90a makes wrong code"}))
+    assert [one.case.dims["T"] for one in found] == [450, 450, 450]
+    assert found[-1].hardware_blame is not None
+
+
+def test_a_smaller_case_that_fails_for_another_reason_is_not_reported() -> None:
+    blaming = FakeBlaming(from_rows=100)
+    assert {one.case.dims["T"] for one in blamed(blaming)} == {450}
+    assert blaming.rows == [450, 3]

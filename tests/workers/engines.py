@@ -5,6 +5,7 @@ from pathlib import Path
 
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
+from harness.model.kernel_assembly import KernelAssembly
 from harness.model.op import Op
 from harness.model.paired_run import PairedRun, PairedRunRequest, Sketch
 from harness.model.run import Completed, Raised, Refused, Run
@@ -115,6 +116,13 @@ class Noting(Calling):
         return Run(case=case, engine=self.name, ending=Completed())
 
 
+class Assembling(Noting):
+    """Leaves the name of the assembler too."""
+
+    def assemble(self, assembly: KernelAssembly) -> None:
+        Path(os.environ["MISCHIEF_FOLDER"], Path(assembly.ptxas).name).touch()
+
+
 class Noticing(Calling):
     """Calls nothing, and reports if `Noting` had the case before; MISCHIEF_FOLDER as there."""
 
@@ -124,3 +132,6 @@ class Noticing(Calling):
         del op
         was_there = Path(os.environ["MISCHIEF_FOLDER"], case.digest).exists()
         return Run(case=case, engine=self.name, ending=Completed(), seconds={"result": float(was_there)})
+
+    def assemble(self, assembly: KernelAssembly) -> None:
+        assert Path(os.environ["MISCHIEF_FOLDER"], Path(assembly.ptxas).name).exists()

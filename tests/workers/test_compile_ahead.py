@@ -1,12 +1,17 @@
 """The compilers' pool sees each case first, and the case runs whatever happens there."""
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.errors import WorkerError
-from harness.model.run import Completed, Crashed
-from harness.workers.compile_ahead import CompileAhead
+from harness.model.case import ValueDistribution
+from harness.model.kernel_assembly import KernelAssembly
+from harness.model.paired_run import rebuilt
+from harness.model.run import Completed, Crashed, HungParty, TimedOut
+from harness.workers.compile_ahead import AHEAD, CompileAhead
 from harness.workers.pool import Pool, PoolOptions
 from tests.workers.setting import DEADLINE_S, Fifo, case, specs
 
@@ -30,13 +35,102 @@ def test_every_case_is_compiled_before_it_runs(scratch: Path, folder: Path) -> N
     assert messages == []
 
 
-def test_a_direct_run_is_not_compiled_ahead(scratch: Path, folder: Path) -> None:
+def test_a_direct_run_is_compiled_first_too(scratch: Path, folder: Path) -> None:
     with pool(scratch, NOTICING) as gpus:
         ahead = CompileAhead(gpus, pool(scratch, NOTING), 1, print)
-        assert ahead.run(case("good")).seconds["result"] == 0
-        assert ahead.run_alone(case("good")).seconds["result"] == 0
+        assert ahead.run(case("good")).seconds["result"] == 1
+        assert ahead.run_alone(case("good", 4)).seconds["result"] == 1
+        ahead.close()
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_other_values_of_a_compiled_case_are_not_compiled_again(scratch: Path, folder: Path) -> None:
+    with pool(scratch, NOTICING) as gpus:
+        ahead = CompileAhead(gpus, pool(scratch, NOTING), 1, print)
+        ahead.submit(case("good")).result()
+        variant = replace(case("good"), values=ValueDistribution.ZEROS, seed=7)
+        assert ahead.run(variant).seconds["result"] == 0
+        ahead.close()
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_kernels_that_are_assembled_otherwise_are_compiled_ahead(scratch: Path, folder: Path) -> None:
+    messages: list[str] = []
+    with pool(scratch, NOTICING) as gpus:
+        ahead = CompileAhead(gpus, pool(scratch, "tests.workers.engines:Assembling"), 1, messages.append)
+        other = KernelAssembly(ptxas="/nowhere/another-ptxas")
+        for _ in range(2):
+            assert ahead.run_alone(rebuilt(case("good"), other)).seconds["result"] == 1
+        assert ahead.run_alone(rebuilt(case("good"), replace(other, kernels=("k",)))).seconds["result"] == 1
+        ahead.close()
+    assert {file.name for file in folder.iterdir()} == {case("good").digest, "another-ptxas"}
+    assert messages == []
+
+
+def test_a_compiler_that_does_not_end_never_holds_up_the_gpu(scratch: Path, folder: Path) -> None:
+    compilers = Pool(specs(scratch), processes=1, time_limit_s=0.5, options=PoolOptions(is_limit_adaptive=False))
+    with pool(scratch, NOTING) as gpus:
+        ahead = CompileAhead(gpus, compilers, 1, print)
+        endless = case("hangs_in_a_compiler")
+        for run in (ahead.submit(endless).result(), ahead.run(endless), ahead.run_alone(endless)):
+            assert isinstance(run.ending, TimedOut)
+            assert run.ending.waiting is HungParty.COMPILER
         ahead.close()
     assert list(folder.iterdir()) == []
+
+
+def test_a_case_that_waits_for_the_gpu_can_be_cancelled(scratch: Path, folder: Path) -> None:
+    with pool(scratch, NOTING) as gpus:
+        ahead = CompileAhead(gpus, pool(scratch), 1, print)
+        waiting = [ahead.submit_compiled(case("good", rows)) for rows in range(1, 41)]
+        cancelled = [one.cancel() for one in reversed(waiting)]
+        runs = [one.result() for one in waiting if not one.cancelled()]
+        assert cancelled.count(True) == 40 - len(runs) > 0
+        ahead.close()
+    assert len(list(folder.iterdir())) == len(runs)
+
+
+def test_cases_come_as_they_are_compiled(scratch: Path, fifo: Fifo) -> None:
+    with pool(scratch) as gpus:
+        options = PoolOptions(is_limit_adaptive=False, sends_ahead=False)
+        ahead = CompileAhead(gpus, Pool(specs(scratch), 2, DEADLINE_S, options), 1, print)
+        ahead.run(case("good", 9))
+        endless, known = case("hang_with_grandchild"), replace(case("good", 9), seed=3)
+        order = ahead.as_compiled([endless, case("good", 1), known, case("good", 2)])
+        assert [next(order) for _ in range(3)] == [known, case("good", 1), case("good", 2)]
+        assert fifo.read()
+        order.close()
+        ahead.close()
+
+
+def test_a_closed_pool_ends_the_wait_for_compilations(scratch: Path, fifo: Fifo) -> None:
+    with pool(scratch) as gpus, ThreadPoolExecutor() as threads:
+        ahead = CompileAhead(gpus, pool(scratch), 1, lambda _: None)
+        waiting = threads.submit(list, ahead.as_compiled([case("hang_with_grandchild"), case("good"), case("good", 2)]))
+        fifo.read()  # the first is at the compiler
+        ahead.close()
+        assert len(waiting.result(DEADLINE_S)) == 3
+
+
+def test_an_abandoned_order_leaves_the_compilers_to_others(scratch: Path, folder: Path) -> None:
+    with pool(scratch) as gpus:
+        ahead = CompileAhead(gpus, pool(scratch, NOTING), 1, print)
+        order = ahead.as_compiled(case("good", rows) for rows in range(1, 1000))
+        assert next(order) == case("good", 1)
+        order.close()
+        ahead.close()
+    assert 1 <= len(list(folder.iterdir())) <= AHEAD
+
+
+def test_compilations_that_nobody_needs_can_be_stopped(scratch: Path, fifo: Fifo) -> None:
+    with pool(scratch) as gpus:
+        ahead = CompileAhead(gpus, pool(scratch), 1, print)
+        held = ahead.submit(case("hang_with_grandchild"))
+        fifo.read()  # it is at the compiler
+        assert held.cancel()
+        ahead.stop_compiling()
+        assert ahead.submit(case("good", 2)).result().seconds["result"] == 4
+        ahead.close()
 
 
 def test_a_case_that_crashes_the_compiler_runs_all_the_same(scratch: Path) -> None:
