@@ -31,7 +31,7 @@ The definition is computed up to a dozen times, with random rounding.  That take
 LIVE_AT_ONCE = 4
 """Tensors of the largest size that exist at a time, beside those that autograd keeps: operands and moved copies."""
 SURELY_SMALL = 1 << 26
-"""A case is not estimated if its dims, with the largest one taken twice, multiply to less.
+"""A case is not estimated if no likely tensor of its definition has so many elements.
 
 An estimate takes milliseconds, but the first one in a process loads torch's shape functions, which takes a second.
 """
@@ -56,8 +56,7 @@ class DefinitionMemory:
         Raises:
             CannotExecute: the definition needs more than the bound.
         """
-        sizes = case.dims.values()
-        if prod(sizes) * max(sizes, default=1) < SURELY_SMALL:
+        if _likely_elements(op, case) < SURELY_SMALL:
             return
         setting = (case.op, case.absent, tuple(sorted(case.options.items())))
         small = self._small.setdefault(setting, [])
@@ -66,6 +65,17 @@ class DefinitionMemory:
         if estimated_bytes(op, case) > self._most_bytes:
             raise CannotExecute(f"a definition that needs more than {self._most_bytes // MIB} MiB of memory")
         small.append(case.dims)
+
+
+def _likely_elements(op: Op, case: Case) -> int:
+    """Return the elements of the largest tensor that a definition is likely to make.
+
+    That is one along all dims, such as the states of all steps, or the largest input by another dim that may grow,
+    such as the scores of all pairs of tokens.
+    """
+    largest = max((prod(declared.extents(case.dims)) for declared in op.inputs.values()), default=0)
+    tokens = max((case.dims[name] for name, dim in op.dims.items() if dim.grows), default=1)
+    return max(prod(case.dims.values()), largest * tokens)
 
 
 def estimated_bytes(op: Op, case: Case) -> int:
