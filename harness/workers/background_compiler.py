@@ -29,6 +29,7 @@ from harness.model.kernel_resources import CRASHES, Resources
 from harness.model.run import Launch
 from harness.virtual.driver.builds import BUILD_SUFFIX, RESOURCES_SUFFIX
 from harness.workers.folder import PoolFolder
+from harness.workers.supervision import linux
 
 SETTLE_S = 20.0
 ATTEMPTS = 2
@@ -97,10 +98,10 @@ class BackgroundCompiler:
             process = self._process
             self._changed.notify_all()
         if process is not None:
-            process.kill()
+            _kill(process)
         self._thread.join()
         if self._process is not None:
-            self._process.kill()
+            _kill(self._process)
             _reap(self._process)
         if self._folder is not None:
             self._folder.remove()
@@ -199,7 +200,7 @@ class BackgroundCompiler:
                 start_new_session=True,
             )
             if self._closed:  # `close` may have looked for a process just before
-                self._process.kill()
+                _kill(self._process)
             return self._process
 
 
@@ -233,7 +234,7 @@ def _exchange(process: subprocess.Popen[str], text: str) -> Resources | _Died:
     try:
         return wire.from_json(line, Resources)
     except ReplayError:
-        process.kill()
+        _kill(process)
         _reap(process)
         return _Died(f"answers {line.strip()[:LONGEST_QUOTE]!r}")
 
@@ -247,6 +248,12 @@ def _died(status: int) -> _Died:
         return _Died(f"ended with status {status}")
     name = Signals(-status).name if -status in _SIGNALS else f"signal {-status}"
     return _Died(f"was ended by {name}", name if -status in CRASHES else None)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """Kill the process and the assembler that it may wait for, which can run for minutes."""
+    if process.poll() is None:
+        linux.kill_group(process.pid)
 
 
 def _reap(process: subprocess.Popen[str]) -> int:

@@ -259,6 +259,32 @@ def test_a_compiler_that_was_killed_is_started_again(builds: Path) -> None:
     assert not resources.failure
 
 
+ENDLESS_PTXAS = """#!/bin/sh
+case "$*" in *--version*) echo "Cuda compilation tools, release 12.8, V12.8.93"; exit;; esac
+echo $$ "$@" > {note}.new; mv {note}.new {note}
+exec sleep 600
+"""
+
+
+def test_closing_ends_the_assembler_and_removes_its_files(
+    builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note, ptxas = tmp_path / "started", tmp_path / "ptxas"
+    ptxas.write_text(ENDLESS_PTXAS.format(note=note), encoding="utf-8")
+    ptxas.chmod(0o755)
+    monkeypatch.setenv("TRITON_PTXAS_PATH", str(ptxas))
+    with BackgroundCompiler(builds) as compiler:
+        compiler.of(leave(builds, "one"))
+        deadline = time.monotonic() + SETTLE_S
+        while not note.exists() and time.monotonic() < deadline:
+            os.sched_yield()
+        assembler, *arguments = note.read_text(encoding="utf-8").split()
+        sources = [Path(argument) for argument in arguments if argument.endswith(".ptx")]
+        assert [source.exists() for source in sources] == [True]
+    assert not psutil.pid_exists(int(assembler)) or psutil.Process(int(assembler)).status() == psutil.STATUS_ZOMBIE
+    assert [source.exists() for source in sources] == [False]
+
+
 def test_a_missing_build_stays_unknown(builds: Path) -> None:
     launch = leave(builds, "gone")
     (builds / "gone.json").unlink()
