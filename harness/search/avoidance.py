@@ -17,8 +17,20 @@ from typing import NamedTuple
 from harness.model.avoided import AvoidedDraws, SetAsideOp
 from harness.model.case import Case
 from harness.model.op import Op
-from harness.model.run import Completed
+from harness.model.run import (
+    Completed,
+    Crashed,
+    Deadlocked,
+    Ending,
+    Faulted,
+    OutOfMemory,
+    Raised,
+    Refused,
+    TimedOut,
+    Unsupported,
+)
 from harness.model.verdict import Outcome, Signature
+from harness.oracles.endings import ResponsibleOracle, responsible_oracle
 from harness.search.campaign_statistics import Trial
 from harness.search.failure_rules import LEAST_CASES, FailureRule, KnownCase, Place, failure_rules, place_of
 from harness.search.judge import Examination
@@ -39,7 +51,7 @@ class _JudgedCase(NamedTuple):
     device: str
     at: Place
     ending: Outcome
-    """FAIL if it ended early with a failure, PASS if it completed, ABSTAIN otherwise."""
+    """As `_outcome_of` says."""
     signatures: frozenset[Signature]
 
     def shows(self, signature: Signature) -> Outcome:
@@ -83,10 +95,7 @@ class Avoidance:
     def record(self, batch: int, trial: Trial, examined: Examination) -> None:
         """Record a drawn case with its verdicts."""
         signatures = frozenset(fail.signature for fail in examined.fails)
-        if isinstance(examined.run.ending, Completed):
-            ending = Outcome.PASS
-        else:
-            ending = Outcome.FAIL if signatures else Outcome.ABSTAIN
+        ending = _outcome_of(examined.run.ending)
         judged = _JudgedCase(
             trial.number, batch, trial.case.device.slug, place_of(trial.op, trial.case), ending, signatures
         )
@@ -189,3 +198,19 @@ class Avoidance:
             completed=endings[Outcome.PASS],
             batches=turns - turns // KEEP_ONE_IN,
         )
+
+
+def _outcome_of(ending: Ending) -> Outcome:
+    """Return PASS if the case completed, FAIL if the library ended it early, ABSTAIN if anything else did.
+
+    The verdicts do not matter: those about resources depend on how far the compiler in the background is.
+    """
+    match ending:
+        case Completed():
+            return Outcome.PASS
+        case Raised():
+            return Outcome.ABSTAIN if responsible_oracle(ending) is ResponsibleOracle.SUITE else Outcome.FAIL
+        case Crashed() | TimedOut() | Faulted() | Deadlocked():
+            return Outcome.FAIL
+        case Refused() | Unsupported() | OutOfMemory():
+            return Outcome.ABSTAIN

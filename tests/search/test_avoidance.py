@@ -10,7 +10,7 @@ import pytest
 from harness.model.avoided import AvoidedDraws, SetAsideOp
 from harness.model.case import Case
 from harness.model.op import Dim
-from harness.model.run import Raised, Run
+from harness.model.run import Ending, OutOfMemory, Raised, Refused, Run, Unsupported
 from harness.oracles import registry
 from harness.search.avoidance import KEEP_ONE_IN, SET_ASIDE_AFTER
 from harness.search.campaign import Campaign, CampaignWorkers
@@ -23,7 +23,7 @@ from harness.search.runner import Runner
 from harness.search.session import Session
 from harness.search.triage import Triage
 from harness.suite import load_suite
-from tests.search.fakes import DEVICE, OP, ImmediateRunner, Shows, Silent, clean, facts, never, out_of_order
+from tests.search.fakes import DEVICE, KERNEL, OP, ImmediateRunner, Shows, Silent, clean, facts, never, out_of_order
 
 pytestmark = pytest.mark.once
 
@@ -147,6 +147,26 @@ def test_an_op_with_few_cases_runs_those_that_are_avoided_last() -> None:
     search(blind, replace(plan, avoids=False))
     assert statistics.avoided
     assert sum(map(is_grouped, avoiding.ran)) > 0.8 * sum(map(is_grouped, blind.ran))
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        pytest.param(Refused(message="no groups"), id="refused"),
+        pytest.param(
+            Unsupported(what="tt.histogram", kernel=KERNEL, source=None, triton_version="3.6.0"), id="unsupported"
+        ),
+        pytest.param(OutOfMemory(limit_bytes=2**30, message=""), id="out of memory"),
+        pytest.param(
+            Raised(kind="TypeError", message="", source=None, phase="reference", traceback=""), id="the suite's mistake"
+        ),
+    ],
+)
+def test_what_the_library_did_not_end_gives_no_rule(ending: Ending) -> None:
+    statistics = search(
+        ImmediateRunner(lambda case: replace(clean(case), ending=ending) if is_grouped(case) else clean(case))
+    )
+    assert (statistics.avoided, statistics.set_aside) == ((), ())
 
 
 # --- ops -------------------------------------------------------------------------------------------------------------
