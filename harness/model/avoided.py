@@ -1,4 +1,4 @@
-"""What a search avoided: draws that meet a failure rule, and ops that fail in every case."""
+"""What a search avoided: draws that meet a failure rule, and ops of which no case completes."""
 
 from dataclasses import dataclass
 
@@ -24,8 +24,8 @@ class SetAsideOp:
     op: str
     device: str
     """The slug."""
-    failed: int
-    """Cases that ended early there."""
+    cases: int
+    """Cases that ran there."""
     completed: int
     """Cases that completed later, after which the op got its turns again."""
     batches: int

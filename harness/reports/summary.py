@@ -61,9 +61,8 @@ def avoided_lines(report: CampaignReport) -> Iterator[str]:
         )
     for one in report.set_aside:
         op = one.op.rpartition(":")[2]
-        since = f"{one.completed} completed later" if one.completed else "none completed"
         yield (
-            f"set aside {op} on {one.device}: {one.failed} cases ended early, {since}; "
+            f"set aside {op} on {one.device}: {one.completed or 'none'} of {one.cases} cases completed; "
             f"{one.batches} of its batches went to others"
         )
 

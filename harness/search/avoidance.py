@@ -3,7 +3,8 @@
 A case that ends early, by an exception, a crash, a hang or a build that fails, hides every other bug it could have
 shown.  `harness.search.failure_rules` finds what such cases of an op have in common.  Draws that meet a rule are
 dropped, except for one case in `KEEP_ONE_IN`, so that another bug behind it still shows, and a wrong rule is refuted.
-An op that never completes on a device is set aside there in the same way, and its time goes to the others.
+An op that never completes on a device, for whatever reason, is set aside there in the same way, and its time goes to
+the others.
 
 A case that completes is checked by every oracle, whatever it shows.  It hides nothing, so no rule comes from it.
 """
@@ -38,7 +39,7 @@ from harness.search.judge import Examination
 KEEP_ONE_IN = 10
 """One case in so many may meet a rule, and one turn in so many may be of an op that is set aside."""
 SET_ASIDE_AFTER = 24
-"""An op is set aside on a device after so many cases that ended early, if none completed."""
+"""An op is set aside on a device after so many cases, if none completed."""
 LATEST = 512
 """A rule is learnt from so many cases of an op at most."""
 
@@ -86,7 +87,9 @@ class Avoidance:
         self._learnt: dict[str, tuple[int, tuple[FailureRule, ...]]] = {}
         """By op, the latest rules, and the number of cases that were known then."""
         self._early = Counter[str]()
-        """By op, the cases that ended early."""
+        """By op, the cases that the library ended early."""
+        self._incomplete = Counter[str]()
+        """By op, the cases that did not complete."""
         self._used: dict[tuple[str, str], _UsedRule] = {}
         """By op and kind of rule."""
         self._turns = Counter[tuple[str, str]]()
@@ -101,6 +104,7 @@ class Avoidance:
         )
         self._judged[trial.op.id].append(judged)
         self._early[trial.op.id] += ending is Outcome.FAIL
+        self._incomplete[trial.op.id] += ending is not Outcome.PASS
 
     def rules(self, op: Op, last_batch: int) -> tuple[FailureRule, ...]:
         """Return the rules that the op's cases of batches up to `last_batch` give."""
@@ -135,11 +139,11 @@ class Avoidance:
         return False
 
     def is_set_aside(self, op: Op, device: str, last_batch: int) -> bool:
-        """Return True if the op ended early on this device in many cases, and completed in none."""
-        if not self._is_used or self._early[op.id] < SET_ASIDE_AFTER:
+        """Return True if many cases of the op ran on this device, and none completed."""
+        if not self._is_used or self._incomplete[op.id] < SET_ASIDE_AFTER:
             return False
-        endings = Counter(case.ending for case in self._known(op, last_batch) if case.device == device)
-        return endings[Outcome.FAIL] >= SET_ASIDE_AFTER and not endings[Outcome.PASS]
+        endings = [case.ending for case in self._known(op, last_batch) if case.device == device]
+        return len(endings) >= SET_ASIDE_AFTER and Outcome.PASS not in endings
 
     def skips_turn(self, op: Op, device: str, last_batch: int) -> bool:
         """Return True if the op is set aside on this device, and this turn is not one of the few that it keeps."""
@@ -190,12 +194,12 @@ class Avoidance:
         return AvoidedDraws(op=op, rule=str(rule), cases=failed + endings[Outcome.PASS], failed=failed, dropped=dropped)
 
     def _set_aside(self, op: str, device: str, turns: int) -> SetAsideOp:
-        endings = Counter(case.ending for case in self._judged[op] if case.device == device)
+        endings = [case.ending for case in self._judged[op] if case.device == device]
         return SetAsideOp(
             op=op,
             device=device,
-            failed=endings[Outcome.FAIL],
-            completed=endings[Outcome.PASS],
+            cases=len(endings),
+            completed=endings.count(Outcome.PASS),
             batches=turns - turns // KEEP_ONE_IN,
         )
 

@@ -140,7 +140,7 @@ REPORT = CampaignReport(
         SizeCount(op="suites/a.py:other", dim="", size=1, sm_count=1, outcome=Outcome.PASS, cases=3),
     ),
     avoided=(AvoidedDraws(op=OP.id, rule=f"mode = {EVIL}", cases=31, failed=31, dropped=120),),
-    set_aside=(SetAsideOp(op="suites/a.py:other", device="b200", failed=25, completed=0, batches=7),),
+    set_aside=(SetAsideOp(op="suites/a.py:other", device="b200", cases=25, completed=0, batches=7),),
     known_findings=(KNOWN,),
     notices=("write-overlap: old_kernel old.py:1: known, and not seen in this search; is it fixed?",),
 )

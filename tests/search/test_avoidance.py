@@ -186,8 +186,19 @@ def test_an_op_that_always_fails_leaves_its_time_to_others() -> None:
     assert SET_ASIDE_AFTER <= sum(map(is_broken, runner.ran)) < len(runner.ran) / 3
     (one,) = statistics.set_aside
     failed = sum(map(is_broken, runner.ran))
-    assert one == SetAsideOp(op=BOTH.ops[1].id, device=DEVICE.slug, failed=failed, completed=0, batches=one.batches)
+    assert one == SetAsideOp(op=BOTH.ops[1].id, device=DEVICE.slug, cases=failed, completed=0, batches=one.batches)
     assert one.batches > 0
+
+
+def test_an_op_that_is_always_refused_leaves_its_time_too() -> None:
+    def refused(case: Case) -> Run:
+        return replace(clean(case), ending=Refused(message="not here")) if is_broken(case) else clean(case)
+
+    runner = ImmediateRunner(refused)
+    statistics = search(runner, BOTH)
+    (one,) = statistics.set_aside
+    assert (one.op, one.cases, one.completed) == (BOTH.ops[1].id, sum(map(is_broken, runner.ran)), 0)
+    assert one.cases < len(runner.ran) / 3
 
 
 def test_an_op_is_set_aside_on_the_device_where_it_fails() -> None:
@@ -304,5 +315,5 @@ class TestWithRealKernels:
         statistics = search_with(session, "always_broken", "sound", cases=300)
         (one,) = statistics.set_aside
         assert one.op.endswith(":always_broken")
-        assert one.failed + statistics.passed == 300
+        assert one.cases + statistics.passed == 300
         assert statistics.passed > 200
