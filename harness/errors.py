@@ -10,7 +10,8 @@
     ├── MissingPart         something optional is not installed: install it
     ├── GpuUnavailable      GPUs are leased to other processes, or sick: wait, or use others
     ├── CannotExecute       the virtual GPU cannot execute a construct: becomes the run's ending, never shown raw
-    │   └── CannotRunHere   the hardware GPU refuses a build that the emulated GPU may accept: as above
+    │   ├── CannotRunHere   the hardware GPU refuses a build that the emulated GPU may accept: as above
+    │   └── NoSuchFunction  the virtual GPU's driver lacks a function of CUDA's: as above
     └── LaunchStuck         the virtual GPU ended a launch that would never end: becomes the run's ending
 
 A kernel that misbehaves is not an error but a value (`harness.model.run.Ending`).  `CannotExecute` and `LaunchStuck`
@@ -87,6 +88,10 @@ class CannotExecute(HarnessError):
 
 class CannotRunHere(CannotExecute):
     """The hardware GPU refuses a build that the emulated GPU may accept."""
+
+
+class NoSuchFunction(CannotExecute, AttributeError):
+    """The virtual GPU's driver lacks a function of CUDA's.  `hasattr` sees an ordinary missing attribute."""
 
 
 class LaunchStuck(HarnessError):

@@ -20,6 +20,7 @@ from harness.cuda.sanitizers.fpsan_runs import Bits, compare_configs
 from harness.cuda.sanitizers.instrumentation import Instrumenting
 from harness.cuda.sanitizers.instrumented_builds import InstrumentedBuilds, enable_instrumentation, obstacle
 from harness.cuda.sanitizers.plain_memory import memory_for
+from harness.devices.native_refusals import refuse_cuda_graphs
 from harness.devices.torch_emulation import gpu_properties
 from harness.errors import WorkerError
 from harness.model.case import Case
@@ -298,3 +299,4 @@ def emulate_torch_cuda(profile: DeviceProfile) -> None:
     }
     for name, answer in answers.items():
         setattr(torch.cuda, name, answer)
+    refuse_cuda_graphs()  # a capture forbids to wait for a launch, as every launch here is

@@ -14,7 +14,7 @@ from harness.errors import CannotExecute
 from harness.model.run import AccessSite, Launch, Trampled
 from harness.ops import flight_recorder
 from harness.virtual.driver.driver import LaunchRequest, tensors_of
-from harness.virtual.driver.kernel_facts import KernelFacts, launch_of, options_of, read_kernel_facts
+from harness.virtual.driver.kernel_facts import KernelFacts, launch_of, options_of, read_kernel_facts, unread_launch
 from harness.virtual.driver.triton_seam import ChosenConfig
 from harness.virtual.ttir.reach import reach_of
 
@@ -49,10 +49,12 @@ class WatchedLaunches:
         """Launch, synchronise and record the launch."""
         case_launches = self.case_launches
         name = request.source.fn.__name__
-        build = self._build(request)
-        if build.facts is not None:
-            launch_facts = launch_of(build.facts, request, self._chosen(), self._scratch_bytes(request))
-            case_launches.launches.append(launch_facts)
+        build, scratch_bytes = self._build(request), self._scratch_bytes(request)
+        case_launches.launches.append(
+            unread_launch(request, self._arch, self._chosen(), scratch_bytes)
+            if build.facts is None
+            else launch_of(build.facts, request, self._chosen(), scratch_bytes)
+        )
         tensors = tensors_of(request)
         with flight_recorder.synchronising(flight_recorder.EARLIER_WORK):
             torch.cuda.synchronize()

@@ -9,8 +9,9 @@ question about the device before that raises.
 
 Not emulated:
 
-* CUDA graphs, and whatever calls the CUDA driver natively;
-* generators on the GPU: `torch.Generator("cuda")` raises;
+* CUDA graphs, C++ extensions and whatever else calls the CUDA driver natively: `native_refusals` and
+  `harness.ops.missing_native_code` have the case abstain by name;
+* generators on the GPU: `torch.Generator("cuda")` raises, and the case abstains;
 * `torch.autocast("cuda")`: operations on these CPU tensors keep their element types;
 * activation checkpointing with `use_reentrant=False`: it compares devices between forward and backward.
 
@@ -26,6 +27,7 @@ from typing import Any
 import torch
 
 from harness.devices.cpu_tensors import CpuTensors, keep_answering_in_backward, let_default_device_be_cuda
+from harness.devices.native_refusals import refuse_cpp_extensions, refuse_cuda_graphs
 from harness.devices.streams import (
     DeviceContext,
     DeviceGuard,
@@ -99,6 +101,8 @@ def install_emulation() -> None:
     if not hasattr(native, "_cuda_getCurrentRawStream"):  # Inductor imports it where CUDA is compiled in
         _replace(native, {"_cuda_getCurrentRawStream": _zero()})
     _replace(torch, {"get_device_module": lambda device=None: _module_of(device)})
+    refuse_cuda_graphs()
+    refuse_cpp_extensions()
     keep_answering_in_backward()
     let_default_device_be_cuda()
 

@@ -36,6 +36,7 @@ from harness.ops import flight_recorder
 from harness.ops.exception_text import cause_of, text_of
 from harness.ops.execution_hooks import NO_LAUNCHES, ObservedLaunches
 from harness.ops.missing_modules import missing
+from harness.ops.missing_native_code import native_code_missing
 
 T = TypeVar("T")
 LibraryContext = Callable[[], AbstractContextManager[Any]]
@@ -154,7 +155,7 @@ def _ending(op: Op, error: Exception, phase: str) -> Ending:
     message = str(error)
     if operator := MISSING_OPERATOR.match(message):
         return _unsupported(CannotExecute(f"{operator[1]} on the CPU"), error)
-    if part := missing(error):
+    if part := missing(error) or native_code_missing(error):
         return _unsupported(CannotExecute(part), error)
     if kind in op.refuses and phase in {"forward", "backward"}:
         return Refused(message=f"{kind}: {message}")

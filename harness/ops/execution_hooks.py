@@ -8,7 +8,7 @@ import torch
 
 from harness.model.case import Case
 from harness.model.op import Op
-from harness.model.run import Ending, Raised
+from harness.model.run import Ending, Raised, Unsupported
 from harness.ops.tolerance import Expected
 
 Writer = tuple[str, str] | None
@@ -31,11 +31,17 @@ NO_LAUNCHES = ObservedLaunches()
 
 
 def with_failed_kernel(ending: Ending, failed: tuple[str, int] | None) -> Ending:
-    """Return the ending; a raised one names the kernel being built or launched, and its number of configs."""
-    if failed is None or not isinstance(ending, Raised):
+    """Return the ending with the kernel that was being built or launched; a raised one also has its config count."""
+    if failed is None:
         return ending
     kernel, configs = failed
-    return replace(ending, launch=kernel, config_count=configs)
+    match ending:
+        case Raised():
+            return replace(ending, launch=kernel, config_count=configs)
+        case Unsupported(kernel=""):
+            return replace(ending, kernel=kernel)
+        case _:
+            return ending
 
 
 class TensorTransfer(Protocol):

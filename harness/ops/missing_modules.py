@@ -18,7 +18,7 @@ def missing(error: BaseException) -> str | None:
 
     A library that fails to import a module of its own is broken, so nothing is missing then.
     """
-    for one in _causes(error):
+    for one in causes(error):
         if isinstance(one, MissingPart):
             return str(one)
         if not isinstance(one, ImportError) or not one.name:
@@ -32,7 +32,7 @@ def missing(error: BaseException) -> str | None:
     return None
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def causes(error: BaseException) -> Iterator[BaseException]:
     """Yield the exception, its causes, and those that it replaces.
 
     An exception replaces another if the function that caught that raised it.  One that is raised further down, by what

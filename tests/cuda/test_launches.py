@@ -39,6 +39,13 @@ def test_the_tensor_behind_a_descriptor_gets_its_writer(launches: WatchedLaunche
     assert launches.case_launches.writers == dict.fromkeys(storages, ("kernel", "y"))
 
 
+def test_a_kernel_without_ttir_is_recorded_as_a_launch(launches: WatchedLaunches) -> None:
+    launches(request(torch.zeros(16)), lambda: None)
+    assert [(one.kernel, one.config, one.source) for one in launches.case_launches.launches] == [
+        ("kernel", "num_warps: 4", None)
+    ]
+
+
 def test_a_fault_of_torchs_kernel_is_no_launchs(launches: WatchedLaunches, monkeypatch: pytest.MonkeyPatch) -> None:
     def lost() -> None:
         raise RuntimeError("CUDA error: device-side assert triggered")

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import torch
 
+from harness.errors import NoSuchFunction
 from harness.model.device import DeviceProfile
 from harness.ops import flight_recorder
 from harness.virtual.driver.source_paths import loaded_files, relocated
@@ -130,6 +131,16 @@ class VirtualDriver:
     def launch(self, request: LaunchRequest) -> None:
         self._on_launch(request)
 
+    def __getattr__(self, name: str) -> Any:
+        raise _no_answer(f"driver.active.{name}")
+
+
+def _no_answer(attribute: str) -> AttributeError:
+    """Return the error for a question that this driver does not answer."""
+    if attribute.rpartition(".")[2].startswith("__"):  # Python's own
+        return AttributeError(attribute)
+    return NoSuchFunction(f"a question to the CUDA driver ({attribute})")
+
 
 _HANDLES = itertools.count(1)
 """Shared by all drivers: Triton 3.9 unloads a collected kernel through the driver that is active at that time."""
@@ -165,6 +176,9 @@ class _Utilities:
 
     def unload_module(self, module: int) -> None:
         self.texts.pop(module, None)
+
+    def __getattr__(self, name: str) -> Any:
+        raise _no_answer(f"driver.active.utils.{name}")
 
 
 class _Launcher:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from harness.errors import CannotExecute
 from harness.model.run import Launch
 from harness.virtual.driver.driver import LaunchRequest
 from harness.virtual.driver.triton_seam import ChosenConfig, version
@@ -42,8 +43,10 @@ def read_kernel_facts(ttir: str, arch: int, options: Mapping[str, Any]) -> Kerne
     """Return the facts of the build with this TTIR, architecture and options.
 
     Raises:
-        CannotExecute: the text cannot be parsed.
+        CannotExecute: there is no text, or it cannot be parsed.
     """
+    if not ttir:
+        raise CannotExecute("a kernel without TTIR, such as one in Gluon")
     module = parse(ttir)
     return KernelFacts(
         module,
@@ -52,6 +55,25 @@ def read_kernel_facts(ttir: str, arch: int, options: Mapping[str, Any]) -> Kerne
         _tile_sizes(module),
         _dot_precisions(module),
         atomics=uses_atomics(module),
+    )
+
+
+def unread_launch(request: LaunchRequest, arch: int, chosen: ChosenConfig, scratch_bytes: int) -> Launch:
+    """Return the record of one launch of a kernel whose TTIR is missing or cannot be parsed."""
+    metadata = request.metadata
+    return Launch(
+        kernel=request.source.fn.__name__,
+        source=None,
+        grid=request.grid,
+        config=chosen.text or f"num_warps: {metadata.num_warps}",
+        config_index=chosen.index,
+        config_count=chosen.count,
+        refused=chosen.refused,
+        num_warps=metadata.num_warps,
+        constants={},
+        tile_sizes=(),
+        build=build_digest(request.ttir, arch, options_of(metadata)),
+        scratch_bytes=scratch_bytes,
     )
 
 

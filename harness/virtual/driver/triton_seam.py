@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import triton
 from triton import knobs
-from triton.backends.compiler import GPUTarget
+from triton.backends.compiler import GPUTarget, Language
 from triton.backends.nvidia.compiler import get_ptxas_version
 from triton.compiler.compiler import CompiledKernel
 from triton.runtime import _allocation
@@ -22,7 +22,7 @@ from triton.runtime.cache import triton_key
 from triton.runtime.errors import OutOfResources, PTXASError
 from triton.runtime.jit import JITFunction
 
-from harness.errors import CannotRunHere
+from harness.errors import CannotExecute, CannotRunHere
 from harness.model.ending import REFUSED_BUILDS
 from harness.model.kernel_assembly import KernelAssembly
 from harness.ops import flight_recorder
@@ -292,11 +292,19 @@ def build_utilities() -> None:
 
 
 def _cut_after_ttir(
-    backend: Any = None, stages: MutableMapping[str, Any] | None = None, *_: Any, **__: Any
+    backend: Any = None,
+    stages: MutableMapping[str, Any] | None = None,
+    options: Any = None,
+    language: Any = None,
+    *_: Any,
+    **__: Any,
 ) -> tuple[str, str] | None:
     if backend is None or stages is None:  # Triton 3.9 calls the hook without arguments for the cache's key
         return STAGE_HOOK_KEY, STAGE_HOOK_KEY
-    first = stages["ttir"]
+    del options
+    first = stages.get("ttir")
+    if first is None:
+        raise CannotExecute("a Gluon kernel" if language is Language.GLUON else "a kernel that begins below TTIR")
     stages.clear()
     stages["ttir"] = first
     stages["cubin"] = _text_as_binary
