@@ -17,13 +17,13 @@ from harness.model.case import Case, Scale
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest, Sketch
-from harness.model.run import Measure, Result, Role
+from harness.model.run import FormMismatch, Measure, Result, ResultForm, Role
 from harness.ops.case_execution import CaseExecution, LibraryContext, plain_torch
 from harness.ops.compare import Noted, compare, digests, sketch
 from harness.ops.execution_hooks import NO_LAUNCHES, ObservedLaunches
 from harness.ops.oversized_tensors import SparseMemory
 from harness.ops.poison import count_poison
-from harness.ops.result_forms import Tensors
+from harness.ops.result_forms import Tensors, form_of
 from harness.ops.tolerance import NO_ERROR, Expected, Tolerance, Truth, tolerance_of
 from harness.repro_runtime.request import FILE
 from harness.virtual.engine import VirtualEngine
@@ -93,6 +93,7 @@ class FileExecution(CaseExecution):
             return ()
         with self._timed("reference"), plain_torch():
             truth: Tensors = file.truth() if hasattr(file, "truth") else {}
+            self.mismatches = _mismatches(results, getattr(file, "EXPECTED", {}))
         with self._timed("compare"), plain_torch():
             allowed: Mapping[str, tuple[float, float]] = getattr(file, "TOLERANCE", {})
             writer_of = self._launches.writer_of
@@ -132,6 +133,17 @@ def load(path: Path) -> ModuleType:
     if not callable(getattr(module, "run", None)):
         raise SuiteError(f"{path} has no function `run` that returns results by name")
     return module
+
+
+def _mismatches(
+    results: Tensors, expected: Mapping[str, tuple[str, tuple[int, ...]] | None]
+) -> tuple[FormMismatch, ...]:
+    """Return the results whose form is not the expected one; `expected` has their element types and shapes by name."""
+    forms = {name: form and ResultForm(kind=form[0], shape=form[1]) for name, form in expected.items()}
+    got = {name: form_of(results[name]) if name in results else None for name in forms}
+    return tuple(
+        FormMismatch(name=name, got=got[name], expected=form) for name, form in forms.items() if got[name] != form
+    )
 
 
 def _fact(

@@ -72,7 +72,7 @@ def test_a_missing_path_is_a_usage_error(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.write("bad.json", "{")
     for arguments, done in (
-        (("report",), "harness: there is no .harness/findings here: run harness fuzz first"),
+        (("report",), "harness: there is no .harness/findings here or above: run harness fuzz first"),
         (("findings", "none"), "harness: there is no none: name a folder of findings"),
         (("report", "bad.json"), "harness: nothing of it can be read: bad.json: not readable as JSON"),
     ):

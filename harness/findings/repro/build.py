@@ -37,6 +37,7 @@ REDUCTION_S = 120.0
 CANDIDATE_LIMIT_S = 10.0
 CONFIRMATION_LIMIT_S = 180.0
 NO_KERNEL = {
+    "result-structure": "the host code decides which results the op returns",
     "sm-invariance": "the host code depends on the SM count",
     "config-invariance": "it shows only between two autotune configs",
     "order-invariance": "it shows only between two orders of programs, beyond what rounding of the whole op explains",
@@ -158,7 +159,7 @@ class _Maker:
         """Return the entry-point form."""
         exact = self._subject.oracle in program_writer.NEED_TOLERANCE
         call = self._record.defined if exact else self._record.plain
-        program = program_writer.entry(self._subject, call, self._truths(None))
+        program = program_writer.entry(self._subject, call, self._truths(None), self._run.mismatches)
         problems = [f"cannot be written as code: {', '.join(call.preamble.missing)}"] if call.preamble.missing else []
         if needs_other_case:
             problems.append("the failure needs another case to run first in the same process")

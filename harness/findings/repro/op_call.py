@@ -1,7 +1,7 @@
 """The op's call as code: inputs, forward, cotangents, backward.  Only child processes import this."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
@@ -70,6 +70,7 @@ def call_record(op: Op, case: Case, seen: OpResults, *, defined: bool) -> CallRe
     names = _Names({*op.inputs, *TAKEN, name})
     statements = [f"dtype = torch.float64 if exact else {case_type}"] if defined else []
     run = _Run(op=op, case=case, seen=seen, name=name, reference=reference, writing=writing, names=names)
+    before = list(statements)
     statements += run.statements()
     imports = {"import torch": None, **definitions.imports, **dict.fromkeys(needed_imports(statements))}
     return CallRecord(
@@ -80,6 +81,7 @@ def call_record(op: Op, case: Case, seen: OpResults, *, defined: bool) -> CallRe
             missing=(*definitions.missing, *writing.missing),
         ),
         statements=tuple(statements),
+        forward=(*before, *run.forward) if run.forward else (),
     )
 
 
@@ -109,6 +111,8 @@ class _Run:
     """Of its reference; empty if that is not recorded."""
     writing: Writing
     names: _Names
+    forward: list[str] = field(default_factory=list[str])
+    """Filled by `statements`: the same without a backward pass."""
 
     def statements(self) -> list[str]:
         """Return the statements: inputs, forward, cotangents, backward, results."""
@@ -127,12 +131,12 @@ class _Run:
         outputs = {output: self.names.new(output) for output in self.seen.outputs}
         returned = dict(outputs)
         body = _received(call, defined, outputs)
+        self.forward[:] = [*made, *body, _return(returned)]
         if leaves and self.seen.differentiable:
             gradients = {f"d:{given}": self.names.new(f"d{leaf}") for given, leaf in leaves.items()}
             body += self._backward(outputs, list(leaves.values()), list(gradients.values()))
             returned |= gradients
-        results = ", ".join(f'"{result}": {variable}' for result, variable in returned.items())
-        return [*made, *body, f"return {{{results}}}"]
+        return [*made, *body, _return(returned)]
 
     def _backward(self, outputs: Mapping[str, str], leaves: list[str], gradients: list[str]) -> list[str]:
         assert self.seen.outputs is not None, "called only if the op returned"
@@ -165,6 +169,11 @@ def _received(call: str, defined: str, outputs: Mapping[str, str]) -> list[str]:
         return made
     places = ", ".join(f"outputs[{output.removeprefix('y')}]" for output in outputs)
     return [*made, f"{', '.join(outputs.values())} = {places}"]
+
+
+def _return(variables: Mapping[str, str]) -> str:
+    results = ", ".join(f'"{result}": {variable}' for result, variable in variables.items())
+    return f"return {{{results}}}"
 
 
 def _guessed(call: str, leaves: list[str]) -> list[str]:

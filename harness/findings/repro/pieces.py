@@ -27,6 +27,8 @@ class CallRecord:
     preamble: Preamble
     statements: tuple[str, ...]
     """The body of `run(device)`; the last one returns the results by name."""
+    forward: tuple[str, ...] = ()
+    """The same without a backward pass; empty if the op did not return."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

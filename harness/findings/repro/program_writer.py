@@ -2,15 +2,18 @@
 
 import re
 import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from harness.devices import catalogue
 from harness.findings.repro.code_layout import COLUMNS, joined, laid_out, needed_imports
 from harness.findings.repro.pieces import CallRecord, LaunchRecord, Preamble, TruthRecord
 from harness.model.case import Case, LaneFill, ProgramOrder, Scale
+from harness.model.run import FormMismatch, ResultForm
 from harness.model.verdict import Fail
 
 VALUES = "float64-values"
+STRUCTURE = "result-structure"
 NEED_TOLERANCE = frozenset({VALUES, "sm-invariance", "config-invariance", "order-invariance"})
 """Oracles that compare results, and so need tolerances."""
 RAISE = frozenset({"completes", "launch-limits", "resources", "scratch-memory"})
@@ -62,18 +65,27 @@ class ReproProgram:
         return f"{self.docstring}\n{head}{gap}" + "\n\n\n".join(parts) + "\n"
 
 
-def entry(subject: ReproducedFailure, call: CallRecord, truths: dict[str, TruthRecord]) -> ReproProgram:
-    """Return the program that calls the op."""
+def entry(
+    subject: ReproducedFailure,
+    call: CallRecord,
+    truths: dict[str, TruthRecord],
+    mismatches: Iterable[FormMismatch] = (),
+) -> ReproProgram:
+    """Return the program that calls the op; `mismatches` are those of `result-structure`."""
     exact = subject.oracle in NEED_TOLERANCE
     parameters = 'device="cuda", exact=False' if exact else 'device="cuda"'
-    blocks = [*call.preamble.blocks, _run(parameters, call.statements, _config_note(subject))]
+    wrong = tuple(mismatches) if subject.oracle == STRUCTURE else ()
+    # A cotangent has the shape of a wrong output, and would not fit the right one.
+    is_forward = any(not one.name.startswith("d:") for one in wrong)
+    statements = call.forward if is_forward and call.forward else call.statements
+    blocks = [*call.preamble.blocks, _run(parameters, statements, _config_note(subject))]
     if exact:
         blocks.append('def truth():\n    return run("cpu", exact=True)')
     core = _core(call.preamble, blocks)
     return ReproProgram(
         docstring=_docstring(subject, f"{subject.case.op_name}{_of(subject)}", subject.libraries),
         core=core,
-        main=_main(subject, truths if exact else {}, of_library=True),
+        main=_main_of_structure(subject, wrong) if wrong else _main(subject, truths if exact else {}, of_library=True),
     )
 
 
@@ -149,11 +161,20 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"""', "'''")
 
 
+def _main_of_structure(subject: ReproducedFailure, mismatches: Iterable[FormMismatch]) -> str:
+    forms = ", ".join(f'"{one.name}": {_form(one.expected)}' for one in mismatches)
+    expected = f"EXPECTED = {{{forms}}}  # by result: the element type and shape in the definition"
+    alone = _ON_GPU.replace("@compare@", _STRUCTURE)
+    begin, checked = _begin_and_end(subject, of_library=True)
+    return f"import sys\n\nimport torch\n\n{expected}\n\n\n{alone}\n\n\n{begin}        sys.exit(on_gpu())\n{checked}\n"
+
+
+def _form(form: ResultForm | None) -> str:
+    return "None" if form is None else f'("{form.kind}", {form.shape})'
+
+
 def _main(subject: ReproducedFailure, truths: dict[str, TruthRecord], *, of_library: bool) -> str:
-    arguments = ", ".join(_judge_arguments(subject, of_library=of_library))
-    call = laid_out(f"status = repro_runtime.judge({arguments})", 1)
-    checked = f"{call}\n    sys.exit(status)"
-    begin = 'if __name__ == "__main__":\n    try:\n        from harness import repro_runtime\n    except ImportError:\n'
+    begin, checked = _begin_and_end(subject, of_library=of_library)
     if subject.oracle == VALUES and truths:
         figures = ", ".join(f'"{name}": ({truth.whole:.4g}, {truth.row:.4g})' for name, truth in truths.items())
         tolerance = f"TOLERANCE = {{{figures}}}  # largest root-mean-square error: of the result, of its worst row"
@@ -175,6 +196,14 @@ def _main(subject: ReproducedFailure, truths: dict[str, TruthRecord], *, of_libr
     return f"import sys\n\n\n{begin}{lacking}{checked}\n"
 
 
+def _begin_and_end(subject: ReproducedFailure, *, of_library: bool) -> tuple[str, str]:
+    """Return the main part up to what runs without the harness, and what follows that."""
+    arguments = ", ".join(_judge_arguments(subject, of_library=of_library))
+    call = laid_out(f"status = repro_runtime.judge({arguments})", 1)
+    begin = 'if __name__ == "__main__":\n    try:\n        from harness import repro_runtime\n    except ImportError:\n'
+    return begin, f"{call}\n    sys.exit(status)"
+
+
 _ON_GPU = """def on_gpu():
     if not torch.cuda.is_available():
         print("needs a GPU, or kernel-harness, which emulates one")
@@ -191,6 +220,17 @@ _COMPARE = """    try:
         sizes = [error.square().mean().sqrt() / whole, *(one.square().mean().sqrt() / row for one in rows)]
         print(f"{name} is {float(max(sizes)):.3g} times the tolerance away from the float64 reference")
         status |= not all(size <= 1 for size in sizes)
+    return int(status)"""
+_STRUCTURE = """    try:
+        got, status = run(), 0
+    except ImportError as error:
+        print(error)
+        return 125
+    for name, expected in EXPECTED.items():
+        value = got.get(name)
+        form = None if value is None else (str(value.dtype).removeprefix("torch."), tuple(value.shape))
+        print(f"{name} is {form} where the definition gives {expected}")
+        status |= form != expected
     return int(status)"""
 _RAISING = """    try:
         run()

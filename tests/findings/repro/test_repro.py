@@ -55,6 +55,7 @@ def planted(name: str, oracle: str, kernel: str, place: str, **dims: int) -> Rec
 
 
 OVERLAP = planted("overlapping_store", "write-overlap", "double_kernel", "overlapping_store.py:14", T=9)
+PADDED = planted("padded_rows", "result-structure", "", "y shape", T=3)
 DROPPED = planted("dropped_term", "float64-values", "silu_grad_kernel", "dx", T=3)
 
 
@@ -66,6 +67,12 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     os.chdir(folder)
     yield folder
     os.chdir(before)
+
+
+@pytest.fixture(scope="module")
+def padded(workplace: Path) -> Reproducers:
+    del workplace
+    return make(PADDED, (), BOTH, lambda _: None)
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +112,15 @@ def test_a_memory_fault_cannot_be_tested_without_the_harness(overlap: Reproducer
     (tmp_path / "harness.py").write_text("raise ImportError('not installed')\n", encoding="utf-8")
     ended = run(text_of(overlap, Form.ENTRY), tmp_path, tmp_path)
     assert (ended.status, ended.output) == (125, "only checked memory accesses show this: install kernel-harness\n")
+
+
+def test_a_wrong_shape_disappears_with_the_fix(padded: Reproducers, tmp_path: Path) -> None:
+    text = text_of(padded, Form.ENTRY)
+    broken = run(text, tmp_path)
+    fixed = run(text.replace("cuts=False", "cuts=True"), tmp_path)
+    assert (broken.status, fixed.status) == (1, 0), fixed.output
+    assert "y is float32 of shape (16,) where the definition gives float32 of shape (3,)" in broken.output
+    assert padded.missing == ("no kernel-level file: the host code decides which results the op returns",)
 
 
 def test_a_wrong_value_names_the_kernel_and_disappears_with_the_fix(dropped: Reproducers, tmp_path: Path) -> None:
