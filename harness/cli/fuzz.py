@@ -45,6 +45,7 @@ from harness.reports.progress import Progress
 from harness.reports.summary import summary
 from harness.search import USUAL_DEVICES
 from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
+from harness.search.cause_groups import join_untried
 from harness.search.engine_choice import EngineName, parse_engine
 from harness.search.leasing import own_devices
 from harness.search.miscompilations import merged_miscompilations
@@ -121,14 +122,9 @@ class _Search:
 
     def report(self, issues: KnownIssues) -> CampaignReport:
         """Return the report, after each finding is stored as it is now."""
-        for signature, sighting in self._statistics.sightings.items():
-            finding = self._log.findings.get(signature)
-            if finding is None and self._log.is_symptom(signature):
-                continue
-            if finding is None or finding.confirmation is Confirmation.NOT_TRIED:
-                symptoms = finding.symptoms if finding else ()
-                finding = replace(self._session.not_tried(sighting), symptoms=symptoms)  # with all cases that showed it
-            self.attempt(partial(self._store, signature, finding))
+        latest = self._latest()
+        for sighting, finding in join_untried(latest) if self._is_interrupted else latest:
+            self.attempt(partial(self._store, sighting.fail.signature, finding))
         for signature, finding in merged_miscompilations(self._log.findings).items():
             self.attempt(partial(self._store, signature, finding))
         in_order = (sighting.fail.signature for sighting in self._statistics.in_order())
@@ -136,6 +132,19 @@ class _Search:
         interrupted, options = self._is_interrupted, self._session.options
         report = report_of(options, self._statistics, found, interrupted=interrupted, issues=issues)
         return replace(report, gpu_wait_share=self._session.gpu_wait_share, triage_seconds=round(self._triage_s, 3))
+
+    def _latest(self) -> list[tuple[Sighting, Finding]]:
+        """Return the latest finding of each sighting that is no symptom."""
+        latest: list[tuple[Sighting, Finding]] = []
+        for sighting in self._statistics.in_order():
+            finding = self._log.findings.get(sighting.fail.signature)
+            if finding is None and self._log.is_symptom(sighting.fail.signature):
+                continue
+            if finding is None or finding.confirmation is Confirmation.NOT_TRIED:
+                symptoms = finding.symptoms if finding else ()
+                finding = replace(self._session.not_tried(sighting), symptoms=symptoms)  # with all cases that showed it
+            latest.append((sighting, finding))
+        return latest
 
     def attempt(self, write: Callable[[], None]) -> None:
         """Write something.  A full disk must not keep the rest from being printed."""

@@ -38,7 +38,7 @@ class TriageWork:
         """The latest finding, with its symptoms."""
         if self.finding is None:
             return None
-        return replace(self.finding, symptoms=tuple(map(_symptom, self.symptoms)))
+        return replace(self.finding, symptoms=tuple(_symptom(one.sighting) for one in self.symptoms))
 
 
 Examined = Callable[[Signature], Examination | None]
@@ -67,6 +67,20 @@ def split(head: TriageWork, examined: Examined) -> list[TriageWork]:
     return [work for work in members[1:] if not work.is_symptom]
 
 
+def join_untried(found: Iterable[tuple[Sighting, Finding]]) -> list[tuple[Sighting, Finding]]:
+    """Join the findings of an interrupted search whose place, idiom or exception proves that they have one cause."""
+    in_order = sorted(found, key=lambda one: not one[1].confirmed)
+    by_signature = {sighting.fail.signature: (sighting, finding) for sighting, finding in in_order}
+    suspects = (Suspect(fail=sighting.fail, cases=sighting.cases.keys()) for sighting, _ in in_order)
+    joined: list[tuple[Sighting, Finding]] = []
+    for cause in causes_of(suspects):
+        sighting, finding = by_signature[cause.head]
+        others = [by_signature[signature] for signature in cause.symptoms]
+        more = (symptom for other, theirs in others for symptom in (_symptom(other), *theirs.symptoms))
+        joined.append((sighting, replace(finding, symptoms=(*finding.symptoms, *more))))
+    return joined
+
+
 def _suspect(work: TriageWork, examined: Examined) -> Suspect:
     sighting, alone = work.sighting, examined(work.signature)
     if alone is None:
@@ -80,6 +94,6 @@ def _suspect(work: TriageWork, examined: Examined) -> Suspect:
     )
 
 
-def _symptom(work: TriageWork) -> Symptom:
-    fail = work.sighting.fail
-    return Symptom(signature=fail.signature, message=fail.message, source=fail.source, sightings=work.sighting.count)
+def _symptom(sighting: Sighting) -> Symptom:
+    fail = sighting.fail
+    return Symptom(signature=fail.signature, message=fail.message, source=fail.source, sightings=sighting.count)

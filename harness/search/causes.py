@@ -8,7 +8,7 @@ cases they show.  Otherwise failure A explains failure B if
 
 1. A comes before B: its oracle judges causes of what the other judges, and its launch is not later;
 2. nearly all cases that showed B showed A too.  An independent bug also shows where A does not;
-3. the simplest case of A shows B.  An independent bug that needs more than A does is missing there.
+3. the simplest case of A, which ran alone, shows B.  An independent bug that needs more than A does is missing there.
 
 Two independent bugs of one op that fail in every case look like one.  The second is reported as a symptom, and as a
 finding once the first is mended.
@@ -139,8 +139,6 @@ def causes_of(suspects: Iterable[Suspect]) -> tuple[Cause, ...]:
 
 def may_explain(cause: Suspect, consequence: Suspect) -> bool:
     """Return True if nothing but the cases speaks against `cause` as the cause of `consequence`."""
-    if cause.seen_with is None and consequence.seen_with is not None:
-        return False  # what was not confirmed explains nothing that was
     if consequence.is_error and not cause.is_error and cause.signature.oracle not in HARMFUL_WARNINGS:
         return False
     return _comes_before(cause, consequence) and _shows_with(cause, consequence.signature)
@@ -187,10 +185,8 @@ def _is_nearly_within(some: AbstractSet[str], all_: AbstractSet[str]) -> bool:
 
 
 def _shows_with(cause: Suspect, consequence: Signature) -> bool:
-    """Return True if the simplest case of the cause shows the consequence, or says nothing about it."""
-    if cause.seen_with is None or consequence.oracle not in cause.judged:
-        return True
-    return consequence in cause.seen_with
+    """Return True if the simplest case of the cause ran alone, and shows the consequence or says nothing about it."""
+    return cause.seen_with is not None and (consequence.oracle not in cause.judged or consequence in cause.seen_with)
 
 
 def _comes_before(cause: Suspect, consequence: Suspect) -> bool:

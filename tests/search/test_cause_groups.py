@@ -10,11 +10,12 @@ from harness.model.finding import Confirmation, Finding
 from harness.model.run import Overlap, Run
 from harness.model.verdict import Signature
 from harness.oracles import registry
-from harness.search.campaign_statistics import CampaignStatistics, Trial
+from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
+from harness.search.cause_groups import join_untried
 from harness.search.deadline import Deadline
 from harness.search.judge import Judge
 from harness.search.shrinking import ShrinkLimits
-from harness.search.triage import Triage
+from harness.search.triage import Triage, unconfirmed
 from harness.search.triage_queue import TriageQueue
 from tests.oracles.facts import result
 from tests.search.fakes import DEVICE, OP, ImmediateRunner, facts, with_dims
@@ -48,7 +49,7 @@ def seen(make: Callable[[Case], Run]) -> CampaignStatistics:
     return statistics
 
 
-def triaged(make: Callable[[Case], Run], deadline: Deadline) -> list[Finding]:
+def triaged(sightings: list[Sighting], make: Callable[[Case], Run], deadline: Deadline) -> list[Finding]:
     """Return the findings that are left: a finding drops those that its symptoms had."""
     kept = dict[Signature, Finding]()
     queue = TriageQueue(
@@ -64,18 +65,18 @@ def triaged(make: Callable[[Case], Run], deadline: Deadline) -> list[Finding]:
         for symptom in finding.symptoms:
             kept.pop(symptom.signature, None)
 
-    queue.run(seen(make).in_order(), Observed(), keep)
+    queue.run(sightings, Observed(), keep)
     return list(kept.values())
 
 
 def test_a_cause_and_its_consequence_are_one_finding() -> None:
-    (finding,) = triaged(runs(wrong_from=3), Deadline.after(60))
+    (finding,) = triaged(seen(runs(wrong_from=3)).in_order(), runs(wrong_from=3), Deadline.after(60))
     assert (finding.fail.oracle, finding.case, finding.repeats.runs) == ("write-overlap", with_dims(T=3), 5)
     assert [(one.signature.oracle, one.sightings) for one in finding.symptoms] == [("float64-values", 3)]
 
 
 def test_what_the_smallest_case_does_not_show_is_a_finding_of_its_own() -> None:
-    overlap, wrong = triaged(runs(wrong_from=100), Deadline.after(60))
+    overlap, wrong = triaged(seen(runs(wrong_from=100)).in_order(), runs(wrong_from=100), Deadline.after(60))
     assert [(one.fail.oracle, one.case, one.symptoms) for one in (overlap, wrong)] == [
         ("write-overlap", with_dims(T=3), ()),
         ("float64-values", with_dims(T=100), ()),
@@ -83,7 +84,29 @@ def test_what_the_smallest_case_does_not_show_is_a_finding_of_its_own() -> None:
     assert wrong.repeats.shown == 5
 
 
-def test_failures_are_grouped_even_if_there_is_no_time_to_confirm_them() -> None:
-    (finding,) = triaged(runs(wrong_from=3), Deadline.after(0))
-    assert (finding.fail.oracle, finding.confirmation) == ("write-overlap", Confirmation.NOT_TRIED)
-    assert [one.signature.oracle for one in finding.symptoms] == ["float64-values"]
+def of_one_idiom() -> list[Sighting]:
+    """Return a failure, and one of the same idiom in another kernel."""
+    statistics = CampaignStatistics()
+    (fail,) = JUDGE.only("write-overlap").judge(OP, runs(wrong_from=3)(CASES[0]), {}).fails
+    for number, kernel in enumerate(("first_kernel", "second_kernel")):
+        trial = Trial(number=number, op=OP, case=CASES[number], batch=None, home_sm_count=DEVICE.sm_count)
+        signature = replace(fail.signature, kernel=kernel)
+        statistics.sight(replace(fail, signature=signature, idiom="neighbouring rows"), trial, (number,))
+    return statistics.in_order()
+
+
+def test_without_time_to_confirm_only_one_idiom_is_grouped() -> None:
+    assert triaged(seen(runs(wrong_from=3)).in_order(), runs(wrong_from=3), Deadline.after(0)) == []
+    (finding,) = triaged(of_one_idiom(), runs(wrong_from=3), Deadline.after(0))
+    assert (finding.fail.signature.kernel, finding.confirmation) == ("first_kernel", Confirmation.NOT_TRIED)
+    assert [one.signature.kernel for one in finding.symptoms] == ["second_kernel"]
+
+
+def test_an_interrupted_search_joins_one_idiom_under_its_confirmed_failure() -> None:
+    first, second = of_one_idiom()
+    found = [(first, unconfirmed(first, (), ())), (second, replace(unconfirmed(second, (), ()), confirmed=True))]
+    ((sighting, finding),) = join_untried(found)
+    assert (sighting, finding.confirmed) == (second, True)
+    assert [one.signature for one in finding.symptoms] == [first.fail.signature]
+    others = [(one, unconfirmed(one, (), ())) for one in seen(runs(wrong_from=3)).in_order()]
+    assert join_untried(others) == others

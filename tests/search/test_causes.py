@@ -36,14 +36,21 @@ UNDEFINED = signature("undefined-lanes", FORWARD, "y", Severity.WARNING)
 RAISED = signature("completes", FORWARD, "ValueError: no")
 
 
+class Everything(frozenset[Signature]):
+    """All failures."""
+
+    def __contains__(self, failure: object) -> bool:
+        return True
+
+
 def suspect(
     failure: Signature, cases: Iterable[str] = MANY, *, seen_with: Iterable[Signature] | None = None, idiom: str = ""
 ) -> Suspect:
-    """Return a failure of these cases; `seen_with` are the failures of its simplest case, if that ran alone."""
+    """Return a failure of these cases; `seen_with` are the other failures of its simplest case, by default all."""
     return Suspect(
         fail=Fail(signature=failure, message="seen", meaning="bad", idiom=idiom),
         cases=frozenset(cases),
-        seen_with=None if seen_with is None else frozenset({failure, *seen_with}),
+        seen_with=Everything() if seen_with is None else frozenset({failure, *seen_with}),
         judged=ORACLES,
         launches=LAUNCHES,
     )
@@ -68,6 +75,14 @@ def test_a_failure_that_the_simplest_case_of_the_cause_lacks_is_another_bug() ->
     assert causes_of([alone, suspect(WRONG, "012")]) == (Cause(head=STRAY), Cause(head=WRONG))
     together = suspect(STRAY, seen_with=[WRONG])
     assert causes_of([together, suspect(WRONG, "012")]) == (Cause(head=STRAY, symptoms=(WRONG,)),)
+
+
+def test_a_failure_that_did_not_run_alone_explains_nothing_else() -> None:
+    untried = [replace(suspect(one), seen_with=None) for one in (STRAY, WRONG)]
+    assert causes_of(untried) == (Cause(head=STRAY), Cause(head=WRONG))
+    kernels = [replace(STRAY, kernel=kernel) for kernel in ("one_kernel", "other_kernel")]
+    idiom = [replace(suspect(one, idiom="narrow"), seen_with=None) for one in kernels]
+    assert len(causes_of(idiom)) == 1
 
 
 def test_an_oracle_that_did_not_judge_the_simplest_case_does_not_separate() -> None:
