@@ -12,6 +12,7 @@ from harness.oracles.resources import FitsResources
 
 REASONS = 5
 CUT_OFF = 3
+UNFINISHED = ": the compiler pipeline runs in the background and had not finished the others"
 NAMED = 5
 """How many ops a line names; the JSON and HTML reports have all."""
 
@@ -25,12 +26,10 @@ def summary(report: CampaignReport) -> Iterator[str]:
         if len(reasons) > REASONS:
             yield f"         and {len(reasons) - REASONS} more reasons"
     yield from avoided_lines(report)
-    if report.compiled_builds < report.builds:
-        yield (
-            f"resources checked for {report.compiled_builds} of {report.builds} compiled kernels: "
-            "the compiler pipeline runs in the background and had not finished the others"
-        )
     yield from checks(report.verdicts, report.op_checks)
+    if report.builds:
+        rest = "" if report.compiled_builds == report.builds else UNFINISHED
+        yield f"resources checked for {report.compiled_builds} of {report.builds} compiled kernels{rest}"
     yield from (f"not tried: {kind}: {named(map(name_of, ops))}" for kind, ops in report.untried.items())
     yield from unchecked_lines(report.unchecked)
     yield from (f"accepted {count:>5}  {what}" for what, count in report.accepted_reports.items())
@@ -101,8 +100,6 @@ def _rare_checks(ops: Sequence[OpChecks]) -> Iterator[str]:
     for row in ops:
         second.update(row.second_runs)
     yield from (f"{second_run_words(kind)} {count}" for kind, count in sorted(second.items()))
-    if any(row.builds for row in ops):
-        yield f"resources of kernels {sum(row.compiled_builds for row in ops)}"
 
 
 def unchecked_lines(unchecked: Iterable[UncheckedOp]) -> Iterator[str]:
