@@ -32,7 +32,7 @@ from typing import Any, TypeVar
 from harness.errors import SuiteError, unknown
 from harness.model.case import DType
 from harness.model.input_spec import Draw, Extent, Input, Integer, Integers, Segments, Tensor, extent_of
-from harness.model.op import Dim, Op
+from harness.model.op import GRADIENTS, Dim, Op
 
 __all__ = [
     "DType",
@@ -67,12 +67,13 @@ Workers put an `__import__` here that knows of missing frameworks, for a suite m
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def tokens(high: int = 2048, *, grows: bool = True) -> Dim:
+def tokens(high: int = 2048, *, grows: bool = True, long: int | None = None) -> Dim:
     """Return the range of a number of rows, usually batch times sequence length: 1 to `high`.
 
-    If it `grows`, oversized cases exceed `high`: a tensor then has more than 2^31 elements.
+    If it `grows`, long and oversized cases exceed `high`.  A long case has up to millions of rows, an oversized one a
+    tensor of more than 2^31 elements.  `long` sets another limit for long cases; 0 excludes them.
     """
-    return Dim(low=1, high=high, grows=grows)
+    return Dim(low=1, high=high, grows=grows, long=long)
 
 
 def width(high: int = 1024) -> Dim:
@@ -195,7 +196,9 @@ class Declaration:
             return declared
         where = _blaming_suite(declared.where, place)
         simplest = {name: dim.simplest for name, dim in declared.dims.items()}
-        where({**declared.simplest_options, **simplest, **dict.fromkeys(declared.optional, True)})
+        gradients = tuple(name for name, given in declared.inputs.items() if given.grad)
+        optional = dict.fromkeys(declared.optional, True)
+        where({GRADIENTS: gradients, **declared.simplest_options, **simplest, **optional})
         return dataclasses.replace(declared, where=where)
 
 
@@ -290,7 +293,7 @@ def _blaming_suite(where: Callable[[Mapping[str, Any]], bool], place: str) -> Ca
 
 
 def _assignments(sizes: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in sizes.items())
+    return ", ".join(f"{name}={value}" for name, value in sizes.items() if name != GRADIENTS)
 
 
 def _exception_text(error: BaseException) -> str:

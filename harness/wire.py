@@ -30,7 +30,7 @@ from cattrs.gen import (
 from cattrs.strategies import configure_tagged_union
 
 from harness.errors import ReplayError
-from harness.model.case import Case
+from harness.model.case import ADDED, Case
 from harness.model.device import DeviceProfile
 from harness.model.paired_run import PairedRun, PairedRunRequest, RebuiltRequest, RunRequest
 from harness.model.picture import Picture
@@ -336,6 +336,8 @@ def _converter(*, explaining: bool, terse: bool = False) -> Converter:
 
     if not explaining:
         made.register_structure_hook_factory(_is_optional, _optional)
+    added: Any = {name: override(omit_if_default=True) for name in ADDED}
+    made.register_unstructure_hook(Case, make_dict_unstructure_fn(Case, made, _cattrs_omit_if_default=terse, **added))
     for union in UNIONS:
         _tagged(made, union)
     return made

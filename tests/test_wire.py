@@ -3,14 +3,17 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.documents.files import dumps
+from harness.documents.finding import CaseDocument
 from harness.errors import ReplayError
-from harness.model.case import Case
+from harness.model.case import ADDED, Case, GradMode
 from harness.model.finding import Finding
 from harness.model.paired_run import PairedRunRequest, RebuiltRequest
 from harness.model.run import AccessSite, Completed, Ending, Measure, MemoryEvent, Overlap, Run, Source
@@ -24,6 +27,7 @@ from harness.wire import (
     to_json,
     with_device,
 )
+from tests.search.fakes import SIMPLEST
 
 SITE = AccessSite(kernel="norm_bwd", launch=0, argument="dx", source=Source(file="norm.py", line=431))
 EVENT = Overlap(site=SITE, same_bytes=True, cells=2, first_cells=((2, 0), (2, 1)), programs=(0, 1))
@@ -68,6 +72,19 @@ def test_a_request_is_the_case_without_its_device(case: Case) -> None:
     assert again.device is case.device
     assert to_json(again) == to_json(case)
     assert to_json(from_json(with_device(request, case.device), Case)) == to_json(case)
+
+
+def test_fields_added_later_are_absent_at_their_default() -> None:
+    before = {name for name in json.loads(to_json(SIMPLEST)) if name not in ADDED}
+    assert set(json.loads(to_json(SIMPLEST))) == before
+    assert SIMPLEST.digest == "aba94604"  # as before the fields existed: the ids of findings depend on it
+    changed = replace(SIMPLEST, grad_mode=GradMode.NO_GRAD, frozen=("x",))
+    assert set(json.loads(to_json(changed))) == {*before, *ADDED}
+    assert set(json.loads(dumps(CaseDocument(case=changed)))["case"]) == {*before, *ADDED}
+    assert set(json.loads(dumps(CaseDocument(case=SIMPLEST)))["case"]) == before
+    assert from_json(to_json(changed), Case) == changed
+    each = (SIMPLEST, changed, replace(SIMPLEST, frozen=("x",)), replace(SIMPLEST, grad_mode=GradMode.NO_GRAD))
+    assert len({case.digest for case in each}) == 4
 
 
 @settings(max_examples=50)

@@ -67,6 +67,11 @@ class Scale(StrEnum):
 
     USUAL = "usual"
     """Every program runs, forward and backward, and the results are compared with the reference."""
+    LONG = "long"
+    """One dim is long, past limits such as 32,767 and 65,535, and the others are small.
+
+    Everything runs and is checked, as in a case of usual size.
+    """
     OVERSIZED = "giant"  # the old value stays: it is part of case digests and of JSON files
     """More than 2^31 elements, so index arithmetic in 32 bits overflows.
 
@@ -83,6 +88,15 @@ class ProgramOrder(StrEnum):
     REVERSED = "reversed"
     SHUFFLED = "shuffled"
     """A random order that follows from the case's seed."""
+
+
+class GradMode(StrEnum):
+    """The mode of autograd in which the op is called, simplest first."""
+
+    ENABLED = "enabled"
+    """Forward and backward run."""
+    NO_GRAD = "no_grad"
+    """Only forward runs, under `torch.no_grad()`, as in inference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,11 +122,21 @@ class Case:
     order: ProgramOrder = ProgramOrder.FORWARD
     scale: Scale = Scale.USUAL
     seed: int = 0
+    grad_mode: GradMode = GradMode.ENABLED
+    frozen: tuple[str, ...] = ()
+    """Differentiable inputs that require no gradient in this case, sorted; the others require one."""
 
     @property
     def digest(self) -> str:
-        """Eight hex digits, equal for equal cases whatever the order of their mappings."""
-        plain = {each.name: getattr(self, each.name) for each in fields(self)} | {"device": _plain(self.device)}
+        """Eight hex digits, equal for equal cases whatever the order of their mappings.
+
+        Fields of `ADDED` count only if they differ from their default, so a digest outlives their addition.
+        """
+        plain = {
+            each.name: getattr(self, each.name)
+            for each in fields(self)
+            if each.name not in ADDED or getattr(self, each.name) != each.default
+        } | {"device": _plain(self.device)}
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:8]
 
     @property
@@ -139,7 +163,14 @@ class Case:
             parts.append(f"order:{self.order}")
         if self.scale is not Scale.USUAL:
             parts.append(self.scale)
+        if self.grad_mode is not GradMode.ENABLED:
+            parts.append(self.grad_mode)
+        parts += [f"{name}:frozen" for name in self.frozen]
         return f"{' '.join(parts)} seed={self.seed} on {self.device}"
+
+
+ADDED = ("grad_mode", "frozen")
+"""Fields that digests and JSON leave out at their default: older cases, and the ids of findings, do not have them."""
 
 
 @lru_cache(maxsize=256)

@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.model.case import Case, DType, Scalar, Scale
+from harness.model.case import Case, DType, GradMode, Scalar, Scale
 from harness.model.input_spec import Input
+
+GRADIENTS = "gradients"
+"""The key under which `Op.where` finds the names of the inputs whose gradients are wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +26,28 @@ class Dim:
     """If true, an oversized case may exceed `high`."""
     largest: int = 2**32
     """The limit for oversized cases: a documented limit of the op, or of a grid."""
+    long: int | None = None
+    """The limit for long cases; None for `largest` if the dim grows, else for `high`.
+
+    A limit below 32,767 opts out.
+    """
 
     @property
     def simplest(self) -> int:
         """The value towards which failures shrink."""
         return self.choices[0] if self.choices else self.low
+
+    def highest(self, scale: Scale) -> int:
+        """Return the largest size that a case of this scale may have."""
+        match scale:
+            case Scale.USUAL:
+                return self.high
+            case Scale.LONG if self.choices:
+                return self.high
+            case Scale.LONG if self.long is not None:
+                return max(self.high, self.long)
+            case Scale.LONG | Scale.OVERSIZED:
+                return max(self.high, self.largest) if self.grows else self.high
 
 
 Requirement = str | tuple[str, ...]
@@ -59,7 +79,7 @@ class Op:
     """The predicate over dims that decides which cases are legal; all are if it is None.
 
     Its argument maps dims and options to their values, and optional inputs to whether they are given.  An example is
-    `lambda at: at["T"] % at["C"] == 0 or not at["bias"]`.
+    `lambda at: at["T"] % at["C"] == 0 or not at["bias"]`.  At `gradients` are the inputs whose gradients are wanted.
     """
     refuses: tuple[str, ...] = ("NotImplementedError",)
     """Class names of exceptions by which the library legitimately refuses a case."""
@@ -87,6 +107,18 @@ class Op:
         """Names of the inputs that may be None, sorted."""
         return tuple(sorted(name for name, declared in self.inputs.items() if declared.optional))
 
+    def differentiable(self, case: Case) -> tuple[str, ...]:
+        """Return the names of the inputs of a case that may require a gradient."""
+        return tuple(name for name, declared in self.inputs.items() if declared.grad and name not in case.absent)
+
+    def wanted_gradients(self, case: Case) -> tuple[str, ...]:
+        """Return the names of the inputs whose gradients a case asks for."""
+        match case.grad_mode:
+            case GradMode.ENABLED:
+                return tuple(name for name in self.differentiable(case) if name not in case.frozen)
+            case GradMode.NO_GRAD:
+                return ()
+
     @property
     def simplest_options(self) -> Mapping[str, Scalar]:
         return {name: choices[0] for name, choices in self.options.items()}
@@ -96,16 +128,14 @@ class Op:
         return {**self.simplest_options, **case.dims, **case.options}
 
     def allows(self, case: Case) -> bool:
-        """Return True if the case's dims are in range, and legal together with its options and absent inputs."""
-        is_oversized = case.scale is Scale.OVERSIZED
+        """Return True if the case's dims are in range, and legal together with its other settings."""
         in_range = all(
             name in case.dims
-            and dim.low <= case.dims[name]
-            and (case.dims[name] <= dim.high or (is_oversized and dim.grows and case.dims[name] <= dim.largest))
+            and dim.low <= case.dims[name] <= dim.highest(case.scale)
             and (not dim.choices or case.dims[name] in dim.choices)
             for name, dim in self.dims.items()
         )
         if not in_range or self.where is None:
             return in_range
         given = {name: name not in case.absent for name in self.optional}
-        return self.where({**self.settings(case), **given})
+        return self.where({GRADIENTS: self.wanted_gradients(case), **self.settings(case), **given})

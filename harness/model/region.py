@@ -27,6 +27,9 @@ class AxisKind(StrEnum):
     DTYPE = "dtype"
     OPTION = "option"
     ABSENT = "absent"
+    GRAD_MODE = "grad-mode"
+    GRADIENT = "gradient"
+    """The gradient of an input: wanted or not."""
     LAYOUT = "layout"
     VALUES = "values"
 
@@ -37,7 +40,7 @@ class Axis:
 
     kind: AxisKind
     name: str
-    """The name of a dim, kernel (for its configs), option or input; otherwise `SMs`, `dtype` or `values`."""
+    """The name of a dim, kernel (for its configs), option or input, or else a fixed word such as `SMs` or `values`."""
     low: int = 0
     high: int = 0
     """The inclusive range of a dim or of the SM counts; 0 and 0 for the other kinds."""

@@ -9,7 +9,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -18,7 +18,7 @@ import torch
 
 import harness
 from harness.errors import CannotExecute, StoreError, SuiteError, disk_problem
-from harness.model.case import Case
+from harness.model.case import Case, GradMode
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest, Sketch
 from harness.model.run import (
@@ -148,6 +148,15 @@ class ExecutionFactory(Protocol):
 def plain_torch() -> AbstractContextManager[None]:
     """Return a context without the torch modes that engines hold around the library: for the harness's own tensors."""
     return torch._C.DisableTorchFunction()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - no public name in torch 2.13
+
+
+def autograd_mode(case: Case) -> AbstractContextManager[object]:
+    """Return the context of autograd in which a case calls its op."""
+    match case.grad_mode:
+        case GradMode.ENABLED:
+            return nullcontext()
+        case GradMode.NO_GRAD:
+            return torch.no_grad()
 
 
 def _ending(op: Op, error: Exception, phase: str) -> Ending:

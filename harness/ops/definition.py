@@ -16,7 +16,7 @@ from harness.ops.tolerance import Array
 def reference(
     op: Op, case: Case, inputs: Mapping[str, torch.Tensor | None], cotangents: Tensors, dtype: torch.dtype
 ) -> Tensors:
-    """Return outputs and gradients of the op's definition in `dtype`, from the case's rounded inputs.
+    """Return outputs and wanted gradients of the op's definition in `dtype`, from the case's rounded inputs.
 
     Raises:
         OutputsDiffer: the definition has other outputs than the op, by names or shapes of `cotangents`.
@@ -25,7 +25,7 @@ def reference(
         name: None if value is None else detached(value, dtype if value.is_floating_point() else value.dtype)
         for name, value in inputs.items()
     }
-    leaves = {name: copy.requires_grad_() for name, copy in copies.items() if copy is not None and op.inputs[name].grad}
+    leaves = {name: copy.requires_grad_() for name in op.wanted_gradients(case) if (copy := copies[name]) is not None}
     outputs = _check_outputs(cotangents, op.reference(**arguments_for(op.reference, copies, op.settings(case))))
     differentiable = {name: output for name, output in outputs.items() if output.requires_grad}
     results = dict(outputs)

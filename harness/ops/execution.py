@@ -15,7 +15,7 @@ from harness.model.case import Case, DType, Scale, ValueDistribution
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest, Sketch
 from harness.model.run import Ending, FormMismatch, Result, ResultForm, Role
-from harness.ops.case_execution import CaseExecution, LibraryContext, plain_torch
+from harness.ops.case_execution import CaseExecution, LibraryContext, autograd_mode, plain_torch
 from harness.ops.compare import Noted, compare, digests, sketch
 from harness.ops.definition import arrays, gradients, reference, with_zeros
 from harness.ops.definition_memory import DefinitionMemory
@@ -117,7 +117,7 @@ class Execution(CaseExecution):
             kept_inputs = {name: None if value is None else kept(value) for name, value in made.items()}
             inputs = {name: None if value is None else given(value) for name, value in made.items()}
             seed_globals(case)
-        with self._timed("forward"), context():
+        with self._timed("forward"), context(), autograd_mode(case):
             returned = op.call(**arguments_for(op.call, inputs, op.settings(case)))
         outputs = named(returned)
         with self._timed("inputs"), plain_torch():
@@ -125,7 +125,7 @@ class Execution(CaseExecution):
             made_cotangents = make_cotangents(case, outputs)
             kept_cotangents = {name: kept(value) for name, value in made_cotangents.items()}
             cotangents = {name: given(value) for name, value in made_cotangents.items()}
-        leaves = {name: value for name, value in inputs.items() if value is not None and value.requires_grad}
+        leaves = {name: value for name in op.wanted_gradients(case) if (value := inputs[name]) is not None}
         with self._timed("backward"):
             work = partial(_backward, context, outputs, leaves, cotangents)
             # With CUDA tensors, torch itself runs backward in another thread.

@@ -45,7 +45,7 @@ SHORT = 8
 
 
 def make_inputs(op: Op, case: Case) -> dict[str, torch.Tensor | None]:
-    """Return the inputs by name, None for absent ones; those with gradients are leaves."""
+    """Return the inputs by name, None for absent ones; differentiable ones that are not frozen are leaves."""
     made: dict[str, torch.Tensor | None] = {}
     taint = _nan_taint(op, case)
     for name, declared in op.inputs.items():
@@ -58,7 +58,9 @@ def make_inputs(op: Op, case: Case) -> dict[str, torch.Tensor | None]:
                 values = draw(case, name, declared.extents(case.dims), dtype, declared.draw)
                 if taint is not None:
                     taint.taint(declared, values)
-                made[name] = lay_out(values, case.layout_of(name)).requires_grad_(declared.grad)
+                made[name] = lay_out(values, case.layout_of(name)).requires_grad_(
+                    declared.grad and name not in case.frozen
+                )
             case Integers():
                 made[name] = draw_integers(case, name, declared)
             case Segments():

@@ -53,7 +53,7 @@ class NanTaint:
 
 def nan_taint(op: Op, case: Case, generator: torch.Generator) -> NanTaint | None:
     """Return the case's taint; None without one, or if every independent dim has a size of 1."""
-    if case.values is not ValueDistribution.NAN_TAINTED or case.scale is not Scale.USUAL:
+    if case.values is not ValueDistribution.NAN_TAINTED or case.scale is Scale.OVERSIZED:
         return None
     dims = [name for name in op.apart if case.dims[name] > 1]
     if not dims:

@@ -6,7 +6,7 @@ Owns what may change in a case.  `harness.region.size_probes` decides which size
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from harness.model.case import Case, Layout, Scalar, Scale
+from harness.model.case import Case, GradMode, Layout, Scalar
 from harness.model.input_spec import Tensor
 from harness.model.op import Op
 from harness.model.region import SMS, Axis, AxisKind, Sizes
@@ -16,8 +16,8 @@ from harness.search.sort_key import dim_order, values_of
 MAX_SMS = 1024
 """Three times the SM count of the largest GPU today."""
 
-OVERSIZED_FACTOR = 4
-"""A dim of an oversized case is tried up to this multiple of its size in the smallest case."""
+BEYOND_FACTOR = 4
+"""A dim that may exceed its usual range is tried up to this multiple of its size in the smallest case."""
 
 GRAD = "grad"
 """The name of the cotangents in `Case.layouts`."""
@@ -48,7 +48,8 @@ def case_at(case: Case, sizes: Sizes) -> Case:
 
 def setting_changes(op: Op, case: Case, run: Run, kernel: str) -> Iterator[Change]:
     """Yield every legal value of each setting of the case; `run` is the case's own, `kernel` the one at fault."""
-    for change in (*_configs(case, run, kernel), *_dtypes(op, case), *_options(op, case), *_inputs(op, case)):
+    inputs = (*_gradients(op, case), *_inputs(op, case))
+    for change in (*_configs(case, run, kernel), *_dtypes(op, case), *_options(op, case), *inputs):
         if op.allows(change.case):
             yield change
 
@@ -60,8 +61,9 @@ def config_text(launch: Launch) -> str:
 
 def _dim(op: Op, case: Case, name: str) -> Axis:
     dim = op.dims[name]
-    grown = case.scale is Scale.OVERSIZED and dim.grows
-    high = min(dim.largest, max(dim.high, OVERSIZED_FACTOR * case.dims[name])) if grown else dim.high
+    highest = dim.highest(case.scale)
+    grown = highest > dim.high
+    high = min(highest, max(dim.high, BEYOND_FACTOR * case.dims[name])) if grown else dim.high
     return Axis(kind=AxisKind.DIM, name=name, low=dim.low, high=high, choices=tuple(sorted(dim.choices)), is_open=grown)
 
 
@@ -98,6 +100,19 @@ def _options(op: Op, case: Case) -> Iterator[Change]:
             yield Change(axis=axis, value=str(setting), case=replace(case, options=options))
 
 
+def _gradients(op: Op, case: Case) -> Iterator[Change]:
+    """Yield the modes of autograd, and the gradient of each input, wanted and not."""
+    names = op.differentiable(case)
+    for mode in GradMode if names else ():
+        axis = Axis(kind=AxisKind.GRAD_MODE, name="autograd")
+        yield Change(axis=axis, value=str(mode), case=replace(case, grad_mode=mode))
+    for name in names if case.grad_mode is GradMode.ENABLED else ():
+        others = tuple(other for other in case.frozen if other != name)
+        axis = Axis(kind=AxisKind.GRADIENT, name=name)
+        yield Change(axis=axis, value="wanted", case=replace(case, frozen=others))
+        yield Change(axis=axis, value="not wanted", case=replace(case, frozen=tuple(sorted((*others, name)))))
+
+
 def _inputs(op: Op, case: Case) -> Iterator[Change]:
     """Yield the presence of optional inputs, the layout of each input that is present, and the values."""
     for name in op.optional:
@@ -106,7 +121,8 @@ def _inputs(op: Op, case: Case) -> Iterator[Change]:
         axis = Axis(kind=AxisKind.ABSENT, name=name)
         yield Change(axis=axis, value="given", case=replace(case, absent=others))
         without = tuple(sorted((*others, name)))
-        yield Change(axis=axis, value="absent", case=replace(case, absent=without, layouts=layouts))
+        frozen = tuple(other for other in case.frozen if other != name)
+        yield Change(axis=axis, value="absent", case=replace(case, absent=without, layouts=layouts, frozen=frozen))
     tensors = {
         name: given for name, given in op.inputs.items() if isinstance(given, Tensor) and name not in case.absent
     }

@@ -110,6 +110,7 @@ SUBJECTS = {
     AxisKind.CONFIG: "configs of {}",
     AxisKind.OPTION: "option {}",
     AxisKind.ABSENT: "input {}",
+    AxisKind.GRADIENT: "gradient of {}",
     AxisKind.LAYOUT: "layout of {}",
 }
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.text import Text
 
 from harness.documents.campaign import KnownFinding
-from harness.model.case import Case, LaneFill, Layout, ProgramOrder, Scale, ValueDistribution
+from harness.model.case import Case, GradMode, LaneFill, Layout, ProgramOrder, Scale, ValueDistribution
 from harness.model.finding import Confirmation, Excerpt, Finding, Symptom
 from harness.model.run import Launch, Source
 from harness.model.verdict import Severity
@@ -24,6 +24,10 @@ CONTEXT = 2
 KEPT_CONTEXT = 8
 MOST_SYMPTOMS = 12
 """The most symptoms in a terminal; finding.json and the HTML page have all."""
+SCALES = {
+    Scale.LONG: "long (past the usual range of a dim)",
+    Scale.OVERSIZED: "oversized (a few programs of each launch)",
+}
 COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow"}
 
 
@@ -192,8 +196,12 @@ def describe(case: Case) -> str:
         parts.append(f"undefined lanes {case.lane_fill}")
     if case.order is not ProgramOrder.FORWARD:
         parts.append(f"programs {case.order}")
-    if case.scale is Scale.OVERSIZED:
-        parts.append("oversized (a few programs of each launch)")
+    if case.scale is not Scale.USUAL:
+        parts.append(SCALES[case.scale])
+    if case.grad_mode is GradMode.NO_GRAD:
+        parts.append("under torch.no_grad()")
+    if case.frozen:
+        parts.append(f"no gradient wanted of {_listed(case.frozen)}")
     if case.seed:
         parts.append(f"seed {case.seed}")
     return ", ".join(parts)

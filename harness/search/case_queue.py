@@ -23,7 +23,7 @@ from harness.search.failure_rules import FailureRule
 from harness.search.judge import Examination
 from harness.search.launch_feedback import LaunchFeedback
 from harness.search.plan import BATCH_SIZE, BatchPlan, CaseBudget, Plan, batch_plans, derived_seed
-from harness.search.strategies import Batch, oversized_scout, scouts
+from harness.search.strategies import Batch, early_cases, oversized_scout, scouts
 from harness.search.variants import shape_variants, value_variants
 
 MAX_EMPTY_BATCHES = 3
@@ -198,6 +198,9 @@ class CaseQueue:
         for drawn, case in chosen:
             home_sm_count = home_sm_counts[plan.device.slug]
             yield Trial(number=0, op=plan.op, case=case, batch=drawn, home_sm_count=home_sm_count)
+        early = early_cases(plan.op, [case for _, case in chosen]) if plan.is_first else ()
+        for case in filter(self._is_new, early):
+            yield Trial(number=0, op=plan.op, case=case, batch=None, home_sm_count=plan.device.sm_count)
 
     def _chosen(self, batch: Batch, rules: tuple[FailureRule, ...], pair: tuple[str, str]) -> list[tuple[Batch, Case]]:
         """Return new cases of the batch.  Draw it again, with other seeds, to replace cases that a rule drops."""

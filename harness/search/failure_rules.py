@@ -122,6 +122,8 @@ def place_of(op: Op, case: Case) -> Place:
     plain |= {
         f"layout of {name}": _word(case.layout_of(name)) for name in (*op.inputs, "grad") if name not in case.absent
     }
+    wanted = op.wanted_gradients(case)
+    plain |= {f"gradient of {name}": "wanted" if name in wanted else "not wanted" for name in op.differentiable(case)}
     plain |= {f"config of {kernel}": str(index) for kernel, index in case.configs.items()}
     choices = {each.name: getattr(case, each.name) for each in fields(case)}
     plain |= {name: _word(choice) for name, choice in choices.items() if isinstance(choice, StrEnum)}

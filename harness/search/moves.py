@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations, permutations
 
-from harness.model.case import Case, LaneFill, Layout, ProgramOrder, Scale, ValueDistribution
+from harness.model.case import Case, GradMode, LaneFill, Layout, ProgramOrder, Scale, ValueDistribution
 from harness.model.op import Op
 from harness.search.sort_key import DTYPES, LAYOUTS, ORDERS, VALUES, dim_order
 
@@ -38,6 +38,8 @@ def leaps(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
         lane_fill=LaneFill.ZERO,
         order=ProgramOrder.FORWARD,
         seed=0,
+        grad_mode=GradMode.ENABLED,
+        frozen=(),
     )
     smallest = {name: dim.simplest for name, dim in op.dims.items()}
     for leap in (replace(simple, dims=smallest, scale=Scale.USUAL), simple, replace(case, dims=smallest)):
@@ -105,7 +107,8 @@ def absent(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
     fewer = [op.optional] if present else []
     fewer += [tuple(sorted((*case.absent, name))) for name in present]
     for names in fewer:
-        simpler = replace(case, absent=names, layouts=_without(case.layouts, *names))
+        frozen = tuple(name for name in case.frozen if name not in names)
+        simpler = replace(case, absent=names, layouts=_without(case.layouts, *names), frozen=frozen)
         if op.allows(simpler):
             yield simpler
 
@@ -120,6 +123,17 @@ def options(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
         for setting in choices[: choices.index(settings[name])]:
             simpler = replace(case, options={**case.options, name: setting})
             if op.allows(simpler):
+                yield simpler
+
+
+def gradients(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
+    """Gradients of all inputs, then of one more."""
+    del home_sm_count
+    fewer = [tuple(other for other in case.frozen if other != name) for name in case.frozen]
+    for grad_mode in dict.fromkeys((GradMode.ENABLED, case.grad_mode)):
+        for frozen in dict.fromkeys(((), *fewer, case.frozen)):
+            simpler = replace(case, grad_mode=grad_mode, frozen=frozen)
+            if simpler != case and op.allows(simpler):
                 yield simpler
 
 
@@ -164,6 +178,7 @@ AXES: tuple[Axis, ...] = (
     dims_together,
     dims_traded,
     options,
+    gradients,
     configs,
     dtype,
     absent,

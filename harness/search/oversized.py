@@ -7,12 +7,11 @@ Each is made from a case of usual size.  Owns the choice of the tensor that grow
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from math import prod
 
 from hypothesis import strategies as st
 
-from harness.model.case import Case, Scale, ValueDistribution
+from harness.model.case import Case, GradMode, Scale, ValueDistribution
 from harness.model.input_spec import Tensor
 from harness.model.op import Dim, Op
 
@@ -28,17 +27,6 @@ MAX_ELEMENTS = 4 * INDEX_LIMIT
 
 GrowingDims = tuple[str, ...]
 """The growing dims of some of the op's tensors.  They grow until the largest of these tensors is oversized."""
-
-
-def scales(op: Op) -> st.SearchStrategy[Scale]:
-    """Draw `OVERSIZED` once in `ONE_IN` for each set of growing dims: sequences and states grow independently."""
-    oversized = min(len(growing_dim_sets(op)), ONE_IN - 1)
-    return _scales(oversized)
-
-
-@lru_cache(maxsize=ONE_IN)
-def _scales(oversized: int) -> st.SearchStrategy[Scale]:
-    return st.sampled_from((Scale.USUAL,) * (ONE_IN - oversized) + (Scale.OVERSIZED,) * oversized)
 
 
 def growing_dim_sets(op: Op) -> tuple[GrowingDims, ...]:
@@ -82,7 +70,14 @@ def oversized_cases(draw: st.DrawFn, op: Op, usual: Case) -> Case:
     if dims is None:
         return usual
     oversized = replace(
-        usual, dims=dims, absent=absent, layouts={}, values=ValueDistribution.NORMAL, scale=Scale.OVERSIZED
+        usual,
+        dims=dims,
+        absent=absent,
+        layouts={},
+        values=ValueDistribution.NORMAL,
+        grad_mode=GradMode.ENABLED,
+        frozen=(),
+        scale=Scale.OVERSIZED,
     )
     return oversized if op.allows(oversized) and _fits(op, oversized) else usual
 

@@ -86,6 +86,8 @@ class BatchPlan:
     op: Op
     device: DeviceProfile
     seed: int
+    is_first: bool = False
+    """True for one batch of each op, the first on one of the devices."""
 
     def batch(self, feedback: LaunchFeedback) -> Batch:
         """Return the batch that is drawn from this feedback."""
@@ -95,6 +97,7 @@ class BatchPlan:
 def batch_plans(plan: Plan) -> Iterator[BatchPlan]:
     """Yield the batches of a plan, without end."""
     pairs = [(op, device) for op in plan.ops for device in plan.devices]
+    first = {(op.id, plan.devices[index % len(plan.devices)]) for index, op in enumerate(plan.ops)}
     others = {device.slug: () if plan.fixed_sm_count else other_sm_counts(device, plan.seed) for device in plan.devices}
     for turn in count():
         for op, device in pairs:
@@ -102,7 +105,8 @@ def batch_plans(plan: Plan) -> Iterator[BatchPlan]:
             if turn % OTHER_SM_COUNT_EVERY == OTHER_SM_COUNT_EVERY - 1 and others[device.slug]:
                 sm_counts = others[device.slug]
                 emulated = device.with_sm_count(sm_counts[turn // OTHER_SM_COUNT_EVERY % len(sm_counts)])
-            yield BatchPlan(op=op, device=emulated, seed=derived_seed(plan.seed, op.id, device.slug, str(turn)))
+            seed = derived_seed(plan.seed, op.id, device.slug, str(turn))
+            yield BatchPlan(op=op, device=emulated, seed=seed, is_first=not turn and (op.id, device) in first)
 
 
 def other_sm_counts(device: DeviceProfile, seed: int) -> tuple[int, ...]:

@@ -2,8 +2,9 @@
 
 The simpler of two cases is the one that is easier to read and to debug.  In this order of importance, a simpler case
 
-- runs on the device's own SM count, is not oversized, and has fewer elements
+- runs on the device's own SM count, is neither long nor oversized, and has fewer elements
 - has smaller dims, compared in the order in which they are drawn, and simpler options
+- asks for the gradients of all inputs
 - uses the first autotune configs, and fp32
 - lacks optional inputs: a reproducer then holds only the inputs that the bug needs
 - has contiguous tensors, normal values, programs in their usual order, and seed 0
@@ -12,7 +13,7 @@ The simpler of two cases is the one that is easier to read and to debug.  In thi
 from collections.abc import Iterator
 from math import prod
 
-from harness.model.case import Case, DType, LaneFill, Layout, ProgramOrder, Scalar, Scale, ValueDistribution
+from harness.model.case import Case, DType, GradMode, LaneFill, Layout, ProgramOrder, Scalar, Scale, ValueDistribution
 from harness.model.op import Op
 
 DTYPES, LAYOUTS, VALUES, FILLS, ORDERS = (
@@ -23,6 +24,7 @@ DTYPES, LAYOUTS, VALUES, FILLS, ORDERS = (
     tuple(ProgramOrder),
 )
 SCALES = tuple(Scale)
+GRAD_MODES = tuple(GradMode)
 
 SortKey = tuple[int, ...]
 """Less is simpler."""
@@ -59,6 +61,8 @@ def sort_key(op: Op, case: Case, home_sm_count: int) -> SortKey:
         elements(op, case),
         *(distance(op, name, case.dims[name]) for name in dim_order(op)),
         *(choices.index(setting) for choices, setting in _settings(op, case)),
+        GRAD_MODES.index(case.grad_mode),
+        len(case.frozen),
         sum(case.configs.values()),
         DTYPES.index(case.dtype),
         -len(case.absent),

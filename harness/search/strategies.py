@@ -1,14 +1,17 @@
 """A Hypothesis strategy that draws the cases of an op, and batches that can be drawn again exactly.
 
 Sizes come from `harness.search.sizes`.  Hypothesis shrinks in the order of the draws: options and absent inputs, dims,
-configs, dtype, layouts, values, seed, scale.  Each draw shrinks towards what `harness.search.sort_key` calls simplest.
-A change to the order or the number of draws changes the cases of every seed.
+configs, dtype, layouts, values, wanted gradients, seed, scale.  Each draw shrinks towards what
+`harness.search.sort_key` calls simplest.  A change to the order or the number of draws changes the cases of every seed.
 """
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from enum import StrEnum
+from functools import lru_cache
+from itertools import cycle, islice
+from math import lcm, prod
 from typing import cast
 
 import hypothesis
@@ -16,14 +19,17 @@ from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 
 from harness.errors import SuiteError
-from harness.model.case import Case, DType, Layout, Scale, ValueDistribution
+from harness.model.case import Case, DType, GradMode, Layout, Scale, ValueDistribution
 from harness.model.device import DeviceProfile
 from harness.model.input_spec import Tensor
 from harness.model.op import Op
 from harness.ops.paired_run_policy import ONE_CASE_IN
 from harness.search.hypothesis_seam import seed_alone
 from harness.search.launch_feedback import LaunchFeedback
-from harness.search.oversized import growing_dim_sets, oversized_cases, scales
+from harness.search.long_cases import ONE_IN as LONG_ONE_IN
+from harness.search.long_cases import early_long_cases, long_cases, long_dims
+from harness.search.oversized import ONE_IN as OVERSIZED_ONE_IN
+from harness.search.oversized import growing_dim_sets, oversized_cases
 from harness.search.sizes import SizeContext, families
 from harness.search.sort_key import DTYPES, dim_order, values_of
 
@@ -42,6 +48,21 @@ SEEDS = st.builds(lambda block, offset: ONE_CASE_IN * block + offset, st.integer
 
 A third of plain integers would be: Hypothesis prefers 0 and powers of two.
 """
+
+
+class Wanted(StrEnum):
+    """Which inputs of a case require a gradient, simplest first."""
+
+    ALL = "all"
+    SOME = "some"
+    NONE = "none"
+    NO_GRAD = "no_grad"
+    """As `GradMode.NO_GRAD`."""
+
+
+WANTED = st.sampled_from((Wanted.ALL,) * 20 + (Wanted.SOME, Wanted.SOME, Wanted.NONE, Wanted.NO_GRAD))
+"""One case in six does not ask for all gradients."""
+SCALE_DRAWS = lcm(LONG_ONE_IN, OVERSIZED_ONE_IN)
 ALL_HEALTH_CHECKS = tuple(cast("Iterable[hypothesis.HealthCheck]", hypothesis.HealthCheck))
 SCOUT_SIZE = 48
 OVERSIZED_EXAMPLES = (1, 16)
@@ -137,6 +158,23 @@ def oversized_scout(op: Op, device: DeviceProfile, seed: int) -> Case | None:
     return None
 
 
+def early_cases(op: Op, drawn: Sequence[Case]) -> tuple[Case, ...]:
+    """Return cases of rare settings, made from the cases of the op's first batch; some may be equal to those.
+
+    They ask for other gradients, or have a long dim.  A search of a few batches would miss these settings otherwise.
+    """
+    made: list[Case] = []
+    # Hypothesis draws the simplest case first, in which little can go wrong.
+    if usual := [case for case in reversed(drawn) if case.scale is Scale.USUAL and op.wanted_gradients(case)]:
+        in_inference, *trained = islice(cycle(usual), 4)
+        made.append(replace(in_inference, grad_mode=GradMode.NO_GRAD))
+        for case, frozen in zip(trained, (slice(None), slice(1, None), slice(1)), strict=True):
+            made.append(replace(case, frozen=tuple(sorted(op.differentiable(case)[frozen]))))
+    if drawn:
+        made += (long for simple in scouts(op, drawn[0].device)[:1] for long in early_long_cases(op, simple))
+    return tuple(filter(op.allows, made))
+
+
 @st.composite
 def cases(draw: st.DrawFn, op: Op, device: DeviceProfile, feedback: LaunchFeedback) -> Case:
     """Draw cases of `op` on `device`."""
@@ -147,6 +185,9 @@ def cases(draw: st.DrawFn, op: Op, device: DeviceProfile, feedback: LaunchFeedba
     layouts = {name: draw(_layouts(tensor)) for name, tensor in _tensors(op) if name not in plan.absent}
     layouts["grad"] = draw(GRADIENT_LAYOUTS)
     values = draw(st.sampled_from((ValueDistribution.NORMAL, *values_of(op))))
+    plan = draw(_with_gradients(op, plan))
+    if op.differentiable(plan) and not op.wanted_gradients(plan):
+        layouts["grad"] = Layout.CONTIGUOUS
     seed = draw(SEEDS)
     usual = replace(
         plan,
@@ -156,7 +197,41 @@ def cases(draw: st.DrawFn, op: Op, device: DeviceProfile, feedback: LaunchFeedba
         configs={kernel: index for kernel, index in configs.items() if index},
         seed=seed,
     )
-    return draw(oversized_cases(op, usual)) if draw(scales(op)) is Scale.OVERSIZED else usual
+    match draw(scales(op)):
+        case Scale.USUAL:
+            return usual
+        case Scale.LONG:
+            return draw(long_cases(op, usual))
+        case Scale.OVERSIZED:
+            return draw(oversized_cases(op, usual))
+
+
+@st.composite
+def _with_gradients(draw: st.DrawFn, op: Op, case: Case) -> Case:
+    """Draw the gradients that a case asks for."""
+    names = op.differentiable(case)
+    match draw(WANTED) if names else Wanted.ALL:
+        case Wanted.ALL:
+            return case
+        case Wanted.SOME:
+            made = replace(case, frozen=tuple(sorted(name for name in names if draw(st.booleans()))))
+        case Wanted.NONE:
+            made = replace(case, frozen=tuple(sorted(names)))
+        case Wanted.NO_GRAD:
+            made = replace(case, grad_mode=GradMode.NO_GRAD)
+    return made if op.allows(made) else case
+
+
+def scales(op: Op) -> st.SearchStrategy[Scale]:
+    """Draw the scale: for each set of growing dims one case in so many is oversized, and a few are long."""
+    oversized = min(len(growing_dim_sets(op)), OVERSIZED_ONE_IN // 2)
+    return _scales(SCALE_DRAWS // LONG_ONE_IN * bool(long_dims(op)), SCALE_DRAWS // OVERSIZED_ONE_IN * oversized)
+
+
+@lru_cache(maxsize=256)
+def _scales(long: int, oversized: int) -> st.SearchStrategy[Scale]:
+    usual = SCALE_DRAWS - long - oversized
+    return st.sampled_from((Scale.USUAL,) * usual + (Scale.LONG,) * long + (Scale.OVERSIZED,) * oversized)
 
 
 @st.composite

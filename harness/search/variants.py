@@ -25,7 +25,7 @@ SEEDS = 2**16
 
 def shape_variants(op: Op, case: Case, count: int) -> Iterator[Case]:
     """Yield up to `count` legal cases with other growing dims, values and seeds; equal cases yield equal variants."""
-    if case.scale is Scale.OVERSIZED:
+    if case.scale is not Scale.USUAL:
         return
     random = Random(case.digest)  # noqa: S311 -- reproducible, not secret
     growing = [name for name, dim in op.dims.items() if dim.grows and not dim.choices]

@@ -220,6 +220,7 @@ class Launches:
             bind=bind,
             ids=sampled_ids(grid.programs) if case.is_oversized else program_ids(case.order, grid.programs, case.seed),
             is_oversized=case.is_oversized,
+            is_long=case.scale is Scale.LONG,
             may_wait=compiled.may_wait,
             has_atomics=compiled.facts.atomics,
         )

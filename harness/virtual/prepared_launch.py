@@ -27,6 +27,8 @@ class PreparedLaunch:
     """Linear ids of the programs to execute, in the order in which they begin."""
     is_oversized: bool
     """The case is oversized, and `ids` is a sample of the programs."""
+    is_long: bool
+    """The case is long, so the machine would take many times as long as native code."""
     may_wait: bool
     """A program may wait for another one."""
     has_atomics: bool

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from harness.errors import MissingPart
-from harness.model.case import Case, DType, Layout, ValueDistribution
+from harness.model.case import Case, DType, GradMode, Layout, ValueDistribution
 from harness.model.op import Op
 from harness.model.run import Completed, Ending, OutOfMemory, Raised, Refused, ResultForm, Role, Source, Unsupported
 from harness.ops.execution import Execution
@@ -21,7 +21,7 @@ from harness.ops.execution_hooks import ObservedLaunches
 from harness.ops.poison import FreshMemory
 from harness.ops.tolerance import Expected
 from harness.suite import beside
-from tests.ops.ops_for_tests import COLUMNS, LAYER_NORM, RMS_NORM, ROWS, case, op
+from tests.ops.ops_for_tests import COLUMNS, LAYER_NORM, RMS_NORM, ROWS, case, op, rms_norm_call
 
 VARIABLE: ContextVar[str] = ContextVar("VARIABLE", default="not set")
 
@@ -248,6 +248,42 @@ def test_unwritten_integers_are_counted() -> None:
         ("y1", 0, None),
         ("d:x", 0, None),
     ]
+
+
+GRADIENTS_OF: Mapping[tuple[str, ...], list[str]] = {
+    (): ["y", "d:x", "d:w"],
+    ("x",): ["y", "d:w"],
+    ("w",): ["y", "d:x"],
+    ("w", "x"): ["y"],
+}
+
+
+@pytest.mark.parametrize("frozen", GRADIENTS_OF, ids="-".join)
+def test_exactly_the_wanted_gradients_are_compared(frozen: tuple[str, ...]) -> None:
+    required: list[set[str]] = []
+
+    def call(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        required.append({name for name, given in (("x", x), ("w", w)) if given.requires_grad})
+        return rms_norm_call(x, w)
+
+    frozen_case = case(frozen=frozen)
+    ending, results = Execution(nullcontext).run(replace(RMS_NORM, call=call), frozen_case)
+    assert ending == Completed()
+    assert [result.name for result in results] == GRADIENTS_OF[frozen]
+    assert required == [{"x", "w"} - set(frozen)]
+
+
+def test_no_grad_runs_the_op_forward_only() -> None:
+    modes: list[tuple[bool, bool]] = []
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        modes.append((torch.is_grad_enabled(), x.requires_grad))
+        return x * 2
+
+    no_grad = case(grad_mode=GradMode.NO_GRAD)
+    ending, results = Execution(nullcontext).run(op(call, lambda x: x * 2, {"x": ROWS}), no_grad)
+    assert (ending, [result.name for result in results]) == (Completed(), ["y"])
+    assert modes == [(False, True)]
 
 
 def test_equal_cases_give_equal_facts() -> None:

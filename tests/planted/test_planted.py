@@ -9,7 +9,7 @@ import pytest
 
 from ci.fault_suite import faults
 from harness.devices import catalogue
-from harness.model.case import Case
+from harness.model.case import Case, GradMode
 from harness.model.finding import Finding
 from harness.model.op import Op
 from harness.model.verdict import Fail
@@ -41,13 +41,21 @@ class Planted:
     oracle: str
     smallest: dict[str, int]
     cases: int
+    grad_mode: GradMode
+    frozen: tuple[str, ...]
 
 
 def planted(file: Path) -> Planted:
     stated = runpy.run_path(str(file))
     op, repaired = load_suite(str(file))
     return Planted(
-        op=op, repaired=repaired, oracle=stated["ORACLE"], smallest=stated["SMALLEST"], cases=stated.get("CASES", CASES)
+        op=op,
+        repaired=repaired,
+        oracle=stated["ORACLE"],
+        smallest=stated["SMALLEST"],
+        cases=stated.get("CASES", CASES),
+        grad_mode=GradMode(stated.get("GRAD_MODE", GradMode.ENABLED)),
+        frozen=stated.get("FROZEN", ()),
     )
 
 
@@ -121,6 +129,7 @@ class TestEachPlantedBug:
         assert finding.confirmed
         assert finding.fail.signature.oracle == bug.oracle
         assert finding.case.dims == bug.smallest
+        assert (finding.case.grad_mode, finding.case.frozen) == (bug.grad_mode, bug.frozen)
 
     @pytest.mark.parametrize("file", BY_NAME)
     def test_the_repaired_twin_does_not_fail(self, session: Session, file: Path) -> None:

@@ -221,6 +221,13 @@ def test_each_setting_that_matters_has_a_sentence() -> None:
     assert "dtype: fails with bf16 and fp16; passes with fp32." in said
 
 
+def test_the_wanted_gradients_are_settings() -> None:
+    made = mapper(replace(start(), frozen=("x",)), lambda case: facts(case, lambda case: "x" in case.frozen))
+    made.run()
+    said = sentences(made.region())
+    assert "gradient of x: fails with not wanted; passes with wanted." in said
+
+
 def test_a_map_that_a_limit_ended_says_so() -> None:
     found = region_of(start(T=2), lambda case: case.dims["T"] > 1, MappingLimits(points=30, seconds=60.0))
     assert found.stop_reason is Ended.POINTS

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.model.case import DType, Layout, ValueDistribution
+from harness.model.case import DType, GradMode, Layout, Scale, ValueDistribution
 from harness.model.finding import Finding
 from harness.model.hardware_blame import Blame
 from harness.model.run import Source
@@ -124,6 +124,19 @@ def test_a_failure_of_no_single_kernel_names_the_op() -> None:
 def test_defaults_of_a_case_are_left_out() -> None:
     assert describe(replace(SIMPLEST, absent=())) == "layer_norm  T=1 D=1 G=1  fp32"
     assert describe(replace(SIMPLEST, dtype=DType.BF16)) == "layer_norm  T=1 D=1 G=1  bf16, no residual or weight"
+
+
+def test_the_wanted_gradients_and_the_scale_of_a_case_are_named() -> None:
+    full = replace(SIMPLEST, absent=())
+    frozen = replace(full, frozen=("residual", "x"))
+    assert describe(frozen) == "layer_norm  T=1 D=1 G=1  fp32, no gradient wanted of residual or x"
+    assert str(frozen).partition(" seed=")[0] == "layer_norm T=1 D=1 G=1 fp32 residual:frozen x:frozen"
+    no_grad = replace(full, grad_mode=GradMode.NO_GRAD)
+    assert describe(no_grad) == "layer_norm  T=1 D=1 G=1  fp32, under torch.no_grad()"
+    assert str(no_grad).partition(" seed=")[0] == "layer_norm T=1 D=1 G=1 fp32 no_grad"
+    long = replace(full, dims={"T": 65_536}, scale=Scale.LONG)
+    assert describe(long) == "layer_norm  T=65536  fp32, long (past the usual range of a dim)"
+    assert str(long).partition(" seed=")[0] == "layer_norm T=65536 fp32 long"
 
 
 def test_a_terminal_is_left_as_it_was_found() -> None:

@@ -51,6 +51,9 @@ T, D, G = map(dim, "TDG")
         pytest.param(lambda case: case.dtype is DType.BF16, ["dtype = bf16"], id="a dtype"),
         pytest.param(lambda case: "weight" in case.absent, ["weight = absent"], id="an absent input"),
         pytest.param(lambda case: case.layout_of("x") is Layout.STRIDED, ["layout of x = strided"], id="a layout"),
+        pytest.param(
+            lambda case: "x" not in OP.wanted_gradients(case), ["gradient of x = not wanted"], id="a gradient"
+        ),
         pytest.param(lambda case: case.values is ValueDistribution.ZEROS, ["values = zeros"], id="values"),
         pytest.param(lambda case: D(case) & (D(case) - 1) != 0, ["D is no power of two"], id="powers of two"),
         pytest.param(lambda case: T(case) >= D(case), ["T >= D"], id="two sizes"),
@@ -58,7 +61,7 @@ T, D, G = map(dim, "TDG")
             lambda case: case.dtype is DType.FP16 and G(case) > 1, ["dtype = fp16 and G > 1"], id="two axes"
         ),
         pytest.param(
-            lambda case: G(case) == 4 or case.options["mode"] == "none", ["G = 4", "mode = none"], id="two causes"
+            lambda case: G(case) == 4 or case.options["mode"] == "none", ["mode = none", "G = 4"], id="two causes"
         ),
     ],
 )  # fmt: skip

@@ -17,7 +17,7 @@ from tests.search.fakes import DEVICE, KERNEL, OP, SIMPLEST
 pytestmark = pytest.mark.once
 
 FEEDBACK = LaunchFeedback(tile_sizes=frozenset({32, 64}), configs={KERNEL: 6})
-BATCH = Batch(op=OP, device=DEVICE, feedback=FEEDBACK, seed=7, size=400)
+BATCH = Batch(op=OP, device=DEVICE, feedback=FEEDBACK, seed=8, size=400)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def test_the_same_seed_draws_the_same_cases(drawn: tuple[Case, ...]) -> None:
 
 
 def test_another_seed_draws_other_cases(drawn: tuple[Case, ...]) -> None:
-    others = replace(BATCH, seed=8).draw()
+    others = replace(BATCH, seed=7).draw()
     assert len({case.digest for case in others} & {case.digest for case in drawn}) < len(drawn) / 10
 
 

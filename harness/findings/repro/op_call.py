@@ -10,7 +10,7 @@ from harness.findings.repro.code_layout import needed_imports
 from harness.findings.repro.pieces import CallRecord, Preamble
 from harness.findings.repro.sources import Definitions
 from harness.findings.repro.tensors import GENERATOR, Writing, write
-from harness.model.case import Case, ValueDistribution
+from harness.model.case import Case, GradMode, ValueDistribution
 from harness.model.input_spec import Draw, Tensor
 from harness.model.op import Op
 from harness.ops.inputs import LARGE, SHIFT, TINY, TORCH_DTYPES, make_cotangents, make_inputs, seed_of
@@ -120,17 +120,18 @@ class _Run:
         variables = {given: given if given not in TAKEN else self.names.new(given) for given in inputs}
         recipes = {variables[given]: text for given in inputs if (text := _recipe(self, given, inputs[given]))}
         write({variables[given]: value for given, value in inputs.items()}, self.writing, recipes)
-        leaves = {given: variables[given] for given, value in inputs.items() if value.requires_grad}
-        for leaf in leaves.values():
-            _require_grad(leaf, self.writing.lines)
+        for given, value in inputs.items():
+            if value.requires_grad:
+                _require_grad(variables[given], self.writing.lines)
+        leaves = {given: variables[given] for given in self.op.wanted_gradients(self.case)}
         made = list(self.writing.lines)
         call = self._call(self.op.call, self.name, variables)
         if self.seen.outputs is None:
-            return [*made, *_guessed(call, list(leaves.values()))]
+            return [*made, *self._in_mode(_guessed(call, list(leaves.values())))]
         defined = self._call(self.op.reference, self.reference, variables) if self.reference else ""
         outputs = {output: self.names.new(output) for output in self.seen.outputs}
         returned = dict(outputs)
-        body = _received(call, defined, outputs)
+        body = self._in_mode(_received(call, defined, outputs))
         self.forward[:] = [*made, *body, _return(returned)]
         if leaves and self.seen.differentiable:
             gradients = {f"d:{given}": self.names.new(f"d{leaf}") for given, leaf in leaves.items()}
@@ -151,6 +152,14 @@ class _Run:
         given = f"{sources}, {_one_or_all(leaves)}, {_one_or_all(list(variables.values()))}, allow_unused=True"
         target = f"({gradients[0]},)" if len(gradients) == 1 else ", ".join(gradients)
         return [*self.writing.lines[began:], f"{target} = torch.autograd.grad({given})"]
+
+    def _in_mode(self, statements: list[str]) -> list[str]:
+        """Return the statements in the case's mode of autograd."""
+        match self.case.grad_mode:
+            case GradMode.ENABLED:
+                return statements
+            case GradMode.NO_GRAD:
+                return ["with torch.no_grad():", *(f"    {statement}" for statement in statements)]
 
     def _call(self, function: Callable[..., Any], name: str, variables: Mapping[str, str]) -> str:
         inputs: dict[str, Any] = dict.fromkeys(self.op.inputs) | dict(variables)

@@ -2,7 +2,7 @@
 
 A kernel is compiled once the machine has spent as much time on it as compiling takes.  A background thread compiles it,
 without the GIL while LLVM works.  Until then, and for launches that native code does not support or bails out of, the
-machine executes.  Results are the same.
+machine executes.  A launch of a long case waits for native code.  Results are the same.
 """
 
 from collections.abc import Mapping
@@ -98,8 +98,12 @@ class NativeCode:
         module, binding = launch.module, launch.binding
         if self.choice is ExecutorMode.NUMPY or not elements_match(module.kernel, binding.arguments):
             return False
-        variant = self._variant(launch, tracked(binding.arguments))
-        code = self._finished_code(module, variant)
+        tracked_arguments = tracked(binding.arguments)
+        variant = self._variant(launch, tracked_arguments)
+        if launch.is_long:
+            self._start_compiling(module, variant, tracked_arguments)
+        waits = launch.is_long or self.choice is ExecutorMode.NATIVE
+        code = self._finished_code(module, variant, waits=waits)
         if code is None:
             return False
         native_launch = NativeLaunch(module.kernel, binding.values, binding.arguments, launch.context.grid)
@@ -144,8 +148,8 @@ class NativeCode:
         self._pool = self._pool or ThreadPoolExecutor(1, "native code")
         variant.compilation = self._pool.submit(_compile, module, _target(tracked_arguments), variant.name, self.folder)
 
-    def _finished_code(self, module: Module, variant: _CompiledVariant) -> LoadedKernel | None:
-        if variant.compilation is not None and (self.choice is ExecutorMode.NATIVE or variant.compilation.done()):
+    def _finished_code(self, module: Module, variant: _CompiledVariant, *, waits: bool) -> LoadedKernel | None:
+        if variant.compilation is not None and (waits or variant.compilation.done()):
             try:
                 variant.code = _load(module, variant.compilation.result())
             except CannotExecute as error:

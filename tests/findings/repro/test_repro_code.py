@@ -15,7 +15,7 @@ from harness.findings.repro.op_call import OpResults, call_record
 from harness.findings.repro.reduction_check import made
 from harness.findings.repro.sources import Definitions
 from harness.findings.repro.tensors import Writing, write
-from harness.model.case import Case, DType, Layout, ValueDistribution
+from harness.model.case import Case, DType, GradMode, Layout, ValueDistribution
 from harness.model.input_spec import Draw
 from harness.model.op import Op
 from harness.ops.inputs import lay_out, make_inputs
@@ -109,6 +109,37 @@ def test_large_inputs_are_drawn_as_the_harness_draws_them(values: ValueDistribut
     made = [line for line in record.statements if line.startswith(("x ", "labels ", "bounds "))]
     exec("\n".join(made), world)  # noqa: S102 - what a reproducer does with them
     assert all(torch.equal(world[name], value) for name, value in make_inputs(op, case).items() if value is not None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "required", "results"),
+    [
+        ({}, {"x", "w"}, {"y", "d:x", "d:w"}),
+        ({"frozen": ("x",)}, {"w"}, {"y", "d:w"}),
+        ({"frozen": ("w", "x")}, set(), {"y"}),
+        ({"grad_mode": GradMode.NO_GRAD}, {"x", "w"}, {"y"}),
+    ],
+)
+@pytest.mark.parametrize("defined", [False, True])
+def test_only_wanted_gradients_are_computed_again(
+    settings: dict[str, Any], required: set[str], results: set[str], *, defined: bool
+) -> None:
+    op = declared(x=tensor("T"), w=tensor("T"))
+    case = Case(op="none.py:op", dims={"T": 4}, dtype=DType.FP32, device=catalogue.find("h200"), **settings)
+    seen = OpResults.of({"y": torch.zeros(4, requires_grad=len(results) > 1)})
+    record = call_record(op, case, seen, defined=defined)
+    modes: list[tuple[bool, set[str]]] = []
+
+    def call(x: torch.Tensor, w: torch.Tensor, **rest: int) -> torch.Tensor:
+        assert rest == {"T": 4}
+        modes.append((torch.is_grad_enabled(), {name for name, one in (("x", x), ("w", w)) if one.requires_grad}))
+        return x * w
+
+    world: dict[str, Any] = WORLD | {record.name: call, "reference": call, "exact": False}
+    body = "\n".join(f"    {line}" for line in record.statements)
+    exec(f"def run():\n{body}", world)  # noqa: S102 - what a reproducer does with them
+    assert set(world["run"]()) == results
+    assert modes == [(case.grad_mode is GradMode.ENABLED, required)]
 
 
 def test_an_op_is_written_with_everything_that_it_uses() -> None:
