@@ -69,8 +69,6 @@ ALL: tuple[Oracle, ...] = (
 
 CHECK_OVERSIZED = frozenset({COMPLETES.name, LIMITS.name, FITS.name, SCRATCH.name, BOUNDS.name})
 """The oracles that need neither values nor every program of a launch."""
-PROVE_LITTLE = frozenset({COMPLETES.name, STRUCTURE.name})
-"""The oracles whose promises a case may keep although nothing of a kernel was checked."""
 NOT_REQUESTED = frozenset({NOT_UNDER_IT, NOT_CHECKED, NOT_REPEATED, NOT_BOTH})
 """Reasons to abstain that concern engines or tools that were not requested; left out if there are others."""
 OVERSIZED = "of an oversized case a few programs run and nothing is compared"
@@ -175,13 +173,13 @@ def _lacks_results(oracle: Oracle, run: Run) -> bool:
 def outcome(run: Run, verdicts: Sequence[Verdict]) -> Outcome:
     """Return the outcome of a case with these verdicts.
 
-    A case passes if it completed and at least one further promise was checked and kept, besides the structure of its
-    results.  It fails if any oracle fails.  Everything else abstains.  So a case that launched no kernel, one with a
-    kernel that was not executed, and one that was refused never count as tested.
+    A case passes if it completed and at least one further promise was checked and kept.  It fails if any oracle fails.
+    Everything else abstains.  So a case that launched no kernel, one with a kernel that was not executed, and one that
+    was refused never count as tested.
     """
     if any(isinstance(verdict, Fail) for verdict in verdicts):
         return Outcome.FAIL
-    checked = any(isinstance(verdict, Pass) and verdict.oracle not in PROVE_LITTLE for verdict in verdicts)
+    checked = any(isinstance(verdict, Pass) and verdict.oracle != COMPLETES.name for verdict in verdicts)
     return Outcome.PASS if isinstance(run.ending, Completed) and checked else Outcome.ABSTAIN
 
 

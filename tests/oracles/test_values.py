@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from harness.model.run import FormMismatch, Result, ResultForm, TimedOut
-from harness.model.verdict import Abstain, Severity
+from harness.model.verdict import Abstain, Outcome, Severity
 from harness.oracles import registry
 from harness.oracles.config_invariance import ConfigInvariance
 from harness.oracles.float64_values import NEAR, WRONG, Float64Values
@@ -68,6 +68,10 @@ class TestStructure:
     def test_passes_if_results_were_compared(self) -> None:
         assert judge(ResultStructure(), run(results=(result(),))) == ["pass"]
         assert judge(ResultStructure(), run(results=())) == ["abstain: no result was compared"]
+
+    def test_a_case_passes_if_its_structure_alone_was_asked_for(self) -> None:
+        facts = run(results=(result(),))
+        assert registry.outcome(facts, registry.judge_all(facts, {}, {}, (), (ResultStructure(),))) is Outcome.PASS
 
     def test_all_mismatches_are_one_failure(self) -> None:
         missing = replace(self.SHAPE, name="d:x", got=None)
