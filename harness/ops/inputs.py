@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from harness.errors import CannotExecute
 from harness.model.case import Case, DType, Layout, Scale, ValueDistribution
 from harness.model.input_spec import Draw, Integer, Integers, Segments, Tensor, extent_of
 from harness.model.op import Op
@@ -40,6 +41,8 @@ LEAST_TILE = 4
 """The smallest tile with edges for integers, as a power of two: 2^4."""
 IGNORED_SHARES = (0.0, 1 / 8, 1 / 8, 1.0)
 """The share of integers that are to be ignored, one of these by the seed."""
+FEW = 1024
+"""The number of elements at each end of an oversized tensor of integers that hold the largest one."""
 SHORT = 8
 """The average length of sequences whose boundaries are all near one end."""
 
@@ -159,12 +162,28 @@ def draw_integers(case: Case, name: str, declared: Integers) -> torch.Tensor:
     generator = _generator(case, name)
     low, high = extent_of(declared.low, case.dims), extent_of(declared.high, case.dims)
     shape, dtype = declared.extents(case.dims), INTEGER_DTYPES[declared.dtype]
+    if _is_sparse(case, shape):
+        return _sparse_integers(shape, dtype, low, high)
     made = torch.randint(low, max(high, low + 1), shape, generator=generator, dtype=dtype)
     at_edges = AT_EDGES[int(torch.randint(len(AT_EDGES), (), generator=generator))]
     made = torch.where(torch.rand(shape, generator=generator) < at_edges, _at_edges(made, low, high, generator), made)
     if declared.ignore is not None:
         share = IGNORED_SHARES[int(torch.randint(len(IGNORED_SHARES), (), generator=generator))]
         made[torch.rand(shape, generator=generator) < share] = declared.ignore
+    return made
+
+
+def _sparse_integers(shape: tuple[int, ...], dtype: torch.dtype, low: int, high: int) -> torch.Tensor:
+    """Return the integer nearest to zero, with the largest one in the first and the last elements.
+
+    Random numbers for billions of elements take minutes and gigabytes, and few of them are read.
+    """
+    nearest = min(max(low, 0), high - 1)
+    if nearest:
+        raise CannotExecute(f"an oversized tensor of integers from {low} to {high}, without zero,")
+    made = sparse(shape, dtype)
+    flat = made.view(-1)
+    flat[:FEW] = flat[-FEW:] = high - 1
     return made
 
 
@@ -189,10 +208,19 @@ def draw_segments(case: Case, name: str, declared: Segments) -> torch.Tensor:
     cuts = declared.extents(case.dims)[0] - 2
     near = min(total - 1, max(cuts, SHORT * cuts))
     start, room = ((0, total - 1), (0, near), (total - 1 - near, near))[int(torch.randint(3, (), generator=generator))]
-    chosen = 1 + start + torch.randperm(room, generator=generator)[:cuts]
+    chosen = 1 + start + _distinct(room, cuts, generator)
     ends = torch.tensor([total], dtype=torch.int64)
     bounds = torch.cat([torch.zeros(1, dtype=torch.int64), chosen.sort().values, ends])
     return bounds.to(INTEGER_DTYPES[declared.dtype])
+
+
+def _distinct(below: int, count: int, generator: torch.Generator) -> torch.Tensor:
+    """Return so many different integers below a limit."""
+    if below <= LARGE_ELEMENTS:
+        return torch.randperm(below, generator=generator)[:count]
+    # A permutation of billions takes gigabytes.  Of twice as many numbers, some are equal, but never half of them.
+    drawn = torch.randint(below, (2 * count,), generator=generator).unique()
+    return drawn[torch.randperm(drawn.numel(), generator=generator)[:count]]
 
 
 def _any_bounds(total: int, count: int, generator: torch.Generator) -> torch.Tensor:

@@ -8,18 +8,21 @@ results have the right shape, type and strides, and hold zeros.
 import mmap
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
+from types import TracebackType
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from harness.errors import CannotExecute
+from harness.errors import CannotExecute, HarnessError
 
 LARGE = 1 << 24
 """Tensors of more elements are sparse in oversized cases."""
 NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 """The mmap flag with which Linux reserves no memory.  Python has its name since 3.13."""
+READS = frozenset({"_local_scalar_dense", "equal", "is_nonzero"})
+"""Operations that give host code a number."""
 MOVES_STORAGE = frozenset({"set_", "resize_", "resize_as_"})
 
 
@@ -38,7 +41,21 @@ def sparse(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
 
 
 class SparseMemory(TorchDispatchMode):
-    """While active, large tensors that torch allocates are sparse, and operations on large tensors return zeros."""
+    """While active, large tensors that torch allocates are sparse, and operations on large tensors return zeros.
+
+    A number that host code reads from such a result is wrong.  An exception after that says nothing about the library.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._unknown: dict[int, torch.UntypedStorage] = {}
+        """Small tensors whose values follow from those of large ones, by address."""
+        self._has_read_unknown = False
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        super().__exit__(kind, error, at)
+        if self._has_read_unknown and isinstance(error, Exception) and not isinstance(error, HarnessError):
+            raise CannotExecute("host code that depends on values of an oversized tensor") from error
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -49,6 +66,17 @@ class SparseMemory(TorchDispatchMode):
             CannotExecute: the shape of the result depends on values.
         """
         given = dict(kwargs or {})
+        follows = any(isinstance(leaf, torch.Tensor) and _address(leaf) in self._unknown for leaf in tree_leaves(args))
+        if follows and func.overloadpacket.__name__ in READS:
+            self._has_read_unknown = True
+        result = self._called(func, args, given)
+        if follows or _any_large((args, given)):
+            for leaf in tree_leaves(result):
+                if isinstance(leaf, torch.Tensor) and not is_large(leaf):
+                    self._unknown[_address(leaf)] = leaf.untyped_storage()
+        return result
+
+    def _called(self, func: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
         if func.is_view or not (_allocates(func, args, given) or _any_large((args, given))):
             return func(*args, **given)
         if func._schema.is_mutable:  # noqa: SLF001 - the schema has no public name
@@ -59,6 +87,11 @@ class SparseMemory(TorchDispatchMode):
         if not _any_large((args, given, result)):
             return func(*args, **given)
         return tree_map(_zeros_like, result)
+
+
+def _address(tensor: torch.Tensor) -> int:
+    # torch 2.13 has no public name for it.
+    return tensor.untyped_storage()._cdata  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def is_large(value: object) -> bool:

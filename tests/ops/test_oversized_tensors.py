@@ -9,14 +9,19 @@ import torch
 
 from harness.errors import CannotExecute
 from harness.model.case import Scale
+from harness.model.input_spec import Integers, Segments, Tensor
+from harness.model.op import Op
 from harness.model.run import Completed, Unsupported
 from harness.ops.execution import Execution
+from harness.ops.inputs import draw_integers, draw_segments
 from harness.ops.oversized_tensors import LARGE, SparseMemory, sparse
 from harness.ops.poison import FreshMemory
+from harness.suite import tokens
 from tests.ops.ops_for_tests import LAYER_NORM, case
 
 ROWS = 2**21 + 3
 """The number of rows of 1,024 elements: more than 2^31 elements together."""
+ROWS_OF_ONE = Tensor(shape=("T",))
 LITTLE_KIB = 1 << 20
 """The allowed memory: an eighth of such a tensor in float32, since torch loads code at first use."""
 
@@ -71,6 +76,37 @@ def test_views_stay_views_and_small_results_are_small(oversized: torch.Tensor) -
     assert (total.shape, half.dtype, half.shape) == ((1024,), torch.float16, oversized.shape)
     assert float(oversized[0, 0]) == 0.0
     assert small.tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_integers_of_an_oversized_case_take_no_memory() -> None:
+    oversized = replace(case(rows=2**31 + 9, columns=5), scale=Scale.OVERSIZED)
+    before = resident_kib()
+    labels = draw_integers(oversized, "labels", Integers(shape=("T",), high=7, ignore=-100))
+    bounds = [
+        draw_segments(replace(oversized, seed=seed), "cu", Segments(total="T", count="D")).tolist() for seed in range(9)
+    ]
+    assert resident_kib() - before < LITTLE_KIB
+    assert (labels.shape, labels.dtype) == ((2**31 + 9,), torch.int64)
+    assert [int(labels[at]) for at in (0, 2**30, -1)] == [6, 0, 6]
+    assert all(one == sorted(set(one)) and (len(one), one[0], one[-1]) == (6, 0, 2**31 + 9) for one in bounds)
+
+
+def counted(x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    return x * (1.0 / int((at > 5).sum()))
+
+
+def test_an_exception_after_a_value_of_an_oversized_tensor_is_nobodys_fault() -> None:
+    inputs = {"x": ROWS_OF_ONE, "at": Integers(shape=("T",), high=7)}
+    declared = Op(name="op", suite="tests", call=counted, reference=counted, dims={"T": tokens(9)}, inputs=inputs)
+    oversized = replace(case(), op="tests:op", dims={"T": 2**31 + 9}, scale=Scale.OVERSIZED)
+    ending, _ = Execution(SparseMemory).run(declared, oversized)
+    assert isinstance(ending, Unsupported)
+    assert ending.what == "host code that depends on values of an oversized tensor"
+
+
+def test_an_exception_without_such_a_value_is_raised(oversized: torch.Tensor) -> None:
+    with pytest.raises(ZeroDivisionError), SparseMemory():
+        _ = int(torch.ones(3).sum()) / int(oversized.numel() - ROWS * 1024)
 
 
 def test_operations_whose_shape_depends_on_values_are_refused(oversized: torch.Tensor) -> None:
