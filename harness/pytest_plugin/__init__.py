@@ -7,6 +7,8 @@ suite.
 
 import os
 import secrets
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -152,10 +154,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     from harness.pytest_plugin import gpu_workers  # noqa: PLC0415 - as above
 
+    _end_by_sigterm(config)
     items.sort(key=lambda item: not _is_regression(item))
     if gpu_workers.uses_gpus(config):
         devices = devices_for(config)
         items.sort(key=lambda item: (not _is_regression(item), _rank(item, devices)))
+
+
+def _end_by_sigterm(config: pytest.Config) -> None:
+    """Let SIGTERM end the run as Ctrl-C does: pytest prints its summary, and no process is left.
+
+    `timeout` and CI systems send it.  Handlers of others stay.
+    """
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        config.add_cleanup(_end_at_once_by_sigterm)
+
+
+def _end_at_once_by_sigterm() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _is_regression(item: pytest.Item) -> bool:

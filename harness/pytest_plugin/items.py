@@ -15,7 +15,6 @@ from harness.cuda.sanitizers.suppressions import FILE as ACCEPTS
 from harness.devices import catalogue
 from harness.documents.campaign import CampaignReport, KnownFinding, counts
 from harness.errors import HarnessError, LibraryError, SuiteError
-from harness.findings import store
 from harness.findings.campaign_report import report_of
 from harness.findings.known_issues import FILE, read_known_issues
 from harness.findings.recorded_cases import Recorded, read
@@ -28,14 +27,14 @@ from harness.pytest_plugin import gpu_workers, run_summary
 from harness.pytest_plugin.gpu_workers import engine_for, why_virtual
 from harness.pytest_plugin.plugin_options import AUTO, SETTINGS, devices_for, in_pytest_options
 from harness.pytest_plugin.sessions import Searches, SearchTarget
-from harness.reports.finding_text import Sources, quoted, render
+from harness.reports.finding_text import Sources, render
 from harness.reports.junit import properties
 from harness.reports.summary import summary
 from harness.search.campaign_statistics import CampaignStatistics
 from harness.search.engine_choice import EngineChoice, EngineName
 from harness.search.options import Options, SanitizerChoice, load_ops, sanitizer_for
 from harness.search.plan import CaseBudget
-from harness.search.session import FOLDER, Session, prepared
+from harness.search.session import Session
 from harness.settings import Settings
 from harness.suite_files import named_in_project, project_of
 
@@ -158,18 +157,11 @@ class SearchItem(HarnessItem):
     def runtest(self) -> None:
         """Search and triage.  Fail if anything was found, or nothing could be checked."""
         session, statistics = self._search()
-        findings = _searches(self.config).findings(session, statistics)
+        findings = _searches(self.config).findings(session, (self.op, self.device), statistics)
         issues = read_known_issues(self.config.rootpath / FILE, date.today())  # noqa: DTZ011 - dates of people
         searched = replace(session.options, ops=(self.op,), devices=(self.device,))
         report = report_of(searched, statistics, findings, interrupted=False, issues=issues)
         report = replace(report, gpu_wait_share=session.gpu_wait_share)
-        sources = Sources(roots=session.sources)
-        store.save(
-            quoted(findings, sources),
-            prepared(FOLDER) / "findings",
-            lambda one: render(one, sources).plain,
-            report.versions,
-        )
         self.add_report_section("call", "kernel-harness", "\n".join(summary(report)))
         self.user_properties += [("searched_device", self.device.slug), ("search_seed", str(report.seed))]
         self.user_properties += run_summary.properties(session, report, why_virtual(self.config))

@@ -11,17 +11,20 @@ from itertools import islice
 
 import pytest
 
+from harness.findings.search_log import SearchLog
+from harness.findings.versions import versions
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
 from harness.model.op import Op
 from harness.model.verdict import Fail
 from harness.pytest_plugin.gpu_workers import gpu_of
+from harness.reports.finding_text import Sources, quoted, render
 from harness.search.campaign import Campaign
 from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
 from harness.search.engine_choice import EngineName
 from harness.search.options import Options
-from harness.search.session import Session
+from harness.search.session import FOLDER, Session, prepared
 from harness.search.triage_queue import TriageProgress
 from harness.workers.fork_servers.shared_zygotes import SharedZygotes
 
@@ -41,7 +44,8 @@ class Searches:
         self._zygotes = SharedZygotes()
         self._open: Session | None = None
         self._campaigns: dict[tuple[str, DeviceProfile], Campaign] = {}
-        self._observer = PollingObserver(self._campaigns.values())
+        self._observers: dict[tuple[str, DeviceProfile], PollingObserver] = {}
+        """Of the campaigns that have begun, and of those whose triage is still to come."""
 
     def session(self, options: Options) -> Session:
         """Return the open session if it has the same options; otherwise replace it."""
@@ -58,16 +62,16 @@ class Searches:
         del self._campaigns[_key(target)]
         return campaign.run(concurrent)
 
-    def findings(self, session: Session, statistics: CampaignStatistics) -> list[Finding]:
-        """Triage the sightings of a search.  Other campaigns make progress between two cases of it."""
-        found = {signature: session.not_tried(one) for signature, one in statistics.sightings.items()}
+    def findings(self, session: Session, target: SearchTarget, statistics: CampaignStatistics) -> list[Finding]:
+        """Triage the sightings of a search, and store what is found.
 
-        def keep(sighting: Sighting, finding: Finding) -> None:
-            found[sighting.fail.signature] = finding
-            for symptom in finding.symptoms:
-                found.pop(symptom.signature, None)
-
-        session.triage(statistics, self._observer, keep)
+        Other campaigns make progress between two cases of it.
+        """
+        observer = self._observers.pop(_key(target))
+        for sighting in statistics.in_order():
+            observer.keep(sighting, session.not_tried(sighting))
+        session.triage(statistics, observer, observer.keep)
+        found = observer.log.findings
         in_order = (sighting.fail.signature for sighting in statistics.in_order())
         return [found[signature] for signature in in_order if signature in found]
 
@@ -81,27 +85,44 @@ class Searches:
         if _key(target) not in self._campaigns:
             op, device = target
             plan = replace(session.options.plan, ops=(op,), devices=(device,))
-            self._campaigns[_key(target)] = session.campaign(plan, self._observer)
+            observer = PollingObserver(session, self._campaigns.values())
+            self._observers[_key(target)] = observer
+            self._campaigns[_key(target)] = session.campaign(plan, observer)
         return self._campaigns[_key(target)]
 
     def _close_session(self) -> None:
         self._campaigns.clear()
+        self._observers.clear()
         if self._open is not None:
             self._open.close()
             self._open = None
 
 
 class PollingObserver:
-    """A silent observer, since pytest has its own progress.  Before each case of a triage it polls other campaigns."""
+    """A silent observer, since pytest has its own progress.  It stores each failure when it is seen.
 
-    def __init__(self, others: Iterable[Campaign]) -> None:
+    Before each case of a triage it polls the other campaigns.
+    """
+
+    def __init__(self, session: Session, others: Iterable[Campaign]) -> None:
+        self._session = session
         self._others = others
+        self._sources = Sources(roots=session.sources)
+        folder = prepared(FOLDER) / "findings"
+        self.log = SearchLog(folder, lambda finding: render(finding, self._sources).plain, versions())
+
+    def keep(self, sighting: Sighting, finding: Finding) -> None:
+        """Store a finding in place of the one that this sighting had."""
+        (complete,) = quoted((finding,), self._sources)
+        self.log.keep(sighting.fail.signature, complete)
 
     def tick(self, statistics: CampaignStatistics, latest: Case | None) -> None:
         """Do nothing."""
 
     def sighted(self, fail: Fail, trial: Trial) -> None:
-        """Do nothing."""
+        """Store it: a search that is killed loses nothing that it saw."""
+        sighting = Sighting(fail=fail, first=trial, simplest=trial, simplest_key=())
+        self.keep(sighting, self._session.not_tried(sighting))
 
     def triaging(self, progress: TriageProgress) -> None:
         """Do nothing."""

@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -56,8 +58,8 @@ class Repository:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
-    def pytest(self, *arguments: str, seed: int | None = 1, keeps_cache: bool = False) -> Finished:
-        run = subprocess.run(
+    def start(self, *arguments: str, seed: int | None = 1, keeps_cache: bool = False) -> subprocess.Popen[str]:
+        return subprocess.Popen(
             [
                 *(sys.executable, "-m", "pytest", *plugin.arguments(), "--strict-markers"),
                 *(() if keeps_cache else ("-p", "no:cacheprovider")),
@@ -67,12 +69,15 @@ class Repository:
             ],
             cwd=self.folder,
             env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80", "PYTEST_ADDOPTS": ""},
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
-            timeout=120,
-            check=False,
         )
-        return Finished(status=run.returncode, out=run.stdout + run.stderr)
+
+    def pytest(self, *arguments: str, seed: int | None = 1, keeps_cache: bool = False) -> Finished:
+        run = self.start(*arguments, seed=seed, keeps_cache=keeps_cache)
+        out, _ = run.communicate(timeout=120)
+        return Finished(status=run.returncode, out=out)
 
 
 @pytest.fixture
@@ -135,6 +140,20 @@ def test_the_summary_counts_cases_that_could_not_be_checked(repository: Reposito
     repository.write("suites/norm.py", suite_of("overlapping", "unknown"))
     done = repository.pytest("suites", "-m", "sm_120")
     assert "\non tests.cli.fake_engine:FakeEngine: 2 tests, 12 cases\n  6 not checked: " in done.out
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_ended_has_stored_what_it_saw(repository: Repository, number: signal.Signals) -> None:
+    repository.write("suites/slow.py", suite_of("slow"))
+    process = repository.start("suites/slow.py", "--harness-cases", "5000")
+    findings = repository.folder / ".harness" / "findings"
+    deadline = time.monotonic() + 60
+    while not list(findings.glob("*/finding.json")) and time.monotonic() < deadline:
+        assert process.poll() is None
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+    assert ("KeyboardInterrupt" in out) == (number == signal.SIGTERM)
+    assert len(list(findings.glob("*/finding.json"))) == 1
 
 
 def test_warnings_are_pytest_warnings_if_only_errors_count(repository: Repository) -> None:
