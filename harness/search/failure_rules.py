@@ -118,7 +118,8 @@ def place_of(op: Op, case: Case) -> Place:
     """Return the case's place on the axes of its op."""
     settings = op.settings(case)
     plain = {name: str(settings[name]) for name in op.options}
-    plain |= {name: "absent" if name in case.absent else "given" for name in op.optional}
+    plain |= {name: "absent" if name in case.absent else "given" for name in op.inputs}
+    plain |= dict.fromkeys(case.frozen, "frozen")
     plain |= {
         f"layout of {name}": _word(case.layout_of(name)) for name in (*op.inputs, "grad") if name not in case.absent
     }

@@ -129,3 +129,9 @@ def test_a_setting_of_an_absent_input_meets_no_condition_on_it() -> None:
 def test_choices_have_the_names_of_reports() -> None:
     place = place_of(OP, replace(with_dims(T=3), scale=Scale.OVERSIZED, values=ValueDistribution.NAN_TAINTED))
     assert (place.settings["scale"], place.settings["values"]) == ("oversized", "nan-tainted")
+
+
+def test_an_input_is_absent_given_or_frozen() -> None:
+    place = place_of(OP, replace(SIMPLEST, absent=("weight",), frozen=("x",)))
+    settings = {name: place.settings[name] for name in OP.inputs}
+    assert settings == {"x": "frozen", "residual": "given", "weight": "absent"}
