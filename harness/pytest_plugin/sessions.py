@@ -23,6 +23,7 @@ from harness.reports.finding_text import Sources, quoted, render
 from harness.search.campaign import Campaign
 from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
 from harness.search.engine_choice import EngineName
+from harness.search.miscompilations import merged_miscompilations
 from harness.search.options import Options
 from harness.search.session import FOLDER, Session, prepared
 from harness.search.triage_queue import TriageProgress
@@ -71,6 +72,8 @@ class Searches:
         for sighting in statistics.in_order():
             observer.keep(sighting, session.not_tried(sighting))
         session.triage(statistics, observer, observer.keep)
+        for signature, finding in merged_miscompilations(observer.log.findings).items():
+            observer.keep(statistics.sightings[signature], finding)
         found = observer.log.findings
         in_order = (sighting.fail.signature for sighting in statistics.in_order())
         return [found[signature] for signature in in_order if signature in found]

@@ -21,7 +21,7 @@ def merged_miscompilations(findings: Mapping[Signature, Finding]) -> dict[Signat
 
 
 def _merged(alike: Mapping[Signature, Finding]) -> tuple[Signature, Finding]:
-    """Return the finding whose case has been shrunk, with the others as symptoms."""
+    """Return the finding of which most is known, with the others as symptoms."""
     head = max(alike, key=lambda signature: _rank(alike[signature]))
     cases = {case.digest: case for finding in alike.values() for case in finding.cases}
     merged = replace(
@@ -34,9 +34,10 @@ def _merged(alike: Mapping[Signature, Finding]) -> tuple[Signature, Finding]:
     return head, merged
 
 
-def _rank(finding: Finding) -> tuple[bool, bool, int]:
+def _rank(finding: Finding) -> tuple[bool, bool, bool, int]:
     is_error = finding.fail.signature.severity is Severity.ERROR
-    return is_error, finding.confirmation is Confirmation.CONFIRMED, finding.repeats.runs
+    names_kernels = finding.hardware_blame is not None and bool(finding.hardware_blame.kernels)
+    return is_error, finding.confirmation is Confirmation.CONFIRMED, names_kernels, finding.repeats.runs
 
 
 def _symptoms(head: Signature, alike: Mapping[Signature, Finding]) -> Iterator[Symptom]:

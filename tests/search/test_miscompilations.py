@@ -43,6 +43,14 @@ def test_failures_of_one_miscompilation_are_one_finding_with_symptoms() -> None:
     assert merged_miscompilations(found) == {SHRUNK.fail.signature: merged}
 
 
+def test_the_finding_that_names_kernels_stands_for_the_others() -> None:
+    unnamed = replace(SHRUNK, hardware_blame=replace(MENDED_UNOPTIMISED, kernels=()))
+    found = {one.fail.signature: one for one in (unnamed, WRONG)}
+    ((head, merged),) = merged_miscompilations(found).items()
+    assert head == WRONG.fail.signature
+    assert [symptom.signature for symptom in merged.symptoms] == [unnamed.fail.signature]
+
+
 @pytest.mark.parametrize("other", [LIBRARY, VIRTUAL, finding("dx", replace(ASSEMBLER, assembler="ptxas 13"), 4)])
 def test_failures_with_other_causes_stay_apart(other: Finding) -> None:
     assert merged_miscompilations({one.fail.signature: one for one in (WRONG, other)}) == {}
