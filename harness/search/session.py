@@ -155,8 +155,8 @@ class Session:
         is no time gets none.
         """
         deadline = self.deadline or Deadline.after(self.options.triage_s)
-        if self._ahead is not None:
-            self._ahead.stop_compiling()  # for cases that the search has dropped
+        if self._ahead is not None and self.deadline is not None:
+            self._ahead.stop_compiling()  # for cases that the search has dropped; without a deadline it drops none
         sightings = statistics.in_order()
         if self._blaming is not None and sightings:
             self._blaming.prepare(sightings[0].first.case.device)
