@@ -161,7 +161,7 @@ def beside(suite: str, module: str) -> ModuleType:
     if name not in sys.modules:
         if not path.is_file():
             raise SuiteError(f"{suite} asks for {module!r}, which does not lie beside it")
-        sys.modules[name] = _import_file(path)
+        sys.modules[name] = _import_file(path, str(path))
     return sys.modules[name]
 
 
@@ -336,7 +336,7 @@ def load_suite(file: str, project: Path = Path()) -> tuple[Op, ...]:
             f"no suite file {file!r}: a suite is a Python file that declares ops, such as suites/fla/norm.py"
         )
     before = {name for name in FORBIDDEN_AT_TOP if name in sys.modules}
-    module = _import_file(path)
+    module = _import_file(path, file)
     for name in FORBIDDEN_AT_TOP:
         if name in sys.modules and name not in before:
             raise SuiteError(f"{file} imports {name} at its top: import it inside the functions that use it")
@@ -353,10 +353,11 @@ def _module_name(path: Path) -> str:
     return f"{MODULE_PREFIX}{readable}_{hashlib.sha256(os.fsencode(whole)).hexdigest()[:8]}"
 
 
-def _import_file(path: Path) -> ModuleType:
+def _import_file(path: Path, name: str) -> ModuleType:
+    """Import the file; errors call it by this name."""
     spec = importlib.util.spec_from_file_location(_module_name(path), path)
     if spec is None or spec.loader is None:
-        raise SuiteError(f"{path} is not a Python file")
+        raise SuiteError(f"{name} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     if BUILTINS:
         vars(module)["__builtins__"] = vars(builtins) | BUILTINS
@@ -365,5 +366,5 @@ def _import_file(path: Path) -> ModuleType:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a suite may also call pytest.skip or sys.exit, which are no Exceptions
-        raise SuiteError(f"{path} fails on import: {_exception_text(error)}") from error
+        raise SuiteError(f"{name} fails on import: {_exception_text(error)}") from error
     return module

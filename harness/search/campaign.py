@@ -323,6 +323,7 @@ class Campaign:
                 self.statistics.count(held.not_checked)
 
     def _record_fails(self, trial: Trial, fails: tuple[Fail, ...]) -> None:
+        self.statistics.seconds = time.monotonic() - self._begun
         for fail in fails:
             if self.statistics.sight(fail, trial, sort_key(trial.op, trial.case, trial.home_sm_count)):
                 self._observer.sighted(fail, trial)

@@ -150,11 +150,12 @@ class _Inquiry:
             reduced = self._reduced(mending[0])
             self._blamer.remember(reduced)
             yield self._miscompiled(reduced, mending)
+        elif not all(tried.effect is _Effect.SHOWN for tried in effects.values()):
+            yield self.closed(Blame.UNKNOWN)  # an assembler's mistake can also show in some runs only
         elif self._varies:
             yield self.closed(Blame.RACE)
         else:
-            stays = all(tried.effect is _Effect.SHOWN for tried in effects.values())
-            yield self.closed(Blame.TRITON if stays and virtual.effect is _Effect.GONE else Blame.UNKNOWN)
+            yield self.closed(Blame.TRITON if virtual.effect is _Effect.GONE else Blame.UNKNOWN)
 
     def closed(self, blame: Blame, *evidence: str) -> HardwareBlame:
         return HardwareBlame(blame=blame, evidence=(*self._evidence, *evidence))

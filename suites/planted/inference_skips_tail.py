@@ -5,6 +5,7 @@ from harness.suite import DType, beside, op, tensor, tokens
 ORACLE = "unwritten"
 SMALLEST = {"T": 17}
 GRAD_MODE = "no_grad"
+CASES = 240
 
 X = {"x": tensor("T")}
 

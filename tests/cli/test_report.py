@@ -110,4 +110,6 @@ def test_the_junit_file_of_pytest_identifies_findings(tmp_path: Path) -> None:
         "sm_count": str(finding["case"]["device"]["sm_count"]),
         "seed": str(finding["case"]["seed"]),
         "case": told["case"],
+        "confirmation": "confirmed",
+        "untried": "resources of kernels: overlapping on rtx-pro-6000",
     }

@@ -183,9 +183,9 @@ def test_a_failure_that_varies_needs_more_runs_before_a_build_mends_it() -> None
     assert runs.asked.count(KernelAssembly(ptxas=OTHER.path)) == 4
 
 
-def test_a_failure_too_rare_to_tell_is_called_a_race() -> None:
+def test_a_failure_too_rare_to_tell_has_no_known_cause() -> None:
     runs = FakeRuns(miscompiled(KERNEL), as_is=cycle([GONE]))
-    assert blame(runs).blame is Blame.RACE
+    assert blame(runs).blame is Blame.UNKNOWN
 
 
 def test_builds_that_fail_in_another_way_leave_the_cause_unknown() -> None:
