@@ -1,6 +1,6 @@
 """The assemblers that Triton ships, by version; nothing of Triton is imported.
 
-Triton 3.6 ships two releases of ptxas and takes one of them by architecture.  The other one compiles for most
+Triton ships two releases of ptxas and takes one of them by architecture.  The other one compiles for most
 architectures too.
 """
 
@@ -13,7 +13,10 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 USUAL, BLACKWELL = "ptxas", "ptxas-blackwell"
-FIRST_BLACKWELL = (10, 0)
+FIRST_WITH_NEWER = (10, 0)
+"""The first compute capability that gets the newer release, `ptxas-blackwell`, from Triton 3.6 to 3.8."""
+FIRST_WITH_NEWER_FROM_39 = (9, 0)
+TRITON_39 = (3, 9)
 VERSION = re.compile(r"\bV(\d+\.\d+\.\d+)\b")
 LIMIT_S = 10.0
 
@@ -44,11 +47,20 @@ class Assemblers:
 def find_assemblers(capability: tuple[int, int]) -> Assemblers:
     """Return the assemblers of the installed Triton for this compute capability."""
     shipped = _shipped()
-    taken = BLACKWELL if capability >= FIRST_BLACKWELL and BLACKWELL in shipped else USUAL
+    first = FIRST_WITH_NEWER_FROM_39 if _triton_version() >= TRITON_39 else FIRST_WITH_NEWER
+    taken = BLACKWELL if capability >= first and BLACKWELL in shipped else USUAL
     chosen = os.environ.get(f"TRITON_{taken.upper().replace('-', '_')}_PATH", "")
     usual = (_assembler(chosen) if chosen else None) or shipped.get(taken)
     others = [one for one in shipped.values() if usual is not None and one.version != usual.version]
     return Assemblers(usual=usual, other=others[0] if others else None)
+
+
+def _triton_version() -> tuple[int, int]:
+    try:
+        major, minor = distribution("triton").version.split(".")[:2]
+    except PackageNotFoundError:
+        return (0, 0)
+    return int(major), int(minor)
 
 
 def _shipped() -> dict[str, Assembler]:

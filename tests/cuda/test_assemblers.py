@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from triton.backends.nvidia.compiler import get_ptxas
 
 from harness.cuda.assemblers import find_assemblers
 from harness.cuda.emulation import compiler_environment
@@ -18,12 +19,20 @@ from tests.cuda.test_compile_ahead_engine import BLACKWELL, LIMIT_S, case_of, sp
 
 
 def test_the_other_assembler_has_another_version() -> None:
-    found = find_assemblers((9, 0))
+    found = find_assemblers((8, 0))
     assert found.usual is not None
     if found.other is None:
         pytest.skip("this Triton ships one assembler")
     assert found.usual.version != found.other.version
     assert find_assemblers((10, 0)).usual == found.other
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (9, 0), (10, 0), (12, 0)])
+def test_the_usual_assembler_is_the_one_that_triton_takes(capability: tuple[int, int]) -> None:
+    taken = get_ptxas(10 * capability[0] + capability[1])
+    usual = find_assemblers(capability).usual
+    assert usual is not None
+    assert (usual.path, usual.version.startswith(taken.version)) == (str(Path(taken.path).resolve()), True)
 
 
 def builds(scratch: Path, *assemblies: KernelAssembly) -> dict[str, dict[str, bytes]]:
@@ -44,7 +53,7 @@ def test_each_assembly_has_a_cache_and_builds_of_its_own(tmp_path: Path) -> None
     assemblies = [KernelAssembly(kernels=("none",)), KernelAssembly(optimises=False)]
     assemblies += [KernelAssembly(ptxas=other.path)] if other else []
     found = builds(tmp_path, *assemblies)
-    assert set(found) == {".", "unoptimised", *(["ptxas-blackwell"] if other else [])}
+    assert set(found) == {".", "unoptimised", *([Path(other.path).name] if other else [])}
     assert len({kernels["add_one"] for kernels in found.values()}) == len(assemblies)
 
 

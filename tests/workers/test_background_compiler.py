@@ -272,7 +272,8 @@ def test_closing_ends_the_assembler_and_removes_its_files(
     note, ptxas = tmp_path / "started", tmp_path / "ptxas"
     ptxas.write_text(ENDLESS_PTXAS.format(note=note), encoding="utf-8")
     ptxas.chmod(0o755)
-    monkeypatch.setenv("TRITON_PTXAS_PATH", str(ptxas))
+    for variable in ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"):  # which one counts depends on the release
+        monkeypatch.setenv(variable, str(ptxas))
     with BackgroundCompiler(builds) as compiler:
         compiler.of(leave(builds, "one"))
         deadline = time.monotonic() + SETTLE_S

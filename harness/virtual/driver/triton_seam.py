@@ -14,7 +14,7 @@ from typing import Any, cast
 import triton
 from triton import knobs
 from triton.backends.compiler import GPUTarget, Language
-from triton.backends.nvidia.compiler import get_ptxas_version
+from triton.backends.nvidia.compiler import get_ptxas, get_ptxas_version
 from triton.compiler.compiler import CompiledKernel
 from triton.runtime import _allocation
 from triton.runtime.autotuner import Autotuner
@@ -34,8 +34,6 @@ VERSIONS = ("3.6", "3.7", "3.8", "3.9")
 ERROR_LENGTH = 100
 """Characters of an error's message that are kept."""
 STAGE_HOOK_KEY = "kernel-harness: ttir only"
-FIRST_BLACKWELL = 100
-"""The first architecture for which Triton 3.6 takes its second assembler, `ptxas-blackwell`."""
 FULL_CACHE_SUFFIX = "-whole"
 """The suffix of the cache of completely compiled kernels.
 
@@ -226,7 +224,8 @@ def assemble_otherwise(assembly: KernelAssembly, arch: int) -> None:
     """
     build = JITFunction._do_compile  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
     name = "-".join(filter(None, (Path(assembly.ptxas).name, "" if assembly.optimises else "unoptimised")))
-    tool = "ptxas_blackwell" if arch >= FIRST_BLACKWELL and hasattr(knobs.nvidia, "ptxas_blackwell") else "ptxas"
+    newer = getattr(knobs.nvidia, "ptxas_blackwell", None)
+    tool = "ptxas_blackwell" if newer is not None and get_ptxas(arch).path == newer.path else "ptxas"
 
     def compile_kernel(self: Any, *args: Any, **kwargs: Any) -> Any:
         if assembly.kernels and self.fn.__name__ not in assembly.kernels:

@@ -163,8 +163,8 @@ def block_kernel(x, out, n, N: tl.constexpr):
 
 
 def test_undefined_lanes_of_a_block_pointer_are_recognised(gpu: Gpu) -> None:
-    if not hasattr(tl, "make_block_ptr"):
-        pytest.skip("Triton 3.9 has no block pointers")
+    if hasattr(tl, "atomic_poll"):
+        pytest.skip("Triton has block pointers up to 3.8")
     block_kernel[(1,)](torch.randn(8), torch.zeros(8), 5, 8)
     (event,) = gpu.memory
     assert isinstance(event, UndefinedLanes)
