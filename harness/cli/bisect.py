@@ -47,9 +47,9 @@ def run(given: argparse.Namespace) -> ExitStatus:
 def add_options(parser: Parser) -> None:
     parser.epilog = """\
 examples:
-  harness bisect 342c34cb --good 0.3.2 --fixed            which release introduced it, and which fixed it
-  harness bisect 342c34cb --repo ../fla --good v0.3.2     which commit introduced it
-  harness bisect 342c34cb --package triton --good 3.6.0   which release of Triton introduced it
+  harness bisect cf4e6df9 --good 0.3.2 --fixed            which release introduced it, and which fixed it
+  harness bisect cf4e6df9 --repo ../fla --good v0.3.2     which commit introduced it
+  harness bisect cf4e6df9 --package triton --good 3.6.0   which release of Triton introduced it
 
 exit status: 0 every border was found; 1 the finding shows everywhere or nowhere;
 2 usage or harness error; 3 nothing could be checked

@@ -38,7 +38,7 @@ def _regressions_of(finding: Path) -> Path:
 def add_options(parser: Parser) -> None:
     parser.epilog = """\
 example:
-  harness keep 342c34cb --with fla-core==0.6.0   replay it with the release that fixed it
+  harness keep cf4e6df9 --with fla-core==0.6.0   replay it with the release that fixed it
 """
     parser.add_argument("file", metavar="ID|FILE", help="the id of a stored finding, or its file or folder")
     parser.add_argument(

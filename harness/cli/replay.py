@@ -50,9 +50,9 @@ def run(given: argparse.Namespace) -> ExitStatus:
 def add_options(parser: Parser) -> None:
     parser.epilog = """\
 examples:
-  harness replay 342c34cb                        a finding of .harness/findings
+  harness replay cf4e6df9                        a finding of .harness/findings
   harness replay report.json --finding 2         the second finding of a report
-  harness replay 342c34cb --with fla-core==0.6.0 the same case with another release
+  harness replay cf4e6df9 --with fla-core==0.6.0 the same case with another release
 
 exit status: 0 every recorded failure is gone; 1 one shows again, or its case has another error;
 2 usage or harness error; 3 a recorded failure could not be checked.
