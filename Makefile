@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-3.9 fuzz test test-browser test-gpu lint check format bench bench-gpu clean
+.PHONY: help setup setup-3.9 fuzz package browser test test-browser test-gpu lint check format site reference bench bench-gpu clean
 
 VENV := .venv
 VENV_39 := .venv-triton39
@@ -35,8 +35,11 @@ test: setup setup-3.9 ## every test, with Triton 3.6.0 and with 3.9.0
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 	$(VENV_39)/bin/python -m pytest -n $(JOBS) -m '$(SELECT_39)' $(ARGS)
 
-test-browser: setup ## the report's page in headless Chromium; skipped, with a reason, where there is none
-	$(BIN)/python -m pytest -m browser tests/reports $(ARGS)
+browser: setup ## install headless Chromium by apt-get, unless there is a browser
+	ci/browser.sh
+
+test-browser: setup ## the report's page and the site in headless Chromium; skipped, with a reason, where there is none
+	$(BIN)/python -m pytest -m browser tests/reports tests/test_site.py $(ARGS)
 
 test-gpu: ## the tests that need a GPU, with the `python3` that has torch and Triton for it (or PYTHON=...)
 	$(or $(PYTHON),python3) -m pytest -m gpu tests/cuda $(ARGS)
@@ -53,6 +56,15 @@ check: lint ## the same, types and the quick tests: about three minutes on two c
 format: setup ## format the files and fix lint
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+site: setup ## build the documentation as a site, in build/site; a dead link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict $(ARGS)
+
+reference: setup ## write the parts of the documentation that follow from the code
+	$(BIN)/python -m ci.write_reference
+
+package: setup ## build sdist and wheel, install the wheel into an empty environment, and use it there
+	ci/check_package.sh $(ARGS)
 
 bench-gpu: ## measure rates, isolation and faults on a GPU; uses the same Python as test-gpu
 	PYTHONPATH=.$${PYTHONPATH:+:$$PYTHONPATH} $(or $(PYTHON),python3) ci/bench_gpu.py $(ARGS)

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Make one environment for development and CI: ci/setup.sh FOLDER PINS, for example .venv constraints/ci.txt.
-# `make setup` calls it when the pins or pyproject.toml have changed.  PYTHON names the interpreter to use.
+# Make one environment: ci/setup.sh FOLDER PINS [WHEEL], for example .venv constraints/ci.txt.
+# It gets the checkout for development, or that wheel.  `make setup` calls it when the pins or pyproject.toml have changed.  PYTHON names the interpreter to use.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=$1
 pins=$2
+wheel=${3:-}
 
 find_python() {
     local candidate
@@ -30,4 +31,8 @@ pip=("$venv/bin/python" -m pip -qq --disable-pip-version-check)
 grep -v '^triton==' "$pins" >"$venv/pins-of-torch.txt"
 "${pip[@]}" install --constraint "$venv/pins-of-torch.txt" "$(grep '^torch==' "$pins")"
 "${pip[@]}" install --no-deps --requirement "$pins"
-"${pip[@]}" install --no-deps --no-build-isolation --editable .
+if [ -n "$wheel" ]; then
+    "${pip[@]}" install --no-deps --force-reinstall "$wheel"
+else
+    "${pip[@]}" install --no-deps --no-build-isolation --editable .
+fi

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from harness.errors import MissingPart
 
 EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"repro": ("libcst", "ruff"), "mutate": ("libcst",), "report": ("jinja2", "pygments")}
+    {"repro": ("libcst", "ruff"), "mutate": ("libcst",), "report": ("jinja2", "pygments"), "cluster": ("ray",)}
 )
 """The packages of each extra.  Each is imported under the name by which it is installed."""
 

@@ -5,6 +5,7 @@ folder, which is then renamed, so a folder under its final name is complete.  Th
 nor the libraries.
 """
 
+import errno
 import hashlib
 import os
 import re
@@ -12,11 +13,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import gettempdir
 
 from filelock import FileLock
 from packaging.requirements import InvalidRequirement, Requirement
@@ -26,6 +29,7 @@ from harness.errors import LibraryError, MissingPart, UsageError
 
 LONGEST_ERROR = 200
 PYTHON_TAG = f"cp{sys.version_info.major}{sys.version_info.minor}"
+DISK_FULL = os.strerror(errno.ENOSPC)
 ARCHIVES = (".whl", ".tar.gz", ".zip")
 
 
@@ -55,6 +59,20 @@ def absolute_path(spec: str) -> str:
     return os.path.normpath(Path.cwd() / path) if path.exists() or _is_path(spec) else spec
 
 
+def portable(spec: str, project: Path) -> str:
+    """Return a spec that holds wherever the project is: a path inside it becomes relative to it, as `./src`."""
+    path = Path(spec)
+    if not path.is_absolute() or not path.is_relative_to(project):
+        return spec
+    inside = path.relative_to(project)
+    return f"./{inside}" if inside.parts else "."
+
+
+def of_project(spec: str, project: Path) -> str:
+    """Return the spec that `portable` was given, for the place where the project is now."""
+    return os.path.normpath(project / spec) if spec == "." or spec.startswith("./") else spec
+
+
 def _is_path(spec: str) -> bool:
     return os.sep in spec or spec.endswith(ARCHIVES)
 
@@ -77,6 +95,33 @@ def lacking(required: Iterable[str | tuple[str, ...]], specs: Iterable[str]) -> 
         for names in dict.fromkeys((one,) if isinstance(one, str) else one for one in required)
         if not any(canonicalize_name(name) in given or any(distributions(name=name)) for name in names)
     )
+
+
+def absence(suite: str, missing: Sequence[str], *, is_public: bool, verb: str = "tests") -> str:
+    """Return the message for libraries that are not installed."""
+    are = "is" if len(missing) == 1 else "are"
+    return f"{suite} {verb} {' and '.join(missing)}, which {are} not installed: {remedy(missing, is_public=is_public)}"
+
+
+def remedy(missing: Iterable[str], *, is_public: bool) -> str:
+    """Return which option to add for missing libraries.
+
+    A library that is not known to be public is never suggested by its name: another project may own that name on PyPI.
+    """
+    return (
+        f"add {' '.join(f'--with {name}' for name in missing)}" if is_public else "add --with and its folder or wheel"
+    )
+
+
+def importable(module: str, folders: Iterable[str]) -> bool:
+    """Return True if the top-level module is installed here or in one of the folders.  Imports nothing."""
+    root = module.partition(".")[0]
+    try:
+        if root in sys.modules or find_spec(root) is not None:
+            return True
+    except ValueError:  # a module that was put there without a spec
+        return True
+    return PathFinder.find_spec(root, list(folders)) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +225,7 @@ def _installed(release: Release, folder: Path, report: Callable[[str], object]) 
         unfinished = folder / f".{work}.unfinished"
         shutil.rmtree(unfinished, ignore_errors=True)  # left by a killed process: this one holds the lock now
         try:
+            report(f"installing {release.spec} into {folder}")
             _run_pip(release, unfinished)
             final = folder / (release.key or _key_of_installed(release, unfinished, report))
             if not final.is_dir():
@@ -213,9 +259,17 @@ def _run_pip(release: Release, target: Path) -> None:
         stdin=subprocess.DEVNULL,
     )
     if finished.returncode:
-        raise LibraryError(
-            f"cannot install {release.spec}: {_last_error(finished.stderr)}. To see more: {shlex.join(command)}"
-        )
+        reason = _last_error(finished.stderr)
+        if DISK_FULL in reason:
+            raise LibraryError(f"cannot install {release.spec}: {_full_disk(target.parent)}")
+        raise LibraryError(f"cannot install {release.spec}: {reason}. To see more: {shlex.join(command)}")
+
+
+def _full_disk(cache: Path) -> str:
+    """Return which disk is full, and the remedy: pip writes to its temporary folder, too."""
+    free = {place: shutil.disk_usage(place).free // 2**20 for place in (cache, Path(gettempdir()))}
+    places = ", ".join(f"{mebibytes:,} MiB free in {place}" for place, mebibytes in free.items())
+    return f"{DISK_FULL} ({places}). Free some, or name other folders: export HARNESS_CACHE=… TMPDIR=…"
 
 
 def _pip() -> list[str]:

@@ -24,6 +24,8 @@ import hashlib
 import importlib.util
 import os
 import sys
+import sysconfig
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -33,6 +35,7 @@ from harness.errors import SuiteError, unknown
 from harness.model.case import DType
 from harness.model.input_spec import Draw, Extent, Input, Integer, Integers, Segments, Tensor, extent_of
 from harness.model.op import GRADIENTS, Dim, Op
+from harness.suite_files import located
 
 __all__ = [
     "DType",
@@ -52,8 +55,15 @@ __all__ = [
 FORBIDDEN_AT_TOP = ("triton", "torch")
 ARGUMENTS = frozenset(field.name for field in dataclasses.fields(Op)) - {"name", "suite", "call", "reference"}
 """The keyword arguments of `op`."""
-BY_NAME = ("dims", "inputs", "options")
-SEVERAL = ("dtypes", "requires", "refuses", "waives", "apart")
+BY_NAME = ("dims", "inputs", "options", "environment")
+SEVERAL = ("dtypes", "requires", "refuses", "waives", "apart", "buckets")
+
+INSTALLED = (
+    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    str(Path(__file__).parent),
+    "<frozen",
+)
+"""How the names of files begin that no suite's author has written."""
 
 MODULE_PREFIX = "harness_suite_"
 """The beginning of the names of modules that suite files become."""
@@ -73,7 +83,7 @@ def tokens(high: int = 2048, *, grows: bool = True, long: int | None = None) -> 
     If it `grows`, long and oversized cases exceed `high`.  A long case has up to millions of rows, an oversized one a
     tensor of more than 2^31 elements.  `long` sets another limit for long cases; 0 excludes them.
     """
-    return Dim(low=1, high=high, grows=grows, long=long)
+    return Dim(low=1, high=high, varies=True, grows=grows, long=long)
 
 
 def width(high: int = 1024) -> Dim:
@@ -217,13 +227,20 @@ def _mistakes(given: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(given.get(name), str):
             yield f"has {name}={given[name]!r}: write {name}=({given[name]!r},)"
     yield from _mistakes_of_requires(given.get("requires", ()))
-    for name, values in given.get("options", {}).items():
-        if not isinstance(values, tuple | list) or not values:
-            yield f"has the option {name}={values!r}: give a tuple of the values worth trying, as (False, True)"
+    yield from _mistakes_of_values(given.get("options", {}), given.get("environment", {}))
     yield from _mistakes_of_dims(given["dims"])
     yield from _mistakes_of_inputs(given["inputs"], given["dims"])
     if undeclared := sorted(set(given.get("apart", ())) - set(given["dims"])):
         yield f"keeps undeclared dims apart: {', '.join(undeclared)}"
+
+
+def _mistakes_of_values(options: Mapping[str, Any], environment: Mapping[str, Any]) -> Iterator[str]:
+    for name, values in options.items():
+        if not isinstance(values, tuple | list) or not values:
+            yield f"has the option {name}={values!r}: give a tuple of the values worth trying, as (False, True)"
+    for name, values in environment.items():
+        if not isinstance(values, tuple | list) or not all(isinstance(value, str) for value in values) or not values:
+            yield f"has the environment variable {name}={values!r}: give a tuple of texts worth trying, as ('1',)"
 
 
 def _mistakes_of_requires(requires: tuple[Any, ...]) -> Iterator[str]:
@@ -312,8 +329,8 @@ def op(
     Args:
         dims: the range of each size by name, for example `{"T": tokens(), "D": width()}`.
         inputs: what the function takes, by name: `tensor(…)`, `integers(…)` or `segments(…)`.
-        more: other fields of `harness.model.op.Op`: `options`, `dtypes`, `where`, `refuses`, `requires`, `waives`,
-            `apart`, `slack`, `launches`.
+        more: other fields of `harness.model.op.Op`: `options`, `environment`, `dtypes`, `where`, `refuses`, `requires`,
+            `waives`, `apart`, `slack`, `launches`.
     """
 
     def declare(call: Callable[..., Any]) -> Declaration:
@@ -330,20 +347,28 @@ def load_suite(file: str, project: Path = Path()) -> tuple[Op, ...]:
     Raises:
         SuiteError: the file does not exist, fails on import, imports Triton or torch at its top, or declares no op.
     """
-    path = project / file
+    path = located(file, project)
     if not path.is_file():
         raise SuiteError(
             f"no suite file {file!r}: a suite is a Python file that declares ops, such as suites/fla/norm.py"
         )
+    if _is_test(path):  # pytest may have put these there, for helpers beside the tests
+        folders = (str(folder.resolve()) for folder in (path.parent, project))
+        sys.path += [folder for folder in dict.fromkeys(folders) if folder not in sys.path]
     before = {name for name in FORBIDDEN_AT_TOP if name in sys.modules}
     module = _import_file(path, file)
     for name in FORBIDDEN_AT_TOP:
-        if name in sys.modules and name not in before:
+        if name in sys.modules and name not in before and not _is_test(path):
             raise SuiteError(f"{file} imports {name} at its top: import it inside the functions that use it")
-    declared = [value for value in vars(module).values() if isinstance(value, Declaration)]
+    declared = list({id(value): value for value in vars(module).values() if isinstance(value, Declaration)}.values())
     if not declared:
         raise SuiteError(f"{file} declares no op: decorate a function with @harness.suite.op(...)")
     return tuple(one.complete(file) for one in declared)
+
+
+def _is_test(path: Path) -> bool:
+    """Return True for a file of ordinary tests, which may import anything: pytest has imported it, too."""
+    return path.name.startswith("test_") or path.stem.endswith("_test")
 
 
 def _module_name(path: Path) -> str:
@@ -366,5 +391,20 @@ def _import_file(path: Path, name: str) -> ModuleType:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a suite may also call pytest.skip or sys.exit, which are no Exceptions
-        raise SuiteError(f"{name} fails on import: {_exception_text(error)}") from error
+        raise SuiteError(_import_failure(error, path, name)) from error
     return module
+
+
+def _import_failure(error: BaseException, path: Path, name: str) -> str:
+    """Return the message for a suite that cannot be imported: its line and, if it failed elsewhere, that place."""
+    if isinstance(error, SyntaxError):
+        places = [(error.filename or str(path), error.lineno or 1)]
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        places = [(frame.filename, frame.lineno or 1) for frame in frames if not frame.filename.startswith(INSTALLED)]
+    own = [number for file, number in places if file == str(path)]
+    line = f":{own[-1]}" if own else ""
+    elsewhere = f" (at {places[-1][0]}:{places[-1][1]})" if places and places[-1][0] != str(path) else ""
+    # The text of a SyntaxError ends with the base name of the file and the line, which this message already has.
+    text = f"{type(error).__name__}: {error.msg}" if isinstance(error, SyntaxError) else _exception_text(error)
+    return f"{name}{line} fails on import: {text}{elsewhere}"

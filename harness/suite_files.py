@@ -7,10 +7,14 @@ from pathlib import Path
 from harness.errors import SuiteError, unknown
 
 MARKERS = (".git", "pyproject.toml")
+SHIPPED = "suites"
+"""How the names of the suites begin that come with the harness: `suites/fla/norm.py`, for short `fla:norm`."""
 
 
 def suite_files(given: str) -> tuple[str, ...]:
     """Return the suite files that an argument names: the file itself, or those in the folder.
+
+    If nothing has that path, it may be a suite that comes with the harness: `fla:norm`, or `fla` for all of them.
 
     Raises:
         SuiteError: the folder holds no suite.
@@ -18,9 +22,12 @@ def suite_files(given: str) -> tuple[str, ...]:
     """
     path = Path(given)
     if not path.exists():
-        raise unknown("suite", given, [str(file) for file in Path("suites").rglob("*.py") if is_suite(file)])
+        path = shipped_suites() / given.replace(":", "/")
+        path = path if path.is_dir() else path.with_suffix(".py")
+        if not path.exists():
+            raise unknown("suite", given, [*_names(Path(SHIPPED)), *_names(shipped_suites(), short=True)])
     if not path.is_dir():
-        return (given,)
+        return (str(path),)
     if files := tuple(str(file) for file in sorted(path.rglob("*.py")) if is_suite(file)):
         return files
     raise SuiteError(f"no suite in the folder {given!r}: a suite is a Python file that imports harness.suite")
@@ -35,6 +42,33 @@ def all_suite_files(given: list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(file for argument in given for file in suite_files(argument)))
 
 
+def shipped_suites() -> Path:
+    """Return the folder of the suites that come with the harness; in a checkout it is the repository's own."""
+    beside = Path(__file__).resolve().parents[1]
+    installed = beside / "harness_suites"
+    return installed if installed.is_dir() else beside / SHIPPED
+
+
+def located(suite: str, project: Path) -> Path:
+    """Return the path of a suite: that of its name in the project, or else of the one that comes with the harness."""
+    path = project / suite
+    name = Path(suite)
+    if path.is_file() or name.parts[:1] != (SHIPPED,):
+        return path
+    return shipped_suites().joinpath(*name.parts[1:])
+
+
+def is_shipped(suite: str, project: Path) -> bool:
+    """Return True if the suite of this name comes with the harness, so that what it tests is on PyPI."""
+    return located(suite, project).resolve().is_relative_to(shipped_suites().resolve())
+
+
+def _names(folder: Path, *, short: bool = False) -> list[str]:
+    """Return the names of the suites in a folder, for example `fla:norm` for short."""
+    files = [file for file in sorted(folder.rglob("*.py")) if is_suite(file)]
+    return [":".join(file.relative_to(folder).with_suffix("").parts) if short else str(file) for file in files]
+
+
 def project_of(folder: Path) -> Path:
     """Return the root of the project that a folder belongs to: the nearest folder with `.git` or `pyproject.toml`.
 
@@ -46,20 +80,26 @@ def project_of(folder: Path) -> Path:
 
 
 def named_in_project(file: str) -> str:
-    """Return the name of a suite file in cases: relative to the project of the working folder, or else absolute."""
+    """Return the name of a suite file in cases: relative to the project of the working folder, or else absolute.
+
+    A suite that comes with the harness has the name that it has in the harness's own project.
+    """
     path = Path(os.path.normpath(Path.cwd() / file))
     project = project_of(Path.cwd())
-    return str(path.relative_to(project)) if path.is_relative_to(project) else str(path)
+    if path.is_relative_to(project):
+        return str(path.relative_to(project))
+    shipped = shipped_suites()
+    return str(SHIPPED / path.relative_to(shipped)) if path.is_relative_to(shipped) else str(path)
 
 
 def folder_that_holds(suite: str, folders: Iterable[Path]) -> Path | None:
-    """Return the first folder in which there is a suite of that name; None if there is none."""
-    return next((folder for folder in folders if (folder / suite).is_file()), None)
+    """Return the first folder in which there is a suite of that name, or for shipped suites any; None if none is."""
+    return next((folder for folder in folders if located(suite, folder).is_file()), None)
 
 
 def is_suite(path: Path) -> bool:
     """Return True if a Python file imports `harness.suite`, and is neither a test nor private."""
-    if path.name.startswith(("test_", "_", ".")) or path.name == "conftest.py":
+    if path.name.startswith(("test_", "_", ".")) or path.name == "conftest.py" or path.stem.endswith("_test"):
         return False
     try:
         text = path.read_text(encoding="utf-8")

@@ -157,6 +157,10 @@ class Mismatch(ValueError):
         super().__init__(f"expected {expected}, got {quote}")
 
 
+class Misfit(ValueError):
+    """A value whose fields are of the right types, and make no sense; the text begins with the path of a field."""
+
+
 def structure(converter: Converter, plain: Any, into: type[T]) -> T:
     """Convert parsed JSON into a value.
 
@@ -182,6 +186,8 @@ def _placed(error: Exception) -> str:
     """Return the first reason, after the path of the field at fault."""
     reason, _, path = transform_error(error, "$", _describe)[0].rpartition(" @ $")
     path = NAMED_KEY.sub(r".\1", path).lstrip(".")
+    if reason.startswith("."):  # of a Misfit: it begins with the rest of the path
+        return f"{path}{reason}".lstrip(".")
     return f"{path}: {reason}" if path else reason
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from harness import libraries
 from harness.errors import LibraryError, MissingPart, UsageError
-from harness.libraries import PYTHON_TAG, lacking, resolve
+from harness.libraries import PYTHON_TAG, lacking, of_project, portable, resolve
 
 pytestmark = pytest.mark.once
 
@@ -76,7 +76,13 @@ def test_a_release_without_a_pin_is_looked_up_each_time(tmp_path: Path, index: P
     wheel(index, "1.1", marker="newer")
     (path,) = resolve(["tiny-kernels"], cache=tmp_path / "cache", report=reported.append)
     assert marker_in(path) == "newer"
-    assert reported == ["--with tiny-kernels is tiny-kernels 1.0", "--with tiny-kernels is tiny-kernels 1.1"]
+    installing = f"installing tiny-kernels into {tmp_path / 'cache' / 'libraries'}"
+    assert reported == [
+        installing,
+        "--with tiny-kernels is tiny-kernels 1.0",
+        installing,
+        "--with tiny-kernels is tiny-kernels 1.1",
+    ]
 
 
 def test_processes_that_install_one_release_at_once_share_it(tmp_path: Path, index: Path) -> None:
@@ -212,5 +218,14 @@ def test_a_full_cache_is_named_in_one_line(tmp_path: Path, index: Path) -> None:
             resolve(["tiny-kernels==1.0"], cache=disk)
     finally:
         subprocess.run(["/bin/umount", "--lazy", disk], check=True)
-    assert "No space left on device" in str(raised.value)
+    assert f"No space left on device (0 MiB free in {disk / 'libraries'}, " in str(raised.value)
+    assert "export HARNESS_CACHE=" in str(raised.value)
     assert len(str(raised.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("spec", "kept"), [("/p", "."), ("/p/src", "./src"), ("/q", "/q"), ("/pq", "/pq"), ("a==1", "a==1")]
+)
+def test_paths_inside_a_project_are_kept_relative_to_it(spec: str, kept: str) -> None:
+    assert portable(spec, Path("/p")) == kept
+    assert of_project(kept, Path("/p")) == spec

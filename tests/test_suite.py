@@ -35,6 +35,8 @@ PLAIN = 'dims={"T": tokens(64)}, inputs={"x": tensor("T")}'
         (PLAIN + ', options={"flag": True}', "has the option flag=True: give a tuple of the values worth trying"),
         (PLAIN + ', options={"act": "silu"}', "has the option act='silu': give a tuple of the values worth trying"),
         (PLAIN + ', options=("flag",)', "has options=('flag',): write a dict, by name"),
+        (PLAIN + ', environment={"FAST": "1"}', "has the environment variable FAST='1': give a tuple of texts"),
+        (PLAIN + ', environment={"FAST": (1,)}', "has the environment variable FAST=(1,): give a tuple of texts"),
         (PLAIN + ', apart=("D",)', "keeps undeclared dims apart: D"),
         (PLAIN + ', where=lambda at: at["K"] % 8 == 0', "asks in `where` for an unknown name 'K': known: T"),
         (
@@ -126,7 +128,17 @@ def test_any_exception_on_import_is_the_suites_fault(tmp_path: Path, text: str, 
     file = written(tmp_path / "norm.py", text)
     with pytest.raises(SuiteError) as caught:
         load_suite(file)
-    assert str(caught.value).partition(": No module")[0] == f"{file} fails on import: {message}"
+    line = len(text.splitlines())
+    assert str(caught.value).partition(": No module")[0] == f"{file}:{line} fails on import: {message}"
+
+
+def test_an_error_in_a_file_that_a_suite_loads_has_both_places(tmp_path: Path) -> None:
+    (tmp_path / "kernels.py").write_text("x = 1\n\n1 / 0\n", encoding="utf-8")
+    file = written(tmp_path / "norm.py", "from harness.suite import beside\n\nk = beside(__file__, 'kernels.py')\n")
+    with pytest.raises(SuiteError) as caught:
+        load_suite(file)
+    assert str(caught.value).startswith(f"{file}:3 fails on import: ")
+    assert f"{tmp_path / 'kernels.py'}:3" in str(caught.value)
 
 
 def test_an_interrupt_while_a_suite_loads_passes_through(tmp_path: Path) -> None:

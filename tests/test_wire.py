@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.documents.files import dumps
 from harness.documents.finding import CaseDocument
 from harness.errors import ReplayError
-from harness.model.case import ADDED, Case, GradMode
+from harness.model.case import ADDED, CallContext, Case, GradMode
 from harness.model.finding import Finding
 from harness.model.paired_run import PairedRunRequest, RebuiltRequest
 from harness.model.run import AccessSite, Completed, Ending, Measure, MemoryEvent, Overlap, Run, Source
@@ -78,13 +78,14 @@ def test_fields_added_later_are_absent_at_their_default() -> None:
     before = {name for name in json.loads(to_json(SIMPLEST)) if name not in ADDED}
     assert set(json.loads(to_json(SIMPLEST))) == before
     assert SIMPLEST.digest == "aba94604"  # as before the fields existed: the ids of findings depend on it
-    changed = replace(SIMPLEST, grad_mode=GradMode.NO_GRAD, frozen=("x",))
+    changed = replace(SIMPLEST, grad_mode=GradMode.NO_GRAD, frozen=("x",), environment=(("FLA_USE_TMA", "1"),))
+    changed = replace(changed, context=CallContext.THREAD, is_exact=True)
     assert set(json.loads(to_json(changed))) == {*before, *ADDED}
     assert set(json.loads(dumps(CaseDocument(case=changed)))["case"]) == {*before, *ADDED}
     assert set(json.loads(dumps(CaseDocument(case=SIMPLEST)))["case"]) == before
     assert from_json(to_json(changed), Case) == changed
     each = (SIMPLEST, changed, replace(SIMPLEST, frozen=("x",)), replace(SIMPLEST, grad_mode=GradMode.NO_GRAD))
-    assert len({case.digest for case in each}) == 4
+    assert len({case.digest for case in (*each, replace(SIMPLEST, environment=(("A", ""),)))}) == 5
 
 
 @settings(max_examples=50)

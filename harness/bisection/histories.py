@@ -141,7 +141,7 @@ class Releases:
 
     def _require_release(self, version: Version) -> None:
         try:
-            resolve([f"{self.subject}=={version}"], cache=self._trial.settings.cache)
+            resolve([f"{self.subject}=={version}"], cache=self._trial.settings.cache, report=_say_nothing)
         except LibraryError as error:
             if NO_SUCH_RELEASE not in str(error):
                 raise
@@ -208,3 +208,8 @@ class Commits:
     def _member(self, commit: Commit) -> Member:
         self._commits[commit.short] = commit
         return Member(name=commit.short, note=commit.subject)
+
+
+def _say_nothing(line: str) -> None:
+    """Print nothing: the command says which release it looks at."""
+    del line

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -12,28 +11,39 @@ from harness.cli.command import CommandModule, ExitStatus, Parser, ended_by_sign
 from harness.errors import HarnessError, UsageError, unknown
 from harness.extras import require
 from harness.settings import Settings
+from harness.wording import fitted
 
-DESCRIPTION = """\
-Find bugs in Triton GPU kernels, with or without the GPU.
+DESCRIPTION = "Find bugs in Triton GPU kernels, with or without the GPU."
+EPILOG = """\
+harness COMMAND --help has the options of a command, and examples.
 
-exit status: 0 clean, 1 findings, 2 usage or harness error, 3 nothing could be checked,
-130 interrupted without findings
+examples:
+  harness fuzz fla:norm --with fla-core==0.6.0 --device b200 --minutes 5
+  harness fuzz my_suite.py
+  harness replay cf4e6df9
+
+exit status: 0 clean, 1 findings, 2 usage or harness error, 3 nothing could be
+checked, 130 interrupted without findings
 """
 COMMANDS = {
+    "init": "draft suites, settings and a workflow for a repository",
     "fuzz": "search for failures of the ops that suite files declare",
+    "merge": "merge the reports of shards, or of several machines",
     "replay": "run the cases of findings again, each in a fresh process",
-    "report": "write all findings as a page, and as Markdown or JUnit XML for a CI system",
+    "report": "write findings as a page, Markdown, JUnit XML or SARIF",
     "findings": "list the stored findings",
+    "issue": "write a finding as Markdown for an issue tracker",
     "keep": "copy a finding to the regressions that pytest replays first",
-    "bisect": "find the release or commit that introduced or fixed a finding",
-    "region": "map the sizes, SM counts and configs at which a finding shows",
+    "bisect": "find the release or commit that introduced or fixed a bug",
+    "region": "map the sizes, SM counts and configs at which a bug shows",
     "repro": "write a finding as one Python file that shows it",
     "coverage": "print which kernels of a library run here, on which GPUs",
-    "conform": "repeat each launch of the virtual GPU on a hardware GPU, and compare",
-    "corpus": "find historical bugs again in bad releases, and none in fixed releases",
-    "mutate": "measure how many mutants of correct kernels the oracles notice",
+    "conform": "repeat each launch of the virtual GPU on a hardware GPU",
+    "corpus": "find historical bugs again, and none in fixed releases",
+    "matrix": "compile every kernel and autotune config for every GPU",
+    "mutate": "measure how many mutants of correct kernels are noticed",
     "devices": "list the GPUs that can be emulated",
-    "doctor": "print what is installed, and the command for each missing part",
+    "doctor": "print what is installed, and the command for what is not",
 }
 """By name, what each command does.  Its code is in the module of that name."""
 EXTRAS = {"repro": "repro", "mutate": "mutate"}
@@ -42,22 +52,28 @@ EXTRAS = {"repro": "repro", "mutate": "mutate"}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if not words:
+        print(_parser(words).format_help(), end="")
+        return ExitStatus.ERROR
     try:
-        given = parse(sys.argv[1:] if arguments is None else arguments)
+        given = parse(words)
         given.settings = Settings.from_environment(os.environ)
         module: CommandModule = given.module
         with ended_by_signals():
-            return module.run(given)
+            status = module.run(given)
+        sys.stdout.flush()  # a reader that has gone is noticed here, not at Python's exit
+    except BrokenPipeError:
+        # Without this, Python reports a second error at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitStatus.READER_GONE
     except HarnessError as error:
-        print(f"harness: {error}", file=sys.stderr)
+        print(fitted(f"harness: {error}", sys.stderr), file=sys.stderr)
         return ExitStatus.ERROR
     except KeyboardInterrupt:
         print("harness: interrupted", file=sys.stderr)
         return ExitStatus.INTERRUPTED
-    except BrokenPipeError:
-        # The reader of `harness fuzz … | head` has gone.  Without this, Python reports a second error at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitStatus.ERROR
+    return status
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -73,7 +89,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         name = rest[0].partition("=")[0]
         if not name.startswith("-"):
             raise UsageError(f"unexpected argument {name!r} (see {chosen.prog} --help)")
-        raise unknown("option", name, set(re.findall(r"--[a-z][a-z-]*", chosen.format_usage())))
+        raise unknown("option", name, chosen.option_names)
     return given
 
 
@@ -82,10 +98,13 @@ def _parser(arguments: Sequence[str]) -> Parser:
 
     So a command imports no more than it needs, and `harness --version` next to nothing.
     """
-    top = Parser(prog="harness", description=DESCRIPTION)
-    top.add_argument("--version", action="version", version=f"kernel-harness {__version__}")
-    commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+    top = Parser(prog="harness", description=DESCRIPTION, epilog=EPILOG)
+    version = f"kernel-harness {__version__}"
+    top.add_argument("--version", action="version", version=version, help="print the version")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
     chosen = next((argument for argument in arguments if not argument.startswith("-")), None)
+    if chosen is not None and chosen not in COMMANDS:
+        raise unknown("command", chosen, COMMANDS)
     for name, summary in COMMANDS.items():
         parser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
         if name == chosen:

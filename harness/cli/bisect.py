@@ -9,6 +9,7 @@ from packaging.utils import canonicalize_name
 from harness.bisection.histories import Commits, History, Member, MemberTrial, Releases, Tritons
 from harness.bisection.member_check import MemberCheck
 from harness.bisection.releases import names_package, pinned_release, requirement_of
+from harness.bisection.stored_bisections import save
 from harness.bisection.stretches import Bisected, Ending, Stretch, bisect, stretches
 from harness.bisection.triton_subprocess import PACKAGE as TRITON
 from harness.cli.command import ExitStatus, Parser
@@ -29,7 +30,8 @@ NEWEST = ""
 
 def run(given: argparse.Namespace) -> ExitStatus:
     """Find where a finding came, and where it went, among releases or commits."""
-    recorded = read_one_finding(locate(given.file), given.finding)
+    path = locate(given.file)
+    recorded = read_one_finding(path, given.finding)
     op_of(recorded)  # a suite that cannot be loaded is an error here, and no evidence against a release
     report = json_path(given.json)
     history = _history(given, recorded)
@@ -37,19 +39,21 @@ def run(given: argparse.Namespace) -> ExitStatus:
     started = time.monotonic()
     bisected = bisect(history, searched, _print_check)
     conclusion = sentence(bisected, str(recorded.signature or recorded.id))
+    document = bisection_document(bisected, recorded.id, conclusion, versions())
     if report:
-        files.write(bisection_document(bisected, recorded.id, conclusion, versions()), report)
+        files.write(document, report)
+    kept = save(document, path)
     effort = f"checked {len(bisected.checks)} of {bisected.members} in {time.monotonic() - started:.0f} s"
-    print_lines([*table(bisected), effort, conclusion])
+    print_lines([*table(bisected), effort, *([f"kept in {kept}"] if kept else []), conclusion])
     return _status(bisected)
 
 
 def add_options(parser: Parser) -> None:
     parser.epilog = """\
 examples:
-  harness bisect cf4e6df9 --good 0.3.2 --fixed            which release introduced it, and which fixed it
-  harness bisect cf4e6df9 --repo ../fla --good v0.3.2     which commit introduced it
-  harness bisect cf4e6df9 --package triton --good 3.6.0   which release of Triton introduced it
+  harness bisect cf4e6df9 --good 0.3.2 --fixed           by releases
+  harness bisect cf4e6df9 --repo ../fla --good v0.3.2    by commits
+  harness bisect cf4e6df9 --package triton --good 3.6.0  by releases of Triton
 
 exit status: 0 every border was found; 1 the finding shows everywhere or nowhere;
 2 usage or harness error; 3 nothing could be checked
@@ -79,7 +83,7 @@ exit status: 0 every border was found; 1 the finding shows everywhere or nowhere
         metavar="REV",
         help="search for the first good one after the bad one, up to REV (default: the newest release, or HEAD)",
     )
-    parser.add_argument(
+    parser.add_rare(
         "--runs",
         type=positive,
         default=1,

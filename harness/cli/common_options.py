@@ -11,12 +11,19 @@ from harness.libraries import absolute_path
 from harness.model.compute_sanitizer_report import Tool
 from harness.model.triton_sanitizer_report import Instrumentation
 from harness.model.verdict import Severity
+from harness.project_settings import read_project_settings
 from harness.search.options import TIME_LIMIT_S
+from harness.suite_files import project_of
 
 
-def add_suites(parser: Parser) -> None:
+def add_suites(parser: Parser, *, required: bool = True) -> None:
     """`SUITE…` and `--op`."""
-    parser.add_argument("suites", nargs="+", metavar="SUITE", help="a suite file, or a folder with suite files")
+    parser.add_argument(
+        "suites",
+        nargs="+" if required else "*",
+        metavar="SUITE",
+        help="a suite file, a folder of them, or a suite of the package, as fla:norm",
+    )
     parser.add_argument("--op", action="append", default=[], metavar="NAME", help="only this op; repeatable")
 
 
@@ -33,6 +40,16 @@ def add_libraries(parser: Parser) -> None:
     )
 
 
+def libraries_of(given: argparse.Namespace) -> tuple[str, ...]:
+    """Return what `--with` names, or else the libraries of the project's settings."""
+    return tuple(given.libraries) or read_project_settings(project_of(Path.cwd())).libraries
+
+
+def devices_of(given: argparse.Namespace) -> str | None:
+    """Return what `--device` names, or else the devices of the project's settings."""
+    return given.device or read_project_settings(project_of(Path.cwd())).device
+
+
 def add_engine(parser: Parser) -> None:
     """`--engine` and `--time-limit`."""
     parser.add_argument(
@@ -46,7 +63,7 @@ def add_engine(parser: Parser) -> None:
 
 
 def add_time_limit(parser: Parser) -> None:
-    parser.add_argument(
+    parser.add_rare(
         "--time-limit",
         type=duration,
         default=TIME_LIMIT_S,
@@ -60,10 +77,10 @@ def add_sanitizer(parser: Parser) -> None:
     parser.add_argument(
         "--sanitizer",
         metavar="TOOL",
-        help=f"run cases under compute-sanitizer ({', '.join(Tool)}) or with checks that Triton compiles into kernels "
-        f"({', '.join(Instrumentation)}); options of the tool may follow: 'racecheck --racecheck-report all'",
+        help=f"run cases under compute-sanitizer ({', '.join(Tool)}) or Triton's sanitizers "
+        f"({', '.join(Instrumentation)}); then its options",
     )
-    parser.add_argument(
+    parser.add_rare(
         "--accepts",
         type=existing,
         default=Path(ACCEPTS),
@@ -72,9 +89,16 @@ def add_sanitizer(parser: Parser) -> None:
     )
 
 
+def add_show_output(parser: Parser) -> None:
+    """`-s`."""
+    parser.add_argument(
+        "-s", "--show-output", action="store_true", help="show what ops print, and device_print of kernels"
+    )
+
+
 def add_known(parser: Parser) -> None:
     """`--known`, of findings."""
-    parser.add_argument(
+    parser.add_rare(
         "--known",
         type=existing,
         default=Path(KNOWN),
@@ -89,19 +113,20 @@ def add_fail_on(parser: Parser) -> None:
         "--fail-on",
         choices=tuple(Severity),
         default=Severity.WARNING,
-        help="the lowest severity that makes the exit status 1 (default: %(default)s)",
+        metavar="SEVERITY",
+        help=f"the lowest severity that makes the exit status 1: {' or '.join(Severity)} (default: %(default)s)",
     )
 
 
-def json_path(name: str | None) -> Path | None:
-    """Return the path that `--json` names, if it names one.
+def json_path(name: str | None, option: str = "json") -> Path | None:
+    """Return the path that `--json` or another option names, if it names one.
 
     Raises:
         UsageError: its folder does not exist.  Better now than after a search of an hour.
     """
     path = Path(name) if name else None
     if path and not path.absolute().parent.is_dir():
-        raise UsageError(f"--json {path}: there is no folder {path.parent}")
+        raise UsageError(f"--{option} {path}: there is no folder {path.parent}")
     return path
 
 
@@ -111,6 +136,14 @@ def existing(text: str) -> Path:
     if not path.is_file():
         raise argparse.ArgumentTypeError(f"there is no file {text!r}")
     return path
+
+
+def environment_variable(text: str) -> tuple[str, tuple[str, ...]]:
+    """Parse `NAME=VALUE,…`: a variable, and the values to try; none after the `=` leaves it unset."""
+    name, equals, values = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise argparse.ArgumentTypeError(f"{text!r} names no variable: write NAME=VALUE,…")
+    return name, tuple(value.strip() for value in values.split(",") if value.strip())
 
 
 def positive(text: str) -> int:

@@ -16,6 +16,7 @@ from harness.search.kernel_coverage import measure
 from harness.search.leasing import own_devices
 from harness.search.options import load_devices
 from harness.search.session import Session
+from harness.wording import counted
 
 CASES = 20
 TURN = 10
@@ -51,7 +52,7 @@ def run(given: argparse.Namespace) -> ExitStatus:
             print_lines([f"the {given.seconds:g} s are over: not all cases were run\n"])
         for first, again in reruns:
             compared.add(first, again.result())
-    conditions = f"{releases_of(options)}; at most {given.cases} cases an op and device, seed {given.seed}"
+    conditions = f"{releases_of(options)}; at most {counted(given.cases, 'case')} an op and device, seed {given.seed}"
     print_lines([f"both GPUs with {conditions}\n", *lines(compared)])
     if compared.agrees:
         return ExitStatus.CLEAN

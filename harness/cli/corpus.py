@@ -18,8 +18,10 @@ from harness.model.finding import Finding
 from harness.reports.finding_text import Sources, render
 from harness.reports.interrupts import Interrupts
 from harness.search.engine_choice import parse_engine
+from harness.suite_files import located
+from harness.wording import counted
 
-BUGS = Path("suites", "corpus.toml")
+BUGS = "suites/corpus.toml"
 CASES = 2000
 MINUTES = 10.0
 PROGRESS_EVERY_S = 10.0
@@ -29,7 +31,7 @@ STORE = Path(".harness", "corpus", "findings")
 
 def run(given: argparse.Namespace) -> ExitStatus:
     """Look for each bug in its last bad release, then in the first fixed one, and print the results."""
-    bugs = choose(read(Path(given.bugs)), tuple(given.ids))
+    bugs = choose(read(located(given.bugs, Path())), tuple(given.ids))
     path = json_path(given.json)
     kept = results.load(path) if path else results.CorpusResults()
     budget = SearchBudget(
@@ -53,7 +55,7 @@ def run(given: argparse.Namespace) -> ExitStatus:
                     files.write(kept, path)
             records.append(record)
     conditions = ", ".join(f"{name} {version}" for name, version in versions().items())
-    limits = f"seed {given.seed}, up to {given.cases} cases or {given.minutes:g} minutes a release"
+    limits = f"seed {given.seed}, up to {counted(given.cases, 'case')} or {given.minutes:g} minutes a release"
     print_lines([f"{conditions}; {limits}\n", *results.lines(records)])
     return _status(records)
 
@@ -61,14 +63,14 @@ def run(given: argparse.Namespace) -> ExitStatus:
 def add_options(parser: Parser) -> None:
     parser.epilog = """\
 examples:
-  harness corpus --json corpus.json        all bugs; a second run goes on where the first ended
-  harness corpus fla_layernorm_overlap     one bug
+  harness corpus fla_layernorm_overlap   one bug
+  harness corpus --json corpus.json      all; a second run goes on
 
 exit status: 0 every bug was found, and its first fixed release is clean; 1 a bug was not found,
 or shows in the fixed release; 2 usage or harness error; 3 nothing could be checked
 """
     parser.add_argument("ids", nargs="*", metavar="ID", help="only these bugs, even if the file of --json has them")
-    parser.add_argument("--bugs", default=str(BUGS), metavar="FILE", help="the list of bugs (default: %(default)s)")
+    parser.add_rare("--bugs", default=str(BUGS), metavar="FILE", help="the list of bugs (default: %(default)s)")
     parser.add_argument(
         "--cases", type=positive, default=CASES, metavar="N", help="most cases for a release (default: %(default)s)"
     )
@@ -79,7 +81,7 @@ or shows in the fixed release; 2 usage or harness error; 3 nothing could be chec
         metavar="M",
         help="most minutes for a release (default: %(default)g)",
     )
-    parser.add_argument("--processes", type=positive, metavar="N", help="cases at once (default: one per core)")
+    parser.add_rare("--processes", type=positive, metavar="N", help="cases at once (default: one per core)")
     parser.add_argument(
         "--seed", type=int, default=0, metavar="S", help="another seed draws other cases (default: %(default)s)"
     )

@@ -15,6 +15,7 @@ from harness.search.kernel_coverage import measure
 from harness.search.options import Options, load_devices
 from harness.search.plan import CaseBudget
 from harness.search.session import Session
+from harness.wording import counted
 
 DEVICES = "a100,h200,b200,rtx-pro-6000"
 """One for each compile target of data centres and workstations: sm_80, sm_90, sm_100, sm_120."""
@@ -27,7 +28,7 @@ def run(given: argparse.Namespace) -> ExitStatus:
     request, options = survey(given, devices, parse_engine(given.engine))
     with Session(options) as session:
         measured = measure(request, session.pool, _progress(options))
-    conditions = f"{releases_of(options)}; {given.cases} cases an op and device, seed {given.seed}"
+    conditions = f"{releases_of(options)}; {counted(given.cases, 'case')} an op and device, seed {given.seed}"
     print_lines([f"launches executed with {conditions}\n", *lines(measured, devices)])
     return ExitStatus.CLEAN if measured.whole else ExitStatus.NOTHING_CHECKED
 
@@ -35,7 +36,7 @@ def run(given: argparse.Namespace) -> ExitStatus:
 def add_options(parser: Parser) -> None:
     parser.epilog = """\
 example:
-  harness coverage suites/liger --with liger-kernel==0.8.5 --device h200 --device blackwell
+  harness coverage liger --with liger-kernel==0.8.5 --device blackwell
 
 Results are not checked; `harness fuzz` does that.
 

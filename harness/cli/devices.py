@@ -22,4 +22,10 @@ def run(given: argparse.Namespace) -> ExitStatus:
 
 
 def add_options(parser: Parser) -> None:
-    parser.epilog = "--device takes a name of the first column, an architecture (blackwell) or a target (sm_120)."
+    parser.epilog = """\
+--device takes a name of the first column, an architecture or a compile target.
+
+examples:
+  harness devices
+  harness fuzz fla:norm --with fla-core==0.6.0 --device rtx-5090,blackwell,sm_90
+"""

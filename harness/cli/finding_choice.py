@@ -1,15 +1,22 @@
 """Which findings of a file a command takes: its arguments `FILE` and `--finding`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from harness.cli.command import Parser
+from harness.documents import files
+from harness.documents.campaign import CampaignReport
+from harness.documents.chunk import ShardReport
+from harness.documents.finding import FindingDocument
 from harness.errors import ReplayError, UsageError, unknown
 from harness.findings import store
 from harness.findings.recorded_cases import Recorded, read
+from harness.findings.report_merging import report_in
+from harness.model.finding import Finding
 
 T = TypeVar("T")
+R = TypeVar("R", Recorded, Finding)
 
 
 def add_finding(parser: Parser) -> None:
@@ -49,17 +56,7 @@ def read_findings(file: Path, wanted: str | None) -> tuple[Recorded, ...]:
         ReplayError: the file cannot be read.
         UsageError: the file holds no such finding, or none at all.
     """
-    recorded = readable(read, file)
-    if not recorded:
-        raise UsageError(f"{file} holds no findings: there is nothing to replay")
-    by_id = {one.id: one for one in reversed(recorded)}
-    if wanted is None:
-        return tuple(reversed(by_id.values()))
-    if wanted in by_id:
-        return (by_id[wanted],)
-    if wanted.isdecimal() and 1 <= int(wanted) <= len(recorded):
-        return (recorded[int(wanted) - 1],)
-    raise unknown("finding", wanted, [*by_id, *(str(number + 1) for number in range(len(recorded)))])
+    return _chosen(readable(read, file), file, wanted)
 
 
 def read_one_finding(file: Path, wanted: str | None) -> Recorded:
@@ -69,8 +66,36 @@ def read_one_finding(file: Path, wanted: str | None) -> Recorded:
         ReplayError: the file cannot be read.
         UsageError: there is no such finding, or more than one.
     """
-    recorded = read_findings(file, wanted)
-    if len(recorded) != 1:
-        ids = ", ".join(one.id for one in recorded)
-        raise UsageError(f"{file} holds {len(recorded)} findings: choose one with --finding ({ids})")
-    return recorded[0]
+    return _only(read_findings(file, wanted), file)
+
+
+def read_whole_finding(file: Path, wanted: str | None) -> Finding:
+    """Return the only finding of a file, or the one that `--finding` names, with all that is known about it.
+
+    Raises:
+        ReplayError: the file cannot be read, or holds a case without a finding.
+        UsageError: there is no such finding, or more than one.
+    """
+    document = readable(lambda path: files.read(path, CampaignReport, ShardReport, FindingDocument), file)
+    found = (document.finding,) if isinstance(document, FindingDocument) else report_in(document).findings
+    return _only(_chosen(found, file, wanted), file)
+
+
+def _chosen(found: Sequence[R], file: Path, wanted: str | None) -> tuple[R, ...]:
+    if not found:
+        raise UsageError(f"{file} holds no findings: there is nothing to replay")
+    by_id = {one.id: one for one in reversed(found)}
+    if wanted is None:
+        return tuple(reversed(by_id.values()))
+    if wanted in by_id:
+        return (by_id[wanted],)
+    if wanted.isdecimal() and 1 <= int(wanted) <= len(found):
+        return (found[int(wanted) - 1],)
+    raise unknown("finding", wanted, [*by_id, *(str(number + 1) for number in range(len(found)))])
+
+
+def _only(found: tuple[R, ...], file: Path) -> R:
+    if len(found) != 1:
+        ids = ", ".join(one.id for one in found)
+        raise UsageError(f"{file} holds {len(found)} findings: choose one with --finding ({ids})")
+    return found[0]

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import add_known
-from harness.cli.output import console
+from harness.cli.output import console, show
 from harness.cli.report_contents import contents_of
 from harness.findings.store import FOLDER as STORE
 from harness.model.finding import Confirmation
@@ -19,11 +19,11 @@ from harness.reports.summary import count_text
 
 def run(given: argparse.Namespace) -> ExitStatus:
     """List the stored findings, one line for each bug."""
-    contents = contents_of([given.folder] if given.folder else [], given.known)
+    contents = contents_of(given.paths, given.known)
     screen = console()
     for line in listed(contents):
-        screen.print(line, soft_wrap=True)
-    return ExitStatus.CLEAN
+        show(screen, line)
+    return ExitStatus.ERROR if contents.damaged else ExitStatus.CLEAN
 
 
 def listed(contents: ReportContents) -> Iterator[Text]:
@@ -54,10 +54,17 @@ def _sightings(bug: ReportedBug) -> str:
 
 
 def add_options(parser: Parser) -> None:
+    parser.epilog = """\
+examples:
+  harness findings               those of .harness/findings, here or above
+  harness findings report.json   those of a report
+
+exit status: 0 they are listed; 2 usage error, or a file is not readable
+"""
     parser.add_argument(
-        "folder",
-        nargs="?",
-        metavar="FOLDER|REPORT",
-        help=f"a folder of findings, or a report of harness fuzz --json (default: {STORE})",
+        "paths",
+        nargs="*",
+        metavar="FOLDER|FILE|ID",
+        help=f"folders of findings, single findings, or reports of harness fuzz --json (default: {STORE})",
     )
     add_known(parser)

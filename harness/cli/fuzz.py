@@ -1,17 +1,13 @@
 """`harness fuzz`."""
 
 import argparse
+import os
 import secrets
-import time
-from collections.abc import Callable
-from dataclasses import replace
+import sys
 from datetime import date
-from functools import partial
 from pathlib import Path
 
-from rich.console import Console
-from rich.text import Text
-
+from harness.cli.chunk_runs import CHUNKS, ChunkRuns, taken_chunk
 from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import (
     add_engine,
@@ -19,37 +15,41 @@ from harness.cli.common_options import (
     add_known,
     add_libraries,
     add_sanitizer,
+    add_show_output,
     add_suites,
+    devices_of,
     duration,
+    environment_variable,
     json_path,
+    libraries_of,
     natural,
     positive,
 )
+from harness.cli.fleet_run import run_on_ray
 from harness.cli.hypothesis_folder import use_hypothesis_folder
-from harness.cli.output import console, print_lines
-from harness.documents import files
-from harness.documents.campaign import CampaignReport
-from harness.errors import HarnessError, StoreError, UsageError, store_error
-from harness.findings import store
-from harness.findings.campaign_report import report_of
+from harness.cli.search_output import print_notice, print_report, status_of, write
+from harness.cli.search_run import SearchRun
+from harness.errors import UsageError
 from harness.findings.known_issues import KnownIssues, read_known_issues
-from harness.findings.search_log import SearchLog
-from harness.findings.versions import versions
+from harness.fleet.chunk_plan import chunks_of
+from harness.fleet.event_stream import EventStream
+from harness.fleet.shards import parse_shard
 from harness.model.device import DeviceProfile
-from harness.model.finding import Confirmation, Finding
-from harness.model.verdict import Fail, Severity, Signature
+from harness.model.verdict import Severity
 from harness.oracles import registry
-from harness.reports.finding_text import Sources, quoted, render
 from harness.reports.interrupts import Interrupts
-from harness.reports.progress import Progress
-from harness.reports.summary import summary
 from harness.search import USUAL_DEVICES
-from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
-from harness.search.cause_groups import join_untried
 from harness.search.engine_choice import EngineName, parse_engine
 from harness.search.leasing import own_devices
-from harness.search.miscompilations import merged_miscompilations
-from harness.search.options import TRIAGE_S, TRIAGE_SHARE, Options, load_devices, load_ops, sanitizer_for
+from harness.search.options import (
+    TRIAGE_S,
+    TRIAGE_SHARE,
+    Options,
+    load_devices,
+    load_ops,
+    sanitizer_for,
+    with_environment,
+)
 from harness.search.plan import CaseBudget, TimeBudget
 from harness.search.session import Session
 from harness.suite_files import all_suite_files, named_in_project, project_of
@@ -60,121 +60,41 @@ USUAL_CASES = 300
 
 def run(given: argparse.Namespace) -> ExitStatus:
     """Search for failures, shrink them, store and print them."""
+    chunk = taken_chunk(given) if given.chunk else None
+    if not given.suites:
+        raise UsageError("the following arguments are required: SUITE (see harness fuzz --help)")
+    shard = parse_shard(given.shard, os.environ) if given.shard else None
+    if shard is not None and given.seed is None:
+        raise UsageError("the shards of one search need one seed: add --seed N, the same for all of them")
     options = _options(given)
     report_path = json_path(given.json)
     use_hypothesis_folder()
     issues = read_known_issues(given.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
+    if given.events and chunk is None:
+        raise UsageError("--events tells of one chunk: add --chunk FILE")
+    if given.ray:
+        return run_on_ray(given, options, issues, report_path)
+    if chunk is not None:
+        runs = ChunkRuns([chunk], report_path, events=EventStream(_print_event) if given.events else None)
+    elif shard is not None:
+        runs = ChunkRuns(chunks_of(options, shard.count, dict(given.env)), report_path, shard)
+    else:
+        return _search(options, report_path, issues, Severity(given.fail_on))
+    return runs.run(options, issues, Severity(given.fail_on))
+
+
+def _search(options: Options, report_path: Path | None, issues: KnownIssues, fail_on: Severity) -> ExitStatus:
     with Interrupts() as interrupts:
-        with Session(options, _print_notice) as session:
-            search = _Search(session, interrupts)
+        with Session(options, print_notice) as session:
+            search = SearchRun(session, interrupts)
             search.run()
+            interrupts.end()
         report = search.report(issues)
         if report_path:
-            search.attempt(lambda: _write(report, report_path))
-        screen = console()
-        for finding in report.findings:
-            screen.print(render(finding, search.sources, report.known_findings), soft_wrap=True)
-        print_lines(summary(report))
-    if search.error:
-        raise search.error
-    return _status(report, Severity(given.fail_on))
-
-
-class _Search:
-    """The campaign and the triage of one command.  An interrupt or an error ends both; what was found stays."""
-
-    def __init__(self, session: Session, interrupts: Interrupts) -> None:
-        self.sources = Sources(roots=session.sources)
-        self.error: HarnessError | None = None
-        """What ended the search early, or what could not be written."""
-        self._session = session
-        self._interrupts = interrupts
-        self._statistics = CampaignStatistics()
-        self._is_interrupted = False
-        self._triage_s = 0.0
-        self._log = SearchLog(store.FOLDER, lambda finding: render(finding, self.sources).plain, versions())
-
-    def run(self) -> None:
-        """Search, then confirm and shrink.
-
-        Raises:
-            HarnessError: nothing was found so far.
-        """
-        session, budget = self._session, self._session.options.budget
-        limit = session.deadline or (budget.cases if isinstance(budget, CaseBudget) else 0)
-        try:
-            with Progress(Console(stderr=True, highlight=False), self._interrupts, limit, self._sight) as progress:
-                campaign = session.campaign(session.options.plan, progress)
-                self._statistics = campaign.statistics
-                campaign.run()
-                begun = time.monotonic()
-                session.triage(self._statistics, progress, self._keep)
-                self._triage_s = time.monotonic() - begun
-        except KeyboardInterrupt:
-            self._is_interrupted = True
-        except OSError as error:  # of a full disk, or of a folder that was deleted meanwhile
-            self._is_interrupted, self.error = True, store_error(error, store.FOLDER)
-        except HarnessError as error:
-            if not self._statistics.sightings:
-                raise
-            self._is_interrupted, self.error = True, error
-        self._interrupts.end()
-
-    def report(self, issues: KnownIssues) -> CampaignReport:
-        """Return the report, after each finding is stored as it is now."""
-        latest = self._latest()
-        for sighting, finding in join_untried(latest) if self._is_interrupted else latest:
-            self.attempt(partial(self._store, sighting.fail.signature, finding))
-        for signature, finding in merged_miscompilations(self._log.findings).items():
-            self.attempt(partial(self._store, signature, finding))
-        in_order = (sighting.fail.signature for sighting in self._statistics.in_order())
-        found = (self._log.findings[signature] for signature in in_order if signature in self._log)
-        interrupted, options = self._is_interrupted, self._session.options
-        report = report_of(options, self._statistics, found, interrupted=interrupted, issues=issues)
-        return replace(report, gpu_wait_share=self._session.gpu_wait_share, triage_seconds=round(self._triage_s, 3))
-
-    def _latest(self) -> list[tuple[Sighting, Finding]]:
-        """Return the latest finding of each sighting that is no symptom."""
-        latest: list[tuple[Sighting, Finding]] = []
-        for sighting in self._statistics.in_order():
-            finding = self._log.findings.get(sighting.fail.signature)
-            if finding is None and self._log.is_symptom(sighting.fail.signature):
-                continue
-            if finding is None or finding.confirmation is Confirmation.NOT_TRIED:
-                symptoms = finding.symptoms if finding else ()
-                finding = replace(self._session.not_tried(sighting), symptoms=symptoms)  # with all cases that showed it
-            latest.append((sighting, finding))
-        return latest
-
-    def attempt(self, write: Callable[[], None]) -> None:
-        """Write something.  A full disk must not keep the rest from being printed."""
-        try:
-            write()
-        except StoreError as error:
-            self.error = self.error or error
-
-    def _sight(self, fail: Fail, trial: Trial) -> None:
-        """Store a failure before it is printed."""
-        del trial
-        self._store(fail.signature, self._session.not_tried(self._statistics.sightings[fail.signature]))
-
-    def _keep(self, sighting: Sighting, finding: Finding) -> None:
-        self._store(sighting.fail.signature, finding)
-
-    def _store(self, signature: Signature, finding: Finding) -> None:
-        (complete,) = quoted((finding,), self.sources)
-        self._log.keep(signature, complete)
-
-
-def _write(report: CampaignReport, path: Path) -> None:
-    try:
-        files.write(report, path)
-    except OSError as error:
-        raise store_error(error, path) from None
-
-
-def _print_notice(text: str) -> None:
-    Console(stderr=True, highlight=False).print(Text(text), soft_wrap=True)
+            search.errors.attempt(lambda: write(report, report_path))
+        print_report(report, search.sources)
+    search.errors.raise_kept()
+    return status_of(report, fail_on)
 
 
 def _options(given: argparse.Namespace) -> Options:
@@ -188,8 +108,8 @@ def _options(given: argparse.Namespace) -> Options:
     return Options(
         suites=suites,
         devices=_devices(given),
-        oracles=tuple(registry.find(name).name for name in given.oracle),
-        ops=load_ops(suites, tuple(given.op), project),
+        oracles=tuple(one for name in given.oracle for one in registry.family(registry.find(name).name)),
+        ops=with_environment(load_ops(suites, tuple(given.op), project), dict(given.env)),
         project=project,
         budget=TimeBudget(seconds=60 * given.minutes, triage_share=TRIAGE_SHARE)
         if given.minutes
@@ -200,42 +120,33 @@ def _options(given: argparse.Namespace) -> Options:
         gpus=given.gpus,
         compilers=given.compilers,
         fixed_sm_count=given.sm is not None,
-        libraries=tuple(given.libraries),
+        libraries=libraries_of(given),
         isolation=Isolation(given.isolation),
         time_limit_s=given.time_limit,
         engine=engine,
         sanitizer=sanitizer_for(given.sanitizer, engine, given.accepts, given.settings),
         settings=given.settings,
+        shows_output=given.show_output,
     )
 
 
 def _devices(given: argparse.Namespace) -> tuple[DeviceProfile, ...]:
     if given.device is None and parse_engine(given.engine).needs_gpu:
         return own_devices(given.sm)
-    return load_devices(given.device, given.sm)
-
-
-def _status(report: CampaignReport, fail_on: Severity) -> ExitStatus:
-    if report.failures(fail_on):
-        return ExitStatus.FINDINGS
-    if report.suite_errors:
-        return ExitStatus.ERROR
-    if report.interrupted:
-        return ExitStatus.INTERRUPTED
-    return ExitStatus.CLEAN if report.checked and not report.unchecked_ops else ExitStatus.NOTHING_CHECKED
+    return load_devices(devices_of(given), given.sm)
 
 
 def add_options(parser: Parser) -> None:
     parser.epilog = """\
 examples:
-  harness fuzz suites/fla/norm.py --with fla-core==0.6.0 --device b200,rtx-5090 --minutes 5
-  harness fuzz suites --with ../flash-linear-attention --op rms_norm --device l4 --sm 20 --seed 1
-  harness fuzz suites/fla/norm.py --with fla-core==0.6.0 --engine cuda --sanitizer memcheck
+  harness fuzz fla:norm --with fla-core==0.6.0 --device b200 --minutes 5
+  harness fuzz my_suite.py --with ../my-library --op rms_norm --sm 20 --seed 1
+  harness fuzz fla:norm --with fla-core==0.6.0 --engine cuda
 
-exit status: 0 clean, 1 findings, 2 usage or harness error, 3 no findings, but of some op no case could be checked on
-any device, 130 interrupted without findings
+exit status: 0 clean, 1 findings, 2 usage or harness error, 3 no findings, but an op could not be checked on any
+device, 130 interrupted without findings
 """
-    add_suites(parser)
+    add_suites(parser, required=False)
     parser.add_argument(
         "--device",
         metavar="NAME,…",
@@ -245,12 +156,19 @@ any device, 130 interrupted without findings
     parser.add_argument(
         "--sm", type=positive, metavar="N", help="emulate N SMs on each device (default: its own SM count, and others)"
     )
+    parser.add_rare(
+        "--env",
+        action="append",
+        type=environment_variable,
+        default=[],
+        metavar="NAME=VALUE,…",
+        help="environment variable of the library with values to try besides leaving it unset; repeatable "
+        "(default: what suites declare)",
+    )
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument("--cases", type=positive, metavar="N", help=f"number of cases (default: {USUAL_CASES})")
-    budget.add_argument(
-        "--minutes", type=duration, metavar="M", help="minutes for the whole command, confirming and shrinking included"
-    )
-    parser.add_argument(
+    budget.add_argument("--minutes", type=duration, metavar="M", help="minutes, confirming and shrinking included")
+    parser.add_rare(
         "--triage-minutes",
         type=duration,
         default=TRIAGE_S / 60,
@@ -271,21 +189,54 @@ any device, 130 interrupted without findings
     add_libraries(parser)
     add_engine(parser)
     add_sanitizer(parser)
+    add_show_output(parser)
     _add_processes(parser)
+    _add_machines(parser)
+
+
+def _print_event(line: str) -> None:
+    sys.stdout.write(line)
+    sys.stdout.flush()
+
+
+def _add_machines(parser: Parser) -> None:
+    divided = parser.add_mutually_exclusive_group()
+    divided.add_argument(
+        "--shard",
+        metavar="I/N",
+        help="run the I-th of N equal parts, for harness merge; auto: as the CI system says",
+    )
+    parser.add_rare(
+        "--chunk",
+        group=divided,
+        type=Path,
+        metavar="FILE",
+        help=f"run one chunk of a search again, from {CHUNKS}/ID.json",
+    )
+    divided.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="run the search on a Ray cluster; auto: that of this machine (extra: cluster)",
+    )
+    parser.add_rare(
+        "--events",
+        action="store_true",
+        help="with --chunk: print progress and findings as JSON lines, for another program",
+    )
 
 
 def _add_processes(parser: Parser) -> None:
-    parser.add_argument(
+    parser.add_rare(
         "--isolation",
         choices=tuple(Isolation),
         default=Isolation.WORKER,
         help="worker: a process runs case after case; case: each case has a process of its own (default: %(default)s)",
     )
-    parser.add_argument(
+    parser.add_rare(
         "--processes", type=positive, metavar="N", help="cases at once (default: one per core, or two to four per GPU)"
     )
-    parser.add_argument("--gpus", type=positive, metavar="N", help="hardware GPUs to use (default: all free ones)")
-    parser.add_argument(
+    parser.add_rare("--gpus", type=positive, metavar="N", help="hardware GPUs to use (default: all free ones)")
+    parser.add_rare(
         "--compilers",
         type=natural,
         metavar="N",

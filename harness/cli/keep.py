@@ -5,10 +5,11 @@ from pathlib import Path
 
 from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import add_libraries
-from harness.cli.finding_choice import locate, readable
+from harness.cli.finding_choice import add_finding, locate, read_whole_finding
 from harness.documents import files
-from harness.documents.finding import FindingDocument, regression_document
+from harness.documents.finding import regression_document
 from harness.errors import UsageError
+from harness.libraries import portable
 from harness.suite_files import project_of
 
 REGRESSIONS = Path("suites", "regressions")
@@ -17,30 +18,34 @@ REGRESSIONS = Path("suites", "regressions")
 def run(given: argparse.Namespace) -> ExitStatus:
     """Copy a finding to the folder whose cases pytest replays first."""
     path = locate(given.file)
-    finding = readable(lambda file: files.read(file, FindingDocument), path).finding
-    folder = Path(given.folder) if given.folder else _regressions_of(path)
+    finding = read_whole_finding(path, given.finding)
+    project = project_of(path.parent)
+    folder = Path(given.folder) if given.folder else _regressions_of(project)
+    libraries = tuple(portable(spec, project) for spec in given.libraries or finding.libraries)
     kept = folder / f"{finding.id}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        files.write(regression_document(finding, tuple(given.libraries)), kept)
+        files.write(regression_document(finding, libraries), kept)
     except OSError as error:
         raise UsageError(f"cannot write {kept}: {error.strerror}: name another folder by --in") from None
     print(kept)
     return ExitStatus.CLEAN
 
 
-def _regressions_of(finding: Path) -> Path:
+def _regressions_of(project: Path) -> Path:
     """Return the folder of regressions in the project of a finding, as a relative path if it is in this folder."""
-    folder = project_of(finding.parent) / REGRESSIONS
+    folder = project / REGRESSIONS
     return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
 
 
 def add_options(parser: Parser) -> None:
     parser.epilog = """\
 example:
-  harness keep cf4e6df9 --with fla-core==0.6.0   replay it with the release that fixed it
+  harness keep cf4e6df9 --with fla-core==0.6.0   the release that fixed it
+
+exit status: 0 it is kept; 2 usage or harness error
 """
-    parser.add_argument("file", metavar="ID|FILE", help="the id of a stored finding, or its file or folder")
+    add_finding(parser)
     parser.add_argument(
         "--in",
         dest="folder",

@@ -4,7 +4,7 @@ import argparse
 import os
 
 from harness.cli.command import Parser
-from harness.cli.common_options import add_libraries, add_suites, positive
+from harness.cli.common_options import add_libraries, add_suites, libraries_of, positive
 from harness.cli.hypothesis_folder import use_hypothesis_folder
 from harness.findings.versions import versions
 from harness.model.device import DeviceProfile
@@ -37,7 +37,7 @@ def survey(
         seed=given.seed,
         processes=given.processes or len(os.sched_getaffinity(0)),
         fixed_sm_count=True,
-        libraries=tuple(given.libraries),
+        libraries=libraries_of(given),
         time_limit_s=given.time_limit,
         engine=engine,
         settings=given.settings,

@@ -10,14 +10,26 @@ from tempfile import TemporaryDirectory
 
 from harness import libraries
 from harness.cli.command import ExitStatus, Parser
-from harness.cli.common_options import add_engine, add_libraries, add_suites, duration, existing, json_path, positive
+from harness.cli.common_options import (
+    add_engine,
+    add_libraries,
+    add_suites,
+    duration,
+    existing,
+    json_path,
+    libraries_of,
+    positive,
+)
 from harness.cli.hypothesis_folder import use_hypothesis_folder
 from harness.cli.kernel_survey import releases_of
 from harness.cli.output import ProgressLine, print_lines, print_progress
 from harness.documents import files
 from harness.errors import UsageError, unknown
+from harness.model.case import DType
+from harness.model.op import Op
 from harness.mutation import equivalent_mutants, score
 from harness.mutation.measurement import Job, attempt_all, jobs
+from harness.mutation.operators import ON_REQUEST, USUAL, Operator
 from harness.mutation.outcome import MutantOutcome
 from harness.mutation.trial import MutationSetup
 from harness.reports.interrupts import Interrupts
@@ -26,6 +38,7 @@ from harness.search.options import Options, load_devices, load_ops
 from harness.search.plan import CaseBudget
 from harness.search.session import FOLDER, prepared
 from harness.suite_files import all_suite_files
+from harness.wording import counted
 
 DEVICE = "rtx-pro-6000"
 CASES = 300
@@ -43,11 +56,13 @@ def run(given: argparse.Namespace) -> ExitStatus:
     path = json_path(given.json)
     if not options.libraries:
         raise UsageError("harness mutate changes the sources of a library: name it by --with")
-    store = _ResultStore(path, _setting(options, given.seconds))
+    dtypes = tuple(map(DType, given.dtype))
+    store = _ResultStore(path, _setting(options, dtypes, given.seconds))
     use_hypothesis_folder()
     with Interrupts() as interrupts, _setup(options, given.seconds) as setup:
         progress = ProgressLine(PROGRESS_EVERY_S, interrupts)
-        found = jobs(setup, SURVEYED, lambda run: progress(f"what is executed: {run.case}"))
+        executed = jobs(setup, SURVEYED, lambda run: progress(f"what is executed: {run.case}"))
+        found = _made_by(executed, frozenset(map(Operator, given.operator)) or USUAL, given.mutant)
         sample = _chosen(found, given.mutant)[: given.limit]
         is_finished = _attempt(setup, sample, store, len(found))
     ids = {job.mutant.id for job in sample}
@@ -64,8 +79,8 @@ def run(given: argparse.Namespace) -> ExitStatus:
 def add_options(parser: Parser) -> None:
     parser.epilog = """\
 examples:
-  harness mutate suites/fla/norm.py --with fla-core==0.6.0 --limit 50
-  harness mutate suites/fla --with fla-core==0.6.0 --json mutants.json   a second run goes on where the first ended
+  harness mutate fla:norm --with fla-core==0.6.0 --limit 50
+  harness mutate fla --with fla-core==0.6.0 --json mutants.json   goes on later
 
 exit status: 0 the score is at least --at-least; 1 it is lower; 2 usage or harness error; 3 no mutant counts
 """
@@ -74,12 +89,28 @@ exit status: 0 the score is at least --at-least; 1 it is lower; 2 usage or harne
     parser.add_argument(
         "--cases", type=positive, default=CASES, metavar="N", help="most cases for a mutant (default: %(default)s)"
     )
-    parser.add_argument(
+    parser.add_rare(
         "--seconds",
         type=duration,
         default=SECONDS,
         metavar="S",
         help="most seconds for a mutant (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--operator",
+        action="append",
+        choices=tuple(Operator),
+        default=[],
+        metavar="NAME",
+        help=f"only mutants of this kind; repeatable (default: all but {', '.join(ON_REQUEST)})",
+    )
+    parser.add_argument(
+        "--dtype",
+        action="append",
+        choices=tuple(DType),
+        default=[],
+        metavar="NAME",
+        help=f"only cases of this dtype: {', '.join(DType)}; repeatable (default: each that an op supports)",
     )
     parser.add_argument("--limit", type=positive, metavar="M", help="try M mutants, drawn by the seed (default: all)")
     parser.add_argument("--mutant", action="append", default=[], metavar="ID", help="only this mutant; repeatable")
@@ -90,11 +121,11 @@ exit status: 0 the score is at least --at-least; 1 it is lower; 2 usage or harne
         metavar="S",
         help="another seed draws other cases and mutants (default: %(default)s)",
     )
-    parser.add_argument("--processes", type=positive, metavar="N", help="mutants at once (default: one per core)")
+    parser.add_rare("--processes", type=positive, metavar="N", help="mutants at once (default: one per core)")
     parser.add_argument(
         "--json", metavar="FILE", help="store the fate of each mutant in FILE; skip the mutants that it has"
     )
-    parser.add_argument(
+    parser.add_rare(
         "--known",
         type=existing,
         metavar="FILE",
@@ -123,21 +154,37 @@ def _options(given: argparse.Namespace) -> Options:
     return Options(
         suites=suites,
         devices=load_devices(given.device, None),
-        ops=load_ops(suites, tuple(given.op)),
+        ops=_with_dtypes(load_ops(suites, tuple(given.op)), tuple(map(DType, given.dtype))),
         budget=CaseBudget(cases=given.cases),
         seed=given.seed,
         processes=given.processes or len(os.sched_getaffinity(0)),
-        libraries=tuple(given.libraries),
+        libraries=libraries_of(given),
         time_limit_s=given.time_limit,
         engine=parse_engine(given.engine),
         settings=given.settings,
     )
 
 
+def _with_dtypes(ops: tuple[Op, ...], dtypes: tuple[DType, ...]) -> tuple[Op, ...]:
+    """Return the ops with cases of these dtypes only, without those that support none of them."""
+    if not dtypes:
+        return ops
+    narrowed = (replace(op, dtypes=tuple(dtype for dtype in op.dtypes if dtype in dtypes)) for op in ops)
+    kept = tuple(op for op in narrowed if op.dtypes)
+    if not kept:
+        raise UsageError(f"--dtype: no op of these suites supports {' or '.join(dtypes)}")
+    return kept
+
+
 def _known_text(sources: tuple[Path, ...]) -> str:
     if not sources:
         return f"no {equivalent_mutants.FILE} in the suites' folders or one folder above: no survivor is explained"
     return f"explained survivors: {', '.join(str(source) for source in sources)}"
+
+
+def _made_by(found: tuple[Job, ...], operators: frozenset[Operator], ids: list[str]) -> tuple[Job, ...]:
+    """Return the mutants of these operators, and those that are asked for by id."""
+    return tuple(job for job in found if job.mutant.operator in operators or job.mutant.id in ids)
 
 
 def _chosen(found: tuple[Job, ...], ids: list[str]) -> tuple[Job, ...]:
@@ -148,11 +195,13 @@ def _chosen(found: tuple[Job, ...], ids: list[str]) -> tuple[Job, ...]:
     return tuple(by_id[name] for name in ids) or found
 
 
-def _setting(options: Options, seconds: float) -> str:
+def _setting(options: Options, dtypes: tuple[DType, ...], seconds: float) -> str:
     """Return, in words, everything that decides the fate of a mutant."""
     devices = ", ".join(device.slug for device in options.devices)
+    only = f"{', '.join(dtypes)}; " if dtypes else ""
     cases = options.budget.cases if isinstance(options.budget, CaseBudget) else 0
-    return f"{releases_of(options)}; {devices}; seed {options.seed}; at most {cases} cases or {seconds:g} s a mutant"
+    budget = f"at most {cases} cases or {seconds:g} s a mutant"
+    return f"{releases_of(options)}; {devices}; {only}seed {options.seed}; {budget}"
 
 
 @contextmanager
@@ -186,5 +235,5 @@ class _ResultStore:
         if self._path:
             files.write(self._results, self._path)
         by = f" by {outcome.oracle}" if outcome.oracle else ""
-        effort = f"{outcome.cases} cases, {outcome.seconds:.0f} s"
+        effort = f"{counted(outcome.cases, 'case')}, {outcome.seconds:.0f} s"
         print_progress(f"{len(self.outcomes)} of {of}: {outcome.fate}{by} after {effort}: {outcome.mutant}")

@@ -3,11 +3,14 @@
 import sys
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
+from harness.errors import UsageError
 from harness.reports.interrupts import Interrupts
+from harness.wording import fitted
 
 
 def console() -> Console:
@@ -15,15 +18,33 @@ def console() -> Console:
     return Console(highlight=False)
 
 
+def show(screen: Console, text: Text) -> None:
+    """Print a text.  A terminal breaks its lines between words; a file or pipe keeps long lines, for other programs."""
+    screen.print(text, soft_wrap=not screen.is_terminal)
+
+
 def print_lines(lines: Iterable[str]) -> None:
     """Print plain lines, which may be longer than the terminal is wide."""
     screen = console()
     for line in lines:
-        screen.print(Text(line), soft_wrap=True)
+        show(screen, Text(line))
 
 
 def print_progress(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(fitted(line, sys.stderr), file=sys.stderr, flush=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that the user names, and say so.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+    print_progress(str(path))
 
 
 class ProgressLine:

@@ -7,7 +7,7 @@ from rich.text import Text
 from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import add_engine, add_libraries, duration, positive
 from harness.cli.finding_choice import add_finding, locate, read_one_finding
-from harness.cli.output import ProgressLine, console
+from harness.cli.output import ProgressLine, console, show
 from harness.errors import HarnessError, UsageError, unknown
 from harness.findings.rerun import op_of, options_for
 from harness.findings.store import nearest
@@ -59,8 +59,8 @@ def run(given: argparse.Namespace) -> ExitStatus:
     mapped, error = _map(subject, before, options, MappingLimits(points=given.points, seconds=given.seconds))
     screen = console()
     if mapped.points:
-        screen.print(render(mapped), soft_wrap=True)
-        screen.print(Text(f"kept in {save(mapped, path, nearest())}"), soft_wrap=True)
+        show(screen, render(mapped))
+        show(screen, Text(f"kept in {save(mapped, path, nearest())}"))
     if error:
         raise error
     return _status(mapped)
@@ -69,8 +69,8 @@ def run(given: argparse.Namespace) -> ExitStatus:
 def add_options(parser: Parser) -> None:
     parser.epilog = """\
 examples:
-  harness region cf4e6df9                        a plot of the two axes that matter, and a rule
-  harness region cf4e6df9 --axes T,SM            a plot of dim T and the SM count
+  harness region cf4e6df9             a plot of two axes that matter, and a rule
+  harness region cf4e6df9 --axes T,SM   a plot of dim T and the SM count
   harness region report.json --finding 2 --points 2000 --seconds 600
 
 exit status: 0 the map was made; 1 the smallest case no longer shows the failure; 2 usage or harness error;

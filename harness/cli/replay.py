@@ -5,9 +5,9 @@ import argparse
 from rich.text import Text
 
 from harness.cli.command import ExitStatus, Parser
-from harness.cli.common_options import add_engine, add_fail_on, add_libraries, add_sanitizer
+from harness.cli.common_options import add_engine, add_fail_on, add_libraries, add_sanitizer, add_show_output
 from harness.cli.finding_choice import add_finding, locate, read_findings
-from harness.cli.output import console
+from harness.cli.output import console, show
 from harness.findings.rerun import ReplayStatus, options_for, replay
 from harness.model.verdict import Severity
 from harness.reports.finding_text import Sources, render
@@ -29,17 +29,18 @@ def run(given: argparse.Namespace) -> ExitStatus:
             engine=engine,
             sanitizer=sanitizer_for(given.sanitizer, engine, given.accepts, given.settings),
             settings=given.settings,
+            shows_output=given.show_output,
         )
         with Session(options) as session:
             replayed = replay(recorded, session)
             sources = Sources(roots=session.sources)
         for finding in replayed.same:
-            screen.print(render(finding, sources), soft_wrap=True)
+            show(screen, render(finding, sources))
         if replayed.others:
             screen.print(Text("other findings of this case:"))
         for finding in replayed.others:
-            screen.print(render(finding, sources), soft_wrap=True)
-        screen.print(Text(str(replayed)), soft_wrap=True)
+            show(screen, render(finding, sources))
+        show(screen, Text(str(replayed)))
         is_failed |= bool(replayed.failures(fail_on))
         is_unchecked |= replayed.status is ReplayStatus.NOT_CHECKED
     if is_failed:
@@ -50,9 +51,9 @@ def run(given: argparse.Namespace) -> ExitStatus:
 def add_options(parser: Parser) -> None:
     parser.epilog = """\
 examples:
-  harness replay cf4e6df9                        a finding of .harness/findings
-  harness replay report.json --finding 2         the second finding of a report
-  harness replay cf4e6df9 --with fla-core==0.6.0 the same case with another release
+  harness replay cf4e6df9                          one of .harness/findings
+  harness replay report.json --finding 2           one of a report
+  harness replay cf4e6df9 --with fla-core==0.6.0   with another release
 
 exit status: 0 every recorded failure is gone; 1 one shows again, or its case has another error;
 2 usage or harness error; 3 a recorded failure could not be checked.
@@ -63,3 +64,4 @@ Other warnings of a case are listed, and do not count.
     add_fail_on(parser)
     add_engine(parser)
     add_sanitizer(parser)
+    add_show_output(parser)

@@ -1,4 +1,4 @@
-"""What `harness report` and `harness findings` show: the contents of folders of findings, and of JSON reports."""
+"""What `harness report` and `harness findings` show: the contents of stored findings, and of JSON reports."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -6,13 +6,13 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.findings.known_issues import read_known_issues
+from harness.findings.store import FINDING, nearest
 from harness.findings.store import FOLDER as STORE
-from harness.findings.store import nearest
 from harness.reports.contents import ReportContents, read_contents
 
 
 def contents_of(names: Sequence[str], known: Path, earlier: Sequence[str] = ()) -> ReportContents:
-    """Read the named folders and reports, or else the store of findings.
+    """Read the named folders, findings and reports, or else the store of findings.
 
     Raises:
         UsageError: a named path does not exist, nothing is named and there is no store, or nothing can be read.
@@ -28,9 +28,15 @@ def contents_of(names: Sequence[str], known: Path, earlier: Sequence[str] = ()) 
 
 
 def _existing(names: Sequence[str]) -> tuple[Path, ...]:
-    for name in names:
-        if not Path(name).exists():
-            raise UsageError(f"there is no {name}: name a folder of findings, or a report of harness fuzz --json")
+    paths = tuple(path if path.exists() else _stored(path) for path in map(Path, names))
     if not names and not nearest().is_dir():
         raise UsageError(f"there is no {STORE} here or above: run harness fuzz first, or name a folder or a report")
-    return tuple(map(Path, names)) or (nearest(),)
+    return paths or (nearest(),)
+
+
+def _stored(name: Path) -> Path:
+    """Return the folder of the stored finding with this id."""
+    folder = nearest() / name
+    if name.name == str(name) and (folder / FINDING).is_file():
+        return folder
+    raise UsageError(f"there is no {name}: name a folder of findings, or a report of harness fuzz --json")

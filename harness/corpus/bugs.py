@@ -5,13 +5,15 @@ The file says where to search and how to recognise the bug.  It does not help th
 
 import json
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from harness.errors import ReplayError, SuiteError, unknown
 from harness.model.verdict import Signature
+from harness.oracles import registry
 from harness.wire import from_json
 
 
@@ -26,6 +28,8 @@ class BugPattern:
 
     def matches(self, signature: Signature) -> bool:
         """Return True if a failure with this signature is the bug."""
+        if signature.oracle in registry.family(self.oracle):
+            signature = replace(signature, oracle=self.oracle)
         pairs = ((signature.oracle, self.oracle), (signature.kernel, self.kernel), (signature.place, self.place))
         return all(fnmatchcase(text, pattern) for text, pattern in pairs)
 
@@ -49,6 +53,8 @@ class HistoricalBug:
     device: str = "rtx-pro-6000"
     shows: tuple[BugPattern, ...] = ()
     """A failure that matches any of them shows the bug."""
+    environment: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Values to try for environment variables, as `--env` takes them."""
     beside: tuple[str, ...] = ()
     """Other libraries that the releases need, as `--with` takes them."""
     not_searched: str = ""

@@ -9,6 +9,7 @@ from harness.corpus.verify import BugRecord, FoundBug, SearchBudget, SearchResul
 from harness.documents import files
 from harness.documents.kinds import SCHEMA_VERSION, Kind
 from harness.reports.finding_text import describe
+from harness.wording import counted
 
 COLUMNS = (
     "bug",
@@ -115,7 +116,7 @@ def _instead(searched: SearchResult) -> str:
 
 
 def _spent(cases: int, seconds: float) -> str:
-    return f"{cases:,} case{'' if cases == 1 else 's'}, {seconds:.0f} s"
+    return f"{counted(cases, 'case')}, {seconds:.0f} s"
 
 
 def _listed(signatures: Sequence[str]) -> str:

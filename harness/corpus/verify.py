@@ -15,11 +15,12 @@ from harness.model.finding import Finding
 from harness.model.verdict import Fail
 from harness.search.campaign_statistics import CampaignStatistics, Trial
 from harness.search.engine_choice import EngineName, parse_engine
-from harness.search.options import TIME_LIMIT_S, Options, load_devices, load_ops
+from harness.search.options import TIME_LIMIT_S, Options, load_devices, load_ops, with_environment
 from harness.search.plan import CaseBudget
 from harness.search.session import Session
 from harness.search.triage import Triage
 from harness.settings import Settings
+from harness.wording import counted
 
 MIN_FIXED_CASES = 300
 """At least so many cases must pass with the fixed release."""
@@ -48,7 +49,7 @@ class FoundBug:
     source_line: str
     """Empty if it is not known."""
     cases: int
-    """Cases until the bug showed, including that one."""
+    """The number of the case that showed the bug, in the order drawn."""
     seconds: float
     """Time until the bug showed, from the start of the workers on."""
     smallest: Case
@@ -135,7 +136,7 @@ class _Search:
         try:
             options = Options(
                 suites=(bug.suite,),
-                ops=load_ops((bug.suite,), bug.ops),
+                ops=with_environment(load_ops((bug.suite,), bug.ops), bug.environment),
                 devices=load_devices(bug.device, None),
                 budget=CaseBudget(cases=budget.cases),
                 seed=budget.seed,
@@ -172,7 +173,7 @@ class _BugObserver:
         self._begun = time.monotonic()
         self._report = report
         self.campaign = session.campaign(session.options.plan, self)
-        self._sighted: tuple[Fail, int, float] | None = None
+        self._sighted: tuple[Fail, float] | None = None
         self.out_of_time = False
         self._triage = Triage(
             runner=session.pool,
@@ -184,7 +185,8 @@ class _BugObserver:
     def tick(self, statistics: CampaignStatistics, trying: Case | None) -> None:
         """End the search when time is up."""
         del trying
-        self._report(f"{self._bug.id}: {statistics.cases} cases with {', '.join(self._session.options.libraries)}")
+        libraries = ", ".join(self._session.options.libraries)
+        self._report(f"{self._bug.id}: {counted(statistics.cases, 'case')} with {libraries}")
         if time.monotonic() - self._begun >= self._seconds:
             self.out_of_time = True
             self.campaign.stop()
@@ -195,14 +197,14 @@ class _BugObserver:
             return
         seconds = time.monotonic() - self._begun
         if self._triage.repeats(fail, trial):
-            self._sighted = (fail, self.campaign.statistics.cases, seconds)
+            self._sighted = (fail, seconds)
             self.campaign.stop()
 
     def found_bug(self, keep: Callable[[Finding], object]) -> FoundBug | None:
         """Shrink and return what was found, if anything."""
         if self._sighted is None:
             return None
-        fail, cases, seconds = self._sighted
+        fail, seconds = self._sighted
         self._report(f"{self._bug.id}: making {fail.signature} small")
         sighting = self.campaign.statistics.sightings[fail.signature]
         finding = self._triage.finding(sighting, self._session.options.limits)
@@ -210,7 +212,7 @@ class _BugObserver:
         return FoundBug(
             signature=str(fail.signature),
             source_line=str(finding.fail.source or ""),
-            cases=cases,
+            cases=sighting.first_seen.case_number,
             seconds=round(seconds, 1),
             smallest=finding.case,
             finding=finding.id,

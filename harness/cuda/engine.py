@@ -84,6 +84,7 @@ class CudaEngine:
         SharedMemoryCheck(emulated, gpu, self._instrumentation).install()
         triton_seam.on_compile(self._add_compile_seconds)
         self._chooser.install()
+        triton_seam.watch_allocations(self._launches.allocate)
         self._memory.install()
 
     def obstacle(self) -> str:
@@ -127,7 +128,8 @@ class CudaEngine:
             launches=tuple(case_launches.launches),
             results=results,
             mismatches=self._execution.mismatches,
-            memory=tuple(case_launches.memory),
+            notes=tuple(self._execution.notes),
+            memory=(*case_launches.memory, *case_launches.scratch),
             repeated=repeated,
             instrumented=self._sanitizer_report(case_launches),
             seconds=self._seconds_by_phase(),
@@ -207,7 +209,7 @@ class CudaEngine:
         assert self._launches is not None, "emulate a device first"
         self._chooser.requested, self._chooser.failed = case.configs, None
         self._seconds = {}
-        self._launches.case_launches = CudaCaseLaunches()
+        self._launches.case_launches = CudaCaseLaunches(main_has_allocator=triton_seam.has_allocator())
         return self._launches.case_launches
 
     def _with_fault(self, ending: Ending) -> Ending:

@@ -4,6 +4,7 @@ The GPU is synchronised before and after each launch.  So an error or a hang bel
 if that is one of torch's own.
 """
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -11,10 +12,11 @@ import torch
 
 from harness.cuda.memory.redzones import Damage, RedzoneMemory
 from harness.errors import CannotExecute
-from harness.model.run import AccessSite, Launch, Trampled
+from harness.model.run import AccessSite, Launch, ScratchFault, Trampled
 from harness.ops import flight_recorder
 from harness.virtual.driver.driver import LaunchRequest, tensors_of
 from harness.virtual.driver.kernel_facts import KernelFacts, launch_of, options_of, read_kernel_facts, unread_launch
+from harness.virtual.driver.scratch_checks import ScratchRequest, allocated, scratch_source
 from harness.virtual.driver.triton_seam import ChosenConfig
 from harness.virtual.ttir.reach import reach_of
 
@@ -27,6 +29,9 @@ class CudaCaseLaunches:
     """If True, redzones are checked after each launch, to find the kernel that damages one."""
     launches: list[Launch] = field(default_factory=list[Launch])
     memory: list[Trampled] = field(default_factory=list[Trampled])
+    scratch: list[ScratchFault] = field(default_factory=list[ScratchFault])
+    main_has_allocator: bool = False
+    """True if the main thread had an allocator of scratch memory before the case."""
     writers: dict[int, tuple[str, str]] = field(default_factory=dict[int, "tuple[str, str]"])
     """By address of a storage, the kernel and argument that stored into it last."""
     unchecked: str = ""
@@ -44,6 +49,18 @@ class WatchedLaunches:
         self._chosen = chosen
         self._memory = memory
         self._builds: dict[tuple[str, ...], _Build] = {}
+        self._launching = threading.local()
+        """In each thread, the request of its launch under way."""
+
+    def allocate(self, allocator: Callable[[int, int, int], object], size: int, align: int, stream: int) -> object:
+        """Return the scratch memory that Triton's launcher asks this thread's allocator for, after checks of it."""
+        case, request = self.case_launches, self._launching.request
+        asked = self._scratch_request(request, size, align)
+        elsewhere = "in the main thread" if case.main_has_allocator else ""
+        scratch = allocated(asked, lambda: allocator(size, align, stream), elsewhere, case.scratch.append)
+        case.scratch += scratch.flaws(tensors_of(request), is_emulated=False)
+        scratch.fill()
+        return scratch.buffer
 
     def __call__(self, request: LaunchRequest, launch: Callable[[], None]) -> None:
         """Launch, synchronise and record the launch."""
@@ -60,6 +77,7 @@ class WatchedLaunches:
             torch.cuda.synchronize()
         case_launches.unfinished = name
         recorded = flight_recorder.launching(name, request.grid, f"num_warps: {request.metadata.num_warps}")
+        self._launching.request = request
         with recorded, self._memory.launching():
             launch()
         with flight_recorder.synchronising(name):
@@ -78,6 +96,17 @@ class WatchedLaunches:
     def trampled_by_unknown_kernel(self, damage: Damage) -> Trampled:
         """Return the event for damage that no launch of the rerun repeated."""
         return self._trampled(damage, "", {})
+
+    def _scratch_request(self, request: LaunchRequest, size: int, align: int) -> ScratchRequest:
+        facts = self._build(request).facts
+        site = AccessSite(
+            kernel=request.source.fn.__name__,
+            launch=len(self.case_launches.launches) - 1,
+            argument="",
+            source=None if facts is None else scratch_source(facts.module),
+        )
+        per_program = int(request.metadata.global_scratch_size)
+        return ScratchRequest(site=site, size_bytes=size, align=align, bytes_per_program=per_program)
 
     def _trampled(self, damage: Damage, kernel: str, tensors: dict[str, torch.Tensor]) -> Trampled:
         named = (key for key, tensor in tensors.items() if tensor.untyped_storage().data_ptr() == damage.address)

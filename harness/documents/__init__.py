@@ -6,6 +6,8 @@
     regression   `finding.RegressionDocument`, from `harness keep`: `suites/regressions/<id>.json`.
     case         `finding.CaseDocument`, from a person who replays a case with its libraries.
     campaign     `campaign.CampaignReport`, from `harness fuzz --json`.
+    chunk        `chunk.Chunk`, from a divided search: `.harness/chunks/<id>.json`.
+    shard        `chunk.ShardReport`, from `harness fuzz --shard … --json`.
     region       `region.RegionDocument`, from `harness region`.
     bisection    `bisection.BisectionDocument`, from `harness bisect --json`.
     corpus       `harness.corpus.results.CorpusResults`, from `harness corpus --json`.

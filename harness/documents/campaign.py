@@ -73,6 +73,10 @@ class CampaignReport:
     libraries: tuple[str, ...] = ()
     """As given to `--with`."""
     interrupted: bool = False
+    missing: tuple[str, ...] = ()
+    """The parts of a divided search that did not report: `shard 5 of 8`."""
+    kernels: tuple[str, ...] = ()
+    """The kernels that were launched; empty in files of older releases."""
     cut_off: tuple[str, ...] = ()
     """The cases that still ran when the time of the search was up; they are not among `cases`."""
     suite_errors: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ and converted field by field.  An error names the file and the exact place.  Not
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import MISSING, fields
 from datetime import date
@@ -18,10 +18,14 @@ from harness.documents.kinds import SCHEMA_VERSION, Kind
 from harness.documents.migrations import MIGRATIONS, version_of
 from harness.errors import ReplayError
 from harness.model.case import Case
+from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
+from harness.model.op import Dim
 
 T = TypeVar("T")
 
+LARGEST_SIZE = Dim(low=1, high=1).largest
+"""The largest size of a dim: no op declares a larger one without saying so."""
 WIDTH = 110
 """A list or object that fits into so many columns is written on one line."""
 
@@ -50,8 +54,16 @@ def loads(text: str, *classes: type[T]) -> T:
     Raises:
         ReplayError: the text holds something else.
     """
+    return read_plain(wire.parse(text), *classes)
+
+
+def read_plain(plain: object, *classes: type[T]) -> T:
+    """Read a document of one of the given classes from its parsed JSON.
+
+    Raises:
+        ReplayError: it is something else.
+    """
     by_kind = {_kind_of(one): one for one in classes}
-    plain = wire.parse(text)
     if not isinstance(plain, dict):
         raise ReplayError(_unknown(by_kind))
     version = version_of(plain)
@@ -78,7 +90,12 @@ def read_case(text: str) -> Case:
 
 def dumps(document: object) -> str:
     """Return the text of a document: keys in the order of their fields, what fits on a line on one line."""
-    return "".join(_lines(_CONVERTER.unstructure(document), "", "")) + "\n"
+    return "".join(_lines(plain_of(document), "", "")) + "\n"
+
+
+def plain_of(document: object) -> Any:
+    """Return the document as JSON knows it: objects, lists, strings, numbers."""
+    return _CONVERTER.unstructure(document)
 
 
 def write(document: object, path: Path) -> None:
@@ -150,7 +167,31 @@ def _read_date(value: Any, _: Any) -> date:
         raise wire.Mismatch("a date such as 2027-03-31", value) from None
 
 
+def _checked(of: type[Any], complaint_of: Callable[[Any], str]) -> None:
+    """Refuse values of a class that no machine could run, with the complaint about them."""
+    read = _CONVERTER.get_structure_hook(of)
+
+    def read_checked(value: Any, into: Any) -> Any:
+        made = read(value, into)
+        if complaint := complaint_of(made):
+            raise wire.Misfit(complaint)
+        return made
+
+    _CONVERTER.register_structure_hook(of, read_checked)
+
+
+def _complaint_about_device(device: DeviceProfile) -> str:
+    return "" if device.sm_count > 0 else f".sm_count: expected at least 1, got {device.sm_count}"
+
+
+def _complaint_about_case(case: Case) -> str:
+    wrong = ((name, size) for name, size in case.dims.items() if not 0 <= size <= LARGEST_SIZE)
+    return next((f".dims.{name}: expected 0 to {LARGEST_SIZE}, got {size}" for name, size in wrong), "")
+
+
 _CONVERTER = wire.document_converter()
+_checked(DeviceProfile, _complaint_about_device)
+_checked(Case, _complaint_about_case)
 _CONVERTER.register_structure_hook(date, _read_date)
 _CONVERTER.register_unstructure_hook(date, date.isoformat)
 _CONVERTER.register_structure_hook(Finding, lambda value, _: _CONVERTER.structure(value, FindingDocument).finding)

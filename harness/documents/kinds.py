@@ -17,3 +17,6 @@ class Kind(StrEnum):
     BISECTION = "bisection"
     CORPUS = "corpus"
     MUTATION = "mutation"
+    MATRIX = "matrix"
+    CHUNK = "chunk"
+    SHARD = "shard"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from harness.model.paired_run import SecondRun
+from harness.wording import counted
 
 K = TypeVar("K", bound=str)
 OVERSIZED = "oversized cases"
@@ -94,6 +95,15 @@ def untried(rows: Iterable[OpChecks]) -> Mapping[str, tuple[str, ...]]:
     return found
 
 
+def by_op_and_device(rows: Iterable[OpChecks]) -> tuple[OpChecks, ...]:
+    """Return the sums of the rows of each op on each device, for example of several searches."""
+    sums: dict[tuple[str, str], OpChecks] = {}
+    for row in rows:
+        known = sums.get((row.op, row.device))
+        sums[row.op, row.device] = row if known is None else added(known, row)
+    return tuple(sums.values())
+
+
 def by_op(rows: Iterable[OpChecks]) -> tuple[OpChecks, ...]:
     """Return the sums over all devices, with an empty device."""
     sums: dict[str, OpChecks] = {}
@@ -145,6 +155,12 @@ def second_run_words(kind: SecondRun) -> str:
             return "runs with other undefined lanes"
         case SecondRun.REPETITION:
             return "repetitions"
+        case SecondRun.TUNING:
+            return "runs that tune"
+        case SecondRun.KEYS:
+            return "surveys of autotuner keys"
+        case SecondRun.THREADS:
+            return "runs with another thread"
         case SecondRun.BUILD:
             return "runs of unoptimised code"
 
@@ -158,6 +174,6 @@ def _reason(rows: Iterable[OpChecks]) -> str:
     if not cases:
         return NO_CASE
     if not reasons:
-        return f"{cases} cases abstained"
+        return f"{counted(cases, 'case')} abstained"
     reason, count = reasons.most_common(1)[0]
-    return f"{count} of {cases} cases: {reason}"
+    return f"{count} of {counted(cases, 'case')}: {reason}"

@@ -31,9 +31,9 @@ def report_of(
     """Return the report of a search, which may have been interrupted."""
     found = tuple(findings)
     ops = [op.id for op in options.plan.ops]
-    judges_oversized = not options.oracles or not registry.CHECK_OVERSIZED.isdisjoint(
-        {*options.oracles} - {registry.COMPLETES.name}
-    )
+    # As in `registry.outcome`: to complete is enough only where nothing else is checked.
+    asked = {*options.oracles} - {registry.COMPLETES.name}
+    judges_oversized = not asked or not registry.CHECK_OVERSIZED.isdisjoint(asked)
     rows = tuple(
         _tested(op, device, statistics, may_be_oversized=judges_oversized)
         for op in options.plan.ops
@@ -52,6 +52,7 @@ def report_of(
         versions=versions(),
         libraries=options.libraries,
         interrupted=interrupted,
+        kernels=tuple(sorted(statistics.kernels)),
         cut_off=tuple(map(str, statistics.cut_off)),
         suite_errors=tuple(statistics.suite_errors),
         builds=statistics.builds,

@@ -14,7 +14,7 @@ finding of an idiom, the entry may be `oracle: idiom`, which holds for every ker
 
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from harness import tables
 from harness.documents.campaign import KnownFinding
 from harness.errors import UsageError, unknown
 from harness.model.finding import Finding
-from harness.model.verdict import Fail
+from harness.model.verdict import FLOAT64_VALUES, VALUE_ORACLES, Fail, Signature
 
 FILE = "known_issues.toml"
 KEYS = ("signature", "link", "expires")
@@ -64,7 +64,8 @@ class KnownIssues:
 
     def notices(self, findings: Iterable[Finding], kernels: Collection[str], ops: Iterable[str]) -> tuple[str, ...]:
         """Return a line for each entry that has expired, or that was not seen although its subject was tried."""
-        seen = {text for finding in findings for text in (_idiom(finding.fail), *map(str, finding.signatures))}
+        seen = {_idiom(finding.fail) for finding in findings}
+        seen |= {text for finding in findings for signature in finding.signatures for text in _texts(signature)}
         tried = {*kernels, *(op.rpartition(":")[2] for op in ops)}
         lines: list[str] = []
         for one in self.issues:
@@ -77,11 +78,19 @@ class KnownIssues:
 
 def _entry_of(finding: Finding, live: Mapping[str, KnownIssue]) -> KnownIssue | None:
     """Return the entry that excuses the finding, if there is one."""
-    own = live.get(str(finding.fail.signature))
+    own = next((live[text] for text in _texts(finding.fail.signature) if text in live), None)
     if not finding.fail.idiom:
         return own
     idiom = live.get(_idiom(finding.fail))
-    return idiom or (own if all(str(signature) in live for signature in finding.signatures) else None)
+    has_all = all(any(text in live for text in _texts(signature)) for signature in finding.signatures)
+    return idiom or (own if has_all else None)
+
+
+def _texts(signature: Signature) -> tuple[str, ...]:
+    """Return the entries for a signature: its own, and that of `float64-values` for what exact arithmetic decided."""
+    if signature.oracle not in VALUE_ORACLES - {FLOAT64_VALUES}:
+        return (str(signature),)
+    return str(signature), str(replace(signature, oracle=FLOAT64_VALUES))
 
 
 def _idiom(fail: Fail) -> str:

@@ -5,13 +5,15 @@ from pathlib import Path
 
 from harness.documents import files
 from harness.documents.campaign import CampaignReport
+from harness.documents.chunk import ShardReport
 from harness.documents.finding import CaseDocument, FindingDocument, RegressionDocument
+from harness.findings.report_merging import report_in
 from harness.model.case import Case
 from harness.model.finding import Finding, identity
 from harness.model.verdict import Signature
 from harness.suite_files import project_of
 
-DOCUMENTS = (CampaignReport, FindingDocument, RegressionDocument, CaseDocument)
+DOCUMENTS = (CampaignReport, ShardReport, FindingDocument, RegressionDocument, CaseDocument)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +57,11 @@ def parse(text: str) -> tuple[Recorded, ...]:
 
 
 def _recorded(
-    document: CampaignReport | FindingDocument | RegressionDocument | CaseDocument,
+    document: CampaignReport | ShardReport | FindingDocument | RegressionDocument | CaseDocument,
 ) -> tuple[Recorded, ...]:
     match document:
-        case CampaignReport():
-            return tuple(map(_recorded_finding, document.findings))
+        case CampaignReport() | ShardReport():
+            return tuple(map(_recorded_finding, report_in(document).findings))
         case RegressionDocument():
             signature, symptoms = document.failure, document.symptoms
         case CaseDocument():

@@ -5,9 +5,10 @@ from enum import StrEnum
 from pathlib import Path
 
 from harness.documents.campaign import counts
-from harness.errors import UsageError
+from harness.errors import ReplayError, UsageError
 from harness.findings.recorded_cases import Recorded
 from harness.findings.same_bug import is_gone, is_same_bug, obstacle
+from harness.libraries import of_project
 from harness.model.finding import Finding
 from harness.model.op import Op
 from harness.model.run import Completed
@@ -23,6 +24,7 @@ from harness.search.session import Session
 from harness.settings import Settings
 from harness.suite import load_suite
 from harness.suite_files import folder_that_holds, project_of
+from harness.wording import counted
 from harness.workers.supervision.time_limits import Patience
 
 
@@ -103,7 +105,7 @@ class Replayed:
     @property
     def _note_on_others(self) -> str:
         count = len(self.others)
-        return f"; the case has {count} other finding{'' if count == 1 else 's'}" if count else ""
+        return f"; the case has {counted(count, 'other finding')}" if count else ""
 
 
 def op_of(recorded: Recorded) -> Op:
@@ -112,6 +114,7 @@ def op_of(recorded: Recorded) -> Op:
     Raises:
         SuiteError: its suite cannot be loaded.
         UsageError: its suite is nowhere, or declares no such op.
+        ReplayError: the case has other dims than the op.
     """
     suite, _, name = recorded.case.op.rpartition(":")
     ops = {op.name: op for op in load_suite(suite, _project_of(recorded))}
@@ -119,7 +122,12 @@ def op_of(recorded: Recorded) -> Op:
         raise UsageError(
             f"{recorded.id} is of op {name!r}, and {suite} declares {', '.join(ops)}: take the suite that declared it"
         )
-    return ops[name]
+    op, dims = ops[name], recorded.case.dims
+    if set(dims) != set(op.dims):
+        wrong = [*(f"lacks {dim}" for dim in op.dims if dim not in dims)]
+        wrong += [f"has {dim}, which is no dim of the op" for dim in dims if dim not in op.dims]
+        raise ReplayError(f"{recorded.id}: case.dims {' and '.join(wrong)} ({recorded.case.op})")
+    return op
 
 
 def _project_of(recorded: Recorded) -> Path:
@@ -142,24 +150,27 @@ def options_for(  # noqa: PLR0913 - the options of several commands, by keyword
     time_limit_s: float = TIME_LIMIT_S,
     sanitizer: SanitizerChoice | None = None,
     settings: Settings = Settings(),
+    shows_output: bool = False,
 ) -> Options:
     """Return the options to run one recorded case; `libraries` replace those on record, if there are any."""
     op = op_of(recorded)
+    project = _project_of(recorded)
     before = (recorded.preceding_case,) if recorded.preceding_case else ()
     return Options(
         suites=tuple(dict.fromkeys(case.op.rpartition(":")[0] for case in (recorded.case, *before))),
         ops=(op,),
-        project=_project_of(recorded),
+        project=project,
         devices=(recorded.case.device,),
         budget=CaseBudget(cases=1),
         seed=recorded.case.seed,
         processes=1,
         fixed_sm_count=True,
-        libraries=libraries or recorded.libraries,
+        libraries=libraries or tuple(of_project(spec, project) for spec in recorded.libraries),
         time_limit_s=time_limit_s,
         engine=engine,
         sanitizer=sanitizer,
         settings=settings,
+        shows_output=shows_output,
     )
 
 
@@ -168,7 +179,7 @@ def replay(recorded: Recorded, session: Session) -> Replayed:
 
     A recorded failure is checked by its own oracle and by all that need no further run, a bare case by every oracle.
     """
-    (op,) = session.options.ops
+    op = next(one for one in session.options.ops if one.id == recorded.case.op)
     before = (recorded.preceding_case,) if recorded.preceding_case else ()
     signature = recorded.signature
     asked = [one.name for one in registry.ALL if signature is None or isinstance(one, SingleRunOracle)]
@@ -178,8 +189,7 @@ def replay(recorded: Recorded, session: Session) -> Replayed:
         op, recorded.case, lambda request: session.pool.run_alone(request, before, patience=patience)
     )
     if signature is not None and _waits_for_the_compiler(signature.oracle, examined):
-        session.compiler.settle()
-        examined = judge.judge(op, examined.run, {})
+        examined = judge.judge_when_compiled(op, examined.run)
     return Replayed(
         recorded=recorded,
         findings=tuple(

@@ -16,7 +16,7 @@ def is_same_bug(one: Signature, other: Signature) -> bool:
 
     Line numbers change, and the severity does too: a race may or may not show in the values.
     """
-    return _normalised(one) == _normalised(other)
+    return _normalised(one).is_shown_by(_normalised(other))
 
 
 def _normalised(signature: Signature) -> Signature:
@@ -31,9 +31,11 @@ def is_gone(signature: Signature | None, examined: Examination) -> bool:
     """
     if signature is None:
         return examined.outcome is Outcome.PASS
-    if any(isinstance(verdict, Pass) and verdict.oracle == signature.oracle for verdict in examined.verdicts):
+    oracles = registry.related(signature.oracle)
+    judging = [one for one in examined.verdicts if one.oracle in oracles and not isinstance(one, Abstain)]
+    if judging and all(isinstance(verdict, Pass) for verdict in judging):
         return True
-    if not any(fail.oracle == signature.oracle for fail in examined.fails):
+    if not any(fail.oracle in oracles for fail in examined.fails):
         return False
     launched = {launch.kernel for launch in examined.run.launches}
     return isinstance(examined.run.ending, Completed) and (not signature.kernel or signature.kernel in launched)
@@ -41,12 +43,12 @@ def is_gone(signature: Signature | None, examined: Examination) -> bool:
 
 def obstacle(signature: Signature | None, examined: Examination) -> str:
     """Explain why the run is no evidence: its ending, another failure of the same oracle, or why that abstained."""
-    oracle = signature.oracle if signature is not None else ""
+    oracles = registry.related(signature.oracle) if signature is not None else frozenset[str]()
     abstained = [verdict for verdict in examined.verdicts if isinstance(verdict, Abstain)]
     reasons = [
         *(fail.message for fail in examined.fails if fail.oracle == registry.COMPLETES.name),
-        *(f"instead: {fail.signature}" for fail in examined.fails if fail.oracle == oracle),
-        *(verdict.reason for verdict in abstained if verdict.oracle == oracle),
+        *(f"instead: {fail.signature}" for fail in examined.fails if fail.oracle in oracles),
+        *(verdict.reason for verdict in abstained if verdict.oracle in oracles),
         *(verdict.reason for verdict in abstained),
     ]
     return reasons[0] if reasons else "no oracle gave a verdict"

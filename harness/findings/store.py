@@ -98,7 +98,7 @@ def load(folder: Path) -> Kept:
             found.append(_load(place))
         except ReplayError as error:
             damaged.append(str(error))
-    by_signature = sorted(found, key=lambda one: (str(one.finding.fail.signature), _rank(one)))
+    by_signature = sorted(found, key=lambda one: (str(one.finding.fail.signature), rank(one.finding)))
     grouped = groupby(by_signature, key=lambda one: one.finding.fail.signature)
     return Kept(bugs=tuple(_merged(tuple(same)) for _, same in grouped), damaged=tuple(damaged))
 
@@ -122,9 +122,18 @@ def _lines(path: Path) -> tuple[str, ...]:
     return tuple(path.read_text(encoding="utf-8").splitlines()) if path.is_file() else ()
 
 
+def cases_of(place: Path) -> tuple[Case, ...]:
+    """Read the cases that showed a finding, from its folder; none if that has no list of them.
+
+    Raises:
+        ReplayError: the list is damaged; the text names it.
+    """
+    return _cases(place / CASES)
+
+
 def _load(place: Path) -> Stored:
     document = files.read(place / FINDING, FindingDocument)
-    finding = replace(document.finding, cases=_cases(place / CASES))
+    finding = replace(document.finding, cases=cases_of(place))
     return Stored(finding=finding, folder=place, versions=document.versions)
 
 
@@ -135,9 +144,8 @@ def _cases(path: Path) -> tuple[Case, ...]:
         raise ReplayError(f"{path}: {error}") from None
 
 
-def _rank(stored: Stored) -> tuple[bool, int, str]:
-    """Return the sort key: confirmed findings first, then by the size of the case."""
-    finding = stored.finding
+def rank(finding: Finding) -> tuple[bool, int, str]:
+    """Return the sort key of findings with one signature: confirmed ones first, then by the size of the case."""
     return not finding.confirmed, prod(finding.case.dims.values()), finding.id
 
 

@@ -6,9 +6,10 @@ This file has the axes along which cases vary.  `harness.search` decides which v
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from functools import lru_cache
+from pathlib import PurePath
 from typing import Any
 
 from harness.model.device import DeviceProfile
@@ -99,6 +100,51 @@ class GradMode(StrEnum):
     """Only forward runs, under `torch.no_grad()`, as in inference."""
 
 
+class CallContext(StrEnum):
+    """The thread, context or process in which the op is called, simplest first.  `harness.ops.call_contexts` calls it.
+
+    Context variables, such as Triton's allocator, have other values in some of them.
+    """
+
+    MAIN = "main thread"
+    """The thread that imported the library."""
+    THREAD = "fresh thread"
+    BACKWARD = "autograd's thread"
+    """As for forward passes that checkpointing repeats in backward."""
+    COPIED = "copied context"
+    """A fresh thread with a copy of the main thread's context."""
+    OTHER_ALLOCATOR = "another allocator"
+    """The main thread, after another library has set an allocator of its own."""
+    FORKED = "forked child"
+    SPAWNED = "spawned child"
+    """A new interpreter that imports the library again."""
+
+    @property
+    def is_main(self) -> bool:
+        return self is CallContext.MAIN
+
+    @property
+    def where(self) -> str:
+        """The context as part of a sentence: `in a fresh thread`."""
+        return _WHERE[self]
+
+
+_WHERE = {
+    CallContext.MAIN: "in the main thread",
+    CallContext.THREAD: "in a fresh thread",
+    CallContext.BACKWARD: "in autograd's thread",
+    CallContext.COPIED: "in a fresh thread with a copied context",
+    CallContext.OTHER_ALLOCATOR: "in a context with another library's allocator",
+    CallContext.FORKED: "in a forked child",
+    CallContext.SPAWNED: "in a spawned child",
+}
+
+
+Environment = tuple[tuple[str, str], ...]
+"""Environment variables with their values, sorted by name."""
+ProcessKind = tuple[DeviceProfile, Environment]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """Everything that decides one run of one op on one device."""
@@ -125,6 +171,11 @@ class Case:
     grad_mode: GradMode = GradMode.ENABLED
     frozen: tuple[str, ...] = ()
     """Differentiable inputs that require no gradient in this case, sorted; the others require one."""
+    context: CallContext = CallContext.MAIN
+    environment: Environment = ()
+    """Environment variables by name, sorted.  The process sets them before it imports the library under test."""
+    is_exact: bool = False
+    """The case is computed in exact arithmetic too, even if its results are right: rounding may hide a wrong value."""
 
     @property
     def digest(self) -> str:
@@ -140,6 +191,16 @@ class Case:
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:8]
 
     @property
+    def seed_digest(self) -> str:
+        """The digest, but equal for copies of a suite outside the project, in whatever folder: what draws depend on."""
+        return replace(self, op=seed_text(self.op)).digest
+
+    @property
+    def process(self) -> "ProcessKind":
+        """What the process that runs the case must have; one process can run all cases with an equal one."""
+        return self.device, self.environment
+
+    @property
     def op_name(self) -> str:
         """The op without its file: `rms_norm`."""
         return self.op.rpartition(":")[2]
@@ -150,7 +211,8 @@ class Case:
 
     def __str__(self) -> str:
         dims = " ".join(f"{name}={size}" for name, size in self.dims.items())
-        parts = [f"{self.op_name} {dims} {self.dtype}"]
+        parts = [f"{name}={value}" for name, value in self.environment]
+        parts += [f"{self.op_name} {dims} {self.dtype}"]
         parts += [f"{name}={setting}" for name, setting in self.options.items()]
         parts += [f"{name}=None" for name in self.absent]
         parts += [f"{name}:{layout}" for name, layout in self.layouts.items() if layout is not Layout.CONTIGUOUS]
@@ -166,10 +228,14 @@ class Case:
         if self.grad_mode is not GradMode.ENABLED:
             parts.append(self.grad_mode)
         parts += [f"{name}:frozen" for name in self.frozen]
+        if self.is_exact:
+            parts.append("exact")
+        if self.context is not CallContext.MAIN:
+            parts.append(f"in:{self.context.replace(' ', '-')}")
         return f"{' '.join(parts)} seed={self.seed} on {self.device}"
 
 
-ADDED = ("grad_mode", "frozen")
+ADDED = ("grad_mode", "frozen", "environment", "is_exact", "context")
 """Fields that digests and JSON leave out at their default: older cases, and the ids of findings, do not have them."""
 
 
@@ -177,3 +243,9 @@ ADDED = ("grad_mode", "frozen")
 def _plain(device: DeviceProfile) -> Mapping[str, Any]:
     # Cached, since a device has more fields than a case and all cases of a device share it.
     return asdict(device)
+
+
+def seed_text(op_id: str) -> str:
+    """Return what draws of an op depend on: its id, but without the folder of a suite outside the project."""
+    path = PurePath(op_id)
+    return path.name if path.is_absolute() else op_id

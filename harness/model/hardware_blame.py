@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from harness.model.verdict import Fail
+
 
 class Blame(StrEnum):
     """The part at fault."""
@@ -31,6 +33,8 @@ class HardwareBlame:
     """The assemblers that make right code of them: `ptxas 12.9.86`, `ptxas 12.8.93 -O0`."""
     evidence: tuple[str, ...] = ()
     """The result of each repeat, as a clause: `the virtual GPU does not show it`."""
+    exact: Fail | None = None
+    """The same failure as exact arithmetic on the virtual GPU judges it; None if that does not decide."""
 
     @property
     def cause(self) -> str:

@@ -18,6 +18,8 @@ class Resources:
     tensor_memory_columns: int
     scratch_bytes_per_program: int
     threads: int
+    scratch_align: int = 128
+    """Alignment of the scratch memory in bytes; 128 for descriptors."""
     failure: str = ""
     """The compiler's message if it rejected the kernel; the figures are 0 then."""
     unknown: str = ""

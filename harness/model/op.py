@@ -5,9 +5,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
-from harness.model.case import Case, DType, GradMode, Scalar, Scale
+from harness.model.case import Case, DType, Environment, GradMode, Scalar, Scale, seed_text
 from harness.model.input_spec import Input
 
 GRADIENTS = "gradients"
@@ -26,6 +27,8 @@ class Dim:
     """If true, an oversized case may exceed `high`."""
     largest: int = 2**32
     """The limit for oversized cases: a documented limit of the op, or of a grid."""
+    varies: bool = False
+    """True if the size differs from call to call in one program, such as a sequence length."""
     long: int | None = None
     """The limit for long cases; None for `largest` if the dim grows, else for `high`.
 
@@ -72,6 +75,11 @@ class Op:
     inputs: Mapping[str, Input]
     options: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict[str, tuple[Scalar, ...]])
     """Values worth trying for each option of the call; the first is the simplest: `{"causal": (False, True)}`."""
+    environment: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Values worth trying for environment variables of the library, besides leaving them unset.
+
+    The library may read them at import: `{"FLA_USE_TMA": ("1",)}`.
+    """
     dtypes: tuple[DType, ...] = (DType.FP32, DType.BF16, DType.FP16)
     requires: tuple[Requirement, ...] = ()
     """Distributions that must be installed, for example `("fla-core", "flash-linear-attention")`."""
@@ -87,8 +95,12 @@ class Op:
     """Names of the oracles whose promises this op does not make, for example `repeatability`."""
     apart: tuple[str, ...] = ()
     """Independent dims: infinity or NaN at one index of such a dim must not change results at other indices."""
+    buckets: tuple[str, ...] = ()
+    """Arguments of kernels that stand for a class of sizes: autotuners may tune anew for each of their values."""
     slack: float = 2.0
     """A right result may have this many times the error of the eager baseline."""
+    threads: bool = False
+    """True for an op that several threads may call at once, also while one of them tunes a kernel."""
     launches: bool = True
     """False for an op that may run without a kernel: a case that launches none is then checked by its values."""
 
@@ -96,6 +108,11 @@ class Op:
     def id(self) -> str:
         """The op's name in cases: `suites/fla/norm.py:rms_norm`."""
         return f"{self.suite}:{self.name}"
+
+    @property
+    def seed_text(self) -> str:
+        """What draws depend on beside the seed; see `seed_text`."""
+        return seed_text(self.id)
 
     @property
     def libraries(self) -> tuple[tuple[str, ...], ...]:
@@ -122,6 +139,13 @@ class Op:
     @property
     def simplest_options(self) -> Mapping[str, Scalar]:
         return {name: choices[0] for name, choices in self.options.items()}
+
+    @property
+    def environments(self) -> tuple[Environment, ...]:
+        """Every combination of the declared variables that sets at least one, those with fewest first."""
+        choices = [[None, *((name, value) for value in values)] for name, values in sorted(self.environment.items())]
+        sets = (tuple(filter(None, chosen)) for chosen in product(*choices))
+        return tuple(sorted(filter(None, sets), key=len))
 
     def settings(self, case: Case) -> dict[str, Scalar]:
         """Return the case's dims and options by name, with the simplest value of options without a setting."""

@@ -77,6 +77,12 @@ class SecondRun(StrEnum):
     """The values of undefined lanes; in the same process."""
     REPETITION = "repetition"
     """Nothing; in the same process, on hardware."""
+    TUNING = "tuning"
+    """The autotuners tune; in the same process."""
+    KEYS = "keys"
+    """The keys of autotuners are surveyed, and entries of their caches shared; in the same process."""
+    THREADS = "threads"
+    """Another thread calls the op while the first autotuner tunes; in the same process."""
     BUILD = "build"
     """The options of the assembler."""
 

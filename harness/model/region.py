@@ -32,6 +32,10 @@ class AxisKind(StrEnum):
     """The gradient of an input: wanted or not."""
     LAYOUT = "layout"
     VALUES = "values"
+    CONTEXT = "context"
+    """The thread, context or process that calls the op."""
+    ENVIRONMENT = "environment"
+    """An environment variable of the library."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ from harness.model.ending import (
 from harness.model.launch_difference import CaseAgreement
 from harness.model.picture import ElementSpan, Spread
 from harness.model.triton_sanitizer_report import Instrumented
+from harness.model.tuning import InterruptedRun, KeyCheck, TunedRun
 
 __all__ = [  # names of `harness.model.ending` that other modules import from here
     "Completed",
@@ -53,6 +54,9 @@ __all__ = [  # names of `harness.model.ending` that other modules import from he
     "Wait",
 ]
 
+STARVED = "starved"
+"""The key of `Run.seconds` for time in which the process was ready to run and had no core."""
+
 
 # --- what was launched -----------------------------------------------------------------------------------------------
 
@@ -70,6 +74,11 @@ class Launch:
     config_index: int
     config_count: int
     """The number of configs after pruning; 1 if the kernel is not autotuned."""
+    config_builds: tuple[str, ...] = ()
+    """The builds of all these configs, in their order; empty unless the case compiled them all.
+
+    A config that does not compile to TTIR has an empty one.
+    """
     refused: tuple[str, ...] = ()
     """Configs that were tried before this one, but do not compile or do not fit, each with its error."""
     num_warps: int
@@ -251,8 +260,51 @@ class Misaligned:
     """The linear id of the first such program."""
 
 
+class ScratchFlaw(StrEnum):
+    """What is wrong with the scratch memory of a launch."""
+
+    MISSING = "no allocator"
+    TOO_SMALL = "too small"
+    MISALIGNED = "misaligned"
+    FREED = "freed"
+    """Nothing holds the memory any more while the kernel uses it."""
+    SHARED = "in use"
+    """The memory belongs to something else that the kernel uses."""
+    READ = "read"
+    """The kernel loads from it what it has not stored there."""
+    STORED = "stored"
+    """The kernel's own stores land in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScratchFault:
+    """A flaw of the scratch memory that a launch needs, mostly for descriptors that the kernel makes."""
+
+    site: AccessSite
+    """The operation that needs the memory; for a load, the site of the load."""
+    what: ScratchFlaw
+    needed_bytes: int
+    """Grid times CTAs times the bytes of a program."""
+    align: int
+    bytes_per_program: int
+    has: int = 0
+    """Bytes there are; for misaligned memory, those beyond a multiple; for stores, those overwritten."""
+    other: str = ""
+    """Where an allocator is set instead, or what else uses the memory."""
+    programs: tuple[int, ...] = ()
+    """For a load the program that loads; for a store the program whose part is overwritten."""
+
+
 MemoryEvent = (
-    Overlap | OrderDependence | Stray | UninitialisedRead | UndefinedLanes | AssertFailed | Misaligned | Trampled
+    Overlap
+    | OrderDependence
+    | Stray
+    | UninitialisedRead
+    | UndefinedLanes
+    | AssertFailed
+    | Misaligned
+    | Trampled
+    | ScratchFault
 )
 
 
@@ -346,6 +398,66 @@ class Refilled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRounding:
+    """What rounding does in one launch."""
+
+    launch: int
+    """The index of the launch among those of the case."""
+    kernel: str
+    operation: str
+    """The operation whose result exceeds its operands' errors by most, by its TTIR name: `arith.truncf`."""
+    source: Source | None
+    before: float
+    """The largest error of its operands, relative to their size, at most 1."""
+    after: float
+    """The error of its result."""
+    cancelled: float
+    """The largest term of a sum that is zero but for the last digit of float32; 0 if there is none."""
+
+    @property
+    def growth(self) -> float:
+        return self.after - self.before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactComparison:
+    """One result of an exact run beside its definition."""
+
+    name: str
+    """As `Result.name`."""
+    is_known: bool
+    """True if the exact run could follow every element."""
+    worst: Measure
+    """The exact value against the definition, in units of the bound.  Above 1 the algorithm is wrong."""
+    error: float
+    """The error of the library's own result relative to the tensor's size, in the worst tile."""
+    usual_error: float
+    """The same of the definition, computed by torch in the case's type."""
+    absolute_error: float
+    """The root-mean-square error of the library's own result, in the worst tile."""
+    size: float
+    """The root-mean-square of the definition."""
+
+    @property
+    def is_right(self) -> bool:
+        """True if the exact value is known, and agrees with the definition."""
+        return self.is_known and self.worst.ratio <= 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactRun:
+    """A second run of the same case, with a float64 value beside each value that it rounds."""
+
+    comparisons: tuple[ExactComparison, ...] = ()
+    doubts: tuple[str, ...] = ()
+    """What could not be followed, and decisions that rounding alone made."""
+    obstacle: str = ""
+    """Why there is no comparison; empty if there is."""
+    roundings: tuple[LaunchRounding, ...] = ()
+    """One for each launch; empty if every result is right."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Repeated:
     """A second run of the same case, with nothing changed."""
 
@@ -379,13 +491,23 @@ class Run:
     launches: tuple[Launch, ...] = ()
     results: tuple[Result, ...] = ()
     """Those that could be compared."""
+    notes: tuple[str, ...] = ()
+    """What the op told Hypothesis's `note`."""
     mismatches: tuple[FormMismatch, ...] = ()
     """The results whose shape, type or presence differs from the definition's; outputs before gradients."""
     memory: tuple[MemoryEvent, ...] = ()
     refilled: Refilled | None = None
     """None if no lane was undefined, or the case did not complete."""
+    exact: ExactRun | None = None
+    """None unless a result is wrong, or the case is one of a share."""
     repeated: Repeated | None = None
     """Set for sampled cases on a hardware GPU."""
+    tuned: TunedRun | None = None
+    """Set on the virtual GPU for sampled cases with an autotuned kernel."""
+    keys: KeyCheck | None = None
+    """Set on the virtual GPU for other sampled cases with an autotuned kernel."""
+    interrupted: InterruptedRun | None = None
+    """Set on the virtual GPU for some sampled cases of an op that several threads may call."""
     agreement: CaseAgreement | None = None
     """None unless both the virtual and a hardware GPU ran."""
     hardware: Hardware | None = None
@@ -397,4 +519,7 @@ class Run:
     instrumented: Instrumented | None = None
     """None if Triton compiled the kernels without a sanitizer of its own."""
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Seconds by part of the work: `inputs`, `front_end`, `parse`, `execution`, `reference`, `compare`, `host`."""
+    """Seconds by part of the work: `inputs`, `front_end`, `parse`, `execution`, `reference`, `compare`, `host`.
+
+    `STARVED` is the time in which a busy machine gave the process no core, if that was seen.
+    """

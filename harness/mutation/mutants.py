@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import libcst as cst
 from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper, PositionProvider
 
-from harness.mutation.operators import HOST_RULES, RULES, Operator, Rule
+from harness.mutation.operators import HOST_RULES, Operator, Rule, kernel_rules
 
 STATEMENTS = (cst.SimpleStatementLine, cst.If, cst.For, cst.While, cst.With)
 
@@ -96,7 +96,7 @@ class _MutantFinder(cst.CSTVisitor):
     def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:  # noqa: N802 -- the name is libcst's
         """Apply every rule to every node of the function's body."""
         launches = () if is_kernel(node) else tuple(dict.fromkeys(_launched(node)))
-        rules: Mapping[Operator, Rule] = RULES if is_kernel(node) else HOST_RULES if launches else {}
+        rules: Mapping[Operator, Rule] = kernel_rules(node) if is_kernel(node) else HOST_RULES if launches else {}
         for place, statement in _nodes(node.body, node):
             for operator, rule in rules.items():
                 for replacement in rule(place):

@@ -9,7 +9,9 @@ from enum import StrEnum
 
 import libcst as cst
 
+from harness.mutation.scaled_terms import ScaledTerms
 from harness.mutation.strides import swap_strides
+from harness.mutation.syntax import ATOMS, atom, is_type, last_name, parenthesised, triton_function
 
 Rule = Callable[[cst.CSTNode], Iterator[cst.CSTNode]]
 
@@ -39,6 +41,13 @@ class Operator(StrEnum):
     """An accumulator of type float32 becomes float16 or bfloat16."""
     DROP_FLOAT32 = "drop-float32"
     """A value is no longer widened to float32."""
+    SCALE_TERM = "scale-term"
+    """A float32 term is multiplied by 1.0001."""
+
+
+ON_REQUEST = (Operator.SCALE_TERM,)
+"""Operators that are tried only by name, so that the samples of all seeds stay as they are."""
+USUAL = frozenset(Operator).difference(ON_REQUEST)
 
 
 LOADS, STORES = ("load",), ("store",)
@@ -53,13 +62,11 @@ FLIPPED: Mapping[type[cst.BaseCompOp], type[cst.BaseCompOp]] = {
     cst.GreaterThanEqual: cst.GreaterThan,
 }
 NARROWER = ("float16", "bfloat16")
-ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Integer)
-"""Expressions that need no parentheses next to any operator."""
 
 
 def drop_mask(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """A memory access without its mask or boundary check."""
-    if isinstance(node, cst.Call) and (name := _triton_function(node)) in MASK_AT:
+    if isinstance(node, cst.Call) and (name := triton_function(node)) in MASK_AT:
         kept = [
             argument
             for index, argument in enumerate(node.args)
@@ -89,7 +96,7 @@ def strictness(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 def drop_atomic(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """An atomic whose result is unused, as a store."""
-    if isinstance(node, cst.Expr) and isinstance(node.value, cst.Call) and _triton_function(node.value) in ATOMICS:
+    if isinstance(node, cst.Expr) and isinstance(node.value, cst.Call) and triton_function(node.value) in ATOMICS:
         call = node.value
         kept = [
             argument
@@ -118,9 +125,9 @@ def drop_float32(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 def floor_blocks(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """`cdiv(a, b)` as `(a // b)`."""
-    if isinstance(node, cst.Call) and _last_name(node.func) == "cdiv" and len(node.args) == 2:
-        dividend, divisor = (_atom(argument.value) for argument in node.args)
-        yield _parenthesised(cst.BinaryOperation(left=dividend, operator=cst.FloorDivide(), right=divisor))
+    if isinstance(node, cst.Call) and last_name(node.func) == "cdiv" and len(node.args) == 2:
+        dividend, divisor = (atom(argument.value) for argument in node.args)
+        yield parenthesised(cst.BinaryOperation(left=dividend, operator=cst.FloorDivide(), right=divisor))
 
 
 def lose_accumulation(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -131,9 +138,9 @@ def lose_accumulation(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 def narrow_accumulator(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """`tl.zeros` and `tl.full` of float32, of a narrower type."""
-    if isinstance(node, cst.Call) and _triton_function(node) in {"zeros", "full"}:
+    if isinstance(node, cst.Call) and triton_function(node) in {"zeros", "full"}:
         for argument in node.args:
-            if _is_type(argument.value, "float32"):
+            if is_type(argument.value, "float32"):
                 for name in NARROWER:
                     yield node.deep_replace(argument.value, _tl(name))
 
@@ -151,9 +158,14 @@ RULES: Mapping[Operator, Rule] = {
     Operator.NARROW_ACCUMULATOR: narrow_accumulator,
     Operator.DROP_FLOAT32: drop_float32,
 }
-"""Rules for kernels and the functions that they call."""
+"""Rules for kernels and the functions that they call, whichever function it is."""
 HOST_RULES: Mapping[Operator, Rule] = {Operator.FLOOR_BLOCKS: floor_blocks}
 """Rules for the functions that launch kernels."""
+
+
+def kernel_rules(function: cst.FunctionDef) -> Mapping[Operator, Rule]:
+    """Return the rules for one kernel, or for a function that kernels call."""
+    return {**RULES, Operator.SCALE_TERM: ScaledTerms(function)}
 
 
 def _moved_bound(node: cst.CSTNode, operator: cst.BaseBinaryOp) -> Iterator[cst.CSTNode]:
@@ -166,39 +178,14 @@ def _moved_bound(node: cst.CSTNode, operator: cst.BaseBinaryOp) -> Iterator[cst.
 
 def _without_conversion(node: cst.CSTNode, name: str) -> Iterator[cst.CSTNode]:
     match node:
-        case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value="to")), args=[only]) if _is_type(
+        case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value="to")), args=[only]) if is_type(
             only.value, name
         ):
             yield value
-        case cst.Call(args=[first, second]) if _triton_function(node) == "cast" and _is_type(second.value, name):
-            yield _atom(first.value)
+        case cst.Call(args=[first, second]) if triton_function(node) == "cast" and is_type(second.value, name):
+            yield atom(first.value)
         case _:
             pass
-
-
-def _triton_function(call: cst.Call) -> str:
-    """Return `load` for `tl.load(…)`; empty if the call is not to `tl`."""
-    match call.func:
-        case cst.Attribute(value=cst.Name(value="tl"), attr=cst.Name(value=name)):
-            return name
-        case _:
-            return ""
-
-
-def _is_type(node: cst.CSTNode, name: str) -> bool:
-    match node:
-        case cst.Attribute(value=cst.Name(value="tl"), attr=cst.Name(value=found)):
-            return found == name
-        case _:
-            return False
-
-
-def _last_name(node: cst.BaseExpression) -> str:
-    match node:
-        case cst.Attribute(attr=cst.Name(value=name)) | cst.Name(value=name):
-            return name
-        case _:
-            return ""
 
 
 def _tl(name: str) -> cst.Attribute:
@@ -221,14 +208,5 @@ def _summand(node: cst.BaseExpression) -> cst.BaseExpression:
     return (
         node
         if fits or (isinstance(node, cst.BinaryOperation) and isinstance(node.operator, arithmetic))
-        else _parenthesised(node)
+        else parenthesised(node)
     )
-
-
-def _atom(node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return the expression, in parentheses unless any operator may stand next to it."""
-    return node if isinstance(node, ATOMS) or node.lpar else _parenthesised(node)
-
-
-def _parenthesised(node: cst.BaseExpression) -> cst.BaseExpression:
-    return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])

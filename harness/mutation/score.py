@@ -10,6 +10,7 @@ from harness.documents.kinds import SCHEMA_VERSION, Kind
 from harness.mutation.equivalent_mutants import EquivalentMutant, stripped
 from harness.mutation.operators import Operator
 from harness.mutation.outcome import COUNTED, Fate, MutantOutcome
+from harness.wording import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +113,8 @@ def _kills(outcomes: Sequence[MutantOutcome]) -> Iterator[str]:
 def _survivor(outcome: MutantOutcome) -> Iterator[str]:
     seen = "the same bits" if outcome.same_bits else "other bits"
     note = outcome.reason or (seen if outcome.reached else "no case executed it")
-    yield f"survived: {outcome.mutant}, {outcome.cases} cases of {', '.join(map(_short, outcome.ops))}: {note}"
+    cases = f"{counted(outcome.cases, 'case')} of {', '.join(map(_short, outcome.ops))}"
+    yield f"survived: {outcome.mutant}, {cases}: {note}"
     yield from (f"    - {line}" for line in stripped(outcome.mutant.before).splitlines())
     yield from (f"    + {line}" for line in stripped(outcome.mutant.after).splitlines())
 

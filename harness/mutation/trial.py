@@ -26,6 +26,7 @@ from harness.oracles import registry
 from harness.search.campaign import Campaign, CampaignWorkers
 from harness.search.campaign_statistics import CampaignStatistics, Trial
 from harness.search.options import Options
+from harness.search.runner import Runner
 from harness.search.triage import Triage
 from harness.workers.pool import Pool
 from harness.workers.spec import BUILDS, WorkerSpec
@@ -94,7 +95,7 @@ class MutantTester:
         copy_with_file(library, mutant.file, mutant.apply((library / mutant.file).read_bytes()), copy)
         self._suites = tuple(dict.fromkeys(op.suite for op in ops))
         self._copy = str(copy)
-        observer = _MutantObserver(mutant, self._setup, self._mutants, self._original, tuple(ops))
+        observer = MutantObserver(mutant, self._setup, self._mutants, self._original, tuple(ops))
         try:
             observer.campaign.run()
         except LibraryError as error:
@@ -107,7 +108,7 @@ class MutantTester:
         """Return the specification of workers with the current mutant; the pool retires those of earlier mutants."""
         return replace(self._setup.spec(device), suites=self._suites, variant_paths=(self._copy,))
 
-    def _fate(self, observer: "_MutantObserver", begun: float) -> MutantOutcome:
+    def _fate(self, observer: "MutantObserver", begun: float) -> MutantOutcome:
         if observer.stillborn:
             return replace(observer.outcome(Fate.STILLBORN, begun), message=observer.stillborn)
         if observer.kill is not None:
@@ -128,7 +129,7 @@ class MutantTester:
         outcome = observer.outcome(Fate.SAME_CODE if is_same_code else Fate.SURVIVED, begun)
         return replace(outcome, reached=reached, same_bits=same_bits)
 
-    def _is_reached(self, observer: "_MutantObserver") -> bool:
+    def _is_reached(self, observer: "MutantObserver") -> bool:
         mutant = observer.mutant
         launches = [launch for run in observer.seen.values() for launch in run.launches]
         if not mutant.is_in_kernel:
@@ -137,11 +138,14 @@ class MutantTester:
         return LineRange(file=mutant.file, first=first, last=last).overlaps(self._lines.of(launches))
 
 
-class _MutantObserver:
-    """Observes the search for one mutant, and ends it at the first confirmed failure or at the deadline."""
+class MutantObserver:
+    """Observes the search for one mutant, and ends it at the first confirmed failure or at the deadline.
+
+    A warning kills as well as an error.
+    """
 
     def __init__(
-        self, mutant: Mutant, setup: MutationSetup, pool: Pool, original: Original, ops: tuple[Op, ...]
+        self, mutant: Mutant, setup: MutationSetup, runner: Runner, original: Original, ops: tuple[Op, ...]
     ) -> None:
         options = setup.options
         oracles = tuple(map(registry.find, options.oracles)) or registry.ALL
@@ -149,13 +153,13 @@ class _MutantObserver:
         plan = replace(options.plan, ops=ops)
         self.mutant = mutant
         self.seen = judge.seen
-        self.campaign = Campaign(plan, CampaignWorkers(runner=pool, processes=1), judge, self)
+        self.campaign = Campaign(plan, CampaignWorkers(runner=runner, processes=1), judge, self)
         self.kill: tuple[Fail, Case] | None = None
         self.other_oracles: list[str] = []
         """Other oracles that failed in the case that killed the mutant."""
         self.stillborn = ""
         self._ops = ops
-        self._triage = Triage(runner=pool, judge=judge, trying=lambda _: None)
+        self._triage = Triage(runner=runner, judge=judge, trying=lambda _: None)
         self._deadline = time.monotonic() + setup.seconds
 
     def tick(self, statistics: CampaignStatistics, trying: Case | None) -> None:

@@ -1,4 +1,4 @@
-"""How a case is executed, whatever it computes: exceptions become endings, phases are timed, backward has its thread.
+"""How a case is executed, whatever it computes: exceptions become endings, phases are timed.
 
 `harness.ops.execution` executes ops.  `harness.repro_runtime.engine` executes reproducer files.
 """
@@ -8,7 +8,6 @@ import time
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
@@ -33,6 +32,7 @@ from harness.model.run import (
     Unsupported,
 )
 from harness.ops import flight_recorder
+from harness.ops.call_contexts import CallContexts
 from harness.ops.exception_text import cause_of, text_of
 from harness.ops.execution_hooks import NO_LAUNCHES, ObservedLaunches
 from harness.ops.missing_modules import missing
@@ -53,32 +53,31 @@ NOT_THE_LIBRARY = ("/torch/", "/triton/", HARNESS, "<", "/concurrent/", "/thread
 
 
 class CaseExecution(ABC):
-    """Runs cases in this process, one after another.
-
-    On a GPU, autograd runs backward in a thread of its own.  That thread does not see the caller's context variables,
-    such as Triton's allocator.  Therefore backward passes run in a separate thread here too.
-    """
+    """Runs cases in this process, one after another."""
 
     def __init__(
         self,
         library_context: LibraryContext,
-        on_backward_thread: Callable[[], object] = lambda: None,
+        on_new_thread: Callable[[], object] = lambda: None,
         *,
         launches: ObservedLaunches = NO_LAUNCHES,
     ) -> None:
-        """`on_backward_thread` is called once, in the thread of backward passes, before the first."""
+        """`on_new_thread` is called once in each thread that the execution starts, before anything else."""
         self._library_context = library_context
         self._launches = launches
-        self._backward_thread = ThreadPoolExecutor(1, "autograd-device", on_backward_thread)
+        self._calls = CallContexts(on_new_thread)
         self._phase = "inputs"
         self.seconds: dict[str, float] = {}
         """Wall-clock seconds of the latest case by phase: `inputs`, `forward`, `backward`, `reference`, `compare`, …"""
+        self.notes: list[str] = []
+        """What the op of the latest `run` told Hypothesis's `note`."""
         self.mismatches: tuple[FormMismatch, ...] = ()
         """The results of the latest `run` whose form differs from the definition's."""
 
     def run(self, op: Op, case: Case) -> tuple[Ending, tuple[Result, ...]]:
         """Return how the case ended, and its results; none unless it completed.  `mismatches` has the other ones."""
         self.seconds = {}
+        self.notes = []
         self.mismatches = ()
         return self._ended(op, lambda: self._results(op, case), ())
 
@@ -137,7 +136,7 @@ class ExecutionFactory(Protocol):
     def __call__(
         self,
         library_context: LibraryContext,
-        on_backward_thread: Callable[[], object],
+        on_new_thread: Callable[[], object],
         *,
         launches: ObservedLaunches,
     ) -> CaseExecution:
@@ -148,6 +147,11 @@ class ExecutionFactory(Protocol):
 def plain_torch() -> AbstractContextManager[None]:
     """Return a context without the torch modes that engines hold around the library: for the harness's own tensors."""
     return torch._C.DisableTorchFunction()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - no public name in torch 2.13
+
+
+def without_dispatch_modes() -> AbstractContextManager[None]:
+    """Return a context in which no mode sees torch's operators: a launch uses some, but is not made of them."""
+    return torch._C._DisableTorchDispatch()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - no public name in torch 2.13
 
 
 def autograd_mode(case: Case) -> AbstractContextManager[object]:
@@ -164,6 +168,9 @@ def _ending(op: Op, error: Exception, phase: str) -> Ending:
     message = str(error)
     if operator := MISSING_OPERATOR.match(message):
         return _unsupported(CannotExecute(f"{operator[1]} on the CPU"), error)
+    if isinstance(error, NotImplementedError) and phase == "reference":
+        what = f"the definition of {op.name}, which is still to be written: replace its NotImplementedError"
+        return _unsupported(CannotExecute(what), error)
     if part := missing(error) or native_code_missing(error):
         return _unsupported(CannotExecute(part), error)
     if kind in op.refuses and phase in {"forward", "backward"}:

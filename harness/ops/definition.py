@@ -50,7 +50,14 @@ def gradients(outputs: Tensors, leaves: Tensors, cotangents: Tensors) -> dict[st
         tuple(outputs.values()), tuple(leaves.values()), tuple(cotangents[name] for name in outputs), allow_unused=True
     )
     found = cast("tuple[torch.Tensor | None, ...]", made)  # torch's stubs ignore allow_unused
-    return {f"d:{name}": gradient for name, gradient in zip(leaves, found, strict=True)}
+    return {f"d:{name}": _with_memory(gradient) for name, gradient in zip(leaves, found, strict=True)}
+
+
+def _with_memory(gradient: torch.Tensor | None) -> torch.Tensor | None:
+    """Return a gradient with a storage: autograd may return zeros that have none, as from `torch.sgn`."""
+    if gradient is None or not gradient._is_zerotensor():  # noqa: SLF001 - torch 2.13 has no public name for it
+        return gradient
+    return torch.zeros_like(gradient)
 
 
 def with_zeros(made: Mapping[str, torch.Tensor | None], leaves: Tensors) -> Tensors:

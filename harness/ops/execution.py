@@ -3,9 +3,11 @@
 It is the same for every engine.  `harness.ops.execution_hooks` has what an engine adds.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,11 +16,15 @@ from harness.errors import CannotExecute
 from harness.model.case import Case, DType, Scale, ValueDistribution
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest, Sketch
-from harness.model.run import Ending, FormMismatch, Result, ResultForm, Role
+from harness.model.product_precision import product_epsilon
+from harness.model.run import Ending, ExactComparison, FormMismatch, Result, ResultForm, Role
 from harness.ops.case_execution import CaseExecution, LibraryContext, autograd_mode, plain_torch
 from harness.ops.compare import Noted, compare, digests, sketch
 from harness.ops.definition import arrays, gradients, reference, with_zeros
 from harness.ops.definition_memory import DefinitionMemory
+from harness.ops.exact_comparison import SAMPLES, STEP, ExactValues, compare_exact
+from harness.ops.exact_memory import ExactMemory
+from harness.ops.exact_torch import ExactTorch
 from harness.ops.execution_hooks import (
     NO_LAUNCHES,
     ExecutionObserver,
@@ -27,8 +33,9 @@ from harness.ops.execution_hooks import (
     TensorTransfer,
     Writer,
 )
+from harness.ops.hypothesis_notes import noting
 from harness.ops.inputs import TORCH_DTYPES, independent_of_taint, make_cotangents, make_inputs, seed_globals
-from harness.ops.monte_carlo import Jitter, product_epsilon
+from harness.ops.monte_carlo import Jitter
 from harness.ops.nan_taint import holds_infinity, infinity_as_nan
 from harness.ops.oversized_tensors import SparseMemory
 from harness.ops.result_forms import OutputsDiffer, Tensors, differences, form_of, forms, in_type, named
@@ -48,18 +55,21 @@ class Execution(CaseExecution):
     def __init__(
         self,
         library_context: LibraryContext,
-        on_backward_thread: Callable[[], object] = lambda: None,
+        on_new_thread: Callable[[], object] = lambda: None,
         *,
         launches: ObservedLaunches = NO_LAUNCHES,
         transfer: TensorTransfer | None = None,
         observer: ExecutionObserver | None = None,
     ) -> None:
         """Without a `transfer` the library gets the very tensors that were made, on the CPU."""
-        super().__init__(library_context, on_backward_thread, launches=launches)
+        super().__init__(library_context, on_new_thread, launches=launches)
         self._transfer = transfer
         self._observer = observer or NoObserver()
         self._writers: dict[str, Writer] = {}
         self._memory = DefinitionMemory()
+        self._compared_last: _ComparedCase | None = None
+        self._exact_before: Mapping[str, Array] = {}
+        """The exact values of the exact run before, of the same case."""
 
     def run_for_bits(self, op: Op, case: Case) -> tuple[Ending, Mapping[str, tuple[str, Writer]]]:
         """Run the case without a reference; return how it ended, and by name the digest and the writer of each result.
@@ -67,6 +77,14 @@ class Execution(CaseExecution):
         Unlike the digests of `run_again`, these differ between NaNs of different bits.
         """
         return self._ended(op, lambda: self._bits(op, case), {})
+
+    def run_exact(self, op: Op, case: Case, memory: ExactMemory) -> tuple[Ending, tuple[ExactComparison, ...]]:
+        """Run the case again beside its exact values, and compare these; call it right after `run` of the same case.
+
+        A second call for the same case, whose values are moved at random, compares the exact values of the first one.
+        Results that are no floating-point numbers, or have another form than their definition, are left out.
+        """
+        return self._ended(op, lambda: self._exact_comparisons(op, case, memory), ())
 
     def _results(self, op: Op, case: Case) -> tuple[Result, ...]:
         computed = self._compute(op, case)
@@ -100,15 +118,56 @@ class Execution(CaseExecution):
             found = digests(computed.results, nans_are_alike=False)
             return {name: (digest, self._writers[name]) for name, digest in found.items()}
 
-    def _compute(self, op: Op, case: Case, *, is_again: bool = False) -> "_Computed":
-        """Make the inputs, and call the library forward and backward."""
+    def _exact_comparisons(self, op: Op, case: Case, memory: ExactMemory) -> tuple[ExactComparison, ...]:
+        compared = self._compared_last
+        assert compared is not None, "the case has not been compared with its definition"
+        assert compared.computed.case == case, "another case has run since"
+
+        @contextmanager
+        def followed() -> Generator[None]:
+            with self._library_context(), ExactTorch(memory):
+                yield
+
+        computed = self._compute(op, case, is_again=True, around=followed)
+        with self._timed("reference"), plain_torch():
+            moved: list[Mapping[str, Array]] = []
+            for sample in range(SAMPLES):
+                with Jitter(STEP, JITTER_SEEDS * case.seed + sample):
+                    inputs, cotangents = compared.computed.inputs, compared.computed.cotangents
+                    moved.append(arrays(reference(op, case, inputs, cotangents, torch.float64)))
+            eager = arrays(compared.defined.eager())
+        with self._timed("compare"), plain_torch():
+            values = {
+                name: (value, memory.read(value).reshape(expected.truth.values.shape).numpy())
+                for name, expected in compared.expected.items()
+                if (value := computed.results.get(name)) is not None
+                and value.is_floating_point()
+                and value.numel() == expected.truth.values.size
+            }
+            before = self._exact_before
+            self._exact_before = {name: exact for name, (_, exact) in values.items()}
+            return tuple(
+                compare_exact(
+                    name,
+                    ExactValues(real=real, exact=before.get(name, exact), moved=exact if name in before else None),
+                    compared.expected[name],
+                    [each[name] for each in moved],
+                    eager,
+                )
+                for name, (real, exact) in values.items()
+            )
+
+    def _compute(
+        self, op: Op, case: Case, *, is_again: bool = False, around: LibraryContext | None = None
+    ) -> "_Computed":
+        """Make the inputs, and call the library forward and backward, in the context `around`."""
         self._observer.on_begin(case, is_again=is_again)
         is_oversized = case.scale is Scale.OVERSIZED
         if is_oversized and self._transfer:
             raise CannotExecute("an oversized case, of which a few programs run,")
         if not is_oversized:
             self._memory.check(op, case)
-        context = SparseMemory if is_oversized else self._library_context
+        context = SparseMemory if is_oversized else around or self._library_context
         given = self._transfer.to_gpu if self._transfer else _itself
         # A transfer copies, so the tensors that were made stay as they are.  Oversized cases have no reference.
         kept = _itself if is_oversized or self._transfer else _copy
@@ -117,8 +176,14 @@ class Execution(CaseExecution):
             kept_inputs = {name: None if value is None else kept(value) for name, value in made.items()}
             inputs = {name: None if value is None else given(value) for name, value in made.items()}
             seed_globals(case)
-        with self._timed("forward"), context(), autograd_mode(case):
-            returned = op.call(**arguments_for(op.call, inputs, op.settings(case)))
+        arguments = arguments_for(op.call, inputs, op.settings(case))
+
+        def forward() -> Any:
+            with context(), autograd_mode(case), noting([] if is_again else self.notes):
+                return op.call(**arguments)
+
+        with self._timed("forward"):
+            returned = self._calls.call(case.context, forward)
         outputs = named(returned)
         with self._timed("inputs"), plain_torch():
             self._observer.on_outputs(outputs)
@@ -129,7 +194,7 @@ class Execution(CaseExecution):
         with self._timed("backward"):
             work = partial(_backward, context, outputs, leaves, cotangents)
             # With CUDA tensors, torch itself runs backward in another thread.
-            made = work() if self._transfer else self._backward_thread.submit(work).result()
+            made = work() if self._transfer else self._calls.in_backward_thread(work)
         results = {**outputs, **with_zeros(made, leaves)}
         with self._timed("transfer"):
             # Launches know tensors by their addresses on the GPU.
@@ -157,6 +222,7 @@ class Execution(CaseExecution):
                 defined = _define(computed, is_shared=is_shared)
                 self.mismatches = (*_other_types(computed, defined), *_other_gradients(computed, defined))
         except OutputsDiffer as error:
+            self._compared_last = None
             expected = in_type(error.expected, TORCH_DTYPES[computed.case.dtype])
             self.mismatches = differences(computed.outputs, expected)
             return ()
@@ -171,6 +237,8 @@ class Execution(CaseExecution):
         with self._timed("reference"), plain_torch():
             expected = self._expect(computed, defined, sampling)
         with self._timed("compare"), plain_torch():
+            self._exact_before = {}
+            self._compared_last = _ComparedCase(computed=computed, defined=defined, expected=expected)
             noted = Noted(sketch_seed=defined.sketch_seed, has_error_map=sampling.may_blame)
             return self._compare(computed, expected, noted)
 
@@ -257,6 +325,15 @@ class _Defined:
     """The definition's results in the case's own type; computed at the first call."""
     sketch_seed: int | None
     """The seed of the sketches of results; None if no other run is compared with this one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ComparedCase:
+    """The latest case that was compared with its definition."""
+
+    computed: _Computed
+    defined: _Defined
+    expected: Mapping[str, Expected]
 
 
 def _define(computed: _Computed, *, is_shared: bool) -> _Defined:

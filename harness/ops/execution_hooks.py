@@ -25,6 +25,8 @@ class ObservedLaunches:
     """Input precisions of the dots of all launches."""
     is_compared: Callable[[Case], bool] = lambda _: True
     """True if other runs may be compared with this one by its tolerances."""
+    on_imported: Callable[[], None] = lambda: None
+    """Called in the main thread once the library is imported, before it is called."""
 
 
 NO_LAUNCHES = ObservedLaunches()

@@ -42,6 +42,8 @@ class Activity(IntEnum):
     """The host waits for the device."""
     SWALLOWED = 7
     """An autotuner caught an exception, and continued with the next config."""
+    LACKING = 8
+    """A launch found no allocator of scratch memory."""
 
 
 class Edge(IntEnum):
@@ -179,6 +181,13 @@ def synchronising(what: str = "the device") -> During | _Nothing:
 def swallowed(kernel: str, error: str, config: str) -> None:
     """Record that an autotuner continued after an exception."""
     note(Activity.SWALLOWED, Edge.ONCE, kernel, f"{error}, for config {config}")
+
+
+def lacking_allocator(kernel: str, size_bytes: int, elsewhere: str) -> None:
+    """Record that a launch in this thread found no allocator; `elsewhere` says where one is set."""
+    thread = threading.current_thread().name
+    detail = f"{size_bytes:,} bytes of scratch memory, in thread {thread}{elsewhere and f'; one is set {elsewhere}'}"
+    note(Activity.LACKING, Edge.ONCE, kernel, detail)
 
 
 def read(memory: bytes) -> Iterator[FlightEvent]:

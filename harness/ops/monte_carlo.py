@@ -7,7 +7,7 @@ steps of a definition that is written in elementary operations, but only the res
 """
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from functools import cache, lru_cache
 from math import isfinite
@@ -19,14 +19,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 NOISE_ELEMENTS = 1 << 16
 """The period of the noise."""
 FLOAT32_EPSILON = float(torch.finfo(torch.float32).eps)
-
-FACTOR_EPSILONS: Mapping[str, float] = {"tf32": 2.0**-9, "bf16x3": 2.0**-14, "bf16x6": 2.0**-21, "tf32x3": 2.0**-20}
-"""The relative error of float32 products in matrix units, by `tl.dot`'s input precision: tf32 keeps ten bits."""
-
-
-def product_epsilon(precisions: Iterable[str]) -> float:
-    """Return the epsilon of the coarsest input precision; 0 if none rounds."""
-    return max((FACTOR_EPSILONS.get(precision, 0.0) for precision in precisions), default=0.0)
 
 
 class Jitter(TorchDispatchMode):
@@ -75,6 +67,8 @@ class Jitter(TorchDispatchMode):
             args = tuple(
                 self._factor(one, self._products) for one in args
             )  # before the sum inside, whose terms may cancel
+        elif nature is _Nature.SOLVER:
+            args = tuple(self._factor(one, self._epsilon) for one in args)
         made = func(*args, **kwargs) if kwargs else func(*args)
         match nature:
             case _Nature.EXACT:
@@ -87,8 +81,11 @@ class Jitter(TorchDispatchMode):
                 if self._terms:
                     moved = self._factor(args[0], FLOAT32_EPSILON * _steps_of_a_walk(terms))
                     made = func(moved, *args[1:], **(kwargs or {}))
-            case _Nature.OTHER:
+            case _Nature.OTHER | _Nature.SOLVER:
                 scale = self._epsilon
+            case _Nature.WITH_MASK:
+                self._move(made[0], self._epsilon)
+                return made
         for one in made if isinstance(made, tuple | list) else (made,):
             self._move(one, scale)
         return made
@@ -179,7 +176,11 @@ class _Nature(Enum):
     """It does not round, or makes no new tensor: a copy, a view, a change in place."""
     MATRIX_PRODUCT = auto()
     PRODUCT = auto()
+    SOLVER = auto()
+    """Linear algebra in one operation.  It gives the right result of a matrix that is off by rounding."""
     SUM = auto()
+    WITH_MASK = auto()
+    """Its second result is a mask of numbers 0 and 1, which backward rejects if they are moved."""
     OTHER = auto()
 
 
@@ -191,8 +192,12 @@ def _nature(func: Any) -> _Nature:
         return _Nature.EXACT
     if packet in _MATRIX_PRODUCTS:
         return _Nature.MATRIX_PRODUCT
+    if packet.__name__.lstrip("_").startswith("linalg_"):
+        return _Nature.SOLVER
     if packet is _ATEN.mul:
         return _Nature.PRODUCT
+    if packet is _ATEN.multilabel_margin_loss_forward:
+        return _Nature.WITH_MASK
     return _Nature.SUM if packet in _SUMS else _Nature.OTHER
 
 
@@ -205,6 +210,7 @@ _EXACT: frozenset[Callable[..., Any]] = frozenset(
     {
         _ATEN.clone,
         _ATEN._to_copy,  # noqa: SLF001 - aten's own names for what rounds nothing
+        _ATEN._efficientzerotensor,  # noqa: SLF001 - autograd's zeros without memory, which cannot be moved in place
         _ATEN.zeros_like,
         _ATEN.ones_like,
         _ATEN.zeros,

@@ -4,10 +4,12 @@ A cell that still holds the pattern was never written.  For floating-point types
 payload, so its use also shows in results.  One-byte types have no unused pattern and are not poisoned.
 """
 
+import ctypes
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -65,9 +67,11 @@ class FreshMemory(TorchFunctionMode):
         storage = made.untyped_storage()
         if pattern is None or not storage.nbytes() or storage.device.type != "cpu":
             return
-        whole = torch.empty(0, dtype=made.dtype).set_(storage)  # a strided tensor's gaps are poisoned too
-        whole.view(SAME_SIZE[made.element_size()]).fill_(pattern)
-        self._fresh[storage.data_ptr()] = (Poison(pattern, made.element_size()), storage)
+        # The whole storage, since a strided tensor's gaps are poisoned too; without torch, whose modes would see it.
+        size = made.element_size()
+        memory = (ctypes.c_uint8 * (storage.nbytes() // size * size)).from_address(storage.data_ptr())
+        np.ctypeslib.as_array(memory).view(f"i{size}").fill(pattern)
+        self._fresh[storage.data_ptr()] = (Poison(pattern, size), storage)
 
 
 _FACTORIES = frozenset(

@@ -7,6 +7,7 @@ from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verd
 from harness.ops.paired_run_policy import is_sampled, with_another_config
 from harness.oracles.base import Evidence
 from harness.oracles.endings import unfinished
+from harness.oracles.float64_values import is_wrong
 from harness.oracles.run_comparison import Disagreement, disagreements
 
 
@@ -53,7 +54,7 @@ class ConfigInvariance:
             signature=Signature(oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=kernel, place=place),
             message=(
                 f"{result.name} differs beyond rounding between configs {config_of(run, kernel)} and "
-                f"{config_of(other, kernel)} of {kernel}: {found.where}"
+                f"{config_of(other, kernel)} of {kernel}{_wrong_one(run, other, kernel, result.name)}: {found.where}"
             ),
             meaning=(
                 "Which config the autotuner picks depends on timing, so the same program gives right results on one "
@@ -61,6 +62,13 @@ class ConfigInvariance:
             ),
             source=launch.source if launch else None,
         )
+
+
+def _wrong_one(run: Run, other: Run, kernel: str, name: str) -> str:
+    """Return which of the two configs has the wrong result, as far as both runs were compared with the definition."""
+    compared = [(one, result) for one in (run, other) for result in one.results if result.name == name]
+    wrong = [config_of(one, kernel) for one, result in compared if is_wrong(result)]
+    return f", of which {wrong[0]} is wrong" if len(compared) == 2 and len(wrong) == 1 else ""
 
 
 def config_of(run: Run, kernel: str) -> str:

@@ -1,9 +1,12 @@
-"""The promise that results are as near to their float64 reference as rounding explains."""
+"""The promise that results are as near to their float64 reference as rounding explains.
+
+`wrong-value` and `precision` decide what an exact run can tell.  This oracle judges the other results, by a tolerance.
+"""
 
 from math import isfinite, prod
 
 from harness.model.picture import Amount, Shading
-from harness.model.run import Measure, Result
+from harness.model.run import Measure, Result, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import unfinished
@@ -20,6 +23,7 @@ NEAR = (
 )
 FAR = 10.0
 """An error of at least this many tolerances is not attributed to the kernel's own rounding."""
+DECIDED_EXACTLY = "`wrong-value` and `precision` decide: the case was computed in exact arithmetic"
 NOT_FINITE = "NaN or infinity spreads from here through everything that is computed later."
 
 
@@ -33,11 +37,15 @@ class Float64Values(SingleRunOracle):
         """Fail once for each wrong result; results that share one tensor of one kernel count once."""
         run = evidence.run
         worst: dict[tuple[str, str], Result] = {}
-        for result in filter(is_wrong, run.results):
+        elsewhere = decided(run)
+        wrong = [result for result in run.results if is_wrong(result)]
+        for result in (one for one in wrong if one.name not in elsewhere):
             tensor = result.writer or ("", result.name)
             worst[tensor] = max(worst.get(tensor, result), result, key=error_in_tolerances)
         if worst:
             return tuple(self._fail(run.case.op, result) for result in worst.values())
+        if wrong:
+            return (Abstain(oracle=self.name, reason=DECIDED_EXACTLY),)
         if reason := unfinished(run):
             return (Abstain(oracle=self.name, reason=reason),)
         if not run.results:
@@ -48,7 +56,7 @@ class Float64Values(SingleRunOracle):
         return (Pass(oracle=self.name),)
 
     def _fail(self, op: str, result: Result) -> Fail:
-        worst = max(result.worst_tile, result.whole, key=finite_ratio)
+        worst = worst_measure(result)
         kernel, place = result.writer or ("", result.name)
         message = (
             f"{cell(result.name, worst.index)} is {worst.got:.6g} where the float64 reference gives "
@@ -61,11 +69,12 @@ class Float64Values(SingleRunOracle):
             signature=Signature(oracle=self.name, severity=Severity.ERROR, op=op, kernel=kernel, place=place),
             message=message,
             meaning=NOT_FINITE if result.nonfinite else WRONG if finite_ratio(worst) >= FAR else NEAR,
-            pictures=_pictures(result, worst),
+            pictures=pictures_of(result, worst),
         )
 
 
-def _pictures(result: Result, worst: Measure) -> tuple[Shading, ...]:
+def pictures_of(result: Result, worst: Measure) -> tuple[Shading, ...]:
+    """Return the map of a wrong result's errors, if there is one."""
     if result.wrong_map is None:
         return ()
     return (
@@ -77,6 +86,19 @@ def _pictures(result: Result, worst: Measure) -> tuple[Shading, ...]:
             worst=worst.index,
         ),
     )
+
+
+def worst_measure(result: Result) -> Measure:
+    """Return the larger of a result's two errors."""
+    return max(result.worst_tile, result.whole, key=finite_ratio)
+
+
+def decided(run: Run) -> frozenset[str]:
+    """Return the names of the results that `wrong-value` and `precision` decide; others are unknown or in doubt."""
+    exact = run.exact
+    if exact is None or exact.obstacle:
+        return frozenset()
+    return frozenset(one.name for one in exact.comparisons if one.is_right or (one.is_known and not exact.doubts))
 
 
 def is_wrong(result: Result) -> bool:

@@ -11,8 +11,12 @@ from harness.model.case import Case, Scale, ValueDistribution
 from harness.model.kernel_resources import Resources
 from harness.model.paired_run import PairedRun
 from harness.model.run import Completed, Run
-from harness.model.verdict import Abstain, Fail, Outcome, Pass, Verdict
+from harness.model.verdict import FLOAT64_VALUES, VALUE_ORACLES, Abstain, Fail, Outcome, Pass, Verdict
+from harness.oracles import scratch_buffer
 from harness.oracles.agreement import NOT_BOTH, GpuAgreement
+from harness.oracles.autotuner_choice import NOT_TUNED, AutotunerChoice
+from harness.oracles.autotuner_key import NO_KEYS, AutotunerKey
+from harness.oracles.autotuner_threads import NOT_INTERRUPTED, AutotunerThreads
 from harness.oracles.base import Evidence, Oracle
 from harness.oracles.bounds import InBounds
 from harness.oracles.completes import Completes
@@ -21,16 +25,18 @@ from harness.oracles.config_invariance import ConfigInvariance
 from harness.oracles.descriptor_alignment import DescriptorAlignment
 from harness.oracles.device_assert import DeviceAssertsHold
 from harness.oracles.endings import NO_LAUNCH
-from harness.oracles.float64_values import Float64Values
+from harness.oracles.exact_values import NO_EXACT_RUN, Precision, WrongValue
+from harness.oracles.float64_values import DECIDED_EXACTLY, Float64Values
 from harness.oracles.launch_limits import WithinLaunchLimits
 from harness.oracles.order_dependence import NoOrderDependence
 from harness.oracles.order_invariance import OrderInvariance
 from harness.oracles.repeatability import NOT_REPEATED, Repeatability
 from harness.oracles.resources import FitsResources
 from harness.oracles.result_structure import ResultStructure
-from harness.oracles.scratch_memory import ScratchMemory
+from harness.oracles.scratch_memory import ScratchContext, ScratchMemory
 from harness.oracles.sm_invariance import SmInvariance
 from harness.oracles.triton_sanitizer import NOT_CHECKED, TritonSanitizerClean
+from harness.oracles.tuning_invariance import TuningInvariance
 from harness.oracles.undefined_lanes import UndefinedLaneIndependence
 from harness.oracles.uninitialised_read import NoUninitialisedReads
 from harness.oracles.unwritten import FullyWritten
@@ -39,6 +45,7 @@ from harness.oracles.write_overlap import NoWriteOverlap
 COMPLETES = Completes()
 BOUNDS = InBounds()
 LIMITS, FITS, SCRATCH = WithinLaunchLimits(), FitsResources(), ScratchMemory()
+KEYS = AutotunerKey()
 STRUCTURE = ResultStructure()
 TRITONS = TritonSanitizerClean()
 
@@ -47,6 +54,9 @@ ALL: tuple[Oracle, ...] = (
     LIMITS,
     FITS,
     SCRATCH,
+    ScratchContext(),
+    *scratch_buffer.ALL,
+    AutotunerChoice(),
     ComputeSanitizerClean(),
     TRITONS,
     BOUNDS,
@@ -58,25 +68,47 @@ ALL: tuple[Oracle, ...] = (
     FullyWritten(),
     UndefinedLaneIndependence(),
     STRUCTURE,
+    WrongValue(),
+    Precision(),
     Float64Values(),
     GpuAgreement(),
     Repeatability(),
     OrderInvariance(),
     SmInvariance(),
     ConfigInvariance(),
+    TuningInvariance(),
+    KEYS,
+    AutotunerThreads(),
 )
 
 
 CHECK_OVERSIZED = frozenset({COMPLETES.name, LIMITS.name, FITS.name, SCRATCH.name, BOUNDS.name})
 """The oracles that need neither values nor every program of a launch."""
-NOT_REQUESTED = frozenset({NOT_UNDER_IT, NOT_CHECKED, NOT_REPEATED, NOT_BOTH})
+READ_RESOURCES = frozenset({FITS.name, KEYS.name})
+"""The oracles that read the resources of builds, which the compiler may report after the run was judged."""
+NOT_REQUESTED = frozenset(
+    {
+        scratch_buffer.NO_SCRATCH,
+        NOT_UNDER_IT,
+        NOT_CHECKED,
+        NOT_REPEATED,
+        NOT_BOTH,
+        NO_EXACT_RUN,
+        DECIDED_EXACTLY,
+        NOT_TUNED,
+        NO_KEYS,
+        NOT_INTERRUPTED,
+    }
+)
 """Reasons to abstain that concern engines or tools that were not requested; left out if there are others."""
 OVERSIZED = "of an oversized case a few programs run and nothing is compared"
 NO_VALUES = "FpSan computes in integers, and nothing but bits can be compared"
 NAN_TAINTED = "what infinity or NaN reaches may differ from run to run"
-COMPARE_WHOLE_RESULTS = frozenset({"sm-invariance", "config-invariance", "order-invariance", "undefined-lanes"})
+COMPARE_WHOLE_RESULTS = frozenset(
+    {"sm-invariance", "config-invariance", "order-invariance", "tuning-invariance", "undefined-lanes"}
+)
 """Oracles that compare every element; only `float64-values` knows which elements the definition determines."""
-NEED_RESULTS = COMPARE_WHOLE_RESULTS | {"float64-values", "unwritten", "repeatability"}
+NEED_RESULTS = COMPARE_WHOLE_RESULTS | VALUE_ORACLES | {"unwritten", "repeatability"}
 NO_SUCH_RESULT = "no result has the structure of the definition's, so none was compared"
 
 
@@ -94,7 +126,18 @@ def find(name: str) -> Oracle:
 
 def promised(waives: Collection[str], oracles: Iterable[Oracle] = ALL) -> tuple[Oracle, ...]:
     """Return the oracles whose promises an op makes; `waives` are the names of those that it does not make."""
-    return tuple(oracle for oracle in oracles if oracle.name not in waives)
+    waived = frozenset[str]().union(*map(family, waives))
+    return tuple(oracle for oracle in oracles if oracle.name not in waived)
+
+
+def related(oracle: str) -> frozenset[str]:
+    """Return the oracles that may judge what this one judged, in another run of the case."""
+    return VALUE_ORACLES if oracle in VALUE_ORACLES else frozenset({oracle})
+
+
+def family(oracle: str) -> frozenset[str]:
+    """Return the oracles that one name stands for: with `float64-values`, those that decide in exact arithmetic."""
+    return VALUE_ORACLES if oracle == FLOAT64_VALUES else frozenset({oracle})
 
 
 def paired_runs(run: Run, oracles: Iterable[Oracle] = ALL) -> tuple[Case, ...]:
@@ -173,13 +216,14 @@ def _lacks_results(oracle: Oracle, run: Run) -> bool:
 def outcome(run: Run, verdicts: Sequence[Verdict]) -> Outcome:
     """Return the outcome of a case with these verdicts.
 
-    A case passes if it completed and at least one further promise was checked and kept.  It fails if any oracle fails.
-    Everything else abstains.  So a case that launched no kernel, one with a kernel that was not executed, and one that
-    was refused never count as tested.
+    A case passes if it completed and at least one further promise was checked and kept, where others were to be
+    checked.  It fails if any oracle fails.  Everything else abstains.  So a case that launched no kernel, one with a
+    kernel that was not executed, and one that was refused never count as tested.
     """
     if any(isinstance(verdict, Fail) for verdict in verdicts):
         return Outcome.FAIL
-    checked = any(isinstance(verdict, Pass) and verdict.oracle != COMPLETES.name for verdict in verdicts)
+    others = tuple(verdict for verdict in verdicts if verdict.oracle != COMPLETES.name)
+    checked = any(isinstance(verdict, Pass) for verdict in others or verdicts)
     return Outcome.PASS if isinstance(run.ending, Completed) and checked else Outcome.ABSTAIN
 
 

@@ -1,6 +1,7 @@
 """The promise that every kernel fits the resources of the GPU."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from harness.model.device import DeviceProfile
 from harness.model.kernel_resources import Resources
@@ -12,14 +13,23 @@ from harness.oracles.endings import NO_LAUNCH, ResponsibleOracle, responsible_or
 TENSOR_MEMORY_COLUMNS = 512
 """Columns of one SM of compute capability 10.x, the only one with tensor memory (PTX ISA, tcgen05.alloc)."""
 
+LOCAL_BYTES_PER_THREAD = 512 * 1024
+"""The same for all capabilities (CUDA C++ Programming Guide, technical specifications per compute capability)."""
+
+FIRST_MEANING = (
+    "The autotuner skips this config where it measures.  Where it measures nothing, all configs seem equal, and it "
+    "takes this one, the first: the launch then raises OutOfResources or fails to compile."
+)
+_REFUSED = Resources.failed("it does not compile to TTIR")
 MEANING = "On this GPU the launch raises OutOfResources or fails to compile, however well it runs on a larger one."
 
 
 class FitsResources(SingleRunOracle):
-    """Checks shared memory, tensor memory, registers and threads.
+    """Checks shared memory, tensor memory, registers, local memory and threads.
 
     The figures come from the whole compiler pipeline, and from the exceptions with which Triton refuses a build.  The
-    autotuner and the engine skip a config that does not fit, so an autotuned kernel fails only if no config fits.
+    autotuner skips a config that does not fit, so an autotuned kernel fails if none fits.  It is a warning if its first
+    config does not.  A case in eight compiles all configs for that.
     """
 
     name = "resources"
@@ -37,7 +47,7 @@ class FitsResources(SingleRunOracle):
             return (Abstain(oracle=self.name, reason=reason),)
         if not run.launches:
             return (Abstain(oracle=self.name, reason=NO_LAUNCH),)
-        pending = {launch.kernel for launch in run.launches if launch.build not in evidence.resources}
+        pending = {launch.kernel for launch in run.launches if _is_pending(launch, run, evidence)}
         if pending:
             return (Abstain(oracle=self.name, reason=f"not compiled to the end: {', '.join(sorted(pending))}"),)
         for launch in run.launches:
@@ -69,14 +79,41 @@ class FitsResources(SingleRunOracle):
 
 
 def failures_of(oracle: str, run: Run, evidence: Evidence) -> tuple[Fail, ...]:
-    """Return the failures of the kernels that are not autotuned."""
+    """Return the failures of kernels, once for each kernel and resource."""
     failures: dict[tuple[str, str], Fail] = {}
     for launch in run.launches:
-        if launch.config_count > 1 or launch.build not in evidence.resources:
+        if launch.build not in evidence.resources:
             continue
-        for place, seen in shortages(evidence.resources[launch.build], run.case.device):
-            failures.setdefault((launch.kernel, place), fail_of(oracle, run, launch, place, seen))
+        for lack in shortages(evidence.resources[launch.build], run.case.device):
+            if fail := _failure(oracle, run, launch, lack, evidence):
+                failures.setdefault((launch.kernel, fail.signature.place), fail)
     return tuple(failures.values())
+
+
+def _failure(oracle: str, run: Run, launch: Launch, lack: "Shortage", evidence: Evidence) -> Fail | None:
+    """Return the failure of a launch that lacks a resource; None if its autotuner has another config.
+
+    An autotuner skips a config that cannot run.  It takes its first one if it measures nothing.
+    """
+    if launch.config_count == 1:
+        return fail_of(oracle, run, launch, lack.place, lack.seen)
+    others = [evidence.resources.get(build) if build else _REFUSED for build in launch.config_builds]
+    if others and all(one is not None and any(shortages(one, run.case.device)) for one in others):
+        seen = f"has no config left: none of {launch.config_count} can run; this one {lack.seen}"
+        return fail_of(oracle, run, launch, lack.place, seen)
+    if launch.config_index == 0 and others and None not in others:
+        fail = fail_of(oracle, run, launch, f"{lack.place} of the first config", lack.seen)
+        signature = replace(fail.signature, severity=Severity.WARNING)
+        return replace(fail, signature=signature, meaning=FIRST_MEANING)
+    return None
+
+
+def _is_pending(launch: Launch, run: Run, evidence: Evidence) -> bool:
+    """Return True if a build is unknown on which the verdict about a launch depends."""
+    if launch.build not in evidence.resources:
+        return True
+    lacks = any(shortages(evidence.resources[launch.build], run.case.device))
+    return lacks and any(build and build not in evidence.resources for build in launch.config_builds)
 
 
 def fail_of(oracle: str, run: Run, launch: Launch, place: str, seen: str) -> Fail:
@@ -90,10 +127,28 @@ def fail_of(oracle: str, run: Run, launch: Launch, place: str, seen: str) -> Fai
     )
 
 
-def shortages(resources: Resources, device: DeviceProfile) -> Iterator[tuple[str, str]]:
-    """Yield the resources of which the device has too little: a name, and the figures in words."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """A resource of which a device has too little for a kernel."""
+
+    place: str
+    """The resource: `shared memory`."""
+    seen: str
+    """The figures in words."""
+    needed: int = 0
+    limit: int = 0
+
+    @property
+    def overrun(self) -> float:
+        """The needed amount as a multiple of the limit; 0 if there is no figure."""
+        return self.needed / self.limit if self.limit else 0.0
+
+
+def shortages(resources: Resources, device: DeviceProfile) -> Iterator[Shortage]:
+    """Yield the resources of which the device has too little."""
     if resources.failure:
-        yield "compiler", f"does not compile for {device.slug} (sm_{device.arch}): {first_line(resources.failure)}"
+        seen = f"does not compile for {device.slug} (sm_{device.arch}): {first_line(resources.failure)}"
+        yield Shortage(place="compiler", seen=seen)
         return
     registers = resources.registers_per_thread * resources.threads
     for place, needed, limit, unit in (
@@ -101,9 +156,17 @@ def shortages(resources: Resources, device: DeviceProfile) -> Iterator[tuple[str
         ("tensor memory", resources.tensor_memory_columns, TENSOR_MEMORY_COLUMNS, "columns of tensor memory"),
         ("threads", resources.threads, device.max_threads_per_block, "threads in a block"),
         ("registers", registers, device.registers_per_sm, "registers in a block"),
+        ("local memory", resources.spill_bytes, LOCAL_BYTES_PER_THREAD, "bytes of local memory in a thread"),
+        ("local memory", local_bytes(resources, device), device.memory_bytes, "bytes of local memory for all SMs"),
     ):
         if needed > limit:
-            yield place, f"needs {needed} {unit}, where {device.slug} has {limit}"
+            seen = f"needs {needed} {unit}, where {device.slug} has {limit}"
+            yield Shortage(place=place, seen=seen, needed=needed, limit=limit)
+
+
+def local_bytes(resources: Resources, device: DeviceProfile) -> int:
+    """Return the local memory that the driver reserves for a kernel: for as many threads as all SMs can hold."""
+    return resources.spill_bytes * device.max_threads_per_sm * device.sm_count
 
 
 def first_line(text: str) -> str:

@@ -6,9 +6,12 @@ suite.
 """
 
 import os
+import re
 import secrets
 import signal
+import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from harness.pytest_plugin.plugin_options import (
     PARTS,
     RAN_ON,
     REGRESSIONS,
+    SEED_GIVEN,
     SETTINGS,
     SUITES,
     add_options,
@@ -32,10 +36,17 @@ from harness.pytest_plugin.plugin_options import (
 )
 from harness.settings import Settings
 from harness.suite_files import is_suite
+from harness.wording import counted
 
-SEED = "harness_seed"
+SEED, SEED_CHOSEN = "harness_seed", "harness_seed_chosen"
+"""In `workerinput` of pytest-xdist."""
 LAST_SEED = "kernel-harness/seed"
 """The key in pytest's cache."""
+READ_CHARACTERS = 2**16
+OURS = re.compile(
+    r'"kind"\s*:\s*"(campaign|shard|finding|regression|case)"|"kernel-harness-|"dims"\s*:.*"dtype"\s*:', re.DOTALL
+)
+"""What a replay file holds, of whatever version."""
 ANNOUNCED = pytest.StashKey[bool]()
 """True once the seed has been printed, or if it is to be printed with pytest's header."""
 
@@ -51,9 +62,15 @@ def pytest_configure(config: pytest.Config) -> None:
     # Marks are there in every project: its own tests may carry them, and --strict-markers is common.
     for mark in sorted({mark for device in catalogue.devices() for mark in catalogue.marks(device)}):
         config.addinivalue_line("markers", f"{mark}: kernel-harness: tests on such a GPU, virtual or hardware")
+    if _writes_report(config):
+        from harness.pytest_plugin import shard_reports  # noqa: PLC0415 - slow, and rarely needed
+
+        shard_reports.begin(config)
     devices_for(config)  # reports a wrong option before tests are collected
     if config.option.harness_sanitizer and config.option.harness_engine == "virtual":
         raise pytest.UsageError("--harness-sanitizer watches kernels on a real GPU: add --harness-engine cuda")
+    worker_input: dict[str, Any] = getattr(config, "workerinput", {})
+    config.stash[SEED_GIVEN] = worker_input.get(SEED_CHOSEN, config.option.harness_seed is not None)
     if config.option.harness_seed is None:
         config.option.harness_seed = getattr(config, "workerinput", {}).get(SEED, _seed_to_draw_from(config))
 
@@ -94,6 +111,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> object | None:
 def pytest_configure_node(node: Any) -> None:
     """Send each worker of pytest-xdist the seed, and the number of parts in which the tests are shared."""
     node.workerinput[SEED] = node.config.option.harness_seed
+    node.workerinput[SEED_CHOSEN] = node.config.stash[SEED_GIVEN]
     node.workerinput[PARTS] = 0
     if may_use_gpus(node.config):
         from harness.pytest_plugin import gpu_workers  # noqa: PLC0415 - as above
@@ -138,8 +156,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect replay files in `suites/regressions`, and suite files in `suites` or named on the command line."""
     in_suites = SUITES in file_path.parts[:-1]
-    is_regression = file_path.suffix == ".json" and in_suites and REGRESSIONS in file_path.parts[:-1]
-    may_be_suite = file_path.suffix == ".py" and (in_suites or parent.session.isinitpath(file_path))
+    is_named = parent.session.isinitpath(file_path)
+    may_be_regression = file_path.suffix == ".json" and in_suites and REGRESSIONS in file_path.parts[:-1]
+    is_regression = may_be_regression and (is_named or _may_be_replayed(file_path))
+    may_be_suite = file_path.suffix == ".py" and (in_suites or is_named)
     if not is_regression and not (may_be_suite and is_suite(file_path)):
         return None
     from harness.pytest_plugin import items  # noqa: PLC0415 - takes half a second, and only for runs with suites
@@ -148,17 +168,74 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     return collector.from_parent(parent, path=file_path)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: Any) -> list[pytest.Item] | None:
+    """Collect what `harness.kernel_test` decorates, as a test for each device."""
+    loaded = sys.modules.get("harness.kernel_tests")
+    if loaded is None or not isinstance(obj, loaded.KernelTest):
+        return None
+    if not isinstance(collector, pytest.Module):
+        raise collector.CollectError(f"{name} is a kernel test in a class: move it to the top of its file")
+    if name != obj.name or not collector.funcnamefilter(name):
+        return []
+    from harness.pytest_plugin import kernel_test_items  # noqa: PLC0415 - as above
+
+    return list(kernel_test_items.kernel_tests_in(collector, obj))
+
+
+@pytest.fixture
+def check_kernel(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Run one case of a kernel test: `check_kernel(test_softmax, T=3, D=64, device="b200")`."""
+    from harness.pytest_plugin import kernel_test_items  # noqa: PLC0415 - as above
+
+    def check(test: Any, *, device: str | None = None, **sizes: Any) -> None:
+        kernel_test_items.check_case(request, test, device, sizes)
+
+    return check
+
+
+def _may_be_replayed(file: Path) -> bool:
+    """Return True if the file seems to be one of the harness's own, even if it is damaged."""
+    try:
+        with file.open(encoding="utf-8", errors="replace") as opened:
+            return OURS.search(opened.read(READ_CHARACTERS)) is not None
+    except OSError:
+        return False
+
+
+@pytest.hookimpl(trylast=True)  # shards share what -m and -k have left
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run regressions first: they are quick, and known.  On hardware GPUs the rest runs device by device."""
+    """Run regressions first: they are quick, and known.  On hardware GPUs the rest runs device by device.
+
+    The tests of others stay where they are.
+    """
     if not any(map(device_of, items)):
         return
-    from harness.pytest_plugin import gpu_workers  # noqa: PLC0415 - as above
+    from harness.pytest_plugin import gpu_workers, shard_reports  # noqa: PLC0415 - as above
 
     _end_by_sigterm(config)
-    items.sort(key=lambda item: not _is_regression(item))
-    if gpu_workers.uses_gpus(config):
-        devices = devices_for(config)
-        items.sort(key=lambda item: (not _is_regression(item), _rank(item, devices)))
+    devices = devices_for(config) if gpu_workers.uses_gpus(config) else ()
+    places = [number for number, item in enumerate(items) if device_of(item)]
+    ours = sorted(map(items.__getitem__, places), key=lambda item: (not _is_regression(item), _rank(item, devices)))
+    for place, item in zip(places, ours, strict=True):
+        items[place] = item
+    searches = [item for item in ours if not _is_regression(item)]
+    shard_reports.keep_share(config, items, searches, [item for item in ours if _is_regression(item)])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the report of `--harness-json`, after pytest-xdist's workers have ended."""
+    if _writes_report(session.config):
+        from harness.pytest_plugin import shard_reports  # noqa: PLC0415 - as above
+
+        shard_reports.end(session.config)
+
+
+def _writes_report(config: pytest.Config) -> bool:
+    """Return True if there are options of a divided run, and this process is no worker of pytest-xdist."""
+    is_worker = hasattr(config, "workerinput")
+    return not is_worker and bool(config.option.harness_json or config.option.harness_shard)
 
 
 def _end_by_sigterm(config: pytest.Config) -> None:
@@ -180,11 +257,12 @@ def _is_regression(item: pytest.Item) -> bool:
 
 
 def _rank(item: pytest.Item, devices: tuple[DeviceProfile, ...]) -> int:
-    """Return the position of the item's device; -1 for any other item, which so comes first."""
+    """Return the position of the item's device; -1 for a device that is not listed."""
     device = device_of(item)
     return devices.index(device) if device in devices else -1
 
 
 def _announcement(config: pytest.Config) -> str:
     option = config.option
-    return f"kernel-harness: {__version__}, {option.harness_cases} cases each, --harness-seed {option.harness_seed}"
+    cases = counted(option.harness_cases, "case")
+    return f"kernel-harness: {__version__}, {cases} each, --harness-seed {option.harness_seed}"

@@ -16,14 +16,15 @@ from harness.devices import catalogue
 from harness.documents.campaign import CampaignReport, KnownFinding, counts
 from harness.errors import HarnessError, LibraryError, SuiteError
 from harness.findings.campaign_report import report_of
-from harness.findings.known_issues import FILE, read_known_issues
+from harness.findings.known_issues import FILE, KnownIssues, read_known_issues
 from harness.findings.recorded_cases import Recorded, read
 from harness.findings.rerun import ReplayStatus, options_for, replay
 from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
 from harness.model.op import Op
 from harness.model.verdict import Severity
-from harness.pytest_plugin import gpu_workers, run_summary
+from harness.project_settings import read_project_settings
+from harness.pytest_plugin import gpu_workers, run_summary, shard_reports
 from harness.pytest_plugin.gpu_workers import engine_for, why_virtual
 from harness.pytest_plugin.plugin_options import AUTO, SETTINGS, devices_for, in_pytest_options
 from harness.pytest_plugin.sessions import Searches, SearchTarget
@@ -36,7 +37,7 @@ from harness.search.options import Options, SanitizerChoice, load_ops, sanitizer
 from harness.search.plan import CaseBudget
 from harness.search.session import Session
 from harness.settings import Settings
-from harness.suite_files import named_in_project, project_of
+from harness.suite_files import is_shipped, named_in_project, project_of
 
 
 class FindingWarning(pytest.PytestWarning):
@@ -98,7 +99,6 @@ class HarnessItem(pytest.Item):
     ) -> None:
         """Fail for the `failing` findings, unless they are known; warn of the others."""
         self.user_properties += [(one.name, one.value) for finding in findings for one in properties(finding)]
-        sources = Sources(roots=session.sources)
         links = {one.finding: f" (known: {one.link})" for one in known}
         bad = [finding for finding in findings if finding in failing and finding.id not in links]
         for finding in findings:
@@ -106,12 +106,21 @@ class HarnessItem(pytest.Item):
                 link = links.get(finding.id, "")
                 self.warn(FindingWarning(f"{finding.fail.signature}: {finding.fail.message}{link}"))
         if bad:
-            raise Failed("\n".join(render(finding, sources).plain for finding in bad))
+            raise Failed(self.failure_text(bad, session))
+
+    def failure_text(self, findings: list[Finding], session: Session) -> str:
+        """Return what a failed test prints."""
+        sources = Sources(roots=session.sources)
+        return "\n".join(render(finding, sources).plain for finding in findings)
 
     @property
     def fail_on(self) -> Severity:
         """The lowest severity that fails a test."""
         return Severity(self.config.option.harness_fail_on)
+
+    @property
+    def known_issues(self) -> KnownIssues:
+        return read_known_issues(self.config.rootpath / FILE, date.today())  # noqa: DTZ011 - dates of people
 
     @property
     def engine(self) -> EngineChoice:
@@ -120,6 +129,12 @@ class HarnessItem(pytest.Item):
     @property
     def settings(self) -> Settings:
         return self.config.stash[SETTINGS]
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """What `--harness-with` names, or else the libraries of the project's settings."""
+        given = tuple(map(libraries.absolute_path, self.config.option.harness_with))
+        return given or read_project_settings(self.config.rootpath).libraries
 
     def sanitizer(self) -> SanitizerChoice | None:
         """Return the sanitizer that `--harness-sanitizer` names."""
@@ -157,11 +172,12 @@ class SearchItem(HarnessItem):
     def runtest(self) -> None:
         """Search and triage.  Fail if anything was found, or nothing could be checked."""
         session, statistics = self._search()
-        findings = _searches(self.config).findings(session, (self.op, self.device), statistics)
-        issues = read_known_issues(self.config.rootpath / FILE, date.today())  # noqa: DTZ011 - dates of people
+        findings = searches_of(self.config).findings(session, (self.op, self.device), statistics)
+        issues = self.known_issues
         searched = replace(session.options, ops=(self.op,), devices=(self.device,))
         report = report_of(searched, statistics, findings, interrupted=False, issues=issues)
         report = replace(report, gpu_wait_share=session.gpu_wait_share)
+        shard_reports.record(self, searched, report)
         self.add_report_section("call", "kernel-harness", "\n".join(summary(report)))
         self.user_properties += [("searched_device", self.device.slug), ("search_seed", str(report.seed))]
         self.user_properties += run_summary.properties(session, report, why_virtual(self.config))
@@ -178,22 +194,23 @@ class SearchItem(HarnessItem):
         """
         searches = (item for item in self.session.items if isinstance(item, SearchItem))
         if self.missing_libraries and not all(item.missing_libraries for item in searches):
-            options = " ".join(f"--harness-with {name}" for name in self.missing_libraries)
-            pytest.skip(f"{', '.join(self.missing_libraries)} is not installed: add {options}")
+            is_public = is_shipped(self.op.suite, project_of(Path.cwd()))
+            remedy = in_pytest_options(libraries.remedy(self.missing_libraries, is_public=is_public))
+            pytest.skip(f"{', '.join(self.missing_libraries)} is not installed: {remedy}")
 
     @cached_property
     def missing_libraries(self) -> tuple[str, ...]:
         """The distributions that the op requires and that are missing.  The test itself reports a wrong spec."""
         try:
-            return libraries.lacking(self.op.requires, self.config.option.harness_with)
+            return libraries.lacking(self.op.requires, self.libraries)
         except HarnessError:
             return ()
 
     def _search(self) -> tuple[Session, CampaignStatistics]:
         # The suites of one library share processes.  If one of them cannot be loaded, each gets its own.
-        searches = _searches(self.config)
-        session = searches.session(self.options)
+        searches = searches_of(self.config)
         try:
+            session = searches.session(self.options)
             return session, searches.search(session, (self.op, self.device), self._following())
         except (SuiteError, LibraryError):
             if len(self.options.suites) == 1:
@@ -222,7 +239,7 @@ class SearchItem(HarnessItem):
             [
                 item
                 for item in self.session.items
-                if isinstance(item, SearchItem) and set(item.op.requires) == set(self.op.requires)
+                if type(item) is SearchItem and set(item.op.requires) == set(self.op.requires)
             ]
         )
 
@@ -242,10 +259,11 @@ class SearchItem(HarnessItem):
             processes=None if self.engine is EngineName.CUDA else self._cores,
             compilers=max(0, self._cores - 2),  # one process runs on the GPU, and this one checks results
             fixed_sm_count=option.harness_sm is not None,
-            libraries=tuple(map(libraries.absolute_path, option.harness_with)),
+            libraries=self.libraries,
             engine=self.engine,
             sanitizer=self.sanitizer(),
             settings=self.settings,
+            shows_output=self.config.option.capture == "no",
         )
 
     @property
@@ -273,8 +291,9 @@ class RegressionItem(HarnessItem):
             engine=EngineName.VIRTUAL if option.harness_engine == AUTO else self.engine,
             sanitizer=self.sanitizer(),
             settings=self.settings,
+            shows_output=self.config.option.capture == "no",
         )
-        session = _searches(self.config).session(options)
+        session = searches_of(self.config).session(options)
         self.user_properties += run_summary.place_and_cases(session, 1)
         replayed = replay(self.recorded, session)
         self.check(replayed.findings, session, replayed.failures(self.fail_on))
@@ -287,7 +306,7 @@ SUITES_APART = pytest.StashKey[bool]()
 """Set once the suites of one library could not be loaded together."""
 
 
-def _searches(config: pytest.Config) -> Searches:
+def searches_of(config: pytest.Config) -> Searches:
     """Return the searches of this pytest process, which end with it."""
     if SEARCHES not in config.stash:
         config.stash[SEARCHES] = Searches(config)

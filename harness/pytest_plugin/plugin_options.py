@@ -12,6 +12,7 @@ import pytest
 from harness.devices import catalogue
 from harness.errors import UsageError
 from harness.model.device import DeviceProfile
+from harness.project_settings import read_project_settings
 from harness.search import USUAL_DEVICES
 from harness.settings import Settings
 
@@ -37,9 +38,11 @@ DEFAULTS = {
     "harness_sanitizer": None,
     "harness_with": [],
     "harness_sm": None,
+    "harness_shard": None,
+    "harness_json": None,
     "harness_fail_on": "warning",
 }
-_OPTION = re.compile(r"(?<![\w-])--(?=(?:device|cases|seed|engine|sanitizer|with|sm|fail-on)\b)")
+_OPTION = re.compile(r"(?<![\w-])--(?=(?:device|cases|seed|engine|sanitizer|with|sm|fail-on|shard|json)\b)")
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -76,10 +79,21 @@ def add_options(parser: pytest.Parser) -> None:
     )
     add("--harness-sm", type=int, metavar="N", help="emulate N SMs on each device")
     add(
+        "--harness-shard",
+        metavar="I/N",
+        help="the I-th of N equal parts of the searches; auto: as the variables of GitLab CI, Buildkite, CircleCI or "
+        "Slurm say",
+    )
+    add("--harness-json", metavar="FILE", help="write a report of all searches, for harness merge and harness report")
+    add(
         "--harness-fail-on",
         choices=SEVERITIES,
         help="the lowest severity of a finding that fails a test; a lower one is a pytest warning (default: warning)",
     )
+
+
+SEED_GIVEN = pytest.StashKey[bool]()
+"""True if the user has chosen the seed."""
 
 
 def is_given(config: pytest.Config) -> bool:
@@ -106,7 +120,8 @@ def devices_for(config: pytest.Config) -> tuple[DeviceProfile, ...]:
     named: str | None = config.option.harness_device
     sm_count: int | None = config.option.harness_sm
     try:
-        devices = catalogue.find_all(named or USUAL_DEVICES, sm_count=sm_count)
+        usual = read_project_settings(config.rootpath).device or USUAL_DEVICES
+        devices = catalogue.find_all(named or usual, sm_count=sm_count)
         if named is None:
             slugs = [device.slug for device in (*devices, *_marked(config.option.markexpr, devices))]
             devices = catalogue.find_all(",".join(slugs), sm_count=sm_count)

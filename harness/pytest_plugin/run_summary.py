@@ -9,6 +9,7 @@ from harness.pytest_plugin.plugin_options import RAN_ON
 from harness.reports.summary import named
 from harness.search.engine_choice import EngineName
 from harness.search.session import Session
+from harness.wording import counted
 
 CASES, NOT_CHECKED, WHY, UNCHECKED, UNTRIED = "cases", "not_judged", "why_there", "unchecked", "untried"
 """More properties of a test.  pytest-xdist sends them from its workers, and JUnit XML keeps them."""
@@ -83,11 +84,14 @@ def lines(tests: Iterable[Iterable[Property]], skipped: Iterable[str]) -> Iterat
         if place is not None:
             places.setdefault(place, PlaceSummary()).add(test)
     for name, place in sorted(places.items()):
-        yield f"on {name}: {place.tests} tests, {place.cases} cases" + (f" ({place.why})" if place.why else "")
+        why = f" ({place.why})" if place.why else ""
+        yield f"on {name}: {counted(place.tests, 'test')}, {counted(place.cases, 'case')}{why}"
         for reason, count in place.not_checked.most_common(REASONS):
             yield f"  {count} not checked: {reason}"
+        if others := place.not_checked.most_common()[REASONS:]:
+            yield f"  {sum(count for _, count in others)} not checked for {counted(len(others), 'more reason')}"
         yield from (f"  not tried: {kind}: {named(targets)}" for kind, targets in place.untried.items())
         yield from (f"  nothing checked: {target}" for target in place.unchecked)
     if places:
         for reason, count in Counter(skipped).most_common(REASONS):
-            yield f"skipped: {count} tests: {reason}"
+            yield f"skipped: {counted(count, 'test')}: {reason}"

@@ -6,7 +6,7 @@ Owns what may change in a case.  `harness.region.size_probes` decides which size
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from harness.model.case import Case, GradMode, Layout, Scalar
+from harness.model.case import CallContext, Case, GradMode, Layout, Scalar
 from harness.model.input_spec import Tensor
 from harness.model.op import Op
 from harness.model.region import SMS, Axis, AxisKind, Sizes
@@ -48,7 +48,7 @@ def case_at(case: Case, sizes: Sizes) -> Case:
 
 def setting_changes(op: Op, case: Case, run: Run, kernel: str) -> Iterator[Change]:
     """Yield every legal value of each setting of the case; `run` is the case's own, `kernel` the one at fault."""
-    inputs = (*_gradients(op, case), *_inputs(op, case))
+    inputs = (*_gradients(op, case), *_inputs(op, case), *_environment(op, case), *_contexts(case, run))
     for change in (*_configs(case, run, kernel), *_dtypes(op, case), *_options(op, case), *inputs):
         if op.allows(change.case):
             yield change
@@ -111,6 +111,25 @@ def _gradients(op: Op, case: Case) -> Iterator[Change]:
         axis = Axis(kind=AxisKind.GRADIENT, name=name)
         yield Change(axis=axis, value="wanted", case=replace(case, frozen=others))
         yield Change(axis=axis, value="not wanted", case=replace(case, frozen=tuple(sorted((*others, name)))))
+
+
+def _environment(op: Op, case: Case) -> Iterator[Change]:
+    """Yield each declared environment variable unset, and with each value."""
+    for name, values in op.environment.items():
+        others = tuple(one for one in case.environment if one[0] != name)
+        axis = Axis(kind=AxisKind.ENVIRONMENT, name=name)
+        yield Change(axis=axis, value="unset", case=replace(case, environment=others))
+        for value in values:
+            chosen = tuple(sorted((*others, (name, value))))
+            yield Change(axis=axis, value=value, case=replace(case, environment=chosen))
+
+
+def _contexts(case: Case, run: Run) -> Iterator[Change]:
+    """Yield every context, if a kernel needs scratch memory: the allocator is what depends on it."""
+    if case.context is not CallContext.MAIN or any(launch.scratch_bytes for launch in run.launches):
+        for context in CallContext:
+            axis = Axis(kind=AxisKind.CONTEXT, name="context")
+            yield Change(axis=axis, value=str(context), case=replace(case, context=context))
 
 
 def _inputs(op: Op, case: Case) -> Iterator[Change]:

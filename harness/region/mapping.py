@@ -39,6 +39,7 @@ from harness.region.rules import rules
 from harness.region.size_probes import AxisLine, SizeProbe, border_probe, likely_sizes, residue_probe
 from harness.search.sort_key import elements
 from harness.search.strategies import RARE_ELEMENTS
+from harness.wording import counted
 
 MAX_SM_COUNTS = 12
 """How many SM counts are tried.  Each needs a fork server, which takes seconds; a plot has no room for more columns."""
@@ -236,7 +237,7 @@ class Mapper:
 
     def _check(self, case: Case) -> PointResult:
         sizes = " ".join(f"{name}={size}" for name, size in sizes_of(case).items())
-        self._report(f"{len(self._points) + len(self._settings)} points, next {sizes}")
+        self._report(f"{counted(len(self._points) + len(self._settings), 'point')}, next {sizes}")
         return self._checker.check(case)
 
     def _is_legal(self, sizes: Sizes) -> bool:

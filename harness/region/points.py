@@ -74,8 +74,7 @@ class PointChecker:
 
         examined = self._judge.examine(self._op, case, execute)
         if self._waits_for_compiler and examined.outcome is Outcome.ABSTAIN:
-            self._judge.resources.settle()
-            examined = self._judge.judge(self._op, examined.run, {})
+            examined = self._judge.judge_when_compiled(self._op, examined.run)
         outcome, reason = self._outcome(examined, tuple(compared))
         if self._first is None:
             self._first = case

@@ -13,6 +13,7 @@ from harness.documents.region import RegionDocument
 from harness.findings.store import FINDING
 from harness.model.region import Axis, AxisKind, Beyond, Bound, Ended, Region, RegionEdge, Setting
 from harness.model.verdict import Outcome
+from harness.wording import counted
 
 FILE = "region.json"
 REASONS = 3
@@ -112,6 +113,7 @@ SUBJECTS = {
     AxisKind.ABSENT: "input {}",
     AxisKind.GRADIENT: "gradient of {}",
     AxisKind.LAYOUT: "layout of {}",
+    AxisKind.ENVIRONMENT: "environment variable {}",
 }
 
 
@@ -169,7 +171,7 @@ def _remarks(region: Region) -> Iterator[str]:
         most = [f"{reason} ({count} times)" for reason, count in unchecked.most_common(REASONS)]
         yield f"{unchecked.total()} sizes could not be checked: {'; '.join(most)}."
     if region.compared_sm_counts:
-        counts = [f"{count} SM{'' if count == 1 else 's'}" for count in region.compared_sm_counts]
+        counts = [counted(count, "SM") for count in region.compared_sm_counts]
         yield f"Every point was compared with the same dims on {_listed(counts)}."
     seconds = f"{region.seconds:.0f} s"
     match region.stop_reason:

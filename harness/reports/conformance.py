@@ -10,6 +10,7 @@ from harness.model.verdict import Fail
 from harness.oracles import registry
 from harness.oracles.agreement import sentence
 from harness.oracles.endings import describe, is_gone
+from harness.wording import counted
 
 EACH = 3
 """Differences of one argument of a kernel that are listed one by one."""
@@ -73,7 +74,7 @@ def lines(compared: Compared) -> Iterator[str]:
     for reason, count in compared.skipped.most_common():
         yield f"{count} launches were not compared: {reason}"
     for broken, cases in sorted(compared.broken.items(), key=lambda item: -len(item[1])):
-        yield f"{len(cases)} cases of {broken}; {cases[0]}"
+        yield f"{counted(len(cases), 'case')} of {broken}; {cases[0]}"
     for word, apart in (("compiler", compared.by_compiler), ("unexplained", compared.unexplained)):
         listed = Counter[tuple[str, str]]()
         for found, case in apart:

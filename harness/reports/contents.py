@@ -8,12 +8,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from harness.bisection import stored_bisections
 from harness.documents import files
+from harness.documents.bisection import BisectionDocument
 from harness.documents.campaign import CampaignReport
-from harness.documents.op_checks import OpChecks, UncheckedOp, added, unchecked, untried
+from harness.documents.chunk import ShardReport
+from harness.documents.finding import FindingDocument
+from harness.documents.op_checks import OpChecks, UncheckedOp, by_op_and_device, unchecked, untried
 from harness.errors import ReplayError
 from harness.findings import store
 from harness.findings.known_issues import NO_ISSUES, KnownIssues
+from harness.findings.report_merging import report_in
 from harness.model.finding import Finding
 from harness.model.region import Region
 from harness.model.verdict import Severity, Signature
@@ -45,6 +50,7 @@ class ReportedBug:
     region: Region | None = None
     files: tuple[Attached, ...] = ()
     """Its reproducers."""
+    bisections: tuple[BisectionDocument, ...] = ()
 
     @property
     def severity(self) -> Severity:
@@ -107,11 +113,12 @@ class ReportContents:
     @property
     def op_checks(self) -> tuple[OpChecks, ...]:
         """The counts of each op on each device, of all campaigns together."""
-        sums: dict[tuple[str, str], OpChecks] = {}
-        for row in (row for one in self.campaigns for row in one.report.op_checks):
-            known = sums.get((row.op, row.device))
-            sums[row.op, row.device] = row if known is None else added(known, row)
-        return tuple(sums.values())
+        return by_op_and_device(row for one in self.campaigns for row in one.report.op_checks)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The shards and chunks of divided searches that did not report."""
+        return tuple(part for one in self.campaigns for part in one.report.missing)
 
     @property
     def unchecked(self) -> tuple[UncheckedOp, ...]:
@@ -150,24 +157,29 @@ class ReportContents:
 def read_contents(
     paths: Iterable[Path], *, earlier: Iterable[Path] = (), issues: KnownIssues = NO_ISSUES, folder: Path = store.FOLDER
 ) -> ReportContents:
-    """Read folders of findings, and reports of `harness fuzz --json`.
+    """Read folders of findings, single findings, and reports of `harness fuzz --json`.
 
     Args:
-        paths: each a folder or a file.
+        paths: each a folder of findings, the folder or file of one finding, or the file of a report.
         earlier: reports to compare with, the oldest first.
         issues: the known ones.
         folder: holds the regions and reproducers of findings that a report names.
     """
-    given = tuple(paths)
     damaged: list[str] = []
     bugs: dict[Signature, ReportedBug] = {}
-    for path in given:
-        if path.is_dir():
-            kept = store.load(path)
-            damaged += kept.damaged
-            for one in kept.bugs:
-                bugs.setdefault(one.finding.fail.signature, _stored(one, damaged))
-    campaigns = _campaigns((path for path in given if not path.is_dir()), damaged)
+    campaigns: list[ReportedCampaign] = []
+    for path in paths:
+        match _read(path, damaged):
+            case store.Kept() as kept:
+                damaged += kept.damaged
+                for one in kept.bugs:
+                    bugs.setdefault(one.finding.fail.signature, _stored(one, damaged))
+            case FindingDocument() as single:
+                bugs.setdefault(single.failure, _single(single, _folder_of(single, path, folder), damaged))
+            case CampaignReport() as report:
+                campaigns.append(ReportedCampaign(name=path.stem, report=report))
+            case None:
+                pass
     for campaign in campaigns:
         for finding in campaign.report.findings:
             if finding.fail.signature not in bugs:
@@ -175,18 +187,39 @@ def read_contents(
     links = _links(bugs.values(), campaigns, issues)
     return ReportContents(
         bugs=tuple(sorted((replace(bug, link=links.get(bug.finding.id, "")) for bug in bugs.values()), key=_rank)),
-        campaigns=campaigns,
+        campaigns=tuple(campaigns),
         earlier=_campaigns(earlier, damaged),
         damaged=tuple(damaged),
         notices=tuple(dict.fromkeys(notice for one in campaigns for notice in one.report.notices)),
     )
 
 
+def _read(path: Path, damaged: list[str]) -> store.Kept | FindingDocument | CampaignReport | None:
+    """Return what is at the path; None if it cannot be read."""
+    file = path / store.FINDING if (path / store.FINDING).is_file() else path
+    if file.is_dir():
+        return store.load(file)
+    try:
+        document = files.read(file, CampaignReport, ShardReport, FindingDocument)
+        return document if isinstance(document, FindingDocument) else report_in(document)
+    except ReplayError as error:
+        damaged.append(str(error))
+        return None
+
+
+def _folder_of(document: FindingDocument, path: Path, folder: Path) -> Path:
+    """Return the folder that may hold more about the finding."""
+    if path.is_dir():
+        return path
+    return path.parent if path.name == store.FINDING else folder / document.finding.id
+
+
 def _campaigns(paths: Iterable[Path], damaged: list[str]) -> tuple[ReportedCampaign, ...]:
     found: list[ReportedCampaign] = []
     for path in paths:
         try:
-            found.append(ReportedCampaign(name=path.stem, report=files.read(path, CampaignReport)))
+            report = report_in(files.read(path, CampaignReport, ShardReport))
+            found.append(ReportedCampaign(name=path.stem, report=report))
         except ReplayError as error:
             damaged.append(str(error))
     return tuple(found)
@@ -196,18 +229,33 @@ def _stored(one: store.Stored, damaged: list[str]) -> ReportedBug:
     return _bug(one.finding, one.versions, one.folder, len(one.others), damaged)
 
 
+def _single(document: FindingDocument, folder: Path, damaged: list[str]) -> ReportedBug:
+    finding = document.finding
+    try:
+        finding = replace(finding, cases=store.cases_of(folder))
+    except ReplayError as error:
+        damaged.append(str(error))
+    return _bug(finding, document.versions, folder, 0, damaged)
+
+
 def _reported(finding: Finding, report: CampaignReport, folder: Path, damaged: list[str]) -> ReportedBug:
     return _bug(finding, report.versions, folder, 0, damaged)
 
 
 def _bug(finding: Finding, versions: Mapping[str, str], folder: Path, others: int, damaged: list[str]) -> ReportedBug:
-    region = None
+    region, bisections = None, ()
     try:
         region = record.load(folder)
+        bisections = stored_bisections.load(folder)
     except ReplayError as error:
         damaged.append(str(error))
     return ReportedBug(
-        finding=finding, versions=versions, others=others, region=region, files=tuple(_attached(folder, damaged))
+        finding=finding,
+        versions=versions,
+        others=others,
+        region=region,
+        files=tuple(_attached(folder, damaged)),
+        bisections=bisections,
     )
 
 

@@ -24,6 +24,7 @@ EXTRA_PURPOSES = {
     "repro": "packages for harness repro",
     "mutate": "packages for harness mutate",
     "report": "packages for the page of harness report",
+    "cluster": "packages for harness fuzz --ray",
 }
 
 

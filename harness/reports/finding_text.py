@@ -12,10 +12,11 @@ from pathlib import Path
 from rich.text import Text
 
 from harness.documents.campaign import KnownFinding
-from harness.model.case import Case, GradMode, LaneFill, Layout, ProgramOrder, Scale, ValueDistribution
+from harness.model.case import CallContext, Case, GradMode, LaneFill, Layout, ProgramOrder, Scale, ValueDistribution
 from harness.model.finding import Confirmation, Excerpt, Finding, Symptom
 from harness.model.run import Launch, Source
 from harness.model.verdict import Severity
+from harness.wording import counted
 
 WIDTH = 80
 INDENT = "  "
@@ -164,7 +165,7 @@ def describe_symptom(symptom: Symptom) -> str:
     """Return for example `error, float64-values: norm_kernel y (in 12 cases)`."""
     place = symptom.source
     at = f" at {place}" if place and str(place) not in symptom.signature.place else ""
-    count = "1 case" if symptom.sightings == 1 else f"{symptom.sightings:,} cases"
+    count = counted(symptom.sightings, "case")
     return f"{symptom.signature.severity}, {symptom.signature}{at} (in {count})"
 
 
@@ -176,7 +177,7 @@ def symptom_count(finding: Finding) -> str:
 
 def _seen(finding: Finding) -> Iterator[str]:
     if finding.sightings > 1:
-        yield f"in {finding.sightings:,} cases of the search"
+        yield f"in {counted(finding.sightings, 'case')} of the search"
     if finding.first_seen is not None:
         yield f"first in case {finding.first_seen.case_number:,}, after {finding.first_seen.seconds:g} s"
 
@@ -202,9 +203,17 @@ def describe(case: Case) -> str:
         parts.append("under torch.no_grad()")
     if case.frozen:
         parts.append(f"no gradient wanted of {_listed(case.frozen)}")
+    parts += _surroundings(case)
     if case.seed:
         parts.append(f"seed {case.seed}")
     return ", ".join(parts)
+
+
+def _surroundings(case: Case) -> Iterator[str]:
+    if case.context is not CallContext.MAIN:
+        yield case.context.where
+    if case.environment:
+        yield f"with {' '.join(f'{name}={value}' for name, value in case.environment)}"
 
 
 def _launch(launch: Launch) -> str:

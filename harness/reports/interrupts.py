@@ -8,10 +8,14 @@ whose counts must add up.  The search checks the flag with each progress report;
 """
 
 import signal
+from collections.abc import Generator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Self
 
-HARNESS, HYPOTHESIS = "harness", "hypothesis"
+HARNESS = "harness"
+FOREIGN = frozenset({"hypothesis", "ray"})
+"""Packages in whose code nothing is raised: Ray's turns an exception there into one of its own."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """`timeout` and CI systems send SIGTERM, a terminal that is closed sends SIGHUP.  Both end a search as Ctrl-C does."""
 COUNTING = frozenset({"harness.search.campaign_statistics", "harness.search.op_statistics"})
@@ -43,6 +47,15 @@ class Interrupts:
         if self._is_requested and not self._is_ending:
             raise KeyboardInterrupt
 
+    @contextmanager
+    def deferred(self) -> Generator[None]:
+        """Let a signal that comes while the context lasts count at the next `check`."""
+        self._is_ending = True
+        try:
+            yield
+        finally:
+            self._is_ending = False
+
     def end(self) -> None:
         """Ignore all signals from here on: the caller ends the processes and prints what was found."""
         self._is_ending = True
@@ -56,13 +69,13 @@ class Interrupts:
 
 
 def _must_not_break_off(frame: FrameType | None) -> bool:
-    """Return True if the innermost frame of Hypothesis or the harness is one of Hypothesis, or inside a count."""
+    """Return True if the innermost frame of these packages or the harness is foreign, or inside a count."""
     is_innermost = True
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
         package = module.partition(".")[0]
-        if module in COUNTING or (is_innermost and package == HYPOTHESIS):
+        if module in COUNTING or (is_innermost and package in FOREIGN):
             return True
-        is_innermost = is_innermost and package not in {HARNESS, HYPOTHESIS}
+        is_innermost = is_innermost and package not in {HARNESS, *FOREIGN}
         frame = frame.f_back
     return False

@@ -39,7 +39,10 @@ def properties(finding: Finding) -> tuple[Property, ...]:
 
 
 def junit(contents: ReportContents) -> str:
-    """Return the XML.  Known findings, oracles that only abstained and unchecked ops are skipped tests."""
+    """Return the XML.
+
+    Known findings, oracles that only abstained and unchecked ops are skipped tests.  Missing shards are errors.
+    """
     suite = ET.Element("testsuite", {"name": SUITE})
     for bug in contents.bugs:
         suite.append(_finding(bug))
@@ -47,9 +50,11 @@ def junit(contents: ReportContents) -> str:
     for row in grid.rows:
         suite.extend(_oracle_tests(grid.oracles, row))
     suite.extend(_unchecked_test(one) for one in contents.unchecked)
+    suite.extend(_missing_test(part) for part in contents.missing)
     failures = len(suite.findall("testcase/failure"))
     skipped = len(suite.findall("testcase/skipped"))
-    counts = {"tests": str(len(suite)), "failures": str(failures), "errors": "0", "skipped": str(skipped)}
+    counts = {"tests": str(len(suite)), "failures": str(failures)}
+    counts |= {"errors": str(len(contents.missing)), "skipped": str(skipped)}
     suite.attrib.update({**counts, "time": f"{contents.seconds:.3f}"})
     if contents.damaged:
         ET.SubElement(suite, "system-err").text = _clean("\n".join(contents.damaged))
@@ -89,6 +94,12 @@ def _oracle_tests(oracles: Sequence[str], row: OracleGridRow) -> Iterator[ET.Ele
 def _unchecked_test(one: UncheckedOp) -> ET.Element:
     test = _test(one.op, f"checked[{one.device}]" if one.device else "checked")
     ET.SubElement(test, "skipped", {"message": _clean(one.reason)})
+    return test
+
+
+def _missing_test(part: str) -> ET.Element:
+    test = _test(SUITE, part)
+    ET.SubElement(test, "error", {"message": "did not report", "type": "missing"})
     return test
 
 

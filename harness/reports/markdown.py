@@ -8,6 +8,7 @@ from harness.reports.contents import ReportContents, ReportedBug
 from harness.reports.finding_text import describe, symptom_count
 from harness.reports.report_history import stages
 from harness.reports.summary import checks, count_text, name_of, named, unchecked_lines
+from harness.wording import counted
 
 MOST = 20
 """The most findings in the table; the HTML page has all."""
@@ -33,7 +34,10 @@ def _lines(contents: ReportContents) -> Iterator[str]:
             )
         )
         yield ""
-        yield f"{contents.cases:,} cases{rate}: {passed:,} passed, {failed:,} failed, {abstained:,} abstained."
+        yield f"{counted(contents.cases, 'case')}{rate}: {passed:,} passed, {failed:,} failed, {abstained:,} abstained."
+        if contents.missing:
+            yield ""
+            yield f"**Did not report: {escaped(', '.join(contents.missing))}.**"
         rows = contents.op_checks
         untried = (f"not tried: {kind}: {named(map(name_of, ops))}" for kind, ops in contents.untried.items())
         for line in (*checks((), rows), *untried, *unchecked_lines(contents.unchecked)):

@@ -1,7 +1,8 @@
 """The progress of a campaign: two live lines on a terminal, otherwise a plain line every few seconds."""
 
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
@@ -17,8 +18,14 @@ from harness.reports.interrupts import Interrupts
 from harness.search.campaign_statistics import CampaignStatistics, Trial
 from harness.search.deadline import Deadline
 from harness.search.triage_queue import TriageProgress
+from harness.wording import counted
 
 PLAIN_EVERY_S = 5.0
+SAME_EVERY_S = 30.0
+"""A plain line that says the same as the last one comes less often."""
+DURATION = re.compile(r"\d+:\d\d left|for \d+ s")
+ESTIMATE_FROM = 3
+"""So many cases must be done before the time that is left can be estimated."""
 
 
 class Progress:
@@ -30,23 +37,34 @@ class Progress:
         interrupts: Interrupts,
         limit: int | Deadline,
         on_sighting: Callable[[Fail, Trial], None] = lambda _, __: None,
+        activity: Callable[[], str] = lambda: "",
     ) -> None:
         """`limit` is the number of cases, or the moment at which the search ends, triage included.
 
-        `on_sighting` is called before a new failure is printed.
+        `on_sighting` is called before a new failure is printed.  `activity` returns what cases wait for: it is shown
+        until the first one is done.
         """
         self._console = console
         self._interrupts = interrupts
         self._on_sighting = on_sighting
+        self._activity = activity
         self._cases = limit if isinstance(limit, int) else None
         self._deadline = limit if isinstance(limit, Deadline) else None
-        self._begun = time.monotonic()
+        self._begun = self.now()
         self._told = self._begun
+        self._last = ""
+        """The last plain line, without what changes by itself."""
+        self._first: tuple[int, float] | None = None
+        """The number of cases at the first tick with a finished case, and its time."""
         self._head = "starting workers"
         self._trying = ""
         self._spinner = Spinner("dots")
         live = console.is_terminal and not console.is_dumb_terminal
         self._live = Live(console=console, refresh_per_second=8, transient=True) if live else None
+
+    def now(self) -> float:
+        """Return the time on a clock that only moves on, in seconds."""
+        return time.monotonic()
 
     def __enter__(self) -> Self:
         if self._live:
@@ -62,20 +80,34 @@ class Progress:
 
     def tick(self, statistics: CampaignStatistics, trying: Case | None) -> None:
         """Update after a case, or after some time without one."""
-        of = f"/{self._cases}" if self._cases is not None else ""
-        rate = statistics.cases / statistics.seconds if statistics.seconds else 0.0
-        seen = len(statistics.sightings)
-        parts = [
-            f"{statistics.cases}{of} cases",
-            f"{rate:.1f}/s",
-            f"{seen} {'failure' if seen == 1 else 'failures'} seen",
-        ]
-        if statistics.abstained:
-            parts.append(f"{statistics.abstained} abstained")
-        if self._deadline is not None:
-            parts.append(left(self._deadline))
-        self._head = " · ".join(parts)
+        if not statistics.cases:
+            self._head = f"no case is done yet: {self._activity() or 'drawing the first ones'}"
+        else:
+            self._head = " · ".join(self._parts(statistics))
         self.trying(trying)
+
+    def _parts(self, statistics: CampaignStatistics) -> Iterator[str]:
+        # A search may run more than it was asked for: a paired run that breaks off becomes a case of its own.
+        of = "" if self._cases is None or statistics.cases > self._cases else f" of {self._cases:,}"
+        yield f"{statistics.cases:,}{of} cases" if of else counted(statistics.cases, "case")
+        yield f"{statistics.cases / max(statistics.seconds, 0.001):.1f}/s"
+        yield f"{counted(len(statistics.sightings), 'failure')} seen"
+        if statistics.abstained:
+            yield f"{statistics.abstained:,} abstained"
+        if self._deadline is not None:
+            yield left(self._deadline)
+        elif (seconds := self._estimate_s(statistics.cases)) is not None:
+            yield f"about {minutes_of(seconds)} left"
+
+    def _estimate_s(self, done: int) -> float | None:
+        """Estimate the seconds that are left from all cases but the first ones, which load libraries."""
+        now = self.now()
+        if self._first is None:
+            self._first = (done, now)
+        first, since = self._first
+        if self._cases is None or done - first < ESTIMATE_FROM:
+            return None
+        return max(0, self._cases - done) * (now - since) / (done - first)
 
     def sighted(self, fail: Fail, trial: Trial) -> None:
         """Print a failure with a new signature."""
@@ -98,23 +130,31 @@ class Progress:
 
     def _show(self) -> None:
         self._interrupts.check()
-        now = time.monotonic()
+        now = self.now()
         if self._live:
-            minutes, seconds = divmod(int(now - self._begun), 60)
-            self._spinner.text = Text(f"{self._head} · {minutes}:{seconds:02d}", no_wrap=True, overflow="ellipsis")
+            head = f"{self._head} · {minutes_of(now - self._begun)}"
+            self._spinner.text = Text(head, no_wrap=True, overflow="ellipsis")
             table = Table.grid()
             table.add_row(self._spinner)
             table.add_row(Text(f"  {self._trying}", style="dim", no_wrap=True, overflow="ellipsis"))
             self._live.update(table)
-        elif now - self._told >= PLAIN_EVERY_S:
-            self._told = now
+        elif now - self._told >= (SAME_EVERY_S if self._same() == self._last else PLAIN_EVERY_S):
+            self._told, self._last = now, self._same()
             self._print(f"{self._head}; trying {self._trying}" if self._trying else self._head)
 
+    def _same(self) -> str:
+        """Return what the next plain line says, without durations."""
+        return DURATION.sub("", f"{self._head}; {self._trying}")
+
     def _print(self, line: str) -> None:
-        self._console.print(Text(line), soft_wrap=True)
+        self._console.print(Text(line), soft_wrap=not self._console.is_terminal)
 
 
 def left(deadline: Deadline) -> str:
     """Return the time until then: `0:41 left`."""
-    minutes, seconds = divmod(int(deadline.left_s), 60)
-    return f"{minutes}:{seconds:02d} left"
+    return f"{minutes_of(deadline.left_s)} left"
+
+
+def minutes_of(seconds: float) -> str:
+    """Return a duration as `0:41`."""
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"

@@ -9,6 +9,7 @@ from harness.model.paired_run import SecondRun
 from harness.model.verdict import Outcome, Severity
 from harness.oracles import registry
 from harness.oracles.resources import FitsResources
+from harness.wording import counted
 
 REASONS = 5
 CUT_OFF = 3
@@ -20,11 +21,14 @@ NAMED = 5
 def summary(report: CampaignReport) -> Iterator[str]:
     """Yield the lines; the last is the conclusion."""
     if report.abstain_reasons:
-        yield f"{report.abstained} of {report.cases} cases could not be checked:"
+        several = sum(report.abstain_reasons.values()) > report.abstained
+        note = " (some for several reasons)" if several else ""
+        yield f"{report.abstained:,} of {counted(report.cases, 'case')} could not be checked{note}:"
         reasons = sorted(report.abstain_reasons.items(), key=lambda item: (-item[1], item[0]))
         yield from (f"  {count:>5}  {reason}" for reason, count in reasons[:REASONS])
         if len(reasons) > REASONS:
-            yield f"         and {len(reasons) - REASONS} more reasons"
+            rest = sum(count for _, count in reasons[REASONS:])
+            yield f"  {rest:>5}  for {counted(len(reasons) - REASONS, 'more reason')}"
     yield from avoided_lines(report)
     yield from checks(report.verdicts, report.op_checks)
     if report.builds:
@@ -36,17 +40,19 @@ def summary(report: CampaignReport) -> Iterator[str]:
     if report.gpu_wait_share is not None:
         yield f"the GPUs waited for the compiler {report.gpu_wait_share:.0%} of the time"
     if report.cut_off:
-        yield f"{len(report.cut_off)} cases still ran when the time for the search was up, so nothing is known of them:"
+        yield f"{counted(len(report.cut_off), 'case')} still ran when the time for the search was up, without a result:"
         yield from (f"         {case}" for case in report.cut_off[:CUT_OFF])
     rate = report.cases / report.seconds if report.seconds else 0.0
     on = ", ".join(report.devices)
     stopped = "interrupted after" if report.interrupted else "ran"
     yield (
-        f"{stopped} {report.cases} cases on {on} in {report.seconds:.0f} s ({rate:.1f}/s, seed {report.seed}): "
+        f"{stopped} {counted(report.cases, 'case')} on {on} in {report.seconds:.0f} s "
+        f"({rate:.1f}/s, seed {report.seed}): "
         f"{report.passed} passed, {report.failed} failed, {report.abstained} abstained"
     )
     yield from (f"known issue: {notice}" for notice in report.notices)
     yield from (f"suite error: {message}" for message in report.suite_errors)
+    yield from (f"missing: {part} did not report" for part in report.missing)
     yield conclusion(report)
 
 
@@ -55,13 +61,13 @@ def avoided_lines(report: CampaignReport) -> Iterator[str]:
     for one in report.avoided:
         op = one.op.rpartition(":")[2]
         yield (
-            f"avoided {one.dropped} draws of {op} with {one.rule}: "
-            f"{one.failed} of {one.cases} such cases ended early, without results"
+            f"avoided {counted(one.dropped, 'draw')} of {op} with {one.rule}: "
+            f"{one.failed} of {counted(one.cases, 'such case')} ended early, without results"
         )
     for one in report.set_aside:
         op = one.op.rpartition(":")[2]
         yield (
-            f"set aside {op} on {one.device}: {one.completed or 'none'} of {one.cases} cases completed; "
+            f"set aside {op} on {one.device}: {one.completed or 'none'} of {counted(one.cases, 'case')} completed; "
             f"{one.batches} of its batches went to others"
         )
 
@@ -69,7 +75,7 @@ def avoided_lines(report: CampaignReport) -> Iterator[str]:
 def conclusion(report: CampaignReport) -> str:
     """Return the last line."""
     ops, missing = len(by_op(report.op_checks)), len(report.unchecked_ops)
-    of_ops = f"; {missing} of {ops} ops could not be checked" if missing else ""
+    of_ops = f"; {missing} of {counted(ops, 'op')} could not be checked" if missing else ""
     if report.findings:
         errors = sum(finding.severity is Severity.ERROR for finding in report.findings)
         known = f"; {len(report.known_findings)} of them known" if report.known_findings else ""
@@ -126,10 +132,6 @@ def name_of(op: str) -> str:
 
 def count_text(errors: int, warnings: int) -> str:
     """Return the number of findings: `3 findings: 2 errors, 1 warning`."""
-    counts = [
-        f"{count} {noun}{'' if count == 1 else 's'}"
-        for count, noun in ((errors, "error"), (warnings, "warning"))
-        if count
-    ]
+    counts = [counted(count, noun) for count, noun in ((errors, "error"), (warnings, "warning")) if count]
     found = errors + warnings
-    return f"{found} finding{'' if found == 1 else 's'}: {', '.join(counts)}" if found else "no findings"
+    return f"{counted(found, 'finding')}: {', '.join(counts)}" if found else "no findings"

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -49,11 +50,11 @@ class FileEngine(VirtualEngine):
     def _make_execution(
         self,
         library_context: LibraryContext,
-        on_backward_thread: Callable[[], object],
+        on_new_thread: Callable[[], object],
         *,
         launches: ObservedLaunches,
     ) -> "FileExecution":
-        self._file_execution = FileExecution(library_context, on_backward_thread, launches=launches)
+        self._file_execution = FileExecution(library_context, on_new_thread, launches=launches)
         return self._file_execution
 
 
@@ -63,11 +64,11 @@ class FileExecution(CaseExecution):
     def __init__(
         self,
         library_context: LibraryContext,
-        on_backward_thread: Callable[[], object] = lambda: None,
+        on_new_thread: Callable[[], object] = lambda: None,
         *,
         launches: ObservedLaunches = NO_LAUNCHES,
     ) -> None:
-        super().__init__(library_context, on_backward_thread, launches=launches)
+        super().__init__(library_context, on_new_thread, launches=launches)
         self._scale = Scale.USUAL
         self._thread = threading.local()
 
@@ -82,7 +83,7 @@ class FileExecution(CaseExecution):
         def calling(*args: Any, **kwargs: Any) -> Any:
             if getattr(self._thread, "is_autograd", False):
                 return function(*args, **kwargs)
-            return self._backward_thread.submit(called, *args, **kwargs).result()
+            return self._calls.in_backward_thread(partial(called, *args, **kwargs))
 
         return calling
 
@@ -113,10 +114,20 @@ class FileExecution(CaseExecution):
 
     def _run_file(self, case: Case) -> tuple[ModuleType, Tensors]:
         self._scale = case.scale
-        with self._timed("forward"), SparseMemory() if case.scale is Scale.OVERSIZED else self._library_context():
-            file = load(Path(str(case.options[FILE])))
-            made: Mapping[str, torch.Tensor | None] = file.run() or {}
-            return file, {name: value for name, value in made.items() if value is not None}
+
+        def run_file() -> tuple[ModuleType, Tensors]:
+            with SparseMemory() if case.scale is Scale.OVERSIZED else self._library_context():
+                made: Mapping[str, torch.Tensor | None] = file.run() or {}
+                return file, {name: value for name, value in made.items() if value is not None}
+
+        with self._timed("forward"):
+            # The main thread imports what the file imports, as it does for cases.
+            with SparseMemory() if case.scale is Scale.OVERSIZED else self._library_context():
+                file = load(Path(str(case.options[FILE])))
+                if hasattr(file, "import_library"):
+                    file.import_library()
+            self._launches.on_imported()
+            return self._calls.call(case.context, run_file)
 
 
 def load(path: Path) -> ModuleType:

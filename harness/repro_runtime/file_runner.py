@@ -56,8 +56,7 @@ class FileRunner:
         found = self._judge.examine(self._op, self.request.case(file), self._pool.run_alone)
         if self._compiler is None:
             return found
-        self._compiler.settle()
-        return self._judge.judge(self._op, found.run, {})
+        return self._judge.judge_when_compiled(self._op, found.run)
 
     def check(self, file: Path) -> Examination:
         """Run the file in a process that may have run others, and check it with every oracle that needs one run."""

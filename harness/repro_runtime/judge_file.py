@@ -5,7 +5,7 @@ from pathlib import Path
 
 from harness.devices import catalogue
 from harness.errors import HarnessError
-from harness.model.case import LaneFill, ProgramOrder, Scale
+from harness.model.case import CallContext, LaneFill, ProgramOrder, Scale
 from harness.model.run import Raised
 from harness.model.verdict import Abstain, Fail, Verdict
 from harness.oracles import registry
@@ -31,6 +31,8 @@ def judge(  # noqa: PLR0913 - generated files pass each by keyword, so that they
     order: str = ProgramOrder.FORWARD,
     scale: str = Scale.USUAL,
     seed: int = 0,
+    environment: Mapping[str, str] | None = None,
+    context: str = CallContext.MAIN,
 ) -> int:
     """Run the file's `run()` on the emulated device, print the oracle's verdict, and return the exit status.
 
@@ -45,6 +47,8 @@ def judge(  # noqa: PLR0913 - generated files pass each by keyword, so that they
         order: the order of programs.
         scale: usual or oversized.
         seed: of the order and of compared runs.
+        environment: variables that are set before the file runs.
+        context: the thread or process that calls `run()`, after the main thread has loaded the file.
 
     Returns:
         1 if the failure shows, 0 if it is fixed, 125 if it cannot be tested here.
@@ -60,6 +64,8 @@ def judge(  # noqa: PLR0913 - generated files pass each by keyword, so that they
             order=ProgramOrder(order),
             scale=Scale(scale),
             seed=seed,
+            environment=tuple(sorted((environment or {}).items())),
+            context=CallContext(context),
         )
         with FileRunner(request) as runner:
             status, text = status_of(runner.examine(Path(file)), request)

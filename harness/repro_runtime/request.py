@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.model.case import Case, DType, LaneFill, ProgramOrder, Scale
+from harness.model.case import CallContext, Case, DType, Environment, LaneFill, ProgramOrder, Scale
 from harness.model.device import DeviceProfile
 
 FILE = "file"
@@ -26,6 +26,8 @@ class CheckRequest:
     order: ProgramOrder = ProgramOrder.FORWARD
     scale: Scale = Scale.USUAL
     seed: int = 0
+    environment: Environment = ()
+    context: CallContext = CallContext.MAIN
 
     def case(self, file: Path) -> Case:
         """Return the case that runs the file with these settings."""
@@ -40,4 +42,6 @@ class CheckRequest:
             order=self.order,
             scale=self.scale,
             seed=self.seed,
+            environment=self.environment,
+            context=self.context,
         )

@@ -14,15 +14,14 @@ from operator import itemgetter
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
-from harness.model.case import Case
-from harness.model.device import DeviceProfile
+from harness.model.case import Case, ProcessKind
 from harness.model.paired_run import PairedRun, RunRequest
 from harness.model.run import Completed, Deadlocked, Refused, Run, Unsupported
 from harness.model.verdict import Fail
-from harness.oracles.resources import FitsResources
+from harness.oracles import registry
 from harness.search.campaign_statistics import CampaignStatistics, Trial
 from harness.search.case_queue import CaseQueue
-from harness.search.judge import Examination, Judge
+from harness.search.judge import Examination, Judge, compiled_launches
 from harness.search.op_statistics import builds_of
 from harness.search.plan import CaseBudget, Plan, TimeBudget
 from harness.search.runner import Runner
@@ -31,7 +30,10 @@ from harness.search.structure_doubts import StructureDoubts
 from harness.workers.dispatcher import KEEP_BUSY
 
 MAX_PRECEDING_CASES = 16
-"""How many earlier cases of a device are kept.  Triage tries them when a failure does not repeat alone."""
+"""How many earlier cases of a device and environment are kept.
+
+Triage tries them when a failure does not repeat alone.
+"""
 TICK_S = 0.5
 GRACE_SHARE = 0.25
 """The part of the time for triage in which a search still waits for its running cases."""
@@ -106,8 +108,10 @@ class Campaign:
         self._finished = SimpleQueue[Future[Run]]()
         """Filled on the runner's threads, read on the campaign's."""
         self._latest: Case | None = None
-        self._recent = dict[DeviceProfile, deque[Case]]()
+        self._recent = dict[ProcessKind, deque[Case]]()
         self._builds: dict[str, tuple[Trial, Examination]] = {}
+        self._sharing = list[tuple[Trial, Examination]]()
+        """The cases that share a config with another one, whose builds others may have launched before."""
         self._former_paired_runs: set[str] = set()
         """Digests of the paired runs that were run again as cases."""
         self._begun = time.monotonic()
@@ -134,6 +138,8 @@ class Campaign:
                     other.poll()
             if not self._stopped:
                 self._judge.resources.settle(self._grace_s)
+                if self._request_other_configs():
+                    self._judge.resources.settle(self._grace_s)
                 self._judge_late_resources()
         except KeyboardInterrupt:
             self._count_known_builds()
@@ -210,7 +216,7 @@ class Campaign:
 
     def _start(self, trial: Trial, batch: int | None, future: Future[Run], *, is_value_variant: bool = False) -> None:
         self._latest = trial.case
-        recent = self._recent.setdefault(trial.case.device, deque(maxlen=MAX_PRECEDING_CASES))
+        recent = self._recent.setdefault(trial.case.process, deque(maxlen=MAX_PRECEDING_CASES))
         trial = replace(trial, before=tuple(recent))
         pending = _PendingCase(trial=trial, batch=batch, awaited={future}, is_value_variant=is_value_variant)
         self._await(future, pending)
@@ -298,7 +304,9 @@ class Campaign:
         self._count(pending.trial, examined)
         if pending.batch is not None:
             self._queue.record(pending.batch, pending.trial, examined)
-        for build in builds_of(examined):
+        if examined.run.keys is not None and examined.run.keys.shared:
+            self._sharing.append((pending.trial, examined))
+        for build in builds_of(examined) if self._judge.checks_resources else ():
             known = self._builds.get(build)
             # The earliest trial represents a build, so that findings do not depend on timing.
             if known is None or pending.trial.order_key < known[0].order_key:
@@ -328,19 +336,26 @@ class Campaign:
             if self.statistics.sight(fail, trial, sort_key(trial.op, trial.case, trial.home_sm_count)):
                 self._observer.sighted(fail, trial)
 
+    def _request_other_configs(self) -> bool:
+        """Have the other configs compiled of each kernel whose config does not fit; return True if there are any."""
+        doubtful = (self._judge.doubtful_configs(examined.run) for _, examined in self._builds.values())
+        return bool([self._judge.resources.of(launch) for launches in doubtful for launch in launches])
+
     def _judge_late_resources(self) -> None:
         """Judge one run of each build again for resources: the compiler often reports after the run was judged."""
-        resources_only = self._judge.only(FitsResources.name)
+        resources_only = self._judge.only(*registry.READ_RESOURCES)
         self._count_known_builds()
         sighted = set(self.statistics.sightings)
-        runs = {trial.order_key: (trial, examined) for trial, examined in self._builds.values()}
+        runs = {trial.order_key: (trial, examined) for trial, examined in (*self._builds.values(), *self._sharing)}
         for _, (trial, examined) in sorted(runs.items(), key=itemgetter(0)):
             late = resources_only.judge(trial.op, examined.run, {})
             self.statistics.recount(examined, examined.with_verdicts_of(late))
             self._record_fails(trial, tuple(fail for fail in late.fails if fail.signature not in sighted))
 
     def _count_known_builds(self) -> None:
-        launches = {launch.build: launch for _, known in self._builds.values() for launch in known.run.launches}
+        launches = {
+            launch.build: launch for _, known in self._builds.values() for launch in compiled_launches(known.run)
+        }
         resources = {build: self._judge.resources.of(launches[build]) for build in self._builds}
         known = frozenset(build for build, one in resources.items() if one is not None and not one.unknown)
         self.statistics.builds, self.statistics.compiled = len(resources), len(known)

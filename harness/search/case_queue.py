@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count, filterfalse, islice
 
-from harness.model.case import Case
+from harness.model.case import CallContext, Case
 from harness.model.op import Op
 from harness.model.run import Completed
 from harness.model.verdict import Severity
@@ -110,7 +110,8 @@ class CaseQueue:
         self.avoidance.record(batch, trial, examined)
         by_op = self._feedback_by_batch.setdefault(batch, {})
         by_op[trial.op.id] = by_op.get(trial.op.id, LaunchFeedback()) | LaunchFeedback.of(run)
-        if self._plan.adds_variants and isinstance(run.ending, Completed):
+        is_followed = self._plan.adds_variants and trial.case.context is CallContext.MAIN
+        if is_followed and isinstance(run.ending, Completed):
             # Variants of a case with errors mostly repeat them, and take the time of others.
             fewer = KEEP_ONE_IN if any(fail.signature.severity is Severity.ERROR for fail in examined.fails) else 1
             shapes, values = MAX_SHAPE_VARIANTS // fewer, MAX_VALUE_VARIANTS // fewer
@@ -162,7 +163,7 @@ class CaseQueue:
             device = devices[index % len(devices)]
             if self._is_used_up():
                 return
-            case = oversized_scout(op, device, derived_seed(self._plan.seed, op.id, "oversized"))
+            case = oversized_scout(op, device, derived_seed(self._plan.seed, op.seed_text, "oversized"))
             if case is not None and self._is_new(case):
                 trial = Trial(number=self._numbered, op=op, case=case, batch=None, home_sm_count=device.sm_count)
                 self._ready.append((None, trial))
@@ -197,8 +198,10 @@ class CaseQueue:
         self._empty_batches[pair] = 0 if chosen else self._empty_batches.get(pair, 0) + 1
         for drawn, case in chosen:
             home_sm_count = home_sm_counts[plan.device.slug]
-            yield Trial(number=0, op=plan.op, case=case, batch=drawn, home_sm_count=home_sm_count)
-        early = early_cases(plan.op, [case for _, case in chosen]) if plan.is_first else ()
+            # Cases that Hypothesis shrinks to are in other contexts: moves alone shrink one outside the main thread.
+            source = drawn if case.context is CallContext.MAIN else None
+            yield Trial(number=0, op=plan.op, case=case, batch=source, home_sm_count=home_sm_count)
+        early = early_cases(plan.op, [case for _, case in chosen], batch.feedback) if plan.is_first else ()
         for case in filter(self._is_new, early):
             yield Trial(number=0, op=plan.op, case=case, batch=None, home_sm_count=plan.device.sm_count)
 

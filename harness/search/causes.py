@@ -19,7 +19,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from harness.model.run import Launch
-from harness.model.verdict import Fail, Severity, Signature
+from harness.model.verdict import FLOAT64_VALUES, Fail, Severity, Signature
 from harness.oracles import registry
 
 OTHERS_SHARE = 0.1
@@ -27,12 +27,18 @@ OTHERS_SHARE = 0.1
 GRADIENT = "d:"
 """The beginning of a gradient's name."""
 
+WRONG_VALUE = "wrong-value"
 MEMORY = frozenset(
     {
         "launch-limits",
         "compute-sanitizer",
         "triton-sanitizer",
         "bounds",
+        "scratch-size",
+        "scratch-alignment",
+        "scratch-lifetime",
+        "scratch-read",
+        "scratch-store",
         "descriptor-alignment",
         "device-assert",
         "write-overlap",
@@ -45,12 +51,15 @@ VALUES = frozenset(
     {
         "result-structure",
         "unwritten",
-        "float64-values",
+        WRONG_VALUE,
+        "precision",
+        FLOAT64_VALUES,
         "agreement",
         "repeatability",
         "order-invariance",
         "sm-invariance",
         "config-invariance",
+        "tuning-invariance",
     }
 )
 """Oracles that judge results.  They explain each other, in the order of `registry.ALL`."""
@@ -170,7 +179,8 @@ def _place(fail: Fail) -> tuple[str, ...]:
     """
     signature = fail.signature
     at = (fail.argument, fail.source.file) if fail.argument and fail.source else (signature.place,)
-    return signature.oracle, signature.op, signature.kernel, *at
+    oracle = WRONG_VALUE if signature.oracle == FLOAT64_VALUES else signature.oracle
+    return oracle, signature.op, signature.kernel, *at
 
 
 def _block_explains(cause: _Block, consequence: _Block) -> bool:

@@ -123,6 +123,7 @@ class _Inquiry:
         self._rate = 1.0
         """The share of runs that show the failure."""
         self._varies = False
+        self._exact: Fail | None = None
 
     def results(self) -> Generator[HardwareBlame]:
         """Repeat the case until the one at fault is known, and then until its kernels are.
@@ -158,7 +159,7 @@ class _Inquiry:
             yield self.closed(Blame.TRITON if virtual.effect is _Effect.GONE else Blame.UNKNOWN)
 
     def closed(self, blame: Blame, *evidence: str) -> HardwareBlame:
-        return HardwareBlame(blame=blame, evidence=(*self._evidence, *evidence))
+        return HardwareBlame(blame=blame, evidence=(*self._evidence, *evidence), exact=self._exact)
 
     def _miscompiled(self, mending: KernelAssembly, mending_ways: Sequence[KernelAssembly]) -> HardwareBlame:
         return replace(
@@ -172,6 +173,12 @@ class _Inquiry:
         examined = self._runs.on_virtual_gpu()
         tried = _Tried(self._on_virtual_effect(examined), 1, _why_unclear(examined.run, self._signature.oracle))
         self._evidence.append(_sentence("the virtual GPU", tried))
+        shown = examined.fail_with(self._signature)
+        if (
+            shown is not None and shown.oracle != self._signature.oracle
+        ):  # it has exact arithmetic, and hardware has not
+            self._evidence.append(f"there exact arithmetic decides: a failure of `{shown.oracle}`")
+            self._exact = shown
         return tried
 
     def _on_virtual_effect(self, examined: Examination) -> _Effect:

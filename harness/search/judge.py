@@ -19,6 +19,8 @@ from harness.model.run import Completed, Launch, Run
 from harness.model.verdict import Fail, Outcome, Signature, Verdict
 from harness.oracles import registry
 from harness.oracles.base import Oracle
+from harness.oracles.exact_values import WrongValue
+from harness.oracles.resources import shortages
 from harness.oracles.run_comparison import disagreements
 from harness.search.runner import NoResources, ResourceSource
 
@@ -42,7 +44,8 @@ class Examination:
 
     def fail_with(self, signature: Signature) -> Fail | None:
         """Return the failure with this signature, or None if the run does not show it."""
-        return next((fail for fail in self.fails if fail.signature == signature), None)
+        exactly = (fail for fail in self.fails if fail.signature == signature)
+        return next(exactly, None) or next((fail for fail in self.fails if signature.is_shown_by(fail.signature)), None)
 
     def with_verdicts_of(self, later: "Examination") -> "Examination":
         """Return the examination with the verdicts of a later one in the place of those of the same oracles."""
@@ -61,10 +64,34 @@ class Judge:
 
     oracles: tuple[Oracle, ...] = registry.ALL
     resources: ResourceSource = field(default_factory=NoResources)
+    exactly: bool = False
+    """Whether every case that it examines is computed in exact arithmetic too."""
 
-    def only(self, *oracles: str) -> "Judge":
-        """Return a judge with only these oracles, which requests no paired runs for others."""
-        return replace(self, oracles=tuple(oracle for oracle in self.oracles if oracle.name in oracles))
+    def doubtful_configs(self, run: Run) -> tuple[Launch, ...]:
+        """Return launches as with each other config, for kernels whose own config is known not to fit the device."""
+        if not self.checks_resources:
+            return ()
+        own = self._known(tuple(launch for launch in run.launches if launch.config_builds))
+        return tuple(
+            replace(launch, build=build)
+            for launch in run.launches
+            if launch.build in own and any(shortages(own[launch.build], run.case.device))
+            for build in filter(None, launch.config_builds)
+        )
+
+    @property
+    def checks_resources(self) -> bool:
+        """True if any oracle reads the resources of kernels; the whole compiler need not run otherwise."""
+        return any(oracle.name in registry.READ_RESOURCES for oracle in self.oracles)
+
+    def only(self, oracle: str, *others: str) -> "Judge":
+        """Return a judge with only these oracles, which requests no paired runs for others.
+
+        If the first is `wrong-value`, every case is computed exactly: the search computes a share of them so.
+        """
+        names = frozenset[str]().union(*map(registry.related, (oracle, *others)))
+        chosen = tuple(oracle for oracle in self.oracles if oracle.name in names)
+        return replace(self, oracles=chosen, exactly=oracle == WrongValue.name)
 
     def paired_runs(self, op: Op, run: Run) -> tuple[PairedRunRequest, ...]:
         """Return the requests for all paired runs that the oracles need, each once."""
@@ -85,22 +112,44 @@ class Judge:
 
     def judge(self, op: Op, run: Run, paired_runs: Mapping[str, Run]) -> Examination:
         """Collect the verdict of each oracle; `paired_runs` are keyed by the digest of their case."""
-        resources = self._known(run.launches)
+        resources = self._known((*compiled_launches(run), *self.doubtful_configs(run)))
         verdicts = registry.judge_all(run, paired_runs, resources, op.waives, self.oracles)
         if op.launches:
             verdicts = registry.without_unlaunched_passes(run, verdicts)
         return Examination(run=run, verdicts=verdicts, second_runs=tuple(_second_runs(run, paired_runs.values())))
 
+    def judge_when_compiled(self, op: Op, run: Run, limit_s: float | None = None) -> Examination:
+        """Judge a run again, once the compiler knows every build that an oracle reads, or a limit is over.
+
+        Other configs of a kernel count only if its own build is known not to fit, so they are asked for after that.
+        """
+        for builds_read in (compiled_launches, self.doubtful_configs):
+            self.resources.wait_for(builds_read(run), limit_s)
+        return self.judge(op, run, {})
+
     def examine(self, op: Op, case: Case, execute: Callable[[RunRequest], Run]) -> Examination:
         """Run the case and its paired runs through `execute`, one after another, and judge them."""
-        run = execute(case)
+        run = execute(replace(case, is_exact=True) if self.exactly else case)
         paired_runs = {request.case.digest: execute(request) for request in self.paired_runs(op, run)}
         full = {again.digest: execute(again) for again in self.needing_full_run(run, paired_runs)}
         return self.judge(op, run, paired_runs | full)
 
     def _known(self, launches: tuple[Launch, ...]) -> Mapping[str, Resources]:
+        if not self.checks_resources:
+            return {}
         asked = {launch.build: self.resources.of(launch) for launch in launches}
         return {build: found for build, found in asked.items() if found is not None}
+
+
+def compiled_launches(run: Run) -> tuple[Launch, ...]:
+    """Return the launches of the builds whose resources an oracle may read, also of runs that share a config."""
+    forced = (
+        replace(launch, build=build)
+        for entry in (run.keys.shared if run.keys is not None else ())
+        if (launch := launch_of(run.launches, entry.kernel)) is not None
+        for build in (*entry.there.builds, *entry.here.builds)
+    )
+    return (*run.launches, *forced)
 
 
 def _second_runs(run: Run, paired_runs: Iterable[Run]) -> Iterator[SecondRun]:
@@ -111,3 +160,9 @@ def _second_runs(run: Run, paired_runs: Iterable[Run]) -> Iterator[SecondRun]:
         yield SecondRun.LANE_FILL
     if run.repeated is not None and isinstance(run.repeated.ending, Completed):
         yield SecondRun.REPETITION
+    if run.tuned is not None and isinstance(run.tuned.ending, Completed):
+        yield SecondRun.TUNING
+    if run.keys is not None:
+        yield SecondRun.KEYS
+    if run.interrupted is not None and run.interrupted.kernel:
+        yield SecondRun.THREADS

@@ -14,12 +14,15 @@ class LaunchFeedback:
     """Extents of the blocks that kernels load and store, in elements."""
     configs: Mapping[str, int] = field(default_factory=dict[str, int])
     """By autotuned kernel, the largest number of configs that survived pruning."""
+    needs_scratch: bool = False
+    """True if a kernel needs scratch memory."""
 
     @classmethod
     def of(cls, run: Run) -> "LaunchFeedback":
         return cls(
             tile_sizes=frozenset(size for launch in run.launches for size in launch.tile_sizes),
             configs={launch.kernel: launch.config_count for launch in run.launches if launch.config_count > 1},
+            needs_scratch=any(launch.scratch_bytes for launch in run.launches),
         )
 
     def __or__(self, other: "LaunchFeedback") -> "LaunchFeedback":
@@ -28,4 +31,5 @@ class LaunchFeedback:
         return LaunchFeedback(
             tile_sizes=self.tile_sizes | other.tile_sizes,
             configs={kernel: max(self.configs.get(kernel, 0), other.configs.get(kernel, 0)) for kernel in kernels},
+            needs_scratch=self.needs_scratch or other.needs_scratch,
         )

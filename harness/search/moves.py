@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations, permutations
 
-from harness.model.case import Case, GradMode, LaneFill, Layout, ProgramOrder, Scale, ValueDistribution
+from harness.model.case import CallContext, Case, GradMode, LaneFill, Layout, ProgramOrder, Scale, ValueDistribution
 from harness.model.op import Op
-from harness.search.sort_key import DTYPES, LAYOUTS, ORDERS, VALUES, dim_order
+from harness.search.sort_key import CONTEXTS, DTYPES, LAYOUTS, ORDERS, VALUES, dim_order
 
 FIRST_STEPS = 4
 
@@ -40,11 +40,29 @@ def leaps(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
         seed=0,
         grad_mode=GradMode.ENABLED,
         frozen=(),
+        environment=(),
+        context=CallContext.MAIN,
     )
     smallest = {name: dim.simplest for name, dim in op.dims.items()}
     for leap in (replace(simple, dims=smallest, scale=Scale.USUAL), simple, replace(case, dims=smallest)):
         if op.allows(leap):
             yield leap
+
+
+def environment(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
+    """No environment variable, then one less."""
+    del op, home_sm_count
+    rests = (tuple(one for one in case.environment if one != left_out) for left_out in case.environment)
+    for fewer in dict.fromkeys(((), *rests)):
+        if fewer != case.environment:
+            yield replace(case, environment=fewer)
+
+
+def context(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
+    """A simpler thread, context or process."""
+    del op, home_sm_count
+    for simpler in CONTEXTS[: CONTEXTS.index(case.context)]:
+        yield replace(case, context=simpler)
 
 
 def scale(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
@@ -173,6 +191,8 @@ def seed(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
 AXES: tuple[Axis, ...] = (
     home,
     leaps,
+    environment,
+    context,
     scale,
     each_dim,
     dims_together,

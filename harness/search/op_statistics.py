@@ -10,12 +10,13 @@ from harness.model.run import Completed
 from harness.model.verdict import Outcome
 from harness.ops.paired_run_policy import order_matters
 from harness.oracles import registry
+from harness.oracles.autotuner_key import AutotunerKey
 from harness.oracles.config_invariance import ConfigInvariance
 from harness.oracles.endings import TRACING_ENGINES
 from harness.oracles.order_invariance import OrderInvariance
-from harness.oracles.resources import FitsResources
 from harness.oracles.sm_invariance import SmInvariance
-from harness.search.judge import Examination
+from harness.oracles.tuning_invariance import TuningInvariance
+from harness.search.judge import Examination, compiled_launches
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,7 +35,7 @@ class OpStatistics:
 
     def count(self, examined: Examination) -> None:
         possible = tuple(_possible_second_runs(examined))
-        builds = builds_of(examined) if FitsResources.name in _asked(examined) else ()
+        builds = builds_of(examined) if registry.READ_RESOURCES & _asked(examined) else ()
         self.add_outcome(examined, 1)
         self.second_runs.update(dict.fromkeys(possible, 0))
         if examined.outcome is not Outcome.ABSTAIN:
@@ -54,7 +55,9 @@ class OpStatistics:
 def builds_of(examined: Examination) -> frozenset[str]:
     """Return the builds that the case launched; none if the engine leaves no TTIR to compile."""
     run = examined.run
-    return frozenset(launch.build for launch in run.launches) if run.engine in TRACING_ENGINES else frozenset()
+    return (
+        frozenset(launch.build for launch in compiled_launches(run)) if run.engine in TRACING_ENGINES else frozenset()
+    )
 
 
 def _asked(examined: Examination) -> frozenset[str]:
@@ -70,7 +73,12 @@ def _possible_second_runs(examined: Examination) -> Iterator[SecondRun]:
     asked = _asked(examined)
     if SmInvariance.name in asked:
         yield SecondRun.SM_COUNT
-    if ConfigInvariance.name in asked and any(launch.config_count > 1 for launch in run.launches):
+    is_tuned = any(launch.config_count > 1 for launch in run.launches)
+    if ConfigInvariance.name in asked and is_tuned:
         yield SecondRun.CONFIG
+    if TuningInvariance.name in asked and is_tuned and run.engine == "virtual":
+        yield SecondRun.TUNING
+    if AutotunerKey.name in asked and is_tuned and run.engine == "virtual":
+        yield SecondRun.KEYS
     if OrderInvariance.name in asked and run.engine in TRACING_ENGINES and order_matters(run.launches, run.memory):
         yield SecondRun.ORDER

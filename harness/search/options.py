@@ -1,7 +1,7 @@
 """Options of a search, read once from the command line or from pytest's."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.cuda.sanitizers.instrumentation import Instrumenting, instrumenting, names_triton_sanitizer
@@ -49,6 +49,8 @@ class Options:
     """True: run every case on the devices' own SM counts."""
     libraries: tuple[str, ...] = ()
     """Requirements, folders and archives, as `--with` takes them."""
+    import_paths: tuple[str, ...] = ()
+    """More folders for the workers' `sys.path`: those from which a test file imports its helpers."""
     oracles: tuple[str, ...] = ()
     """Names of the oracles to use; empty means all."""
     isolation: Isolation = Isolation.WORKER
@@ -60,6 +62,8 @@ class Options:
     settings: Settings = Settings()
     triage_s: float = TRIAGE_S
     """Time to confirm and shrink all findings together, after a search with a budget in cases."""
+    shows_output: bool = False
+    """True: what ops and kernels print appears on standard output."""
     limits: ShrinkLimits = field(default_factory=ShrinkLimits)
     """Limits for shrinking one finding."""
 
@@ -70,6 +74,11 @@ class Options:
             return ()
         sanitizer = ("--sanitizer", str(self.sanitizer)) if self.sanitizer else ()
         return ("--engine", str(self.engine), *sanitizer)
+
+    @property
+    def declared_variables(self) -> tuple[str, ...]:
+        """The environment variables that ops declare: their cases alone decide if these are set."""
+        return tuple(sorted({name for op in self.ops for name in op.environment}))
 
     @property
     def plan(self) -> Plan:
@@ -117,6 +126,11 @@ def load_ops(suites: tuple[str, ...], names: tuple[str, ...], project: Path = Pa
         if name not in known:
             raise unknown("op", name, known)
     return tuple(op for op in ops if not names or op.name in names)
+
+
+def with_environment(ops: tuple[Op, ...], given: Mapping[str, tuple[str, ...]]) -> tuple[Op, ...]:
+    """Return the ops with other values worth trying for these environment variables; none leaves a variable unset."""
+    return tuple(replace(op, environment={**op.environment, **given}) for op in ops) if given else ops
 
 
 def load_devices(names: str | None, sm_count: int | None) -> tuple[DeviceProfile, ...]:

@@ -2,7 +2,8 @@
 
 The seed decides the plan, and nothing that depends on timing.  Batches take the pairs of op and device in turn.  A
 worker process emulates one device profile for life, so the SM count changes between batches, never within one.  Most
-batches run on the device's own SM count, the others on a few that the seed picks.
+batches run on the device's own SM count, the others on a few that the seed picks.  Likewise, some batches of an op have
+environment variables that it declares, which its library may read at import.
 """
 
 import hashlib
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 
+from harness.model.case import Environment
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.oracles.sm_invariance import SM_COUNTS as COMPARED_SM_COUNTS
@@ -23,6 +25,8 @@ PICKED_SM_COUNTS = 1
 """How many of them a campaign adds to the counts that `sm-invariance` compares, whose workers exist anyway."""
 OTHER_SM_COUNT_EVERY = 3
 """Every third batch of an op runs on one of the other SM counts."""
+ENVIRONMENT_EVERY = 3
+"""Every third batch of an op that declares environment variables has some of them set."""
 BATCH_SIZE = 16
 EXAMPLES = 3 * BATCH_SIZE // 2
 """How many examples are drawn for a batch.  Hypothesis repeats itself: 19 to 23 examples usually hold 16 cases.
@@ -86,12 +90,20 @@ class BatchPlan:
     op: Op
     device: DeviceProfile
     seed: int
+    environment: Environment = ()
     is_first: bool = False
     """True for one batch of each op, the first on one of the devices."""
 
     def batch(self, feedback: LaunchFeedback) -> Batch:
         """Return the batch that is drawn from this feedback."""
-        return Batch(op=self.op, device=self.device, feedback=feedback, seed=self.seed, size=EXAMPLES)
+        return Batch(
+            op=self.op,
+            device=self.device,
+            feedback=feedback,
+            seed=self.seed,
+            size=EXAMPLES,
+            environment=self.environment,
+        )
 
 
 def batch_plans(plan: Plan) -> Iterator[BatchPlan]:
@@ -105,8 +117,22 @@ def batch_plans(plan: Plan) -> Iterator[BatchPlan]:
             if turn % OTHER_SM_COUNT_EVERY == OTHER_SM_COUNT_EVERY - 1 and others[device.slug]:
                 sm_counts = others[device.slug]
                 emulated = device.with_sm_count(sm_counts[turn // OTHER_SM_COUNT_EVERY % len(sm_counts)])
-            seed = derived_seed(plan.seed, op.id, device.slug, str(turn))
-            yield BatchPlan(op=op, device=emulated, seed=seed, is_first=not turn and (op.id, device) in first)
+            seed = derived_seed(plan.seed, op.seed_text, device.slug, str(turn))
+            yield BatchPlan(
+                op=op,
+                device=emulated,
+                seed=seed,
+                environment=_environment(op, turn),
+                is_first=not turn and (op.id, device) in first,
+            )
+
+
+def _environment(op: Op, turn: int) -> Environment:
+    """Return the environment of an op's batch; one of another SM count has none."""
+    environments = op.environments
+    if not environments or turn % ENVIRONMENT_EVERY != 1:
+        return ()
+    return environments[turn // ENVIRONMENT_EVERY % len(environments)]
 
 
 def other_sm_counts(device: DeviceProfile, seed: int) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """Protocols: what the search needs from the processes that run cases."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
@@ -40,6 +40,10 @@ class ResourceSource(Protocol):
         """Wait until all requested builds are known, up to the source's own limit and `limit_s`."""
         ...
 
+    def wait_for(self, launches: Iterable[Launch], limit_s: float | None = None, /) -> None:
+        """Compile the builds of these launches next, and wait for them, with limits as in `settle`."""
+        ...
+
 
 class NoResources:
     """A source that knows nothing."""
@@ -48,4 +52,7 @@ class NoResources:
         del launch
 
     def settle(self, limit_s: float | None = None) -> None:
+        pass
+
+    def wait_for(self, launches: Iterable[Launch], limit_s: float | None = None) -> None:
         pass

@@ -32,6 +32,7 @@ from harness.search.engine_choice import COMPILE_AHEAD_FACTORY, EngineName
 from harness.search.hardware_runs import HardwareBlaming
 from harness.search.judge import Judge
 from harness.search.leasing import leased
+from harness.search.missing_libraries import refuse_missing_distributions, refuse_missing_modules
 from harness.search.options import Options
 from harness.search.plan import CaseBudget, Plan, TimeBudget
 from harness.search.triage import Triage, unconfirmed
@@ -75,13 +76,15 @@ class Session:
         outlive the session; each pool has its own if None.
 
         Raises:
-            LibraryError: a library cannot be installed.
+            LibraryError: a library is missing, or cannot be installed.
             MissingPart, GpuUnavailable: the machine has no GPU for cases, or none is free.
             UsageError: a GPU cannot run the kernels that a sanitizer instruments.
         """
         self.options = options
         self._begun = time.monotonic()
+        refuse_missing_distributions(options)
         self.library_paths = libraries.resolve(options.libraries, cache=options.settings.cache)
+        refuse_missing_modules(options, (*self.library_paths, *options.import_paths))
         oracles = tuple(map(registry.find, options.oracles)) or registry.ALL
         with ExitStack() as leases:  # an error below gives the GPUs back
             if options.engine.needs_gpu and not gpus:
@@ -93,6 +96,7 @@ class Session:
         self.processes = options.processes or _cases_at_once(options, len(gpus))
         self._shared_zygotes = shared_zygotes
         _report_killed_cases(notify)
+        _report_unset_variables(options, notify)
         self.compiler = BackgroundCompiler(Path(_scratch(), BUILDS))
         self.judge = Judge(oracles=oracles, resources=self.compiler)
         self.pool = self._new_pool(notify)
@@ -115,6 +119,10 @@ class Session:
             self._blaming.close()
         self.pool.close()
         self._leases.close()
+
+    def begin(self, options: Options) -> None:
+        """Begin another search with the same processes; only ops, devices, budget and seed may differ from the last."""
+        self.options, self._begun = options, time.monotonic()
 
     @property
     def sources(self) -> tuple[Path, ...]:
@@ -234,10 +242,13 @@ class Session:
             suites=options.suites,
             project=str(options.project),
             scratch=_scratch(),
+            unset=options.declared_variables,
             library_paths=self.library_paths,
+            variant_paths=options.import_paths,
             engine=options.engine.factory,
             memory_limit_bytes=GIB * (HARDWARE_GIB if options.engine.needs_gpu else VIRTUAL_GIB),
             load_limit_s=LOAD_LIMIT_S * self._slowdown,
+            shows_output=options.shows_output,
         )
         match options.sanitizer:
             case None:
@@ -289,6 +300,13 @@ def _compilers(options: Options, at_once: int) -> int:
 def _report_killed_cases(notify: Callable[[str], None]) -> None:
     for case in left_behind(_scratch()):
         notify(f"a search that was killed here was running {case}")
+
+
+def _report_unset_variables(options: Options, notify: Callable[[str], None]) -> None:
+    """Say that a variable of this process is not passed on, since cases decide its value."""
+    for name in options.declared_variables:
+        if name in os.environ:
+            notify(f"the value of {name} here does not count: cases set it themselves; --env {name}=… adds values")
 
 
 def _scratch() -> str:

@@ -2,7 +2,8 @@
 
 The simpler of two cases is the one that is easier to read and to debug.  In this order of importance, a simpler case
 
-- runs on the device's own SM count, is neither long nor oversized, and has fewer elements
+- runs on the device's own SM count, without environment variables and in the main thread, is neither long nor
+  oversized, and has fewer elements
 - has smaller dims, compared in the order in which they are drawn, and simpler options
 - asks for the gradients of all inputs
 - uses the first autotune configs, and fp32
@@ -13,7 +14,18 @@ The simpler of two cases is the one that is easier to read and to debug.  In thi
 from collections.abc import Iterator
 from math import prod
 
-from harness.model.case import Case, DType, GradMode, LaneFill, Layout, ProgramOrder, Scalar, Scale, ValueDistribution
+from harness.model.case import (
+    CallContext,
+    Case,
+    DType,
+    GradMode,
+    LaneFill,
+    Layout,
+    ProgramOrder,
+    Scalar,
+    Scale,
+    ValueDistribution,
+)
 from harness.model.op import Op
 
 DTYPES, LAYOUTS, VALUES, FILLS, ORDERS = (
@@ -24,6 +36,7 @@ DTYPES, LAYOUTS, VALUES, FILLS, ORDERS = (
     tuple(ProgramOrder),
 )
 SCALES = tuple(Scale)
+CONTEXTS = tuple(CallContext)
 GRAD_MODES = tuple(GradMode)
 
 SortKey = tuple[int, ...]
@@ -57,6 +70,8 @@ def sort_key(op: Op, case: Case, home_sm_count: int) -> SortKey:
     sm_count = case.device.sm_count
     return (
         int(sm_count != home_sm_count),
+        len(case.environment),
+        CONTEXTS.index(case.context),
         SCALES.index(case.scale),
         elements(op, case),
         *(distance(op, name, case.dims[name]) for name in dim_order(op)),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from itertools import cycle, islice
+from itertools import combinations, cycle, islice
 from math import lcm, prod
 from typing import cast
 
@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 
 from harness.errors import SuiteError
-from harness.model.case import Case, DType, GradMode, Layout, Scale, ValueDistribution
+from harness.model.case import CallContext, Case, DType, Environment, GradMode, Layout, Scale, ValueDistribution
 from harness.model.device import DeviceProfile
 from harness.model.input_spec import Tensor
 from harness.model.op import Op
-from harness.ops.paired_run_policy import ONE_CASE_IN
+from harness.ops.paired_run_policy import ONE_CASE_IN, TuningCheck, tuning_check
+from harness.search.drawn_contexts import early_contexts, in_drawn_context
 from harness.search.hypothesis_seam import seed_alone
 from harness.search.launch_feedback import LaunchFeedback
 from harness.search.long_cases import ONE_IN as LONG_ONE_IN
@@ -78,6 +79,8 @@ class Batch:
     feedback: LaunchFeedback
     seed: int
     size: int
+    environment: Environment = ()
+    """That of each case: a worker process has one environment, as it has one device."""
 
     def draw(self) -> tuple[Case, ...]:
         """Return the cases in the order drawn; some may be equal.
@@ -94,7 +97,13 @@ class Batch:
 
         If `body` raises, Hypothesis shrinks the case, and then the exception propagates.
         """
-        _visit(self.op, cases(self.op, self.device, self.feedback), body, (self.seed, self.size), phases)
+
+        # Not by `map`, which makes Hypothesis draw other cases.
+        def placed(case: Case) -> None:
+            case = in_drawn_context(case, self.feedback)
+            body(replace(case, environment=self.environment) if self.environment else case)
+
+        _visit(self.op, cases(self.op, self.device, self.feedback), placed, (self.seed, self.size), phases)
 
 
 def _visit(
@@ -133,12 +142,23 @@ def scouts(op: Op, device: DeviceProfile) -> tuple[Case, ...]:
     """Return two simple cases of medium size: with every optional input, and with none.
 
     They run first, for the launch feedback that guides the first batches.  Their seed is 0, so they get paired runs.
+    If neither is legal, some of their dims are as small as possible.
     """
-    dims = {name: _medium(op, name) for name in op.dims}
-    full = Case(op=op.id, dims=dims, dtype=_dtypes(op)[0], device=device, options=op.simplest_options)
-    bare = replace(full, absent=op.optional)
-    distinct = (full,) if full == bare else (full, bare)
-    return tuple(case for case in distinct if op.allows(case))
+    usual = {name: _medium(op, name) for name in op.dims}
+    for dims in _partly_smallest(op, usual):
+        full = Case(op=op.id, dims=dims, dtype=_dtypes(op)[0], device=device, options=op.simplest_options)
+        bare = replace(full, absent=op.optional)
+        distinct = (full,) if full == bare else (full, bare)
+        if legal := tuple(filter(op.allows, distinct)):
+            return legal
+    return ()
+
+
+def _partly_smallest(op: Op, dims: Mapping[str, int]) -> Iterator[Mapping[str, int]]:
+    """Yield the dims, first as they are, then with one and with more of them at their simplest."""
+    for count in range(len(dims) + 1):
+        for names in combinations(dims, count):
+            yield {**dims, **{name: op.dims[name].simplest for name in names}}
 
 
 def oversized_scout(op: Op, device: DeviceProfile, seed: int) -> Case | None:
@@ -158,10 +178,11 @@ def oversized_scout(op: Op, device: DeviceProfile, seed: int) -> Case | None:
     return None
 
 
-def early_cases(op: Op, drawn: Sequence[Case]) -> tuple[Case, ...]:
+def early_cases(op: Op, drawn: Sequence[Case], feedback: LaunchFeedback) -> tuple[Case, ...]:
     """Return cases of rare settings, made from the cases of the op's first batch; some may be equal to those.
 
-    They ask for other gradients, or have a long dim.  A search of a few batches would miss these settings otherwise.
+    They ask for other gradients, have a long dim, an environment that the op declares, or another context, or their
+    seed asks for a check of autotuners.  A search of a few batches would miss these settings otherwise.
     """
     made: list[Case] = []
     # Hypothesis draws the simplest case first, in which little can go wrong.
@@ -170,8 +191,17 @@ def early_cases(op: Op, drawn: Sequence[Case]) -> tuple[Case, ...]:
         made.append(replace(in_inference, grad_mode=GradMode.NO_GRAD))
         for case, frozen in zip(trained, (slice(None), slice(1, None), slice(1)), strict=True):
             made.append(replace(case, frozen=tuple(sorted(op.differentiable(case)[frozen]))))
-    if drawn:
-        made += (long for simple in scouts(op, drawn[0].device)[:1] for long in early_long_cases(op, simple))
+    if usual := [replace(case, context=CallContext.MAIN) for case in reversed(drawn) if case.scale is Scale.USUAL]:
+        for one, case in zip(op.environments, cycle(usual), strict=False):
+            placed = replace(case, environment=one)
+            made += (placed, replace(placed, context=CallContext.THREAD))
+        made += early_contexts(usual[0], feedback)
+    for simple in scouts(op, drawn[0].device)[:1] if drawn else ():
+        made += early_long_cases(op, simple)
+        # The scouts themselves get the check of seed 0.
+        needed = set(TuningCheck) - {tuning_check(simple)} - (set() if op.threads else {TuningCheck.THREADS})
+        checks = sorted(needed)
+        made += (replace(simple, seed=check * ONE_CASE_IN) for check in checks) if feedback.configs else ()
     return tuple(filter(op.allows, made))
 
 

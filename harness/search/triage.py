@@ -18,6 +18,7 @@ from harness.model.paired_run import RunRequest, case_of
 from harness.model.run import Run
 from harness.model.verdict import Fail, Outcome, Signature
 from harness.oracles.base import SingleRunOracle
+from harness.oracles.resources import FitsResources
 from harness.search.campaign_statistics import Sighting, Trial
 from harness.search.judge import Examination, Judge
 from harness.search.runner import Runner
@@ -30,6 +31,8 @@ REPEATS = 5
 """How often a reported case runs alone, if time allows."""
 REPEATS_UNCONFIRMED = 10
 """The same for a case that did not show the failure the first time it ran alone."""
+COMPILER_S = 20.0
+"""The longest wait for the compiler, whose builds show whether a case lacks resources."""
 REPEAT_LIMIT_S = 10.0
 """No repeat begins later: a case that hangs takes its whole time limit each time."""
 
@@ -186,7 +189,7 @@ class Triage:
             self.trying(case_of(request))
             return self.runner.run_alone(request, before, patience=patience)
 
-        return self.judge.only(fail.oracle, *others).examine(trial.op, case, execute)
+        return _examined(self.judge.only(fail.oracle, *others), fail.signature, trial, case, execute)
 
     def _shrinking(self, sighting: Sighting, trial: Trial, limits: ShrinkLimits) -> tuple[Shrinking, float]:
         """Return the shrink of a confirmed case, and its share of the time limits."""
@@ -196,7 +199,7 @@ class Triage:
 
         def shows(case: Case) -> bool:
             self.trying(case)
-            return judge.examine(trial.op, case, run).fail_with(signature) is not None
+            return _examined(judge, signature, trial, case, run).fail_with(signature) is not None
 
         share = OVERSIZED_SHARE if trial.case.scale is Scale.OVERSIZED else 1.0
         shorter = replace(limits, seconds=share * limits.seconds)
@@ -221,7 +224,8 @@ class Triage:
         return () if self.blaming is None else self.blaming.blames(sighting.fail, trial.op, examined)
 
     def _finding(self, sighting: Sighting, examined: Examination, blame: HardwareBlame | None = None) -> Finding:
-        fail = examined.fail_with(sighting.fail.signature) or sighting.fail
+        exact = None if blame is None else blame.exact
+        fail = exact or examined.fail_with(sighting.fail.signature) or sighting.fail
         return Finding(
             fail=fail,
             case=examined.run.case,
@@ -237,6 +241,16 @@ class Triage:
             first_seen=sighting.first_seen,
             hardware_blame=blame,
         )
+
+
+def _examined(
+    judge: Judge, signature: Signature, trial: Trial, case: Case, execute: Callable[[RunRequest], Run]
+) -> Examination:
+    """Run a case and judge it; for a lack of resources, wait for the compiler, which works in the background."""
+    examined = judge.examine(trial.op, case, execute)
+    if signature.oracle != FitsResources.name or examined.fail_with(signature) is not None:
+        return examined
+    return judge.judge_when_compiled(trial.op, examined.run, COMPILER_S)
 
 
 def unconfirmed(sighting: Sighting, libraries: tuple[str, ...], engine_options: tuple[str, ...]) -> Finding:

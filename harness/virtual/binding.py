@@ -1,7 +1,7 @@
 """Binds the arguments of a launch to the kernel's parameters, as buffers, pointers with provenance, and scalars."""
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,20 +15,30 @@ from harness.virtual.memory.arguments import Argument, Buffer
 from harness.virtual.memory.pointers import Descriptor, Pointers
 from harness.virtual.memory.views import cell_bytes_of
 from harness.virtual.numbers.elements import Array, carrier, rounded
+from harness.virtual.numbers.exact_pairs import TORCH_TYPES, ExactPair
 from harness.virtual.ttir.ir import Function, Parameter, Type
 from harness.virtual.ttir.reach import Slots, reach_of
+
+ScalarFactory = Callable[[Type, Any], Value]
 
 
 class Binding:
     """The arguments of one launch, bound to a kernel's parameters."""
 
     def __init__(
-        self, kernel: Function, signature: Mapping[str, Any], given: Mapping[str, Any], poison_of: PoisonOf
+        self,
+        kernel: Function,
+        signature: Mapping[str, Any],
+        given: Mapping[str, Any],
+        poison_of: PoisonOf,
+        make_scalar: ScalarFactory | None = None,
     ) -> None:
+        """`make_scalar` makes a number in its parameter's type; `scalar` by default."""
         self.arguments: list[Argument] = []
         self.values: list[Value] = []
         self._buffers: dict[int, Buffer] = {}
         self._poison_of = poison_of
+        self._make_scalar = make_scalar or scalar
         parameters = iter(kernel.parameters)
         try:
             with plain_torch():
@@ -105,7 +115,7 @@ class Binding:
 
     def _bind(self, name: str, kind: Type, given: Any) -> Value:
         if not kind.is_pointer:
-            return scalar(kind, given)
+            return self._make_scalar(kind, given)
         assert kind.pointee is not None
         return self._pointer(name, kind.pointee.bytes, given)
 
@@ -146,3 +156,9 @@ def scalar(kind: Type, given: Any) -> Array:
     # Wrap around to the type's width, as the launcher's C conversion does.
     (value,) = struct.unpack("<q", struct.pack("<Q", int(given) % (1 << 64)))
     return np.array([(value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)], carrier(kind.element))
+
+
+def exact_scalar(kind: Type, given: Any) -> Value:
+    """Return a number as `scalar` does; a floating-point one with its value before it was rounded to its type."""
+    real = scalar(kind, given)
+    return ExactPair(real, np.array([float(given)])) if kind.element in TORCH_TYPES else real

@@ -2,21 +2,41 @@
 
 import importlib
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import prod
+from typing import Protocol, runtime_checkable
 
 import torch
 
 from harness.model.case import Case, LaneFill, Scale
 from harness.model.device import DeviceProfile
+from harness.model.ending import REFUSED_BUILDS
 from harness.model.op import Op
 from harness.model.paired_run import PairedRun, PairedRunRequest
-from harness.model.run import Completed, Refilled, Run, UndefinedLanes
+from harness.model.run import (
+    Completed,
+    Ending,
+    ExactComparison,
+    ExactRun,
+    Raised,
+    Refilled,
+    Result,
+    Run,
+    UndefinedLanes,
+)
+from harness.model.tuning import InterruptedRun, KeyCheck, TunedRun
 from harness.ops.case_execution import ExecutionFactory
+from harness.ops.exact_memory import ExactMemory
 from harness.ops.execution import Execution
 from harness.ops.execution_hooks import ObservedLaunches, with_failed_kernel
-from harness.ops.paired_run_policy import is_sampled, order_matters
+from harness.ops.paired_run_policy import TuningCheck, is_sampled, order_matters, tuning_check
 from harness.ops.poison import FreshMemory
+from harness.ops.rounding_samples import are_right, is_right
+from harness.oracles.endings import describe
 from harness.virtual.driver import triton_seam
 from harness.virtual.driver.compiler_process import compile_resources
 from harness.virtual.driver.driver import LaunchHandler, VirtualDriver
@@ -24,12 +44,35 @@ from harness.virtual.driver.warmup import report_resources_at_warmup
 from harness.virtual.engine_settings import settings_of
 from harness.virtual.launches import Launches, VirtualCaseLaunches
 from harness.virtual.native.native_code import NativeBackend
+from harness.virtual.operations.rounding_growth import RoundingGrowth
+from harness.virtual.tuning_runs import TuningRuns
+
+
+@runtime_checkable
+class ExactExecution(Protocol):
+    """An execution that can repeat a case in exact arithmetic."""
+
+    def run_exact(self, op: Op, case: Case, memory: ExactMemory) -> tuple[Ending, tuple[ExactComparison, ...]]:
+        """Return how the exact run ended, and its comparisons; none unless it completed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tuned:
+    """What the checks of a case's autotuners found."""
+
+    tuned: TunedRun | None = None
+    keys: KeyCheck | None = None
+    interrupted: InterruptedRun | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 class VirtualEngine:
     """Emulates one device and runs cases on it.  A process has one engine."""
 
     name = "virtual"
+    checks_tuning = True
+    """False if the launches of benchmarks would disturb what the engine reports."""
 
     def __init__(
         self,
@@ -46,17 +89,20 @@ class VirtualEngine:
         self._around = around
         self._fresh = FreshMemory()
         self._chooser = triton_seam.ConfigChooser()
-        self._execution = make_execution(
+        self._new_execution = partial(
+            make_execution,
             lambda: self._fresh,
             _pretend_on_this_thread,
             launches=ObservedLaunches(
                 writer_of=self._writer_of,
                 dot_precisions=self._dot_precisions,
+                on_imported=self._note_allocator,
                 is_compared=lambda case: (
                     is_sampled(case) or order_matters(self._case_launches.launches, self._case_launches.memory)
                 ),
             ),
         )
+        self._execution = self._new_execution()
         self._launches: Launches | None = None
 
     def prepare(self) -> None:
@@ -113,23 +159,35 @@ class VirtualEngine:
 
     def run(self, op: Op, case: Case) -> Run:
         case_launches = self._begin(case, case.lane_fill)
-        refilled = None
+        refilled, exact, tuning = None, None, _Tuned()
         try:
             ending, results = self._execution.run(op, case)
+            ending = case_launches.halted or with_failed_kernel(ending, self._chooser.failed)
+            mismatches, notes = self._execution.mismatches, tuple(self._execution.notes)
+            if isinstance(ending, Completed) and needs_exact_run(case, case_launches, results):
+                exact = self._run_exactly(op, case, case_launches, results)
             if isinstance(ending, Completed) and _needs_refill(case, case_launches):
                 refilled = self._refill(op, case, case_launches)
+            check = needed_tuning_check(op, case, case_launches, ending)
+            if check is not None and self.checks_tuning and self._chooser.autotuned:
+                tuning = self._check_autotuners(op, case, case_launches, results, check)
         finally:
             self._fresh.forget()
         return Run(
             case=case,
             engine=self.name,
-            ending=case_launches.halted or with_failed_kernel(ending, self._chooser.failed),
+            ending=ending,
             launches=tuple(case_launches.launches),
             results=() if case_launches.halted else results,
-            mismatches=() if case_launches.halted else self._execution.mismatches,
+            mismatches=() if case_launches.halted else mismatches,
+            notes=notes,
             memory=tuple(case_launches.memory),
             refilled=refilled,
-            seconds=_seconds_by_part(self._execution.seconds, case_launches.seconds),
+            exact=exact,
+            tuned=tuning.tuned,
+            keys=tuning.keys,
+            interrupted=tuning.interrupted,
+            seconds={**_seconds_by_part(self._execution.seconds, case_launches.seconds), **tuning.seconds},
         )
 
     def run_paired(self, op: Op, request: PairedRunRequest) -> PairedRun:
@@ -153,9 +211,12 @@ class VirtualEngine:
     def _begin(self, case: Case, lane_fill: LaneFill) -> VirtualCaseLaunches:
         assert self._launches is not None, "emulate a device first"
         self._chooser.requested, self._chooser.failed = case.configs, None
+        self._chooser.compiles_all = is_sampled(case) and case.scale is Scale.USUAL
+        self._chooser.autotuned.clear()
         self._launches.case_launches = VirtualCaseLaunches(
             lane_fill=lane_fill, order=case.order, seed=case.seed, scale=case.scale
         )
+        self._launches.case_launches.main_has_allocator = triton_seam.has_allocator()
         return self._launches.case_launches
 
     def _refill(self, op: Op, case: Case, first: VirtualCaseLaunches) -> Refilled:
@@ -167,8 +228,79 @@ class VirtualEngine:
             first.add_seconds(part, seconds)
         return Refilled(ending=again.halted or ending, digests=digests)
 
+    def _check_autotuners(
+        self, op: Op, case: Case, first: VirtualCaseLaunches, results: tuple[Result, ...], check: TuningCheck
+    ) -> _Tuned:
+        """Run the case again to check its autotuners."""
+        assert self._launches is not None
+        seconds, began = self._execution.seconds, time.perf_counter()
+
+        def begin(case: Case) -> VirtualCaseLaunches:
+            self._fresh.forget()
+            return self._begin(case, case.lane_fill)
+
+        runs = TuningRuns(
+            op=op,
+            execution=self._execution,
+            chooser=self._chooser,
+            begin=begin,
+            other_execution=self._new_execution,
+            on_other_thread=_pretend_on_this_thread,
+        )
+        self._execution.seconds = {}
+        match check:
+            case TuningCheck.TUNING:
+                found = _Tuned(tuned=runs.tune(case, tuple(first.launches)))
+            case TuningCheck.KEYS:
+                found = _Tuned(keys=runs.check_keys(case))
+            case TuningCheck.THREADS:
+                digests = {result.name: result.digest for result in results}
+                found = _Tuned(interrupted=runs.interrupt(case, tuple(first.launches), digests))
+        self._launches.case_launches, self._execution.seconds = first, seconds
+        return replace(found, seconds={"tuning": time.perf_counter() - began})
+
+    def _run_exactly(
+        self, op: Op, case: Case, first: VirtualCaseLaunches, results: tuple[Result, ...]
+    ) -> ExactRun | None:
+        """Run the case again in exact arithmetic; once more, if a result is off, to find where its digits go."""
+        if not isinstance(self._execution, ExactExecution):
+            return None
+        exact = self._exact_run(self._execution, op, case, first, None)
+        lost = {result.name for result in results if not is_right(result)}
+        if not any(one.name in lost or not one.is_right for one in exact.comparisons):
+            return exact
+        growth = RoundingGrowth()
+        moved = self._exact_run(self._execution, op, case, first, growth)
+        return replace(exact, comparisons=moved.comparisons or exact.comparisons, roundings=growth.launches())
+
+    def _exact_run(
+        self,
+        execution: ExactExecution,
+        op: Op,
+        case: Case,
+        first: VirtualCaseLaunches,
+        growth: RoundingGrowth | None,
+    ) -> ExactRun:
+        assert self._launches is not None
+        self._fresh.forget()
+        memory = ExactMemory()
+        again = self._begin(case, case.lane_fill)
+        with self._launches.exactly(memory, growth):
+            ending, comparisons = execution.run_exact(op, case, memory)
+        self._launches.case_launches = first
+        first.add_seconds("exact", sum(again.seconds.values()))
+        ending = again.halted or ending
+        return ExactRun(
+            comparisons=comparisons,
+            doubts=tuple(memory.doubts),
+            obstacle="" if isinstance(ending, Completed) else describe(ending),
+        )
+
     def _writer_of(self, result: torch.Tensor) -> tuple[str, str] | None:
         return self._case_launches.writers.get(result.untyped_storage().data_ptr())
+
+    def _note_allocator(self) -> None:
+        self._case_launches.main_has_allocator = triton_seam.has_allocator()
 
     def _dot_precisions(self) -> set[str]:
         return {precision for launch in self._case_launches.launches for precision in launch.dot_precisions}
@@ -177,6 +309,34 @@ class VirtualEngine:
     def _case_launches(self) -> VirtualCaseLaunches:
         assert self._launches is not None
         return self._launches.case_launches
+
+
+MOST_TUNED_PROGRAMS = 8192
+"""Programs of all launches beyond which a case is not run again with autotuners that tune: it would take long."""
+EXACT_SHARE = 8
+"""One case of so many has an exact run although its results are right: it takes about as long as the case."""
+
+
+def needs_exact_run(case: Case, case_launches: VirtualCaseLaunches, results: tuple[Result, ...]) -> bool:
+    """Return True if a result is wrong, or the case belongs to the share that is computed exactly in any case."""
+    if case.scale is Scale.OVERSIZED or case_launches.halted or not results:
+        return False
+    is_drawn = case.scale is Scale.USUAL and int(case.digest, 16) % EXACT_SHARE == 0
+    return case.is_exact or is_drawn or not are_right(results)
+
+
+def needed_tuning_check(op: Op, case: Case, case_launches: VirtualCaseLaunches, ending: Ending) -> TuningCheck | None:
+    """Return the check of its autotuners for which a case that has some is run again; None if it is not.
+
+    If none of a kernel's configs works, the autotuner tunes: that is where it chooses one all the same.
+    """
+    programs = sum(prod(launch.grid) for launch in case_launches.launches)
+    if isinstance(ending, Raised):
+        return TuningCheck.TUNING if ending.kind in REFUSED_BUILDS and is_sampled(case) else None
+    if not isinstance(ending, Completed) or programs > MOST_TUNED_PROGRAMS:
+        return None
+    check = tuning_check(case)
+    return TuningCheck.KEYS if check is TuningCheck.THREADS and not op.threads else check
 
 
 def _needs_refill(case: Case, case_launches: VirtualCaseLaunches) -> bool:

@@ -34,5 +34,5 @@ def settings_of(environment: Mapping[str, str]) -> EngineSettings:
         executor=executor_mode(environment),
         builds=Path(builds) if builds else None,
         kept_ttir=Path(kept_ttir) if kept_ttir else None,
-        step_limit=int(environment.get(STEP_LIMIT_VARIABLE, STEP_LIMIT)),
+        step_limit=int(environment.get(STEP_LIMIT_VARIABLE) or STEP_LIMIT),
     )

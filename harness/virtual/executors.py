@@ -131,6 +131,8 @@ def choose_executor(resident: ResidentLaunch, events: EventCollector, native: Na
         return ScheduledExecutor(resident, events)
     if launch.is_oversized:
         return SampledExecutor(launch, SampledMemory(arguments, events))
+    if launch.is_exact:
+        return LockStepExecutor(launch, Memory(arguments, events))
     # The filter marks buffers as tracked, which native code reads: create it before native code runs.
     filtered = filtered_memory(reach_of(launch.module.kernel), launch.binding, events) if launch.has_atomics else None
     if filtered is not None:

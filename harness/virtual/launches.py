@@ -3,7 +3,8 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -13,29 +14,45 @@ from harness.errors import CannotExecute
 from harness.model.case import LaneFill, ProgramOrder, Scale
 from harness.model.device import DeviceProfile
 from harness.model.kernel_resources import Resources
-from harness.model.run import Deadlocked, Launch, MemoryEvent, Unsupported
+from harness.model.run import (
+    AccessSite,
+    Deadlocked,
+    Launch,
+    MemoryEvent,
+    UninitialisedRead,
+    Unsupported,
+)
+from harness.ops.case_execution import without_dispatch_modes
+from harness.ops.exact_memory import ExactMemory
 from harness.ops.poison import Poison
-from harness.virtual.binding import Binding
+from harness.virtual.binding import Binding, exact_scalar, scalar
 from harness.virtual.driver.builds import BUILD_SUFFIX, RESOURCES_SUFFIX
-from harness.virtual.driver.driver import LaunchRequest
-from harness.virtual.driver.kernel_facts import KernelFacts, launch_of, options_of, read_kernel_facts, shape_digest
-from harness.virtual.driver.triton_seam import ChosenConfig, allocate_scratch, version
+from harness.virtual.driver.driver import LaunchRequest, tensors_of
+from harness.virtual.driver.kernel_facts import (
+    KernelFacts,
+    build_digest,
+    launch_of,
+    options_of,
+    read_kernel_facts,
+    shape_digest,
+)
+from harness.virtual.driver.scratch_checks import SCRATCH_OPERATIONS, ScratchRequest, allocated, scratch_source
+from harness.virtual.driver.triton_seam import ChosenConfig, ConfigBuild, allocate_scratch, version
 from harness.virtual.engine_settings import STEP_LIMIT_VARIABLE, EngineSettings
 from harness.virtual.executors import choose_executor
 from harness.virtual.grid import LaunchGrid, program_ids
-from harness.virtual.machine import CannotExecuteAt, LaunchContext, RunawayKernel, TooManyTrips, TooManyTripsAt
+from harness.virtual.machine import CannotExecuteAt, Handler, LaunchContext, RunawayKernel, TooManyTrips, TooManyTripsAt
 from harness.virtual.memory.events import EventCollector
 from harness.virtual.memory.oversized_launch import sampled_ids
 from harness.virtual.native.native_code import NativeBackend, NativeCode
+from harness.virtual.operations.exact_handlers import exact_handlers
+from harness.virtual.operations.rounding_growth import RoundingGrowth
 from harness.virtual.operations.table import HANDLERS
 from harness.virtual.prepared_launch import PreparedLaunch
 from harness.virtual.synchronisation.occupancy import Occupancy, occupancy
 from harness.virtual.synchronisation.residency import ResidentLaunch, stuck_error
 from harness.virtual.ttir.parser import parse
 from harness.virtual.ttir.waiting_kernels import may_wait
-
-SCRATCH_OPERATIONS = frozenset({"tt.make_tensor_descriptor", "ttng.tensormap_create"})
-"""Operations that may need scratch memory.  Only kernels with one are compiled completely before they are launched."""
 
 
 @dataclass(slots=True)
@@ -54,6 +71,18 @@ class VirtualCaseLaunches:
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     writers: dict[int, tuple[str, str]] = field(default_factory=dict[int, "tuple[str, str]"])
     """By address of a storage, the kernel and argument that stored to it last."""
+
+    main_has_allocator: bool = False
+    """True if the main thread had an allocator of scratch memory before the case."""
+    scratch_kernels: list[str] = field(default_factory=list[str])
+    """The kernels that got scratch memory so far."""
+
+    @property
+    def allocator_elsewhere(self) -> str:
+        """Where an allocator is set, for a thread that has none; empty if nowhere as far as is known."""
+        if self.main_has_allocator:
+            return "in the main thread"
+        return f"for the launch of {self.scratch_kernels[-1]} before" if self.scratch_kernels else ""
 
     @property
     def is_oversized(self) -> bool:
@@ -88,12 +117,25 @@ class Launches:
         """Tried before the machine."""
         self.handlers = HANDLERS
         """The effect of each operation; random rounding replaces it."""
+        self._exact: Mapping[str, Handler] | None = None
+        self._growth: RoundingGrowth | None = None
         self._device = device
         self._chosen = chosen
-        self._poison_of = poison_of
+        self._scratch_poison: Mapping[int, Poison] = {}
+        """By storage, the poison of the scratch memory of the launch under way."""
+        self._poison_of = lambda address: self._scratch_poison.get(address) or poison_of(address)
         self._compile_now = compile_now
         self.settings = settings
         self._compiled_kernels: dict[tuple[str, ...], _Compiled] = {}
+
+    @contextmanager
+    def exactly(self, memory: ExactMemory, growth: RoundingGrowth | None) -> Generator[None]:
+        """Also compute exact values while this lasts, in the machine alone."""
+        self._exact, self._growth = exact_handlers(self.handlers, memory, growth), growth
+        try:
+            yield
+        finally:
+            self._exact = self._growth = None
 
     def __call__(self, request: LaunchRequest) -> None:
         """Execute one launch.
@@ -106,18 +148,62 @@ class Launches:
         """
         case = self.case_launches
         try:
-            compiled = self._compiled(request)
-            scratch_bytes = self._scratch_bytes(compiled, request)
-            case.launches.append(launch_of(compiled.facts, request, self._chosen(), scratch_bytes))
-            if scratch_bytes:
-                allocate_scratch(scratch_bytes, compiled.scratch_align, request.stream)
-            self._execute(compiled, request)
+            with nullcontext() if self._exact is None else without_dispatch_modes():
+                self._launch(request)
         except (TooManyTrips, TooManyTripsAt) as error:
             raise RunawayKernel(_describe_runaway(request, error)) from None
         except CannotExecute as error:
             if case.unsupported is None:
                 case.unsupported = self._unsupported(request, error)
             raise
+
+    def _launch(self, request: LaunchRequest) -> None:
+        case, compiled = self.case_launches, self._compiled(request)
+        scratch_bytes = self._scratch_bytes(compiled, request)
+        chosen = self._chosen()
+        builds = tuple(map(self._config_build, chosen.builds))
+        case.launches.append(launch_of(compiled.facts, request, chosen, scratch_bytes, builds))
+        if self._growth is not None:
+            self._growth.begin(len(case.launches) - 1)
+        if scratch_bytes:
+            self._execute_with_scratch(compiled, request, scratch_bytes)
+        else:
+            self._execute(compiled, request)
+
+    # --- scratch memory ---
+
+    def _execute_with_scratch(self, compiled: "_Compiled", request: LaunchRequest, size_bytes: int) -> None:
+        case, asked = self.case_launches, self._scratch_request(compiled, request, size_bytes)
+        scratch = allocated(
+            asked,
+            lambda: allocate_scratch(size_bytes, asked.align, request.stream),
+            case.allocator_elsewhere,
+            case.memory.append,
+        )
+        case.scratch_kernels.append(request.source.fn.__name__)
+        case.memory += scratch.flaws(tensors_of(request), is_emulated=True)
+        before = len(case.memory)
+        self._scratch_poison = scratch.poison()
+        try:
+            self._execute(compiled, request)
+        finally:
+            self._scratch_poison = {}
+            reads = (event for event in case.memory[before:] if isinstance(event, UninitialisedRead))
+            case.memory += tuple(scratch.accesses(reads))
+
+    def _scratch_request(self, compiled: "_Compiled", request: LaunchRequest, size_bytes: int) -> ScratchRequest:
+        site = AccessSite(
+            kernel=request.source.fn.__name__,
+            launch=len(self.case_launches.launches) - 1,
+            argument="",
+            source=scratch_source(compiled.facts.module),
+        )
+        return ScratchRequest(
+            site=site,
+            size_bytes=size_bytes,
+            align=compiled.scratch_align,
+            bytes_per_program=compiled.scratch_bytes_per_program,
+        )
 
     # --- kernels ---
 
@@ -133,21 +219,31 @@ class Launches:
             if any(operation.name in SCRATCH_OPERATIONS for operation in facts.module.kernel.body.all_operations()):
                 resources = self._compile_now(request.ttir, options)
                 compiled.scratch_bytes_per_program = resources.scratch_bytes_per_program
-            self._leave_build(request.ttir, facts)
+                compiled.scratch_align = resources.scratch_align
+            self._leave_build(request.ttir, facts.build, facts.options)
             self._compiled_kernels[key] = compiled
         return self._compiled_kernels[key]
 
-    def _leave_build(self, ttir: str, facts: KernelFacts) -> None:
+    def _config_build(self, build: ConfigBuild) -> str:
+        """Leave the build of a config that is not launched, and return its digest; empty if it has no TTIR."""
+        if not build.ttir:
+            return ""
+        options = options_of(build.metadata)
+        digest = build_digest(build.ttir, self._device.arch, options)
+        self._leave_build(build.ttir, digest, options)
+        return digest
+
+    def _leave_build(self, ttir: str, build: str, options: Mapping[str, Any]) -> None:
         """Write the build for the background compiler, unless it is there or has been compiled."""
         folder = self.settings.builds
         if folder is None:
             return
-        path = folder / f"{facts.build}{BUILD_SUFFIX}"
+        path = folder / f"{build}{BUILD_SUFFIX}"
         if not path.exists() and not path.with_suffix(RESOURCES_SUFFIX).exists():
             folder.mkdir(parents=True, exist_ok=True)
             content = {
                 "arch": self._device.arch,
-                "options": facts.options,
+                "options": options,
                 "shape": shape_digest(ttir),
                 "ttir": ttir,
             }
@@ -202,7 +298,8 @@ class Launches:
         case = self.case_launches
         module = compiled.facts.module
         given = dict(zip(request.source.fn.arg_names, request.arguments, strict=False))
-        bind = partial(Binding, module.kernel, request.source.signature, given, self._poison_of)
+        make_scalar = scalar if self._exact is None else exact_scalar
+        bind = partial(Binding, module.kernel, request.source.signature, given, self._poison_of, make_scalar)
         return PreparedLaunch(
             kernel=request.source.fn.__name__,
             build=compiled.facts.build,
@@ -211,7 +308,7 @@ class Launches:
                 module=module,
                 grid=grid,
                 lane_fill=case.lane_fill,
-                handlers=self.handlers,
+                handlers=self.handlers if self._exact is None else self._exact,
                 arch=self._device.arch,
                 poison_of=self._poison_of,
                 step_limit=self.settings.step_limit,
@@ -221,6 +318,7 @@ class Launches:
             ids=sampled_ids(grid.programs) if case.is_oversized else program_ids(case.order, grid.programs, case.seed),
             is_oversized=case.is_oversized,
             is_long=case.scale is Scale.LONG,
+            is_exact=self._exact is not None,
             may_wait=compiled.may_wait,
             has_atomics=compiled.facts.atomics,
         )

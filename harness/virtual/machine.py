@@ -19,9 +19,10 @@ from harness.virtual.memory.accesses import Memory
 from harness.virtual.memory.addresses import Addresses, PoisonOf
 from harness.virtual.memory.pointers import Descriptor, MixedPointers, Pointers, choices_of
 from harness.virtual.numbers.elements import Array, carrier
+from harness.virtual.numbers.exact_pairs import ExactPair
 from harness.virtual.ttir.ir import Block, Function, Module, Operation, TtirRegion, Type
 
-Value = Array | Pointers | MixedPointers | Descriptor
+Value = Array | Pointers | MixedPointers | Descriptor | ExactPair
 Values = tuple[Value, ...]
 LoopState = object
 """The state of a loop at the beginning of its last trip, None before the first.  Its type is the machine's choice."""
@@ -203,6 +204,15 @@ class Machine:
 
     # --- functions, regions, blocks ---
 
+    @contextmanager
+    def handled_by(self, handlers: Mapping[str, Handler]) -> Generator[None]:
+        """Execute a part with other effects of operations."""
+        outer, self._handlers = self._handlers, handlers
+        try:
+            yield
+        finally:
+            self._handlers = outer
+
     def call(self, function: Function, arguments: Sequence[Value]) -> Values:
         """Execute a function and return the operands of its `tt.return`."""
         frame: list[Value] = [_EMPTY] * function.slots
@@ -302,6 +312,9 @@ class Machine:
             if not (isinstance(left, Pointers | MixedPointers) and isinstance(right, Pointers | MixedPointers)):
                 raise CannotExecute("a choice between a pointer and a number")
             return self._select_pointers(chosen, left, right)
+        if isinstance(left, ExactPair) or isinstance(right, ExactPair):
+            one, other = _as_pair(left), _as_pair(right)
+            return ExactPair(_select_lanes(chosen, one.real, other.real), _select_lanes(chosen, one.exact, other.exact))
         return _select_lanes(chosen, left, right)
 
     @staticmethod
@@ -362,6 +375,10 @@ def _select_lanes(chosen: Array, left: Array, right: Array) -> Array:
     if chosen.ndim < left.ndim:
         chosen = chosen.reshape(-1, *(1,) * (left.ndim - 1))
     return np.where(chosen, left, right)
+
+
+def _as_pair(value: Array | ExactPair) -> ExactPair:
+    return value if isinstance(value, ExactPair) else ExactPair(value, value.astype(np.float64))
 
 
 def _reverse_postorder(region: TtirRegion) -> list[Block]:

@@ -29,6 +29,8 @@ class PreparedLaunch:
     """The case is oversized, and `ids` is a sample of the programs."""
     is_long: bool
     """The case is long, so the machine would take many times as long as native code."""
+    is_exact: bool
+    """It computes exact values too, and is not checked for hazards again."""
     may_wait: bool
     """A program may wait for another one."""
     has_atomics: bool

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,9 +85,21 @@ class BackgroundCompiler:
         Raises:
             Exception: the error that ended the compiler's thread.
         """
+        self._wait_while(self._is_busy, limit_s)
+
+    def wait_for(self, launches: Iterable[Launch], limit_s: float | None = None) -> None:
+        """Compile the builds of these launches next, and wait for them, with limits and errors as in `settle`."""
+        wanted = {launch.build for launch in launches if self.of(launch) is None}
+        with self._changed:
+            first = [build for build in (*self._new, *self._similar) if build.path.stem in wanted]
+            self._new = deque([*first, *(build for build in self._new if build.path.stem not in wanted)])
+            self._similar = deque(build for build in self._similar if build.path.stem not in wanted)
+        self._wait_while(lambda: self._is_busy() and bool(wanted - self._resources.keys()), limit_s)
+
+    def _wait_while(self, condition: Callable[[], bool], limit_s: float | None) -> None:
         deadline = time.monotonic() + (self._settle_s if limit_s is None else min(limit_s, self._settle_s))
         with self._changed:
-            while self._is_busy() and time.monotonic() < deadline:
+            while condition() and time.monotonic() < deadline:
                 self._changed.wait(deadline - time.monotonic())
             if self._error is not None:
                 raise self._error

@@ -1,7 +1,7 @@
 """The queue of submitted cases, and the threads that run them and decode their answers.
 
 Each process of the pool has one running thread.  It asks its worker again as soon as an answer is there, while other
-threads decode that answer.  It can also take the next case ahead if that is for the same device.  The worker then has
+threads decode that answer.  It can also take the next case ahead if the same worker can run it.  The worker then has
 it before the current one is done.
 """
 
@@ -63,10 +63,9 @@ class Dispatcher:
         return pending.future
 
     def take_ahead(self, pending: PendingCase) -> PendingCase | None:
-        """The first case of the queue, if it is for the same device as this one."""
+        """The first case of the queue, if it is for the same device and environment as this one."""
         with self._lock:
-            device = case_of(pending.request).device
-            if self._queue and case_of(self._queue[0].request).device == device:
+            if self._queue and case_of(self._queue[0].request).process == case_of(pending.request).process:
                 return self._started(self._queue.popleft())
         return None
 

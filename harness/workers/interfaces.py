@@ -39,6 +39,10 @@ class CaseWorker(Protocol):
         """True if it may take another case: nothing odd has happened in it, and it is alive."""
         ...
 
+    def activity(self) -> str:
+        """What the child does now; empty if that is not known.  Any thread may ask."""
+        ...
+
     def ask(self, request: RunRequest, *, time_limit_s: float, following: RunRequest | None = None) -> Answer:
         """Run one case.  A crash, a hang or a lack of memory is the run's ending.
 

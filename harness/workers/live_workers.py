@@ -22,6 +22,7 @@ CHILDREN_PER_PROCESS = 4
 """Workers kept alive for each one that may run."""
 LEAST_SERVERS = 4
 """Fork servers kept alive at least; each holds its libraries, some tens of megabytes of its own."""
+LOADING = "importing torch, Triton and the library under test"
 
 
 class Closable(Protocol):
@@ -53,6 +54,14 @@ class LiveWorkers:
     @property
     def is_closed(self) -> bool:
         return self._is_closed
+
+    def activity(self) -> str:
+        """What cases wait for now; empty if that is not known."""
+        with self._lock:
+            busy, has_forked = tuple(self._busy), bool(self._busy or self._idle)
+        if not has_forked and self._servers:
+            return LOADING
+        return next(filter(None, (worker.activity() for worker in busy)), "")
 
     def take(self, spec: WorkerSpec, *, reuse: bool) -> CaseWorker:
         """A worker for this thread alone: an idle one if that may be reused, or a new one.

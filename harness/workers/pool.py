@@ -105,6 +105,10 @@ class Pool:
         with self._slots, self._on_gpu(self._spec_of(device)) as spec:
             self._workers.put_back(self._workers.take(spec, reuse=True), reuse=True)
 
+    def activity(self) -> str:
+        """What cases wait for now: `compiling rms_norm_kernel for 4 s`; empty if that is not known."""
+        return self._workers.activity()
+
     def stop_running(self) -> None:
         """Kill the processes that run cases now; each case ends as if its process had died."""
         self._workers.kill_busy()
@@ -142,7 +146,7 @@ class Pool:
         if self._options.isolation is not Isolation.WORKER:
             self._dispatcher.decode(pending, self._ask((pending.request,), Patience.USUAL, reuse=False))
             return
-        with self._slots, self._on_gpu(self._spec_of(case_of(pending.request).device)) as spec:
+        with self._slots, self._on_gpu(self._spec_for(pending.request)) as spec:
             try:
                 worker = self._workers.take(spec, reuse=True)
             except HarnessError as error:
@@ -200,7 +204,7 @@ class Pool:
         self, requests: Sequence[RunRequest], patience: Patience, *, reuse: bool, dumps_core: bool = False
     ) -> Answer:
         """The answer to the last request, on the next GPU where one turns out to be sick."""
-        spec = self._spec_of(case_of(requests[-1]).device)
+        spec = self._spec_for(requests[-1])
         if dumps_core:
             spec = replace(spec, environment=(*spec.environment, *self._options.core_dump_environment))
         while True:
@@ -211,6 +215,10 @@ class Pool:
                     if self._options.gpus is None:
                         raise
                     self._options.gpus.give_up(on_gpu, str(sick))
+
+    def _spec_for(self, request: RunRequest) -> WorkerSpec:
+        case = case_of(request)
+        return self._spec_of(case.device).in_environment(case.environment)
 
     def _ask_with_retries(
         self, spec: WorkerSpec, requests: Sequence[RunRequest], patience: Patience, *, reuse: bool

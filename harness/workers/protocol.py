@@ -89,7 +89,7 @@ class ChildError:
             case FaultKind.WORKER:
                 return WorkerError(self.message)
             case FaultKind.DISK:
-                return StoreError(self.message)
+                return StoreError(f"cases cannot write their files: {self.message}")
             case FaultKind.GPU:
                 return GpuUnavailable(self.message)
 

@@ -1,6 +1,6 @@
 """The specification of a worker: the device that it emulates, its suites, libraries and engine."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from harness.cuda.sanitizers.instrumentation import Instrumenting
@@ -50,8 +50,10 @@ class WorkerSpec:
     """Folders put in front of `sys.path`, in the workers only."""
     variant_paths: tuple[str, ...] = ()
     """Folders put in front of those later, so that workers with different ones can share a zygote."""
+    unset: tuple[str, ...] = ()
+    """Variables removed before `environment` is set, so that a user's shell does not decide what a case does."""
     environment: tuple[tuple[str, str], ...] = ()
-    """Variables set before the device is emulated, such as the hardware GPU that the process sees."""
+    """Variables set before the device is emulated: the hardware GPU that the process sees, and those of cases."""
     sanitizing: Sanitizing | None = None
     """The tool of compute-sanitizer under which the processes run."""
     instrumenting: Instrumenting | None = None
@@ -62,6 +64,12 @@ class WorkerSpec:
     """The memory that a worker may allocate beyond what its fork server holds after loading."""
     load_limit_s: float = LOAD_LIMIT_S
     """The limit for loading engine, suites and libraries."""
+    shows_output: bool = False
+    """True: what workers print appears on the parent's standard output, as it is printed."""
+
+    def in_environment(self, environment: tuple[tuple[str, str], ...]) -> "WorkerSpec":
+        """Return the specification with more variables: those of a case."""
+        return replace(self, environment=(*self.environment, *environment)) if environment else self
 
     @property
     def zygote(self) -> ZygoteSpec:

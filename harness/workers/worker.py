@@ -12,7 +12,7 @@ from harness.cuda.sanitizers.instrumentation import with_records
 from harness.errors import WorkerError
 from harness.model.case import Case
 from harness.model.paired_run import RunRequest, case_of
-from harness.model.run import Crashed, Ending, Run
+from harness.model.run import STARVED, Crashed, Ending, Run
 from harness.model.triton_sanitizer_report import Instrumented
 from harness.workers.folder import CaseFile
 from harness.workers.interfaces import Answer, WorkerGone
@@ -45,6 +45,8 @@ class Worker:
         self._is_sound = True
         self._sent: RunRequest | None = None
         """The request that the child has ahead: it begins it as soon as it has answered the current one."""
+        self._begun_s = 0.0
+        """When the current case began."""
         self._ended_s = 0.0
         """When the child ended its last case, on the monotonic clock."""
 
@@ -60,6 +62,12 @@ class Worker:
     def is_fit(self) -> bool:
         return self._is_sound and not self._channel.has_ended()
 
+    def activity(self) -> str:
+        try:
+            return self._channel.recorder.since(self._begun_s).activity(monotonic())
+        except ValueError:  # the memory of a child that another thread has just closed
+            return ""
+
     def ask(self, request: RunRequest, *, time_limit_s: float, following: RunRequest | None = None) -> Answer:
         """Run one case: see `CaseWorker.ask`."""
         # Unsound until the answer proves otherwise, whatever is raised in between.
@@ -71,12 +79,16 @@ class Worker:
             was_sent, self._sent = self._sent is request, None
             # A child that had the case ahead began it when it ended the last one, before this call.
             started, begun_s = perf_counter(), self._ended_s if was_sent else monotonic()
+            self._begun_s = begun_s
             request_json = case_json if request is case else wire.request_to_json(request)
             if not was_sound or not (was_sent or self._send(request, request_json)):
                 raise WorkerGone("the worker was gone before it took the case")
             if following is not None and self._send(following, wire.request_to_json(following)):
                 self._sent = following
-            return self._await_answer(case, time_limit_s, started, begun_s)
+            try:
+                return self._await_answer(case, time_limit_s, started, begun_s)
+            finally:
+                self._channel.show_rest()
 
     def _await_answer(self, case: Case, time_limit_s: float, started: float, begun_s: float) -> Answer:
         match self._channel.wait(time_limit_s):
@@ -120,12 +132,13 @@ class Worker:
         engine_s, grown, is_lost, self._ended_s = COST.unpack_from(payload)
         self._is_sound = not is_lost and grown * GROWTH_ALLOWED < self.spec.memory_limit_bytes
         transport_s = max(0.0, perf_counter() - started - engine_s)
+        starved = {STARVED: self._channel.starved_s} if self._channel.starved_s else {}
         log_tail = self._channel.log_tail if is_lost else ""
 
         def decode() -> Run:
             begun = perf_counter()
             run = wire.reply_from_json(payload[COST.size :], kind, case)
-            seconds = {**run.seconds, "transport": transport_s + perf_counter() - begun}
+            seconds = {**run.seconds, **starved, "transport": transport_s + perf_counter() - begun}
             ending = with_assertion(run.ending, log_tail)
             read = replace(run, ending=ending, hardware=self._hardware, seconds=seconds)
             return read if run.instrumented is None else self._with_sanitizer_records(read, log_tail)

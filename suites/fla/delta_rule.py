@@ -3,6 +3,8 @@
 from harness.suite import Dim, Draw, DType, beside, op, segments, tensor, tokens, width
 
 LIBRARY = (("fla-core", "flash-linear-attention"),)
+ENVIRONMENT = {"FLA_USE_TMA": ("1",)}
+"""With tensor descriptors in `solve_tril`, on compute capability 9.0 and later."""
 SIZES = {
     "B": Dim(low=1, high=4),
     "T": tokens(150, grows=False),
@@ -57,6 +59,7 @@ def definition(q, k, v, beta, initial_state, cu_seqlens, scale, output_final_sta
 
 @op(
     requires=LIBRARY,
+    environment=ENVIRONMENT,
     dims=SIZES,
     inputs={**sequences(), "initial_state": state()},
     options=SETTINGS,
@@ -84,6 +87,7 @@ def chunk_delta_rule_reference(q, k, v, beta, initial_state, scale, output_final
 
 @op(
     requires=LIBRARY,
+    environment=ENVIRONMENT,
     dims=PACKED_SIZES,
     inputs={**sequences(1), "initial_state": state("N"), "cu_seqlens": segments("T", "N")},
     options=SETTINGS,

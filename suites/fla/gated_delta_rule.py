@@ -6,6 +6,8 @@ Values may have G times as many heads as queries and keys.
 from harness.suite import Dim, Draw, DType, beside, op, segments, tensor, tokens, width
 
 LIBRARY = (("fla-core", "flash-linear-attention"),)
+ENVIRONMENT = {"FLA_USE_TMA": ("1",)}
+"""With tensor descriptors in `solve_tril`, on compute capability 9.0 and later."""
 SIZES = {
     "B": Dim(low=1, high=4),
     "T": tokens(150, grows=False),
@@ -62,6 +64,7 @@ def definition(q, k, v, g, beta, initial_state, cu_seqlens, scale, output_final_
 
 @op(
     requires=LIBRARY,
+    environment=ENVIRONMENT,
     dims=SIZES,
     inputs={**sequences(), "g": gates(), "initial_state": state()},
     options={**SETTINGS, **NORMALISES},
@@ -94,6 +97,7 @@ def chunk_gated_delta_rule_reference(
 
 @op(
     requires=LIBRARY,
+    environment=ENVIRONMENT,
     dims=PACKED_SIZES,
     inputs={**sequences(1), "g": gates(1), "initial_state": state("N"), "cu_seqlens": segments("T", "N")},
     options=SETTINGS,
@@ -123,6 +127,7 @@ def chunk_gated_delta_rule_varlen_reference(q, k, v, g, beta, initial_state, cu_
 
 @op(
     requires=LIBRARY,
+    environment=ENVIRONMENT,
     dims=SIZES,
     inputs={
         **{name: given for name, given in sequences().items() if name != "beta"},
@@ -236,6 +241,7 @@ def fused_recurrent_gated_delta_rule_varlen_reference(
 
 @op(
     requires=LIBRARY,
+    environment=ENVIRONMENT,
     dims={**SIZES, "K": width(128), "V": width(128)},
     inputs={
         "k": tensor("B", "T", "H", "K", draw=Draw.NORMALISED, grad=False),

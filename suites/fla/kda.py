@@ -7,6 +7,8 @@ Values may have G times as many heads as queries and keys.  The gate is an input
 from harness.suite import Dim, Draw, DType, beside, op, segments, tensor, tokens, width
 
 LIBRARY = (("fla-core", "flash-linear-attention"),)
+ENVIRONMENT = {"FLA_USE_TMA": ("1",)}
+"""With tensor descriptors in `solve_tril`, on compute capability 9.0 and later."""
 SIZES = {
     "B": Dim(low=1, high=4),
     "T": tokens(150, grows=False),
@@ -85,6 +87,7 @@ def made_gates(g, A_log, dt_bias, lower_bound):
 
 @op(
     requires=LIBRARY,
+    environment=ENVIRONMENT,
     dims=SIZES,
     inputs={**sequences(), "g": gates(), "initial_state": state()},
     options={**SETTINGS, **NORMALISES},
@@ -114,6 +117,7 @@ def chunk_kda_reference(q, k, v, g, beta, initial_state, scale, output_final_sta
 
 @op(
     requires=LIBRARY,
+    environment=ENVIRONMENT,
     dims=PACKED_SIZES,
     inputs={**sequences(1), "g": gates(1), "initial_state": state("N"), "cu_seqlens": segments("T", "N")},
     options=SETTINGS,
@@ -142,6 +146,7 @@ def chunk_kda_varlen_reference(q, k, v, g, beta, initial_state, cu_seqlens, scal
 
 @op(
     requires=LIBRARY,
+    environment=ENVIRONMENT,
     dims=SIZES,
     inputs={**sequences(), **raw_gates(), "initial_state": state()},
     options={**BOUNDS, "safe_gate": (False, True), "disable_recompute": (False, True)},

@@ -129,13 +129,20 @@ def test_another_triton_has_a_process_tree_of_its_own(folder: Path, capsys: pyte
         "from importlib.metadata import version\n\n" + LIBRARY.format(masked="version('triton') < '3.8'")
     )
 
-    status = main(["bisect", "bug.json", "--package", "triton", "--bad", "3.8", "--good", "3.5.0", "--json", "b.json"])
+    stored = Path(".harness", "findings", "1b2c3d4e", "finding.json")
+    stored.parent.mkdir(parents=True)
+    shutil.copy("bug.json", stored)
+    ends = ("--bad", "3.8", "--good", "3.5.0")
+    status = main(["bisect", str(stored), "--package", "triton", *ends, "--json", "b.json"])
     printed = capsys.readouterr()
     assert status == 0, printed.err
     assert printed.out.splitlines()[-1] == ("bounds: double_kernel kernel.py:1 came with triton 3.8.0 (3.7.0 is good).")
     kept = json.loads((folder / "b.json").read_text(encoding="utf-8"))
     assert {one["name"]: one["result"] for one in kept["checked"]} == {"3.5.0": "skip", "3.7.0": "good", "3.8.0": "bad"}
     assert kept["checked"][0]["explanation"].startswith("the harness works with triton")
+    beside = stored.with_name("bisection-triton.json")
+    assert json.loads(beside.read_text(encoding="utf-8")) == kept
+    assert f"kept in {beside}" in printed.out
 
 
 @pytest.mark.slow

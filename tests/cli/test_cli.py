@@ -95,6 +95,8 @@ def test_the_json_report_is_complete(project: Project) -> None:
         "devices": ["rtx-pro-6000 (188 SMs, sm_120)"],
         "libraries": [],
         "interrupted": False,
+        "missing": [],
+        "kernels": ["layer_norm_bwd_kernel"],
         "cut_off": [],
         "avoided": [],
         "set_aside": [],
@@ -247,10 +249,10 @@ def test_a_search_writes_only_to_its_own_folder(project: Project) -> None:
         (("findings", "--known", "typo.toml"), "argument --known: there is no file 'typo.toml'"),
         (("fuzz", "."), ""),
         (("fuzz", "empty"), "no suite in the folder 'empty'"),
-        (("fuzz", "broken.py"), "broken.py fails on import: ZeroDivisionError: division by zero"),
+        (("fuzz", "broken.py"), "broken.py:2 fails on import: ZeroDivisionError: division by zero"),
         (("fuzz", "suites", "--with", "no such thing"), ""),
         (("fuzz",), "the following arguments are required: SUITE"),
-        (("fuss",), "argument COMMAND: invalid choice: 'fuss'"),
+        (("fuss",), "unknown command 'fuss': did you mean fuzz?"),
         (("replay", "0badcafe"), "unknown finding '0badcafe'"),
         (("replay", "nothing.json"), "there is no nothing.json: name a file of findings, or the id of a stored one"),
         (("replay", "broken.py"), "broken.py: not readable as JSON"),
@@ -272,7 +274,7 @@ def test_a_missing_library_is_named_with_the_option_for_it(project: Project) -> 
     done = project.harness("fuzz", "suites", "--cases", "5", *ON)
     assert (done.status, done.out) == (2, "")
     assert done.err.splitlines()[-1] == (
-        "harness: suites/norm.py tests no-such-library, which is not installed: add --with no-such-library"
+        "harness: suites/norm.py tests no-such-library, which is not installed: add --with and its folder or wheel"
     )
 
 

@@ -12,7 +12,7 @@ from tests.findings.test_recorded_cases import FINDING, report
 
 pytestmark = pytest.mark.once
 
-OF_ONE_FINDING = ("replay", "keep", "repro", "region", "bisect")
+OF_ONE_FINDING = ("replay", "keep", "issue", "repro", "region", "bisect")
 DAMAGED = {
     "broken.json": b'{"kind": ',
     "empty.json": b"",
@@ -74,7 +74,7 @@ class TestCommandsOfAllFindings:
         )
 
 
-@pytest.mark.parametrize("command", [one for one in OF_ONE_FINDING if one != "keep"])
+@pytest.mark.parametrize("command", [one for one in OF_ONE_FINDING if one not in {"keep", "issue"}])
 def test_an_op_that_its_suite_lacks_is_named(folder: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     suite = folder / "suites" / "fla" / "norm.py"
     suite.parent.mkdir(parents=True)
@@ -88,6 +88,37 @@ def test_an_op_that_its_suite_lacks_is_named(folder: Path, capsys: pytest.Captur
         f"harness: {FINDING.id} is of op 'layer_norm', and suites/fla/norm.py declares other: "
         "take the suite that declared it"
     )
+
+
+@pytest.mark.parametrize("command", [one for one in OF_ONE_FINDING if one not in {"keep", "issue"}])
+def test_a_case_with_other_dims_than_its_op_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    suite = folder / "suites" / "fla" / "norm.py"
+    suite.parent.mkdir(parents=True)
+    suite.write_text(
+        "from harness.suite import op, tokens\n\n\n@op(dims={'T': tokens(), 'W': tokens()}, inputs={})\n"
+        "def layer_norm():\n    pass\n\n\n@layer_norm.reference\ndef _():\n    pass\n",
+        encoding="utf-8",
+    )
+    files.write(finding_document(FINDING), folder / "finding.json")
+    assert error_of(capsys, command, "finding.json") == (
+        f"harness: {FINDING.id}: case.dims lacks W and has D, which is no dim of the op and has G, which is no dim of "
+        "the op (suites/fla/norm.py:layer_norm)"
+    )
+
+
+def test_a_store_with_an_unreadable_finding_lists_the_others_and_ends_with_2(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.save((FINDING,), folder / "kept", lambda _: "", {})
+    (folder / "kept" / "damaged").mkdir()
+    (folder / "kept" / "damaged" / "finding.json").write_text("{", encoding="utf-8")
+    assert main(("findings", "kept")) == 2
+    lines = capsys.readouterr().out.splitlines()
+    assert FINDING.id in lines[0]
+    assert lines[1].startswith("not readable: kept/damaged/finding.json: ")
+    assert lines[2] == "1 finding: 1 warning"
 
 
 def test_a_report_without_findings_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,7 @@ def test_only_the_page_of_a_report_needs_an_extra(
     assert main(["report", "findings", "--markdown", "summary.md"]) == ExitStatus.CLEAN
     assert main(["report", "findings"]) == ExitStatus.ERROR
     needed = "the page of harness report needs jinja2 and pygments: pip install 'kernel-harness[report]'"
-    assert capsys.readouterr().err == f"summary.md\nharness: {needed}\n"
+    assert capsys.readouterr().err == f"no page: {needed}\nsummary.md\nharness: {needed}\n"
 
 
 @pytest.mark.parametrize("module", ["harness.pytest_plugin.items", *(f"harness.cli.{one}" for one in COMMANDS)])

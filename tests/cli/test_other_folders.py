@@ -48,12 +48,24 @@ def test_a_finding_is_replayed_from_other_folders_by_path_and_by_id(project: Pro
     assert kept.out.strip() == str(project.folder / "suites" / "regressions" / f"{finding['id']}.json")
 
 
+def test_a_kept_finding_is_replayed_after_the_project_has_moved(project: Project, tmp_path: Path) -> None:
+    project.write("package/__init__.py", "")
+    project.harness("fuzz", "suites", "--with", ".", *SEARCH)
+    (finding,) = report(project)["findings"]
+    project.harness("keep", finding["id"])
+    moved = Project(project.folder.rename(tmp_path / "moved"))
+    kept = moved.folder / "suites" / "regressions" / f"{finding['id']}.json"
+    assert json.loads(kept.read_text(encoding="utf-8"))["libraries"] == ["."]
+    assert moved.harness("replay", str(kept), *ENGINE).status == 1
+
+
 def test_a_search_in_a_subfolder_draws_the_same_cases(project: Project) -> None:
     project.write("pyproject.toml", "")
     below = subfolder(project, "below")
     project.harness("fuzz", "suites/norm.py", *SEARCH)
     below.harness("fuzz", "../suites/norm.py", *SEARCH)
     here, there = (report(one)["findings"][0] for one in (project, below))
+    assert here.pop("first_seen")["case_number"] == there.pop("first_seen")["case_number"]  # not the seconds
     assert here == there
     assert below.harness("replay", "r.json", *ENGINE).status == 1
 

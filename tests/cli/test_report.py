@@ -62,7 +62,7 @@ def test_a_damaged_finding_is_named_and_the_others_are_reported(searched: Projec
     first, damaged, last = done.out.splitlines()
     assert first.startswith(f"warning {one}  write-overlap: layer_norm_bwd_kernel layernorm.py:431  (seen ")
     assert damaged.startswith("not readable: .harness/findings/broken/finding.json: ")
-    assert (done.status, last) == (0, "1 finding: 1 warning")
+    assert (done.status, last) == (2, "1 finding: 1 warning")
     reported = searched.harness("report", "-o", "-")
     assert (reported.status, reported.err) == (0, f"{damaged}\n")
     assert "broken/finding.json" in reported.out

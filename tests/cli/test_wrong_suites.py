@@ -1,5 +1,6 @@
 """Wrong suites and unwritable folders: one line, and exit status 2."""
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -27,9 +28,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.once]
         ),
         (
             "import pytest\nfrom harness import suite\npytest.importorskip('no_such_kernels')\n",
-            "wrong.py fails on import: Skipped: could not import 'no_such_kernels'",
+            "wrong.py:3 fails on import: Skipped: could not import 'no_such_kernels'",
         ),
-        ("import sys\nfrom harness import suite\nsys.exit(0)\n", "wrong.py fails on import: SystemExit: 0"),
+        ("import sys\nfrom harness import suite\nsys.exit(0)\n", "wrong.py:3 fails on import: SystemExit: 0"),
+        ("from harness import suite\nx = (1,\n", "wrong.py:2 fails on import: SyntaxError: '(' was never closed"),
+        (
+            "import json\nfrom harness import suite\n\ndef sizes():\n    return json.loads('{')\n\nSIZES = sizes()\n",
+            "wrong.py:5 fails on import: JSONDecodeError: Expecting property name",
+        ),
     ],
 )
 def test_a_wrong_suite_is_an_error_of_one_line(tmp_path: Path, text: str, line: str) -> None:
@@ -65,3 +71,44 @@ def test_an_unwritable_folder_is_an_error_of_one_line(tmp_path: Path, blocked: s
     done = project.harness("fuzz", str(suite), "--cases", "5", *ON)
     assert (done.status, done.out, len(done.err.splitlines())) == (2, "", 1), done.err
     assert done.err.startswith(f"harness: cannot write to {project.folder / '.harness'}: ")
+
+
+PRIVATE = """
+from harness.suite import op, tensor, tokens
+
+@op({requires}dims={{"T": tokens()}}, inputs={{"x": tensor("T")}})
+def twice(x):
+    from acme_kernels import twice
+    return twice(x)
+
+@twice.reference
+def _(x):
+    return 2 * x
+"""
+CPU_LIMIT_S = 1.5
+"""Python, the parent's imports and the answer take half of it.  Torch alone would take twice as long."""
+
+
+@pytest.mark.parametrize(
+    ("requires", "line"),
+    [
+        ("", "private.py imports acme_kernels, which is not installed: add --with and its folder or wheel"),
+        ('requires=("acme",), ', "private.py tests acme, which is not installed: add --with and its folder or wheel"),
+    ],
+)
+def test_a_missing_library_is_named_before_anything_is_loaded(tmp_path: Path, requires: str, line: str) -> None:
+    project = Project(tmp_path)
+    project.write("private.py", PRIVATE.format(requires=requires))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = project.harness("fuzz", "private.py", "--cases", "5")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert (done.status, done.out, done.err) == (2, "", f"harness: {line}\n")
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < CPU_LIMIT_S
+
+
+def test_a_missing_library_of_a_shipped_suite_is_named_with_its_release_on_pypi(tmp_path: Path) -> None:
+    done = Project(tmp_path).harness("fuzz", "liger:norm", "--cases", "5")
+    assert done.status == 2
+    assert done.err == (
+        "harness: suites/liger/norm.py tests liger-kernel, which is not installed: add --with liger-kernel\n"
+    )

@@ -1,15 +1,19 @@
 """The facts recorded of each launch on a hardware GPU; here nothing is launched, and memory is the CPU's."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from triton.runtime._allocation import NullAllocator
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from harness.cuda.launches import WatchedLaunches
 from harness.cuda.memory.redzones import RedzoneMemory
+from harness.model.run import ScratchFlaw
 from harness.virtual.driver.driver import LaunchRequest
+from harness.virtual.driver.scratch_checks import GARBAGE
 from harness.virtual.driver.triton_seam import ConfigChooser
 
 
@@ -18,6 +22,47 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> WatchedLaunches:
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     chooser = ConfigChooser()
     return WatchedLaunches(90, lambda: chooser.chosen, RedzoneMemory("cpu"))
+
+
+def with_scratch(given: Any) -> LaunchRequest:
+    plain = request(given)
+    return replace(plain, metadata=SimpleNamespace(num_warps=4, global_scratch_size=256, global_scratch_align=128))
+
+
+def flaws_of(launches: WatchedLaunches, memory: object, given: torch.Tensor) -> list[ScratchFlaw]:
+    """Launch with an allocator that returns this memory, as Triton's launcher asks for it."""
+    launches.case_launches.scratch.clear()
+
+    def launch() -> None:
+        launches.allocate(lambda *_: memory, 256, 128, 0)
+
+    launches(with_scratch(given), launch)
+    return [fault.what for fault in launches.case_launches.scratch]
+
+
+def test_scratch_memory_is_checked_before_the_launch(launches: WatchedLaunches) -> None:
+    y = torch.zeros(512)
+    whole = torch.zeros(1024, dtype=torch.uint8)
+    aligned = whole[-whole.data_ptr() % 128 :]
+    assert flaws_of(launches, aligned, y) == []
+    assert aligned[:256].unique().tolist() == [GARBAGE]
+    assert aligned[256:].unique().tolist() == [0]
+    assert flaws_of(launches, aligned[64:], y) == [ScratchFlaw.MISALIGNED]
+    assert flaws_of(launches, torch.zeros(0, dtype=torch.uint8), y) == [ScratchFlaw.TOO_SMALL]
+    assert flaws_of(launches, None, y) == [ScratchFlaw.TOO_SMALL]
+    assert ScratchFlaw.SHARED in flaws_of(launches, y, y)
+
+
+def test_a_launch_without_an_allocator_is_recorded(launches: WatchedLaunches) -> None:
+    def launch() -> None:
+        launches.allocate(NullAllocator(), 256, 128, 0)
+
+    for is_set, elsewhere in ((False, ""), (True, "in the main thread")):
+        launches.case_launches.main_has_allocator = is_set
+        with pytest.raises(RuntimeError, match="no allocator was set"):
+            launches(with_scratch(torch.zeros(16)), launch)
+        missing = launches.case_launches.scratch.pop()
+        assert (missing.what, missing.needed_bytes, missing.other) == (ScratchFlaw.MISSING, 256, elsewhere)
 
 
 def request(given: Any) -> LaunchRequest:

@@ -41,7 +41,7 @@ HANDWRITTEN = {
     "with": ["fla-core==0.5.2"],
 }
 """As a person may write it: without a version, which is taken for version 1."""
-FOREIGN = "not a document of the harness: expected an object whose `kind` is campaign, finding"
+FOREIGN = "not a document of the harness: expected an object whose `kind` is campaign, shard, finding"
 
 
 def report(*findings: Finding) -> CampaignReport:
@@ -65,6 +65,13 @@ def changed(**fields: Any) -> str:
 
 def case_with(**fields: Any) -> dict[str, Any]:
     return {**DOCUMENT["case"], **fields}
+
+
+CASE_OBJECT: dict[str, Any] = DOCUMENT["case"]
+
+
+def with_sms(count: int) -> dict[str, Any]:
+    return {**CASE_OBJECT["device"], "sm_count": count}
 
 
 @pytest.mark.parametrize(
@@ -96,7 +103,7 @@ def test_reports_findings_and_cases_are_read(text: str, recorded: tuple[Recorded
         ("3", FOREIGN),
         ("null", FOREIGN),
         ('{"hello": 1}', FOREIGN),
-        ('{"kind": "region", "schema_version": 2}', "a document of kind 'region'; expected campaign, finding"),
+        ('{"kind": "region", "schema_version": 2}', "a document of kind 'region'; expected campaign, shard, finding"),
         ('{"findings": 3}', "findings: expected a list, got 3"),
         ('{"findings": [3]}', "findings[0]: expected an object, got 3"),
         ('{"findings": [{}]}', "findings[0].oracle: missing"),
@@ -104,6 +111,10 @@ def test_reports_findings_and_cases_are_read(text: str, recorded: tuple[Recorded
         (changed(schema_version=9), "its schema_version is 9, and this release reads up to 2"),
         (changed(case=3), "case: expected an object, got 3"),
         (changed(case=case_with(dims={"T": "3"})), 'case.dims.T: expected an integer, got "3"'),
+        (changed(case=case_with(dims={"T": 10**15})), "case.dims.T: expected 0 to 4294967296, got 1000000000000000"),
+        (changed(case=case_with(dims={"T": -1})), "case.dims.T: expected 0 to 4294967296, got -1"),
+        (changed(case=case_with(device=with_sms(-3))), "case.device.sm_count: expected at least 1, got -3"),
+        (changed(case={key: value for key, value in CASE_OBJECT.items() if key != "dims"}), "case.dims: missing"),
         (changed(case=case_with(dtype="fp8")), "case.dtype: expected one of fp32, bf16, fp16"),
         (changed(case=case_with(code="import os")), "case: unknown field code"),
         (changed(severity="fatal"), 'severity: expected one of warning, error, got "fatal"'),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
+from harness.model.case import DType
 from harness.mutation import score
 from harness.mutation.operators import Operator
 from harness.mutation.outcome import Fate
@@ -27,7 +28,7 @@ def double_kernel(x, y, n, BLOCK: tl.constexpr):
     o = i * BLOCK + tl.arange(0, BLOCK)
     m = inside(o, n)
     a = tl.load(x + o, mask=m, other=0.0)
-    tl.store(y + o, a * 2, mask=m)
+    tl.store(y + o, tl.exp(a) * 2, mask=m)
 
 
 @triton.jit
@@ -45,7 +46,7 @@ SUITE = """
 from harness.suite import DType, op, tensor, tokens
 
 
-@op(dims={"T": tokens(128)}, inputs={"x": tensor("T", grad=False)}, dtypes=(DType.FP32,))
+@op(dims={"T": tokens(128)}, inputs={"x": tensor("T", grad=False)}, dtypes=(DType.FP32, DType.BF16))
 def double(x):
     import tiny
 
@@ -54,7 +55,7 @@ def double(x):
 
 @double.reference
 def definition(x):
-    return 2 * x
+    return 2 * x.exp()
 """
 
 
@@ -65,7 +66,7 @@ def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     (tmp_path / "library" / "tiny" / "__init__.py").write_text(LIBRARY)
     (tmp_path / "doubling.py").write_text(SUITE)
     monkeypatch.chdir(tmp_path)
-    budget = ["--cases", "12", "--processes", "1", "--device", "l4"]
+    budget = ["--cases", "12", "--processes", "1", "--device", "l4", "--dtype", "fp32"]
     return ["mutate", "doubling.py", "--with", "library", *budget, "--json", "outcomes.json"]
 
 
@@ -95,6 +96,26 @@ def test_mistakes_are_killed_and_equivalent_changes_are_not(
         "0 are equivalent by argument, 0 do not compile"
     )
     assert list(Path(".harness").glob("mutation-*")) == []
+
+
+@pytest.mark.slow
+def test_an_operator_is_tried_on_request(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*arguments, "--operator", "scale-term"]) == 0
+    setting = capsys.readouterr().out.splitlines()[0]
+    assert "; fp32; " in setting
+    ledger = score.load(Path("outcomes.json"), setting)
+    assert {outcome.mutant.after.strip(): outcome.fate for outcome in ledger.outcomes} == {
+        "tl.store(y + o, tl.exp(a * 1.0001) * 2, mask=m)": Fate.KILLED,
+        "tl.store(y + o, tl.exp(a) * 2 * 1.0001, mask=m)": Fate.KILLED,
+    }
+    assert {outcome.case.dtype for outcome in ledger.outcomes if outcome.case} == {DType.FP32}
+
+
+@pytest.mark.once
+def test_a_dtype_that_no_op_supports_is_an_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    in_float16 = [argument.replace("fp32", "fp16") for argument in arguments]
+    assert main(in_float16) == 2
+    assert "no op of these suites supports fp16" in capsys.readouterr().err
 
 
 @pytest.mark.once

@@ -78,6 +78,71 @@ def test_an_operator_makes_one_mistake_in_a_line(operator: Operator, before: str
     assert lines_by(operator, before) == after
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a += tl.load(x).to(tl.float32)", ["a += tl.load(x).to(tl.float32) * 1.0001"]),
+        ("a = b - c * tl.zeros([16], tl.float32)", ["a = b - c * tl.zeros([16], tl.float32) * 1.0001"]),
+        (
+            "a = b.to(tl.float32) / d - (tl.full([16], 1, tl.float32) if n else c.to(tl.float32)) + e",
+            [
+                "a = b.to(tl.float32) / d * 1.0001 - (tl.full([16], 1, tl.float32) if n else c.to(tl.float32)) + e",
+                "a = b.to(tl.float32) / d - ((tl.full([16], 1, tl.float32) if n else c.to(tl.float32)) * 1.0001) + e",
+            ],
+        ),
+        ("a = tl.sum(b.to(tl.float32), 0)[:, None] / n", ["a = (tl.sum(b.to(tl.float32), 0) * 1.0001)[:, None] / n"]),
+        ("a = tl.dot(b, c).to(b.dtype)", ["a = (tl.dot(b, c) * 1.0001).to(b.dtype)"]),
+        ("a = tl.exp(b - c)", ["a = tl.exp((b - c) * 1.0001)"]),
+        (
+            "tl.store(y + o, tl.log(a).to(y.dtype.element_ty), mask=o < n)",
+            [
+                "tl.store(y + o, (tl.log(a) * 1.0001).to(y.dtype.element_ty), mask=o < n)",
+                "tl.store(y + o, tl.log(a * 1.0001).to(y.dtype.element_ty), mask=o < n)",
+            ],
+        ),
+        ("tl.atomic_add(y, a.to(tl.float32))", ["tl.atomic_add(y, a.to(tl.float32) * 1.0001)"]),
+        ("return exp2(a), n", ["return exp2(a) * 1.0001, n"]),
+        # No certain float32: an address, what may be an integer or bfloat16, and a product of integers.
+        ("p = x + t * n", []),
+        ("a = tl.load(x) + 1.0", []),
+        ("a = exp(b)", []),
+        ("a = tl.sum(b, 0)", []),
+        ("a = tl.dot(b, c, a)", []),
+        ("a = tl.dot(b, c, out_dtype=tl.int32)", []),
+        ("a = tl.cast(b, tl.float32).to(c.dtype) + d", []),
+    ],
+)
+def test_a_float32_term_is_scaled(before: str, after: list[str]) -> None:
+    assert lines_by(Operator.SCALE_TERM, before) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "is_float32"),
+    [
+        (("a = tl.load(x).to(tl.float32)",), True),
+        (("a = tl.load(x)",), False),
+        (("a = tl.load(x)", "a = a.to(tl.float32)"), True),
+        (("a = tl.load(x).to(tl.float32)", "a = a.to(y.dtype.element_ty)"), False),
+        (("a = tl.load(x)", "a *= tl.zeros([16], tl.float32)"), True),
+        (("a = tl.zeros([16], tl.float32)", "if n:", "    a = tl.load(x)"), False),
+        (("if n:", "    a = tl.load(x).to(tl.float32)", "else:", "    a = tl.load(x)"), False),
+        (("if n:", "    a = tl.load(x).to(tl.float32)", "else:", "    a = tl.zeros([16], tl.float32)"), True),
+        (("if n:", "    a = tl.load(x).to(tl.float32)"), True),  # otherwise it has no value
+        (("a = tl.zeros([16], tl.float32)", "for t in range(n):", "    a = tl.where(m, a, b)"), True),
+        (("for a in range(n):", "    pass"), False),
+        (("a = tl.zeros([16], tl.float32)", "a, b = f(x)"), False),
+    ],
+)
+def test_a_name_is_float32_if_each_value_is(before: Sequence[str], *, is_float32: bool) -> None:
+    assert lines_by(Operator.SCALE_TERM, *before, "z = c + a") == (["z = c + a * 1.0001"] if is_float32 else [])
+
+
+def test_a_name_that_a_loop_narrows_is_not_float32() -> None:
+    start, loop = "a = tl.zeros([16], tl.float32)", "for t in range(n):"
+    assert lines_by(Operator.SCALE_TERM, start, loop, "    z = c + a", "    a = tl.load(x)") == []
+    assert lines_by(Operator.SCALE_TERM, start, loop, "    z = c + a", "    a = z") == ["z = c + a * 1.0001"]
+
+
 def test_a_mutant_is_the_file_with_one_change() -> None:
     (mutant,) = (one for one in made_of("o = 1", "m = o < n") if one.operator is Operator.STRICTNESS)
     source = (KERNEL + "    o = 1\n    m = o < n\n").encode()

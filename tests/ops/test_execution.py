@@ -675,3 +675,12 @@ def test_rounding_of_subnormal_float16_is_explained() -> None:
         definition, case(columns=64, dtype=DType.FP16, values=ValueDistribution.SHIFTED)
     )
     assert max(result.whole.ratio, result.worst_tile.ratio) < 1
+
+
+def test_a_gradient_of_zeros_without_memory_is_compared() -> None:
+    def sign(x: torch.Tensor) -> torch.Tensor:
+        return torch.sgn(x)
+
+    ending, results = Execution(nullcontext).run(op(sign, sign, {"x": ROWS}), case())
+    assert ending == Completed()
+    assert [(one.name, one.whole.ratio) for one in results] == [("y", 0.0), ("d:x", 0.0)]

@@ -18,6 +18,8 @@ NO_ALLOCATOR = (
     "Use triton.set_allocator to specify an allocator."
 )
 
+LARGE = replace(SMALL, shared_bytes=131_072)
+
 
 class TestLaunchLimits:
     def test_passes_the_largest_launch_that_cuda_accepts(self) -> None:
@@ -104,6 +106,50 @@ class TestResources:
     def test_a_config_that_an_autotuner_would_skip_passes(self) -> None:
         tuned = run(launches=(launch(config_count=6),))
         assert judge(FitsResources(), tuned, resources={"b1": replace(SMALL, shared_bytes=131_072)}) == ["pass"]
+
+    @pytest.mark.parametrize(
+        ("index", "others", "place", "severity"),
+        [
+            (0, (LARGE, SMALL), "shared memory of the first config", Severity.WARNING),
+            (1, (SMALL, LARGE), "", None),
+            (1, (LARGE, LARGE), "shared memory", Severity.ERROR),
+            (0, (LARGE, Resources.failed("no such type")), "shared memory", Severity.ERROR),
+            (0, (LARGE, Resources.not_known("no disk")), "shared memory of the first config", Severity.WARNING),
+        ],
+    )
+    def test_an_autotuned_kernel_is_judged_by_all_its_configs(
+        self, index: int, others: tuple[Resources, Resources], place: str, severity: Severity | None
+    ) -> None:
+        builds = ("b1", "b2")
+        tuned = launch(config_count=2, config_index=index, config_builds=builds, build=builds[index])
+        resources: dict[str, Resources] = dict(zip(builds, others, strict=True))
+        if severity is None:
+            assert judge(FitsResources(), run(launches=(tuned,)), resources=resources) == ["pass"]
+            return
+        fail = only_failure(FitsResources(), run(launches=(tuned,)), resources=resources)
+        assert fail.signature == signature("resources", place, severity=severity)
+
+    def test_a_config_without_ttir_counts_as_one_that_cannot_run(self) -> None:
+        tuned = launch(config_count=2, config_builds=("b1", ""))
+        fail = only_failure(FitsResources(), run(launches=(tuned,)), resources={"b1": LARGE})
+        assert fail.message.startswith(f"{KERNEL} (BT: 32, num_warps: 4) has no config left: none of 2 can run")
+
+    def test_a_config_that_does_not_fit_abstains_until_the_others_are_known(self) -> None:
+        tuned = launch(config_count=2, config_builds=("b1", "b2"))
+        assert judge(FitsResources(), run(launches=(tuned,)), resources={"b1": LARGE}) == [
+            f"abstain: not compiled to the end: {KERNEL}"
+        ]
+        assert judge(FitsResources(), run(launches=(tuned,)), resources={"b1": SMALL}) == ["pass"]
+
+    def test_local_memory_has_a_limit_in_a_thread_and_one_on_the_gpu(self) -> None:
+        for spilled, seen in (
+            (524_289, "bytes of local memory in a thread"),
+            (400_000, "bytes of local memory for all SMs"),
+        ):
+            fail = only_failure(FitsResources(), run(), resources={"b1": replace(SMALL, spill_bytes=spilled)})
+            assert fail.signature == signature("resources", "local memory")
+            assert seen in fail.message
+        assert judge(FitsResources(), run(), resources={"b1": replace(SMALL, spill_bytes=16_512)}) == ["pass"]
 
     def test_a_refusal_of_the_only_config_fails(self) -> None:
         refusal = raised("out of resource: shared memory", kind="OutOfResources", config_count=1)

@@ -16,6 +16,7 @@ from harness.model.run import (
     FaultOf,
     OutOfMemory,
     Refused,
+    Run,
     TimedOut,
     Unsupported,
 )
@@ -89,6 +90,19 @@ def test_a_good_case_passes() -> None:
         "this case was not run at another SM count",
         "no kernel of this case is autotuned",
     )
+
+
+def test_a_case_that_is_only_to_complete_passes_if_it_does() -> None:
+    def judged(one: Run) -> Outcome:
+        verdicts = registry.judge_all(one, {}, {}, oracles=(Completes(),))
+        return registry.outcome(one, registry.without_unlaunched_passes(one, verdicts))
+
+    refused = OutOfMemory(limit_bytes=0, message="CUDA out of memory")
+    assert [judged(run()), judged(run(launches=())), judged(run(ending=refused))] == [
+        Outcome.PASS,
+        Outcome.ABSTAIN,
+        Outcome.ABSTAIN,
+    ]
 
 
 def test_a_case_without_checked_promises_does_not_pass() -> None:

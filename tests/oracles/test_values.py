@@ -231,6 +231,18 @@ class TestConfigInvariance:
             "random signs differ by 4: 200 times the 0.02 that rounding allows; 1 of its 2 parts differs"
         )
 
+    def test_a_config_that_the_definition_refutes_is_named(self) -> None:
+        tuned = run(of=case(seed=0), launches=(self.TUNED,))
+        other = run(
+            of=case(seed=0, configs={KERNEL: 1}),
+            launches=(launch(config_count=6, config_index=1, config="BT: 64, num_warps: 4"),),
+            results=(result(sketch=(5.0, 2.0), worst_tile=9.0),),
+        )
+        assert (
+            "of layer_norm_bwd_kernel, of which [BT: 64, num_warps: 4] is wrong: most in"
+            in only_failure(ConfigInvariance(), tuned, other).message
+        )
+
     def test_abstains_if_the_other_config_raised(self) -> None:
         tuned = run(of=case(seed=0), launches=(self.TUNED,))
         other = run(of=case(seed=0, configs={KERNEL: 1}), launches=(), ending=raised(kind="OutOfResources"))

@@ -18,15 +18,24 @@ def test_each_place_is_listed_with_tests_cases_and_reasons() -> None:
         "on NVIDIA H200 (132 SMs): 2 tests, 42 cases",
         "  4 not checked: an oversized case",
         "  3 not checked: the case does not fit",
-        "on the virtual GPU: 1 tests, 1 cases",
+        "on the virtual GPU: 1 test, 1 case",
         "skipped: 2 tests: no fla-core",
+    ]
+
+
+def test_cases_that_were_not_checked_add_up() -> None:
+    reasons = [(NOT_CHECKED, f"{count} reason {count}") for count in range(1, 8)]
+    listed = list(lines([[VIRTUAL, (CASES, "30"), *reasons]], []))
+    assert listed[1:] == [
+        *(f"  {count} not checked: reason {count}" for count in range(7, 2, -1)),
+        "  3 not checked for 2 more reasons",
     ]
 
 
 def test_the_reason_for_the_virtual_gpu_is_given() -> None:
     why = (WHY, "no GPU for cases: libcuda.so.1 is not there")
     assert list(lines([[VIRTUAL, (CASES, "30"), why]], [])) == [
-        "on the virtual GPU: 1 tests, 30 cases (no GPU for cases: libcuda.so.1 is not there)"
+        "on the virtual GPU: 1 test, 30 cases (no GPU for cases: libcuda.so.1 is not there)"
     ]
 
 

@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from harness.devices import catalogue
+from harness.documents.chunk import ShardReport
+from harness.documents.files import read as loaded
+from harness.findings.report_merging import merge_documents
 from harness.model.case import Case, DType
 from harness.wire import to_json
 from tests import plugin
@@ -174,7 +177,7 @@ def test_a_library_that_is_not_installed_fails(repository: Repository) -> None:
     repository.write("suites/norm.py", suite_of("faultless", options=', requires=("no-such-library",)'))
     done = repository.pytest("suites", "-m", "sm_120")
     assert (done.status, done.counts) == (1, "1 failed, 3 deselected")
-    assert "no-such-library, which is not installed: add --harness-with no-such-library" in done.out
+    assert "no-such-library, which is not installed: add --harness-with and its folder or wheel" in done.out
     assert "Traceback" not in done.out
 
 
@@ -183,7 +186,7 @@ def test_a_suite_that_workers_cannot_load_fails_alone(repository: Repository) ->
     repository.write("suites/broken.py", text)
     done = repository.pytest("suites", "-m", "sm_120")
     assert (done.status, done.counts) == (1, "2 failed, 1 passed, 9 deselected")
-    assert "suites/broken.py: the library under test cannot be imported: ModuleNotFoundError" in done.out
+    assert "suites/broken.py imports no_such_kernels, which is not installed: add --harness-with and" in done.out
     assert "WARNING  write-overlap  layer_norm_bwd_kernel  in overlapping " in done.out
 
 
@@ -191,9 +194,33 @@ def test_suites_of_a_missing_library_are_skipped_if_others_run(repository: Repos
     repository.write("suites/other.py", suite_of("faultless", options=', requires=("no-such-library",)'))
     done = repository.pytest("suites", "-m", "sm_120")
     assert (done.status, done.counts) == (1, "1 failed, 1 passed, 1 skipped, 9 deselected")
-    assert "skipped: 1 tests: no-such-library is not installed: add --harness-with no-such-library" in done.out
+    assert "skipped: 1 test: no-such-library is not installed: add --harness-with and its folder or wheel" in done.out
     done = repository.pytest("suites", "-m", "sm_120", "-k", "other")
     assert (done.status, done.counts) == (1, "1 failed, 11 deselected")
+
+
+def test_json_files_of_other_programs_are_not_collected(repository: Repository) -> None:
+    repository.write("suites/regressions/users.json", '{"schema_version": 1, "kind": "users", "case": "login"}')
+    repository.write("suites/regressions/empty.json", "{}")
+    done = repository.pytest("--collect-only", "-q", "suites/regressions")
+    assert (done.status, "no tests collected" in done.out) == (5, True)
+    named = repository.pytest("suites/regressions/empty.json")
+    assert "not a document of the harness: expected an object whose `kind` is campaign" in named.out
+
+
+def test_tests_of_others_stay_where_they_are(repository: Repository) -> None:
+    for name in ("a/test_first.py", "suites/test_second.py", "z/test_third.py"):
+        repository.write(name, "def test_passes():\n    pass\n")
+    repository.write("suites/regressions/overlap.json", to_json(CASE))
+    done = repository.pytest("--collect-only", "-q", "-m", "sm_120 or not sm_80 and not sm_90 and not sm_100")
+    files = [line.partition("::")[0] for line in done.out.splitlines() if "::" in line]
+    assert list(dict.fromkeys(files)) == [
+        "a/test_first.py",
+        "suites/regressions/overlap.json",
+        "suites/norm.py",
+        "suites/test_second.py",
+        "z/test_third.py",
+    ]
 
 
 def test_regressions_come_first(repository: Repository) -> None:
@@ -235,12 +262,12 @@ def test_other_warnings_of_a_mended_regression_are_pytest_warnings(repository: R
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
-        ("suites/broken.py", "from harness.suite import op\n1 / 0\n", "fails on import: ZeroDivisionError"),
+        ("suites/broken.py", "from harness.suite import op\n1 / 0\n", "broken.py:2 fails on import: ZeroDivisionError"),
         ("suites/empty.py", "from harness.suite import op\n", "declares no op"),
         (
-            "suites/regressions/foreign.json",
-            "{}",
-            "not a document of the harness: expected an object whose `kind` is campaign, finding",
+            "suites/regressions/damaged.json",
+            '{"kind": "finding", "schema_version": 2, "case"',
+            "not readable as JSON",
         ),
     ],
 )
@@ -277,3 +304,21 @@ def test_a_suite_outside_the_folder_is_collected_by_name(repository: Repository)
     repository.write("elsewhere.py", suite_of("faultless"))
     done = repository.pytest("elsewhere.py", "-m", "sm_120")
     assert (done.status, done.counts) == (0, "1 passed, 3 deselected")
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_shards_share_the_tests_and_their_reports_merge(repository: Repository, workers: tuple[str, ...]) -> None:
+    for number in (1, 2, 3):
+        given = ("--harness-shard", f"{number}/3", "--harness-json", f"{number}.json")
+        done = repository.pytest("suites", "-m", "blackwell", *given, *workers)
+        assert done.status in {0, 1}
+    files = [repository.folder / f"{number}.json" for number in (3, 1, 2)]
+    merged = merge_documents([loaded(path, ShardReport) for path in files])
+    assert (merged.cases, merged.missing, len(merged.findings)) == (24, (), 1)
+    assert not list(repository.folder.glob("*.parts"))
+
+
+def test_shards_need_one_seed(repository: Repository) -> None:
+    done = repository.pytest("suites", "--harness-shard", "1/2", seed=None)
+    assert done.status == 4
+    assert "the shards of one run need one seed: add --harness-seed N" in done.out

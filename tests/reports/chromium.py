@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-INSTALL = "apt-get install chromium"
+NAMES = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "chrome")
+INSTALL = "make browser"
 LIMIT_S = 60.0
 ABOVE_STANDARD_FDS = 10
 AT_3_AND_4 = """
@@ -67,6 +67,7 @@ class Browser:
         self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.ask(f"{domain}.enable")
+        self.prefer("light")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -87,14 +88,33 @@ class Browser:
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def prefer(self, scheme: str) -> None:
-        """`light` or `dark`."""
-        self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        """`light` or `dark`.  Nothing moves slowly, so that a test need not wait."""
+        features = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
+        self.ask(
+            "Emulation.setEmulatedMedia", features=[{"name": name, "value": value} for name, value in features.items()]
+        )
 
     def value(self, expression: str) -> Any:
         """What a JavaScript expression comes to, as JSON."""
         answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
+
+    def wait(self, expression: str) -> None:
+        """Wait until a JavaScript expression is true: what a click starts may end after it."""
+        self.value(
+            f"new Promise(done => {{ const look = () => ({expression}) ? done(1) : setTimeout(look); look(); }})"
+        )
+
+    def click(self, selector: str) -> None:
+        """Click where the element is drawn, as a person does; something may lie over it."""
+        box = self.value(
+            f"(one => {{ one.scrollIntoView({{block: 'center', behavior: 'instant'}}); "
+            f"const box = one.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; }})"
+            f"(document.querySelector({json.dumps(selector)}))"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            self.ask("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
 
     def picture(self, path: Path, *, whole: bool = True) -> None:
         """A PNG of the page, or of the window."""
@@ -136,3 +156,7 @@ class Browser:
             self._buffer += read
         message, _, self._buffer = self._buffer.partition(b"\0")
         return json.loads(message)
+
+
+if __name__ == "__main__":
+    sys.exit(find() is None)

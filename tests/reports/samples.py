@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import date
 from math import inf
 
+from harness.documents.bisection import BisectedBorder, BisectionDocument, CheckedMember
 from harness.documents.campaign import CampaignReport, KnownFinding, SizeCount, VerdictCount
 from harness.model.avoided import AvoidedDraws, SetAsideOp
 from harness.model.finding import Excerpt, Finding, ReplayCount, Symptom
@@ -12,6 +13,7 @@ from harness.model.picture import Amount, ElementSpan, Shading, Span, Spread
 from harness.model.region import SMS, Axis, AxisKind, Ended, Point, Region
 from harness.model.run import Source
 from harness.model.verdict import Fail, Outcome, Severity, Signature
+from harness.reports.contents import ReportContents
 from tests.findings.test_recorded_cases import FINDING
 from tests.search.fakes import OP, with_dims
 
@@ -109,6 +111,16 @@ REGION = Region(
     seconds=3.0,
     stop_reason=Ended.COMPLETE,
 )
+BISECTION = BisectionDocument(
+    finding=OVERLAP.id,
+    subject="fla-core",
+    conclusion=f"{OVERLAP.fail.signature} came with fla-core 0.5.0 (0.4.2 is good).",
+    checked=(
+        CheckedMember(name="0.4.2", note="", result="good", explanation="does not show it"),
+        CheckedMember(name="0.5.0", note="", result="bad", explanation=str(OVERLAP.fail.signature)),
+    ),
+    borders=(BisectedBorder(direction="introduced", ending="found", bad="0.5.0", good="0.4.2", skipped_between=()),),
+)
 GONE = finding("unwritten")
 
 KNOWN = KnownFinding(finding=OVERLAP.id, signature=str(OVERLAP.fail.signature), link=LINK, expires=date(2999, 1, 1))
@@ -145,3 +157,10 @@ REPORT = CampaignReport(
     notices=("write-overlap: old_kernel old.py:1: known, and not seen in this search; is it fixed?",),
 )
 OLDER = replace(REPORT, findings=(OVERLAP, GONE), cases=30, seconds=10.0, known_findings=(), notices=())
+MISSING = "shard 2 of 8 (3 of 24 chunks)"
+
+
+def with_missing(contents: ReportContents) -> ReportContents:
+    """Return the same contents, of searches that lack a shard."""
+    campaigns = (replace(one, report=replace(one.report, missing=(MISSING,))) for one in contents.campaigns)
+    return replace(contents, campaigns=tuple(campaigns))

@@ -36,6 +36,23 @@ def test_a_report_says_what_was_avoided_and_set_aside() -> None:
     assert "set aside other on b200: none of 25 cases completed; 7 of its batches went to others" in lines
 
 
+def test_the_counts_of_a_summary_add_up() -> None:
+    reasons = {f"reason {count}": count for count in range(1, 8)}
+    lines = list(summary(replace(REPORT, cases=60, abstained=28, abstain_reasons=reasons)))
+    assert lines[:7] == [
+        "28 of 60 cases could not be checked:",
+        *(f"  {count:>5}  reason {count}" for count in range(7, 2, -1)),
+        "      3  for 2 more reasons",
+    ]
+    doubled = list(summary(replace(REPORT, cases=60, abstained=7, abstain_reasons=reasons)))
+    assert doubled[0] == "7 of 60 cases could not be checked (some for several reasons):"
+
+
+def test_a_single_case_is_one_case() -> None:
+    lines = list(summary(replace(REPORT, cases=1, passed=1, failed=0, abstained=0, abstain_reasons={})))
+    assert any(line.startswith("ran 1 case on ") for line in lines)
+
+
 def test_a_report_says_how_long_gpus_waited_for_the_compiler_if_known() -> None:
     line = "the GPUs waited for the compiler 25% of the time"
     assert line in list(summary(replace(REPORT, gpu_wait_share=0.25)))

@@ -54,7 +54,7 @@ def test_differences_and_crashes_are_listed_with_their_case() -> None:
     crashed = replace(both(), ending=Crashed(signal="SIGSEGV", status=None, log_tail=""))
     printed = list(lines(compared(both(WRONG, skipped=(("norm_bwd", "memory saw Stray"),)), crashed)))
     assert "1 launches were not compared: memory saw Stray" in printed
-    assert f"1 cases of layer_norm: the process died of SIGSEGV; {crashed.case}" in printed
+    assert f"1 case of layer_norm: the process died of SIGSEGV; {crashed.case}" in printed
     (unexplained,) = (line for line in printed if line.startswith("unexplained"))
     assert unexplained.startswith("unexplained: norm_fwd: 1 of 64 elements of dx are other on the NVIDIA H200")
     assert str(both().case) in unexplained
@@ -102,7 +102,7 @@ def test_a_crash_of_optimised_code_alone_counts_as_compiler_error() -> None:
     other = replace(strayed.case, seed=99)
     table.add(replace(strayed, case=other), replace(completed, case=other, ending=strayed.ending))
     gone, stays, last = lines(table)
-    said = "1 cases of layer_norm: illegal memory access in norm_fwd: an illegal memory access was encountered; "
+    said = "1 case of layer_norm: illegal memory access in norm_fwd: an illegal memory access was encountered; "
     assert gone == f"{said}it does not end so once ptxas does not optimise; {strayed.case}"
     assert stays.startswith(f"{said}it ends so, too, where ptxas does not optimise; ")
     assert last.endswith("and 0 unexplained; 2 cases broke off, 1 of them by a compiler error")

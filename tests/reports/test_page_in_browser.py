@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.model.finding import Finding
 from harness.reports.contents import ReportContents
 from harness.reports.html.page import page
+from tests.reports.axe import violations
 from tests.reports.chromium import INSTALL, Browser, find
+from tests.reports.samples import OVERLAP, STRAY, VALUES
 
 EXECUTABLE = find()
 pytestmark = [
@@ -18,7 +21,13 @@ pytestmark = [
     pytest.mark.skipif(EXECUTABLE is None, reason=f"no Chromium here: {INSTALL}, or set HARNESS_CHROMIUM"),
 ]
 
-WIDTHS = (400, 1400)
+LISTED = "Array.from(document.querySelectorAll('#all-findings tbody tr:not([hidden]) a')).map(one => one.textContent)"
+SHOWN = "Array.from(document.querySelectorAll('article.finding:not([hidden]) a.id')).map(one => one.textContent)"
+IN_VIEW = """
+(one => { const box = one.getBoundingClientRect(); return box.top >= 0 && box.top < innerHeight / 2; })
+(document.querySelector(':target'))
+"""
+WIDTHS = (400, 1280)
 ANCHORS = """
 Array.from(document.querySelectorAll('a[href^="#"]'))
   .map(link => link.getAttribute('href').slice(1)).filter(name => document.getElementById(name) === null)
@@ -86,10 +95,6 @@ def test_the_page_opens_from_disk_without_error_or_request(browser: Browser, fil
 def test_every_anchor_resolves(browser: Browser, file: Path) -> None:
     browser.open(file.as_uri())
     assert browser.value(ANCHORS) == []
-    link = """document.querySelector('tbody a[href^="#finding-"]')"""
-    browser.value(f"{link}.click()")
-    assert browser.value("location.hash") == browser.value(f"{link}.getAttribute('href')")
-    assert browser.value("document.querySelector(':target').getBoundingClientRect().height") > 0
 
 
 def test_the_reproducer_unfolds(browser: Browser, file: Path) -> None:
@@ -119,6 +124,102 @@ def test_all_text_has_enough_contrast(browser: Browser, file: Path, scheme: str)
     dark = browser.value("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
     assert dark is (scheme == "dark")
     assert browser.value(CONTRAST) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_axe_finds_no_barrier(browser: Browser, file: Path, width: int, scheme: str) -> None:
+    browser.resize(width)
+    browser.prefer(scheme)
+    browser.open(file.as_uri())
+    browser.value("document.querySelectorAll('details').forEach(one => { one.open = true })")
+    assert violations(browser) == []
+
+
+def test_axe_finds_a_planted_barrier(browser: Browser, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.html"
+    bad.write_text("<!doctype html><title>bad</title><main><h1>bad</h1><input></main>", encoding="utf-8")
+    browser.open(bad.as_uri())
+    assert {line.partition(":")[0] for line in violations(browser)} == {"html-has-lang", "label"}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("finding", [VALUES, STRAY, OVERLAP], ids=["first", "second", "last"])
+def test_a_click_on_a_listed_finding_leads_to_it(browser: Browser, file: Path, width: int, finding: Finding) -> None:
+    browser.resize(width)
+    browser.open(file.as_uri())
+    browser.click(f'#all-findings a[href="#finding-{finding.id}"]')
+    browser.wait(f"location.hash === '#finding-{finding.id}'")
+    browser.wait(IN_VIEW)
+
+
+def test_search_shows_the_findings_that_hold_all_words(browser: Browser, file: Path) -> None:
+    browser.open(file.as_uri())
+    browser.click("input[type=search]")
+    browser.ask("Input.insertText", text="WRITE-overlap layernorm")
+    assert browser.value(LISTED) == browser.value(SHOWN) == [OVERLAP.id]
+    assert browser.value("document.getElementById('shown').textContent") == "1 of 3 shown"
+    browser.click("button[type=reset]")
+    browser.wait("document.getElementById('shown').textContent === '3 of 3 shown'")
+    assert browser.value(LISTED) == browser.value(SHOWN) == [VALUES.id, STRAY.id, OVERLAP.id]
+
+
+def test_lists_filter_the_findings(browser: Browser, file: Path) -> None:
+    browser.open(file.as_uri())
+    choose(browser, "severity", "error")
+    assert browser.value(LISTED) == browser.value(SHOWN) == [VALUES.id, STRAY.id]
+    choose(browser, "state", "flaky")
+    assert browser.value(LISTED) == browser.value(SHOWN) == [VALUES.id]
+    choose(browser, "state", "known")
+    assert browser.value(LISTED) == browser.value(SHOWN) == []
+
+
+def choose(browser: Browser, name: str, value: str) -> None:
+    browser.value(
+        f"(one => {{ one.value = '{value}'; one.dispatchEvent(new Event('input', {{bubbles: true}})); }})"
+        f"(document.querySelector('select[name={name}]'))"
+    )
+
+
+def test_a_link_to_a_filtered_finding_shows_it(browser: Browser, file: Path) -> None:
+    browser.open(file.as_uri())
+    choose(browser, "severity", "error")
+    browser.click(f'section[aria-labelledby=known] a[href="#finding-{OVERLAP.id}"]')
+    browser.wait(f"{SHOWN}.includes('{OVERLAP.id}')")
+    browser.wait(IN_VIEW)
+
+
+def test_a_click_on_a_heading_sorts_the_findings(browser: Browser, file: Path) -> None:
+    browser.open(file.as_uri())
+    browser.click("#all-findings th:nth-child(3) button")
+    assert browser.value(LISTED) == [STRAY.id, VALUES.id, OVERLAP.id]
+    browser.click("#all-findings th:nth-child(8) button")
+    assert browser.value(LISTED) == [STRAY.id, VALUES.id, OVERLAP.id], "not repeated, then 3 of 10, then 5 of 5"
+    browser.click("#all-findings th:nth-child(8) button")
+    assert browser.value(LISTED) == [OVERLAP.id, VALUES.id, STRAY.id]
+    assert browser.value("document.querySelector('#all-findings th:nth-child(8)').ariaSort") == "descending"
+
+
+def test_a_button_copies_the_command(browser: Browser, file: Path) -> None:
+    browser.open(file.as_uri())
+    browser.ask("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+    browser.click("article .command + .copy")
+    browser.wait("document.getElementById('status').textContent")
+    assert browser.value("document.getElementById('status').textContent") == f"Copied harness replay {VALUES.id}"
+    assert browser.value("navigator.clipboard.readText()") == f"harness replay {VALUES.id}"
+
+
+def test_the_page_is_complete_without_its_script(browser: Browser, file: Path) -> None:
+    browser.ask("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.open(file.as_uri())
+        assert browser.value("document.getElementById('controls').hidden") is True
+        assert browser.value("document.querySelectorAll('button.copy').length") == 0
+        assert browser.value(LISTED) == browser.value(SHOWN) == [VALUES.id, STRAY.id, OVERLAP.id]
+        browser.click(f'#all-findings a[href="#finding-{STRAY.id}"]')
+        browser.wait(f"location.hash === '#finding-{STRAY.id}'")
+    finally:
+        browser.ask("Emulation.setScriptExecutionDisabled", value=False)
 
 
 def test_a_console_error_would_be_noticed(browser: Browser, tmp_path: Path) -> None:

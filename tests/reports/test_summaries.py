@@ -17,7 +17,19 @@ from harness.reports.junit import junit
 from harness.reports.markdown import summary
 from harness.reports.report_history import stages
 from harness.wire import to_json
-from tests.reports.samples import CAUSE, EVIL, LINK, MISCOMPILED, OLDER, OVERLAP, REPORT, STRAY, VALUES
+from tests.reports.samples import (
+    CAUSE,
+    EVIL,
+    LINK,
+    MISCOMPILED,
+    MISSING,
+    OLDER,
+    OVERLAP,
+    REPORT,
+    STRAY,
+    VALUES,
+    with_missing,
+)
 
 pytestmark = pytest.mark.once
 
@@ -105,6 +117,16 @@ def test_junit_has_failures_skipped_known_findings_and_passes() -> None:
         ("completes[h200]", []),
         ("float64-values[h200]", ["skipped"]),
     ]
+
+
+def test_what_did_not_report_is_an_error_for_ci_systems() -> None:
+    lacking = with_missing(GATHERED)
+    assert f"\n\n**Did not report: {MISSING}.**\n\n" in summary(lacking)
+    suite = ET.fromstring(junit(lacking))[0]  # noqa: S314 - our own document
+    assert (suite.get("errors"), suite.get("failures")) == ("1", "2")
+    (error,) = suite.iter("error")
+    assert error.get("message") == "did not report"
+    assert "<error" not in junit(GATHERED)
 
 
 def test_junit_drops_characters_that_xml_forbids() -> None:

@@ -1,5 +1,6 @@
 """Terminal output is complete, at most eighty columns wide, and quotes the source if available."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -149,6 +150,40 @@ def test_a_terminal_is_left_as_it_was_found() -> None:
     hidden, shown = screen.getvalue().rfind("\x1b[?25l"), screen.getvalue().rfind("\x1b[?25h")
     assert 0 <= hidden < shown  # the cursor
     assert "seen: error, bounds: layer_norm_bwd_kernel" in screen.getvalue()
+
+
+class TimedProgress(Progress):
+    """Progress at a time that the test sets."""
+
+    time_s = 0.0
+
+    def now(self) -> float:
+        return self.time_s
+
+
+def progress_lines(cases_and_times: Iterable[tuple[int, float]], activity: str = "") -> list[str]:
+    """Return the lines of a log about 60 cases, after ticks with so many cases at these times."""
+    log = StringIO()
+    with TimedProgress(Console(file=log, width=80), Interrupts(), 60, activity=lambda: activity) as progress:
+        for cases, progress.time_s in cases_and_times:
+            progress.tick(CampaignStatistics(cases=cases, passed=cases, seconds=progress.time_s), None)
+    return log.getvalue().splitlines()
+
+
+def test_progress_says_what_the_first_case_waits_for() -> None:
+    ticks = [(0, float(seconds)) for seconds in range(6, 60, 6)]
+    assert progress_lines(ticks, "compiling rms_norm_kernel for 4 s") == [
+        "no case is done yet: compiling rms_norm_kernel for 4 s",
+        "no case is done yet: compiling rms_norm_kernel for 4 s",
+    ]
+
+
+def test_progress_says_how_much_time_is_left() -> None:
+    assert progress_lines([(1, 6.0), (11, 16.0), (12, 17.0), (31, 36.0)]) == [
+        "1 of 60 cases · 0.2/s · 0 failures seen",
+        "11 of 60 cases · 0.7/s · 0 failures seen · about 0:49 left",
+        "31 of 60 cases · 0.9/s · 0 failures seen · about 0:29 left",
+    ]
 
 
 def test_a_log_gets_a_line_every_few_seconds_at_most() -> None:

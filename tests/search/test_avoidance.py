@@ -276,18 +276,28 @@ def test_variants_avoid_what_draws_avoid() -> None:
 
 # --- real kernels ----------------------------------------------------------------------------------------------------
 
-SUITE = Path(__file__).with_name("avoidance_suite.py")
+PROJECT = Path(__file__).parents[2]
+SUITE = "tests/search/avoidance_suite.py"
+"""A relative name: names of ops decide draws, and must not depend on where the project is."""
 
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    options = Options(suites=(str(SUITE),), ops=(), devices=(DEVICE,), budget=CaseBudget(cases=1), seed=0, processes=2)
+    options = Options(
+        suites=(SUITE,),
+        project=PROJECT,
+        ops=(),
+        devices=(DEVICE,),
+        budget=CaseBudget(cases=1),
+        seed=0,
+        processes=2,
+    )
     with Session(options) as opened:
         yield opened
 
 
 def search_with(session: Session, *names: str, cases: int, avoids: bool = True) -> CampaignStatistics:
-    ops = tuple(op for op in load_suite(str(SUITE)) if op.name in names)
+    ops = tuple(op for op in load_suite(SUITE, PROJECT) if op.name in names)
     plan = Plan(ops=ops, devices=(DEVICE,), budget=CaseBudget(cases=cases), seed=0, fixed_sm_count=True, avoids=avoids)
     return Campaign(plan, CampaignWorkers(runner=session.pool, processes=2), session.judge, Silent()).run()
 

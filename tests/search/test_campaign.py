@@ -1,5 +1,6 @@
 """A campaign runs the same cases for the same seed, records every failure, and keeps its budget."""
 
+from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -20,7 +21,7 @@ from harness.search.campaign_statistics import CampaignStatistics
 from harness.search.case_queue import CaseQueue
 from harness.search.judge import Judge
 from harness.search.plan import BATCH_SIZE, CaseBudget, Plan, TimeBudget, other_sm_counts
-from harness.search.runner import Runner
+from harness.search.runner import NoResources, Runner
 from harness.search.sort_key import sort_key
 from harness.search.strategies import scouts
 from tests.search.fakes import DEVICE, KERNEL, OP, ImmediateRunner, Silent, clean, facts, out_of_order, unsupported
@@ -239,6 +240,9 @@ class Compiler:
             threads=128,
         )
 
+    def wait_for(self, launches: Iterable[Launch], limit_s: float | None = None) -> None:
+        pass
+
     def settle(self, limit_s: float | None = None) -> None:
         del limit_s
         self.is_settled = True
@@ -254,10 +258,19 @@ def test_resources_that_are_known_late_are_still_checked() -> None:
     assert (sighting.fail.oracle, sighting.fail.signature.place, sighting.count) == ("resources", "shared memory", 1)
 
 
+def test_a_search_without_the_resources_oracle_compiles_nothing() -> None:
+    class Refusing(NoResources):
+        def of(self, launch: Launch) -> Resources | None:
+            raise AssertionError(launch)
+
+    assert search(ImmediateRunner(clean), judge=replace(ALONE, resources=Refusing())).builds == 0
+
+
 def test_builds_count_only_for_engines_that_leave_ttir() -> None:
+    judge = Judge(oracles=(registry.find("resources"),))
     on_virtual, on_hardware = (
-        search(ImmediateRunner(clean)),
-        search(ImmediateRunner(lambda case: replace(clean(case), engine="cuda"))),
+        search(ImmediateRunner(clean), judge=judge),
+        search(ImmediateRunner(lambda case: replace(clean(case), engine="cuda")), judge=judge),
     )
     assert (on_virtual.builds, on_hardware.builds) == (1, 0)
 

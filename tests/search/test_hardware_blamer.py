@@ -86,6 +86,17 @@ def test_the_library_is_at_fault_if_the_virtual_gpu_shows_it() -> None:
     assert runs.asked == []
 
 
+@pytest.mark.parametrize("oracle", ["wrong-value", "precision"])
+def test_exact_arithmetic_on_the_virtual_gpu_decides_about_wrong_values(oracle: str) -> None:
+    exact = replace(SIGNATURE, oracle=oracle, severity=Severity.WARNING)
+    blamed = blame(FakeRuns(virtual=examination(exact)))
+    assert (blamed.blame, blamed.exact) == (Blame.LIBRARY, failure(exact))
+    assert blamed.evidence == (
+        "the virtual GPU shows it",
+        f"there exact arithmetic decides: a failure of `{oracle}`",
+    )
+
+
 def test_a_stray_access_of_the_same_kernel_on_the_virtual_gpu_blames_the_library() -> None:
     stray = replace(SIGNATURE, oracle="bounds", place="norm.py:431")
     assert blame(FakeRuns(virtual=examination(stray))).blame is Blame.LIBRARY

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from harness.model.op import Dim, Op
+from harness.model.paired_run import RunRequest, case_of
 from harness.model.run import Run
 from harness.model.verdict import Outcome
 from harness.oracles import registry
@@ -52,3 +53,12 @@ def test_an_op_without_kernels_has_no_oversized_cases() -> None:
     growing = replace(OP, dims={**OP.dims, "T": Dim(low=1, high=2048, grows=True)})
     assert growing_dim_sets(growing) == (("T",),)
     assert growing_dim_sets(replace(growing, launches=False)) == ()
+
+
+@pytest.mark.parametrize(("oracle", "is_exact"), [("wrong-value", True), ("float64-values", False), ("bounds", False)])
+def test_a_wrong_value_is_looked_for_in_exact_arithmetic(oracle: str, is_exact: bool) -> None:  # noqa: FBT001
+    def execute(request: RunRequest) -> Run:
+        return replace(run(), case=case_of(request))
+
+    examined = Judge().only(oracle).examine(OP, run().case, execute)
+    assert examined.run.case.is_exact is is_exact

@@ -126,6 +126,21 @@ def test_checks_of_the_rarer_kinds_are_counted_by_op() -> None:
     assert report.untried["resources of kernels"][0] == GROWING.id
 
 
+@pytest.mark.parametrize(
+    ("oracles", "may_be_oversized"),
+    [
+        (("completes",), True),
+        (("completes", "bounds"), True),
+        (("completes", "float64-values"), False),
+    ],
+)
+def test_oversized_cases_count_for_the_oracles_that_check_them(
+    oracles: tuple[str, ...], *, may_be_oversized: bool
+) -> None:
+    report = report_of(replace(OPTIONS, oracles=oracles), CampaignStatistics(), (), interrupted=False)
+    assert {row.may_be_oversized for row in report.op_checks if row.op == GROWING.id} == {may_be_oversized}
+
+
 def test_ops_without_a_checked_case_are_named() -> None:
     statistics, _ = search(OPTIONS.plan)
     report = report_of(OPTIONS, statistics, (), interrupted=False)

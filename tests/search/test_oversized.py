@@ -139,4 +139,4 @@ def test_a_case_of_usual_size_is_simpler_than_an_oversized_one() -> None:
 
 
 def test_tokens_that_do_not_grow_keep_to_their_range() -> None:
-    assert tokens(64, grows=False) == Dim(low=1, high=64)
+    assert tokens(64, grows=False) == Dim(low=1, high=64, varies=True)

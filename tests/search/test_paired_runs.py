@@ -1,5 +1,6 @@
 """Paired runs of a campaign's cases, which become cases of their own if they break off."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -198,6 +199,9 @@ class LateCompiler:
             scratch_bytes_per_program=0,
             threads=128,
         )
+
+    def wait_for(self, launches: Iterable[Launch], limit_s: float | None = None) -> None:
+        pass
 
     def settle(self, limit_s: float | None = None) -> None:
         del limit_s

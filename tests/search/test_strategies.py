@@ -116,6 +116,12 @@ def test_scouts_keep_to_the_range_of_each_dim() -> None:
     assert [case.dims for case in scouts(op, DEVICE)] == [{"T": 100, "D": 8, "G": 1}]
 
 
+def test_scouts_are_legal_where_equal_dims_are_not() -> None:
+    op = replace(OP, where=lambda at: at["D"] < at["T"], inputs={"x": OP.inputs["x"]})
+    assert [case.dims for case in scouts(op, DEVICE)] == [{"T": 48, "D": 1, "G": 1}]
+    assert scouts(replace(op, where=lambda at: at["T"] > 5000), DEVICE) == ()
+
+
 def test_launch_feedback_joins_in_any_order() -> None:
     one = LaunchFeedback(tile_sizes=frozenset({16}), configs={"a": 3})
     other = LaunchFeedback(tile_sizes=frozenset({64}), configs={"b": 2, "a": 5})

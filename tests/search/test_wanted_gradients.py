@@ -66,13 +66,13 @@ def test_only_inputs_that_are_given_are_frozen() -> None:
 
 def test_an_op_without_gradients_has_no_such_axis() -> None:
     assert {(case.grad_mode, case.frozen) for case in drawn(WITHOUT_GRADIENTS, 10)} == {(GradMode.ENABLED, ())}
-    assert early_cases(WITHOUT_GRADIENTS, [FULL]) == ()
+    assert early_cases(WITHOUT_GRADIENTS, [FULL], LaunchFeedback()) == ()
 
 
 def test_a_suite_may_require_gradients() -> None:
     op = replace(OP, where=lambda at: "x" in at["gradients"])
     assert all("x" in op.wanted_gradients(case) for case in drawn(op, 10))
-    assert len(early_cases(op, [FULL])) == 1
+    assert len(early_cases(op, [FULL], LaunchFeedback())) == 1
 
 
 def test_oversized_cases_ask_for_all_gradients() -> None:
@@ -82,7 +82,7 @@ def test_oversized_cases_ask_for_all_gradients() -> None:
 
 
 def test_early_cases_cover_every_kind_of_wanted_gradients() -> None:
-    early = early_cases(OP, [SIMPLEST, FULL])
+    early = early_cases(OP, [SIMPLEST, FULL], LaunchFeedback())
     assert [(kind_of(case), OP.wanted_gradients(case)) for case in early] == [
         ("no_grad", ()),
         ("none", ()),

@@ -135,3 +135,9 @@ class Noticing(Calling):
 
     def assemble(self, assembly: KernelAssembly) -> None:
         assert Path(os.environ["MISCHIEF_FOLDER"], Path(assembly.ptxas).name).exists()
+
+
+class OnHardware(Calling):
+    """Passes for the engine on a hardware GPU."""
+
+    name = "cuda"

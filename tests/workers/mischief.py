@@ -47,6 +47,15 @@ def hang(rows: int) -> int:
 
 
 @mischief
+def hang_without_a_core(rows: int) -> int:
+    """Another process, which has precedence, is busy on the only core that this one may use."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]):
+        os.nice(10)
+        return hang._call(rows)
+
+
+@mischief
 def hang_in_futex(rows: int) -> int:
     lock = threading.Lock()
     lock.acquire()
@@ -224,8 +233,26 @@ def threads(rows: int) -> int:
 
 
 @mischief
+def value_of_a_variable(rows: int) -> int:
+    """The number in MISCHIEF_LEVEL, as it was when the suite was loaded; else so many rows."""
+    return LEVEL_AT_IMPORT or rows
+
+
+@mischief
+def age(rows: int) -> int:
+    """How many processes lie between this one and the test, and whether the suite was loaded in this process: +100."""
+    depth, process = 0, os.getpid()
+    while process != int(os.environ["MISCHIEF_TEST"]):
+        process = int(Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[1])
+        depth += 1
+    return depth + 100 * (os.getpid() == PID_AT_IMPORT) + 0 * rows
+
+
+@mischief
 def raises(rows: int) -> int:
     raise ZeroDivisionError(f"a bug of the engine at {rows}")
 
 
+PID_AT_IMPORT = os.getpid()
+LEVEL_AT_IMPORT = int(os.environ.get("MISCHIEF_LEVEL", "0"))
 HOARD: list[bytes] = []

@@ -81,6 +81,16 @@ def builds(tmp_path: Path) -> Path:
     return tmp_path / "builds"
 
 
+def test_a_build_that_is_waited_for_comes_before_the_others(builds: Path) -> None:
+    first, *waiting, last = (leave(builds, f"build{number}") for number in range(8))
+    with BackgroundCompiler(builds, settle_s=SETTLE_S) as compiler:
+        for launch in (first, *waiting, last):
+            assert compiler.of(launch) is None
+        compiler.wait_for([last])
+        assert compiler.of(last) is not None
+        assert any(compiler.of(launch) is None for launch in waiting)
+
+
 def test_a_requested_build_is_known_when_the_compiler_settles(builds: Path) -> None:
     launch = leave(builds, "one")
     with BackgroundCompiler(builds, settle_s=SETTLE_S) as compiler:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 
 import psutil
 import pytest
@@ -37,6 +38,15 @@ def test_a_hang_times_out_with_its_stack(pool: Pool, op: str) -> None:
     assert isinstance(ending, TimedOut)
     assert ending.limit_s == LIMIT_S
     assert f"in {op}" in ending.log_tail
+
+
+def test_time_without_a_core_does_not_count(scratch: Path) -> None:
+    with Pool(specs(scratch), processes=1, time_limit_s=3 * LIMIT_S) as pool:
+        pool.run(case("good"))
+        begun = monotonic()
+        ending = pool.run(case("hang_without_a_core")).ending
+    assert isinstance(ending, TimedOut)
+    assert monotonic() - begun > 3 * (3 * LIMIT_S)
 
 
 def test_a_segmentation_fault_is_a_crash_with_its_stack(pool: Pool) -> None:

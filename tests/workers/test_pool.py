@@ -5,6 +5,7 @@ import random
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -158,6 +159,21 @@ def test_the_least_recently_used_workers_and_servers_are_retired(scratch: Path, 
         assert len({run.seconds["result"] for run in runs}) == len(devices)
         assert len(processes_marked(mark)) <= CHILDREN_PER_PROCESS + LEAST_SERVERS + 1
         assert pool.run(case("pid", device=devices[-1])).seconds["result"] == runs[-1].seconds["result"]
+
+
+def test_a_case_runs_in_a_process_that_had_its_variables_at_import(scratch: Path) -> None:
+    plain = case("value_of_a_variable", 1)
+    levels = [replace(plain, environment=(("MISCHIEF_LEVEL", str(level)),)) for level in (5, 7)]
+    with Pool(specs(scratch), processes=1, time_limit_s=DEADLINE_S) as pool:
+        waiting = [pool.submit(one) for one in (plain, *levels, plain, levels[0])]
+        assert [future.result().seconds["result"] for future in waiting] == [1, 5, 7, 1, 5]
+        assert pool.run_alone(levels[1], (levels[1],)).seconds["result"] == 7
+
+
+def test_a_declared_variable_of_the_shell_reaches_no_case(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MISCHIEF_LEVEL", "9")
+    with Pool(specs(scratch, unset=("MISCHIEF_LEVEL",)), processes=1, time_limit_s=DEADLINE_S) as pool:
+        assert pool.run(case("value_of_a_variable", 1)).seconds["result"] == 1
 
 
 def test_closing_the_pool_ends_running_cases_and_cancels_queued_ones(scratch: Path, fifo: Fifo) -> None:

@@ -31,6 +31,7 @@ class ComparisonEngine(VirtualEngine):
     """Runs cases on the virtual GPU and compares their launches with those of one hardware GPU."""
 
     name = "cuda,virtual"
+    checks_tuning = False
 
     _gpu: RealGpu
     _cache: Path

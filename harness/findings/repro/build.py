@@ -21,7 +21,7 @@ from harness.findings.repro.program_writer import ReproducedFailure, ReproProgra
 from harness.findings.repro.reduction_check import ShowsSameFailure, written
 from harness.findings.rerun import options_for
 from harness.model.run import Run, UndefinedLanes
-from harness.model.verdict import Fail
+from harness.model.verdict import VALUE_ORACLES, Fail
 from harness.oracles import registry
 from harness.oracles.float64_values import is_wrong
 from harness.oracles.memory_events import place_of
@@ -38,8 +38,13 @@ CANDIDATE_LIMIT_S = 10.0
 CONFIRMATION_LIMIT_S = 180.0
 NO_KERNEL = {
     "result-structure": "the host code decides which results the op returns",
+    "scratch-context": "the host code decides in which thread it launches",
     "sm-invariance": "the host code depends on the SM count",
     "config-invariance": "it shows only between two autotune configs",
+    "autotuner-choice": "it shows only while an autotuner tunes",
+    "autotuner-threads": "it shows only between two threads",
+    "autotuner-key": "it shows only between two calls",
+    "tuning-invariance": "it shows only while an autotuner tunes",
     "order-invariance": "it shows only between two orders of programs, beyond what rounding of the whole op explains",
 }
 """Why a launch alone cannot show what these oracles find."""
@@ -113,15 +118,14 @@ def _examine(recorded: Recorded, session: Session) -> Examination:
     judge = session.judge if recorded.signature is None else session.judge.only(recorded.signature.oracle)
     examined = judge.examine(op, recorded.case, lambda request: session.pool.run_alone(request, before))
     if recorded.signature is not None and recorded.signature.oracle == "resources":
-        session.compiler.settle()
-        examined = judge.judge(op, examined.run, {})
+        examined = judge.judge_when_compiled(op, examined.run)
     return examined
 
 
 def _fail(recorded: Recorded, examined: Examination) -> Fail:
     """Return the recorded failure; in another version of the library its line may have moved."""
     signature = recorded.signature
-    found = [fail for fail in examined.fails if signature is None or fail.signature == signature]
+    found = [fail for fail in examined.fails if signature is None or signature.is_shown_by(fail.signature)]
     if signature is not None:
         of_kernel = (signature.oracle, signature.kernel)
         found += [fail for fail in examined.fails if (fail.oracle, fail.signature.kernel) == of_kernel]
@@ -144,7 +148,7 @@ class _Maker:
         self._report = report
         case = subject.case
         self._request = CheckRequest(
-            oracle=subject.oracle,
+            oracle=subject.checked_by,
             kernel=subject.kernel,
             device=case.device,
             lane_fill=case.lane_fill,
@@ -163,6 +167,8 @@ class _Maker:
         problems = [f"cannot be written as code: {', '.join(call.preamble.missing)}"] if call.preamble.missing else []
         if needs_other_case:
             problems.append("the failure needs another case to run first in the same process")
+        if self._subject.oracle in VALUE_ORACLES and not any(map(is_wrong, self._run.results)):
+            problems.append("rounding hides the wrong value: it shows in exact arithmetic only, which a file has not")
         return self._confirmed(Form.ENTRY, program.text, problems)
 
     # --- one launch ---
@@ -253,7 +259,7 @@ class _Maker:
         if self._subject.oracle not in program_writer.NEED_TOLERANCE:
             return {}
         names = list(self._record.truths) if returned is None else list(returned)
-        if returned is None and self._subject.oracle == program_writer.VALUES:
+        if returned is None and self._subject.oracle in VALUE_ORACLES:
             names = self._results()
         return {name: self._record.truths[name] for name in names if name in self._record.truths}
 

@@ -1,25 +1,32 @@
 """Assembly of reproducers from recorded pieces: the docstring, the function `run`, and the main part."""
 
+import ast
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from harness.devices import catalogue
 from harness.findings.repro.code_layout import COLUMNS, joined, laid_out, needed_imports
 from harness.findings.repro.pieces import CallRecord, LaunchRecord, Preamble, TruthRecord
-from harness.model.case import Case, LaneFill, ProgramOrder, Scale
+from harness.model.case import CallContext, Case, Environment, LaneFill, ProgramOrder, Scale
 from harness.model.run import FormMismatch, ResultForm
-from harness.model.verdict import Fail
+from harness.model.verdict import FLOAT64_VALUES, VALUE_ORACLES, Fail
 
-VALUES = "float64-values"
 STRUCTURE = "result-structure"
-NEED_TOLERANCE = frozenset({VALUES, "sm-invariance", "config-invariance", "order-invariance"})
+NEED_TOLERANCE = VALUE_ORACLES | frozenset({"sm-invariance", "config-invariance", "order-invariance"})
 """Oracles that compare results, and so need tolerances."""
-RAISE = frozenset({"completes", "launch-limits", "resources", "scratch-memory"})
+RAISE = frozenset({"completes", "launch-limits", "resources", "scratch-memory", "scratch-context"})
 """Oracles whose failures raise an exception on a hardware GPU too."""
 OF_ONE_GPU = RAISE - {"completes"}
 """Those of them that depend on limits of the GPU."""
+CALLS = {
+    CallContext.MAIN: "run()",
+    CallContext.THREAD: "ThreadPoolExecutor(1).submit(run).result()",
+    CallContext.BACKWARD: "ThreadPoolExecutor(1).submit(run).result()",
+    CallContext.COPIED: "ThreadPoolExecutor(1).submit(copy_context().run, run).result()",
+}
+"""The call of `run` without the harness.  Other contexts need the harness."""
 HANGS = ("no answer", "deadlock")
 HANG_LIMIT_S = 60
 
@@ -37,6 +44,11 @@ class ReproducedFailure:
         return self.fail.signature.oracle
 
     @property
+    def checked_by(self) -> str:
+        """The oracle that checks the file, which has no exact run."""
+        return FLOAT64_VALUES if self.oracle in VALUE_ORACLES else self.oracle
+
+    @property
     def kernel(self) -> str:
         """The kernel at fault; empty if no single one is."""
         return self.fail.signature.kernel
@@ -51,6 +63,8 @@ class ReproProgram:
     """Imports, definitions and `run`."""
     main: str
     """The comparison without the harness, and the `__main__` block."""
+    environment: Environment = ()
+    """Variables that must be set before the imports."""
 
     @property
     def text(self) -> str:
@@ -62,7 +76,9 @@ class ReproProgram:
         head = "\n\n".join("\n".join(group) for group in groups if group)
         parts = (body.strip("\n"), rest.strip("\n"))
         gap = "\n\n" if "\n" not in body.strip("\n").partition("\n\n")[0] else "\n\n\n"
-        return f"{self.docstring}\n{head}{gap}" + "\n\n\n".join(parts) + "\n"
+        variables = [f'os.environ["{name}"] = "{value}"' for name, value in self.environment]
+        first = "\n".join(["import os", "", *variables, "", ""]) if variables else ""
+        return f"{self.docstring}\n{first}{head}{gap}" + "\n\n\n".join(parts) + "\n"
 
 
 def entry(
@@ -82,10 +98,13 @@ def entry(
     if exact:
         blocks.append('def truth():\n    return run("cpu", exact=True)')
     core = _core(call.preamble, blocks)
+    if subject.case.context is not CallContext.MAIN:
+        core = f"{core.rstrip()}\n\n\n{_importing(core)}\n"
     return ReproProgram(
         docstring=_docstring(subject, f"{subject.case.op_name}{_of(subject)}", subject.libraries),
         core=core,
         main=_main_of_structure(subject, wrong) if wrong else _main(subject, truths if exact else {}, of_library=True),
+        environment=subject.case.environment,
     )
 
 
@@ -126,6 +145,26 @@ def _core(preamble: Preamble, blocks: list[str]) -> str:
     return "\n".join([*imports, "", body]) + "\n"
 
 
+def _importing(core: str) -> str:
+    """Return a function that imports what other functions do: the main thread calls it, as a program would."""
+    imports = dict.fromkeys(f"    import {module}" for module in inner_imports(core))
+    doc = '    """Import the library in the main thread, as a program does."""'
+    return "\n".join(("def import_library():", doc, *imports))
+
+
+def inner_imports(core: str) -> Iterator[str]:
+    """Yield the modules that functions import."""
+    for function in (node for node in ast.walk(ast.parse(core)) if isinstance(node, ast.FunctionDef)):
+        for node in ast.walk(function):
+            match node:
+                case ast.Import(names=names):
+                    yield from (name.name for name in names)
+                case ast.ImportFrom(module=str(module), level=0):
+                    yield module
+                case _:
+                    pass
+
+
 def _run(parameters: str, statements: tuple[str, ...], note: str) -> str:
     doc = [f'    """{note}"""'] if note else []
     return "\n".join([f"def run({parameters}):", *doc, *(laid_out(one, 1) for one in statements)])
@@ -143,7 +182,7 @@ def _of(subject: ReproducedFailure) -> str:
 
 def _docstring(subject: ReproducedFailure, what: str, libraries: tuple[str, ...]) -> str:
     needs = ["torch", "triton", *libraries]
-    if subject.oracle in {VALUES, *RAISE}:
+    if subject.oracle in VALUE_ORACLES | RAISE:
         how = f"Needs {', '.join(needs)}, and a GPU or kernel-harness, which emulates one."
     else:
         how = f"Needs {', '.join(needs)} and kernel-harness, which checks each memory access."
@@ -174,8 +213,24 @@ def _form(form: ResultForm | None) -> str:
 
 
 def _main(subject: ReproducedFailure, truths: dict[str, TruthRecord], *, of_library: bool) -> str:
+    """Return the main part; `run` is called in the case's context."""
+    context = subject.case.context if of_library else CallContext.MAIN
+    main = _main_in_place(subject, truths, of_library=of_library, is_alone=context in CALLS)
+    if context is CallContext.MAIN or context not in CALLS:
+        return main
+    imports = "from concurrent.futures import ThreadPoolExecutor\n"
+    imports += "from contextvars import copy_context\n" if context is CallContext.COPIED else ""
+    # The first `try` is that of `on_gpu`; the harness imports the library by itself.
+    loaded = main.replace("    try:\n", "    try:\n        import_library()\n", 1) if "def on_gpu" in main else main
+    return imports + loaded.replace("run()", CALLS[context])
+
+
+def _main_in_place(
+    subject: ReproducedFailure, truths: dict[str, TruthRecord], *, of_library: bool, is_alone: bool
+) -> str:
+    """Return the main part; `is_alone` if a GPU shows the failure without the harness."""
     begin, checked = _begin_and_end(subject, of_library=of_library)
-    if subject.oracle == VALUES and truths:
+    if subject.oracle in VALUE_ORACLES and truths and is_alone:
         figures = ", ".join(f'"{name}": ({truth.whole:.4g}, {truth.row:.4g})' for name, truth in truths.items())
         tolerance = f"TOLERANCE = {{{figures}}}  # largest root-mean-square error: of the result, of its worst row"
         alone = f"{_ON_GPU}\n\n\n{begin}        sys.exit(on_gpu())\n"
@@ -183,7 +238,7 @@ def _main(subject: ReproducedFailure, truths: dict[str, TruthRecord], *, of_libr
     if truths:
         figures = ", ".join(f'"{name}": ({truth.whole:.4g}, {truth.row:.4g})' for name, truth in truths.items())
         begin = f"TOLERANCE = {{{figures}}}\n\n\n{begin}"
-    if subject.oracle in RAISE:
+    if subject.oracle in RAISE and is_alone:
         hangs = subject.fail.signature.place.startswith(HANGS)
         body = _HANGING if hangs else _RAISING
         right = "0"
@@ -192,7 +247,8 @@ def _main(subject: ReproducedFailure, truths: dict[str, TruthRecord], *, of_libr
         imports = "import faulthandler\nimport sys\n\nimport torch\n" if hangs else "import sys\n\nimport torch\n"
         alone = _ON_GPU.replace("@compare@", body.replace("@right@", right))
         return f"{imports}\n\n{alone}\n\n\n{begin}        sys.exit(on_gpu())\n{checked}\n"
-    lacking = '        print("only checked memory accesses show this: install kernel-harness")\n        sys.exit(125)\n'
+    shows = "checked memory accesses show this" if is_alone else "the harness calls it in such a process"
+    lacking = f'        print("only {shows}: install kernel-harness")\n        sys.exit(125)\n'
     return f"import sys\n\n\n{begin}{lacking}{checked}\n"
 
 
@@ -249,7 +305,7 @@ _HANGING = f"""    faulthandler.dump_traceback_later({HANG_LIMIT_S}, exit=True) 
 def _judge_arguments(subject: ReproducedFailure, *, of_library: bool) -> list[str]:
     """Return the arguments of `harness.repro_runtime.judge`."""
     case = subject.case
-    given = ["__file__", f'oracle="{subject.oracle}"']
+    given = ["__file__", f'oracle="{subject.checked_by}"']
     if subject.kernel:
         given.append(f'kernel="{subject.kernel}"')
     given.append(f'device="{case.device.slug}"')
@@ -265,14 +321,21 @@ def _judge_arguments(subject: ReproducedFailure, *, of_library: bool) -> list[st
     ):
         if value is not usual:
             given.append(f'{name}="{value}"')
-    if case.seed and (case.order is ProgramOrder.SHUFFLED or subject.oracle in NEED_TOLERANCE - {VALUES}):
+    if case.context is not CallContext.MAIN and of_library:
+        given.append(f'context="{case.context}"')
+    if case.environment and of_library:
+        given.append(f"environment={dict(case.environment)}".replace("'", '"'))
+    if case.seed and (case.order is ProgramOrder.SHUFFLED or subject.oracle in NEED_TOLERANCE - VALUE_ORACLES):
         given.append(f"seed={case.seed}")
     return given
 
 
 # --- imports ---------------------------------------------------------------------------------------------------------
 
-STANDARD = ("base64", "collections", "faulthandler", "math", "sys", "types", "typing", "zlib", "functools", "itertools")
+STANDARD = (
+    *("base64", "collections", "concurrent", "contextvars", "faulthandler", "functools", "itertools", "math", "sys"),
+    *("types", "typing", "zlib"),
+)
 
 
 def _split(text: str) -> tuple[list[str], str]:

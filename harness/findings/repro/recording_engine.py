@@ -56,13 +56,13 @@ class RecordingEngine(VirtualEngine):
     def _recorded_execution(
         self,
         library_context: LibraryContext,
-        on_backward_thread: Callable[[], object],
+        on_new_thread: Callable[[], object],
         *,
         launches: ObservedLaunches,
     ) -> Execution:
         # The reproducer's own run is compared with this one, so every run needs the tolerances of a compared run.
         compared = replace(launches, is_compared=lambda _: True)
-        return Execution(library_context, on_backward_thread, launches=compared, observer=self._recorder)
+        return Execution(library_context, on_new_thread, launches=compared, observer=self._recorder)
 
     def _recording(self, launches: Launches) -> LaunchHandler:
         def handle(request: LaunchRequest) -> None:

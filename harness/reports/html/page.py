@@ -1,8 +1,11 @@
 """The HTML page: the contents of a report, laid out by the templates."""
 
-from collections.abc import Iterator
+import base64
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -15,7 +18,7 @@ from harness.model.verdict import Outcome, Severity
 from harness.region.record import sentences
 from harness.reports import region_plot
 from harness.reports.contents import Attached, ReportContents, ReportedBug
-from harness.reports.finding_text import describe, facts
+from harness.reports.finding_text import facts
 from harness.reports.html import plots
 from harness.reports.html.code import Line, coloured, lines_of
 from harness.reports.html.oracle_grid import grid_of
@@ -24,7 +27,18 @@ from harness.reports.html.svg import Drawing, Numbers
 from harness.reports.report_history import stages
 from harness.reports.summary import count_text
 
-STYLE, PAGE = "style.css", "page.html.j2"
+STYLE, PAGE, SCRIPT = "style.css", "page.html.j2", "page.js"
+CHOICES = {"severity": "Severity", "oracle": "Oracle", "op": "Op", "device": "Device", "state": "State"}
+"""By name of a trait, the label of the list that filters findings by it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterChoice:
+    """A trait that differs between findings, and its values."""
+
+    name: str
+    label: str
+    values: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +49,12 @@ class BugEntry:
     anchor: str
     subject: str
     """Kernel and op."""
-    smallest: str
-    replay: str
+    traits: Mapping[str, tuple[str, ...]]
+    """What the lists of the page filter by; `CHOICES` has the names."""
+    repeat_rate: float
+    """The share of repeats that showed it, for sorting; negative if there were none."""
+    commands: tuple[tuple[str, str], ...]
+    """By label, what to run next."""
     facts: tuple[tuple[str, str], ...]
     pictures: tuple[Drawn, ...]
     """In the smallest case."""
@@ -56,13 +74,18 @@ def page(contents: ReportContents, made: datetime) -> str:
     """Return the page, which works from disk.  `made` is the time that it shows."""
     names = Numbers()
     rows = stages(contents)
+    entries = tuple(_entry(bug, names) for bug in contents.bugs)
+    script = files("harness.reports.html").joinpath("templates", SCRIPT).read_text(encoding="utf-8")
     return _environment().get_template(PAGE).render(
         contents=contents,
         made=made.strftime("%Y-%m-%d %H:%M %Z").strip(),
         errors=contents.count(Severity.ERROR),
         warnings=contents.count(Severity.WARNING),
         count_text=count_text(contents.count(Severity.ERROR), contents.count(Severity.WARNING)),
-        entries=tuple(_entry(bug, names) for bug in contents.bugs),
+        entries=entries,
+        choices=tuple(_choices(entries)),
+        script=script,
+        script_hash=_hash(script),
         grid=grid_of(contents.verdicts),
         second_runs=_second_runs(contents),
         areas=plots.areas(contents.tested_sizes, names),
@@ -70,6 +93,42 @@ def page(contents: ReportContents, made: datetime) -> str:
         stages=rows,
         curves=plots.curves(rows, names) if rows else (),
     )  # fmt: skip
+
+
+def _hash(script: str) -> str:
+    """Return the only script that the page's content security policy lets run."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
+
+
+def _choices(entries: Iterable[BugEntry]) -> Iterator[FilterChoice]:
+    """Yield the traits in which the findings differ."""
+    every = tuple(entries)
+    for name, label in CHOICES.items():
+        values = sorted({value for entry in every for value in entry.traits[name]})
+        if any(set(entry.traits[name]) != set(values) for entry in every):
+            yield FilterChoice(name=name, label=label, values=tuple(values))
+
+
+def _traits(bug: ReportedBug) -> Mapping[str, tuple[str, ...]]:
+    finding = bug.finding
+    states = ("known" if bug.link else "not known", str(finding.confirmation))
+    return {
+        "severity": (str(bug.severity),),
+        "oracle": (finding.fail.oracle,),
+        "op": (finding.case.op_name,),
+        "device": (finding.case.device.slug,),
+        "state": (*states, "flaky") if finding.repeats.is_flaky else states,
+    }
+
+
+def _commands(bug: ReportedBug) -> Iterator[tuple[str, str]]:
+    finding = bug.finding
+    yield "replay", finding.replay_command
+    if not bug.files:
+        yield "reproducer", f"harness repro {finding.id}"
+    if bug.region is None and not finding.engine_options:
+        yield "region", f"harness region {finding.id}"
+    yield "issue text", f"harness issue {finding.id}"
 
 
 def _second_runs(contents: ReportContents) -> tuple[tuple[SecondRun, str], ...]:
@@ -108,8 +167,9 @@ def _entry(bug: ReportedBug, names: Numbers) -> BugEntry:
         bug=bug,
         anchor=f"finding-{finding.id}",
         subject=f"{signature.kernel} in {op}" if signature.kernel else op,
-        smallest=describe(finding.case),
-        replay=finding.replay_command,
+        traits=_traits(bug),
+        repeat_rate=round(finding.repeats.shown / finding.repeats.runs, 4) if finding.repeats.runs else -1.0,
+        commands=tuple(_commands(bug)),
         facts=(*facts(finding), *_origin(bug)),
         pictures=tuple(draw(picture, names) for picture in finding.fail.pictures if _is_worth_drawing(picture)),
         first_pictures=tuple(draw(picture, names) for picture in _first_pictures(finding)),
@@ -133,6 +193,8 @@ def _first_pictures(finding: Finding) -> Iterator[Picture]:
 def _origin(bug: ReportedBug) -> Iterator[tuple[str, str]]:
     if bug.others:
         yield "also kept", f"{bug.others} more {'folder' if bug.others == 1 else 'folders'} with this signature"
+    for bisection in bug.bisections:
+        yield "bisected", bisection.conclusion
     if bug.versions:
         yield "environment", ", ".join(f"{name} {release}" for name, release in bug.versions.items())
 

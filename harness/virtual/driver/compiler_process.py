@@ -37,7 +37,7 @@ def compile_resources(ttir: str, arch: int, options: Mapping[str, Any]) -> Resou
         registers, local_bytes = _usage(built.cubin)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a fact about the kernel or about the machine
         message = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
-        return Resources.failed(message) if _is_refusal(error) else Resources.not_known(message)
+        return Resources.failed(message) if is_refusal(error) else Resources.not_known(message)
     metadata = built.metadata
     return Resources(
         registers_per_thread=registers,
@@ -46,10 +46,11 @@ def compile_resources(ttir: str, arch: int, options: Mapping[str, Any]) -> Resou
         tensor_memory_columns=int(metadata.get("tmem_size") or 0),
         scratch_bytes_per_program=int(metadata.get("global_scratch_size") or 0),
         threads=32 * int(metadata["num_warps"]),
+        scratch_align=int(metadata.get("global_scratch_align") or 1),
     )
 
 
-def _is_refusal(error: Exception) -> bool:
+def is_refusal(error: Exception) -> bool:
     """Return True if the compiler refuses the kernel; False for a full disk or a killed ptxas."""
     if isinstance(error, RuntimeError):
         return str(error).startswith(_REFUSALS)

@@ -77,7 +77,13 @@ def unread_launch(request: LaunchRequest, arch: int, chosen: ChosenConfig, scrat
     )
 
 
-def launch_of(facts: KernelFacts, request: LaunchRequest, chosen: ChosenConfig, scratch_bytes: int) -> Launch:
+def launch_of(
+    facts: KernelFacts,
+    request: LaunchRequest,
+    chosen: ChosenConfig,
+    scratch_bytes: int,
+    config_builds: tuple[str, ...] = (),
+) -> Launch:
     """Return the record of one launch."""
     metadata = request.metadata
     return Launch(
@@ -87,6 +93,7 @@ def launch_of(facts: KernelFacts, request: LaunchRequest, chosen: ChosenConfig, 
         config=chosen.text or f"num_warps: {metadata.num_warps}, num_stages: {metadata.num_stages}",
         config_index=chosen.index,
         config_count=chosen.count,
+        config_builds=config_builds,
         refused=chosen.refused,
         num_warps=metadata.num_warps,
         constants=_constants(request.source),
@@ -99,19 +106,19 @@ def launch_of(facts: KernelFacts, request: LaunchRequest, chosen: ChosenConfig, 
 
 
 @lru_cache(maxsize=1024)
-def _without_locations(ttir: str) -> str:
+def without_locations(ttir: str) -> str:
     return _LOCATIONS.sub("", ttir)
 
 
 def build_digest(ttir: str, arch: int, options: Mapping[str, Any]) -> str:
     """Return a digest of the compiler's input: TTIR without source locations, options, architecture, Triton version."""
-    text = "\n".join((_without_locations(ttir), str(arch), json.dumps(options, sort_keys=True), version))
+    text = "\n".join((without_locations(ttir), str(arch), json.dumps(options, sort_keys=True), version))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def shape_digest(ttir: str) -> str:
     """Return a digest that is equal for kernels that differ only in the values of integer constants."""
-    return hashlib.sha256(_INTEGERS.sub("arith.constant", _without_locations(ttir)).encode()).hexdigest()[:16]
+    return hashlib.sha256(_INTEGERS.sub("arith.constant", without_locations(ttir)).encode()).hexdigest()[:16]
 
 
 def _constants(source: Any) -> dict[str, int | float | bool | str | None]:

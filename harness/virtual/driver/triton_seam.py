@@ -8,8 +8,9 @@ import tempfile
 from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import triton
 from triton import knobs
@@ -20,7 +21,7 @@ from triton.runtime import _allocation
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.cache import triton_key
 from triton.runtime.errors import OutOfResources, PTXASError
-from triton.runtime.jit import JITFunction
+from triton.runtime.jit import JITFunction, KernelInterface
 
 from harness.errors import CannotExecute, CannotRunHere
 from harness.model.ending import REFUSED_BUILDS
@@ -52,9 +53,40 @@ class ChosenConfig:
     count: int
     refused: tuple[str, ...] = ()
     """The configs that were tried before it, each with its error."""
+    builds: tuple["ConfigBuild", ...] = ()
+    """Those of all configs after pruning, in their order; empty unless they were asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigBuild:
+    """What a config makes of a kernel at one call; the TTIR is empty if it does not compile so far."""
+
+    ttir: str
+    metadata: Any
 
 
 NOT_TUNED = ChosenConfig("", 0, 1)
+FRONT_END_IGNORES = frozenset({"num_warps", "num_stages", "maxnreg"})
+"""Options that the front end does not read: configs that differ in them alone have equal TTIR (Triton 3.6 to 3.9)."""
+
+
+class AutotunerProcedure(Protocol):
+    """Replaces what autotuners do in a second run of a case: `harness.virtual.driver.autotuner_seam` has them.
+
+    Each method gets Triton's own one as `original`, with its arguments bound.
+    """
+
+    def call(self, tuner: Any, original: Callable[[], Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Call an autotuned kernel with these arguments."""
+        ...
+
+    def bench(self, tuner: Any, original: Callable[[], Any], config: Any) -> Any:
+        """Return the times of a config."""
+        ...
+
+    def launch(self, kernel: Any, original: Callable[[], Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Call a kernel, autotuned or not, with the parameters of its config among the keyword arguments."""
+        ...
 
 
 class ConfigChooser:
@@ -73,77 +105,173 @@ class ConfigChooser:
 
         A config that is skipped for another one does not count.
         """
+        self.autotuned: set[str] = set()
+        """The kernels with several configs that were called; cleared before a case."""
+        self.compiles_all = False
+        """True to compile every config of a call to TTIR, beside the one that is launched."""
+        self.forced: Mapping[str, Any] = {}
+        """By name of a kernel, the config that it takes whatever its pruning says."""
+        self.procedure: AutotunerProcedure | None = None
+        """What autotuners do instead of taking the config that the case names; None in a case's own run."""
         self._raised: str | None = None
         """The error of a kernel since an autotuner last began to try a config."""
 
     def install(self) -> None:
-        """Replace methods of `Autotuner` and `JITFunction` in this process, for good."""
-        self._choose_configs()
+        """Replace methods of `Autotuner` and `JITFunction` in this process, for good.
+
+        Libraries have autotuners of their own, most of them subclasses or copies of Triton's.  A copy is a class of
+        kernels with a method `_bench`.  Those that are defined later are found when they are.
+        """
+        self._choose_configs(Autotuner)
         self._record_calls()
-        self._record_swallowed_errors()
+        self._record_swallowed_errors(Autotuner)
+        self._find_other_autotuners()
         _record_compiling()
+
+    def _find_other_autotuners(self) -> None:
+        chooser = self
+        kernels: Any = KernelInterface
+
+        def init_subclass(cls: type[Any], **options: Any) -> None:
+            super(kernels, cls).__init_subclass__(**options)
+            if "_bench" in vars(cls):
+                chooser._record_swallowed_errors(cls)
+                if "run" in vars(cls) and not issubclass(cls, Autotuner):
+                    chooser._choose_configs(cls)
+
+        kernels.__init_subclass__ = classmethod(init_subclass)
 
     def _record_calls(self) -> None:
         original = JITFunction.run
         chooser = self
 
         def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+            call = partial(original, self, *args, **kwargs)
             try:
                 with flight_recorder.calling(self.fn.__name__, chooser.chosen.text):
-                    return original(self, *args, **kwargs)
+                    return call() if chooser.procedure is None else chooser.procedure.launch(self, call, args, kwargs)
             except Exception as error:
                 chooser.failed = chooser.failed or (self.fn.__name__, chooser.chosen.count)
-                chooser._raised = _summary(error)
+                chooser._raised = summary_of(error)
                 raise
 
         JITFunction.run = run
 
-    def _record_swallowed_errors(self) -> None:
+    def _record_swallowed_errors(self, autotuner: type[Any]) -> None:
         """Record errors that an autotuner catches: it takes such a config for slow and does not report it."""
-        original = Autotuner._bench  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - this file is the seam
+        original = autotuner._bench  # noqa: SLF001 - this file is the seam
         chooser = self
 
         def bench(self: Any, *args: Any, config: Any, **meta: Any) -> Any:
+            measure = partial(original, self, *args, config=config, **meta)
+            if chooser.procedure is not None:
+                return chooser.procedure.bench(self, measure, config)
             chooser._raised = None
-            timings = original(self, *args, config=config, **meta)
+            timings = measure()
             if chooser._raised is not None:  # the kernel raised, but `_bench` did not
-                flight_recorder.swallowed(self.base_fn.__name__, chooser._raised, str(config))
+                flight_recorder.swallowed(kernel_name(self), chooser._raised, str(config))
             return timings
 
-        Autotuner._bench = bench  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
+        autotuner._bench = bench  # noqa: SLF001 - as above
 
-    def _choose_configs(self) -> None:
-        original = Autotuner.run
+    def _choose_configs(self, autotuner: type[Any]) -> None:
+        original = autotuner.run
         chooser = self
 
         def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-            self.nargs = dict(zip(self.arg_names, args, strict=False))
-            all_configs = self.configs
-            usable = self.prune_configs(kwargs) if len(all_configs) > 1 else all_configs
-            requested = chooser.requested.get(self.base_fn.__name__, 0)
-            failed, refusals = chooser.failed, dict[str, Exception]()
-            try:
-                for index in ((requested + step) % len(usable) for step in range(len(usable))):
-                    self.configs = [usable[index]]
-                    refused = tuple(f"{config}: {_summary(error)}" for config, error in refusals.items())
-                    chooser.current.append(ChosenConfig(str(usable[index]), index, len(usable), refused))
-                    try:
-                        return original(self, *args, **kwargs)
-                    except Exception as error:
-                        if type(error).__name__ not in REFUSED_BUILDS and not isinstance(error, CannotRunHere):
-                            raise
-                        refusals[str(usable[index])] = error
-                        chooser.failed = failed
-                    finally:
-                        chooser.current.pop()
-            finally:
-                self.configs = all_configs
-            chooser.failed = failed or (self.base_fn.__name__, len(usable))
-            # No config works.  Report a limit of this machine before the kernel's own errors.
-            unknown = (error for error in refusals.values() if isinstance(error, CannotRunHere))
-            raise next(unknown, next(iter(refusals.values())))
+            call = partial(original, self, *args, **kwargs)
+            if chooser.procedure is not None:
+                return chooser.procedure.call(self, call, args, kwargs)
+            kernel = kernel_name(self)
+            if len(self.configs) > 1:
+                chooser.autotuned.add(kernel)
+            if (forced := chooser.forced.get(kernel)) is not None:
+                return chooser.choose(self, call, [forced])
+            usable = usable_configs(self, args, kwargs)
+            every = chooser.compiles_all and len(usable) > 1
+            return chooser.choose(self, call, usable, chooser._compiled(self, usable, args, kwargs) if every else ())
 
-        Autotuner.run = run
+        autotuner.run = run
+
+    def _compiled(
+        self, tuner: Any, usable: Sequence[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[ConfigBuild, ...]:
+        """Compile the configs of a call to TTIR, without a launch.  One that fails is no failure of the case.
+
+        Configs that the front end cannot tell apart are compiled once.
+        """
+        failed, raised, builds = self.failed, self._raised, list[ConfigBuild]()
+        compiled: dict[object, Any] = {}
+        for config in usable:
+            settings = _settings_of(tuner, config, args, kwargs)
+            ignored = {name: settings[name] for name in FRONT_END_IGNORES & settings.keys()}
+            # A hook may read anything.
+            key = (
+                id(config)
+                if config.pre_hook is not None
+                else str(sorted({**settings, **dict.fromkeys(ignored)}.items()))
+            )
+            if key not in compiled:
+                compiled[key] = self._warmed_up(tuner, config, args, kwargs)
+            made = compiled[key]
+            builds.append(
+                ConfigBuild(made.asm["ttir"], made.metadata._replace(**ignored)) if made else ConfigBuild("", None)
+            )
+        self.failed, self._raised = failed, raised
+        return tuple(builds)
+
+    @staticmethod
+    def _warmed_up(tuner: Any, config: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Return the kernel that Triton compiles for a config; None if it compiles none."""
+        with suppress(Exception):
+            if config.pre_hook is not None:
+                config.pre_hook({**dict(zip(tuner.arg_names, args, strict=False)), **kwargs, **config.all_kwargs()})
+            return tuner.fn.run(*args, **{**kwargs, "warmup": True}, **config.all_kwargs())
+        return None
+
+    def choose(
+        self, tuner: Any, call: Callable[[], Any], usable: Sequence[Any], builds: tuple[ConfigBuild, ...] = ()
+    ) -> Any:
+        """Call an autotuned kernel with the first of these configs that works, from the requested one on."""
+        all_configs = tuner.configs
+        requested = self.requested.get(kernel_name(tuner), 0)
+        failed, refusals = self.failed, dict[str, Exception]()
+        try:
+            for index in ((requested + step) % len(usable) for step in range(len(usable))):
+                tuner.configs = [usable[index]]
+                refused = tuple(f"{config}: {summary_of(error)}" for config, error in refusals.items())
+                try:
+                    with self.launching(ChosenConfig(str(usable[index]), index, len(usable), refused, builds)):
+                        return call()
+                except Exception as error:
+                    if type(error).__name__ not in REFUSED_BUILDS and not isinstance(error, CannotRunHere):
+                        raise
+                    refusals[str(usable[index])] = error
+                    self.failed = failed
+        finally:
+            tuner.configs = all_configs
+        self.failed = failed or (kernel_name(tuner), len(usable))
+        # No config works.  Report a limit of this machine before the kernel's own errors.
+        unknown = (error for error in refusals.values() if isinstance(error, CannotRunHere))
+        raise next(unknown, next(iter(refusals.values())))
+
+    @contextmanager
+    def following(self, procedure: AutotunerProcedure) -> Generator[None]:
+        """Let autotuners follow a procedure while the context lasts."""
+        self.procedure = procedure
+        try:
+            yield
+        finally:
+            self.procedure = None
+
+    @contextmanager
+    def launching(self, config: ChosenConfig) -> Generator[None]:
+        """Record launches as launches with this config while the context lasts."""
+        self.current.append(config)
+        try:
+            yield
+        finally:
+            self.current.pop()
 
     @property
     def chosen(self) -> ChosenConfig:
@@ -161,11 +289,41 @@ def _record_compiling() -> None:
     JITFunction._do_compile = compile_kernel  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
 
 
-def _summary(error: Exception) -> str:
-    """Return the kind of an error and the line of its message that names the reason."""
+def _settings_of(tuner: Any, config: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters and options of a config, those included that heuristics set."""
+    settings: dict[str, Any] = config.all_kwargs()
+    kernel = tuner.fn
+    while hasattr(kernel, "fn") and hasattr(kernel, "values"):  # a `Heuristics`
+        for name, heuristic in kernel.values.items():
+            with suppress(Exception):  # compiling fails in the same way
+                settings[name] = heuristic({**dict(zip(kernel.arg_names, args, strict=False)), **kwargs, **settings})
+        kernel = kernel.fn
+    return settings
+
+
+def kernel_name(tuner: Any) -> str:
+    """Return the name of the kernel that an autotuner tunes."""
+    while hasattr(tuner, "fn"):
+        tuner = tuner.fn
+    return tuner.__name__
+
+
+def usable_configs(tuner: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the configs that survive pruning for these arguments."""
+    tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+    return tuner.prune_configs(kwargs) if len(tuner.configs) > 1 else tuner.configs
+
+
+def reason_of(error: Exception) -> str:
+    """Return the line of an error's message that names the reason."""
     # Errors of the front end begin with a piece of code and name the reason in the last line.
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
-    line = lines[-1 if lines[0].startswith("at ") else 0][:ERROR_LENGTH]
+    return lines[-1 if lines[0].startswith("at ") else 0][:ERROR_LENGTH]
+
+
+def summary_of(error: Exception) -> str:
+    """Return the kind of an error and the reason."""
+    line = reason_of(error)
     return f"{type(error).__name__}{f' ({line})' if line else ''}"
 
 
@@ -347,9 +505,46 @@ def kernel_source(kernel: Any) -> KernelSource:
     )
 
 
-def allocate_scratch(size_bytes: int, align: int, stream: int) -> None:
+def has_allocator() -> bool:
+    """Return True if an allocator of scratch memory is set in this context."""
+    allocator: Any = cast("Any", _allocation)._allocator.get()  # noqa: SLF001 - this file is the seam
+    given = allocator.given if isinstance(allocator, _WatchedAllocator) else allocator
+    return not isinstance(given, _allocation.NullAllocator)
+
+
+@dataclass(frozen=True, slots=True)
+class _WatchedAllocator:
+    given: Any
+    watch: "AllocationWatch"
+
+    def __call__(self, size_bytes: int, align: int, stream: int) -> object:
+        return self.watch(self.given, size_bytes, align, stream)
+
+
+AllocationWatch = Callable[[Callable[[int, int, int], object], int, int, int], object]
+"""Takes an allocator and its arguments, and returns the allocator's result."""
+
+
+def watch_allocations(watch: AllocationWatch) -> None:
+    """Make Triton's launcher call `watch` with this thread's allocator and its arguments, in this process, for good."""
+    variable: Any = _allocation._allocator  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - this file is the seam
+
+    class Watched:
+        def get(self) -> Any:
+            return _WatchedAllocator(variable.get(), watch)
+
+        def set(self, allocator: object) -> Any:
+            return variable.set(allocator)
+
+        def reset(self, token: Any) -> None:
+            variable.reset(token)
+
+    cast("Any", _allocation)._allocator = Watched()  # noqa: SLF001 - as above
+
+
+def allocate_scratch(size_bytes: int, align: int, stream: int) -> object:
     """Call this thread's allocator, as Triton's launcher does.  Without one, Triton raises its own error."""
-    _allocation._allocator.get()(size_bytes, align, stream)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - this file is the seam
+    return _allocation._allocator.get()(size_bytes, align, stream)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - this file is the seam
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,19 +70,16 @@ class Memory:
             shape = block_shape(access.pointers, None)
         else:
             shape = block_shape(access.pointers, access.mask, other.shape)
-        view = self._view(access)
-        requested = _rows(access, view, shape)
-        rows = self._drop_out_of_bounds(access, view, requested, shape, Access.LOAD)
+        view = self.view_of(access)
+        requested = rows_of_access(access, view, shape)
+        rows = self.drop_out_of_bounds(access, view, requested, shape, Access.LOAD)
         if view is None or not len(rows.starts):
-            loaded = np.zeros((0, 1), carrier(element))
+            loaded = np.zeros((0, 1), self.carrier(element))
         else:
-            raw = view.read(rows, storage(element))
-            self._record_uninitialised_reads(access, view, rows, raw)
-            self.record_load(access, view, rows)
-            loaded = decode(raw, element)
+            loaded = self.loaded(access, view, rows)
         if rows.is_whole:
             return loaded.reshape(shape)
-        result = np.empty(shape, carrier(element))
+        result = np.empty(shape, self.carrier(element))
         result[...] = other
         result = result.reshape(requested.block)
         if rows is not requested:
@@ -94,8 +91,8 @@ class Memory:
         """Store a block, once for every program, even if pointers, values and mask are the same for all."""
         programs = (len(access.numbers),) + (1,) * (values.ndim - 1)
         shape = block_shape(access.pointers, access.mask, programs, values.shape)
-        view = self._view(access)
-        rows = self._drop_out_of_bounds(access, view, _rows(access, view, shape), shape, Access.STORE)
+        view = self.view_of(access)
+        rows = self.drop_out_of_bounds(access, view, rows_of_access(access, view, shape), shape, Access.STORE)
         if view is None or not len(rows.starts):
             return
         raw = np.ascontiguousarray(encode(np.ascontiguousarray(rows.take(values, shape)), access.kind.element))
@@ -122,9 +119,9 @@ class Memory:
         `Rows.starts` are indices into that view.  The view is None if no lane is left.
         """
         shape = (len(access.numbers), *access.kind.shape)
-        view = self._view(access)
+        view = self.view_of(access)
         rows = as_lanes(access.pointers, access.mask, shape, access.numbers)
-        rows = self._drop_out_of_bounds(access, view, rows, shape, Access.ATOMIC)
+        rows = self.drop_out_of_bounds(access, view, rows, shape, Access.ATOMIC)
         if view is None or not len(rows.starts):
             return rows, None
         first = view.argument.first_byte
@@ -137,12 +134,12 @@ class Memory:
 
     # --- bounds ---
 
-    def _view(self, access: BlockAccess) -> View | None:
+    def view_of(self, access: BlockAccess) -> View | None:
         """Return the argument in elements of the access; None for a null pointer."""
         argument = self.arguments[access.pointers.argument]
         return argument.buffer and View(argument, argument.buffer, access.pointers.element_bytes)
 
-    def _drop_out_of_bounds(
+    def drop_out_of_bounds(
         self, access: BlockAccess, view: View | None, rows: Rows, shape: tuple[int, ...], direction: Access
     ) -> Rows:
         """Record stray lanes and return the other rows; return `rows` itself if no lane strays.
@@ -174,6 +171,17 @@ class Memory:
         return rows.subset(in_storage if direction is Access.LOAD else covered)
 
     # --- steps that a subclass extends ---
+
+    def carrier(self, element: str) -> type[np.generic]:
+        """Return the NumPy type of loaded values."""
+        return carrier(element)
+
+    def loaded(self, access: BlockAccess, view: View, rows: Rows) -> Array:
+        """Return the values of rows that lie in the storage, and record the load."""
+        raw = view.read(rows, storage(access.kind.element))
+        self._record_uninitialised_reads(access, view, rows, raw)
+        self.record_load(access, view, rows)
+        return decode(raw, access.kind.element)
 
     def write(self, view: View, rows: Rows, raw: Array) -> None:
         view.write(rows, raw)
@@ -220,7 +228,7 @@ class Memory:
             self.events.uninitialised(access.place, elements, rows.ids[row])
 
 
-def _rows(access: BlockAccess, view: View | None, shape: tuple[int, ...]) -> Rows:
+def rows_of_access(access: BlockAccess, view: View | None, shape: tuple[int, ...]) -> Rows:
     """Return rows if all of them lie inside, else lanes, so that strays can be recorded one by one."""
     rows = as_rows(access.pointers, access.mask, shape, access.numbers)
     if rows.width > 1 and (view is None or not view.contains(rows)):

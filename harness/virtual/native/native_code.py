@@ -41,12 +41,12 @@ class ExecutorMode(StrEnum):
 
 
 def executor_mode(environment: Mapping[str, str]) -> ExecutorMode:
-    """Read the executor from an environment.
+    """Read the executor from an environment.  An empty variable counts as unset.
 
     Raises:
         UsageError: the value names no executor.
     """
-    choice = environment.get(EXECUTOR_VARIABLE, ExecutorMode.AUTO)
+    choice = environment.get(EXECUTOR_VARIABLE) or ExecutorMode.AUTO
     if choice not in set(ExecutorMode):
         raise UsageError(f"{EXECUTOR_VARIABLE}: {unknown('executor', choice, list(ExecutorMode))}")
     return ExecutorMode(choice)

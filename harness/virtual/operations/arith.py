@@ -204,13 +204,17 @@ def constant(machine: Machine, operation: Operation, frame: list[Value]) -> Arra
 
 
 def literal(text: str, kind: Type) -> Any:
-    """The number that MLIR prints as `text`; a hexadecimal float is a bit pattern."""
+    """The number that MLIR prints as `text`; a hexadecimal float is a bit pattern.
+
+    MLIR prints six digits if they determine the number: 0.69921875 in bfloat16 is 6.992180e-01.
+    """
     if text in {"true", "false"}:
         return text == "true"
     if kind.element.startswith(("f", "bf")):
         if text.startswith("0x"):
             return _float_from_bits(int(text, 16), kind.element)
-        return float(text)
+        number = np.array([float(text)], carrier(kind.element))
+        return rounded(number, kind.element)[0]
     value = int(text, 0)
     bits = max(kind.bits, 1)
     # MLIR may print an integer unsigned: wrap it into the signed range.

@@ -1,4 +1,4 @@
-"""Device assertions, and operations without effect here: prints, barriers, assumptions."""
+"""Device assertions, device prints, and operations without effect here: barriers and assumptions."""
 
 from collections.abc import Mapping
 from math import prod
@@ -6,9 +6,13 @@ from math import prod
 import numpy as np
 
 from harness.virtual.machine import Handler, Machine, Value
+from harness.virtual.numbers.elements import Array
 from harness.virtual.operations.arith import array
 from harness.virtual.ttir.ir import Operation
 from harness.virtual.ttir.notation import parse_string
+
+MOST_PRINTING = 16
+"""How many programs print at one place of a kernel: the others would print much the same."""
 
 
 def assertion(machine: Machine, operation: Operation, frame: list[Value]) -> None:
@@ -26,6 +30,26 @@ def assertion(machine: Machine, operation: Operation, frame: list[Value]) -> Non
     machine.memory.events.assertion(operation.location, parse_string(operation.keywords[0]), programs, failing)
 
 
+def print_out(machine: Machine, operation: Operation, frame: list[Value]) -> None:
+    """`tt.print`: a line for each program on standard output, which the parent shows on request."""
+    text = parse_string(operation.keywords[0])
+    active = machine.with_active(np.ones((machine.width,), np.bool_), 1)
+    assert active is not None
+    printing = np.flatnonzero(np.broadcast_to(active, (machine.width,)))
+    x, y, z = (np.broadcast_to(machine.program_id(axis), (machine.width,)) for axis in "xyz")
+    blocks = [array(frame[operand]) for operand in operation.operands]
+    for program in printing[:MOST_PRINTING]:
+        values = " ".join(_printed(block[program % block.shape[0]]) for block in blocks)
+        print(f"pid ({x[program]}, {y[program]}, {z[program]}){text}{values}")  # noqa: T201 - the kernel prints
+    if len(printing) > MOST_PRINTING:
+        print(f"… and {len(printing) - MOST_PRINTING} more programs:{text}")  # noqa: T201 - as above
+
+
+def _printed(block: Array) -> str:
+    """Return the values of one program; long blocks are cut short in the middle."""
+    return np.array2string(block, threshold=64, separator=" ")
+
+
 def nothing(machine: Machine, operation: Operation, frame: list[Value]) -> None:
     """An operation without effect: each block is computed as one value, and launches run one after the other."""
     del machine, operation, frame
@@ -33,7 +57,7 @@ def nothing(machine: Machine, operation: Operation, frame: list[Value]) -> None:
 
 HANDLERS: Mapping[str, Handler] = {
     "tt.assert": assertion,
-    "tt.print": nothing,
+    "tt.print": print_out,
     "gpu.barrier": nothing,
     "ttg.barrier": nothing,
     "llvm.intr.assume": nothing,

@@ -5,6 +5,7 @@
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -25,9 +26,27 @@ NANOSECONDS_PER_CLOCK_READ = 1000
 REGISTER_BITS = 32
 
 
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """What the text left in its registers."""
+
+    results: tuple[Array, ...]
+    predicates: Mapping[str, Array]
+    """By name; a predicate that was set twice has its last value."""
+
+
 def inline_assembly(machine: Machine, operation: Operation, frame: list[Value]) -> Values:
     """Run the text once for every `packed_element` neighbouring elements of the blocks."""
-    text = parse_string(operation.keywords[0])
+    return execute(machine, operation, frame).results
+
+
+def execute(machine: Machine, operation: Operation, frame: list[Value], text: str = "") -> Executed:
+    """Run the operation's text, or another one in its place.
+
+    Raises:
+        CannotExecute: an instruction or a register is not known.
+    """
+    text = text or parse_string(operation.keywords[0])
     pack = int(operation.attributes.get("packed_element", 1))  # type: ignore[arg-type]
     constraints = [part.strip() for part in str(operation.attributes["constraints"]).split(",")]
     kinds = operation.operand_types
@@ -51,7 +70,7 @@ def inline_assembly(machine: Machine, operation: Operation, frame: list[Value]) 
         parts = [registers.get(f"${register + part}", per_register * kind.bits) for part in range(pack // per_register)]
         register += len(parts)
         results.append(_unpacked(parts, kind, per_register).reshape(-1)[: prod(shape)].reshape(shape))
-    return tuple(results)
+    return Executed(tuple(results), registers.predicates())
 
 
 def _programs(operation: Operation, frame: list[Value]) -> int:

@@ -6,6 +6,7 @@ CUDA Math API defines the symbols: a final `f` marks the float32 form, `fast_` t
 numbers are kept, although Triton's builds flush some to zero.
 """
 
+import re
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -117,6 +118,28 @@ def named(symbol: str) -> Callable[..., Array]:
         if form in FUNCTIONS:
             return FUNCTIONS[form]
     raise CannotExecute(f"the external function {symbol}")
+
+
+_ROUNDED_ARITHMETIC: Mapping[str, Callable[..., Array]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "sqrt": np.sqrt,
+    "rcp": np.reciprocal,
+    "rsqrt": lambda value: 1 / np.sqrt(value),
+    "ma": lambda left, right, addend: left * right + addend,
+}
+_WITH_ROUNDING_MODE = re.compile(r"[fd](\w+?)f?_r[nzud]")
+
+
+def exact_function(symbol: str) -> Callable[..., Array] | None:
+    """Return the function of a symbol on float64 numbers, without any rounding; None if it works on bits."""
+    name = symbol.removeprefix(PREFIX)
+    arithmetic = _WITH_ROUNDING_MODE.fullmatch(name)
+    if arithmetic is not None and arithmetic[1] in _ROUNDED_ARITHMETIC:
+        return _ROUNDED_ARITHMETIC[arithmetic[1]]
+    return None if name in _EXACT else named(symbol)
 
 
 def call(machine: Machine, operation: Operation, frame: list[Value]) -> Array:

@@ -14,11 +14,17 @@ import numpy as np
 
 from harness.errors import CannotExecute
 from harness.virtual.numbers.elements import Array
+from harness.virtual.numbers.exact_pairs import exact_constant
 from harness.virtual.operations.ptx_instructions import INSTRUCTIONS, NO_EFFECT, Opcode, bits_dtype
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _STATEMENT = re.compile(r"[\s{}]*([^;{}\s](?:[^;{}]|\{[^{}]*\})*);")
 _GUARD = re.compile(r"@(!?)(%?[\w$]+)\s+")
+_IMMEDIATE_F32 = re.compile(r"\b0[fF]([0-9A-Fa-f]{8})\b")
+_CONTINUOUS = frozenset(
+    "abs add cos div ex2 fma lg2 max min mov mul neg rcp rsqrt selp setp sin sqrt sub tanh".split()  # noqa: SIM905
+)
+"""Instructions that compute the same in a wider type, but for their rounding."""
 _OPERAND = re.compile(r"\{[^{}]*\}|[^,{}]+")
 
 
@@ -67,6 +73,24 @@ def _instruction(statement: str) -> Instruction:
     return Instruction(opcode, operands, guard[2] if guard else "", bool(guard and guard[1]))
 
 
+@lru_cache(maxsize=256)
+def widened_text(text: str) -> str | None:
+    """Return the text with float64 in the place of float32, constants included; None if it computes in other types.
+
+    Raises:
+        CannotExecute: as `read`.
+    """
+    opcodes = [instruction.opcode for instruction in read(text)]
+    if any(one.name not in _CONTINUOUS or one.types != ("f32",) or "sat" in one.words for one in opcodes):
+        return None
+    wide = re.sub(r"\.f32\b", ".f64", text.replace(".ftz", ""))
+    return _IMMEDIATE_F32.sub(lambda found: f"{exact_constant(_f32(found[1]), 'f32'):.17e}", wide)
+
+
+def _f32(digits: str) -> float:
+    return struct.unpack("<f", struct.pack("<I", int(digits, 16)))[0]
+
+
 class Registers:
     """The registers of one text: `$0` and so on are operands, others exist from their first write."""
 
@@ -89,6 +113,10 @@ class Registers:
             return self._special(name).astype(dtype)
         immediate = _immediate(name, bits)
         return np.full(self._count, 0 if immediate is None else immediate, dtype)
+
+    def predicates(self) -> dict[str, Array]:
+        """Return the registers that hold a truth value."""
+        return {name: value for name, value in self._values.items() if value.dtype == np.bool_}
 
     def run(self, instruction: Instruction) -> None:
         """Execute one instruction."""

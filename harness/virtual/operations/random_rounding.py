@@ -79,7 +79,7 @@ def _perturb_terms(perturbing: Handler, exact: Handler, generator: np.random.Gen
     (order_generator,) = generator.spawn(1)  # orders must not shift the draws of perturbations
 
     def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Value | Values | None:
-        if operation.regions and not _rounds(operation):
+        if operation.regions and not combines_with_rounding(operation):
             return exact(machine, operation, frame)
         terms = list(frame)
         for slot, kind in zip(operation.operands, operation.operand_types, strict=True):
@@ -132,7 +132,7 @@ def _shuffled(operation: Operation, value: Value, order_generator: np.random.Gen
     return order_generator.permutation(value, axis=axis) if isinstance(value, np.ndarray) else value
 
 
-def _rounds(operation: Operation) -> bool:
+def combines_with_rounding(operation: Operation) -> bool:
     """Return True if the combine region rounds; a maximum does not."""
     inner = (one for region in operation.regions for block in region.blocks for one in block.operations)
     return any(one.name in CORRECTLY_ROUNDED or one.name in APPROXIMATE for one in inner)

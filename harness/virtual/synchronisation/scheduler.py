@@ -20,6 +20,7 @@ from harness.virtual.memory.arguments import Argument, Buffer
 from harness.virtual.memory.events import EventCollector
 from harness.virtual.memory.pointers import Pointers
 from harness.virtual.numbers.elements import Array
+from harness.virtual.numbers.exact_pairs import ExactPair
 from harness.virtual.synchronisation.clocks import Clocks
 from harness.virtual.synchronisation.synchronised_memory import SynchronisedMemory
 from harness.virtual.synchronisation.wakeups import Read, Wakeups
@@ -215,6 +216,8 @@ def _is_equal(left: Value, right: Value) -> bool:
     if isinstance(left, Pointers) and isinstance(right, Pointers):
         same_unit = (left.argument, left.element_bytes) == (right.argument, right.element_bytes)
         return same_unit and bool(np.array_equal(left.index(), right.index()))
+    if isinstance(left, ExactPair) and isinstance(right, ExactPair):
+        return _is_equal(left.real, right.real)
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
         return left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()
     return False  # other kinds count as different: such a loop is never treated as waiting

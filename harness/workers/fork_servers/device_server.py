@@ -51,7 +51,7 @@ class DeviceServer:
             WorkerError: the engine cannot be loaded, or loading killed the process or took too long.
             GpuUnavailable: the GPU of the worker fails what every healthy GPU does.
         """
-        channel = Channel.to_new_child(lambda fds: self._fork(child.main, fds))
+        channel = Channel.to_new_child(lambda fds: self._fork(child.main, fds), shows_output=self.spec.shows_output)
         try:
             engine = self._await_hello(channel)
             unproven = self._self_test(asked) if (asked := self.spec.instrumenting) else ""
@@ -106,6 +106,8 @@ class DeviceServer:
             case Exited(code=code):
                 what = f"a worker ended before it was ready (exit code {code}): {channel.log_tail}"
                 fault = self._fault_of(FaultKind.WORKER, what)
+            case Orphaned() if not self._folder.path.is_dir():
+                fault = ChildError(kind=FaultKind.DISK, message=f"{self._folder.path} was removed")
             case Orphaned():
                 fault = self._fault_of(FaultKind.LIBRARY, f"a process died while it loaded {self._loading()}")
             case NoAnswer():

@@ -48,6 +48,9 @@ class SanitizedWorker:
     def is_fit(self) -> bool:
         return not self._process.is_over and self._worker.is_fit()
 
+    def activity(self) -> str:
+        return self._worker.activity()
+
     def ask(self, request: RunRequest, *, time_limit_s: float, following: RunRequest | None = None) -> Answer:
         """Run one case, and add what the tool reports: see `CaseWorker.ask`."""
         assert following is None

@@ -4,6 +4,7 @@ import contextlib
 import os
 import select
 import socket
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
@@ -19,6 +20,10 @@ PIECE_BYTES = 65536
 LEFTOVER_PIECES = 256
 REAP_LIMIT_S = 10.0
 STACK_LIMIT_S = 0.3
+MOST_STARVED = 3.0
+TICK_S = 1.0
+TICKS = 8
+"""A wait looks every second how long the child had no core; a short one so many times."""
 QUIET_S = 0.03
 """A stack is complete when nothing more has been printed for this long."""
 
@@ -45,8 +50,13 @@ class NoAnswer:
 class Channel:
     """One child, seen from the parent.  One thread waits on it; any thread may kill it."""
 
-    def __init__(self, stream: socket.socket, log_fd: int, status: ChildStatus, recorder: Recorder) -> None:
+    def __init__(
+        self, stream: socket.socket, log_fd: int, status: ChildStatus, recorder: Recorder, *, shows_output: bool = False
+    ) -> None:
         self.recorder = recorder
+        self._shows_output = shows_output
+        self.starved_s = 0.0
+        """How long the child was ready to run and had no core in the latest wait, as far as it was seen."""
         self._stream = stream
         self._log_fd = log_fd
         self._status = status
@@ -59,11 +69,11 @@ class Channel:
             self._poll.register(fd, select.POLLIN)
 
     @classmethod
-    def to_new_child(cls, fork: Callable[[Sequence[int]], int]) -> Self:
+    def to_new_child(cls, fork: Callable[[Sequence[int]], int], *, shows_output: bool = False) -> Self:
         """The channel to a child that `fork` makes.
 
         `fork` passes the open files on to the child (for frames, output and flight recorder) and returns the read end
-        of its status pipe.
+        of its status pipe.  With `shows_output`, what the child prints also appears on this process's standard output.
         """
         ours, theirs = socket.socketpair()
         log_r, log_w = os.pipe()
@@ -79,7 +89,7 @@ class Channel:
             theirs.close()
             os.close(log_w)
             recorder.hand_over()
-        return cls(ours, log_r, ChildStatus(status_fd), recorder)
+        return cls(ours, log_r, ChildStatus(status_fd), recorder, shows_output=shows_output)
 
     @property
     def pid(self) -> int | None:
@@ -91,6 +101,11 @@ class Channel:
         """The end of what the child printed since `forget_log`; it starts with a whole line."""
         whole = self._tail if len(self._tail) < TAIL_BYTES else self._tail.partition(b"\n")[2] or self._tail
         return whole.decode(errors="replace")
+
+    def show_rest(self) -> None:
+        """Show what the child has printed so far, if output is shown."""
+        if self._shows_output and self._ended is None and select.select([self._log_fd], [], [], 0)[0]:
+            self._read_log()
 
     def forget_log(self) -> None:
         self._tail = b""
@@ -109,17 +124,26 @@ class Channel:
         return True
 
     def wait(self, limit_s: float) -> Frame | Exited | Orphaned | NoAnswer:
-        """Wait for the next frame, or for the reason why there is none."""
-        deadline = monotonic() + limit_s
+        """Wait for the next frame, or for the reason why there is none.
+
+        Time in which the child has no core does not count, up to `MOST_STARVED` times the limit.
+        """
+        self.starved_s, before_s = 0.0, None
+        begun, tick_s = monotonic(), min(TICK_S, limit_s / TICKS)
         while True:
             if frame := self._inbox.take():
                 return frame
             if self._ended is not None:
                 return self._ended
-            left = deadline - monotonic()
+            waited_s = monotonic() - begun
+            if self.pid is not None and waited_s >= tick_s:  # most answers come sooner, and cost no look at Linux
+                now_s = linux.starved_s(self.pid)
+                before_s = now_s if before_s is None else before_s
+                self.starved_s = min(now_s - before_s, MOST_STARVED * limit_s)
+            left = limit_s + self.starved_s - waited_s
             if left <= 0:
                 return NoAnswer()
-            self._read_ready(left)
+            self._read_ready(min(left, tick_s))
 
     def wait_for_stack(self) -> None:
         """Have a hanging child print its Python stacks into the log."""
@@ -176,6 +200,10 @@ class Channel:
         piece = os.read(self._log_fd, PIECE_BYTES)
         if piece:
             self._tail = (self._tail + piece)[-TAIL_BYTES:]
+            if self._shows_output:
+                # One write for each piece: several children print at the same time.
+                sys.stdout.write(piece.decode(errors="replace"))
+                sys.stdout.flush()
         else:
             self._forget(self._log_fd)
 

@@ -4,6 +4,7 @@ import ctypes
 import os
 import select
 import signal
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -74,6 +75,15 @@ def ends(child: int, limit_s: float) -> bool:
         return bool(select.select([pidfd], [], [], limit_s)[0])
     finally:
         os.close(pidfd)
+
+
+def starved_s(pid: int) -> float:
+    """The longest time that a thread of a process was ready to run and had no core; 0 if the process is gone."""
+    waited_ns = [0]
+    for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with suppress(OSError):  # the thread ended meanwhile
+            waited_ns.append(int(task.read_text().split()[1]))
+    return max(waited_ns) / 1e9
 
 
 def kill_group(leader: int) -> None:

@@ -22,6 +22,14 @@ WORDS = {
     Activity.LAUNCH: "launch of",
     Activity.SYNCHRONISE: "waiting for",
     Activity.SWALLOWED: "autotuner of",
+    Activity.LACKING: "launch of",
+}
+PHASE_WORDS = {
+    "inputs": "making inputs",
+    "forward": "calling the op",
+    "backward": "calling the op's backward",
+    "reference": "computing the definition",
+    "compare": "comparing results",
 }
 EDGES = {Edge.BEGINS: " begins", Edge.ENDS: " ends", Edge.ONCE: " swallowed"}
 
@@ -105,11 +113,19 @@ class Flight:
             case _:
                 return Doing.LAUNCHED
 
+    def activity(self, now_s: float) -> str:
+        """What the child does now, and since when: `compiling rms_norm_kernel for 4 s`; empty if that is not known."""
+        event = self.unfinished or next((one for one in reversed(self.events) if one.kind is Activity.PHASE), None)
+        if event is None:
+            return ""
+        doing = PHASE_WORDS.get(event.subject, event.subject) if event.kind is Activity.PHASE else _doing(event)
+        return f"{doing} for {max(0.0, now_s - event.time_s):.0f} s"
+
     @property
     def swallowed(self) -> tuple[str, ...]:
-        """The exceptions that autotuners swallowed, one sentence each."""
-        events = [event for event in self.events if event.kind is Activity.SWALLOWED]
-        return tuple(dict.fromkeys(f"the autotuner of {one.subject} swallowed {one.detail}" for one in events))
+        """The exceptions that autotuners swallowed, and those of missing allocators, one sentence each."""
+        sentences = (_swallowed(event) for event in self.events)
+        return tuple(dict.fromkeys(filter(None, sentences)))
 
     @property
     def last_in_words(self) -> str:
@@ -144,10 +160,32 @@ class Recorder:
         self._memory.close()
 
 
+def _doing(event: FlightEvent) -> str:
+    match event.kind:
+        case Activity.COMPILE:
+            return f"compiling {event.subject}"
+        case Activity.SYNCHRONISE:
+            return f"waiting for {event.subject}"
+        case _:
+            return f"running {event.subject}"
+
+
 def _line(event: FlightEvent, begun_s: float) -> str:
     return f"{event.time_s - begun_s:+.3f} s  {_words(event)}"
 
 
 def _words(event: FlightEvent) -> str:
     detail = f": {event.detail}" if event.detail else ""
+    if event.kind is Activity.LACKING:
+        return f"launch of {event.subject} found no allocator{detail}"
     return f"{WORDS[event.kind]} {event.subject}{EDGES[event.edge]}{detail}"
+
+
+def _swallowed(event: FlightEvent) -> str:
+    match event.kind:
+        case Activity.SWALLOWED:
+            return f"the autotuner of {event.subject} swallowed {event.detail}"
+        case Activity.LACKING:
+            return f"the launch of {event.subject} found no allocator for {event.detail}"
+        case _:
+            return ""

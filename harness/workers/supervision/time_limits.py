@@ -11,7 +11,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from harness.model.case import Case, Scale
-from harness.model.run import Crashed, OutOfMemory, Overtime, Run, TimedOut
+from harness.model.run import STARVED, Crashed, OutOfMemory, Overtime, Run, TimedOut
 
 FLOOR_S = 5.0
 """The least limit: a kernel that is compiled for the first time, on a busy machine, takes seconds."""
@@ -97,8 +97,9 @@ class TimeLimits:
             return run
         with self._lock:
             self._durations.setdefault(_op_and_scale(run.case), _Durations()).add(took_s)
-        is_late = took_s > self.most_s
-        return replace(run, overtime=Overtime(limit_s=self.most_s, took_s=took_s)) if is_late else run
+        own_s = took_s - run.seconds.get(STARVED, 0.0)
+        is_late = own_s > self.most_s
+        return replace(run, overtime=Overtime(limit_s=self.most_s, took_s=own_s)) if is_late else run
 
     def believes(self, run: Run) -> bool:
         """False if the case gave no answer and must have more time before it is called a hang."""

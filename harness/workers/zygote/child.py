@@ -11,18 +11,20 @@ from typing import TextIO, cast
 
 from harness import wire
 from harness.errors import ReplayError, WorkerError, disk_problem
-from harness.model.case import Case
+from harness.model.case import CallContext
 from harness.model.op import Op
-from harness.model.paired_run import PairedRunRequest, RebuiltRequest, RunRequest, assembly_of, case_of
+from harness.model.paired_run import RunRequest, assembly_of, case_of
 from harness.model.run import Faulted, OutOfMemory, Run
 from harness.ops import flight_recorder
 from harness.ops.engine import AssemblingEngine
 from harness.workers.protocol import COST, REQUEST_TYPES, ChildError, FaultKind, Frame, FrameKind, Inbox, kind_of, send
 from harness.workers.supervision import linux, memory_limit
 from harness.workers.zygote import startup
+from harness.workers.zygote.case_children import run_in_child, run_one
 from harness.workers.zygote.loading import Loaded
 
 PIECE_BYTES = 65536
+IN_CHILDREN = frozenset({CallContext.FORKED, CallContext.SPAWNED})
 
 
 def main(fds: tuple[int, ...]) -> int:
@@ -114,13 +116,9 @@ def _run(loaded: Loaded, op: Op, request: RunRequest) -> Run:
         state.is_rebuilt = True
         engine.assemble(assembly)
     with flight_recorder.running(str(case_of(request))):
-        match request:
-            case Case():
-                return engine.run(op, request)
-            case RebuiltRequest(case=case):
-                return engine.run(op, case)
-            case PairedRunRequest():
-                return engine.run_paired(op, request)
+        if case_of(request).context in IN_CHILDREN:
+            return run_in_child(loaded, request, lambda: run_one(loaded, op, request))
+        return run_one(loaded, op, request)
 
 
 def _send_fault(stream: socket.socket, fault: ChildError) -> None:

@@ -32,6 +32,7 @@ FRAMEWORKS = frozenset(
         "bitsandbytes",
         "datasets",
         "huggingface_hub",
+        "transformer_engine_torch",
         "peft",
         "transformers",
         "trl",
@@ -40,6 +41,9 @@ FRAMEWORKS = frozenset(
     }
 )
 """Distributions of models and trainers, never of a kernel that a suite tests."""
+
+WITH_EXTENSION = frozenset({"transformer_engine"})
+"""Packages whose `__init__` refuses to work without a compiled extension, which no kernel in Triton needs."""
 
 OLDER_THAN_ANY = "0"
 """The `__version__` of a stub: libraries compare it when they are imported."""
@@ -66,14 +70,14 @@ def import_past_frameworks(
     while True:
         try:
             return builtins.__import__(module, global_names, local_names, names or (), level)
-        except ImportError as error:
-            missing = _framework_missing(error)
-            if missing is None:
+        except Exception as error:
+            if (missing := _framework_missing(error)) is not None:
+                package = _package_in_progress(error, module)
+            elif (package := _half_package(error)) is None:
                 raise
-            package = _package_in_progress(error, module)
             if package is not None:
                 _replace_by_empty(package)
-            elif not _add_stub(missing):
+            elif missing is None or not _add_stub(missing):
                 raise
 
 
@@ -116,6 +120,18 @@ def _package_in_progress(error: BaseException, module: str) -> str | None:
         while trace is not None:
             frame, trace = trace.tb_frame, trace.tb_next
             if frame.f_code.co_name == "<module>" and (name := frame.f_globals.get("__name__")) in above:
+                return name
+    return None
+
+
+def _half_package(error: BaseException) -> str | None:
+    """The outermost package of `WITH_EXTENSION` whose `__init__` was running when the import failed."""
+    for one in _chain(error):
+        trace = one.__traceback__
+        while trace is not None:
+            names, trace = trace.tb_frame.f_globals, trace.tb_next
+            name = str(names.get("__name__", ""))
+            if "__path__" in names and name.partition(".")[0] in WITH_EXTENSION:
                 return name
     return None
 

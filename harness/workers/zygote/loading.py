@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import SuiteError
+from harness.libraries import absence
 from harness.model.op import Op
 from harness.ops.engine import Engine
 from harness.suite import BUILTINS, load_suite
+from harness.suite_files import is_shipped
 from harness.virtual.driver.builds import BUILDS_VARIABLE, KEPT_TTIR_VARIABLE
 from harness.workers.protocol import ChildError, FaultKind
 from harness.workers.spec import BUILDS, WorkerSpec, ZygoteSpec
@@ -76,6 +78,8 @@ def prepare(spec: ZygoteSpec) -> Prepared:
 def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
     """Make this process ready to fork workers.  A suite or library that cannot be loaded is returned as an error."""
     engine = prepared.engine
+    for name in spec.unset:
+        os.environ.pop(name, None)
     os.environ.update(spec.environment)
     sys.path[:0] = spec.variant_paths
     importlib.invalidate_caches()
@@ -87,7 +91,8 @@ def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
     except SuiteError as error:
         return ChildError(kind=FaultKind.SUITE, message=str(error))
     for suite, ops in suites.items():
-        if obstacle := _missing(suite, ops, spec.library_paths) or _unimportable(suite, ops):
+        is_public = is_shipped(suite, Path(spec.project))
+        if obstacle := _missing(suite, ops, spec.library_paths, is_public=is_public) or _unimportable(suite, ops):
             return ChildError(kind=FaultKind.LIBRARY, message=obstacle)
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
@@ -110,7 +115,7 @@ def _engine(factory: str) -> Engine:
     return getattr(importlib.import_module(module), name)()
 
 
-def _missing(suite: str, ops: tuple[Op, ...], folders: Iterable[str]) -> str:
+def _missing(suite: str, ops: tuple[Op, ...], folders: Iterable[str], *, is_public: bool) -> str:
     """A message that names the missing distributions that the suite requires; empty if there are none.
 
     A folder of bare sources, such as a checkout, has no metadata.  It may be any distribution, so none is missing.
@@ -121,8 +126,7 @@ def _missing(suite: str, ops: tuple[Op, ...], folders: Iterable[str]) -> str:
     missing = [names[0] for names in required if not any(map(_is_installed, names))]
     if not missing:
         return ""
-    options = " ".join(f"--with {name}" for name in missing)
-    return f"{suite} tests {', '.join(missing)}, which is not installed: add {options}"
+    return absence(suite, missing, is_public=is_public)
 
 
 def _is_installed(distribution: str) -> bool:

@@ -36,7 +36,7 @@ def normalised(x: torch.Tensor) -> torch.Tensor:
 
 def softplus(x: torch.Tensor) -> torch.Tensor:
     """`log(1 + exp(x))`, without overflow."""
-    return torch.relu(x) + torch.log1p(torch.exp(-x.abs()))
+    return torch.logaddexp(x, torch.zeros_like(x))
 
 
 def shared(x: torch.Tensor, heads: int) -> torch.Tensor:

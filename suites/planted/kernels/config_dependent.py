@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 
 
-@triton.autotune(configs=[triton.Config({"BLOCK": 32}), triton.Config({"BLOCK": 16})], key=["T"])
+@triton.autotune(configs=[triton.Config({"BLOCK": 32}), triton.Config({"BLOCK": 16})], key=[])
 @triton.jit
 def total_kernel(x, y, T, STRIDES_BY_BLOCK: tl.constexpr, BLOCK: tl.constexpr):
     STRIDE: tl.constexpr = BLOCK if STRIDES_BY_BLOCK else 32

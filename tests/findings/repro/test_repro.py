@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from harness.cli import main
 from harness.devices import catalogue
 from harness.findings.recorded_cases import Recorded
 from harness.findings.repro.build import Form, Reproducers, make
-from harness.model.case import Case, DType
+from harness.model.case import CallContext, Case, DType
 from harness.model.verdict import Severity, Signature
 from harness.wire import to_json
 
@@ -43,6 +44,21 @@ def run(text: str, folder: Path, *before: Path) -> Ended:
         [sys.executable, str(file)], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     return Ended(status=done.returncode, output=done.stdout + done.stderr)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongElement:
+    """What a message says of a wrong element."""
+
+    element: str
+    got: float
+    expected: float
+
+
+def wrong_element(message: str) -> WrongElement:
+    parts = re.search(r"(\S+) is (\S+) (?:without any rounding, )?where the float64 reference gives (\S+):", message)
+    assert parts is not None, message
+    return WrongElement(element=parts[1], got=float(parts[2]), expected=float(parts[3]))
 
 
 def planted(name: str, oracle: str, kernel: str, place: str, **dims: int) -> Recorded:
@@ -132,7 +148,9 @@ def test_a_wrong_value_names_the_kernel_and_disappears_with_the_fix(dropped: Rep
 
 def test_a_reduced_kernel_still_computes_the_same_wrong_values(dropped: Reproducers, tmp_path: Path) -> None:
     ended = run(text_of(dropped, Form.KERNEL), tmp_path)
-    assert ended == Ended(status=1, output=f"float64-values: {dropped.subject.fail.message}\n")
+    found, shown = (wrong_element(text) for text in (dropped.subject.fail.message, ended.output))
+    assert (ended.status, shown.element) == (1, found.element)
+    assert (shown.got, shown.expected) == pytest.approx((found.got, found.expected), rel=1e-5)
 
 
 AS_ON_A_GPU = """
@@ -244,3 +262,61 @@ def test_the_reason_for_a_missing_kernel_form_is_reported(workplace: Path) -> No
     made = make(Recorded(case=case, signature=signature), (), (Form.KERNEL,), lambda _: None)
     assert [(file.form, file.problem) for file in made.files] == [(Form.ENTRY, "")]
     assert made.missing == ("no kernel-level file: the host code depends on the SM count",)
+
+
+LIBRARY = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def double_kernel(x, y, T, D: tl.constexpr):
+    rows_x = tl.make_tensor_descriptor(x, shape=[T, D], strides=[D, 1], block_shape=[16, D])
+    rows_y = tl.make_tensor_descriptor(y, shape=[T, D], strides=[D, 1], block_shape=[16, D])
+    rows_y.store([0, 0], 2.0 * rows_x.load([0, 0]))
+
+
+def double(x):
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    double_kernel[(1,)](x, y, x.shape[0], D=x.shape[1])
+    return y
+
+
+triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
+"""
+SUITE = """
+from harness.suite import Dim, op, tensor
+
+
+@op(dims={"T": Dim(low=1, high=16), "D": Dim(low=16, high=16)}, inputs={"x": tensor("T", "D", grad=False)})
+def doubled(x):
+    import tinylib
+
+    return tinylib.double(x)
+
+
+@doubled.reference
+def _(x):
+    return x + x
+"""
+
+
+def test_a_failure_of_a_fresh_thread_is_reproduced_in_one(workplace: Path, tmp_path: Path) -> None:
+    del workplace
+    library, suite = tmp_path / "library", tmp_path / "suite.py"
+    (library / "tinylib").mkdir(parents=True)
+    (library / "tinylib" / "__init__.py").write_text(LIBRARY, encoding="utf-8")
+    suite.write_text(SUITE, encoding="utf-8")
+    op = f"{suite}:doubled"
+    case = Case(op=op, dims={"T": 1, "D": 16}, dtype=DType.FP32, device=H200, context=CallContext.THREAD)
+    signature = Signature(
+        oracle="scratch-context", severity=Severity.ERROR, op=op, kernel="double_kernel", place="tinylib.py:18"
+    )
+    made = make(Recorded(case=case, signature=signature), (str(library),), (Form.ENTRY,), lambda _: None)
+    text = text_of(made, Form.ENTRY)
+    broken = run(text, tmp_path, library)
+    mended = run(text.replace('context="fresh thread"', 'context="copied context"'), tmp_path, library)
+    assert (broken.status, mended.status) == (1, 0), broken.output + mended.output
+    assert "the allocator that is set in the main thread is missing in a fresh thread" in broken.output

@@ -3,6 +3,7 @@
 import base64
 import math
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from harness.devices import catalogue
 from harness.findings.repro.code_layout import COLUMNS, joined, laid_out, retouched
 from harness.findings.repro.op_call import OpResults, call_record
+from harness.findings.repro.program_writer import ReproProgram, inner_imports
 from harness.findings.repro.reduction_check import made
 from harness.findings.repro.sources import Definitions
 from harness.findings.repro.tensors import Writing, write
@@ -140,6 +142,21 @@ def test_only_wanted_gradients_are_computed_again(
     exec(f"def run():\n{body}", world)  # noqa: S102 - what a reproducer does with them
     assert set(world["run"]()) == results
     assert modes == [(case.grad_mode is GradMode.ENABLED, required)]
+
+
+def test_the_variables_of_a_case_are_set_before_the_imports() -> None:
+    plain = ReproProgram(
+        docstring='"""A bug."""\n', core="import torch\n\ndef run():\n    ...\n", main="import sys\n\n0\n"
+    )
+    text = replace(plain, environment=(("DEPTH", "2"), ("FAST", "1"))).text
+    variables = 'import os\n\nos.environ["DEPTH"] = "2"\nos.environ["FAST"] = "1"\n\n'
+    assert text == plain.text.replace("import sys", f"{variables}import sys", 1)
+    compile(text, "repro.py", "exec")
+
+
+def test_what_functions_import_is_found_to_import_it_in_the_main_thread() -> None:
+    core = "import torch\n\ndef run():\n    import fla.ops\n    from fla.utils import f\n\n    return f(fla)\n"
+    assert list(inner_imports(core)) == ["fla.ops", "fla.utils"]
 
 
 def test_an_op_is_written_with_everything_that_it_uses() -> None:

@@ -8,12 +8,14 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.runtime import _allocation
 from triton.runtime.errors import OutOfResources
 
 from harness.errors import CannotExecute
@@ -157,6 +159,44 @@ def test_if_no_config_compiles_the_error_is_the_chosen_ones(gpu: Gpu) -> None:
     assert gpu.chooser.failed == ("picky_kernel", 4)
 
 
+def scale_warps(arguments: dict[str, Any]) -> int:
+    """A heuristic that replaces what a config says of its warps."""
+    return 8 if arguments["num_warps"] == 4 else arguments["num_warps"]
+
+
+@triton.autotune(
+    configs=[
+        triton.Config({"WAY": way}, num_warps=warps, num_stages=stages, maxnreg=registers)
+        for way in range(2)
+        for warps, stages, registers in ((4, 2, None), (8, 2, 128), (4, 3, None), (2, 2, 64), (2, 2, None))
+    ],
+    key=["n"],
+)
+@triton.jit
+def many_configs_kernel(out, n, WAY: tl.constexpr):
+    tl.store(out, WAY + n * 0)
+
+
+@triton.autotune(configs=[triton.Config({}, num_warps=warps) for warps in (2, 4, 8)], key=["n"])
+@triton.heuristics({"num_warps": scale_warps})
+@triton.jit
+def heuristic_kernel(out, n):
+    tl.store(out, n)
+
+
+@pytest.mark.parametrize("kernel", [many_configs_kernel, heuristic_kernel], ids=["plain", "heuristic"])
+def test_builds_of_all_configs_equal_those_of_launches(gpu: Gpu, kernel: Any) -> None:
+    name, out = triton_seam.kernel_name(kernel), torch.zeros(1, dtype=torch.int32)
+    for index in range(len(kernel.configs)):
+        gpu.chooser.requested = {name: index}
+        kernel[(1,)](out, 7)
+    launched = tuple(launch.build for launch in gpu.seen)
+    gpu.chooser.compiles_all = True
+    kernel[(1,)](out, 7)
+    assert gpu.seen[-1].config_builds == launched
+    assert len(set(launched)) > 1
+
+
 # --- scratch memory ---
 
 
@@ -267,3 +307,26 @@ def test_out_of_resources_keeps_the_message_that_is_parsed() -> None:
     assert str(OutOfResources(393216, 101376, "shared memory")).startswith(
         "out of resource: shared memory, Required: 393216, Hardware limit: 101376"
     )
+
+
+def test_allocations_can_be_watched_where_triton_asks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_allocation, "_allocator", _allocation._allocator)
+    seen: list[tuple[int, ...]] = []
+
+    def watch(allocator: Callable[..., object], *asked: int) -> object:
+        seen.append(asked)
+        return allocator(*asked)
+
+    triton_seam.watch_allocations(watch)
+    assert not triton_seam.has_allocator()
+    with pytest.raises(RuntimeError, match="no allocator was set"):
+        triton_seam.allocate_scratch(256, 128, 0)
+
+    def set_and_ask() -> object:
+        triton.set_allocator(lambda size, *_: torch.zeros(size))
+        assert triton_seam.has_allocator()
+        return triton_seam.allocate_scratch(512, 128, 7)
+
+    made = copy_context().run(set_and_ask)
+    assert isinstance(made, torch.Tensor)
+    assert (made.numel(), seen) == (512, [(256, 128, 0), (512, 128, 7)])

@@ -16,6 +16,7 @@ import triton.language as tl
 from harness.errors import UsageError
 from harness.model.case import LaneFill
 from harness.model.run import OrderDependence, Overlap, Stray, UndefinedLanes, UninitialisedRead
+from harness.virtual.engine_settings import EngineSettings, settings_of
 from harness.virtual.native.comparison import Comparison, ExecutorAgreement
 from harness.virtual.native.native_code import ExecutorMode, NativeCode, executor_mode
 from tests.virtual.conftest import Gpu
@@ -320,8 +321,14 @@ def test_a_first_launch_is_not_compiled(gpu: Gpu, tmp_path: Path) -> None:
     assert [launch.executor for launch in gpu.seen] == ["numpy"]
 
 
+def test_an_empty_step_limit_is_the_usual_one() -> None:
+    assert settings_of({"HARNESS_STEP_LIMIT": ""}) == settings_of({}) == EngineSettings()
+    assert settings_of({"HARNESS_STEP_LIMIT": "7"}) == EngineSettings(step_limit=7)
+
+
 def test_the_environment_chooses_the_executor() -> None:
     assert executor_mode({}) is ExecutorMode.AUTO
     assert executor_mode({"HARNESS_EXECUTOR": "numpy"}) is ExecutorMode.NUMPY
+    assert executor_mode({"HARNESS_EXECUTOR": ""}) is executor_mode({}) is ExecutorMode.AUTO
     with pytest.raises(UsageError, match="HARNESS_EXECUTOR"):
         executor_mode({"HARNESS_EXECUTOR": "fast"})

@@ -43,6 +43,34 @@ def test_a_failed_assertion_is_reported_with_its_lanes_and_first_program(gpu: Gp
     assert float(x[0, 0]) == 4.0
 
 
+def test_a_device_print_has_program_text_and_values(gpu: Gpu, capfd: pytest.CaptureFixture[str]) -> None:
+    asserting_kernel[(2,)](torch.tensor([[3.0, 4.0, 5.0, 6.0], [7.0, 8.0, 9.0, 10.0]]), 2.0, 4)
+    assert gpu.memory == []
+    assert capfd.readouterr().out.splitlines() == [
+        "pid (0, 0, 0) seen: [3. 4. 5. 6.]",
+        "pid (1, 0, 0) seen: [ 7.  8.  9. 10.]",
+        "pid (0, 0, 0) no value",
+        "pid (1, 0, 0) no value",
+    ]
+
+
+@triton.jit
+def telling_kernel(x):
+    program = tl.program_id(0)
+    if program % 2 == 1:
+        tl.device_print("odd", program)
+    tl.store(x + program, 1.0)
+
+
+def test_only_programs_that_reach_a_device_print_print(gpu: Gpu, capfd: pytest.CaptureFixture[str]) -> None:
+    telling_kernel[(40,)](torch.zeros(40))
+    assert gpu.memory == []
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0].startswith("pid (1, 0, 0) odd")
+    assert lines[0].endswith("1")
+    assert (len(lines), lines[-1]) == (17, "… and 4 more programs: odd: ")
+
+
 def test_an_assertion_that_holds_is_not_reported(gpu: Gpu) -> None:
     asserting_kernel[(3,)](torch.full((3, 4), 5.0), 2.0, 4)
     assert gpu.memory == []

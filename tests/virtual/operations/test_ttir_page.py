@@ -1,11 +1,11 @@
-"""`docs/ttir.md` lists the operations that the machine executes."""
+"""`docs/reference/ttir.md` lists the operations that the machine executes."""
 
 import re
 from pathlib import Path
 
 from harness.virtual.operations.table import HANDLERS
 
-PAGE = Path(__file__).parents[3] / "docs" / "ttir.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "ttir.md"
 
 
 def test_the_page_lists_exactly_the_supported_operations() -> None:

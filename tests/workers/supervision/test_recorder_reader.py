@@ -118,6 +118,26 @@ def test_the_kernel_is_that_of_the_latest_unfinished_activity() -> None:
     assert (Flight(begun).launched, Flight(begun[:1]).launched) == ("first", None)
 
 
+def test_the_activity_is_what_has_begun_and_not_ended() -> None:
+    begun = (
+        at(0, Activity.PHASE, Edge.BEGINS, "inputs"),
+        at(1, Activity.PHASE, Edge.BEGINS, "forward"),
+        at(2, Activity.CALL, Edge.BEGINS, "first"),
+        at(3, Activity.COMPILE, Edge.BEGINS, "first"),
+        at(5, Activity.COMPILE, Edge.ENDS, "first"),
+        at(6, Activity.CALL, Edge.ENDS, "first"),
+    )
+    assert [Flight(begun[:count]).activity(7.0) for count in range(7)] == [
+        "",
+        "making inputs for 7 s",
+        "calling the op for 6 s",
+        "running first for 5 s",
+        "compiling first for 4 s",
+        "running first for 5 s",
+        "calling the op for 6 s",
+    ]
+
+
 def test_a_synchronisation_waits_for_the_kernel_launched_last() -> None:
     events = (
         at(0, Activity.LAUNCH, Edge.BEGINS, "first"),

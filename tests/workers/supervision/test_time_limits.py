@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.model.case import Case, Scale
-from harness.model.run import Completed, Crashed, HungParty, Overtime, Run, TimedOut
+from harness.model.run import STARVED, Completed, Crashed, HungParty, Overtime, Run, TimedOut
 from harness.workers.pool import Pool
 from harness.workers.supervision import time_limits as limits_module
 from harness.workers.supervision.time_limits import FACTOR, FIRST, FLOOR_S, Patience, TimeLimits
@@ -88,6 +88,13 @@ def test_a_case_that_ends_past_the_users_limit_has_overtime() -> None:
     limits = TimeLimits(MOST_S)
     assert limits.record(ran(), 59.0) == ran()
     assert limits.record(ran(), 75.0) == replace(ran(), overtime=Overtime(limit_s=MOST_S, took_s=75.0))
+
+
+def test_time_without_a_core_is_no_overtime() -> None:
+    limits = TimeLimits(MOST_S)
+    starved = replace(ran(), seconds={STARVED: 20.0})
+    assert limits.record(starved, 75.0) == starved
+    assert limits.record(starved, 85.0) == replace(starved, overtime=Overtime(limit_s=MOST_S, took_s=65.0))
 
 
 def test_a_hang_is_believed_after_the_whole_limit_or_a_similar_hang() -> None:

@@ -124,3 +124,28 @@ def test_a_framework_that_is_installed_is_used(library: Library) -> None:
     library.write("lib/kernels.py", KERNELS)
     library.imported("lib.kernels")
     assert sys.modules["lib"].VALUE == 7
+
+
+def test_packages_that_refuse_without_their_extension_are_empty(library: Library) -> None:
+    library.write("transformer_engine/__init__.py", "import transformer_engine.common\n")
+    library.write("transformer_engine/common/__init__.py", "raise RuntimeError('install the extension')\n")
+    library.write("transformer_engine/common/kernels.py", KERNELS)
+    library.write("transformer_engine/pytorch/__init__.py", "import transformer_engine.common\n")
+    library.write(
+        "transformer_engine/pytorch/launchers.py", "from transformer_engine.common.kernels import answer as launch\n"
+    )
+    assert library.imported("transformer_engine.pytorch.launchers").launch() == 42
+
+
+def test_other_packages_keep_their_error(library: Library) -> None:
+    library.write("lib/__init__.py", "raise RuntimeError('install the extension')\n")
+    library.write("lib/kernels.py", KERNELS)
+    with pytest.raises(RuntimeError, match="install the extension"):
+        library.imported("lib.kernels")
+
+
+def test_a_module_that_fails_itself_keeps_its_error(library: Library) -> None:
+    library.write("transformer_engine/__init__.py", "")
+    library.write("transformer_engine/kernels.py", "raise ValueError('broken')\n")
+    with pytest.raises(ValueError, match="broken"):
+        library.imported("transformer_engine.kernels")

@@ -77,7 +77,7 @@ def test_suites_of_two_checkouts_have_their_own_kernels_in_one_worker(scratch: P
 def test_a_suite_that_skips_at_import_is_an_error(scratch: Path, tmp_path: Path) -> None:
     file = tmp_path / "leaving.py"
     file.write_text("import os, pytest\npytest.importorskip('no_such_kernels')", encoding="utf-8")
-    assert_refuses(scratch, str(file), SuiteError, "leaving.py fails on import: Skipped: could not import")
+    assert_refuses(scratch, str(file), SuiteError, "leaving.py:2 fails on import: Skipped: could not import")
 
 
 def test_names_imported_from_a_package_are_imported_too(scratch: Path, tmp_path: Path) -> None:
@@ -151,12 +151,13 @@ def test_a_suite_that_does_not_exist_is_named(scratch: Path) -> None:
 def test_a_suite_that_fails_on_import_is_reported_with_its_error(scratch: Path, tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     file.write_text("1 / 0", encoding="utf-8")
-    assert_refuses(scratch, str(file), SuiteError, "broken.py fails on import: ZeroDivisionError: division by zero")
+    assert_refuses(scratch, str(file), SuiteError, "broken.py:1 fails on import: ZeroDivisionError: division by zero")
 
 
 def test_the_error_for_a_missing_library_names_the_option_that_adds_it(scratch: Path, tmp_path: Path) -> None:
     file = suite(tmp_path, "pass", requires=("no-such-kernels",))
-    assert_refuses(scratch, file, LibraryError, r"tests no-such-kernels, .* not installed: add --with no-such-kernels")
+    remedy = "add --with and its folder or wheel"
+    assert_refuses(scratch, file, LibraryError, rf"tests no-such-kernels, .* not installed: {remedy}")
 
 
 def test_a_library_may_be_installed_under_an_older_name(scratch: Path, tmp_path: Path) -> None:

@@ -1,0 +1,97 @@
+"""Write the examples of the page that explains findings: `python -m ci.oracle_examples [ORACLE…]`.
+
+Each example is what `harness fuzz` prints for a planted bug of `suites/planted`: the whole finding, at 80 columns.  The
+four oracles that need a GPU have no example.
+"""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "how-to" / "read-a-finding.md"
+PLANTED = ROOT / "suites" / "planted"
+DEVICE = "rtx-pro-6000"
+EXAMPLE = re.compile(r"(<!-- example: ([\w-]+) -->\n```text\n).*?(```\n)", re.DOTALL)
+CHOSEN: Mapping[str, str] = {
+    "autotuner-choice": "overridden_config",
+    "autotuner-key": "shared_config",
+    "bounds": "out_of_bounds_store",
+    "completes": "grid_barrier",
+    "launch-limits": "rows_along_y",
+    "order-dependence": "mean_read_early",
+    "resources": "first_config_too_large",
+    "tuning-invariance": "tuned_in_place",
+    "unwritten": "unwritten_tail",
+    "write-overlap": "overlapping_store",
+    "wrong-value": "dropped_term",
+}
+"""The suite of the example, where several show the same oracle."""
+
+
+def suites() -> dict[str, tuple[str, int]]:
+    """Return the suite of each oracle's example, and the number of cases that find it."""
+    found: dict[str, tuple[str, int]] = {}
+    for path in sorted(PLANTED.glob("*.py")):
+        stated = _constants(path)
+        oracle = str(stated["ORACLE"])
+        if CHOSEN.get(oracle, path.stem) == path.stem:
+            found[oracle] = (path.stem, int(stated.get("CASES", 24)))
+    return found
+
+
+def _constants(path: Path) -> dict[str, str | int]:
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    return {
+        name: value
+        for node in body
+        if isinstance(node, ast.Assign)
+        for name, value in [(ast.unparse(node.targets[0]), _literal(node.value))]
+        if value is not None
+    }
+
+
+def _literal(node: ast.expr) -> str | int | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str | int) else None
+
+
+def example(oracle: str, suite: str, cases: int) -> str:
+    """Return the first finding that the oracle prints."""
+    command = ("fuzz", f"planted:{suite}", "--op", suite, "--oracle", oracle, "--device", DEVICE)
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            (sys.executable, "-m", "harness.cli", *command, "--cases", str(cases), "--seed", "1"),
+            cwd=folder,
+            env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    printed = done.stdout.replace(f"{ROOT}/", "")
+    findings = re.split(r"^(?=(?:ERROR|WARNING) )", printed, flags=re.MULTILINE)[1:]
+    shown = next((text for text in findings if text.split()[1] == oracle), None)
+    if shown is None:
+        sys.exit(f"{oracle}: {suite} shows no such finding:\n{done.stdout}{done.stderr}")
+    return re.split(r"^checked: ", shown, flags=re.MULTILINE)[0].rstrip() + "\n"
+
+
+def main() -> None:
+    """Replace the examples of the named oracles, by default of all that need no GPU."""
+    known = suites()
+    for oracle in sys.argv[1:] or known:
+        text = example(oracle, *known[oracle])
+        print(text, flush=True)
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(
+            EXAMPLE.sub(lambda part: f"{part[1]}{text}{part[3]}" if part[2] == oracle else part[0], page),  # noqa: B023 - used at once
+            encoding="utf-8",
+        )
+
+
+if __name__ == "__main__":
+    main()

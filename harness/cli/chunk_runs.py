@@ -1,0 +1,136 @@
+"""The chunks that `harness fuzz --shard` and `--chunk` run, one after another with the same processes."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.cli.command import ExitStatus
+from harness.cli.search_output import FirstError, print_notice, print_report, status_of, write
+from harness.cli.search_run import SearchRun
+from harness.documents import files
+from harness.documents.chunk import Chunk, ChunkReport, ShardReport
+from harness.errors import StoreError, UsageError
+from harness.findings.known_issues import NO_ISSUES, KnownIssues
+from harness.findings.report_merging import merge_chunks
+from harness.fleet.chunk_plan import chunks_of_shard, options_of
+from harness.fleet.event_stream import EventStream
+from harness.fleet.shards import NO_SHARD, Shard
+from harness.model.verdict import Severity
+from harness.reports.finding_text import Sources
+from harness.reports.interrupts import Interrupts
+from harness.search.options import Options
+from harness.search.session import FOLDER, Session, prepared
+from harness.suite_files import located, project_of
+
+CHUNKS = FOLDER / "chunks"
+OF_THE_SEARCH = ("suites", "op", "device", "sm", "env", "cases", "minutes", "seed", "oracle", "libraries", "sanitizer")
+"""Options that a chunk's file holds, as `argparse` names them."""
+
+
+def taken_chunk(given: argparse.Namespace) -> Chunk:
+    """Read the file of `--chunk`, and write what it says of the search into the options.
+
+    Raises:
+        ReplayError: the file holds no chunk.
+        UsageError: another option says it too.
+    """
+    chunk = files.read(given.chunk, Chunk)
+    for name in OF_THE_SEARCH:
+        if getattr(given, name):
+            option = {"suites": "SUITE", "libraries": "--with"}.get(name, f"--{name}")
+            raise UsageError(f"{given.chunk} says what to search: leave out {option}")
+    given.suites = [str(located(chunk.suite, project_of(Path.cwd())))]
+    given.op, given.device, given.sm = [chunk.op], chunk.device, chunk.sm_count
+    given.env = list(chunk.environment.items())
+    given.cases, given.minutes = chunk.cases, None if chunk.seconds is None else chunk.seconds / 60
+    given.seed, given.oracle, given.libraries = chunk.seed, list(chunk.oracles), list(chunk.libraries)
+    given.engine, given.sanitizer = chunk.engine, chunk.sanitizer or None
+    if chunk.cases is not None:
+        given.triage_minutes = chunk.triage_seconds / 60
+    return chunk
+
+
+class ChunkRuns:
+    """The chunks of one command, and what those that ran have reported."""
+
+    def __init__(
+        self,
+        chunks: Sequence[Chunk],
+        report_path: Path | None,
+        shard: Shard = NO_SHARD,
+        events: EventStream | None = None,
+    ) -> None:
+        """Of these chunks, which are there, run those of the shard if there is one."""
+        self._chunks = chunks_of_shard(chunks, shard.number, shard.count) if shard.count else chunks
+        self._search, self._chunk_count = chunks[0].search, chunks[0].count
+        self._shard = shard
+        self._report_path = report_path
+        self._events = events
+        self._reports: list[ChunkReport] = []
+        self._errors = FirstError()
+
+    def run(self, options: Options, issues: KnownIssues, fail_on: Severity) -> ExitStatus:
+        """Run the chunks of a search with these options; print and write what they report."""
+        sources = Sources()
+        with Interrupts() as interrupts:
+            if self._chunks:
+                with Session(options, print_notice) as session:
+                    sources = Sources(roots=session.sources)
+                    self._run(session, options, interrupts)
+            interrupts.end()
+            self._attempt_to_write()
+            if not self._reports:
+                return self._nothing_ran()
+            report = merge_chunks(self._reports, issues)
+            if self._events is None:
+                print_report(report, sources)
+        self._errors.raise_kept()
+        return status_of(report, fail_on)
+
+    def _run(self, session: Session, options: Options, interrupts: Interrupts) -> None:
+        try:
+            for chunk in self._chunks:
+                interrupts.check()
+                self._keep_file(chunk)
+                print_notice(str(chunk))
+                session.begin(options_of(options, chunk))
+                search = SearchRun(session, interrupts, self._events)
+                search.run()
+                with interrupts.deferred():
+                    self._reports.append(ChunkReport(chunk=chunk, report=search.report(NO_ISSUES)))
+                    self._errors.keep(search.errors.error)
+                    self._attempt_to_write()
+                if search.was_interrupted:
+                    return
+        except KeyboardInterrupt:
+            pass
+
+    def _keep_file(self, chunk: Chunk) -> None:
+        """Write the file with which a person repeats the chunk."""
+        try:
+            write(chunk, prepared(CHUNKS) / f"{chunk.id}.json")
+        except (StoreError, UsageError) as error:
+            self._errors.keep(error)
+
+    def _attempt_to_write(self) -> None:
+        """Write the report so far."""
+        if (path := self._report_path) is not None:
+            self._errors.attempt(lambda: write(self.document, path))
+
+    @property
+    def document(self) -> ShardReport:
+        """The report so far."""
+        return ShardReport(
+            search=self._search,
+            chunk_count=self._chunk_count,
+            shard=self._shard.number,
+            shard_count=self._shard.count,
+            chunks=tuple(self._reports),
+        )
+
+    def _nothing_ran(self) -> ExitStatus:
+        self._errors.raise_kept()
+        if self._chunks:
+            return ExitStatus.INTERRUPTED
+        print_notice(f"no chunk falls to shard {self._shard}: the search has {self._chunk_count}")
+        return ExitStatus.CLEAN

@@ -1,0 +1,182 @@
+"""`harness fuzz --ray`: the chunks of a search on a Ray cluster, and one progress line for all of them."""
+
+import argparse
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+
+from harness.cli.command import ExitStatus
+from harness.cli.output import ProgressLine
+from harness.cli.search_output import FirstError, print_report, status_of, write
+from harness.documents.chunk import Chunk, ChunkReport, ShardReport
+from harness.errors import HarnessError, UsageError
+from harness.findings import store
+from harness.findings.known_issues import KnownIssues
+from harness.findings.report_merging import merge_shards
+from harness.findings.search_log import SearchLog
+from harness.findings.versions import versions
+from harness.fleet.chunk_plan import chunks_of
+from harness.fleet.event_stream import CaseCount, event_in
+from harness.fleet.ray_cluster import Done, Node, NodeRequest, RayCluster, gpu_type_of
+from harness.model.device import DeviceProfile
+from harness.model.finding import Finding
+from harness.model.verdict import Severity, Signature
+from harness.reports.finding_text import Sources, render
+from harness.reports.interrupts import Interrupts
+from harness.search.options import Options
+from harness.search.session import FOLDER, prepared
+
+CHUNK_CPUS = 2
+"""Cores that a chunk asks for: with one, its next batch waits for the slowest case of the last."""
+GPU_CPUS = 4
+"""With a GPU, whose kernels the other cores compile."""
+PLAIN_EVERY_S = 5.0
+
+
+def run_on_ray(
+    given: argparse.Namespace, options: Options, issues: KnownIssues, report_path: Path | None
+) -> ExitStatus:
+    """Run a search on a cluster, and print and write what it finds.
+
+    Raises:
+        MissingPart: Ray is not installed.
+        UsageError: there is no cluster, or an option cannot be meant for one.
+    """
+    if given.minutes:
+        raise UsageError("--ray takes --cases: how many chunks run at once is not known beforehand")
+    chunks = chunks_of(options, 1, dict(given.env))
+    prepared(FOLDER)
+    with RayCluster(given.ray, options.project) as cluster, Interrupts() as interrupts:  # Ray sets handlers of its own
+        run = FleetRun(cluster, chunks, interrupts)
+        run.submit(options, given)
+        run.follow()
+        interrupts.end()
+    return run.finish(report_path, issues, Severity(given.fail_on))
+
+
+class FleetRun:
+    """The chunks of one search on a cluster."""
+
+    def __init__(self, cluster: RayCluster, chunks: Sequence[Chunk], interrupts: Interrupts) -> None:
+        self._cluster = cluster
+        self._chunks = chunks
+        self._interrupts = interrupts
+        self._begun = time.monotonic()
+        self._reports: list[ChunkReport] = []
+        self._failures: list[Done] = []
+        self._counts: dict[str, CaseCount] = {}
+        """The latest of each chunk, by its id."""
+        self._seen: set[Signature] = set()
+        self._log = SearchLog(store.FOLDER, lambda finding: render(finding, Sources()).plain, versions())
+        self._errors = FirstError()
+        self._is_interrupted = False
+        self._screen = Console(stderr=True, highlight=False)
+
+    def submit(self, options: Options, given: argparse.Namespace) -> None:
+        """Hand all chunks to Ray, and say if no node can run one now."""
+        nodes = self._cluster.nodes
+        wanted = {device.slug: _wanted(options, device, given.processes, nodes) for device in options.devices}
+        for chunk in self._chunks:
+            asked = wanted[chunk.device]
+            self._cluster.submit(chunk, _passed_on(given, asked), asked)
+        for asked in dict.fromkeys(wanted.values()):
+            if not any(node.offers(asked) for node in nodes):
+                self._say(f"no node offers {asked} now: such chunks wait for one that joins")
+
+    def follow(self) -> None:
+        """Wait for all chunks, and store what they tell meanwhile."""
+        progress = ProgressLine(PLAIN_EVERY_S, self._interrupts)
+        try:
+            with Status("", console=self._screen) if self._screen.is_terminal else nullcontext() as status:
+                while self._cluster.pending:
+                    for done in self._cluster.ended():
+                        self._take(done)
+                    for chunk, line in self._cluster.events():
+                        self._hear(chunk, line)
+                    if status is not None:
+                        self._interrupts.check()
+                        status.update(Text(self._line))
+                    else:
+                        progress(self._line)
+        except KeyboardInterrupt:
+            self._is_interrupted = True
+
+    def finish(self, path: Path | None, issues: KnownIssues, fail_on: Severity) -> ExitStatus:
+        """Write and print the report of the chunks that ended; return the status of the whole search."""
+        search, count = self._chunks[0].search, len(self._chunks)
+        shard = ShardReport(search=search, chunk_count=count, shard=0, shard_count=0, chunks=tuple(self._reports))
+        if path is not None:
+            self._errors.attempt(lambda: write(shard, path))
+        for done in self._failures:
+            self._say(f"{done.chunk} has no result: {done.failure}")
+        if not self._reports:
+            if self._is_interrupted:
+                return ExitStatus.INTERRUPTED
+            self._errors.raise_kept()
+            raise HarnessError("no chunk has a result")
+        report = replace(merge_shards([shard], issues), interrupted=self._is_interrupted)
+        for finding in report.findings:
+            self._keep(finding)
+        print_report(report, Sources())
+        self._errors.raise_kept()
+        return status_of(report, fail_on)
+
+    def _take(self, done: Done) -> None:
+        if done.report is None:
+            self._failures.append(done)
+            return
+        self._reports.append(done.report)
+        report = done.report.report
+        self._counts[done.chunk.id] = CaseCount(cases=report.cases, failures=len(report.findings))
+
+    def _hear(self, chunk: str, line: str) -> None:
+        match event_in(line):
+            case CaseCount() as count:
+                self._counts[chunk] = count
+            case Finding() as finding:
+                signature = finding.fail.signature
+                if signature not in self._seen:
+                    self._seen.add(signature)
+                    self._say(f"seen: {signature.severity}, {signature}")
+                if signature not in self._log or finding.confirmed:
+                    self._keep(finding)
+            case None:
+                pass
+
+    def _say(self, line: str) -> None:
+        """Print a line above the progress line."""
+        self._screen.print(Text(line), soft_wrap=True)
+
+    def _keep(self, finding: Finding) -> None:
+        self._errors.attempt(lambda: self._log.keep(finding.fail.signature, finding))
+
+    @property
+    def _line(self) -> str:
+        cases = sum(count.cases for count in self._counts.values())
+        minutes, seconds = divmod(int(time.monotonic() - self._begun), 60)
+        ended = len(self._reports) + len(self._failures)
+        nodes = self._cluster.nodes
+        return (
+            f"{ended}/{len(self._chunks)} chunks · {cases} cases · {len(self._seen)} failures seen · "
+            f"{len(nodes)} nodes · {minutes}:{seconds:02d}"
+        )
+
+
+def _wanted(options: Options, device: DeviceProfile, processes: int | None, nodes: Sequence[Node]) -> NodeRequest:
+    """Return what a chunk on a device asks of a node."""
+    if options.engine.needs_gpu:
+        return NodeRequest(cpus=processes or GPU_CPUS, gpus=1, gpu_type=gpu_type_of(device.name, nodes))
+    return NodeRequest(cpus=processes or CHUNK_CPUS)
+
+
+def _passed_on(given: argparse.Namespace, wanted: NodeRequest) -> tuple[str, ...]:
+    """Return the options of the processes that are no part of a chunk."""
+    on_gpu = ("--gpus", "1", "--compilers", str(max(0, wanted.cpus - 2))) if wanted.gpus else ()
+    processes = () if wanted.gpus else ("--processes", str(wanted.cpus))
+    return (*processes, *on_gpu, "--time-limit", str(given.time_limit), "--isolation", str(given.isolation))

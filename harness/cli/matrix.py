@@ -1,0 +1,181 @@
+"""`harness matrix`: every kernel, with every autotune config, compiled for every GPU."""
+
+import argparse
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from harness import libraries
+from harness.cli.command import ExitStatus, Parser
+from harness.cli.common_options import add_libraries, add_suites, duration, json_path, libraries_of, positive
+from harness.cli.hypothesis_folder import use_hypothesis_folder
+from harness.cli.output import ProgressLine, print_lines
+from harness.devices import catalogue
+from harness.documents.build_matrix import BuildMatrix
+from harness.documents.files import dumps, write_text
+from harness.errors import UsageError, store_error, unknown
+from harness.matrix.baseline import Figure, changes, read_baseline
+from harness.matrix.build_cache import FOLDER, BuildCache
+from harness.matrix.cells import AMD_SHARED_BYTES
+from harness.matrix.collection import CollectionRequest
+from harness.matrix.measuring import make_matrix
+from harness.model.kernel_build import CompileTarget, Vendor
+from harness.reports.html.matrix_page import matrix_page
+from harness.reports.matrix_changes import change_lines
+from harness.reports.matrix_csv import csv_text
+from harness.reports.matrix_text import detail_lines, lines
+from harness.search.options import Options, load_ops
+from harness.search.plan import CaseBudget
+from harness.suite_files import all_suite_files
+
+CASES = 6
+TIME_LIMIT_S = 600.0
+PROGRESS_EVERY_S = 5.0
+AMD_LANES = 64
+"""Lanes of a wavefront of CDNA."""
+WRITERS: Mapping[str, Callable[[BuildMatrix], str]] = {"json": dumps, "csv": csv_text, "html": matrix_page}
+"""By option, what makes the text of its file."""
+
+
+def run(given: argparse.Namespace) -> ExitStatus:
+    """Make the matrix, print its summary and write the files that were asked for."""
+    files = {option: json_path(getattr(given, option), option) for option in WRITERS}
+    fail_on = _figures(given.fail_on, has_baseline=given.baseline is not None)
+    baseline = read_baseline(given.baseline, given.libraries) if given.baseline else None
+    suites = all_suite_files(given.suites)
+    devices = catalogue.find_all(",".join(given.device)) if given.device else catalogue.devices()
+    options = Options(
+        suites=suites,
+        devices=devices,
+        ops=load_ops(suites, tuple(given.op)),
+        budget=CaseBudget(cases=given.cases),
+        seed=given.seed,
+        processes=given.processes or len(os.sched_getaffinity(0)),
+        libraries=libraries_of(given),
+        time_limit_s=given.time_limit,
+        settings=given.settings,
+    )
+    use_hypothesis_folder()
+    request = CollectionRequest(
+        options=options,
+        library_paths=libraries.resolve(options.libraries, cache=given.settings.cache),
+        cases=given.cases,
+        specialisations=given.specialisations,
+        kernels=tuple(given.kernel),
+        extra_targets=_targets(given.target),
+    )
+    cache = BuildCache(Path(given.settings.cache) / FOLDER)
+    try:
+        matrix = make_matrix(request, cache, ProgressLine(PROGRESS_EVERY_S))
+        for option, path in files.items():
+            if path is not None:
+                write_text(WRITERS[option](matrix), path)
+    except OSError as error:
+        raise store_error(error, cache.folder) from None
+    print_lines(lines(matrix))
+    if given.kernel:
+        print_lines(detail_lines(matrix))
+    if not matrix.rows:
+        return ExitStatus.NOTHING_CHECKED
+    if baseline is None:
+        return ExitStatus.CLEAN
+    found = changes(baseline, matrix)
+    print_lines(change_lines(found))
+    return ExitStatus.FINDINGS if found.worse(fail_on) else ExitStatus.CLEAN
+
+
+def add_options(parser: Parser) -> None:
+    parser.epilog = """\
+examples:
+  harness matrix fla:gla --with fla-core==0.6.0 --device blackwell --json m.json
+  harness matrix fla:kda --with fla-core==0.6.0 --kernel l2norm_bwd_kernel
+
+No GPU is needed.  Builds are kept in the harness's cache: an interrupted matrix goes on where it was.
+
+exit status: 0 the matrix was made; 1 a figure of --fail-on is worse than in the baseline;
+2 usage or harness error; 3 no kernel was launched
+"""
+    add_suites(parser)
+    parser.add_argument(
+        "--device", action="append", default=[], metavar="NAME,…", help="as for fuzz; repeatable (default: all GPUs)"
+    )
+    parser.add_argument(
+        "--kernel",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this kernel, with registers and local memory of each config; repeatable",
+    )
+    parser.add_argument(
+        "--cases",
+        type=positive,
+        default=CASES,
+        metavar="N",
+        help="cases of each op on each device, run to find its kernels (default: %(default)s)",
+    )
+    parser.add_rare(
+        "--specialisations",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="sets of types and constants of each kernel of a suite, users' sizes first (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="S", help="another seed draws other cases (default: %(default)s)"
+    )
+    parser.add_rare("--processes", type=positive, metavar="N", help="compilers at once (default: one per core)")
+    parser.add_rare(
+        "--time-limit",
+        type=duration,
+        default=TIME_LIMIT_S,
+        metavar="SECONDS",
+        help="time limit of one case (default: %(default)g)",
+    )
+    parser.add_rare(
+        "--target",
+        default="",
+        metavar="NAME,…",
+        help=f"also compile for these GPUs what host code launches on the first device: {', '.join(AMD_SHARED_BYTES)}",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the matrix as JSON")
+    parser.add_argument("--csv", metavar="FILE", help="write a line for each config on each GPU")
+    parser.add_argument("--html", metavar="FILE", help="write a page with heat maps")
+    parser.add_argument(
+        "--baseline",
+        type=Path,
+        metavar="FILE",
+        help="a matrix written by --json, of another release or Triton: print what changed since",
+    )
+    parser.add_argument(
+        "--fail-on",
+        default="",
+        metavar="FIGURE,…",
+        help=f"figures that must not grow since the baseline: {', '.join(Figure)}",
+    )
+    add_libraries(parser)
+
+
+def _targets(text: str) -> tuple[CompileTarget, ...]:
+    """Parse the value of `--target`."""
+    names = _chosen("target", text, AMD_SHARED_BYTES)
+    return tuple(CompileTarget(vendor=Vendor.AMD, arch=name, warp_size=AMD_LANES) for name in names)
+
+
+def _figures(text: str, *, has_baseline: bool) -> tuple[Figure, ...]:
+    """Parse the value of `--fail-on`."""
+    if text and not has_baseline:
+        raise UsageError("--fail-on compares with a baseline: add --baseline FILE")
+    return tuple(map(Figure, _chosen("figure", text, Figure)))
+
+
+def _chosen(kind: str, text: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Return the names in a list with commas, each once.
+
+    Raises:
+        UsageError: one is not known.
+    """
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    for name in names:
+        if name not in set(known):
+            raise unknown(kind, name, known)
+    return names

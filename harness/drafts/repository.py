@@ -1,0 +1,211 @@
+"""What `harness init` adds to a repository: which files it writes or changes, planned before anything is written."""
+
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.drafts.signatures import SourceFile, read_source
+from harness.drafts.suite_draft import SuiteDraft, TestedModule, draft_of
+from harness.errors import UsageError, store_error
+
+SUITES = "suites"
+SETTINGS = "pyproject.toml"
+TABLE = "kernel-harness"
+"""The table of `tool` that holds the settings."""
+WORKFLOW = Path(".github", "workflows", "kernel-harness.yml")
+GATE = "github-gate.yml"
+"""The template of the workflow, in the folder of templates for CI systems."""
+SKIPPED = re.compile(r"^(\.|_|build$|dist$|docs?$|node_modules$|site-packages$|suites$|tests?$|venv)")
+"""Folders without kernels of the project's own."""
+MOST_SEARCHED = 5000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedFile:
+    """One file as it is to be."""
+
+    path: Path
+    """Relative to the repository."""
+    text: str
+    before: str | None
+    """What it holds now; None if there is no such file."""
+    note: str = ""
+    """What a person does with it."""
+
+    @property
+    def is_changed(self) -> bool:
+        return self.text != self.before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitPlan:
+    """All files, and the suites among them."""
+
+    files: tuple[PlannedFile, ...]
+    suites: tuple[tuple[Path, SuiteDraft], ...]
+
+
+def plan(root: Path, targets: Iterable[str], *, has_workflow: bool) -> InitPlan:
+    """Plan the files for a repository.  `targets` are files or dotted modules; without any, all files with kernels.
+
+    Raises:
+        UsageError: a target does not exist or defines nothing to test, or no file of the repository has a kernel.
+    """
+    sources = [_target(root, target) for target in targets] or _found(root)
+    modules = [_module(root, source) for source in sources]
+    suites: list[tuple[Path, SuiteDraft]] = []
+    planned: list[PlannedFile] = []
+    for module in modules:
+        path = Path(SUITES, f"{module.name.rpartition('.')[2]}.py")
+        if any(path == other for other, _ in suites):
+            path = Path(SUITES, f"{module.name.replace('.', '_')}.py")
+        draft = draft_of(module, path.as_posix())
+        suites.append((path, draft))
+        planned.append(_planned(root, path, draft.text, note=_suite_note(draft)))
+    planned.append(_settings(root, modules))
+    if has_workflow:
+        planned.append(_planned(root, WORKFLOW, _workflow(modules)))
+    return InitPlan(files=tuple(planned), suites=tuple(suites))
+
+
+def write(root: Path, planned: InitPlan) -> None:
+    """Write the files that differ.
+
+    Raises:
+        StoreError: one cannot be written.
+    """
+    for file in planned.files:
+        if file.is_changed:
+            path = root / file.path
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(file.text, encoding="utf-8")
+            except OSError as error:
+                raise store_error(error, path) from None
+
+
+def overwritten(planned: InitPlan) -> tuple[Path, ...]:
+    """Return the files that exist and would be replaced.  Settings are added to a file, not replaced."""
+    return tuple(
+        file.path
+        for file in planned.files
+        if file.before is not None and file.is_changed and not file.text.startswith(file.before.rstrip())
+    )
+
+
+# --- sources ---------------------------------------------------------------------------------------------------------
+
+
+def _target(root: Path, target: str) -> SourceFile:
+    path = root / target
+    if path.suffix != ".py":
+        inside = Path(*target.split("."))
+        candidates = [base / inside for base in (root, root / "src")]
+        files_of = [file for one in candidates for file in (one.with_suffix(".py"), one / "__init__.py")]
+        path = next((file for file in files_of if file.is_file()), path)
+    if not path.is_file():
+        raise UsageError(f"there is no {target}: name a Python file of this repository, or a module as my_kernels.norm")
+    source = read_source(path)
+    if not source.subjects:
+        raise UsageError(f"{target} defines neither a kernel nor a public function")
+    return source
+
+
+def _found(root: Path) -> list[SourceFile]:
+    """Return the files of the repository that define kernels."""
+    found = [read_source(path) for path in _python_files(root) if _mentions_kernels(path)]
+    sources = [source for source in found if source.kernels]
+    if not sources:
+        raise UsageError(
+            "no file here defines a kernel by @triton.jit: name a file, as harness init my_kernels/norm.py"
+        )
+    return sources
+
+
+def _python_files(root: Path) -> Iterator[Path]:
+    count = 0
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if not SKIPPED.match(name))
+        for name in sorted(names):
+            if name.endswith(".py") and not name.startswith(("test_", "conftest")):
+                count += 1
+                if count > MOST_SEARCHED:
+                    return
+                yield Path(folder, name)
+
+
+def _mentions_kernels(path: Path) -> bool:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return "triton" in text and re.search(r"^@.*\bjit\b", text, re.MULTILINE) is not None
+
+
+def _module(root: Path, source: SourceFile) -> TestedModule:
+    """Return how suites reach a file: a module of a package by its name, a file that stands alone by its path."""
+    top = source.path.parent
+    while (top / "__init__.py").is_file() and top != root:
+        top = top.parent
+    inside = source.path.relative_to(top).with_suffix("")
+    parts = inside.parts[:-1] if inside.name == "__init__" else inside.parts
+    is_alone = top == source.path.parent
+    beside = Path(os.path.relpath(source.path, root / SUITES)).as_posix() if is_alone else ""
+    return TestedModule(source=source, name=".".join(parts), beside=beside)
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def _planned(root: Path, path: Path, text: str, note: str = "") -> PlannedFile:
+    return PlannedFile(path=path, text=text, before=_content(root / path), note=note)
+
+
+def _content(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _suite_note(draft: SuiteDraft) -> str:
+    if not draft.undefined:
+        return "check what is marked as guessed"
+    return f"write the definition of {', '.join(f'{name} (line {line})' for name, line in draft.undefined)}"
+
+
+def _settings(root: Path, modules: Iterable[TestedModule]) -> PlannedFile:
+    """Return `pyproject.toml` with a table of settings at its end; all that stands there stays as it is."""
+    before = _content(root / SETTINGS)
+    text = before or ""
+    try:
+        tool = tomllib.loads(text).get("tool", {})
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{SETTINGS}: {error}") from None
+    if TABLE in tool:
+        return PlannedFile(path=Path(SETTINGS), text=text, before=before)
+    packaged = any(not module.beside for module in modules)
+    lines = [f"[tool.{TABLE}]", 'device = "h200,rtx-5090"  # GPUs to emulate; `harness devices` lists them']
+    if packaged:
+        lines.append('with = ["."]  # the library under test, as for `--with`')
+    added = "\n".join(lines) + "\n"
+    return PlannedFile(
+        path=Path(SETTINGS), text=f"{text.rstrip()}\n\n{added}" if text.strip() else added, before=before
+    )
+
+
+def _workflow(modules: Iterable[TestedModule]) -> str:
+    """Return the gate for GitHub Actions; it names the library only if the suites import it."""
+    beside = Path(__file__).resolve().parents[2]
+    installed = beside / "harness_templates"
+    folder = installed if installed.is_dir() else beside / "ci" / "templates"
+    text = (folder / GATE).read_text(encoding="utf-8")
+    if any(not module.beside for module in modules):
+        return text
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("LIBRARY:")]
+    return "\n".join(lines).replace(' --with "$LIBRARY"', "") + "\n"

@@ -1,0 +1,267 @@
+"""What a Python file says of its kernels and public functions, read with `ast`: nothing is imported or executed."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+
+JIT_NAMES = frozenset({"jit", "triton.jit", "tl.jit"})
+CONSTEXPR = "constexpr"
+REQUIRED: Any = object()
+"""The default of a parameter without one."""
+POINTER_CALLS = frozenset({"advance", "make_block_ptr", "make_tensor_descriptor", "multiple_of"})
+"""Functions of the language that return a pointer like the one that they are given."""
+FLOAT_NAMES = frozenset({"alpha", "beta", "eps", "epsilon", "p", "scale", "sm_scale", "momentum", "weight_decay"})
+"""Parameters of kernels that are numbers of a formula, and no sizes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceParameter:
+    """One parameter of a function or kernel."""
+
+    name: str
+    annotation: str = ""
+    """Its source; empty if there is none."""
+    default: Any = REQUIRED
+    """The literal default; None also stands for an expression that is no literal."""
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is REQUIRED
+
+    @property
+    def is_constexpr(self) -> bool:
+        return self.annotation.endswith(CONSTEXPR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """A function that `triton.jit` decorates."""
+
+    name: str
+    line: int
+    parameters: tuple[SourceParameter, ...]
+    loaded: frozenset[str]
+    """The parameters whose addresses are loaded from, directly or through other pointers."""
+    stored: frozenset[str]
+    """The parameters whose addresses are stored to."""
+    axes: int
+    """How many axes of the grid its programs ask for."""
+    is_tuned: bool
+    """True if an autotuner or heuristics choose some of its constants."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicFunction:
+    """A function without an underscore that is no kernel."""
+
+    name: str
+    line: int
+    parameters: tuple[SourceParameter, ...]
+    unpacked: tuple[tuple[str, tuple[str, ...]], ...]
+    """What the function unpacks, as in `T, D = x.shape`: the tensor, and the names of its axes."""
+    launches: bool
+    """True if it launches a kernel of its file, directly or through other functions of the file."""
+    is_differentiable: bool
+    """True if it does so through a class of the file, as a `torch.autograd.Function`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFile:
+    """The kernels and public functions of one Python file, in the file's order."""
+
+    path: Path
+    kernels: tuple[Kernel, ...]
+    functions: tuple[PublicFunction, ...]
+
+    @property
+    def subjects(self) -> tuple[Kernel | PublicFunction, ...]:
+        """What a suite should test: functions that launch kernels; without any, the kernels themselves."""
+        return tuple(function for function in self.functions if function.launches) or self.kernels or self.functions
+
+
+def read_source(path: Path) -> SourceFile:
+    """Read a Python file.
+
+    Raises:
+        UsageError: it cannot be read or parsed; the text has the line.
+    """
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    except (SyntaxError, ValueError) as error:
+        raise UsageError(f"{path}:{getattr(error, 'lineno', 1)}: {getattr(error, 'msg', error)}") from None
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    kernels = [node for node in functions if _is_kernel(node)]
+    hosts = [node for node in functions if node not in kernels]
+    launching = _launching(tree, hosts, {node.name for node in kernels})
+    classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)} & launching
+    return SourceFile(
+        path=path,
+        kernels=tuple(_kernel(node) for node in kernels if _stores(node)),
+        functions=tuple(
+            PublicFunction(
+                name=node.name,
+                line=node.lineno,
+                parameters=_parameters(node),
+                unpacked=tuple(_unpacked(node)),
+                launches=node.name in launching,
+                is_differentiable=_uses(node, classes),
+            )
+            for node in hosts
+            if not node.name.startswith("_")
+        ),
+    )
+
+
+def _is_kernel(node: ast.FunctionDef) -> bool:
+    names = (ast.unparse(one.func if isinstance(one, ast.Call) else one) for one in node.decorator_list)
+    return any(name in JIT_NAMES for name in names)
+
+
+def _stores(node: ast.FunctionDef) -> bool:
+    """Return True for a kernel that a host launches: functions that kernels call rarely store."""
+    return any(name in {"store", "atomic_add", "atomic_max", "atomic_min"} for name, _ in _language_calls(node))
+
+
+def _kernel(node: ast.FunctionDef) -> Kernel:
+    parameters = _parameters(node)
+    names = {parameter.name for parameter in parameters}
+    sources = _sources_of_names(node, names)
+    loaded, stored = set[str](), set[str]()
+    for name, call in _language_calls(node):
+        if call.args and (name in {"load", "store"} or name.startswith("atomic_")):
+            pointers = _names_in(call.args[0], sources) & names
+            (loaded if name == "load" else stored).update(pointers)
+    others = {one.name for one in parameters if one.is_constexpr} | _used_as_numbers(node, names)
+    tuned = any("autotune" in ast.unparse(one) or "heuristics" in ast.unparse(one) for one in node.decorator_list)
+    axes = [
+        call.args[0].value
+        for name, call in _language_calls(node)
+        if name == "program_id" and call.args and isinstance(call.args[0], ast.Constant)
+    ]
+    return Kernel(
+        name=node.name,
+        line=node.lineno,
+        parameters=parameters,
+        loaded=frozenset(loaded - others),
+        stored=frozenset(stored - others),
+        axes=1 + max((axis for axis in axes if isinstance(axis, int)), default=0),
+        is_tuned=tuned,
+    )
+
+
+def _language_calls(node: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+    """Yield each call of `tl.something`, with that name."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute):
+            yield one.func.attr, one
+
+
+def _sources_of_names(node: ast.FunctionDef, parameters: set[str]) -> dict[str, set[str]]:
+    """Return by local name the parameters that its value comes from, as far as plain assignments show it."""
+    sources: dict[str, set[str]] = {name: {name} for name in parameters}
+    for one in (*ast.walk(node), *ast.walk(node)):  # twice: a loop may use what a later line assigns
+        match one:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AugAssign(target=ast.Name(id=name), value=value)
+            ):
+                sources[name] = sources.get(name, set()) | _names_in(value, sources)
+            case _:
+                pass
+    return sources
+
+
+def _names_in(node: ast.AST, sources: dict[str, set[str]]) -> set[str]:
+    """Return what the names of an address come from, without what is loaded from memory on the way."""
+    match node:
+        case ast.Name(id=name):
+            return sources.get(name, set())
+        case ast.Call(func=ast.Attribute(attr=called), args=arguments, keywords=keywords) if called in POINTER_CALLS:
+            named = [keyword.value for keyword in keywords if keyword.arg == "base"]
+            return {name for one in (*arguments[:1], *named) for name in _names_in(one, sources)}
+        case ast.Call():
+            return set()
+        case _:
+            return {name for child in ast.iter_child_nodes(node) for name in _names_in(child, sources)}
+
+
+def _used_as_numbers(node: ast.FunctionDef, parameters: set[str]) -> set[str]:
+    """Return the parameters that are multiplied or compared somewhere: no pointer is."""
+    used = set[str]()
+    for one in ast.walk(node):
+        match one:
+            case ast.Compare():
+                operands = [one.left, *one.comparators]
+            case ast.BinOp(op=ast.Mult() | ast.FloorDiv() | ast.Mod() | ast.Div()):
+                operands = [one.left, one.right]
+            case ast.Call(func=ast.Attribute(attr="cdiv") | ast.Name(id="range")):
+                operands = one.args
+            case _:
+                continue
+        used |= {name.id for name in operands if isinstance(name, ast.Name)}
+    return used & parameters
+
+
+def _parameters(node: ast.FunctionDef) -> tuple[SourceParameter, ...]:
+    given = node.args
+    positional = [*given.posonlyargs, *given.args]
+    defaults: list[ast.expr | None] = [*[None] * (len(positional) - len(given.defaults)), *given.defaults]
+    pairs = [*zip(positional, defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
+    return tuple(
+        SourceParameter(
+            name=one.arg,
+            annotation=ast.unparse(one.annotation) if one.annotation else "",
+            default=REQUIRED if default is None else _literal(default),
+        )
+        for one, default in pairs
+    )
+
+
+def _literal(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return None
+
+
+def _unpacked(node: ast.FunctionDef) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for one in ast.walk(node):
+        match one:
+            case ast.Assign(
+                targets=[ast.Tuple(elts=names)], value=ast.Attribute(value=ast.Name(id=tensor), attr="shape")
+            ) if all(isinstance(name, ast.Name) for name in names):
+                yield tensor, tuple(name.id for name in names if isinstance(name, ast.Name))
+            case _:
+                pass
+
+
+def _launching(tree: ast.Module, hosts: list[ast.FunctionDef], kernels: set[str]) -> set[str]:
+    """Return the functions that launch a kernel of the file, directly or through functions and classes of the file."""
+    bodies: dict[str, ast.AST] = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    bodies |= {node.name: node for node in hosts}
+    launching = {name for name, body in bodies.items() if _launches(body, kernels)}
+    while True:
+        more = {name for name, body in bodies.items() if name not in launching and _uses(body, launching)}
+        if not more:
+            return launching
+        launching |= more
+
+
+def _launches(body: ast.AST, kernels: set[str]) -> bool:
+    return any(
+        isinstance(one, ast.Call)
+        and isinstance(one.func, ast.Subscript)
+        and isinstance(one.func.value, ast.Name)
+        and one.func.value.id in kernels
+        for one in ast.walk(body)
+    )
+
+
+def _uses(body: ast.AST, names: set[str]) -> bool:
+    return any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(body))

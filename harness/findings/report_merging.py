@@ -1,0 +1,260 @@
+"""One report of many: of the chunks of a divided search, or of searches on several machines.
+
+Counts and times are added up.  Findings of one signature are one finding, with the cases of all; so are findings whose
+place, idiom or exception proves that they have one cause.  Nothing depends on the order in which reports arrived.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from harness.documents.campaign import CampaignReport, SizeCount, VerdictCount
+from harness.documents.chunk import ChunkReport, ShardReport, shard_of
+from harness.documents.op_checks import by_op_and_device, unchecked, untried
+from harness.errors import ReplayError, UsageError
+from harness.findings import store
+from harness.findings.known_issues import NO_ISSUES, KnownIssues
+from harness.model.avoided import AvoidedDraws, SetAsideOp
+from harness.model.finding import Finding, Symptom
+from harness.model.verdict import Signature
+from harness.search.causes import Suspect, causes_of
+from harness.search.miscompilations import merged_miscompilations
+
+R = TypeVar("R", VerdictCount, SizeCount, AvoidedDraws, SetAsideOp)
+LISTED = 6
+"""How many missing chunks of one shard are named one by one."""
+
+
+def merge(reports: Sequence[CampaignReport], issues: KnownIssues = NO_ISSUES) -> CampaignReport:
+    """Return the report of several searches together; there is at least one.
+
+    A build that several of them compiled counts in each.
+    """
+    findings = merge_findings(finding for report in reports for finding in report.findings)
+    rows = by_op_and_device(row for report in reports for row in report.op_checks)
+    kernels = sorted({kernel for report in reports for kernel in report.kernels})
+    return CampaignReport(
+        findings=findings,
+        cases=sum(report.cases for report in reports),
+        passed=sum(report.passed for report in reports),
+        failed=sum(report.failed for report in reports),
+        abstained=sum(report.abstained for report in reports),
+        abstain_reasons=_counts(report.abstain_reasons for report in reports),
+        seconds=round(sum(report.seconds for report in reports), 3),
+        triage_seconds=round(sum(report.triage_seconds for report in reports), 3),
+        seed=reports[0].seed,
+        devices=tuple(dict.fromkeys(device for report in reports for device in report.devices)),
+        versions=_versions(reports),
+        libraries=tuple(dict.fromkeys(library for report in reports for library in report.libraries)),
+        interrupted=any(report.interrupted for report in reports),
+        missing=tuple(part for report in reports for part in report.missing),
+        kernels=tuple(kernels),
+        cut_off=tuple(case for report in reports for case in report.cut_off),
+        suite_errors=tuple(dict.fromkeys(error for report in reports for error in report.suite_errors)),
+        builds=sum(report.builds for report in reports),
+        compiled_builds=sum(report.compiled_builds for report in reports),
+        accepted_reports=_counts(report.accepted_reports for report in reports),
+        gpu_wait_share=_gpu_wait_share(reports),
+        known_findings=issues.among(findings),
+        notices=issues.notices(findings, kernels, {row.op for row in rows}),
+        verdicts=_summed((row for report in reports for row in report.verdicts), "cases"),
+        tested_sizes=_summed((row for report in reports for row in report.tested_sizes), "cases"),
+        op_checks=rows,
+        unchecked=unchecked(rows),
+        untried=untried(rows),
+        avoided=_summed((row for report in reports for row in report.avoided), "cases", "failed", "dropped"),
+        set_aside=_summed((row for report in reports for row in report.set_aside), "cases", "completed", "batches"),
+    )
+
+
+def merge_chunks(reports: Iterable[ChunkReport], issues: KnownIssues = NO_ISSUES) -> CampaignReport:
+    """Return the report of the chunks of one search.  A chunk that ran twice counts once."""
+    chosen = chosen_chunks(reports)
+    merged = merge([one.report for one in chosen], issues)
+    return replace(merged, seed=chosen[0].chunk.search_seed)
+
+
+def merge_documents(
+    documents: Sequence[ShardReport | CampaignReport], issues: KnownIssues = NO_ISSUES
+) -> CampaignReport:
+    """Return the report of shards and of whole searches together.  One that is given twice counts once.
+
+    Raises:
+        UsageError: no chunk of the shards has run.
+    """
+    shards: dict[str, list[ShardReport]] = {}
+    reports: list[CampaignReport] = []
+    for document in documents:
+        if isinstance(document, ShardReport):
+            shards.setdefault(document.search, []).append(document)
+        elif document not in reports:
+            reports.append(document)
+    reports += [merge_shards(some) for some in shards.values() if any(shard.chunks for shard in some)]
+    if not reports:
+        raise UsageError("no chunk of these shards has run: there is nothing to merge")
+    silent = (part for some in shards.values() if not any(shard.chunks for shard in some) for part in _missing(some))
+    merged = merge(reports, issues)
+    return replace(merged, missing=(*merged.missing, *silent))
+
+
+def report_in(document: CampaignReport | ShardReport) -> CampaignReport:
+    """Return the report that a document is, or that of all chunks in it.
+
+    Raises:
+        ReplayError: no chunk of the shard has run.
+    """
+    if isinstance(document, CampaignReport):
+        return document
+    if not document.chunks:
+        raise ReplayError("the report of a shard of which no chunk has run")
+    return merge_chunks(document.chunks)
+
+
+def chosen_chunks(reports: Iterable[ChunkReport]) -> list[ChunkReport]:
+    """Return one report of each chunk, in the order of the search: the one with the most cases, a whole one first."""
+    best: dict[str, ChunkReport] = {}
+    for one in reports:
+        known = best.get(one.chunk.id)
+        if known is None or _completeness(one) > _completeness(known):
+            best[one.chunk.id] = one
+    return sorted(best.values(), key=lambda one: (one.chunk.search, one.chunk.number))
+
+
+def merge_shards(shards: Sequence[ShardReport], issues: KnownIssues = NO_ISSUES) -> CampaignReport:
+    """Return the report of the shards of one search.  A missing shard or chunk is named in `missing`."""
+    reports = [one for shard in shards for one in shard.chunks]
+    return replace(merge_chunks(reports, issues), missing=tuple(_missing(shards)))
+
+
+def _missing(shards: Sequence[ShardReport]) -> Iterator[str]:
+    """Yield the shards without a report, and the chunks that the others left."""
+    ran = {one.chunk.number for shard in shards for one in shard.chunks}
+    missing = [number for number in range(1, shards[0].chunk_count + 1) if number not in ran]
+    counts = {shard.shard_count for shard in shards}
+    count = counts.pop() if len(counts) == 1 else 0
+    have = {shard.shard for shard in shards}
+    by_shard: dict[int, list[int]] = {}
+    for number in missing:
+        shard = shard_of(number, count) if count else 0
+        by_shard.setdefault(0 if shard in have else shard, []).append(number)
+    for shard, numbers in sorted(by_shard.items()):
+        of = f"{len(numbers)} of {shards[0].chunk_count} chunks"
+        yield f"shard {shard} of {count} ({of})" if shard else _listed(numbers)
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    more = f" and {len(numbers) - LISTED} more" if len(numbers) > LISTED else ""
+    return f"chunk{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers[:LISTED]))}{more}"
+
+
+def _completeness(one: ChunkReport) -> tuple[bool, int]:
+    return one.is_whole, one.report.cases
+
+
+# --- findings --------------------------------------------------------------------------------------------------------
+
+
+def merge_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return one finding for each bug, in the order in which the bugs were first seen."""
+    alike: dict[Signature, list[Finding]] = {}
+    for finding in findings:
+        alike.setdefault(finding.fail.signature, []).append(finding)
+    merged = {signature: _merged(same) for signature, same in alike.items()}
+    joined = _joined({signature: _without_own(finding, merged) for signature, finding in merged.items()})
+    for signature, finding in merged_miscompilations(joined).items():
+        for other in finding.signatures[1:]:
+            joined.pop(other, None)
+        joined[signature] = finding
+    return tuple(joined.values())
+
+
+def _merged(same: Sequence[Finding]) -> Finding:
+    """Return the finding with the smallest case, with what the others add."""
+    best = min(same, key=store.rank)
+    cases = {case.digest: case for one in same for case in one.cases}
+    return replace(
+        best,
+        first_case=same[0].first_case,
+        first_seen=same[0].first_seen,
+        first_pictures=same[0].first_pictures,
+        sightings=sum(one.sightings for one in same),
+        cases=tuple(cases.values()),
+        libraries=tuple(dict.fromkeys(library for one in same for library in one.libraries)),
+        symptoms=_symptoms(symptom for one in same for symptom in one.symptoms),
+    )
+
+
+def _without_own(finding: Finding, merged: Mapping[Signature, Finding]) -> Finding:
+    """Drop the symptoms that were seen apart from the finding: elsewhere, each is a confirmed finding of its own."""
+    symptoms = (one for one in finding.symptoms if one.signature not in merged or not merged[one.signature].confirmed)
+    return replace(finding, symptoms=tuple(symptoms))
+
+
+def _joined(merged: Mapping[Signature, Finding]) -> dict[Signature, Finding]:
+    """Join the findings of one cause, as far as their place, idiom or exception proves it."""
+    best_first = sorted(merged.values(), key=lambda one: not one.confirmed)
+    suspects = (Suspect(fail=one.fail, cases={case.digest for case in one.cases}) for one in best_first)
+    causes = {cause.head: cause.symptoms for cause in causes_of(suspects)}
+    symptom_of = {symptom: head for head, symptoms in causes.items() for symptom in symptoms}
+    for finding in best_first:  # what was not tried, and is a symptom elsewhere
+        owner = next((one for one in best_first if finding.fail.signature in one.signatures[1:]), None)
+        if owner is not None and not finding.confirmed and owner.fail.signature not in symptom_of:
+            symptom_of.setdefault(finding.fail.signature, owner.fail.signature)
+    joined = {signature: finding for signature, finding in merged.items() if signature not in symptom_of}
+    for signature, finding in merged.items():
+        head = symptom_of.get(signature)
+        if head in joined:
+            own = Symptom(
+                signature=signature,
+                message=finding.fail.message,
+                source=finding.fail.source,
+                sightings=finding.sightings,
+            )
+            joined[head] = replace(
+                joined[head], symptoms=_symptoms((*joined[head].symptoms, own, *finding.symptoms), but=head)
+            )
+    return joined
+
+
+def _symptoms(symptoms: Iterable[Symptom], but: Signature | None = None) -> tuple[Symptom, ...]:
+    """Return each symptom once, with the sightings of all its mentions."""
+    found: dict[Signature, Symptom] = {}
+    for one in symptoms:
+        if one.signature != but:
+            known = found.get(one.signature)
+            found[one.signature] = replace(known, sightings=known.sightings + one.sightings) if known else one
+    return tuple(found.values())
+
+
+# --- counts ----------------------------------------------------------------------------------------------------------
+
+
+def _counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total = Counter[str]()
+    for one in counts:
+        total.update(one)
+    return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _summed(rows: Iterable[R], *counts: str) -> tuple[R, ...]:
+    """Return the rows that differ in more than their counts, each with the sums of its counts."""
+    sums: dict[R, Counter[str]] = {}
+    for row in rows:
+        bare = replace(row, **dict.fromkeys(counts, 0))
+        sums.setdefault(bare, Counter()).update({name: getattr(row, name) for name in counts})
+    return tuple(replace(bare, **total) for bare, total in sums.items())
+
+
+def _versions(reports: Iterable[CampaignReport]) -> Mapping[str, str]:
+    """Return the releases; several of one distribution are listed."""
+    found: dict[str, dict[str, None]] = {}
+    for name, version in ((name, version) for report in reports for name, version in report.versions.items()):
+        found.setdefault(name, {})[version] = None
+    return {name: ", ".join(releases) for name, releases in found.items()}
+
+
+def _gpu_wait_share(reports: Iterable[CampaignReport]) -> float | None:
+    shares = [(one.gpu_wait_share, one.seconds) for one in reports if one.gpu_wait_share is not None]
+    seconds = sum(seconds for _, seconds in shares)
+    return sum(share * seconds for share, seconds in shares) / seconds if seconds else None

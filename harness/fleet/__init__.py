@@ -1,0 +1,1 @@
+"""A search on many machines: how it is divided, and who runs which part."""

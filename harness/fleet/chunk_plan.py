@@ -1,0 +1,109 @@
+"""The chunks of a search: each pair of op and device, in blocks of so many cases.
+
+A chunk is a search of its own, with a seed derived from that of the whole.  So it finds the same on any machine, next
+to whatever else runs there, and may run twice.  The chunks of a search do not depend on the number of shards, unless
+their budget is a time.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import ceil
+from pathlib import Path
+
+from harness.documents.chunk import Chunk, shard_of
+from harness.errors import UsageError
+from harness.model.device import DeviceProfile
+from harness.model.op import Op
+from harness.search.options import Options
+from harness.search.plan import CaseBudget, TimeBudget, derived_seed
+from harness.wire import to_json
+
+BLOCK_CASES = 96
+"""The most cases of a chunk: six batches.  Fewer learn little from launches, more keep a machine waiting for one."""
+
+
+def chunks_of(options: Options, shards: int, environment: dict[str, tuple[str, ...]] | None = None) -> list[Chunk]:
+    """Divide a search.  `environment` is what `--env` gives."""
+    pairs = [(op, device) for op in options.ops for device in options.devices]
+    match options.budget:
+        case CaseBudget(cases=cases):
+            if cases < len(pairs):
+                raise UsageError(
+                    f"{cases} cases are too few for {len(options.ops)} ops on {len(options.devices)} devices: give "
+                    f"--cases {len(pairs)} or more, or fewer ops or devices"
+                )
+            blocks = list(_blocks_of_cases(pairs, cases))
+        case TimeBudget(seconds=seconds):
+            each = ceil(shards / len(pairs))
+            share = seconds / ceil(len(pairs) * each / shards)
+            blocks = [(op, device, block, share) for op, device in pairs for block in range(each)]
+    drafts = [_chunk(options, block, environment or {}) for block in blocks]
+    search = hashlib.sha256("\n".join(map(to_json, map(_without_folders, drafts))).encode()).hexdigest()[:8]
+    numbered = enumerate(drafts, 1)
+    return [replace(draft, search=search, number=number, count=len(drafts)) for number, draft in numbered]
+
+
+def _without_folders(chunk: Chunk) -> Chunk:
+    """Leave out where a folder after `--with` is: a checkout is elsewhere on each machine of one search."""
+    names = (Path(one).name if Path(one).is_absolute() else one for one in chunk.libraries)
+    return replace(chunk, libraries=tuple(names))
+
+
+def chunks_of_shard(chunks: Sequence[Chunk], shard: int, shards: int) -> list[Chunk]:
+    """Return the chunks that this shard runs.  Numbers of shards differ by one chunk at most."""
+    return [chunk for chunk in chunks if shard_of(chunk.number, shards) == shard]
+
+
+def chunk_of_pair(options: Options, op: Op, device: DeviceProfile) -> Chunk:
+    """Return all cases of an op on a device as one chunk, not yet numbered; `options` are those of this chunk."""
+    budget = options.budget
+    return _chunk(options, (op, device, 0, budget.cases if isinstance(budget, CaseBudget) else budget.seconds), {})
+
+
+_Block = tuple[Op, DeviceProfile, int, int | float]
+"""Op, device, number of the block, and its budget: cases, or seconds."""
+
+
+def _blocks_of_cases(pairs: list[tuple[Op, DeviceProfile]], cases: int) -> Iterator[_Block]:
+    for place, (op, device) in enumerate(pairs):
+        left = cases // len(pairs) + (place < cases % len(pairs))
+        count = ceil(left / BLOCK_CASES)
+        for block in range(count):
+            yield op, device, block, left // count + (block < left % count)
+
+
+def _chunk(options: Options, block: _Block, environment: dict[str, tuple[str, ...]]) -> Chunk:
+    op, device, number, budget = block
+    return Chunk(
+        search="",
+        number=0,
+        count=0,
+        suite=op.suite,
+        op=op.name,
+        device=device.slug,
+        sm_count=device.sm_count if options.fixed_sm_count else None,
+        search_seed=options.seed,
+        seed=derived_seed(options.seed, "chunk", str(number)) if number else options.seed,
+        cases=budget if isinstance(budget, int) else None,
+        seconds=budget if isinstance(budget, float) else None,
+        triage_seconds=options.triage_s,
+        engine=str(options.engine),
+        sanitizer=str(options.sanitizer or ""),
+        libraries=options.libraries,
+        oracles=options.oracles,
+        environment=environment,
+    )
+
+
+def options_of(options: Options, chunk: Chunk) -> Options:
+    """Return the options of the chunk alone, of the search that it belongs to."""
+    (op,) = (one for one in options.ops if (one.suite, one.name) == (chunk.suite, chunk.op))
+    (device,) = (one for one in options.devices if one.slug == chunk.device)
+    share = options.budget.triage_share if isinstance(options.budget, TimeBudget) else 0.0
+    budget = (
+        CaseBudget(cases=chunk.cases)
+        if chunk.cases is not None
+        else TimeBudget(seconds=chunk.seconds or 0.0, triage_share=share)
+    )
+    return replace(options, ops=(op,), devices=(device,), budget=budget, seed=chunk.seed)

@@ -1,0 +1,100 @@
+"""The folder that keeps TTIR, the facts of builds, and what cases launch, from one matrix to the next.
+
+Files are named by a digest of what decides their content.  Each is written whole or not at all, so a matrix that was
+killed goes on where it was.  A file that cannot be read counts as missing.
+"""
+
+import gzip
+import hashlib
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from harness import wire
+from harness.errors import ReplayError
+from harness.model.kernel_build import BuildFacts, CollectedCase
+
+T = TypeVar("T")
+FORMAT = 1
+"""Raised when the facts of a build, or what is collected of a case, change."""
+FOLDER = f"matrix-{FORMAT}"
+"""The folder's name inside the harness's cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildCache:
+    """The cache in one folder.  Several processes may use it at once."""
+
+    folder: Path
+
+    def facts(self, key: str) -> BuildFacts | None:
+        return _read(self._place("builds", key, ".json"), BuildFacts)
+
+    def keep_facts(self, key: str, facts: BuildFacts) -> None:
+        _write(self._place("builds", key, ".json"), wire.to_json(facts).encode())
+
+    def ttir(self, digest: str) -> str:
+        """Return a text that was kept.
+
+        Raises:
+            OSError: it was not.
+        """
+        return gzip.decompress(self._place("ttir", digest, ".gz").read_bytes()).decode()
+
+    def keep_ttir(self, text: str) -> str:
+        """Keep a text and return its digest."""
+        digest = hashlib.sha256(text.encode()).hexdigest()[:20]
+        path = self._place("ttir", digest, ".gz")
+        if not path.exists():
+            _write(path, gzip.compress(text.encode(), compresslevel=6, mtime=0))
+        return digest
+
+    def has_ttir(self, digest: str) -> bool:
+        return self._place("ttir", digest, ".gz").exists()
+
+    def collection(self, key: str) -> "Collection":
+        """Return what was collected under a digest of everything that decides it."""
+        return Collection(self._place("cases", key, ""))
+
+    def _place(self, kind: str, name: str, suffix: str) -> Path:
+        return self.folder / kind / name[:2] / f"{name}{suffix}"
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """The collected cases of one suite on one device."""
+
+    folder: Path
+
+    def case(self, digest: str) -> CollectedCase | None:
+        return _read(self.folder / f"{digest}.json", CollectedCase)
+
+    def keep(self, digest: str, case: CollectedCase) -> None:
+        _write(self.folder / f"{digest}.json", wire.to_json(case).encode())
+
+    def cases(self) -> tuple[CollectedCase, ...]:
+        """Return all cases so far."""
+        found = (_read(path, CollectedCase) for path in sorted(self.folder.glob("*.json")))
+        return tuple(case for case in found if case is not None)
+
+
+def _read(path: Path, expected: type[T]) -> T | None:
+    try:
+        return wire.from_json(path.read_bytes(), expected)
+    except (OSError, ReplayError):
+        return None
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_bytes(content)
+        draft.replace(path)
+    except OSError as error:  # a write to a full disk names no file, and the cache may be on another one
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)

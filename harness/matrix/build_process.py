@@ -1,0 +1,130 @@
+"""A compiler's process: `python -m harness.matrix.build_process CACHE` compiles one build after another.
+
+Requests come on standard input and facts leave on standard output, one line of JSON each.  Standard error is a file.
+It gets what else is printed.  The message of a failed build is read from it, since MLIR prints its reasons.
+"""
+
+import hashlib
+import os
+import re
+import resource
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+from harness import wire
+from harness.errors import CannotExecute
+from harness.matrix.build_cache import BuildCache
+from harness.matrix.cpu_time import cpu_seconds
+from harness.model.kernel_build import BuildFacts, BuildRequest, Vendor
+from harness.model.run import Source
+from harness.virtual.driver.compiler_process import is_refusal
+from harness.virtual.driver.machine_code import (
+    amd_facts,
+    amd_instructions,
+    cubin_instructions,
+    ptxas_facts,
+    ptxas_refusal,
+)
+from harness.virtual.driver.triton_stages import StagedBuild, compile_stages
+
+MEMORY_LIMIT_BYTES = 16 * 1024**3
+"""Address space of a compiler and of its assembler."""
+LONGEST_MESSAGE = 400
+_DIAGNOSTIC = re.compile(r'^(?:loc\()?"?([^":\n]+)"?:(\d+):\d+\)?: error: (?!Failures have been)(.*)$', re.MULTILINE)
+"""An error of MLIR, except the one that says that there was one."""
+_FATAL = re.compile(r"^LLVM ERROR: (.*)$", re.MULTILINE)
+_FAILED_PASS = re.compile(r"note: (Pipeline failed while executing \[`\w+`)")
+
+
+def main(folder: str) -> None:
+    """Compile until standard input ends."""
+    answers, printed = _reserve_output()
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    cache = BuildCache(Path(folder))
+    with tempfile.TemporaryDirectory(prefix="kernel-harness-") as scratch:
+        tempfile.tempdir = scratch  # Triton leaves the PTX there that ptxas refuses
+        file = Path(scratch) / "kernel.ttir"
+        for line in sys.stdin:
+            request = wire.from_json(line, BuildRequest)
+            file.write_text(cache.ttir(request.ttir), encoding="utf-8")
+            facts = compile_build(request, file, printed)
+            print(wire.to_json(facts), file=answers, flush=True)
+
+
+def compile_build(request: BuildRequest, ttir: Path, printed: TextIO) -> BuildFacts:
+    """Compile one file of TTIR and return its facts; `printed` is the file that holds what the compiler prints."""
+    printed.seek(0)
+    printed.truncate()
+    began = cpu_seconds()
+    options = {name: value for name, value in request.options.items() if value is not None}
+    try:
+        facts = _facts_of(request, compile_stages(ttir, request.target, options))
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is a fact about the kernel or about the machine
+        facts = _failed(error, printed)
+    return replace(facts, cpu_seconds=round(cpu_seconds() - began, 4))
+
+
+def _facts_of(request: BuildRequest, staged: StagedBuild) -> BuildFacts:
+    metadata = staged.metadata
+    if request.target.vendor is Vendor.NVIDIA:
+        used, instructions = ptxas_facts(staged.log), cubin_instructions(staged.binary)
+    else:
+        assembly = staged.binary.decode()
+        used, instructions = amd_facts(assembly), amd_instructions(assembly)
+    return BuildFacts(
+        shared_bytes=int(metadata["shared"]),
+        tensor_memory_columns=int(metadata.get("tmem_size") or 0),
+        registers_per_thread=used.registers,
+        scalar_registers=used.scalar_registers,
+        local_bytes_per_thread=used.local_bytes,
+        spill_store_bytes=used.spill_store_bytes,
+        spill_load_bytes=used.spill_load_bytes,
+        num_warps=int(metadata["num_warps"]),
+        num_ctas=int(metadata.get("num_ctas") or 1),
+        warp_size=request.target.warp_size,
+        scratch_bytes_per_program=int(metadata.get("global_scratch_size") or 0),
+        scratch_align=int(metadata.get("global_scratch_align") or 1),
+        profile_scratch_bytes_per_program=int(metadata.get("profile_scratch_size") or 0),
+        profile_scratch_align=int(metadata.get("profile_scratch_align") or 1),
+        instructions=instructions,
+        cubin=hashlib.sha256(staged.binary).hexdigest()[:16],
+        warnings=used.warnings,
+    )
+
+
+def _failed(error: Exception, printed: TextIO) -> BuildFacts:
+    """Return the facts of a build that raised: the compiler's own reason, and the line of source that it names."""
+    printed.flush()
+    printed.seek(0)
+    text = f"{printed.read()}\n{error}"
+    diagnostic = _DIAGNOSTIC.search(text)
+    reason = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    source = None
+    if diagnostic:
+        reason, source = diagnostic[3], Source(file=diagnostic[1], line=int(diagnostic[2]))
+    elif refused := ptxas_refusal(str(error)):
+        reason, source = f"ptxas: {refused.message}", refused.source
+    elif fatal := _FATAL.search(text):
+        reason = fatal[1]
+    elif failed := _FAILED_PASS.search(text):
+        reason = f"{failed[1]}]"
+    if source is not None and not source.file.endswith(".py"):  # the TTIR itself
+        source = None
+    message = f"{type(error).__name__}: {reason}"[:LONGEST_MESSAGE]
+    if isinstance(error, (MemoryError, OSError, CannotExecute)) or not (is_refusal(error) or diagnostic):
+        return BuildFacts(unknown=message, failure_source=source)
+    return BuildFacts(failure=message, failure_source=source)
+
+
+def _reserve_output() -> tuple[TextIO, TextIO]:
+    """Return standard output for the answers, and the file behind standard error, which gets everything else."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return answers, os.fdopen(os.dup(2), "w+", encoding="utf-8", errors="replace")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

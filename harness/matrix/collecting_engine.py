@@ -1,0 +1,251 @@
+"""The engine that collects kernels: host code runs as on the device, and kernels are recorded instead of launched.
+
+Each new kernel goes through Triton's front end, with every config of its autotuner.  What is left of a case is a file:
+the kernels with their constants, and the digests of their TTIR.  Results are uninitialised memory and judged by nobody.
+"""
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import wire
+from harness.matrix.build_cache import BuildCache, Collection
+from harness.matrix.collection_orders import ORDERS_VARIABLE, CollectionOrders
+from harness.model.case import Case
+from harness.model.device import DeviceProfile
+from harness.model.kernel_build import (
+    CollectedBuild,
+    CollectedCase,
+    CollectedKernel,
+    CompileTarget,
+    Constant,
+)
+from harness.model.op import Op
+from harness.model.run import Completed, Run, Source
+from harness.oracles.endings import describe
+from harness.virtual.driver import triton_seam
+from harness.virtual.driver.driver import LaunchHandler, LaunchRequest, VirtualDriver
+from harness.virtual.driver.kernel_facts import BUILD_OPTIONS, without_locations
+from harness.virtual.driver.triton_stages import (
+    CallRecorder,
+    RecordedBuild,
+    RecordedCall,
+    compiler_version,
+    front_end,
+)
+from harness.virtual.engine import VirtualEngine
+
+_LINE = re.compile(r"^at (\d+):")
+LONGEST_MESSAGE = 400
+
+
+class CollectingEngine(VirtualEngine):
+    """Emulates a device, and records what a case would launch."""
+
+    name = "collecting"
+
+    def emulate(self, device: DeviceProfile) -> None:
+        """Show the device to host code; record launches."""
+        orders = wire.from_json(os.environ[ORDERS_VARIABLE], CollectionOrders)
+        self._orders = orders
+        self._cache = BuildCache(Path(orders.cache))
+        self._versions = {str(target): compiler_version(target) for target in orders.targets}
+        self._calls: list[RecordedCall] = []
+        super().emulate(device)
+        CallRecorder(self._calls.append).install()
+
+    def _drive(self, device: DeviceProfile, on_launch: LaunchHandler) -> None:
+        del on_launch
+        triton_seam.set_driver(VirtualDriver(device, _launch_nothing))
+
+    def run(self, op: Op, case: Case) -> Run:
+        """Collect the kernels of a case that its suite has not launched on this device so far."""
+        self._begin(case, case.lane_fill)
+        self._calls.clear()
+        try:
+            ending, _ = self._execution.run_again(op, case)
+        finally:
+            self._fresh.forget()
+        collection = self._cache.collection(self._orders.collections[op.suite])
+        launches = len(self._calls)
+        collected = CollectedCase(
+            op=op.id,
+            case=str(case),
+            ending="" if isinstance(ending, Completed) else describe(ending),
+            launches=launches,
+            kernels=tuple(self._new_kernels(op, case, collection)),
+        )
+        collection.keep(case.digest, collected)
+        self._calls.clear()
+        return Run(case=case, engine=self.name, ending=ending)
+
+    def _new_kernels(self, op: Op, case: Case, collection: Collection) -> Iterator[CollectedKernel]:
+        seen: dict[tuple[str, ...], set[str]] = {}
+        for before in collection.cases():
+            for kernel in before.kernels:
+                file = kernel.source.file if kernel.source else ""
+                seen.setdefault((kernel.environment, kernel.kernel, file), set()).add(kernel.specialisation)
+        usual = {specialisation for key, found in seen.items() if not key[0] for specialisation in found}
+        for call in self._calls:
+            of_kernel = seen.setdefault((_environment(case), call.kernel, _file_of(call)), set())
+            specialisation = _specialisation(call)
+            if specialisation in of_kernel or len(of_kernel) >= self._orders.specialisations:
+                continue
+            of_kernel.add(specialisation)
+            if not case.environment or specialisation not in usual:
+                yield self._collected(op, case, call, specialisation)
+
+    def _collected(self, op: Op, case: Case, call: RecordedCall, specialisation: str) -> CollectedKernel:
+        prepared = [build for build in call.builds if build.source is not None]
+        shared = _shared_constants(prepared)
+        first = prepared[0].source if prepared else None
+        place = triton_seam.kernel_source(first.fn) if first else None
+        front_ends: dict[str, _FrontEnd] = {}
+        builds = (
+            self._build(build, target, shared, front_ends) for target in self._orders.targets for build in call.builds
+        )
+        return CollectedKernel(
+            kernel=call.kernel,
+            source=Source(file=place.file, line=place.line) if place else None,
+            specialisation=specialisation,
+            signature=_signature(first) if first else {},
+            constants=shared,
+            is_tuned=call.is_tuned,
+            environment=_environment(case),
+            op=op.id,
+            case=str(case),
+            builds=tuple(builds),
+        )
+
+    def _build(
+        self,
+        build: RecordedBuild,
+        target: CompileTarget,
+        shared: Mapping[str, Constant],
+        front_ends: dict[str, "_FrontEnd"],
+    ) -> CollectedBuild:
+        constants = _constants(build.source) if build.source is not None else {}
+        options = {name: build.options[name] for name in BUILD_OPTIONS if name in build.options}
+        done = self._front_end(build, target, front_ends)
+        key = ""
+        if done.ttir:
+            text = "\n".join((done.without_locations, json.dumps(options, sort_keys=True), str(target)))
+            key = hashlib.sha256(f"{text}\n{self._versions[str(target)]}".encode()).hexdigest()[:20]
+        return CollectedBuild(
+            config=build.config,
+            index=build.index,
+            is_kept=build.is_kept,
+            constants={name: value for name, value in constants.items() if name not in shared},
+            target=target,
+            options=options,
+            key=key,
+            ttir=done.ttir,
+            grid=build.grid,
+            failure=done.failure,
+            failure_source=done.failure_source,
+            front_end_seconds=done.take_seconds(),
+        )
+
+    def _front_end(
+        self, build: RecordedBuild, target: CompileTarget, front_ends: dict[str, "_FrontEnd"]
+    ) -> "_FrontEnd":
+        if build.source is None:
+            assert build.error is not None
+            return _FrontEnd(failure=_message(build.error))
+        decisive = {
+            name: str(value) for name, value in build.options.items() if name not in triton_seam.FRONT_END_IGNORES
+        }
+        source = build.source
+        key = f"{target} {source.signature} {source.constants} {source.attrs} {sorted(decisive.items())}"
+        if key not in front_ends:
+            front_ends[key] = self._run_front_end(build, target)
+        return front_ends[key]
+
+    def _run_front_end(self, build: RecordedBuild, target: CompileTarget) -> "_FrontEnd":
+        began = time.process_time()
+        try:
+            text = front_end(build.source, target, build.options)
+        except Exception as error:  # noqa: BLE001 - a kernel that does not compile is a fact about it
+            return _FrontEnd(failure=_message(error), failure_source=_place(error, build))
+        bare = without_locations(text)
+        return _FrontEnd(ttir=self._cache.keep_ttir(text), without_locations=bare, seconds=time.process_time() - began)
+
+
+@dataclass(slots=True, kw_only=True)
+class _FrontEnd:
+    """What the front end made of one set of constants."""
+
+    ttir: str = ""
+    without_locations: str = ""
+    failure: str = ""
+    failure_source: Source | None = None
+    seconds: float = 0.0
+
+    def take_seconds(self) -> float:
+        """Return the seconds for the first build that uses the result, and 0 for the others."""
+        seconds, self.seconds = self.seconds, 0.0
+        return seconds
+
+
+def _environment(case: Case) -> str:
+    return " ".join(f"{name}={value}" for name, value in case.environment)
+
+
+def _file_of(call: RecordedCall) -> str:
+    """Return the file of the kernel: one library may have kernels of one name in several."""
+    first = next((build.source for build in call.builds if build.source is not None), None)
+    return triton_seam.kernel_source(first.fn).file if first else ""
+
+
+def _launch_nothing(request: LaunchRequest) -> None:
+    del request
+
+
+def _message(error: Exception) -> str:
+    """Return kind and text of an error: the whole reason, without the quoted code above it."""
+    lines = [line for line in str(error).splitlines() if line.strip()] or [""]
+    text = lines[-1].strip() if lines[0].startswith("at ") else "\n".join(lines)
+    return f"{type(error).__name__}: {text}"[:LONGEST_MESSAGE]
+
+
+def _place(error: Exception, build: RecordedBuild) -> Source | None:
+    """Return the line that an error of the front end names: `at 12:8`, counted from the kernel's `def`."""
+    place, found = triton_seam.kernel_source(build.source.fn), _LINE.match(str(error))
+    return Source(file=place.file, line=place.line + (int(found[1]) - 1 if found else 0))
+
+
+def _constants(source: Any) -> dict[str, Constant]:
+    names = source.fn.arg_names
+    found: dict[str, Constant] = {}
+    for path, value in source.constants.items():
+        plain = value if isinstance(value, int | float | str) or value is None else str(value)
+        found[".".join((names[path[0]], *map(str, path[1:])))] = plain
+    return found
+
+
+def _shared_constants(builds: list[RecordedBuild]) -> dict[str, Constant]:
+    """Return the constants that are equal in all builds."""
+    every = [_constants(build.source) for build in builds]
+    return {
+        name: value
+        for name, value in (every[0] if every else {}).items()
+        if all(one.get(name, ...) == value for one in every)
+    }
+
+
+def _signature(source: Any) -> dict[str, str]:
+    return {name: str(kind) for name, kind in source.signature.items() if kind != "constexpr"}
+
+
+def _specialisation(call: RecordedCall) -> str:
+    """Return a digest of the call's signature, alignments and shared constants."""
+    prepared = [build for build in call.builds if build.source is not None]
+    first = prepared[0].source if prepared else None
+    text = f"{_signature(first)} {first.attrs} {_shared_constants(prepared)}" if first else ""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

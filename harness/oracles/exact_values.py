@@ -1,0 +1,190 @@
+"""The promises that exact arithmetic can tell apart: the algorithm is right, and rounding leaves it its digits.
+
+Both judge the exact run of a case.  `float64-values` judges by a tolerance what no exact run decides.
+"""
+
+from math import isfinite, log10
+
+from harness.model.product_precision import product_epsilon
+from harness.model.run import ExactComparison, ExactRun, LaunchRounding, Result, Run
+from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.oracles.base import Evidence, SingleRunOracle
+from harness.oracles.float64_values import is_wrong, pictures_of, worst_measure
+from harness.oracles.memory_events import cell
+
+NO_EXACT_RUN = "the case was not computed in exact arithmetic"
+NO_DIGITS = 0.5
+"""Digits below which nothing is left of a number."""
+SOME_DIGITS = 1.0
+LEAST_LOSS = 0.3
+"""Digits that another order of the same operations may cost: a factor of two in the error."""
+A_NARROWER_TYPE = 3.0
+"""Digits by which float32 exceeds a 16-bit type, at least: whoever loses as many computes in a narrower type."""
+DIGITS = {"float64": 15.9, "float32": 7.2, "float16": 3.3, "bfloat16": 2.4}
+"""The decimal digits of a type."""
+UNITS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+NEGLIGIBLE = 2.0**-24
+"""A tensor smaller than this, relative to the terms that it is a sum of, is below the last digit of float32."""
+OWN_UNITS, FLOAT32_UNITS = 2.0, 64.0
+"""Units that a result of zero may be off, relative to its terms: of its type or of TF32, and of float32."""
+
+
+class WrongValue(SingleRunOracle):
+    """Compares exact values with the float64 reference: no rounding hides a wrong term, and none looks like one."""
+
+    name = "wrong-value"
+    promise = "Computed without rounding, every output and gradient equals the float64 reference."
+
+    def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
+        """Fail once for each wrong result; results that share one tensor of one kernel count once."""
+        run = evidence.run
+        exact = run.exact
+        if exact is None or exact.obstacle:
+            return (Abstain(oracle=self.name, reason=exact.obstacle if exact else NO_EXACT_RUN),)
+        wrong = [one for one in exact.comparisons if one.is_known and not one.is_right]
+        if wrong and exact.doubts:
+            return (Abstain(oracle=self.name, reason=f"the exact run is in doubt: {exact.doubts[0]}"),)
+        if not wrong:
+            if all(one.is_known for one in exact.comparisons):
+                return (Pass(oracle=self.name),)
+            return (Abstain(oracle=self.name, reason=f"the exact run is incomplete: {_first(exact.doubts)}"),)
+        results = {result.name: result for result in run.results}
+        worst: dict[tuple[str, str], ExactComparison] = {}
+        for one in wrong:
+            tensor = _tensor(results.get(one.name), one.name)
+            worst[tensor] = max(worst.get(tensor, one), one, key=lambda each: each.worst.ratio)
+        return tuple(self._fail(run, one, results.get(one.name)) for one in worst.values())
+
+    def _fail(self, run: Run, one: ExactComparison, result: Result | None) -> Fail:
+        kernel, place = _tensor(result, one.name)
+        at = cell(one.name, one.worst.index)
+        times = f"{one.worst.ratio:.3g} times" if isfinite(one.worst.ratio) else "beyond"
+        return Fail(
+            signature=Signature(oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=kernel, place=place),
+            message=(
+                f"{at} is {one.worst.got:.9g} without any rounding, where the float64 reference gives "
+                f"{one.worst.expected:.9g}: {times} the bound of exact arithmetic"
+            ),
+            meaning="The algorithm is wrong, not its rounding: a term, a mask or an index of the computation.",
+            pictures=pictures_of(result, worst_measure(result)) if result is not None else (),
+        )
+
+
+class Precision(SingleRunOracle):
+    """Counts the digits that rounding costs a right algorithm, beside those that it costs eager torch."""
+
+    name = "precision"
+    promise = "A right algorithm loses no more digits by rounding than eager torch does in the same type."
+
+    def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
+        """Fail once for each kernel and tensor, with the operation at which real and exact values part most."""
+        run = evidence.run
+        exact = run.exact
+        if exact is None or exact.obstacle:
+            return (Abstain(oracle=self.name, reason=exact.obstacle if exact else NO_EXACT_RUN),)
+        right = {one.name: one for one in exact.comparisons if one.is_right}
+        fails: dict[tuple[str, str], Fail] = {}
+        for result in filter(is_wrong, run.results):
+            one = right.get(result.name)
+            if one is None or not _is_lossy(result, one):
+                continue
+            if not _is_benign_zero(run, result, one, exact):
+                fail = self._fail(run, result, one)
+                tensor = (fail.signature.kernel, fail.signature.place)
+                if tensor not in fails or fail.signature.severity is Severity.ERROR:
+                    fails[tensor] = fail
+        if fails:
+            return tuple(fails.values())
+        if len(right) < len(exact.comparisons):
+            return (Abstain(oracle=self.name, reason="not every exact value is known to be right"),)
+        return (Pass(oracle=self.name),)
+
+    def _fail(self, run: Run, result: Result, one: ExactComparison) -> Fail:
+        assert run.exact is not None
+        kernel, place = _tensor(result, one.name)
+        growth = _most_growth(run, run.exact, kernel)
+        left, usual = digits_left(one.error, result.kind), digits_left(one.usual_error, result.kind)
+        is_large = (left < NO_DIGITS and usual >= SOME_DIGITS) or usual - left >= A_NARROWER_TYPE
+        is_error = is_large and one.absolute_error > _left_of_terms(run, result, run.exact)
+        where = ""
+        if growth is not None:
+            at = f" ({growth.source})" if growth.source else ""
+            where = f"; real and exact values part most at {growth.operation} of {growth.kernel}{at}"
+        worst = worst_measure(result)
+        return Fail(
+            signature=Signature(
+                oracle=self.name,
+                severity=Severity.ERROR if is_error else Severity.WARNING,
+                op=run.case.op,
+                kernel=kernel,
+                place=place,
+            ),
+            message=(
+                f"{cell(result.name, worst.index)} is {worst.got:.6g} where {worst.expected:.6g} is right: "
+                f"{_digits(left)} left of {_digits(usual)} in eager torch{where}"
+            ),
+            meaning=(
+                "The algorithm is right: without rounding it gives the reference's values.  Rounding costs more digits "
+                "here than eager torch loses in the same type."
+            ),
+            source=growth.source if growth is not None else None,
+            pictures=pictures_of(result, worst),
+        )
+
+
+def _most_growth(run: Run, exact: ExactRun, kernel: str) -> LaunchRounding | None:
+    """Return where the error grew most, up to the last launch of the kernel that stored the result."""
+    last = _last_launch(run, kernel)
+    before = [one for one in exact.roundings if one.launch <= last and one.operation]
+    return max(before, key=lambda one: one.growth, default=None)
+
+
+def _last_launch(run: Run, kernel: str) -> int:
+    """Return the index of the kernel's last launch; of the last of all if none is known to be its."""
+    launches = [index for index, launch in enumerate(run.launches) if launch.kernel == kernel]
+    return launches[-1] if launches else len(run.launches)
+
+
+def digits_left(error: float, kind: str) -> float:
+    """Return how many decimal digits a relative error leaves of a number of this type."""
+    most = DIGITS.get(kind, DIGITS["float32"])
+    if not error > 0:
+        return most
+    return min(most, max(0.0, -log10(error))) if isfinite(error) else 0.0
+
+
+def _is_lossy(result: Result, one: ExactComparison) -> bool:
+    """Return True if the result loses more digits than another order of eager torch's operations might."""
+    return digits_left(one.usual_error, result.kind) - digits_left(one.error, result.kind) > LEAST_LOSS
+
+
+def _is_benign_zero(run: Run, result: Result, one: ExactComparison, exact: ExactRun) -> bool:
+    """Return True if the right result is zero, and the wrong one is what rounding leaves of the terms that cancel."""
+    is_zero = one.size <= NEGLIGIBLE * _cancelled(run, result, exact)
+    return is_zero and one.absolute_error <= _left_of_terms(run, result, exact)
+
+
+def _left_of_terms(run: Run, result: Result, exact: ExactRun) -> float:
+    """Return what rounding may leave of the terms that cancel, in the launches up to the one that stored the result."""
+    launches = run.launches[: _last_launch(run, _tensor(result, result.name)[0]) + 1]
+    products = product_epsilon(precision for launch in launches for precision in launch.dot_precisions)
+    own = max(UNITS.get(result.kind, UNITS["float32"]), products)
+    return (OWN_UNITS * own + FLOAT32_UNITS * UNITS["float32"]) * _cancelled(run, result, exact)
+
+
+def _cancelled(run: Run, result: Result, exact: ExactRun) -> float:
+    last = _last_launch(run, _tensor(result, result.name)[0])
+    return max((one.cancelled for one in exact.roundings if one.launch <= last), default=0.0)
+
+
+def _tensor(result: Result | None, name: str) -> tuple[str, str]:
+    """Return the kernel and argument that stored a result; its name if none did."""
+    return (result.writer if result is not None else None) or ("", name)
+
+
+def _digits(count: float) -> str:
+    return "no digit" if count < NO_DIGITS else f"{count:.1f} digits"
+
+
+def _first(doubts: tuple[str, ...]) -> str:
+    return doubts[0] if doubts else "an exact value is unknown"

@@ -1,0 +1,69 @@
+"""A search is divided into chunks that cover it once, in equal parts."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.devices import catalogue
+from harness.fleet.chunk_plan import BLOCK_CASES, chunks_of, chunks_of_shard, options_of
+from harness.search.options import Options
+from harness.search.plan import CaseBudget, TimeBudget
+from tests.search.fakes import OP
+
+DEVICES = catalogue.find_all("b200,h200,rtx-pro-6000")
+
+
+def options(ops: int = 2, budget: CaseBudget | TimeBudget = CaseBudget(cases=600)) -> Options:  # noqa: B008 - immutable
+    named = tuple(replace(OP, name=f"op{number}") for number in range(ops))
+    return Options(suites=(OP.suite,), ops=named, devices=DEVICES, budget=budget, seed=7)
+
+
+@given(ops=st.integers(1, 4), cases=st.integers(12, 3000), shards=st.integers(1, 20))
+def test_shards_have_each_chunk_once_and_equal_numbers(ops: int, cases: int, shards: int) -> None:
+    chunks = chunks_of(options(ops, CaseBudget(cases=cases)), shards)
+    parts = [chunks_of_shard(chunks, number, shards) for number in range(1, shards + 1)]
+    assert sorted(chunk.number for part in parts for chunk in part) == list(range(1, len(chunks) + 1))
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+    assert sum(chunk.cases or 0 for chunk in chunks) == cases
+    assert all(0 < (chunk.cases or 0) <= BLOCK_CASES for chunk in chunks)
+
+
+def test_chunks_do_not_depend_on_the_number_of_shards() -> None:
+    assert chunks_of(options(), 1) == chunks_of(options(), 8)
+
+
+def test_blocks_of_one_pair_have_different_seeds() -> None:
+    chunks = chunks_of(options(1), 1)
+    assert set(Counter(chunk.device for chunk in chunks).values()) == {3}
+    assert all(len({chunk.seed for chunk in chunks if chunk.device == device.slug}) == 3 for device in DEVICES)
+
+
+def test_searches_with_different_options_have_different_ids() -> None:
+    plain = options()
+    others = (replace(plain, seed=8), replace(plain, libraries=("a==1",)), replace(plain, oracles=("bounds",)))
+    assert len({chunks_of(one, 1)[0].search for one in (plain, *others)}) == 4
+
+
+def test_checkouts_in_several_folders_belong_to_one_search() -> None:
+    folders = ("/builds/agent-1/norms", "/builds/agent-2/norms", "/builds/agent-1/gates")
+    ids = [chunks_of(replace(options(), libraries=(folder, "a==1")), 1)[0].search for folder in folders]
+    assert ids[0] == ids[1] != ids[2]
+
+
+@pytest.mark.parametrize("shards", [1, 2, 6, 7, 30])
+def test_a_shard_takes_the_time_that_was_asked(shards: int) -> None:
+    chunks = chunks_of(options(2, TimeBudget(seconds=600.0)), shards)
+    for number in range(1, shards + 1):
+        part = chunks_of_shard(chunks, number, shards)
+        assert 0 < sum(chunk.seconds or 0.0 for chunk in part) <= 600.0
+
+
+def test_a_chunk_is_a_search_of_its_own() -> None:
+    whole = options()
+    chunk = chunks_of(whole, 1)[-1]
+    alone = options_of(whole, chunk)
+    assert ([op.name for op in alone.ops], alone.devices) == (["op1"], DEVICES[-1:])
+    assert (alone.budget, alone.seed) == (CaseBudget(cases=chunk.cases or 0), chunk.seed)

@@ -1,0 +1,171 @@
+"""The oracles of exact arithmetic: is the algorithm right, and how many digits does rounding cost."""
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from harness.model.run import ExactComparison, ExactRun, LaunchRounding, Measure, Run, Source
+from harness.model.verdict import FLOAT64_VALUES, Severity, Signature
+from harness.oracles import registry
+from harness.oracles.exact_values import Precision, WrongValue, digits_left
+from harness.oracles.float64_values import DECIDED_EXACTLY, Float64Values
+from tests.oracles.facts import KERNEL, judge, only_failure, result, run, signature
+
+GROWTH = LaunchRounding(
+    launch=0,
+    kernel=KERNEL,
+    operation="arith.subf",
+    source=Source(file="/fla/layernorm.py", line=254),
+    before=1e-3,
+    after=1.0,
+    cancelled=0.0,
+)
+
+
+def comparison(name: str = "y", *, ratio: float = 0.5, known: bool = True, error: float = 1e-3) -> ExactComparison:
+    return ExactComparison(
+        name=name,
+        is_known=known,
+        worst=Measure(ratio=ratio, index=(3, 0), got=0.5, expected=0.25),
+        error=error,
+        usual_error=1e-7,
+        absolute_error=error,
+        size=1.0,
+    )
+
+
+def exact_run(*comparisons: ExactComparison, wrong: bool = False, doubts: tuple[str, ...] = ()) -> Run:
+    """Return a run whose real results are wrong by the tolerance, or right."""
+    results = tuple(result(one.name, whole=30.0 if wrong else 0.5) for one in comparisons)
+    return replace(run(results=results), exact=ExactRun(comparisons=comparisons, doubts=doubts, roundings=(GROWTH,)))
+
+
+class TestWrongValue:
+    def test_a_wrong_exact_value_fails_though_rounding_hides_it(self) -> None:
+        fail = only_failure(WrongValue(), exact_run(comparison(ratio=40.0)))
+        assert fail.signature == signature("wrong-value", "y", kernel="")
+        assert fail.message == (
+            "y[3, 0] is 0.5 without any rounding, where the float64 reference gives 0.25: "
+            "40 times the bound of exact arithmetic"
+        )
+
+    def test_a_right_exact_value_passes_however_it_is_rounded(self) -> None:
+        assert judge(WrongValue(), exact_run(comparison(), wrong=True)) == ["pass"]
+
+    def test_doubts_do_not_matter_if_the_exact_values_are_right(self) -> None:
+        assert judge(WrongValue(), exact_run(comparison(), doubts=("a decision",))) == ["pass"]
+
+    def test_abstains_in_doubt_and_says_why(self) -> None:
+        doubtful = exact_run(comparison(ratio=40.0), wrong=True, doubts=("a decision (k.py:3)",))
+        assert judge(WrongValue(), doubtful) == ["abstain: the exact run is in doubt: a decision (k.py:3)"]
+
+    def test_abstains_if_an_exact_value_is_unknown(self) -> None:
+        unknown = exact_run(comparison(known=False), doubts=("tt.bitcast cannot be followed",))
+        assert judge(WrongValue(), unknown) == ["abstain: the exact run is incomplete: tt.bitcast cannot be followed"]
+
+    def test_abstains_without_an_exact_run(self) -> None:
+        assert judge(WrongValue(), run()) == ["abstain: the case was not computed in exact arithmetic"]
+
+
+class TestPrecision:
+    def test_lost_digits_are_counted_with_the_line_where_they_go(self) -> None:
+        fail = only_failure(Precision(), exact_run(comparison(error=1.0), wrong=True))
+        assert fail.signature == signature("precision", "y", kernel="")
+        assert fail.message == (
+            "y[3, 0] is 0.5 where 0.25 is right: no digit left of 7.0 digits in eager torch; "
+            f"real and exact values part most at arith.subf of {KERNEL} (layernorm.py:254)"
+        )
+
+    @pytest.mark.parametrize(
+        ("error", "severity"),
+        [(1e-5, Severity.WARNING), (2e-4, Severity.ERROR), (0.9, Severity.ERROR), (inf, Severity.ERROR)],
+    )
+    def test_three_lost_digits_or_none_left_are_an_error(self, error: float, severity: Severity) -> None:
+        fail = only_failure(Precision(), exact_run(comparison(error=error), wrong=True))
+        assert fail.signature.severity is severity
+
+    def test_no_later_launch_is_where_digits_go(self) -> None:
+        found = exact_run(comparison(error=1.0), wrong=True)
+        written = (replace(found.results[0], writer=(KERNEL, "dx")),)
+        assert found.exact is not None
+        later = replace(GROWTH, launch=1, kernel="later_kernel", after=2.0)
+        both = replace(found, results=written, exact=replace(found.exact, roundings=(GROWTH, later)))
+        assert f"arith.subf of {KERNEL}" in only_failure(Precision(), both).message
+
+    def test_what_eager_torch_loses_too_is_no_failure(self) -> None:
+        assert judge(Precision(), exact_run(comparison(error=1.0))) == ["pass"]
+
+    def test_twice_the_error_of_eager_torch_is_no_failure(self) -> None:
+        assert judge(Precision(), exact_run(comparison(error=1.9e-7), wrong=True)) == ["pass"]
+
+    def test_a_wrong_algorithm_has_no_digits_to_lose(self) -> None:
+        wrong = exact_run(comparison(ratio=40.0), wrong=True)
+        assert judge(Precision(), wrong) == ["abstain: not every exact value is known to be right"]
+
+    def test_a_zero_of_terms_that_cancel_may_be_off_by_their_rounding(self) -> None:
+        zero = replace(comparison(error=inf), size=1e-18, absolute_error=1e-6)
+        found = exact_run(zero, wrong=True)
+        assert found.exact is not None
+        cancelling = replace(found, exact=replace(found.exact, roundings=(replace(GROWTH, cancelled=1.0),)))
+        assert judge(Precision(), cancelling) == ["pass"]
+        assert len(judge(Precision(), found)) == 1
+
+    def test_a_zero_of_products_in_tf32_may_be_off_by_their_rounding(self) -> None:
+        zero = replace(comparison(error=inf), size=1e-18, absolute_error=1e-3)
+        found = exact_run(zero, wrong=True)
+        assert found.exact is not None
+        cancelling = replace(found, exact=replace(found.exact, roundings=(replace(GROWTH, cancelled=1.0),)))
+        products = tuple(replace(launch, dot_precisions=("tf32",)) for launch in cancelling.launches)
+        assert len(judge(Precision(), cancelling)) == 1
+        assert judge(Precision(), replace(cancelling, launches=products)) == ["pass"]
+
+    def test_a_loss_by_cancellation_alone_is_a_warning(self) -> None:
+        found = exact_run(comparison(error=2e-4), wrong=True)
+        assert found.exact is not None
+        cancelling = replace(found, exact=replace(found.exact, roundings=(replace(GROWTH, cancelled=100.0),)))
+        severities = [only_failure(Precision(), one).signature.severity for one in (found, cancelling)]
+        assert severities == [Severity.ERROR, Severity.WARNING]
+
+    def test_digits_are_those_of_the_type_at_most(self) -> None:
+        assert [digits_left(error, "bfloat16") for error in (0.0, 1e-9, 0.1, 2.0, inf)] == [2.4, 2.4, 1.0, 0.0, 0.0]
+
+
+class TestFloat64Values:
+    def test_leaves_to_exact_arithmetic_what_that_decides(self) -> None:
+        for ratio in (0.5, 40.0):
+            assert judge(Float64Values(), exact_run(comparison(ratio=ratio), wrong=True)) == [
+                f"abstain: {DECIDED_EXACTLY}"
+            ]
+
+    def test_judges_results_whose_exact_values_are_in_doubt(self) -> None:
+        doubtful = exact_run(comparison(ratio=40.0), wrong=True, doubts=("a decision",))
+        assert only_failure(Float64Values(), doubtful).signature.oracle == FLOAT64_VALUES
+
+    def test_judges_results_whose_exact_values_are_unknown(self) -> None:
+        unknown = exact_run(comparison(known=False), wrong=True)
+        assert only_failure(Float64Values(), unknown).signature.oracle == FLOAT64_VALUES
+
+
+class TestOneJudgement:
+    """The three oracles stand for one judgement of values."""
+
+    VALUE = signature("float64-values", "dx")
+
+    @pytest.mark.parametrize(("oracle", "shows"), [("wrong-value", True), ("precision", True), ("bounds", False)])
+    def test_a_failure_by_tolerance_is_shown_by_one_in_exact_arithmetic(self, *, oracle: str, shows: bool) -> None:
+        other = replace(self.VALUE, oracle=oracle)
+        assert (self.VALUE.is_shown_by(other), other.is_shown_by(self.VALUE)) == (shows, shows)
+
+    def test_lost_digits_are_no_wrong_value(self) -> None:
+        wrong = replace(self.VALUE, oracle="wrong-value")
+        assert not wrong.is_shown_by(replace(self.VALUE, oracle="precision"))
+
+    def test_another_tensor_is_another_failure(self) -> None:
+        other: Signature = replace(self.VALUE, oracle="wrong-value", place="dw")
+        assert not self.VALUE.is_shown_by(other)
+
+    def test_a_name_stands_for_the_oracles_that_decide_for_it(self) -> None:
+        assert registry.family("float64-values") == {"float64-values", "wrong-value", "precision"}
+        assert registry.family("precision") == {"precision"}
+        assert not {one.name for one in registry.promised({"float64-values"})} & registry.family("float64-values")

@@ -1,0 +1,41 @@
+"""Nouns follow their number, and lines break between words on a terminal."""
+
+import os
+import pty
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from harness.wording import counted, fitted
+
+pytestmark = pytest.mark.once
+
+LONG = "harness: " + " ".join(["one/long/path/with-hyphens.py:12"] * 6)
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 cases"), (1, "1 case"), (2, "2 cases"), (1234, "1,234 cases")])
+def test_a_noun_follows_its_number(number: int, text: str) -> None:
+    assert counted(number, "case") == text
+
+
+def test_a_file_keeps_long_lines() -> None:
+    assert fitted(LONG, StringIO()) == LONG
+
+
+def test_a_terminal_gets_lines_that_break_between_words(tmp_path: Path) -> None:
+    suite = tmp_path / "a suite with a rather long name, so that the message about it needs more than eighty columns.py"
+    suite.write_text("from harness import suite\n1 / 0\n", encoding="utf-8")
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "harness.cli", "fuzz", str(suite)]
+    environment = {**os.environ, "COLUMNS": "80", "PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
+    done = subprocess.run(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, check=False, timeout=60)
+    os.close(theirs)
+    lines = os.read(ours, 65536).decode().splitlines()
+    os.close(ours)
+    assert done.returncode == 2
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 80
+    assert " ".join(lines).endswith("fails on import: ZeroDivisionError: division by zero")
