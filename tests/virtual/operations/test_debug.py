@@ -43,6 +43,7 @@ def test_a_failed_assertion_is_reported_with_its_lanes_and_first_program(gpu: Gp
     assert float(x[0, 0]) == 4.0
 
 
+@pytest.mark.alone("a hardware GPU prints to the same stream")
 def test_a_device_print_has_program_text_and_values(gpu: Gpu, capfd: pytest.CaptureFixture[str]) -> None:
     asserting_kernel[(2,)](torch.tensor([[3.0, 4.0, 5.0, 6.0], [7.0, 8.0, 9.0, 10.0]]), 2.0, 4)
     assert gpu.memory == []
@@ -62,6 +63,7 @@ def telling_kernel(x):
     tl.store(x + program, 1.0)
 
 
+@pytest.mark.alone("a hardware GPU prints to the same stream")
 def test_only_programs_that_reach_a_device_print_print(gpu: Gpu, capfd: pytest.CaptureFixture[str]) -> None:
     telling_kernel[(40,)](torch.zeros(40))
     assert gpu.memory == []

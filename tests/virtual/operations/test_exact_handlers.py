@@ -161,6 +161,7 @@ def test_atomic_additions_are_exact(gpu: Gpu) -> None:
     assert not doubts
 
 
+@pytest.mark.alone("its result depends on the order of the reduction")
 def test_a_reduction_may_use_values_around_it(gpu: Gpu) -> None:
     x, y = random(SIZE), torch.zeros(1)
     exact, doubts = exactly(gpu, lambda: reduce_kernel[(1,)](x, y, SIZE), y)
@@ -175,6 +176,7 @@ def test_programs_take_the_branches_of_their_real_values(gpu: Gpu) -> None:
     assert_exact(exact, torch.where(wide > 0.5, wide * 0.3, wide * 0.1))
 
 
+@pytest.mark.alone("each GPU rounds otherwise, so it decides otherwise")
 def test_a_comparison_that_rounding_decides_is_named(gpu: Gpu) -> None:
     x, y = 1e3 * random(SIZE), torch.zeros(SIZE)
     _, (doubt,) = exactly(gpu, lambda: decide_kernel[(1,)](x, y, SIZE), y)
