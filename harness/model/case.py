@@ -196,7 +196,7 @@ class Case:
         return replace(self, op=seed_text(self.op)).digest
 
     @property
-    def process(self) -> "ProcessKind":
+    def process(self) -> ProcessKind:
         """What the process that runs the case must have; one process can run all cases with an equal one."""
         return self.device, self.environment
 

@@ -74,16 +74,21 @@ class TestCommandsOfAllFindings:
         )
 
 
+def write_finding_and_suite(folder: Path, suite: str) -> None:
+    """Write a finding, and a suite where it says that its op is."""
+    path = folder / "suites" / "fla" / "norm.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(suite, encoding="utf-8")
+    files.write(finding_document(FINDING), folder / "finding.json")
+
+
 @pytest.mark.parametrize("command", [one for one in OF_ONE_FINDING if one not in {"keep", "issue"}])
 def test_an_op_that_its_suite_lacks_is_named(folder: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
-    suite = folder / "suites" / "fla" / "norm.py"
-    suite.parent.mkdir(parents=True)
-    suite.write_text(
+    write_finding_and_suite(
+        folder,
         "from harness.suite import op\n\n\n@op(dims={}, inputs={})\ndef other():\n    pass\n\n\n"
         "@other.reference\ndef _():\n    pass\n",
-        encoding="utf-8",
     )
-    files.write(finding_document(FINDING), folder / "finding.json")
     assert error_of(capsys, command, "finding.json") == (
         f"harness: {FINDING.id} is of op 'layer_norm', and suites/fla/norm.py declares other: "
         "take the suite that declared it"
@@ -94,14 +99,11 @@ def test_an_op_that_its_suite_lacks_is_named(folder: Path, capsys: pytest.Captur
 def test_a_case_with_other_dims_than_its_op_is_named(
     folder: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
-    suite = folder / "suites" / "fla" / "norm.py"
-    suite.parent.mkdir(parents=True)
-    suite.write_text(
+    write_finding_and_suite(
+        folder,
         "from harness.suite import op, tokens\n\n\n@op(dims={'T': tokens(), 'W': tokens()}, inputs={})\n"
         "def layer_norm():\n    pass\n\n\n@layer_norm.reference\ndef _():\n    pass\n",
-        encoding="utf-8",
     )
-    files.write(finding_document(FINDING), folder / "finding.json")
     assert error_of(capsys, command, "finding.json") == (
         f"harness: {FINDING.id}: case.dims lacks W and has D, which is no dim of the op and has G, which is no dim of "
         "the op (suites/fla/norm.py:layer_norm)"
