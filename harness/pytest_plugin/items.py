@@ -171,8 +171,10 @@ class SearchItem(HarnessItem):
 
     def runtest(self) -> None:
         """Search and triage.  Fail if anything was found, or nothing could be checked."""
-        session, statistics = self._search()
-        findings = searches_of(self.config).findings(session, (self.op, self.device), statistics)
+        searches = searches_of(self.config)
+        with searches.interruptible():
+            session, statistics = self._search()
+            findings = searches.findings(session, (self.op, self.device), statistics)
         issues = self.known_issues
         searched = replace(session.options, ops=(self.op,), devices=(self.device,))
         report = report_of(searched, statistics, findings, interrupted=False, issues=issues)

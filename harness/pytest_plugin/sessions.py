@@ -5,7 +5,10 @@ searches of the next tests start early.  Each still draws the cases that it woul
 engines are loaded once for all sessions.
 """
 
-from collections.abc import Iterable
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 
@@ -20,6 +23,7 @@ from harness.model.op import Op
 from harness.model.verdict import Fail
 from harness.pytest_plugin.gpu_workers import gpu_of
 from harness.reports.finding_text import Sources, quoted, render
+from harness.reports.interrupts import SIGNALS, Interrupts
 from harness.search.campaign import Campaign
 from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
 from harness.search.engine_choice import EngineName
@@ -47,6 +51,22 @@ class Searches:
         self._campaigns: dict[tuple[str, DeviceProfile], Campaign] = {}
         self._observers: dict[tuple[str, DeviceProfile], PollingObserver] = {}
         """Of the campaigns that have begun, and of those whose triage is still to come."""
+        self._interrupts = Interrupts(())
+
+    @contextmanager
+    def interruptible(self) -> Generator[None]:
+        """Let Ctrl-C and SIGTERM end the searches of this context, also while Hypothesis draws.
+
+        Signals that others handle are left to them.
+        """
+        own = [number for number in SIGNALS if signal.getsignal(number) is signal.default_int_handler]
+        is_main = threading.current_thread() is threading.main_thread()
+        with Interrupts(own if is_main else ()) as self._interrupts:
+            yield
+
+    def raise_interrupt(self) -> None:
+        """Raise KeyboardInterrupt if a signal has come that could not be raised at once."""
+        self._interrupts.check()
 
     def session(self, options: Options) -> Session:
         """Return the open session if it has the same options; otherwise replace it."""
@@ -88,7 +108,7 @@ class Searches:
         if _key(target) not in self._campaigns:
             op, device = target
             plan = replace(session.options.plan, ops=(op,), devices=(device,))
-            observer = PollingObserver(session, self._campaigns.values())
+            observer = PollingObserver(session, self._campaigns.values(), self.raise_interrupt)
             self._observers[_key(target)] = observer
             self._campaigns[_key(target)] = session.campaign(plan, observer)
         return self._campaigns[_key(target)]
@@ -104,12 +124,13 @@ class Searches:
 class PollingObserver:
     """A silent observer, since pytest has its own progress.  It stores each failure when it is seen.
 
-    Before each case of a triage it polls the other campaigns.
+    Before each case of a triage it polls the other campaigns.  With each progress report it calls `raise_interrupt`.
     """
 
-    def __init__(self, session: Session, others: Iterable[Campaign]) -> None:
+    def __init__(self, session: Session, others: Iterable[Campaign], raise_interrupt: Callable[[], None]) -> None:
         self._session = session
         self._others = others
+        self._raise_interrupt = raise_interrupt
         self._sources = Sources(roots=session.sources)
         folder = prepared(FOLDER) / "findings"
         self.log = SearchLog(folder, lambda finding: render(finding, self._sources).plain, versions())
@@ -120,7 +141,8 @@ class PollingObserver:
         self.log.keep(sighting.fail.signature, complete)
 
     def tick(self, statistics: CampaignStatistics, latest: Case | None) -> None:
-        """Do nothing."""
+        del statistics, latest
+        self._raise_interrupt()
 
     def sighted(self, fail: Fail, trial: Trial) -> None:
         """Store it: a search that is killed loses nothing that it saw."""
@@ -128,7 +150,8 @@ class PollingObserver:
         self.keep(sighting, self._session.not_tried(sighting))
 
     def triaging(self, progress: TriageProgress) -> None:
-        """Do nothing."""
+        del progress
+        self._raise_interrupt()
 
     def trying(self, case: Case) -> None:
         """Let the other campaigns go on."""

@@ -8,7 +8,7 @@ whose counts must add up.  The search checks the flag with each progress report;
 """
 
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Self
@@ -22,12 +22,12 @@ COUNTING = frozenset({"harness.search.campaign_statistics", "harness.search.op_s
 
 
 class Interrupts:
-    """A context manager that handles `SIGNALS`; for the main thread only.  A signal that is ignored stays so."""
+    """A context manager that handles these signals; for the main thread only.  A signal that is ignored stays so."""
 
-    def __init__(self) -> None:
+    def __init__(self, signals: Iterable[signal.Signals] = SIGNALS) -> None:
         self._is_requested = False
         self._is_ending = False
-        self._before = {number: signal.getsignal(number) for number in SIGNALS}
+        self._before = {number: signal.getsignal(number) for number in signals}
 
     def __enter__(self) -> Self:
         for number, handler in self._before.items():

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,6 +30,22 @@ import sys
 
 def pytest_sessionfinish():
     assert not {"torch", "triton"} & set(sys.modules), "the parent process imports neither"
+"""
+INTERRUPTED_WHILE_DRAWING = """
+import gc
+import signal
+import sys
+
+def interrupt(phase, info):
+    frame = sys._getframe()
+    while frame and (frame.f_code.co_name != "draw" or "hypothesis" not in frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame and interrupt in gc.callbacks:
+        gc.callbacks.remove(interrupt)
+        signal.raise_signal(signal.SIGTERM)
+
+gc.callbacks.append(interrupt)
+gc.set_threshold(50)
 """
 CASE = Case(
     op="suites/norm.py:overlapping",
@@ -54,6 +71,7 @@ class Repository:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._started: list[subprocess.Popen[str]] = []
         self.write("conftest.py", FORBIDDEN)
 
     def write(self, name: str, text: str) -> None:
@@ -62,7 +80,7 @@ class Repository:
         path.write_text(text, encoding="utf-8")
 
     def start(self, *arguments: str, seed: int | None = 1, keeps_cache: bool = False) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "pytest", *plugin.arguments(), "--strict-markers"),
                 *(() if keeps_cache else ("-p", "no:cacheprovider")),
@@ -76,6 +94,14 @@ class Repository:
             stderr=subprocess.STDOUT,
             text=True,
         )
+        self._started.append(process)
+        return process
+
+    def close(self) -> None:
+        """End what a test that failed has left."""
+        for process in self._started:
+            process.kill()
+            process.communicate()
 
     def pytest(self, *arguments: str, seed: int | None = 1, keeps_cache: bool = False) -> Finished:
         run = self.start(*arguments, seed=seed, keeps_cache=keeps_cache)
@@ -84,10 +110,11 @@ class Repository:
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Repository:
+def repository(tmp_path: Path) -> Iterator[Repository]:
     repository = Repository(tmp_path)
     repository.write("suites/norm.py", suite_of("overlapping", "faultless"))
-    return repository
+    yield repository
+    repository.close()
 
 
 def test_each_op_is_a_test_on_each_device(repository: Repository) -> None:
@@ -157,6 +184,13 @@ def test_a_run_that_is_ended_has_stored_what_it_saw(repository: Repository, numb
     out, _ = process.communicate(timeout=60)
     assert ("KeyboardInterrupt" in out) == (number == signal.SIGTERM)
     assert len(list(findings.glob("*/finding.json"))) == 1
+
+
+def test_an_interrupt_that_python_drops_ends_the_run(repository: Repository) -> None:
+    repository.write("conftest.py", INTERRUPTED_WHILE_DRAWING)
+    repository.write("suites/slow.py", suite_of("slow"))
+    done = repository.pytest("suites/slow.py", "--harness-cases", "200", "-s")
+    assert (done.status, "KeyboardInterrupt" in done.out) == (2, True)
 
 
 def test_warnings_are_pytest_warnings_if_only_errors_count(repository: Repository) -> None:
