@@ -20,6 +20,7 @@ loads the file too, and must stay free of them.  Kernels of a suite's own are in
 
 import builtins
 import dataclasses
+import functools
 import hashlib
 import importlib.util
 import os
@@ -42,6 +43,7 @@ __all__ = [
     "Dim",
     "Draw",
     "beside",
+    "compiled",
     "groups",
     "integers",
     "load_suite",
@@ -53,7 +55,9 @@ __all__ = [
 ]
 
 FORBIDDEN_AT_TOP = ("triton", "torch")
-ARGUMENTS = frozenset(field.name for field in dataclasses.fields(Op)) - {"name", "suite", "call", "reference"}
+ARGUMENTS = frozenset({field.name for field in dataclasses.fields(Op)} | {"compiled"}) - {
+    *("name", "suite", "call", "reference")
+}
 """The keyword arguments of `op`."""
 BY_NAME = ("dims", "inputs", "options", "environment")
 SEVERAL = ("dtypes", "requires", "refuses", "waives", "apart", "buckets")
@@ -175,6 +179,29 @@ def beside(suite: str, module: str) -> ModuleType:
     return sys.modules[name]
 
 
+def compiled(
+    program: Callable[..., Any], *, mode: str | None = None, dynamic: bool | None = None
+) -> Callable[..., Any]:
+    """Return a function that compiles torch code by `torch.compile` with Inductor, and calls it.
+
+    On the virtual GPU Inductor compiles for the emulated device.  Its kernels, forward and backward, are launched
+    there.  Each case compiles anew.  `op(compiled=True)` does this to the op's function.
+
+    Args:
+        program: a function of tensors and of other values.  On the virtual GPU it names no device.
+        mode: as of `torch.compile`, such as `max-autotune`.
+        dynamic: as of `torch.compile`; True generates code for all sizes.
+    """
+
+    @functools.wraps(program)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        from harness.inductor.compiled_calls import call_compiled  # noqa: PLC0415 - it imports Inductor
+
+        return call_compiled(program, {"mode": mode, "dynamic": dynamic}, args, kwargs)
+
+    return call
+
+
 class Declaration:
     """An op as its suite file declares it; it is complete with a reference."""
 
@@ -197,11 +224,15 @@ class Declaration:
                 op raises it if the suite's function fails.
         """
         place = f"{suite}: op {self.name!r}"
-        if self._reference is None:
+        options = dict(self._options)
+        is_compiled = options.pop("compiled", False)
+        reference = self._reference or (self._call if is_compiled else None)
+        if reference is None:
             raise SuiteError(f"{place} has no reference: add one with @{self.name}.reference")
-        if mistake := next(_mistakes(self._options), ""):
+        if mistake := next(_mistakes(options), ""):
             raise SuiteError(f"{place} {mistake}")
-        declared = Op(name=self.name, suite=suite, call=self._call, reference=self._reference, **self._options)
+        call = compiled(self._call) if is_compiled else self._call
+        declared = Op(name=self.name, suite=suite, call=call, reference=reference, **options)
         if declared.where is None:
             return declared
         where = _blaming_suite(declared.where, place)

@@ -20,6 +20,7 @@ HARNESS = ROOT / "harness"
 ROOMS = (
     "model",
     "devices",
+    "inductor",
     "ops",
     "oracles",
     "virtual",
@@ -54,7 +55,7 @@ SUB_ROOMS = {
 LEAVES = {
     "errors": set[str](),
     "settings": set[str](),
-    "suite": {"errors", "model", "suite_files"},
+    "suite": {"errors", "inductor", "model", "suite_files"},
     "suite_files": {"errors"},
     "wire": {"errors", "model"},
     "extras": {"errors"},

@@ -21,6 +21,7 @@ when a release of torch moves one.
 
 import sys
 from collections.abc import Callable
+from functools import wraps
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -100,7 +101,8 @@ def install_emulation() -> None:
     native = sys.modules["torch._C"]
     if not hasattr(native, "_cuda_getCurrentRawStream"):  # Inductor imports it where CUDA is compiled in
         _replace(native, {"_cuda_getCurrentRawStream": _zero()})
-    _replace(torch, {"get_device_module": lambda device=None: _module_of(device)})
+    # TorchDynamo asks for the `__wrapped__` of torch's own function, which is a cached one.
+    _replace(torch, {"get_device_module": wraps(torch.get_device_module)(_module_of)})
     refuse_cuda_graphs()
     refuse_cpp_extensions()
     keep_answering_in_backward()
@@ -127,6 +129,8 @@ def _device_answers() -> dict[str, Any]:
         "device_count": lambda: 1,
         "current_device": lambda: 0,
         "set_device": _checking(),
+        "_exchange_device": _zero(),
+        "_maybe_exchange_device": _zero(),
         "device": DeviceContext,
         "device_of": DeviceOfContext,
         "_DeviceGuard": DeviceGuard,
@@ -226,7 +230,7 @@ class GpuProperties(SimpleNamespace):
         raise AttributeError(f"the properties of a GPU are read-only: {name}")
 
 
-def _module_of(device: Any) -> ModuleType:
+def _module_of(device: Any = None) -> ModuleType:
     kind = "cuda" if device is None or isinstance(device, int) else torch.device(device).type
     return getattr(torch, kind)
 

@@ -32,6 +32,8 @@ class OpChecks:
     """False if no dim of the op may grow that far."""
     second_runs: Mapping[SecondRun, int] = field(default_factory=dict[SecondRun, int])
     """Completed second runs of checked cases by what differs in them.  A kind that no case allows has no entry."""
+    eager: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Checked cases by the part of a compiled program that torch's own operators computed."""
     builds: int = 0
     """Distinct kernels that were launched."""
     compiled_builds: int = 0
@@ -124,6 +126,7 @@ def added(first: OpChecks, second: OpChecks) -> OpChecks:
         oversized=first.oversized + second.oversized,
         may_be_oversized=first.may_be_oversized or second.may_be_oversized,
         second_runs=_sum(first.second_runs, second.second_runs),
+        eager=_sum(first.eager, second.eager),
         builds=first.builds + second.builds,
         compiled_builds=first.compiled_builds + second.compiled_builds,
     )

@@ -97,6 +97,7 @@ def _tested(op: Op, device: DeviceProfile, statistics: CampaignStatistics, *, ma
         oversized=counts.oversized,
         may_be_oversized=may_be_oversized and bool(growing_dim_sets(op)),
         second_runs=dict(sorted(counts.second_runs.items())),
+        eager=dict(sorted(counts.eager.items())),
         builds=len(counts.builds),
         compiled_builds=len(counts.builds & statistics.known_builds),
     )

@@ -493,6 +493,8 @@ class Run:
     """Those that could be compared."""
     notes: tuple[str, ...] = ()
     """What the op told Hypothesis's `note`."""
+    eager: Mapping[str, int] = field(default_factory=dict[str, int])
+    """What torch's own operators computed of a compiled program, with the number of calls: `aten.mm`, a graph break."""
     mismatches: tuple[FormMismatch, ...] = ()
     """The results whose shape, type or presence differs from the definition's; outputs before gradients."""
     memory: tuple[MemoryEvent, ...] = ()

@@ -3,6 +3,7 @@
 A failure has a signature with a severity, a message about what was seen and where, and an explanation of what it means.
 """
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -27,6 +28,8 @@ class Outcome(StrEnum):
 
 
 FLOAT64_VALUES = "float64-values"
+GENERATED = re.compile(r"triton_[a-z]{3}_fused")
+"""How the names of kernels begin that Inductor generates: programs share names, but not kernels."""
 VALUE_ORACLES = frozenset({FLOAT64_VALUES, "wrong-value", "precision"})
 """The oracles that judge values.  Where exact arithmetic cannot decide, `float64-values` stands for the other two."""
 
@@ -48,7 +51,7 @@ class Signature:
     """A source line (`layernorm.py:431`), the name of a result (`d:x`) or a class of messages."""
 
     def __post_init__(self) -> None:
-        if self.kernel:
+        if self.kernel and not GENERATED.match(self.kernel):
             object.__setattr__(self, "op", "")
 
     def is_shown_by(self, other: "Signature") -> bool:

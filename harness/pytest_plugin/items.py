@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import cached_property
+from inspect import unwrap
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +168,7 @@ class SearchItem(HarnessItem):
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """Return where the op is declared."""
-        return self.path, self.op.call.__code__.co_firstlineno - 1, self.name
+        return self.path, unwrap(self.op.call).__code__.co_firstlineno - 1, self.name
 
     def runtest(self) -> None:
         """Search and triage.  Fail if anything was found, or nothing could be checked."""

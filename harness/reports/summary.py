@@ -34,6 +34,7 @@ def summary(report: CampaignReport) -> Iterator[str]:
     if report.builds:
         rest = "" if report.compiled_builds == report.builds else UNFINISHED
         yield f"resources checked for {report.compiled_builds} of {report.builds} compiled kernels{rest}"
+    yield from eager_lines(report.op_checks)
     yield from (f"not tried: {kind}: {named(map(name_of, ops))}" for kind, ops in report.untried.items())
     yield from unchecked_lines(report.unchecked)
     yield from (f"accepted {count:>5}  {what}" for what, count in report.accepted_reports.items())
@@ -96,6 +97,16 @@ def checks(verdicts: Iterable[VerdictCount], rows: Iterable[OpChecks]) -> Iterat
     ops = by_op(rows)
     if any(row.checked for row in ops):
         yield f"among them: {', '.join(_rare_checks(ops))}"
+
+
+def eager_lines(rows: Iterable[OpChecks]) -> Iterator[str]:
+    """Yield what torch's own operators computed of compiled programs: no oracle judged a kernel there."""
+    parts = dict[str, list[str]]()
+    for row in by_op(rows):
+        for part, cases in row.eager.items():
+            parts.setdefault(part, []).append(f"{row.name} ({counted(cases, 'case')})")
+    for part, ops in sorted(parts.items(), key=lambda item: (-len(item[1]), item[0])):
+        yield f"not compiled: {part}: {named(ops)}"
 
 
 def _rare_checks(ops: Sequence[OpChecks]) -> Iterator[str]:

@@ -30,6 +30,8 @@ class OpStatistics:
     """Oversized cases that did not abstain."""
     second_runs: Counter[SecondRun] = field(default_factory=Counter[SecondRun])
     """Completed second runs; kinds that are possible but did not run count 0."""
+    eager: Counter[str] = field(default_factory=Counter[str])
+    """How many checked cases left each part of a compiled program to torch's own operators."""
     builds: set[str] = field(default_factory=set[str])
     """The builds that were launched, if their resources are to be checked and the engine leaves TTIR to compile."""
 
@@ -40,6 +42,7 @@ class OpStatistics:
         self.second_runs.update(dict.fromkeys(possible, 0))
         if examined.outcome is not Outcome.ABSTAIN:
             self.second_runs.update(examined.second_runs)
+            self.eager.update(dict.fromkeys(examined.run.eager, 1))
         self.builds.update(builds)
 
     def add_outcome(self, examined: Examination, cases: int) -> None:

@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
+from harness.inductor.emulation import EMULATION
 from harness.model.case import Case, LaneFill, Scale
 from harness.model.device import DeviceProfile
 from harness.model.ending import REFUSED_BUILDS
@@ -37,6 +38,7 @@ from harness.ops.paired_run_policy import TuningCheck, is_sampled, order_matters
 from harness.ops.poison import FreshMemory
 from harness.ops.rounding_samples import are_right, is_right
 from harness.oracles.endings import describe
+from harness.settings import Settings
 from harness.virtual.driver import triton_seam
 from harness.virtual.driver.compiler_process import compile_resources
 from harness.virtual.driver.driver import LaunchHandler, VirtualDriver
@@ -135,6 +137,8 @@ class VirtualEngine:
         self._drive(device, self._around(self._launches))
         triton_seam.on_compile(lambda seconds: self._case_launches.add_seconds("front_end", seconds))
         self._chooser.install()
+        EMULATION.choice = self._chooser
+        EMULATION.folder = Settings.from_environment(os.environ).cache / "inductor"
 
     def _drive(self, device: DeviceProfile, on_launch: LaunchHandler) -> None:
         """Set Triton's driver, and how far kernels are compiled."""
@@ -164,6 +168,7 @@ class VirtualEngine:
             ending, results = self._execution.run(op, case)
             ending = case_launches.halted or with_failed_kernel(ending, self._chooser.failed)
             mismatches, notes = self._execution.mismatches, tuple(self._execution.notes)
+            eager = dict(EMULATION.eager)
             if isinstance(ending, Completed) and needs_exact_run(case, case_launches, results):
                 exact = self._run_exactly(op, case, case_launches, results)
             if isinstance(ending, Completed) and _needs_refill(case, case_launches):
@@ -181,6 +186,7 @@ class VirtualEngine:
             results=() if case_launches.halted else results,
             mismatches=() if case_launches.halted else mismatches,
             notes=notes,
+            eager=eager,
             memory=tuple(case_launches.memory),
             refilled=refilled,
             exact=exact,
@@ -213,6 +219,7 @@ class VirtualEngine:
         self._chooser.requested, self._chooser.failed = case.configs, None
         self._chooser.compiles_all = is_sampled(case) and case.scale is Scale.USUAL
         self._chooser.autotuned.clear()
+        EMULATION.parts.clear()
         self._launches.case_launches = VirtualCaseLaunches(
             lane_fill=lane_fill, order=case.order, seed=case.seed, scale=case.scale
         )

@@ -27,11 +27,16 @@ def function_of(path: str) -> Any:
     raise NotImplementedError(f"torch {torch.__version__} has no {path}")
 
 
-def call(path: str, sample: dict[str, Any], tensors: list[torch.Tensor]) -> Any:
-    """Call the operator; return its results that are tensors."""
+def call(path: str, sample: dict[str, Any], tensors: list[torch.Tensor], compiling: Any = None) -> Any:
+    """Call the operator, as `compiling` returns it if that is given; return its results that are tensors."""
     args = [_decoded(one, tensors) for one in sample["args"]]
     kwargs = {name: _decoded(one, tensors) for name, one in sample["kwargs"].items()}
-    made = function_of(path)(*args, **kwargs)
+    operator = function_of(path)
+
+    def apply(*args: Any, **kwargs: Any) -> Any:
+        return operator(*args, **kwargs)
+
+    made = (compiling(apply) if compiling else apply)(*args, **kwargs)
     if isinstance(made, torch.Tensor):
         return made
     return tuple(one for one in made if isinstance(one, torch.Tensor))

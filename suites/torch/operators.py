@@ -14,17 +14,20 @@ from harness.suite import Dim, Draw, DType, beside, op, tensor
 CALLS = "calls.py"
 
 
-def declare(name, entry):
-    """Declare an op for an operator, whose dim `sample` chooses the call."""
+def declare(name, entry, compiling=None):
+    """Declare an op for an operator, whose dim `sample` chooses the call.
+
+    The op calls the operator as `compiling` returns it.  Without that, it is an op that launches no kernel.
+    """
     samples = entry["samples"]
 
     def call(sample, **given):
-        return result(sample, given)
+        return result(sample, given, compiling)
 
-    def result(number, given):
+    def result(number, given, compiling=None):
         calls, chosen = beside(__file__, CALLS), samples[number - 1]
         tensors = [given[f"x{at}"] for at in range(len(chosen["shapes"]))]
-        return calls.call(entry["function"], chosen, calls.views(chosen, tensors))
+        return calls.call(entry["function"], chosen, calls.views(chosen, tensors), compiling)
 
     def reference(sample, **given):
         return result(sample, given)
@@ -34,7 +37,7 @@ def declare(name, entry):
         dims={"sample": Dim(low=1, high=len(samples), long=0)},
         inputs={f"x{at}": declared_tensor(entry, at) for at in range(max(len(one["shapes"]) for one in samples))},
         dtypes=tuple(map(DType, entry["dtypes"])),
-        launches=False,
+        launches=compiling is not None,
     )(call)
     declared.reference(reference)
     return declared

@@ -6,7 +6,7 @@ It installs our driver, cuts the compiler's pipeline after TTIR, chooses autotun
 import importlib
 import tempfile
 from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -272,6 +272,10 @@ class ConfigChooser:
             yield
         finally:
             self.current.pop()
+
+    def launching_as(self, text: str, index: int, count: int) -> AbstractContextManager[None]:
+        """Record launches as launches with a config that a compiler's own autotuner has, while the context lasts."""
+        return self.launching(ChosenConfig(text, index, count))
 
     @property
     def chosen(self) -> ChosenConfig:

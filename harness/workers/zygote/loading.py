@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import SuiteError
+from harness.errors import CannotExecute, SuiteError
 from harness.libraries import absence
 from harness.model.op import Op
 from harness.ops.engine import Engine
@@ -65,6 +65,7 @@ def prepare(spec: ZygoteSpec) -> Prepared:
     """Load what does not depend on the device: the engine with torch and Triton, but no library under test."""
     os.environ.update(ENVIRONMENT)
     os.environ["TRITON_CACHE_DIR"] = str(Path(spec.scratch, "triton").resolve())
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(spec.scratch, "inductor").resolve())
     os.environ[BUILDS_VARIABLE] = str(Path(spec.scratch, BUILDS).resolve())
     os.environ[KEPT_TTIR_VARIABLE] = str(Path(spec.scratch, "unsupported").resolve())
     engine = _engine(spec.engine)
@@ -96,12 +97,21 @@ def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
             return ChildError(kind=FaultKind.LIBRARY, message=obstacle)
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
+    _warm_up_inductor()
     if obstacle := engine.obstacle():
         return ChildError(kind=FaultKind.LIBRARY, message=obstacle)
     _share_with_children()
     return Loaded(
         spec=spec, engine=engine, ops={op.id: op for ops in suites.values() for op in ops}, server=os.getpid()
     )
+
+
+def _warm_up_inductor() -> None:
+    """Compile something if a suite compiles: otherwise each child spends seconds on the first program."""
+    calls = sys.modules.get("harness.inductor.compiled_calls")
+    if calls is not None:
+        with suppress(CannotExecute):  # each case reports it
+            calls.warm_up()
 
 
 def _share_with_children() -> None:

@@ -5,10 +5,11 @@ A fork server makes them before it forks, so that each worker has the libraries 
 
 import dis
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from harness.suite import MODULE_PREFIX
+from harness.suite import MODULE_PREFIX, compiled
 
 Import = tuple[str, tuple[str, ...]]
 """The module, and the names after `from`."""
@@ -43,10 +44,17 @@ def _imports(code: CodeType | None) -> Iterator[Import]:
 
 
 def _suite_functions_in(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
-    """Yield the functions that the function names: its file's globals, and attributes of files loaded by `beside`."""
+    """Yield the functions that the function names.
+
+    They are its file's globals, attributes of files loaded by `beside`, and what the function closes over.
+    """
     if not isinstance(function, FunctionType):
         return
     names = tuple(_names(function.__code__))
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # an empty cell
+            if isinstance(found := cell.cell_contents, FunctionType) and _is_of_suite(found):
+                yield found
     for name in names:
         match function.__globals__.get(name):
             case FunctionType() as found if _is_of_suite(found):
@@ -59,7 +67,8 @@ def _suite_functions_in(function: Callable[..., Any]) -> Iterator[Callable[..., 
 
 
 def _is_of_suite(function: FunctionType) -> bool:
-    return str(function.__globals__.get("__name__")).startswith(MODULE_PREFIX)
+    # `compiled` is the one function of `harness.suite` that imports something.
+    return function is compiled or str(function.__globals__.get("__name__")).startswith(MODULE_PREFIX)
 
 
 def _names(code: CodeType) -> Iterator[str]:
