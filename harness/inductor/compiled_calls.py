@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -133,5 +134,7 @@ def _kind(value: Any) -> object:
             return (*value.shape, *value.stride(), value.storage_offset(), value.dtype, value.requires_grad)
         case tuple() | list():
             return _kinds(value)
+        case FunctionType():
+            return _identity(value)
         case _:
             return value
