@@ -1,18 +1,14 @@
 """Prints how much scratch memory Inductor's C++ wrapper gives a kernel that makes tensor descriptors, on a GPU.
 
-    python ci/report_inductor_scratch.py
+    python -m ci.report_inductor_scratch
 
 Triton's own launcher tells how much the launch needs: it asks an allocator for it.  The wrapper's C++ code tells what
-it allocates.  Exit status: 0 if that is enough, 1 if it is too little, 2 if the code declares no scratch memory in the
-known form.  `docs/results/inductor.md` keeps what it prints.
+it allocates.  Exit status: 0 if that is enough, 1 if it is too little, 2 if the code declares no scratch memory in a
+known form.  `docs/results/inductor.md` keeps what it prints.  `ci/check_inductor_scratch.py` needs no GPU.
 """
-
-# Kernels are typed by Triton: their parameters carry no annotations that Python's tools could read.
-# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportArgumentType=false
 
 import argparse
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -21,20 +17,11 @@ from typing import Any
 
 import torch
 import triton
-import triton.language as tl
+
+from ci.kernels_scratch import BLOCK, double_kernel
+from ci.wrapper_scratch import UnknownForm, allocated_bytes
 
 ROWS = 4096
-BLOCK = 16
-DECLARED = re.compile(r"global_scratch\w*_size\[\] = \{(.+)\};")
-"""The length of the scratch tensor in the C++ code of torch 2.8 to 2.11."""
-
-
-@triton.jit
-def double_kernel(x, y, T, D, BLOCK: tl.constexpr):  # noqa: ANN001, ANN201, N803 - Triton types kernels
-    row = tl.program_id(0) * BLOCK
-    rows_x = tl.make_tensor_descriptor(x, shape=[T, D], strides=[D, 1], block_shape=[BLOCK, BLOCK])
-    rows_y = tl.make_tensor_descriptor(y, shape=[T, D], strides=[D, 1], block_shape=[BLOCK, BLOCK])
-    rows_y.store([row, 0], 2.0 * rows_x.load([row, 0]))
 
 
 def double(x: torch.Tensor, launch: Callable[[Any], Any] = lambda kernel: kernel) -> torch.Tensor:
@@ -82,12 +69,19 @@ def judged(x: torch.Tensor, needed: int, cache: Path) -> int:
     except RuntimeError as error:
         outcome = str(error).splitlines()[0]
     print(f"result: {outcome}")
-    declared = [size for file in cache.rglob("*.cpp") for size in DECLARED.findall(file.read_text(encoding="utf-8"))]
-    if not declared:
-        print("the C++ wrapper declares no scratch memory in the known form")
+    programs = -(-len(x) // BLOCK)
+    try:
+        allocated = allocated_bytes(
+            "".join(file.read_text(encoding="utf-8") for file in cache.rglob("*.cpp")),
+            "double_kernel",
+            grid=(programs, 1, 1),
+            scratch_bytes=needed // programs,
+        )
+    except UnknownForm as error:
+        print(f"the C++ wrapper is not in a known form: {error}")
         return 2
-    print(f"the C++ wrapper allocates: {', '.join(sorted(set(declared)))} bytes")
-    return int(not all(size.isdecimal() and int(size) >= needed for size in declared))
+    print(f"the C++ wrapper allocates: {allocated} bytes")
+    return int(allocated < needed)
 
 
 def in_graph(x: torch.Tensor) -> torch.Tensor:
