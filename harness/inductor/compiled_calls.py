@@ -12,7 +12,7 @@ import torch
 
 from harness.errors import CannotExecute
 from harness.inductor.device_guard import install_device_guard
-from harness.inductor.emulation import EMULATION
+from harness.inductor.emulation import EMULATION, check_release
 
 if TYPE_CHECKING:
     from harness.inductor.inductor_seam import EmulatedInductor
@@ -47,7 +47,7 @@ def call_compiled(
         CannotExecute: the virtual GPU does not know this release of Inductor, or a mode follows single operators.
     """
     key = (_identity(program), *options.items(), *_kinds(args), *_kinds(kwargs.items()), torch.is_grad_enabled())
-    with _dynamo_enabled():
+    with _in_program():
         if EMULATION.choice is None:
             return _call_on_hardware(key, program, options, args, kwargs)
         inductor = emulated()
@@ -65,7 +65,7 @@ def call_compiled(
 @cache
 def emulated() -> "EmulatedInductor":
     """Return Inductor for the emulated device; the first call installs it."""
-    from harness.inductor.inductor_seam import EmulatedInductor, check_release  # noqa: PLC0415 - of known releases alone
+    from harness.inductor.inductor_seam import EmulatedInductor  # noqa: PLC0415 - of known releases alone
 
     assert EMULATION.choice is not None, "an engine emulates a device first"
     check_release(torch.__version__)
@@ -83,7 +83,7 @@ def warm_up() -> None:
         CannotExecute: the virtual GPU cannot compile programs here.
     """
     if EMULATION.choice is not None:
-        with _dynamo_enabled():
+        with _in_program():
             emulated()
 
 
@@ -104,14 +104,15 @@ def _call_on_hardware(
 
 
 @contextmanager
-def _dynamo_enabled() -> Generator[None]:
+def _in_program() -> Generator[None]:
     """Let Dynamo compile while the context lasts.  It is off in workers: libraries have nothing to compile there."""
-    disabled = os.environ.pop(DISABLED, None)
+    disabled, EMULATION.is_in_program = os.environ.pop(DISABLED, None), True
     config: Any = import_module("torch._dynamo.config")
     try:
         with config.patch(disable=False):
             yield
     finally:
+        EMULATION.is_in_program = False
         if disabled is not None:
             os.environ[DISABLED] = disabled
 

@@ -10,6 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from harness.errors import CannotExecute
+
+RELEASES = ("2.13",)
+"""The releases of torch whose Inductor the virtual GPU was run with."""
+
 
 class ConfigChoice(Protocol):
     """Decides which config of a kernel is launched."""
@@ -32,6 +37,8 @@ class InductorEmulation:
     """None on hardware: torch compiles for the GPU that it finds."""
     folder: Path = Path()
     """Where the device guard is built."""
+    is_in_program: bool = False
+    """True while a compiled program is called, and compiled if need be.  Its backward pass is no part of that."""
     parts: list[Mapping[str, int]] = field(default_factory=list[Mapping[str, int]])
     """For each compiled program of the case, what torch's own operators compute of it; a backward pass adds to it."""
 
@@ -42,3 +49,15 @@ class InductorEmulation:
 
 
 EMULATION = InductorEmulation()
+
+
+def check_release(version: str) -> None:
+    """Refuse a torch whose Inductor the virtual GPU has not been run with.
+
+    Raises:
+        CannotExecute: it is another release.
+    """
+    release = ".".join(version.split(".")[:2])
+    if release not in RELEASES:
+        remedy = f"pip install 'torch=={RELEASES[-1]}.*'"
+        raise CannotExecute(f"Inductor of torch {version} (known: {', '.join(RELEASES)}; {remedy})")

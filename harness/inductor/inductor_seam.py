@@ -43,8 +43,6 @@ guards: Any = import_module("torch._C._dynamo.guards")
 triton_helpers: Any = import_module("torch._inductor.runtime.triton_helpers")
 map_aggregate: Any = import_module("torch.fx.node").map_aggregate
 
-RELEASES = ("2.13",)
-"""The releases of torch whose Inductor the virtual GPU was run with."""
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 OPTIONS = {
     "compile_threads": 1,
@@ -75,18 +73,6 @@ TEMPLATE = "triton_tem_"
 USER_CODE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]+\n\s*([^\n]+)')
 OPERATOR = re.compile(r"extern_kernels\.(\w+)\(|torch\.ops\.((?:aten|prims)\.\w+)[\w.]*\(")
 """A call of one of torch's own operators in a generated wrapper."""
-
-
-def check_release(version: str) -> None:
-    """Refuse a torch whose Inductor the virtual GPU has not been run with.
-
-    Raises:
-        CannotExecute: it is another release.
-    """
-    release = ".".join(version.split(".")[:2])
-    if release not in RELEASES:
-        remedy = f"pip install 'torch=={RELEASES[-1]}.*'"
-        raise CannotExecute(f"Inductor of torch {version} (known: {', '.join(RELEASES)}; {remedy})")
 
 
 class EmulatedInductor:

@@ -30,8 +30,14 @@ class Outcome(StrEnum):
 FLOAT64_VALUES = "float64-values"
 GENERATED = re.compile(r"triton_[a-z]{3}_fused")
 """How the names of kernels begin that Inductor generates: programs share names, but not kernels."""
+LINE = re.compile(r"(?<=\.py):\d+")
 VALUE_ORACLES = frozenset({FLOAT64_VALUES, "wrong-value", "precision"})
 """The oracles that judge values.  Where exact arithmetic cannot decide, `float64-values` stands for the other two."""
+
+
+def stable_place(kernel: str, place: str) -> str:
+    """Return the place as signatures have it.  The lines of a generated kernel differ between sizes and configs."""
+    return LINE.sub("", place) if GENERATED.match(kernel) else place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +57,9 @@ class Signature:
     """A source line (`layernorm.py:431`), the name of a result (`d:x`) or a class of messages."""
 
     def __post_init__(self) -> None:
-        if self.kernel and not GENERATED.match(self.kernel):
+        if GENERATED.match(self.kernel):
+            object.__setattr__(self, "place", stable_place(self.kernel, self.place))
+        elif self.kernel:
             object.__setattr__(self, "op", "")
 
     def is_shown_by(self, other: "Signature") -> bool:

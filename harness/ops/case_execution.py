@@ -3,6 +3,7 @@
 `harness.ops.execution` executes ops.  `harness.repro_runtime.engine` executes reproducer files.
 """
 
+import os
 import re
 import time
 import traceback
@@ -199,5 +200,7 @@ def _unsupported(reason: CannotExecute, error: Exception) -> Unsupported:
 def _source(error: Exception) -> Source | None:
     """Return the innermost frame outside torch, Triton and the harness."""
     frames = traceback.extract_tb(error.__traceback__)
-    outside = [frame for frame in frames if not any(part in frame.filename for part in NOT_THE_LIBRARY)]
+    # Inductor names what it generates by digests, which differ between sizes.
+    passed = (*NOT_THE_LIBRARY, os.environ.get("TORCHINDUCTOR_CACHE_DIR", "<"))
+    outside = [frame for frame in frames if not any(part in frame.filename for part in passed)]
     return Source(file=outside[-1].filename, line=outside[-1].lineno or 0) if outside else None

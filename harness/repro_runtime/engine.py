@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from harness.errors import SuiteError
+from harness.inductor.emulation import EMULATION
 from harness.model.case import Case, Scale
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
@@ -81,7 +82,8 @@ class FileExecution(CaseExecution):
                 return function(*args, **kwargs)
 
         def calling(*args: Any, **kwargs: Any) -> Any:
-            if getattr(self._thread, "is_autograd", False):
+            # AOTAutograd traces the backward pass of a compiled program by the same function, in its own thread.
+            if EMULATION.is_in_program or getattr(self._thread, "is_autograd", False):
                 return function(*args, **kwargs)
             return self._calls.in_backward_thread(partial(called, *args, **kwargs))
 

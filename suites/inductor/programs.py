@@ -1,6 +1,6 @@
 """Small programs of torch code, drawn as graphs, as Inductor compiles them, forward and backward.
 
-A program has up to eight nodes.  Each node applies one operation of the list to the node before it and to another
+A program has up to five nodes.  Each node applies one operation of the list to the node before it and to another
 value: an input or an earlier node.  Every value has the shape (T, D).  Dims choose operations and operands, so a
 failure shrinks to the fewest nodes, each towards the first operation of the list.
 
@@ -9,7 +9,7 @@ failure shrinks to the fewest nodes, each towards the first operation of the lis
 
 from harness.suite import Dim, beside, compiled, integers, op, tensor, width
 
-NODES = 8
+NODES = 5
 GRAPHS = "program_graphs.py"
 OPERATIONS = 36
 """How many operations `program_graphs.py` lists."""

@@ -2,18 +2,19 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from harness.errors import CannotExecute
+from harness.inductor.emulation import check_release
+from harness.model.verdict import Severity, Signature
 from tests.inductor.children import report_of
 
 pytestmark = pytest.mark.slow
 
 
 def test_another_release_of_torch_is_refused_with_the_command() -> None:
-    from harness.inductor.inductor_seam import check_release
-
     check_release("2.13.1+cu130")
     with pytest.raises(
         CannotExecute, match=r"^Inductor of torch 2\.9\.1 \(known: 2\.13; pip install 'torch==2\.13\.\*'\)"
@@ -32,3 +33,14 @@ def test_the_harness_loads_inductor_for_a_suite_that_compiles_alone() -> None:
         "from harness.suite import compiled; compiled(len); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_one_bug_of_a_generated_kernel_has_one_signature_for_all_sizes() -> None:
+    kernel = "triton_poi_fused_add_0"
+    first, second = (
+        Signature(oracle="bounds", severity=Severity.ERROR, op=op, kernel=kernel, place=f"{kernel}.py:{line}")
+        for op, line in (("suites/a.py:f", 28), ("suites/a.py:f", 30))
+    )
+    assert first == second
+    assert str(first) == f"bounds: {kernel} {kernel}.py"
+    assert replace(first, op="suites/b.py:g") != first

@@ -21,7 +21,7 @@ from harness.findings.repro.program_writer import ReproducedFailure, ReproProgra
 from harness.findings.repro.reduction_check import ShowsSameFailure, written
 from harness.findings.rerun import options_for
 from harness.model.run import Run, UndefinedLanes
-from harness.model.verdict import VALUE_ORACLES, Fail
+from harness.model.verdict import VALUE_ORACLES, Fail, stable_place
 from harness.oracles import registry
 from harness.oracles.float64_values import is_wrong
 from harness.oracles.memory_events import place_of
@@ -235,7 +235,10 @@ class _Maker:
         signature = self._subject.fail.signature
         for event in self._run.memory:
             site = event.site
-            named = site.kernel == signature.kernel and signature.place in {place_of(site), site.argument}
+            named = site.kernel == signature.kernel and signature.place in {
+                stable_place(site.kernel, place_of(site)),
+                site.argument,
+            }
             if named and not isinstance(event, UndefinedLanes) and site.launch < len(self._record.launches):
                 launch = self._record.launches[site.launch]
                 variable = launch.arguments.get(site.argument)

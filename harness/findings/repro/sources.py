@@ -17,10 +17,15 @@ from typing import Any
 import torch
 import triton.language as tl
 
-from harness.suite import beside
+from harness.suite import beside, compiled
 
 PLAIN = (bool, int, float, str, type(None))
 JIT = ("triton.jit", "jit")
+COMPILED = """try:
+    from harness.suite import {imported}
+except ImportError:
+    {name} = torch.compile"""
+"""What stands for `compiled` in a program that also runs without the harness."""
 
 
 class Definitions:
@@ -95,6 +100,12 @@ class Definitions:
             return
         if name.startswith("__"):
             self.missing.append(f"{name} of the suite")
+            return
+        if value is compiled:
+            self._import_module("torch", torch)
+            self._constants[name] = COMPILED.format(
+                name=name, imported="compiled" if name == "compiled" else f"compiled as {name}"
+            )
             return
         match value:
             case ModuleType():
