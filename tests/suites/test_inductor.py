@@ -1,0 +1,42 @@
+"""The suites of Inductor find the reported bugs, and raise no false alarm on operators."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command_line import Finished, Project
+
+pytestmark = [pytest.mark.slow, pytest.mark.once]
+
+ON = ("--device", "b200", "--seed", "1", "--json", "report.json")
+
+
+def fuzz(folder: Path, *arguments: str) -> tuple[Finished, Any]:
+    done = Project(folder).harness("fuzz", *arguments, *ON)
+    return done, json.loads((folder / "report.json").read_text(encoding="utf-8"))
+
+
+def test_both_reported_programs_are_found(tmp_path: Path) -> None:
+    done, report = fuzz(tmp_path, "inductor:reported", "--cases", "12", "--triage-minutes", "1")
+    found = {(finding["oracle"], finding["case"]["op"].rpartition(":")[2]) for finding in report["findings"]}
+    assert {("order-dependence", "put_then_flipped"), ("float64-values", "scatter_then_zero")} <= found
+    assert "# from reported.py:" in done.out
+    assert done.status == 1
+
+
+def test_operators_pass_and_what_torch_computes_is_counted(tmp_path: Path) -> None:
+    ops = ("softmax", "addmm", "index_add", "cumsum")
+    chosen = [part for name in ops for part in ("--op", name)]
+    done, report = fuzz(tmp_path, "inductor:operators", *chosen, "--cases", "12")
+    assert (done.status, report["findings"]) == (0, [])
+    assert "not compiled: aten.addmm: addmm (" in done.out
+    assert {row["op"].rpartition(":")[2] for row in report["op_checks"] if row["passed"]} == set(ops)
+
+
+def test_programs_and_flex_attention_are_checked_on_every_way(tmp_path: Path) -> None:
+    done, report = fuzz(tmp_path, "inductor:programs", "inductor:flex", "--cases", "12")
+    assert done.status == 0, done.out
+    ways = {"static", "dynamic", "tuned", "flex_attention"}
+    assert {row["op"].rpartition(":")[2] for row in report["op_checks"] if row["passed"]} == ways
