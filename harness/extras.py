@@ -10,9 +10,20 @@ from types import MappingProxyType
 from harness.errors import MissingPart
 
 EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"repro": ("libcst", "ruff"), "mutate": ("libcst",), "report": ("jinja2", "pygments"), "cluster": ("ray",)}
+    {
+        "repro": ("libcst", "ruff"),
+        "mutate": ("libcst",),
+        "report": ("jinja2", "pygments"),
+        "cluster": ("ray",),
+        "jax": ("jax", "jaxlib", "jax-triton"),
+    }
 )
-"""The packages of each extra.  Each is imported under the name by which it is installed."""
+"""The packages of each extra.  Each is imported under the name by which it is installed, with _ for -."""
+
+PINNED: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {"jax": MappingProxyType({"jax": "0.10.2", "jaxlib": "0.10.2", "jax-triton": "0.3.1"})}
+)
+"""By extra, the only releases that work: the harness touches private names of theirs."""
 
 
 def install_command(extra: str) -> str:
@@ -25,5 +36,5 @@ def require(extra: str, purpose: str) -> None:
     Raises:
         MissingPart: one is not; `purpose` begins the message.
     """
-    if missing := [name for name in EXTRAS[extra] if find_spec(name) is None]:
+    if missing := [name for name in EXTRAS[extra] if find_spec(name.replace("-", "_")) is None]:
         raise MissingPart(f"{purpose} needs {' and '.join(missing)}: {install_command(extra)}")

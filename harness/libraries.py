@@ -26,6 +26,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from harness.errors import LibraryError, MissingPart, UsageError
+from harness.extras import PINNED, install_command
 
 LONGEST_ERROR = 200
 PYTHON_TAG = f"cp{sys.version_info.major}{sys.version_info.minor}"
@@ -107,7 +108,13 @@ def remedy(missing: Iterable[str], *, is_public: bool) -> str:
     """Return which option to add for missing libraries.
 
     A library that is not known to be public is never suggested by its name: another project may own that name on PyPI.
+    Libraries whose private names the harness touches come with an extra, in the releases that it knows.
     """
+    missing = tuple(missing)
+    for extra, pins in PINNED.items():
+        if all(name in pins for name in missing):
+            releases = ", ".join(f"{name} {release}" for name, release in pins.items())
+            return f"{install_command(extra)} (it works with {releases})"
     return (
         f"add {' '.join(f'--with {name}' for name in missing)}" if is_public else "add --with and its folder or wheel"
     )

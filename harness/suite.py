@@ -14,14 +14,15 @@ A suite declares ops.  An op has a function that calls the library, and a refere
         y = x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt()
         return y if w is None else y * w
 
-A suite imports the library under test, torch and Triton inside its functions, never at its top.  The parent process
-loads the file too, and must stay free of them.  Kernels of a suite's own are in a file that `beside` loads.
+A suite imports the library under test, torch, Triton and JAX inside its functions, never at its top.  The parent
+process loads the file too, and must stay free of them.  Kernels of a suite's own are in a file that `beside` loads.
 """
 
 import builtins
 import dataclasses
 import functools
 import hashlib
+import importlib
 import importlib.util
 import os
 import sys
@@ -46,6 +47,7 @@ __all__ = [
     "compiled",
     "groups",
     "integers",
+    "jax_call",
     "load_suite",
     "op",
     "segments",
@@ -54,7 +56,7 @@ __all__ = [
     "width",
 ]
 
-FORBIDDEN_AT_TOP = ("triton", "torch")
+FORBIDDEN_AT_TOP = ("triton", "torch", "jax")
 ARGUMENTS = frozenset({field.name for field in dataclasses.fields(Op)} | {"compiled"}) - {
     *("name", "suite", "call", "reference")
 }
@@ -200,6 +202,35 @@ def compiled(
         return call_compiled(program, {"mode": mode, "dynamic": dynamic}, args, kwargs)
 
     return call
+
+
+def jax_call(
+    function: Callable[..., Any], *tensors: Any, tuned_while: str = "execution", aliases: str = "buffers"
+) -> Any:
+    """Call a JAX function on torch tensors, inside an op's function; return its results as torch tensors.
+
+    The function takes and returns arrays, or tuples of arrays.  `jax.jit` compiles it, and kernels that it calls with
+    `jax_triton.triton_call` run on the virtual GPU; other operations run on the CPU.  Gradients come from `jax.vjp`.
+    Tensors are copied, and 64-bit numbers become 32-bit ones unless JAX's `jax_enable_x64` is set.
+
+    How jaxlib launches and tunes kernels is modelled, and every finding says so.
+
+    Args:
+        function: a function of JAX, without side effects.
+        tensors: its arguments.
+        tuned_while: `"execution"` tunes while the executable runs, as the call target of jax-triton 0.3.1 does;
+            `"initialisation"` tunes before it runs, as jaxlib's FFI target does: then a kernel's inputs that an
+            operation of the executable produces hold garbage.
+        aliases: which aliased inputs tuning restores: `"buffers"` reads both indices as jaxlib does, `"outputs"` reads
+            the second one as an index of outputs, `"none"` restores none.
+
+    Raises:
+        SuiteError: a setting is unknown.
+        MissingPart: JAX is missing, or of another release than those of `kernel-harness[jax]`.
+        CannotExecute: the engine is not the virtual GPU.
+    """
+    calls = importlib.import_module("harness.jax_calls.calls")  # a worker's part of the harness, which needs torch
+    return calls.call(function, tensors, tuned_while=tuned_while, aliases=aliases)
 
 
 class Declaration:

@@ -24,6 +24,7 @@ ROOMS = (
     "ops",
     "oracles",
     "virtual",
+    "jax_calls",
     "cuda",
     "workers",
     "search",
@@ -59,7 +60,7 @@ LEAVES = {
     "suite_files": {"errors"},
     "wire": {"errors", "model"},
     "extras": {"errors"},
-    "libraries": {"errors"},
+    "libraries": {"errors", "extras"},
     "tables": {"errors"},
     "kernel_tests": {"errors", "model", "suite"},
     "project_settings": {"errors"},
@@ -156,9 +157,10 @@ def test_the_nouns_need_only_the_standard_library() -> None:
 
 
 @pytest.mark.parametrize("module", LIGHT)
-def test_the_parent_process_loads_neither_torch_nor_triton(module: str) -> None:
+def test_the_parent_process_loads_neither_torch_nor_triton_nor_jax(module: str) -> None:
     assert find_spec(module) is not None
-    program = f"import sys, {module}; sys.exit(', '.join(sorted({{'torch', 'triton'}} & set(sys.modules))) or None)"
+    heavy = {"torch", "triton", "jax"}
+    program = f"import sys, {module}; sys.exit(', '.join(sorted({heavy} & set(sys.modules))) or None)"
     child = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (child.returncode, child.stderr) == (0, "")
 

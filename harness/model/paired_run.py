@@ -129,5 +129,6 @@ def sketches_of(run: Run) -> tuple[Sketch, ...]:
 
 
 def launch_of(launches: Iterable[Launch], kernel: str) -> Launch | None:
-    """Return the kernel's first launch; None if it was not launched."""
-    return next((launch for launch in launches if launch.kernel == kernel), None)
+    """Return the kernel's first launch that is no benchmark; None if it was not launched."""
+    own = sorted((launch for launch in launches if launch.kernel == kernel), key=lambda one: one.is_benchmark)
+    return next(iter(own), None)

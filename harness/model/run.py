@@ -94,6 +94,13 @@ class Launch:
     """True if the kernel has atomics, so results may depend on the order of programs."""
     dot_precisions: tuple[str, ...] = ()
     """The distinct input precisions of the kernel's float32 `tt.dot`s, ascending: `("ieee", "tf32")`."""
+    model: str = ""
+    """What the launch is a model of; empty for a launch through Triton's own launcher.
+
+    JAX launches kernels through jaxlib's call targets, of which the virtual GPU has a model.
+    """
+    is_benchmark: bool = False
+    """True if the modelled runtime launches the kernel only to tune it."""
     executor: str = field(default="numpy", compare=False)
     """The executor on the virtual GPU, `numpy` or `native`.  It affects speed, never results."""
     cut: bool = False

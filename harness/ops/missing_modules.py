@@ -21,9 +21,13 @@ def missing(error: BaseException) -> str | None:
     for one in causes(error):
         if isinstance(one, MissingPart):
             return str(one)
-        if not isinstance(one, ImportError) or not one.name:
+        if not isinstance(one, ImportError):
             continue
         importer = _importer(one)
+        if importer == "jax_triton":  # its error has no module's name
+            return "JAX with support for GPUs, which is not installed"
+        if not one.name:
+            continue
         if importer.startswith(MODULE_PREFIX):
             found = NAME.match(str(one))
             return f"{f'{found[2]}.{found[1]}' if found else one.name}, which is not in this release or not installed"

@@ -58,6 +58,10 @@ class FreshMemory(TorchFunctionMode):
         found = self._fresh.get(address)
         return found[0] if found else None
 
+    def adopt(self, tensor: torch.Tensor) -> None:
+        """Poison a tensor whose memory another library allocated, and which nothing has written yet."""
+        self._poison(tensor)
+
     def forget(self) -> None:
         """Release all storages."""
         self._fresh.clear()

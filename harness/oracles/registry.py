@@ -184,7 +184,21 @@ def judge_all(
             known = tuple(paired_runs[case.digest] for case in cases if case.digest in paired_runs)
             is_complete = bool(known) and len(known) == len(cases)
             verdicts += oracle.judge(replace(without_pairs, paired_runs=known) if is_complete else without_pairs)
-    return tuple(verdicts)
+    return tuple(_with_model(verdict, run) for verdict in verdicts)
+
+
+def _with_model(verdict: Verdict, run: Run) -> Verdict:
+    """Return a failure of modelled launches with the words that say so; other verdicts as they are."""
+    if not isinstance(verdict, Fail):
+        return verdict
+    kernel = verdict.signature.kernel
+    models = (launch.model for launch in run.launches if launch.model and kernel in {launch.kernel, ""})
+    model = next(models, None)
+    return (
+        verdict
+        if model is None
+        else replace(verdict, meaning=f"{verdict.meaning}  The launches follow a model {model}.")
+    )
 
 
 def without_unlaunched_passes(run: Run, verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:

@@ -25,6 +25,7 @@ EXTRA_PURPOSES = {
     "mutate": "packages for harness mutate",
     "report": "packages for the page of harness report",
     "cluster": "packages for harness fuzz --ray",
+    "jax": "packages for suites that call JAX",
 }
 
 

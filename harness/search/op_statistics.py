@@ -77,11 +77,12 @@ def _possible_second_runs(examined: Examination) -> Iterator[SecondRun]:
     if SmInvariance.name in asked:
         yield SecondRun.SM_COUNT
     is_tuned = any(launch.config_count > 1 for launch in run.launches)
+    is_tuned_by_triton = any(launch.config_count > 1 and not launch.model for launch in run.launches)
     if ConfigInvariance.name in asked and is_tuned:
         yield SecondRun.CONFIG
-    if TuningInvariance.name in asked and is_tuned and run.engine == "virtual":
+    if TuningInvariance.name in asked and is_tuned_by_triton and run.engine == "virtual":
         yield SecondRun.TUNING
-    if AutotunerKey.name in asked and is_tuned and run.engine == "virtual":
+    if AutotunerKey.name in asked and is_tuned_by_triton and run.engine == "virtual":
         yield SecondRun.KEYS
     if OrderInvariance.name in asked and run.engine in TRACING_ENGINES and order_matters(run.launches, run.memory):
         yield SecondRun.ORDER

@@ -56,7 +56,9 @@ class LaunchComparison:
         """Execute a launch on both GPUs and compare."""
         kernel = request.source.fn.__name__
         case_launches = self._virtual.case_launches
-        if self._is_paused:
+        if self._is_paused or request.model:
+            if request.model:
+                self.skipped.append((kernel, f"its launch is a model {request.model}"))
             self._virtual(request)
             return
         emulated = request.metadata.target.arch

@@ -97,6 +97,10 @@ def make(
         fail = _fail(recorded, examined)
         record = wire.from_json(record_path(FOLDER / "scratch", recorded.case).read_text(encoding="ascii"), CasePieces)
         paths = session.library_paths
+    if any(launch.model for launch in examined.run.launches):
+        raise UsageError(
+            f"{recorded.id} is in a JAX call, which cannot be written as a single file: use harness replay"
+        )
     subject = ReproducedFailure(fail=fail, case=recorded.case, libraries=options.libraries)
     maker = _Maker(subject, examined.run, record, paths, report)
     files: list[Reproducer] = []

@@ -15,7 +15,7 @@ from harness.errors import NoSuchFunction
 from harness.model.device import DeviceProfile
 from harness.ops import flight_recorder
 from harness.virtual.driver.source_paths import loaded_files, relocated
-from harness.virtual.driver.triton_seam import kernel_source, target
+from harness.virtual.driver.triton_seam import ConfigChooser, kernel_source, target
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,10 @@ class LaunchRequest:
     """The compiled kernel's metadata: options such as `num_warps`."""
     arguments: Sequence[Any]
     """All arguments of the caller, constexprs included."""
+    model: str = ""
+    """What the launch is a model of, if another runtime than Triton's would make it; see `Launch.model`."""
+    is_benchmark: bool = False
+    """True if that runtime launches the kernel only to tune it."""
 
 
 def tensors_of(request: LaunchRequest) -> dict[str, torch.Tensor]:
@@ -76,11 +80,22 @@ def constant_times(kernel_call: Callable[[], None], *, quantiles: Sequence[float
     return [1.0] * len(quantiles)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeSupport:
+    """What a model of another runtime than Triton's needs of the engine."""
+
+    chooser: ConfigChooser
+    poison: Callable[[torch.Tensor], None]
+    """Poisons a tensor in foreign memory, which nothing has written yet."""
+
+
 class VirtualDriver:
     """The driver of one device profile.  The names of its methods are Triton's."""
 
-    def __init__(self, profile: DeviceProfile, on_launch: LaunchHandler) -> None:
+    def __init__(self, profile: DeviceProfile, on_launch: LaunchHandler, support: RuntimeSupport | None = None) -> None:
+        """Without `support` the engine runs no models of other runtimes."""
         self.profile = profile
+        self.support = support
         self.utils: Any = _Utilities(profile)
         self.launcher_cls: Callable[[Any, Any], Callable[..., None]] = self._make_launcher
         self._on_launch = on_launch

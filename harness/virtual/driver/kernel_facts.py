@@ -102,6 +102,8 @@ def launch_of(
         scratch_bytes=scratch_bytes,
         atomics=facts.atomics,
         dot_precisions=facts.dot_precisions,
+        model=request.model,
+        is_benchmark=request.is_benchmark,
     )
 
 

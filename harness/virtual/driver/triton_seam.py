@@ -408,6 +408,11 @@ def set_driver(driver: object) -> None:
     triton.runtime.driver.set_active(cast("Any", driver))
 
 
+def active_driver() -> Any:
+    """Return the driver that Triton asks about the device."""
+    return triton.runtime.driver.active
+
+
 def target(arch: int, warp_size: int) -> GPUTarget:
     """Return Triton's compilation target."""
     return GPUTarget("cuda", arch, warp_size)

@@ -14,7 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import CannotExecute, SuiteError
+from harness.errors import CannotExecute, MissingPart, SuiteError
+from harness.jax_calls.jax_imports import LIBRARY, check_releases, prepare_imports
 from harness.libraries import absence
 from harness.model.op import Op
 from harness.ops.engine import Engine
@@ -38,6 +39,8 @@ ENVIRONMENT = {
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # torch.cuda.is_available() must not start CUDA before the fork.
 }
 LAST_LINES = 12
+ON_HARDWARE = "cuda"
+"""The engine whose processes see no emulated GPU, so that JAX is imported as it is installed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +89,8 @@ def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
     importlib.invalidate_caches()
     engine.emulate(spec.device)
     import_submodules_on_use()
+    if engine.name != ON_HARDWARE:
+        prepare_imports()
     BUILTINS["__import__"] = import_past_frameworks
     try:
         suites = {suite: load_suite(suite, Path(spec.project)) for suite in spec.suites}
@@ -95,6 +100,8 @@ def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
         is_public = is_shipped(suite, Path(spec.project))
         if obstacle := _missing(suite, ops, spec.library_paths, is_public=is_public) or _unimportable(suite, ops):
             return ChildError(kind=FaultKind.LIBRARY, message=obstacle)
+        if engine.name != ON_HARDWARE and (obstacle := _jax_obstacle(ops)):
+            return ChildError(kind=FaultKind.LIBRARY, message=f"{suite}: {obstacle}")
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
     _warm_up_inductor()
@@ -112,6 +119,20 @@ def _warm_up_inductor() -> None:
     if calls is not None:
         with suppress(CannotExecute):  # each case reports it
             calls.warm_up()
+
+
+def _jax_obstacle(ops: tuple[Op, ...]) -> str:
+    """Import JAX for ops that require it; return why it cannot be used, or an empty text.  It starts no thread yet."""
+    if not any("jax" in names for op in ops for names in op.libraries):
+        return ""
+    try:
+        check_releases()
+        importlib.import_module(LIBRARY)
+    except MissingPart as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001 - a library may raise anything; the message quotes it
+        return f"JAX cannot be imported: {type(error).__name__}: {error}"
+    return ""
 
 
 def _share_with_children() -> None:
