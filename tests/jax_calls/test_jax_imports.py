@@ -73,6 +73,21 @@ def test_importing_jax_starts_no_thread_and_keeps_the_folder_of_the_cache() -> N
     assert child.stdout.split() == ["/its/folder", "0"]
 
 
+@pytest.mark.skipif(bool(missing_release()), reason=missing_release() or "JAX is installed")
+def test_a_jax_that_asks_for_a_gpu_is_something_that_is_missing() -> None:
+    program = (
+        "from harness.ops.missing_modules import missing\n"
+        "try:\n"
+        "    import jax_triton\n"
+        "except ImportError as error:\n"
+        "    print(missing(error))"
+    )
+    child = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=os.environ, capture_output=True, text=True, check=True
+    )
+    assert child.stdout.splitlines() == ["JAX with support for GPUs, which is not installed"]
+
+
 def test_a_suite_that_requires_a_missing_jax_is_one_line() -> None:
     assert libraries.absence("suites/mine.py", ("jax", "jax-triton"), is_public=True) == (
         "suites/mine.py tests jax and jax-triton, which are not installed: "
