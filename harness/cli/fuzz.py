@@ -105,11 +105,12 @@ def _options(given: argparse.Namespace) -> Options:
         raise UsageError("--triage-minutes goes with --cases: --minutes covers confirming and shrinking")
     if given.compilers is not None and engine is not EngineName.CUDA:
         raise UsageError("--compilers compile ahead of real GPUs: add --engine cuda")
+    ops = with_environment(load_ops(suites, tuple(given.op), project), dict(given.env))
     return Options(
-        suites=suites,
+        suites=tuple(suite for suite in suites if any(one.suite == suite for one in ops)),
         devices=_devices(given),
         oracles=tuple(one for name in given.oracle for one in registry.family(registry.find(name).name)),
-        ops=with_environment(load_ops(suites, tuple(given.op), project), dict(given.env)),
+        ops=ops,
         project=project,
         budget=TimeBudget(seconds=60 * given.minutes, triage_share=TRIAGE_SHARE)
         if given.minutes

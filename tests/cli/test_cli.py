@@ -278,6 +278,13 @@ def test_a_missing_library_is_named_with_the_option_for_it(project: Project) -> 
     )
 
 
+def test_chosen_ops_need_the_libraries_of_their_own_suites_alone(project: Project) -> None:
+    project.write("suites/norm.py", suite_of("unknown", options=', requires=("no-such-library",)'))
+    project.write("suites/other.py", suite_of("faultless"))
+    assert project.harness("fuzz", "suites", "--op", "faultless", "--cases", "2", *ON).status == 0
+    assert project.harness("fuzz", "suites", "--cases", "2", *ON).status == 2
+
+
 @pytest.mark.parametrize(
     ("op", "status", "row"),
     [
