@@ -12,7 +12,7 @@ import torch
 
 from harness.errors import CannotExecute
 from harness.inductor.device_guard import install_device_guard
-from harness.inductor.emulation import EMULATION, check_release
+from harness.inductor.inductor_emulation import EMULATION, check_release
 
 if TYPE_CHECKING:
     from harness.inductor.inductor_seam import EmulatedInductor

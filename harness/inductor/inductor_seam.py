@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from harness.errors import CannotExecute
-from harness.inductor.emulation import ConfigChoice
+from harness.inductor.inductor_emulation import ConfigChoice
 
 # Typed as `Any`: these modules are private, and their types tell little.
 native: Any = import_module("torch._C")

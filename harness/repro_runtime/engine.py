@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from harness.errors import SuiteError
-from harness.inductor.emulation import EMULATION
+from harness.inductor.inductor_emulation import EMULATION
 from harness.model.case import Case, Scale
 from harness.model.device import DeviceProfile
 from harness.model.op import Op

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from harness.inductor.emulation import EMULATION
+from harness.inductor.inductor_emulation import EMULATION
 from harness.model.case import Case, LaneFill, Scale
 from harness.model.device import DeviceProfile
 from harness.model.ending import REFUSED_BUILDS

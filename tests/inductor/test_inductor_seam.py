@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.errors import CannotExecute
-from harness.inductor.emulation import check_release
+from harness.inductor.inductor_emulation import check_release
 from harness.model.verdict import Severity, Signature
 from tests.inductor.children import report_of
 
