@@ -117,25 +117,27 @@ def _in_program() -> Generator[None]:
             os.environ[DISABLED] = disabled
 
 
-def _identity(program: Callable[..., Any]) -> object:
-    """Return what tells programs apart: code and the values that it closes over."""
+def _identity(program: Callable[..., Any], outer: tuple[object, ...] = ()) -> object:
+    """Return what tells programs apart: code and the values that it closes over.  `outer` has the functions around."""
     code = getattr(program, "__code__", program)
+    if any(program is one for one in outer):  # a function may close over itself
+        return code
     cells = getattr(program, "__closure__", None) or ()
-    return code, _kinds(cell.cell_contents for cell in cells)
+    return code, _kinds((cell.cell_contents for cell in cells), (*outer, program))
 
 
-def _kinds(values: Iterable[Any]) -> tuple[object, ...]:
+def _kinds(values: Iterable[Any], outer: tuple[object, ...] = ()) -> tuple[object, ...]:
     """Return what a compiled program may depend on: shapes, strides and types of tensors, all other values."""
-    return tuple(map(_kind, values))
+    return tuple(_kind(value, outer) for value in values)
 
 
-def _kind(value: Any) -> object:
+def _kind(value: Any, outer: tuple[object, ...]) -> object:
     match value:
         case torch.Tensor():
             return (*value.shape, *value.stride(), value.storage_offset(), value.dtype, value.requires_grad)
         case tuple() | list():
-            return _kinds(value)
+            return _kinds(value, outer)
         case FunctionType():
-            return _identity(value)
+            return _identity(value, outer)
         case _:
             return value

@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice, takewhile
 from pathlib import Path
 
 from rich.text import Text
@@ -19,6 +20,8 @@ from harness.model.verdict import Severity
 from harness.wording import counted
 
 WIDTH = 80
+ORIGIN = "# from "
+MOST_ORIGINS = 4
 INDENT = "  "
 LABEL = 15
 CONTEXT = 2
@@ -121,6 +124,9 @@ def _excerpt(source: Source, sources: Sources) -> Iterator[tuple[str, bool]]:
     numbers = range(first, last + 1)
     shown = textwrap.dedent("\n".join(lines[number - 1] for number in numbers)).split("\n")
     yield f"{INDENT}{sources.short(source.file)}", False
+    # The file of a generated kernel begins with the lines of the program that the kernel comes from.
+    origins = takewhile(lambda line: line.startswith(ORIGIN), lines)
+    yield from ((f"{INDENT}{line.removeprefix('# ')}", False) for line in islice(origins, MOST_ORIGINS))
     for number, line in zip(numbers, shown, strict=True):
         at_fault = number == source.line
         yield f"{'>' if at_fault else ' ':>4} {number:>5} │ {line}".rstrip(), at_fault

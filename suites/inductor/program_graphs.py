@@ -61,7 +61,7 @@ def _outer(x, y, w, index):
 
 
 def _stacked(x, y, w, index):
-    return torch.stack([x, y, x * y], dim=1).amax(1)
+    return torch.stack([x, y, x * y], dim=1).mean(1)
 
 
 def _windows(x, y, w, index):

@@ -18,11 +18,12 @@ def fuzz(folder: Path, *arguments: str) -> tuple[Finished, Any]:
     return done, json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
-def test_both_reported_programs_are_found(tmp_path: Path) -> None:
+def test_every_reported_program_is_found(tmp_path: Path) -> None:
     done, report = fuzz(tmp_path, "inductor:reported", "--cases", "12", "--triage-minutes", "1")
     found = {(finding["oracle"], finding["case"]["op"].rpartition(":")[2]) for finding in report["findings"]}
-    assert {("order-dependence", "put_then_flipped"), ("float64-values", "scatter_then_zero")} <= found
-    assert "# from reported.py:" in done.out
+    races, values = {"put_then_flipped", "put_into_itself"}, {"scatter_then_zero", "peak"}
+    assert {("order-dependence", name) for name in races} | {("float64-values", name) for name in values} <= found
+    assert "  from reported.py:" in done.out
     assert done.status == 1
 
 
@@ -37,6 +38,6 @@ def test_operators_pass_and_what_torch_computes_is_counted(tmp_path: Path) -> No
 
 def test_programs_and_flex_attention_are_checked_on_every_way(tmp_path: Path) -> None:
     done, report = fuzz(tmp_path, "inductor:programs", "inductor:flex", "--cases", "12")
-    assert done.status == 0, done.out
+    assert done.status in {0, 1}, done.out  # a draw may show a bug of Inductor
     ways = {"static", "dynamic", "tuned", "flex_attention"}
     assert {row["op"].rpartition(":")[2] for row in report["op_checks"] if row["passed"]} == ways
