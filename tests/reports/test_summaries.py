@@ -9,6 +9,7 @@ import pytest
 
 from harness.cli.findings import listed
 from harness.documents.finding import finding_document
+from harness.documents.op_checks import OpChecks
 from harness.model.finding import Finding, ReplayCount
 from harness.reports.contents import ReportContents, ReportedBug, ReportedCampaign
 from harness.reports.finding_text import MOST_SYMPTOMS, Sources, render
@@ -16,6 +17,7 @@ from harness.reports.html.page import page
 from harness.reports.junit import junit
 from harness.reports.markdown import summary
 from harness.reports.report_history import stages
+from harness.reports.summary import eager_lines
 from harness.wire import to_json
 from tests.reports.samples import (
     CAUSE,
@@ -191,4 +193,15 @@ def test_the_list_has_a_line_for_each_bug_and_damaged_file() -> None:
         f"warning {OVERLAP.id}  write-overlap: layer_norm_bwd_kernel layernorm.py:431  (seen 9 times, known: {LINK})",
         "not readable: broken/finding.json: not readable",
         "3 findings: 2 errors, 1 warning",
+    ]
+
+
+def test_the_summary_names_what_torch_computed_of_compiled_programs() -> None:
+    rows = [
+        OpChecks(op="s.py:product", device=device, passed=3, eager={"aten.mm": 2, "a graph break (print)": 1})
+        for device in ("h200", "b200")
+    ]
+    assert list(eager_lines([*rows, OpChecks(op="s.py:norm", device="h200", passed=3)])) == [
+        "not compiled: a graph break (print): product (2 cases)",
+        "not compiled: aten.mm: product (4 cases)",
     ]
