@@ -100,10 +100,14 @@ def dims_traded(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
 
 
 def configs(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
-    """The first config for all kernels, then smaller indices for each kernel."""
+    """The first config for all kernels, then for either half of them, then smaller indices for each kernel."""
     del op, home_sm_count
     if case.configs:
         yield replace(case, configs={})
+    names = sorted(case.configs)
+    if len(names) > 1:
+        for half in (names[: len(names) // 2], names[len(names) // 2 :]):
+            yield replace(case, configs={name: case.configs[name] for name in half})
     for kernel, index in case.configs.items():
         for smaller in range(index):
             others = {name: other for name, other in case.configs.items() if name != kernel}

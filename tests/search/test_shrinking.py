@@ -92,6 +92,14 @@ def test_another_sm_count_stays_if_the_failure_needs_it() -> None:
     assert result.case == replace(with_dims(T=21), device=device)
 
 
+def test_configs_of_other_programs_kernels_are_dropped_by_halves() -> None:
+    case = replace(SIMPLEST, configs={f"kernel_{number:02}": 1 for number in range(40)})
+    trial = Trial(number=0, op=OP, case=case, batch=None, home_sm_count=DEVICE.sm_count)
+    few = ShrinkLimits(runs=24, seconds=60.0)
+    result = shrunk(lambda case: case.configs.get("kernel_29") == 1, trial, few)
+    assert result.case == replace(SIMPLEST, configs={"kernel_29": 1})
+
+
 def test_no_case_runs_twice() -> None:
     ran: list[str] = []
 
