@@ -105,8 +105,10 @@ def eager_lines(rows: Iterable[OpChecks]) -> Iterator[str]:
     for row in by_op(rows):
         for part, cases in row.eager.items():
             parts.setdefault(part, []).append(f"{row.name} ({counted(cases, 'case')})")
-    for part, ops in sorted(parts.items(), key=lambda item: (-len(item[1]), item[0])):
-        yield f"not compiled: {part}: {named(ops)}"
+    ranked = sorted(parts.items(), key=lambda item: (-len(item[1]), item[0]))
+    yield from (f"not compiled: {part}: {named(ops)}" for part, ops in ranked[:REASONS])
+    if len(ranked) > REASONS:
+        yield f"not compiled: {named(part for part, _ in ranked[REASONS:])}"
 
 
 def _rare_checks(ops: Sequence[OpChecks]) -> Iterator[str]:
