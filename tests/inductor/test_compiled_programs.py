@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.inductor.children import report_of
+from tests.inductor.compiling_children import report_of
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import pytest
 from harness.errors import CannotExecute
 from harness.inductor.inductor_emulation import check_release
 from harness.model.verdict import Severity, Signature
-from tests.inductor.children import report_of
+from tests.inductor.compiling_children import report_of
 
 pytestmark = pytest.mark.slow
 
