@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from harness.model.case import Scale
 from harness.model.paired_run import SecondRun
 from harness.model.run import Completed
-from harness.model.verdict import Outcome
+from harness.model.verdict import GENERATED, Outcome
 from harness.ops.paired_run_policy import order_matters
 from harness.oracles import registry
 from harness.oracles.autotuner_key import AutotunerKey
@@ -77,7 +77,8 @@ def _possible_second_runs(examined: Examination) -> Iterator[SecondRun]:
     if SmInvariance.name in asked:
         yield SecondRun.SM_COUNT
     is_tuned = any(launch.config_count > 1 for launch in run.launches)
-    is_tuned_by_triton = any(launch.config_count > 1 and not launch.model for launch in run.launches)
+    by_triton = (launch for launch in run.launches if not launch.model and not GENERATED.match(launch.kernel))
+    is_tuned_by_triton = any(launch.config_count > 1 for launch in by_triton)
     if ConfigInvariance.name in asked and is_tuned:
         yield SecondRun.CONFIG
     if TuningInvariance.name in asked and is_tuned_by_triton and run.engine == "virtual":
