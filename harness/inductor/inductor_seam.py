@@ -38,6 +38,7 @@ triton_codegen: Any = import_module("torch._inductor.codegen.triton")
 compiler: Any = import_module("torch._inductor.compile_fx")
 flex_attention: Any = import_module("torch.nn.attention.flex_attention")
 FakeTensor: Any = import_module("torch._subclasses.fake_tensor").FakeTensor
+FakeTensorMode: Any = import_module("torch._subclasses.fake_tensor").FakeTensorMode
 FakeTensorConverter: Any = import_module("torch._subclasses.fake_tensor").FakeTensorConverter
 guards: Any = import_module("torch._C._dynamo.guards")
 triton_helpers: Any = import_module("torch._inductor.runtime.triton_helpers")
@@ -111,6 +112,7 @@ class EmulatedInductor:
         patches = inductor.list_mode_options(mode, dynamic) if mode else {}
 
         def backend(graph: Any, inputs: Sequence[Any]) -> Any:
+            _move_to_cpu(graph)
             return compiler.compile_fx(
                 graph, inputs, inner_compile=self._compile, config_patches={**patches, **OPTIONS}
             )
@@ -295,7 +297,7 @@ class _GraphsOnGpu:
         """Turn what Inductor makes of real tensors, which are the constants of a program."""
         graphs_on_gpu = self
         converter, lowering = FakeTensorConverter, import_module("torch._inductor.graph").GraphLowering
-        convert, get_attr = converter.from_real_tensor, lowering.get_attr
+        convert, get_attr, dispatch = converter.from_real_tensor, lowering.get_attr, FakeTensorMode.dispatch
 
         def from_real_tensor(self: Any, *args: Any, **kwargs: Any) -> Any:
             made = convert(self, *args, **kwargs)
@@ -306,7 +308,16 @@ class _GraphsOnGpu:
             with native._EnableTorchFunction():  # noqa: SLF001 - as above; the modes answer for the device
                 return get_attr(self, *args)
 
+        def dispatch_on_one_device(
+            self: Any, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+        ) -> Any:
+            # Until Inductor gets the graph, a tensor that the program makes on CUDA is on the CPU, as all others are.
+            if graphs_on_gpu._turned is None and "device" in (kwargs or {}):
+                kwargs = {name: _cpu_for_gpu(value) for name, value in (kwargs or {}).items()}
+            return dispatch(self, func, types, args, kwargs)
+
         converter.from_real_tensor, lowering.get_attr = from_real_tensor, get_attr_on_gpu
+        FakeTensorMode.dispatch = dispatch_on_one_device
         lowering.constant_name = lambda self, name, device_override: name  # noqa: ARG005 - a copy on the GPU is no other
 
     @contextmanager
@@ -342,6 +353,29 @@ class _GraphsOnGpu:
         elif isinstance(value, list | tuple):
             for one in value:
                 self._turn(one)
+
+
+def _move_to_cpu(graph: Any) -> None:
+    """Let a graph of Dynamo make all its tensors on the CPU, where the tensors of the virtual GPU are."""
+    for module in graph.modules():
+        if not hasattr(module, "graph"):
+            continue
+        for node in module.graph.nodes:
+            if (node.op, node.target) == ("call_method", "cuda"):
+                node.target, node.args, node.kwargs = "to", (node.args[0], CPU), {}
+            node.args = map_aggregate(node.args, _cpu_for_gpu)
+            node.kwargs = map_aggregate(node.kwargs, _cpu_for_gpu)
+        module.recompile()
+
+
+def _cpu_for_gpu(value: Any) -> Any:
+    match value:
+        case torch.device(type="cuda"):
+            return CPU
+        case str() if value.partition(":")[0] == "cuda":
+            return CPU
+        case _:
+            return value
 
 
 def _gpu_for_cpu(value: Any) -> Any:

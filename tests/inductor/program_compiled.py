@@ -46,10 +46,20 @@ def constant(x: torch.Tensor) -> torch.Tensor:
     return x * torch.tensor([float(number) for number in range(16)])
 
 
-def op_of(program: Callable[..., Any], inputs: dict[str, Any], **options: Any) -> Op:
-    """Return the op of a program, which is its own definition."""
+def on_cuda(x: torch.Tensor) -> torch.Tensor:
+    return x.to("cuda") + torch.ones(16, device="cuda") + torch.zeros(16).cuda()
+
+
+def one_more(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+def op_of(
+    program: Callable[..., Any], inputs: dict[str, Any], definition: Callable[..., Any] | None = None, **options: Any
+) -> Op:
+    """Return the op of a program, which is its own definition unless there is another one."""
     declared = op(dims={"T": width(), "D": width()}, inputs=inputs)(compiled(program, **options))
-    declared.reference(program)
+    declared.reference(definition or program)
     return declared.complete("programs.py")
 
 
@@ -89,6 +99,7 @@ report = {
     "another": facts(tuned, configs={first["kernels"][0]: 1}),
     "broken": facts(op_of(broken, matrix)),
     "lookup": {**lookup, "file": Path(file).name, "begins": Path(file).read_text(encoding="utf-8").splitlines()[0]},
+    "on_cuda": facts(op_of(on_cuda, matrix, one_more)),
     "constant": facts(op_of(constant, matrix)),
 }
 sys.stdout.write(f"{json.dumps(report)}\n")

@@ -15,7 +15,7 @@ def facts() -> Any:
     return report_of("program_compiled.py", "b200")
 
 
-@pytest.mark.parametrize("name", ["rows", "again", "dynamic", "product", "tuned", "another", "constant"])
+@pytest.mark.parametrize("name", ["rows", "again", "dynamic", "product", "tuned", "another", "constant", "on_cuda"])
 def test_a_program_agrees_with_its_definition(name: str) -> None:
     found = facts()[name]
     assert (found["ending"], found["failures"]) == ("Completed", []), found["why"]
