@@ -190,7 +190,7 @@ def compiled(
     there.  Each case compiles anew.  `op(compiled=True)` does this to the op's function.
 
     Args:
-        program: a function of tensors and of other values.  On the virtual GPU its tensors say that they are on the CPU.
+        program: a function of tensors and of other values.  On the virtual GPU its tensors name the CPU as device.
         mode: as of `torch.compile`, such as `max-autotune`.
         dynamic: as of `torch.compile`; True generates code for all sizes.
     """
