@@ -41,7 +41,7 @@ class Project:
             text=True,
         )
 
-    def harness(self, *arguments: str) -> Finished:
+    def harness(self, *arguments: str, limit_s: float = 120) -> Finished:
         process = self.start(*arguments)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=limit_s)
         return Finished(status=process.returncode, out=out, err=err)

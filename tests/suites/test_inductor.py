@@ -14,7 +14,7 @@ ON = ("--device", "b200", "--seed", "1", "--json", "report.json")
 
 
 def fuzz(folder: Path, *arguments: str) -> tuple[Finished, Any]:
-    done = Project(folder).harness("fuzz", *arguments, *ON)
+    done = Project(folder).harness("fuzz", *arguments, *ON, limit_s=400)
     return done, json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
