@@ -84,8 +84,9 @@ def describe(ending: Ending) -> str:
         case Unsupported():
             place = ", ".join(str(part) for part in (ending.kernel, ending.source) if part)
             kept = f"its TTIR: {ending.ttir_file}" if ending.ttir_file else ""
-            details = "; ".join(filter(None, (place, f"Triton {ending.triton_version}", kept)))
-            return f"the engine cannot execute {ending.what} ({details})"
+            version = f"Triton {ending.triton_version}" if ending.triton_version else ""
+            details = "; ".join(filter(None, (place, version, kept)))
+            return f"the engine cannot execute {ending.what}{f' ({details})' if details else ''}"
         case Crashed():
             return (
                 f"the process died of {ending.signal}"

@@ -235,3 +235,8 @@ class TestCompletes:
         assert judge(Completes(), run(ending=raised("bad", kind="TypeError", phase="reference"))) == [
             "abstain: the suite failed: TypeError in phase reference: bad"
         ]
+
+
+def test_what_cannot_be_executed_without_triton_names_no_version() -> None:
+    ending = Unsupported(what="CUDA in a forked child", kernel="", source=None, triton_version="")
+    assert describe(ending) == "the engine cannot execute CUDA in a forked child"
