@@ -4,15 +4,14 @@ A graph launches kernels without Triton's driver.  A C++ extension gets tensors 
 tensors of a GPU.
 """
 
-import importlib.machinery
 import sys
-from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
 import torch
 
+from harness.devices.import_hooks import Execute, on_import
 from harness.errors import CannotExecute
 
 EXTENSIONS = "torch.utils.cpp_extension"
@@ -30,35 +29,13 @@ def refuse_cpp_extensions() -> None:
     """Make torch's builder of C++ extensions raise once it is imported.  Its import takes too long for every worker."""
     if (module := sys.modules.get(EXTENSIONS)) is not None:
         _refuse_building(module)
-    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    else:
+        on_import(EXTENSIONS, _load_refusing)
 
 
-class _Finder(MetaPathFinder):
-    """Finds the builder where Python finds it, and changes it when it is loaded."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        del target
-        if fullname != EXTENSIONS:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _RefusingLoader(spec.loader)
-        return spec
-
-
-class _RefusingLoader(Loader):
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        _refuse_building(module)
+def _load_refusing(module: ModuleType, execute: Execute) -> None:
+    execute()
+    _refuse_building(module)
 
 
 def _refuse_building(module: ModuleType) -> None:

@@ -7,11 +7,9 @@ import importlib
 import importlib.metadata
 import os
 import sys
-from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
+from harness.devices.import_hooks import Execute, on_import
 from harness.errors import MissingPart
 from harness.extras import PINNED, install_command
 
@@ -52,36 +50,15 @@ def check_releases() -> None:
 def prepare_imports() -> None:
     """Take the place of the module with which jaxlib looks for CUDA, and adapt jax-triton when it is imported."""
     sys.modules.setdefault(_REPLACED, importlib.import_module(_STAND_IN))
-    if not any(isinstance(one, _LibraryFinder) for one in sys.meta_path):
-        sys.meta_path.insert(0, _LibraryFinder())
+    on_import(LIBRARY, _load_adapted)
 
 
-class _LibraryFinder(MetaPathFinder):
-    """Finds jax-triton's library, and adapts it when it is imported."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname != LIBRARY:
-            return None
-        check_releases()
-        spec = PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _AdaptingLoader(spec.loader)
-        return spec
-
-
-class _AdaptingLoader(Loader):
-    def __init__(self, original: Loader) -> None:
-        self._original = original
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._original.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        cache = os.environ.get("TRITON_CACHE_DIR")
-        self._original.exec_module(module)
-        # jax-triton 0.3.1 clears it, and Triton's own launches would leave TTIR in the user's cache.
-        if cache is not None:
-            os.environ["TRITON_CACHE_DIR"] = cache
-        importlib.import_module(_SEAM).adapt(module)
+def _load_adapted(module: ModuleType, execute: Execute) -> None:
+    """Load jax-triton's library, and adapt it."""
+    check_releases()
+    cache = os.environ.get("TRITON_CACHE_DIR")
+    execute()
+    # jax-triton 0.3.1 clears it, and Triton's own launches would leave TTIR in the user's cache.
+    if cache is not None:
+        os.environ["TRITON_CACHE_DIR"] = cache
+    importlib.import_module(_SEAM).adapt(module)
