@@ -21,6 +21,7 @@ import torch
 
 from harness.errors import CannotExecute
 from harness.inductor.inductor_emulation import ConfigChoice
+from harness.model.verdict import ORIGIN
 
 # Typed as `Any`: these modules are private, and their types tell little.
 native: Any = import_module("torch._C")
@@ -166,7 +167,7 @@ class EmulatedInductor:
 
     def _compile(self, graph: Any, inputs: Sequence[Any], **options: Any) -> Any:
         """Hand one graph of aten operators to Inductor as a graph of CUDA tensors."""
-        with native.DisableTorchFunction(), config.patch(OPTIONS), self._on_gpu.during(graph, inputs):
+        with native.DisableTorchFunction(), self._on_gpu.during(graph, inputs):
             compiled = compiler.compile_fx_inner(graph, inputs, **options)
         run = getattr(compiled, "current_callable", None)
         if run is None:  # a graph without operators
@@ -343,13 +344,8 @@ class _GraphsOnGpu:
             return
         if isinstance(value, FakeTensor):
             if value.fake_device == CPU:
-                for memo in value.fake_mode.fake_tensor_converter.tensor_memo.values():
-                    if memo.fake_device == CPU:
-                        memo.fake_device = GPU
-                        self._turned.append(memo)
-                if value.fake_device == CPU:
-                    value.fake_device = GPU
-                    self._turned.append(value)
+                value.fake_device = GPU
+                self._turned.append(value)
         elif isinstance(value, list | tuple):
             for one in value:
                 self._turn(one)
@@ -393,7 +389,7 @@ def _origins(node_schedule: Any) -> str:
         return ""
     nodes = import_module("torch._inductor.utils").aggregate_origins(node_schedule)
     lines = {_line_of(node) for node in nodes if node.op == "call_function"}
-    return "".join(f"# from {line}\n" for line in sorted(lines))
+    return "".join(f"{ORIGIN}{line}\n" for line in sorted(lines))
 
 
 def _line_of(node: Any) -> str:

@@ -31,6 +31,8 @@ FLOAT64_VALUES = "float64-values"
 GENERATED = re.compile(r"triton_[a-z]{3}_fused")
 """How the names of kernels begin that Inductor generates: programs share names, but not kernels."""
 LINE = re.compile(r"(?<=\.py):\d+")
+ORIGIN = "# from "
+"""How the lines begin, at the top of a generated kernel's file, that name the program that it comes from."""
 VALUE_ORACLES = frozenset({FLOAT64_VALUES, "wrong-value", "precision"})
 """The oracles that judge values.  Where exact arithmetic cannot decide, `float64-values` stands for the other two."""
 

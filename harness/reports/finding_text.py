@@ -16,11 +16,10 @@ from harness.documents.campaign import KnownFinding
 from harness.model.case import CallContext, Case, GradMode, LaneFill, Layout, ProgramOrder, Scale, ValueDistribution
 from harness.model.finding import Confirmation, Excerpt, Finding, Symptom
 from harness.model.run import Launch, Source
-from harness.model.verdict import Severity
+from harness.model.verdict import ORIGIN, Severity
 from harness.wording import counted
 
 WIDTH = 80
-ORIGIN = "# from "
 MOST_ORIGINS = 4
 INDENT = "  "
 LABEL = 15

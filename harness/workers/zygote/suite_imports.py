@@ -67,7 +67,7 @@ def _suite_functions_in(function: Callable[..., Any]) -> Iterator[Callable[..., 
 
 
 def _is_of_suite(function: FunctionType) -> bool:
-    # `compiled` is the one function of `harness.suite` that imports something.
+    # `compiled` imports Inductor when its result is called.
     return function is compiled or str(function.__globals__.get("__name__")).startswith(MODULE_PREFIX)
 
 
