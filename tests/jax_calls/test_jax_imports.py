@@ -31,6 +31,19 @@ def releases(folder: Path, **changed: str) -> Path:
     return folder
 
 
+def printed(program: str, **environment: str) -> list[str]:
+    """Return the lines that a program prints in a process of its own."""
+    child = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return child.stdout.splitlines()
+
+
 def test_a_release_that_the_seam_does_not_know_is_one_line(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.write("packages/mine/__init__.py", "")  # otherwise it is no folder of packages
@@ -49,11 +62,8 @@ def test_a_missing_release_is_named_with_the_command() -> None:
         "sys.path[:] = [one for one in sys.path if 'packages' not in one]\n"
         "print(missing_release())"
     )
-    child = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, env=os.environ, capture_output=True, text=True, check=True
-    )
     missing = ", ".join(f"{name} is not installed" for name in PINNED["jax"])
-    assert child.stdout.splitlines() == [f"{WORKS}, but {missing}: {COMMAND}"]
+    assert printed(program) == [f"{WORKS}, but {missing}: {COMMAND}"]
 
 
 @pytest.mark.skipif(bool(missing_release()), reason=missing_release() or "JAX is installed")
@@ -66,11 +76,8 @@ def test_importing_jax_starts_no_thread_and_keeps_the_folder_of_the_cache() -> N
         "import jax_triton\n"
         "print(os.environ['TRITON_CACHE_DIR'], len(os.listdir('/proc/self/task')) - before)"
     )
-    environment = os.environ | {"TRITON_CACHE_DIR": "/its/folder", "OPENBLAS_NUM_THREADS": "1"}  # as in workers
-    child = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
-    )
-    assert child.stdout.split() == ["/its/folder", "0"]
+    as_in_workers = {"TRITON_CACHE_DIR": "/its/folder", "OPENBLAS_NUM_THREADS": "1"}
+    assert printed(program, **as_in_workers) == ["/its/folder 0"]
 
 
 @pytest.mark.skipif(bool(missing_release()), reason=missing_release() or "JAX is installed")
@@ -82,10 +89,7 @@ def test_a_jax_that_asks_for_a_gpu_is_something_that_is_missing() -> None:
         "except ImportError as error:\n"
         "    print(missing(error))"
     )
-    child = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, env=os.environ, capture_output=True, text=True, check=True
-    )
-    assert child.stdout.splitlines() == ["JAX with support for GPUs, which is not installed"]
+    assert printed(program) == ["JAX with support for GPUs, which is not installed"]
 
 
 def test_a_suite_that_requires_a_missing_jax_is_one_line() -> None:
