@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import isfinite
 from types import UnionType
 from typing import Any, NoReturn, TypeVar, Union, get_origin, overload
@@ -54,7 +54,7 @@ NAMED_KEY = re.compile(r"\['([A-Za-z_]\w*)'\]")
 
 def to_json(value: object, *, indent: int | None = None) -> str:
     """Return the value as standard JSON in ASCII, on one line unless an indent is given."""
-    plain = _quick.unstructure(value)
+    plain = _quick().unstructure(value)
     return _compact(plain) if indent is None else json.dumps(plain, indent=indent, allow_nan=False)
 
 
@@ -85,14 +85,14 @@ def parse(text: str | bytes) -> Any:
 
 def _structured(plain: Any, into: Any) -> Any:
     try:
-        return _quick.structure(plain, into)
+        return _quick().structure(plain, into)
     except Exception:  # noqa: BLE001 — the quick reader does not know the field, so the explaining one reads again
         raise ReplayError(_explain(plain, into)) from None
 
 
 def reply_to_json(run: Run) -> str:
     """Encode a run or paired run, without fields at their defaults and without its case, which the reader has."""
-    return _compact(_answers[type(run)](run))
+    return _compact(_answers()[type(run)](run))
 
 
 def reply_from_json(text: bytes, kind: type[Run], case: Case) -> Run:
@@ -106,7 +106,7 @@ def reply_from_json(text: bytes, kind: type[Run], case: Case) -> Run:
 
 def request_to_json(request: RunRequest) -> str:
     """Encode a request, without fields at their defaults and without its device, which the reader emulates."""
-    return _compact(_terse.unstructure(request))
+    return _compact(_terse().unstructure(request))
 
 
 def request_from_json(text: bytes, device: DeviceProfile, kind: type[T] = Case) -> T:
@@ -139,9 +139,11 @@ def _device_json(device: DeviceProfile) -> str:
 
 def warm_up() -> None:
     """Generate the code that reads and writes runs now, so that forked processes inherit it."""
+    _answers()
+    _terse()
     for kind in (Run, PairedRun, PairedRunRequest, RebuiltRequest):
-        _quick.get_structure_hook(kind)
-        _quick.get_unstructure_hook(kind)
+        _quick().get_structure_hook(kind)
+        _quick().get_unstructure_hook(kind)
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------
@@ -176,7 +178,7 @@ def structure(converter: Converter, plain: Any, into: type[T]) -> T:
 def _explain(plain: Any, into: Any) -> str:
     name = getattr(into, "__name__", str(into))
     try:
-        _explaining.structure(plain, into)
+        _explaining().structure(plain, into)
     except Exception as error:  # noqa: BLE001 — of any class: cattrs wraps what the hooks raise
         return f"not a {name}: {_placed(error)}"
     return f"not a {name}"
@@ -374,18 +376,40 @@ def _or_already(of: type, read: Hook) -> Hook:
     return lambda value, into: value if type(value) is of else read(value, into)
 
 
-_quick = _converter(explaining=False)
-_cached = _cached_reader(_quick.get_structure_hook(DeviceProfile), most=256)
-_quick.register_structure_hook(DeviceProfile, _or_already(DeviceProfile, _cached))
-_quick.register_structure_hook(Case, _or_already(Case, _quick.get_structure_hook(Case)))
-_terse = _converter(explaining=False, terse=True)
-_answers: Mapping[type[Run], Callable[[Any], Any]] = {
-    kind: make_dict_unstructure_fn(kind, _terse, _cattrs_omit_if_default=True, case=override(omit=True))
-    for kind in (Run, PairedRun)
-}
-_terse.register_unstructure_hook(
-    Case, make_dict_unstructure_fn(Case, _terse, _cattrs_omit_if_default=True, device=override(omit=True))
-)
-_explaining = _converter(explaining=True)
+@cache
+def _quick() -> Converter:
+    """Return the quick converter.  Converters are made when they are needed: each takes many milliseconds."""
+    made = _converter(explaining=False)
+    read_device = _cached_reader(made.get_structure_hook(DeviceProfile), most=256)
+    made.register_structure_hook(DeviceProfile, _or_already(DeviceProfile, read_device))
+    made.register_structure_hook(Case, _or_already(Case, made.get_structure_hook(Case)))
+    return made
+
+
+@cache
+def _terse() -> Converter:
+    """Return the writer of requests, which omits what the reader knows."""
+    made = _converter(explaining=False, terse=True)
+    made.register_unstructure_hook(
+        Case, make_dict_unstructure_fn(Case, made, _cattrs_omit_if_default=True, device=override(omit=True))
+    )
+    return made
+
+
+@cache
+def _answers() -> Mapping[type[Run], Callable[[Any], Any]]:
+    """Return the writers of replies, which omit the case of the request, but not the device of another case."""
+    made = _converter(explaining=False, terse=True)
+    return {
+        kind: make_dict_unstructure_fn(kind, made, _cattrs_omit_if_default=True, case=override(omit=True))
+        for kind in (Run, PairedRun)
+    }
+
+
+@cache
+def _explaining() -> Converter:
+    return _converter(explaining=True)
+
+
 _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _decode = json.JSONDecoder(parse_constant=_refuse_constant).decode

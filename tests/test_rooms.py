@@ -2,7 +2,6 @@
 
 import ast
 import os
-import resource
 import subprocess
 import sys
 from collections import defaultdict
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ci.house import module_imports, names_that_stand_twice, strongly_connected
+from tests.cli.command_line import cpu_seconds_of_children
 
 ROOT = Path(__file__).resolve().parent.parent
 HARNESS = ROOT / "harness"
@@ -193,10 +193,9 @@ def test_the_two_environments_differ_in_triton_alone() -> None:
 
 
 def _cpu_seconds(*program: str) -> float:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    begun = cpu_seconds_of_children()
     subprocess.run([sys.executable, "-m", *program], cwd=ROOT, env=os.environ, capture_output=True, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return cpu_seconds_of_children() - begun
 
 
 def _pins(file: Path) -> set[str]:

@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import MISSING, fields
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
+
+from cattrs import Converter
 
 from harness import wire
 from harness.documents.finding import FindingDocument, finding_document
@@ -73,7 +76,7 @@ def read_plain(plain: object, *classes: type[T]) -> T:
     if not isinstance(kind, str) or kind not in by_kind:
         raise ReplayError(f"a document of kind {kind!r}; expected {_listed(by_kind)}" if kind else _unknown(by_kind))
     try:
-        return wire.structure(_CONVERTER, plain, by_kind[Kind(kind)])
+        return wire.structure(_converter(), plain, by_kind[Kind(kind)])
     except ReplayError as error:
         migrated = f" (read as schema version {SCHEMA_VERSION})" if version < SCHEMA_VERSION else ""
         raise ReplayError(f"{error}{migrated}") from None
@@ -85,7 +88,7 @@ def read_case(text: str) -> Case:
     Raises:
         ReplayError: the text holds something else.
     """
-    return wire.structure(_CONVERTER, wire.parse(text), Case)
+    return wire.structure(_converter(), wire.parse(text), Case)
 
 
 def dumps(document: object) -> str:
@@ -95,7 +98,7 @@ def dumps(document: object) -> str:
 
 def plain_of(document: object) -> Any:
     """Return the document as JSON knows it: objects, lists, strings, numbers."""
-    return _CONVERTER.unstructure(document)
+    return _converter().unstructure(document)
 
 
 def write(document: object, path: Path) -> None:
@@ -167,17 +170,17 @@ def _read_date(value: Any, _: Any) -> date:
         raise wire.Mismatch("a date such as 2027-03-31", value) from None
 
 
-def _checked(of: type[Any], complaint_of: Callable[[Any], str]) -> None:
+def _checked(made: Converter, of: type[Any], complaint_of: Callable[[Any], str]) -> None:
     """Refuse values of a class that no machine could run, with the complaint about them."""
-    read = _CONVERTER.get_structure_hook(of)
+    read = made.get_structure_hook(of)
 
     def read_checked(value: Any, into: Any) -> Any:
-        made = read(value, into)
-        if complaint := complaint_of(made):
+        result = read(value, into)
+        if complaint := complaint_of(result):
             raise wire.Misfit(complaint)
-        return made
+        return result
 
-    _CONVERTER.register_structure_hook(of, read_checked)
+    made.register_structure_hook(of, read_checked)
 
 
 def _complaint_about_device(device: DeviceProfile) -> str:
@@ -189,10 +192,14 @@ def _complaint_about_case(case: Case) -> str:
     return next((f".dims.{name}: expected 0 to {LARGEST_SIZE}, got {size}" for name, size in wrong), "")
 
 
-_CONVERTER = wire.document_converter()
-_checked(DeviceProfile, _complaint_about_device)
-_checked(Case, _complaint_about_case)
-_CONVERTER.register_structure_hook(date, _read_date)
-_CONVERTER.register_unstructure_hook(date, date.isoformat)
-_CONVERTER.register_structure_hook(Finding, lambda value, _: _CONVERTER.structure(value, FindingDocument).finding)
-_CONVERTER.register_unstructure_hook(Finding, lambda finding: _CONVERTER.unstructure(finding_document(finding)))
+@cache
+def _converter() -> Converter:
+    """Return the converter of documents.  It is made when it is needed: that takes many milliseconds."""
+    made = wire.document_converter()
+    _checked(made, DeviceProfile, _complaint_about_device)
+    _checked(made, Case, _complaint_about_case)
+    made.register_structure_hook(date, _read_date)
+    made.register_unstructure_hook(date, date.isoformat)
+    made.register_structure_hook(Finding, lambda value, _: made.structure(value, FindingDocument).finding)
+    made.register_unstructure_hook(Finding, lambda finding: made.unstructure(finding_document(finding)))
+    return made

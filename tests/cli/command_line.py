@@ -1,6 +1,7 @@
 """A project folder in which tests run `harness` as a person does: in a process."""
 
 import os
+import resource
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -45,3 +46,9 @@ class Project:
         process = self.start(*arguments)
         out, err = process.communicate(timeout=limit_s)
         return Finished(status=process.returncode, out=out, err=err)
+
+
+def cpu_seconds_of_children() -> float:
+    """Return the CPU time of this process's children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
