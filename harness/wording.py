@@ -6,8 +6,9 @@ from typing import TextIO
 
 
 def counted(number: int, noun: str) -> str:
-    """Return the number with its noun, which takes an `s` in the plural."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    """Return the number with its noun, which takes `s` in the plural, or `es` after `ch`."""
+    ending = "es" if noun.endswith("ch") else "s"
+    return f"{number:,} {noun}{'' if number == 1 else ending}"
 
 
 def fitted(text: str, stream: TextIO) -> str:

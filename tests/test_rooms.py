@@ -34,6 +34,7 @@ ROOMS = (
     "repro_runtime",
     "findings",
     "fleet",
+    "watched",
     "bisection",
     "region",
     "matrix",

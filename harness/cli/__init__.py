@@ -27,6 +27,7 @@ checked, 130 interrupted without findings
 """
 COMMANDS = {
     "init": "draft suites, settings and a workflow for a repository",
+    "run": "run a command on an emulated GPU, and check each launch",
     "fuzz": "search for failures of the ops that suite files declare",
     "merge": "merge the reports of shards, or of several machines",
     "replay": "run the cases of findings again, each in a fresh process",
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ExitStatus.ERROR
     try:
         given = parse(words)
-        given.settings = Settings.from_environment(os.environ)
+        given.settings, given.environment = Settings.from_environment(os.environ), dict(os.environ)
         module: CommandModule = given.module
         with ended_by_signals():
             status = module.run(given)
@@ -83,14 +84,25 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         UsageError: an argument is missing or wrong.
         MissingPart: the command needs an extra that is not installed.
     """
-    given, rest = _parser(arguments).parse_known_args(arguments)
+    own, words = _split(arguments)
+    given, rest = _parser(own).parse_known_args(own)
     if rest:
         chosen: Parser = given.parser
         name = rest[0].partition("=")[0]
         if not name.startswith("-"):
             raise UsageError(f"unexpected argument {name!r} (see {chosen.prog} --help)")
         raise unknown("option", name, chosen.option_names)
+    if words:
+        given.words = words
     return given
+
+
+def _split(arguments: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:
+    """Return the arguments of `harness`, and those after `--` if they are another command's."""
+    if arguments[:1] != ["run"] or "--" not in arguments:
+        return arguments, ()
+    at = arguments.index("--")
+    return arguments[:at], tuple(arguments[at + 1 :])
 
 
 def _parser(arguments: Sequence[str]) -> Parser:

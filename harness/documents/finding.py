@@ -9,7 +9,16 @@ from typing import Any
 
 from harness.documents.kinds import SCHEMA_VERSION, Kind
 from harness.model.case import Case
-from harness.model.finding import NEVER_REPEATED, Confirmation, Excerpt, Finding, FirstSeen, ReplayCount, Symptom
+from harness.model.finding import (
+    NEVER_REPEATED,
+    Confirmation,
+    Excerpt,
+    Finding,
+    FirstSeen,
+    ReplayCount,
+    Symptom,
+    WatchedLaunch,
+)
 from harness.model.hardware_blame import HardwareBlame
 from harness.model.picture import Picture
 from harness.model.run import Launch, Source
@@ -90,6 +99,8 @@ class FindingDocument(RegressionDocument):
     """Of Python and of the distributions that decide results; empty inside a campaign, which has its own."""
     idiom: str = ""
     """As `Fail.idiom`."""
+    watched: WatchedLaunch | None = None
+    """As `Finding.watched`."""
 
     @property
     def finding(self) -> Finding:
@@ -118,6 +129,7 @@ class FindingDocument(RegressionDocument):
             excerpt=self.excerpt,
             hardware_blame=self.hardware_blame,
             symptoms=self.symptoms,
+            watched=self.watched,
         )
 
 
@@ -155,6 +167,7 @@ def finding_document(finding: Finding, versions: Mapping[str, str] | None = None
         versions=versions or {},
         symptoms=finding.symptoms,
         idiom=fail.idiom,
+        watched=finding.watched,
     )
 
 

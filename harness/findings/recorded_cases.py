@@ -16,6 +16,15 @@ from harness.suite_files import project_of
 DOCUMENTS = (CampaignReport, ShardReport, FindingDocument, RegressionDocument, CaseDocument)
 
 
+LAUNCHES = Path(".harness", "launches")
+"""The folder of launches that `harness run` recorded: each is a suite of one op."""
+
+
+def is_recorded_launch(case: Case) -> bool:
+    """Return True if the case repeats a launch that `harness run` recorded."""
+    return Path(case.op.rpartition(":")[0]).parent.parent.parts[-2:] == LAUNCHES.parts
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
     """A case to run again, and the failure that it is known to show."""

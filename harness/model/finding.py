@@ -91,6 +91,18 @@ class FirstSeen:
     """Since the search began."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedLaunch:
+    """Where `harness run` saw a failure: a test or script of a command, which no suite declares."""
+
+    command: tuple[str, ...]
+    """The words of `harness run` that repeat the test: `("harness", "run", "--device", "b200", "--", "pytest", …)`."""
+    test: str
+    """As pytest names it: `tests/test_norm.py::test_backward[64]`; for a script its name."""
+    called_from: Source | None = None
+    """The line outside installed packages that led to the launch; None if there is none."""
+
+
 NEVER_REPEATED = ReplayCount(shown=0, runs=0)
 
 
@@ -135,6 +147,8 @@ class Finding:
     """Who is at fault for a failure on a hardware GPU; None for the virtual GPU, or if nothing was repeated for it."""
     symptoms: tuple[Symptom, ...] = ()
     """Other failures with the same cause, the first consequences first."""
+    watched: WatchedLaunch | None = None
+    """None unless `harness run` saw it.  The cases are then tests, which have no dims."""
 
     @property
     def severity(self) -> Severity:

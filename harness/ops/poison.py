@@ -5,6 +5,7 @@ payload, so its use also shows in results.  One-byte types have no unused patter
 """
 
 import ctypes
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -37,11 +38,14 @@ class Poison:
 class FreshMemory(TorchFunctionMode):
     """While active, poisons tensors of `torch.empty` and similar functions, and remembers their storages.
 
-    The storages are kept alive until `forget`, so that no address is allocated twice within a case.
+    The storages are kept alive until `forget`, so that no address is allocated twice within a case.  Beyond
+    `limit_bytes` the oldest are forgotten: reads of them are not judged any more.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit_bytes: int = sys.maxsize) -> None:
         super().__init__()
+        self._limit_bytes = limit_bytes
+        self._bytes = 0
         self._fresh: dict[int, tuple[Poison, torch.UntypedStorage]] = {}
 
     def __torch_function__(
@@ -62,9 +66,19 @@ class FreshMemory(TorchFunctionMode):
         """Poison a tensor whose memory another library allocated, and which nothing has written yet."""
         self._poison(tensor)
 
-    def forget(self) -> None:
-        """Release all storages."""
-        self._fresh.clear()
+    @property
+    def count(self) -> int:
+        """The number of storages that are remembered."""
+        return len(self._fresh)
+
+    def forget(self, oldest: int | None = None) -> None:
+        """Release so many of the oldest storages; all of them by default."""
+        for address in list(self._fresh)[:oldest]:
+            self._forget(address)
+
+    def _forget(self, address: int) -> None:
+        _, storage = self._fresh.pop(address)
+        self._bytes -= storage.nbytes()
 
     def _poison(self, made: torch.Tensor) -> None:
         pattern = PATTERNS.get(made.dtype)
@@ -75,7 +89,11 @@ class FreshMemory(TorchFunctionMode):
         size = made.element_size()
         memory = (ctypes.c_uint8 * (storage.nbytes() // size * size)).from_address(storage.data_ptr())
         np.ctypeslib.as_array(memory).view(f"i{size}").fill(pattern)
+        if storage.data_ptr() not in self._fresh:
+            self._bytes += storage.nbytes()
         self._fresh[storage.data_ptr()] = (Poison(pattern, size), storage)
+        while self._bytes > self._limit_bytes:
+            self._forget(next(iter(self._fresh)))
 
 
 _FACTORIES = frozenset(

@@ -11,7 +11,7 @@ import secrets
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,8 @@ from harness.settings import Settings
 from harness.suite_files import is_suite
 from harness.wording import counted
 
+WATCH = "HARNESS_WATCH"
+"""The variable of a process under `harness run`; `harness.watched.watch_records` takes longer to import."""
 SEED, SEED_CHOSEN = "harness_seed", "harness_seed_chosen"
 """In `workerinput` of pytest-xdist."""
 LAST_SEED = "kernel-harness/seed"
@@ -53,6 +55,17 @@ ANNOUNCED = pytest.StashKey[bool]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest captures output
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
+    """Start pytest again under `harness run`, if `--harness-run` is given and it does not run there."""
+    given = early_config.known_args_namespace
+    if given.harness_run and WATCH not in os.environ:
+        from harness.pytest_plugin import watched_run  # noqa: PLC0415 - rarely needed
+
+        watched_run.start_again(given, tuple(map(str, early_config.invocation_params.args)))
+    return (yield)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -31,6 +31,7 @@ It is 0 if any worker may get any test.
 RAN_ON = "ran_on"
 """The property of a test that says where its cases ran."""
 DEFAULTS = {
+    "harness_run": False,
     "harness_device": None,
     "harness_cases": 30,
     "harness_seed": None,
@@ -42,7 +43,7 @@ DEFAULTS = {
     "harness_json": None,
     "harness_fail_on": "warning",
 }
-_OPTION = re.compile(r"(?<![\w-])--(?=(?:device|cases|seed|engine|sanitizer|with|sm|fail-on|shard|json)\b)")
+_OPTION = re.compile(r"(?<![\w-])--(?=(?:run|device|cases|seed|engine|sanitizer|with|sm|fail-on|shard|json)\b)")
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -53,6 +54,11 @@ def add_options(parser: pytest.Parser) -> None:
         destination = name.removeprefix("--").replace("-", "_")
         group.addoption(name, dest=destination, default=DEFAULTS[destination], **settings)
 
+    add(
+        "--harness-run",
+        action="store_true",
+        help="check each launch of all tests, as `harness run` does, on the one GPU of --harness-device",
+    )
     add(
         "--harness-device",
         metavar="NAME,…",

@@ -3,6 +3,7 @@
 It is eighty columns wide and complete without colour.
 """
 
+import shlex
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -105,7 +106,7 @@ def render(finding: Finding, sources: Sources, known: Iterable[KnownFinding] = (
 def _heading(finding: Finding) -> str:
     """Return `WARNING  write-overlap  layer_norm_bwd_kernel  in layer_norm      7f3a09c1`."""
     signature = finding.fail.signature
-    op = finding.case.op_name
+    op = (finding.first_case if finding.watched else finding.case).op_name
     subject = f"{signature.kernel}  in {op}" if signature.kernel else op
     left = f"{finding.severity.upper()}  {signature.oracle}  {subject}"
     return f"{left}{finding.id:>{max(WIDTH - len(left), len(finding.id) + 2)}}"
@@ -134,12 +135,12 @@ def _excerpt(source: Source, sources: Sources) -> Iterator[tuple[str, bool]]:
 def facts(finding: Finding) -> Iterator[tuple[str, str]]:
     """Yield label and value of each fact besides the message."""
     case = finding.case
-    yield "smallest case" if finding.confirmed else "case", describe(case)
+    yield from _subject(finding)
     device = case.device
     yield "device", f"{device.slug}: {device.sm_count} SMs, sm_{device.arch} ({device.name})"
     if finding.launch:
         yield "launch", _launch(finding.launch)
-    if finding.first_case.digest != case.digest:
+    if finding.first_case.digest != case.digest and finding.watched is None:
         first = finding.first_case
         elsewhere = "" if first.device == device else f" on {first.device}"
         yield "first seen", f"{describe(first)}{elsewhere}"
@@ -156,6 +157,16 @@ def facts(finding: Finding) -> Iterator[tuple[str, str]]:
         yield "idiom", finding.fail.idiom
     if finding.libraries:
         yield "with", ", ".join(finding.libraries)
+
+
+def _subject(finding: Finding) -> Iterator[tuple[str, str]]:
+    """Yield the case; for a launch that `harness run` saw, its test and the line that led to it."""
+    if finding.watched is None:
+        yield "smallest case" if finding.confirmed else "case", describe(finding.case)
+        return
+    yield "test", finding.watched.test
+    if line := finding.watched.called_from:
+        yield "called from", f"{line.file}:{line.line}"
 
 
 def _symptoms(finding: Finding) -> Iterator[tuple[str, str]]:
@@ -180,9 +191,13 @@ def symptom_count(finding: Finding) -> str:
     return "1 symptom" if count == 1 else f"{count} symptoms"
 
 
+def _of(finding: Finding) -> str:
+    return " of the search" if finding.watched is None else " of the command"
+
+
 def _seen(finding: Finding) -> Iterator[str]:
     if finding.sightings > 1:
-        yield f"in {counted(finding.sightings, 'case')} of the search"
+        yield f"in {counted(finding.sightings, 'case' if finding.watched is None else 'test')}{_of(finding)}"
     if finding.first_seen is not None:
         yield f"first in case {finding.first_seen.case_number:,}, after {finding.first_seen.seconds:g} s"
 
@@ -241,6 +256,8 @@ def _confirmation(finding: Finding) -> str:
     if repeats.is_flaky:
         return f"FLAKY: {repeats}; other runs: {repeats.other_result}"
     match finding.confirmation:
+        case Confirmation.NOT_TRIED if finding.watched is not None:
+            return f"not repeated: {shlex.join(finding.watched.command)}"
         case Confirmation.NOT_TRIED:
             return "NOT TRIED: the case did not run alone, since time was up or the search was interrupted"
         case Confirmation.NOT_CONFIRMED:

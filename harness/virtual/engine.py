@@ -80,16 +80,18 @@ class VirtualEngine:
         self,
         around: Callable[[Launches], LaunchHandler] = lambda launches: launches,
         make_execution: ExecutionFactory = Execution,
+        fresh: FreshMemory | None = None,
     ) -> None:
         """Make an engine that emulates no device yet.  Reads the environment.
 
         Args:
             around: may wrap the handler of launches, to see each launch before and after it is executed.
             make_execution: makes the execution of cases; that of ops by default.
+            fresh: poisons fresh memory; the engine's own by default.
         """
         self._settings = settings_of(os.environ)
         self._around = around
-        self._fresh = FreshMemory()
+        self._fresh = FreshMemory() if fresh is None else fresh
         self._chooser = triton_seam.ConfigChooser()
         self._new_execution = partial(
             make_execution,

@@ -119,7 +119,7 @@ class Launches:
         """The effect of each operation; random rounding replaces it."""
         self._exact: Mapping[str, Handler] | None = None
         self._growth: RoundingGrowth | None = None
-        self._device = device
+        self.device = device
         self._chosen = chosen
         self._scratch_poison: Mapping[int, Poison] = {}
         """By storage, the poison of the scratch memory of the launch under way."""
@@ -213,7 +213,7 @@ class Launches:
         key = (request.ttir, *map(str, options.values()))
         if key not in self._compiled_kernels:
             began = time.perf_counter()
-            facts = read_kernel_facts(request.ttir, self._device.arch, options)
+            facts = read_kernel_facts(request.ttir, self.device.arch, options)
             compiled = _Compiled(facts, may_wait=may_wait(facts.module))
             self.case_launches.add_seconds("parse", time.perf_counter() - began)
             if any(operation.name in SCRATCH_OPERATIONS for operation in facts.module.kernel.body.all_operations()):
@@ -229,7 +229,7 @@ class Launches:
         if not build.ttir:
             return ""
         options = options_of(build.metadata)
-        digest = build_digest(build.ttir, self._device.arch, options)
+        digest = build_digest(build.ttir, self.device.arch, options)
         self._leave_build(build.ttir, digest, options)
         return digest
 
@@ -242,7 +242,7 @@ class Launches:
         if not path.exists() and not path.with_suffix(RESOURCES_SUFFIX).exists():
             folder.mkdir(parents=True, exist_ok=True)
             content = {
-                "arch": self._device.arch,
+                "arch": self.device.arch,
                 "options": options,
                 "shape": shape_digest(ttir),
                 "ttir": ttir,
@@ -260,9 +260,9 @@ class Launches:
     def _occupancy(self, compiled: "_Compiled", request: LaunchRequest) -> Occupancy:
         if compiled.occupancy is None:
             resources = self._compile_now(request.ttir, compiled.facts.options)
-            threads = request.metadata.num_warps * self._device.warp_size
+            threads = request.metadata.num_warps * self.device.warp_size
             num_ctas = getattr(request.metadata, "num_ctas", 1)
-            compiled.occupancy = occupancy(replace(resources, threads=threads), self._device, num_ctas)
+            compiled.occupancy = occupancy(replace(resources, threads=threads), self.device, num_ctas)
         return compiled.occupancy
 
     # --- executing ---
@@ -303,13 +303,13 @@ class Launches:
         return PreparedLaunch(
             kernel=request.source.fn.__name__,
             build=compiled.facts.build,
-            device=self._device,
+            device=self.device,
             context=LaunchContext(
                 module=module,
                 grid=grid,
                 lane_fill=case.lane_fill,
                 handlers=self.handlers if self._exact is None else self._exact,
-                arch=self._device.arch,
+                arch=self.device.arch,
                 poison_of=self._poison_of,
                 step_limit=self.settings.step_limit,
             ),

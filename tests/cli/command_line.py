@@ -32,9 +32,9 @@ class Project:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, module: str = "harness.cli") -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "harness.cli", *arguments],
+            [sys.executable, "-m", module, *arguments],
             cwd=self.folder,
             env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"},
             stdout=subprocess.PIPE,
@@ -43,7 +43,13 @@ class Project:
         )
 
     def harness(self, *arguments: str, limit_s: float = 120) -> Finished:
-        process = self.start(*arguments)
+        return self._finished(self.start(*arguments), limit_s)
+
+    def pytest(self, *arguments: str, limit_s: float = 120) -> Finished:
+        return self._finished(self.start(*arguments, module="pytest"), limit_s)
+
+    @staticmethod
+    def _finished(process: subprocess.Popen[str], limit_s: float) -> Finished:
         out, err = process.communicate(timeout=limit_s)
         return Finished(status=process.returncode, out=out, err=err)
 

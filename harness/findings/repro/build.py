@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from harness import wire
 from harness.errors import UsageError
-from harness.findings.recorded_cases import Recorded
+from harness.findings.recorded_cases import Recorded, is_recorded_launch
 from harness.findings.reduction import reduce_kernel
 from harness.findings.repro import program_writer
 from harness.findings.repro.code_layout import retouched
@@ -111,7 +111,9 @@ def make(
             files.append(made)
         else:
             missing.append(f"no kernel-level file: {made}")
-    if Form.ENTRY in forms or not files:
+    if is_recorded_launch(recorded.case):
+        missing.append("no entry-point file: harness run recorded one launch, not the code around it")
+    elif Form.ENTRY in forms or not files:
         files.insert(0, maker.entry(needs_other_case=recorded.preceding_case is not None))
     return Reproducers(subject=subject, files=tuple(files), missing=tuple(missing))
 
@@ -284,21 +286,34 @@ class _Maker:
     def _confirmed(self, form: Form, text: str, problems: list[str]) -> Reproducer:
         """Run the text in a fresh process; a file that is not confirmed says so in its first line."""
         self._report(f"confirming the {form} form in a fresh process")
-        status, output = _run_alone(text, self._paths)
+        status, output = run_alone(text, self._paths)
         if status == PRESENT:
             return Reproducer(form=form, text=text)
         problem = "; ".join([*problems, f"run in a fresh process, it ended with status {status} ({output})"])
         return Reproducer(form=form, text=f"# UNCONFIRMED: {problem}\n{text}", problem=problem)
 
 
-def _run_alone(text: str, paths: tuple[str, ...]) -> tuple[int, str]:
+RUN = """\
+import runpy, sys, traceback
+sys.argv = sys.argv[1:]
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+except Exception:
+    traceback.print_exc()
+    sys.exit(2)
+"""
+"""Runs a file.  Python's own status for an uncaught exception, 1, is that of a reproducer whose bug shows."""
+
+
+def run_alone(text: str, paths: tuple[str, ...]) -> tuple[int, str]:
+    """Return the exit status and the last line of a reproducer, run as a program; 2 if it raises."""
     with TemporaryDirectory(prefix="harness-repro-") as folder:
         path = Path(folder, "repro.py")
         path.write_text(text, encoding="utf-8")
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([*paths, *filter(None, sys.path)])}
         try:
             done = subprocess.run(
-                [sys.executable, str(path)],
+                [sys.executable, "-c", RUN, str(path)],
                 env=environment,
                 capture_output=True,
                 text=True,

@@ -14,6 +14,7 @@ import pytest
 from harness.cli import main
 from harness.devices import catalogue
 from harness.findings.recorded_cases import Recorded
+from harness.findings.repro import build
 from harness.findings.repro.build import Form, Reproducers, make
 from harness.model.case import CallContext, Case, DType
 from harness.model.verdict import Severity, Signature
@@ -253,6 +254,12 @@ def test_an_unconfirmed_file_says_so_in_its_first_line(
     assert status == 3
     assert "NOT CONFIRMED: cannot be written as code: __name__ of the suite" in capsys.readouterr().out
     assert text.startswith("# UNCONFIRMED: cannot be written as code: __name__ of the suite; run in a fresh process, ")
+
+
+@pytest.mark.parametrize("text", ["import no_such_module\n", "outputs = \n", "raise RuntimeError('elsewhere')\n"])
+def test_a_file_that_fails_by_itself_is_not_confirmed(text: str) -> None:
+    status, _ = build.run_alone(text, ())
+    assert status == 2
 
 
 def test_the_reason_for_a_missing_kernel_form_is_reported(workplace: Path) -> None:

@@ -1,0 +1,42 @@
+"""`pytest --harness-run`: pytest starts anew under `harness run`, which checks each launch of all its tests."""
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+
+PASSED_ON = {
+    "--harness-device": "--device",
+    "--harness-sm": "--sm",
+    "--harness-with": "--with",
+    "--harness-json": "--json",
+    "--harness-fail-on": "--fail-on",
+}
+"""The options with a value that `harness run` has too, by their names in pytest."""
+
+
+def start_again(given: Namespace, arguments: Sequence[str]) -> None:
+    """Replace this process by `harness run` with pytest and the same arguments.
+
+    It is done before pytest imports a conftest, which may import torch.  `given` holds the parsed options.
+    """
+    options = [word for name, option in PASSED_ON.items() for value in _values(given, name) for word in (option, value)]
+    command = [sys.executable, "-m", "pytest", *_without_ours(arguments)]
+    os.execv(sys.executable, [sys.executable, "-m", "harness.cli", "run", *options, "--", *command])  # noqa: S606 - no shell is wanted
+
+
+def _values(given: Namespace, name: str) -> Iterator[str]:
+    value = getattr(given, name.removeprefix("--").replace("-", "_"))
+    if value is not None:
+        yield from map(str, value if isinstance(value, list) else [value])
+
+
+def _without_ours(arguments: Sequence[str]) -> Iterator[str]:
+    words = iter(arguments)
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if name in PASSED_ON:
+            if not equals:
+                next(words, None)
+        elif name != "--harness-run":
+            yield word

@@ -1,0 +1,32 @@
+"""The summary of `harness run`: what was launched and checked, and what was not."""
+
+from collections.abc import Iterator
+
+from harness.documents.campaign import CampaignReport
+from harness.reports.summary import checks, conclusion
+from harness.wording import counted
+
+REASONS = 5
+NOT_WATCHED = "no launch was seen: this says nothing about the kernels"
+
+
+def watch_summary(report: CampaignReport, launches: int, command: str, status: int) -> Iterator[str]:
+    """Yield the lines; the last is the conclusion."""
+    reasons = sorted(report.abstain_reasons.items(), key=lambda item: (-item[1], item[0]))
+    if reasons:
+        yield f"{counted(sum(report.abstain_reasons.values()), 'launch')} could not be checked:"
+        yield from (f"  {count:>5}  {reason}" for reason, count in reasons[:REASONS])
+        if len(reasons) > REASONS:
+            rest = sum(count for _, count in reasons[REASONS:])
+            yield f"  {rest:>5}  for {counted(len(reasons) - REASONS, 'more reason')}"
+    yield from (line for line in checks(report.verdicts, ()))
+    stopped = "interrupted after" if report.interrupted else "watched"
+    yield (
+        f"{stopped} {counted(launches, 'launch')} of {counted(len(report.kernels), 'kernel')} in "
+        f"{counted(report.cases, 'test')} on {', '.join(report.devices)} in {report.seconds:.0f} s: "
+        f"{report.passed} passed, {report.failed} failed, {report.abstained} abstained"
+    )
+    if status:
+        yield f"{command} ended with status {status}"
+    yield from (f"known issue: {notice}" for notice in report.notices)
+    yield conclusion(report) if launches else NOT_WATCHED

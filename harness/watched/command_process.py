@@ -1,0 +1,83 @@
+"""Starts a command whose Python processes become the emulated GPU, and waits for its end."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from harness.errors import UsageError
+from harness.watched.watch_records import FOLDER_VARIABLE
+
+STARTUP = Path(__file__).parent / "startup"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandEnd:
+    """How a command ended."""
+
+    status: int
+    """As a shell has it: 128 and the signal's number for a command that died of a signal."""
+    was_interrupted: bool
+    """True if this process got a signal to end meanwhile."""
+    seconds: float
+
+
+def watched_environment(
+    environment: Mapping[str, str], folder: Path, library_paths: Sequence[str]
+) -> Mapping[str, str]:
+    """Return the environment of the command: Python's startup file first, then the libraries under test."""
+    own_path = environment.get("PYTHONPATH")
+    paths = [str(STARTUP), *library_paths, *([own_path] if own_path else [])]
+    programs = str(Path(sys.executable).parent)
+    search = environment.get("PATH", os.defpath)
+    return {
+        **environment,
+        "PYTHONPATH": os.pathsep.join(paths),
+        # `harness run -- pytest` takes the pytest of the harness's own environment, also if that is not activated.
+        "PATH": search if programs in search.split(os.pathsep) else os.pathsep.join((programs, search)),
+        FOLDER_VARIABLE: str(folder.resolve()),
+    }
+
+
+def run_command(words: Sequence[str], environment: Mapping[str, str]) -> CommandEnd:
+    """Run the command in the foreground, with the terminal of this process.
+
+    Ctrl-C reaches the command from the terminal; it decides what follows.  SIGTERM and SIGHUP are handed on.
+
+    Raises:
+        UsageError: the command does not exist, or cannot be started.
+    """
+    program = shutil.which(words[0], path=environment["PATH"])
+    if program is None:
+        raise UsageError(f"there is no command {words[0]!r}")
+    try:
+        child = subprocess.Popen([program, *words[1:]], env=environment)
+    except OSError as error:
+        raise UsageError(f"cannot run {words[0]}: {error.strerror}") from None
+    received: list[int] = []
+    begun = time.monotonic()
+
+    def hand_on(number: int, frame: FrameType | None) -> None:
+        del frame
+        received.append(number)
+        if number != signal.SIGINT:
+            child.send_signal(number)
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, hand_on) for number in numbers}
+    try:
+        status = child.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return CommandEnd(
+        status=status if status >= 0 else 128 - status,
+        was_interrupted=bool(received),
+        seconds=time.monotonic() - begun,
+    )

@@ -1,0 +1,97 @@
+"""The threads of a watched program: each sees the emulated GPU.  Which line led to a launch is known."""
+
+import os
+import threading
+import traceback
+from collections.abc import Callable, Iterable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.model.run import Source
+from harness.ops.call_contexts import CallContexts
+from harness.ops.case_execution import NOT_THE_LIBRARY
+from harness.virtual.driver.triton_seam import has_allocator
+
+
+class CallingLines:
+    """Finds the line of the caller's own code that led to a launch."""
+
+    def __init__(self, libraries: Iterable[str]) -> None:
+        """`libraries` are folders whose code is not the caller's own."""
+        self._not_own = (*NOT_THE_LIBRARY, "-packages/", str(Path(os.__file__).parent), *libraries)
+        self.of_backward: Source | None = None
+        """The line that called backward, while backward runs on a thread of its own."""
+
+    def find(self) -> Source | None:
+        """Return the innermost line outside installed packages, the standard library and the harness."""
+        frames = traceback.walk_stack(None)
+        own = (at for at in frames if not any(part in at[0].f_code.co_filename for part in self._not_own))
+        return next((Source(file=frame.f_code.co_filename, line=line) for frame, line in own), self.of_backward)
+
+
+class MainThread:
+    """The main thread's allocator of scratch memory.  Other threads cannot see its context."""
+
+    _has_allocator = False
+
+    @classmethod
+    def sees_allocator(cls) -> bool:
+        """Return True if the main thread has an allocator, as far as this thread knows."""
+        if threading.current_thread() is threading.main_thread():
+            cls._has_allocator = has_allocator()
+        return cls._has_allocator
+
+
+def emulate_on_every_thread(enter_modes: Callable[[], None]) -> None:
+    """Enter torch's modes, which belong to a thread, in each thread that the program starts."""
+    original = threading.Thread.start
+
+    def start(self: threading.Thread) -> None:
+        run = self.run
+
+        def run_emulated() -> None:
+            enter_modes()
+            run()
+
+        self.run = run_emulated
+        original(self)
+
+    threading.Thread.start = start
+
+
+def run_backward_on_its_own_thread(lines: CallingLines, contexts: CallContexts) -> None:
+    """Run backward passes on a thread with an empty context, as torch does with CUDA tensors."""
+    autograd: Any = torch.autograd
+    for name in ("backward", "grad"):
+        setattr(autograd, name, _on_backward_thread(getattr(autograd, name), lines, contexts))
+
+
+def _on_backward_thread(
+    original: Callable[..., Any], lines: CallingLines, contexts: CallContexts
+) -> Callable[..., Any]:
+    owner = threading.local()
+
+    @wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if getattr(owner, "is_backward", False) or torch.compiler.is_compiling():
+            return original(*args, **kwargs)
+        grad_enabled = torch.is_grad_enabled()
+
+        def work() -> Any:
+            owner.is_backward = True
+            try:
+                with torch.set_grad_enabled(grad_enabled):
+                    return original(*args, **kwargs)
+            finally:
+                owner.is_backward = False
+
+        outer, lines.of_backward = lines.of_backward, lines.find()
+        try:
+            return contexts.in_backward_thread(work)
+        finally:
+            lines.of_backward = outer
+
+    return call

@@ -1,0 +1,126 @@
+"""What a watched process writes for its parent: the plan it reads, and JSON lines of what it saw.
+
+Each process has two files of its own, so that processes need no lock.  A line is complete or the last of its file: a
+process may die at any time.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from harness.errors import ReplayError
+from harness.model.case import DType
+from harness.model.device import DeviceProfile
+from harness.model.run import Launch, Source
+from harness.model.verdict import Fail
+from harness.wire import from_json, to_json
+
+T = TypeVar("T")
+
+FOLDER_VARIABLE = "HARNESS_WATCH"
+"""The environment variable that names the folder of a watched command."""
+PLAN, CHECKS, FAILURES, RECORDING = "plan.json", ".checks.jsonl", ".failures.jsonl", ".launch.pt"
+
+
+class CannotRecord(Exception):
+    """The launch has an argument, or a kernel, that another process cannot make again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchPlan:
+    """What the processes of a watched command do."""
+
+    device: DeviceProfile
+    oracles: tuple[str, ...]
+    """The names of the oracles that judge each launch."""
+    scratch: str
+    """The folder of Triton's cache and of native code."""
+    libraries: tuple[str, ...] = ()
+    """Folders of the libraries under test: lines there are not the caller's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestChecks:
+    """What one process checked in one test, or in the whole script."""
+
+    __test__ = False  # pytest must not collect it
+
+    test: str
+    """As pytest names it: `tests/test_norm.py::test_backward[64]`; for a script its name."""
+    launches: int = 0
+    judged: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Launches by the oracle that passed or failed them."""
+    failed: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Launches by the oracle that failed them."""
+    unchecked: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Launches that no oracle could check, by reason."""
+    kernels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchFailure:
+    """The first launch of a test in one process that shows a failure."""
+
+    test: str
+    fail: Fail
+    dtype: DType
+    """Of the first floating-point argument."""
+    launch: Launch | None
+    called_from: Source | None
+    """The line of the caller's own code that led to the launch; None if there is none outside libraries."""
+    recording: str = ""
+    """The name of the file that repeats the launch, in the folder of the command; empty if there is none."""
+
+
+class RecordFiles:
+    """The files of this process.  A forked child has files of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._recordings = 0
+
+    def record(self, save: Callable[[Path], None]) -> str:
+        """Write a launch into a file of its own and return the file's name; empty if it cannot be repeated."""
+        self._recordings += 1
+        name = f"{os.getpid()}-{self._recordings}{RECORDING}"
+        try:
+            save(self._folder / name)
+        except CannotRecord:
+            return ""
+        return name
+
+    def add(self, record: TestChecks | LaunchFailure) -> None:
+        """Append one record."""
+        suffix = CHECKS if isinstance(record, TestChecks) else FAILURES
+        line = f"{to_json(record)}\n".encode()
+        descriptor = os.open(self._folder / f"{os.getpid()}{suffix}", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(descriptor, line)
+        finally:
+            os.close(descriptor)
+
+
+def read_checks(folder: Path) -> tuple[TestChecks, ...]:
+    """Return what each process checked in each test: of several records the last, which counts what came before."""
+    latest = {
+        (file.name, record.test): record
+        for file in sorted(folder.glob(f"*{CHECKS}"))
+        for record in _read(file, TestChecks)
+    }
+    return tuple(latest.values())
+
+
+def read_failures(folder: Path) -> tuple[LaunchFailure, ...]:
+    """Return the failures of all processes, by test."""
+    found = (one for file in sorted(folder.glob(f"*{FAILURES}")) for one in _read(file, LaunchFailure))
+    return tuple(sorted(found, key=lambda failure: failure.test))
+
+
+def _read(file: Path, kind: type[T]) -> Iterator[T]:
+    for line in file.read_bytes().splitlines():
+        try:
+            yield from_json(line, kind)
+        except ReplayError:  # a process died while it wrote its last line
+            return
