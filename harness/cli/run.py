@@ -3,6 +3,7 @@
 import argparse
 import shlex
 import tempfile
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 
@@ -101,7 +102,8 @@ def run(given: argparse.Namespace) -> int:
         for one in found:
             keep(one.finding)
         if not end.was_interrupted:
-            LaunchRepeater(folder, given.settings, keep).repeat(found)
+            with suppress(KeyboardInterrupt):  # what was found is printed all the same
+                LaunchRepeater(folder, given.settings, keep).repeat(found)
     findings = tuple(log.findings.values())
     report = report_of_watch(seen, command, findings, issues, end)
     if path:

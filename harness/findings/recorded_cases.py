@@ -9,7 +9,7 @@ from harness.documents.chunk import ShardReport
 from harness.documents.finding import CaseDocument, FindingDocument, RegressionDocument
 from harness.findings.report_merging import report_in
 from harness.model.case import Case
-from harness.model.finding import Finding, identity
+from harness.model.finding import Finding, WatchedLaunch, identity
 from harness.model.verdict import Signature
 from harness.suite_files import project_of
 
@@ -37,6 +37,8 @@ class Recorded:
     libraries: tuple[str, ...] = ()
     preceding_case: Case | None = None
     """Runs first in the same process."""
+    watched: WatchedLaunch | None = field(default=None, compare=False)
+    """Where `harness run` saw it; None for a case of a suite."""
     project: str = field(default="", compare=False)
     """The root of the project in which the file is; empty if there is no file."""
 
@@ -82,6 +84,7 @@ def _recorded(
             symptoms=tuple(symptom.signature for symptom in symptoms),
             libraries=document.libraries,
             preceding_case=document.preceding_case,
+            watched=document.watched if isinstance(document, FindingDocument) else None,
         ),
     )
 
@@ -93,4 +96,5 @@ def _recorded_finding(finding: Finding) -> Recorded:
         symptoms=finding.signatures[1:],
         libraries=finding.libraries,
         preceding_case=finding.preceding_case,
+        watched=finding.watched,
     )

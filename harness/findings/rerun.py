@@ -1,12 +1,13 @@
 """Rerun of a recorded case in a fresh process, and whether its failure shows again."""
 
+import shlex
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from harness.documents.campaign import counts
 from harness.errors import ReplayError, UsageError
-from harness.findings.recorded_cases import Recorded
+from harness.findings.recorded_cases import Recorded, is_recorded_launch
 from harness.findings.same_bug import is_gone, is_same_bug, obstacle
 from harness.libraries import of_project
 from harness.model.finding import Finding
@@ -132,6 +133,9 @@ def op_of(recorded: Recorded) -> Op:
 
 def _project_of(recorded: Recorded) -> Path:
     """Return the folder to which the name of the case's suite refers: this one, its project, or that of the file."""
+    if recorded.watched is not None and not is_recorded_launch(recorded.case):
+        command = shlex.join(recorded.watched.command)
+        raise UsageError(f"{recorded.id} has no recorded launch: repeat its test by {command}")
     suite = recorded.case.op.rpartition(":")[0]
     folders = dict.fromkeys((Path.cwd(), project_of(Path.cwd()), Path(recorded.project)))
     folder = folder_that_holds(suite, folders)

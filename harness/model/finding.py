@@ -173,6 +173,8 @@ class Finding:
 
     @property
     def replay_command(self) -> str:
+        if self.watched is not None and not self.confirmed:
+            return shlex.join(self.watched.command)
         return shlex.join(("harness", "replay", self.id, *self.engine_options))
 
 

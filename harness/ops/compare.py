@@ -141,7 +141,9 @@ def _digest(values: torch.Tensor, *, may_hold_nan: bool = True) -> str:
     """Return the digest of the bytes, with all NaNs alike: an operation on two NaNs may return either."""
     values = values.detach()
     if may_hold_nan and values.is_floating_point() and bool((nans := values.isnan()).any()):
-        values = values.masked_fill(nans, math.nan)
+        # Torch 2.13 cannot fill float8, in all of whose types 255 is a NaN.
+        is_byte = values.itemsize == 1
+        values = values.view(torch.uint8).masked_fill(nans, 255) if is_byte else values.masked_fill(nans, math.nan)
     raw = values.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)
     return hashlib.sha256(raw.numpy().data).hexdigest()[:16]
 

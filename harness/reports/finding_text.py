@@ -3,7 +3,6 @@
 It is eighty columns wide and complete without colour.
 """
 
-import shlex
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -257,7 +256,7 @@ def _confirmation(finding: Finding) -> str:
         return f"FLAKY: {repeats}; other runs: {repeats.other_result}"
     match finding.confirmation:
         case Confirmation.NOT_TRIED if finding.watched is not None:
-            return f"not repeated: {shlex.join(finding.watched.command)}"
+            return "not repeated alone: the launch was not recorded, or does not show it by itself"
         case Confirmation.NOT_TRIED:
             return "NOT TRIED: the case did not run alone, since time was up or the search was interrupted"
         case Confirmation.NOT_CONFIRMED:

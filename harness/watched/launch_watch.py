@@ -314,6 +314,13 @@ def _digests(request: LaunchRequest) -> dict[str, str]:
         return digests({name: tensor.detach() for name, tensor in tensors_of(request).items()})
 
 
+def _nonfinite(tensor: torch.Tensor) -> int:
+    if not tensor.is_floating_point():
+        return 0
+    values = tensor.detach()
+    return int((~torch.isfinite(values.float() if values.itemsize == 1 else values)).sum())  # not for float8
+
+
 def _results(request: LaunchRequest) -> tuple[Result, ...]:
     """Return the arguments as results that nothing is known about but their bits."""
     kernel, found = request.source.fn.__name__, _digests(request)
@@ -327,7 +334,7 @@ def _results(request: LaunchRequest) -> tuple[Result, ...]:
                 worst_tile=NO_MEASURE,
                 unwritten=0,
                 first_unwritten=None,
-                nonfinite=int((~torch.isfinite(tensor)).sum()) if tensor.is_floating_point() else 0,
+                nonfinite=_nonfinite(tensor),
                 digest=found[name],
                 writer=(kernel, name),
             )

@@ -104,6 +104,13 @@ def test_digests_treat_all_nans_alike() -> None:
     assert digests({"y": one}) != digests({"y": torch.tensor([-1.0, math.nan])})
 
 
+@pytest.mark.parametrize("kind", [torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e8m0fnu])
+def test_digests_of_float8_treat_all_nans_alike(kind: torch.dtype) -> None:
+    values = [torch.tensor([one, 255], dtype=torch.uint8).view(kind) for one in (1, 1, 2)]
+    first, same, other = (digests({"y": value})["y"] for value in values)
+    assert first == same != other
+
+
 def taint_fill(seed: int) -> float:
     x = present(make_inputs(INDEPENDENT, nan_tainted(seed))["x"]).detach()
     return float(x[~x.isfinite()][0])

@@ -30,6 +30,14 @@ def past_the_end(x, y, N, BLOCK: tl.constexpr):
     tl.store(y + at, tl.load(x + at, mask=at < N, other=0.0) + 1, mask=at < N + 1)
 
 
+def local_kernel():
+    @triton.jit
+    def inner(y):
+        tl.store(y + tl.arange(0, 2), 1.0)
+
+    return inner
+
+
 @triton.jit
 def undefined(x, y, N, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)
@@ -88,6 +96,10 @@ def test_undefined_lanes_keep_their_values():
 
 def test_never_stored():
     kernels.run(kernels.add_one, torch.empty(16, device="cuda"))
+
+
+def test_kernel_inside_a_function():
+    kernels.local_kernel()[(1,)](torch.ones(1, device="cuda"))
 
 
 def test_backward():
@@ -155,7 +167,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
 
 
 def test_the_tests_of_a_command_have_their_own_results(watched: Watched) -> None:
-    assert "1 failed, 10 passed" in watched.done.out, watched.done.out + watched.done.err
+    assert "1 failed, 11 passed" in watched.done.out, watched.done.out + watched.done.err
     assert "FAILED test_kernels.py::test_that_fails" in watched.done.out
     assert (watched.done.status, watched.done.err) == (1, "")
 
@@ -187,9 +199,9 @@ def test_memory_that_was_never_stored_is_seen(watched: Watched) -> None:
 
 def test_tests_without_a_launch_are_not_counted(watched: Watched) -> None:
     report = watched.report
-    assert (report["cases"], report["passed"], report["failed"], report["abstained"]) == (9, 2, 7, 0)
-    assert report["kernels"] == ["add_one", "past_the_end", "undefined"]
-    assert len(report["findings"]) == 3
+    assert (report["cases"], report["passed"], report["failed"], report["abstained"]) == (10, 2, 8, 0)
+    assert report["kernels"] == ["add_one", "inner", "past_the_end", "undefined"]
+    assert len(report["findings"]) == 4
 
 
 def test_the_launch_of_a_finding_repeats_alone(watched: Watched) -> None:
@@ -205,6 +217,15 @@ def test_the_launch_of_a_finding_repeats_alone(watched: Watched) -> None:
         assert watched.project.harness("replay", finding["id"]).status == 0
     finally:
         kernels.write_text(before, encoding="utf-8")
+
+
+def test_a_launch_that_was_not_recorded_says_how_to_repeat_its_test(watched: Watched) -> None:
+    finding = watched.finding("bounds", "inner")
+    repeat = "harness run --device h200 -- pytest test_kernels.py::test_kernel_inside_a_function"
+    assert (finding["confirmation"], finding["replay"]) == ("not tried", repeat)
+    done = watched.project.harness("replay", finding["id"])
+    assert (done.status, done.out) == (2, "")
+    assert done.err == f"harness: {finding['id']} has no recorded launch: repeat its test by {repeat}\n"
 
 
 def test_the_option_of_pytest_runs_it_again_under_the_harness(tmp_path: Path) -> None:
