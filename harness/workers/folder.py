@@ -10,7 +10,7 @@ import mmap
 import os
 import shutil
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -54,7 +54,8 @@ class CaseFile:
         """Remove the file of a worker that is gone."""
         if not self._content.closed:
             self._content.close()
-            self._path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError, NotADirectoryError):  # a person may have removed the folder
+                self._path.unlink()
 
 
 class PoolFolder:
