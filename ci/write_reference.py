@@ -18,6 +18,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "pytest-options": commands.pytest_options,
     "suite-api": suite_api.names,
     "kernel-test": suite_api.kernel_test,
+    "run-api": suite_api.run,
     "op-arguments": suite_api.arguments_of_op,
     "oracles": lists.oracles,
     "devices": lists.devices,

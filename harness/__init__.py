@@ -10,7 +10,11 @@ from typing import Any
 __version__ = "0.1.0"
 
 _SUITE = ("DType", "Dim", "Draw", "groups", "integers", "op", "segments", "tensor", "tokens", "width")
-_PLACES = {"kernel_test": "harness.kernel_tests", **dict.fromkeys(_SUITE, "harness.suite")}
+_PLACES = {
+    "kernel_test": "harness.kernel_tests",
+    "run": "harness.watched.watched_block",
+    **dict.fromkeys(_SUITE, "harness.suite"),
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -8,6 +8,7 @@ from ci.reference.markdown import code, table
 from ci.reference.source_docs import fields_of, paragraphs, signature
 from harness import kernel_tests, suite
 from harness.model.op import Op
+from harness.watched import watched_block
 
 SET_BY_DECORATORS = frozenset({"name", "suite", "call", "reference", "dims", "inputs"})
 """The fields of an op that are no further arguments of `op`."""
@@ -23,6 +24,11 @@ def names() -> str:
 def kernel_test() -> str:
     """Return the section of the decorator for tests."""
     return _function(kernel_tests.kernel_test)
+
+
+def run() -> str:
+    """Return the section of `harness.run`."""
+    return _function(watched_block.run)
 
 
 def arguments_of_op() -> str:

@@ -35,31 +35,12 @@ from harness.search.options import load_devices
 from harness.search.session import FOLDER, prepared
 from harness.watched.command_process import CommandEnd, run_command, watched_environment
 from harness.watched.launch_suites import LaunchRepeater
-from harness.watched.watch_records import PLAN, WatchPlan, read_checks, read_failures
+from harness.watched.watch_records import PER_LAUNCH, PLAN, WatchPlan, read_checks, read_failures
 from harness.watched.watch_report import Seen, WatchedCommand, findings_of, report_of_watch
 from harness.wire import to_json
 
 USUAL_DEVICE = "b200"
 SCRATCH = "watched"
-PER_LAUNCH = (
-    "completes",
-    "launch-limits",
-    "scratch-memory",
-    "scratch-context",
-    "scratch-size",
-    "scratch-alignment",
-    "scratch-lifetime",
-    "scratch-read",
-    "scratch-store",
-    "bounds",
-    "descriptor-alignment",
-    "device-assert",
-    "write-overlap",
-    "order-dependence",
-    "uninitialised-read",
-    "undefined-lanes",
-)
-"""The oracles that judge a launch without a reference and without another case."""
 
 
 def run(given: argparse.Namespace) -> int:

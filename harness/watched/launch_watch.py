@@ -56,9 +56,12 @@ Copies = Mapping[int, torch.UntypedStorage]
 """Copies of storages, by the address of the original."""
 
 
-def watch_process(plan: WatchPlan, folder: Path) -> None:
-    """Make this process the GPU of the plan, for good, and check every launch from here on."""
-    recorder = LaunchRecorder(RecordFiles(folder))
+def watch_process(plan: WatchPlan, folder: Path | None) -> "LaunchRecorder":
+    """Make this process the GPU of the plan, for good, and check every launch from here on.
+
+    The records go to the folder; without one, to nowhere until the recorder gets one.
+    """
+    recorder = LaunchRecorder(RecordFiles(folder) if folder else None)
     oracles = tuple(map(registry.find, plan.oracles))
     fresh = FreshMemory(MOST_FRESH_BYTES)
     lines = CallingLines(plan.libraries)
@@ -81,14 +84,19 @@ def watch_process(plan: WatchPlan, folder: Path) -> None:
     emulate_on_every_thread(enter_modes)
     atexit.register(recorder.write)
     os.register_at_fork(after_in_child=recorder.begin_in_child)
+    return recorder
 
 
 class LaunchRecorder:
     """Writes what this process sees, test by test.  Failures are written at once, counts about once a second."""
 
-    def __init__(self, files: RecordFiles) -> None:
-        self._files = files
+    def __init__(self, files: RecordFiles | None) -> None:
         self._lock = threading.RLock()
+        self.record_to(files)
+
+    def record_to(self, files: RecordFiles | None) -> None:
+        """Write to these files from now on, as if nothing had been seen before; None to write nothing."""
+        self._files = files
         self.test = ""
         self._recorded: dict[Signature, int] = {}
         """The number of programs of the launch that was recorded last, by what it showed."""
@@ -104,6 +112,8 @@ class LaunchRecorder:
     def add(self, test: str, run: Run, verdicts: tuple[Verdict, ...], details: "LaunchDetails") -> None:
         """Count one launch of a test, and record what it shows for the first time."""
         with self._lock:
+            if self._files is None:
+                return
             if test != self.test:
                 self.write()
                 self._forget()
@@ -123,6 +133,7 @@ class LaunchRecorder:
                 self.write()
 
     def _add_failure(self, test: str, fail: Fail, run: Run, details: "LaunchDetails") -> None:
+        assert self._files is not None, "nothing is recorded"
         launch = run.launches[0] if run.launches else None
         programs = prod(launch.grid) if launch else 0
         recording = ""
@@ -144,7 +155,7 @@ class LaunchRecorder:
         """Write the counts of the test so far."""
         with self._lock:
             self._written_at = time.monotonic()
-            if self._launches:
+            if self._launches and self._files is not None:
                 self._files.add(
                     TestChecks(
                         test=self.test,

@@ -22,6 +22,25 @@ T = TypeVar("T")
 FOLDER_VARIABLE = "HARNESS_WATCH"
 """The environment variable that names the folder of a watched command."""
 PLAN, CHECKS, FAILURES, RECORDING = "plan.json", ".checks.jsonl", ".failures.jsonl", ".launch.pt"
+PER_LAUNCH = (
+    "completes",
+    "launch-limits",
+    "scratch-memory",
+    "scratch-context",
+    "scratch-size",
+    "scratch-alignment",
+    "scratch-lifetime",
+    "scratch-read",
+    "scratch-store",
+    "bounds",
+    "descriptor-alignment",
+    "device-assert",
+    "write-overlap",
+    "order-dependence",
+    "uninitialised-read",
+    "undefined-lanes",
+)
+"""The oracles that judge a launch without a reference and without another case."""
 
 
 class CannotRecord(Exception):

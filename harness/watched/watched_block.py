@@ -1,0 +1,96 @@
+"""`harness.run` in Python: checks the launches of a block of code or of a function, in this process."""
+
+import importlib
+import os
+from contextlib import ContextDecorator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from harness.devices import catalogue
+from harness.errors import UsageError
+from harness.model.device import DeviceProfile
+from harness.search.session import FOLDER, prepared
+from harness.watched.attaching import prepare_environment
+from harness.watched.watch_records import PER_LAUNCH, RecordFiles, WatchPlan, read_checks, read_failures
+from harness.watched.watch_report import Seen, WatchedCommand, findings_of
+
+if TYPE_CHECKING:
+    from harness.model.finding import Finding
+    from harness.watched.launch_watch import LaunchRecorder
+
+SCRATCH = "watched"
+
+
+class _Process:
+    """The GPU that this process emulates, once it does."""
+
+    device: DeviceProfile | None = None
+    recorder: "LaunchRecorder"
+
+
+def run(device: str = "b200", *, sm_count: int | None = None) -> "WatchedBlock":
+    """Return a context manager that checks the Triton launches of a block, as on an emulated GPU.
+
+    It also decorates a function, such as a test.  The process emulates the GPU from the first block on, to its end.
+    Libraries read the device when they are imported: import them inside the block.
+
+    Args:
+        device: the GPU, by its name in `harness devices`.
+        sm_count: another number of SMs.
+
+    Raises:
+        UsageError: there is no such device, or it cannot have so many SMs.
+    """
+    (profile,) = catalogue.find_all(device, sm_count=sm_count)
+    return WatchedBlock(profile)
+
+
+class WatchedBlock(ContextDecorator):
+    """A block of code whose launches are checked."""
+
+    def __init__(self, device: DeviceProfile) -> None:
+        self.device = device
+        self.findings: tuple[Finding, ...] = ()
+        """What the launches of the block showed; there when the block has ended."""
+        self.launches = 0
+        """The number of launches that were checked."""
+
+    def __enter__(self) -> Self:
+        """Begin to record launches.
+
+        Raises:
+            UsageError: this process emulates another GPU, or is watched already.
+        """
+        recorder = self._attached()
+        self._folder = TemporaryDirectory(prefix="harness-run-")
+        recorder.record_to(RecordFiles(Path(self._folder.name)))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _Process.recorder.write()
+        _Process.recorder.record_to(None)
+        with self._folder as name:
+            seen = Seen(checks=read_checks(Path(name)), failures=read_failures(Path(name)))
+        command = WatchedCommand(words=("python",), device=self.device, options=())
+        self.findings = tuple(one.finding for one in findings_of(seen, command))
+        self.launches = seen.launches
+
+    def __str__(self) -> str:
+        """Return a line for each finding."""
+        lines = (f"{finding.severity} {finding.fail.signature}: {finding.fail.message}" for finding in self.findings)
+        return "\n".join(lines) or "no findings"
+
+    def _attached(self) -> "LaunchRecorder":
+        if _Process.device is None:
+            scratch = str((prepared(FOLDER) / SCRATCH).resolve())
+            plan = WatchPlan(device=self.device, oracles=PER_LAUNCH, scratch=scratch)
+            prepare_environment(os.environ, plan)
+            _Process.recorder = importlib.import_module("harness.watched.launch_watch").watch_process(plan, None)
+            _Process.device = self.device
+        elif _Process.device != self.device:
+            raise UsageError(f"this process emulates {_Process.device}: check {self.device} in another process")
+        return _Process.recorder

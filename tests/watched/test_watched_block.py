@@ -1,0 +1,59 @@
+"""`harness.run` in Python: blocks and functions whose launches are checked, in a process of their own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.watched.test_run import KERNELS
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = """
+import harness
+
+with harness.run(device="h200", sm_count=20) as first:
+    import kernels
+    import torch
+
+    x = torch.ones(20, device="cuda")
+    kernels.run(kernels.past_the_end, x)
+kernels.run(kernels.past_the_end, x)  # outside any block
+
+
+@harness.run(device="h200", sm_count=20)
+def clean():
+    kernels.run(kernels.add_one, x)
+    return torch.cuda.get_device_properties(0).multi_processor_count
+
+
+assert clean() == 20
+with harness.run(device="h200", sm_count=20) as second:
+    kernels.run(kernels.add_one, x)
+    kernels.run(kernels.past_the_end, x[:5])
+print(first.launches, second.launches, len(first.findings), len(second.findings))
+print(second)
+try:
+    harness.run(device="b200").__enter__()
+except harness.errors.UsageError as error:
+    print(error)
+"""
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_launches_of_a_block_are_checked_in_this_process(tmp_path: Path) -> None:
+    (tmp_path / "kernels.py").write_text(KERNELS, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=tmp_path,
+        env={"PYTHONPATH": f"{tmp_path}:{ROOT}", "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    counts, finding, refusal = done.stdout.splitlines()
+    assert counts == "1 2 1 1"
+    seen = "program 0 stores 1 lane of y outside the storage, at element 5 (kernels.py:16)"
+    assert finding == f"error bounds: past_the_end kernels.py:16: {seen}"
+    assert refusal == "this process emulates h200 (20 SMs, sm_90): check b200 (148 SMs, sm_100) in another process"
