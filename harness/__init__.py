@@ -10,9 +10,11 @@ from typing import Any
 __version__ = "0.1.0"
 
 _SUITE = ("DType", "Dim", "Draw", "groups", "integers", "op", "segments", "tensor", "tokens", "width")
+_CHECKS = ("Checker", "check")
 _PLACES = {
     "kernel_test": "harness.kernel_tests",
     "run": "harness.watched.watched_block",
+    **dict.fromkeys(_CHECKS, "harness.checks.checker"),
     **dict.fromkeys(_SUITE, "harness.suite"),
 }
 

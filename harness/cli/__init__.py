@@ -29,6 +29,7 @@ COMMANDS = {
     "init": "draft suites, settings and a workflow for a repository",
     "run": "run a command on an emulated GPU, and check each launch",
     "fuzz": "search for failures of the ops that suite files declare",
+    "check": "check a kernel against its reference, without a suite",
     "merge": "merge the reports of shards, or of several machines",
     "replay": "run the cases of findings again, each in a fresh process",
     "report": "write findings as a page, Markdown, JUnit XML or SARIF",

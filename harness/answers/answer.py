@@ -1,0 +1,65 @@
+"""The answer: a candidate, its reference, and how both are called; the text of a generated suite holds one.
+
+No part of it needs torch, since the parent process writes and reads it.
+"""
+
+from dataclasses import dataclass
+
+from harness.model.case import Scalar
+
+CONTROL = "harness-check: "
+"""How the notes begin by which a worker reports what it saw of a candidate."""
+REFUSED = "NotALegalCase"
+"""The class of the exception for cases that the reference refuses itself."""
+NO_BACKWARD = "NoBackward"
+"""The class of the exception for a candidate whose outputs have no gradient."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodePlace:
+    """A function or class by the file or module that has it."""
+
+    file: str
+    """The absolute path of a Python file; empty if the module is imported by its name."""
+    module: str
+    """The module's name; empty if there is a file."""
+    name: str
+    """The name in it: `softmax`, `Layers.forward`."""
+
+    def __str__(self) -> str:
+        return f"{self.file or self.module}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArgumentForm:
+    """One argument of both functions: an input of the op, the size of a dim, or a value that never changes."""
+
+    tensor: str = ""
+    """The name of the input; empty for a number, a text or None."""
+    element: str = ""
+    """The element type that the function gets, as torch names it: `bool`, `uint8`; empty: that of the input."""
+    dim: str = ""
+    """The dim whose size it is; empty for a value that never changes."""
+    value: Scalar = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A candidate beside its reference."""
+
+    candidate: CodePlace
+    reference: CodePlace
+    arguments: tuple[ArgumentForm, ...] = ()
+    init_inputs: CodePlace | None = None
+    """KernelBench's `get_init_inputs`; then candidate and reference are classes of modules, and it gives their
+    arguments.  None for functions."""
+    mutated: tuple[str, ...] = ()
+    """The inputs that the reference changes in place, so that the candidate may, too."""
+    weights_seed: int = 0
+    folder: str = ""
+    """Where outputs are kept for the referee."""
+
+    @property
+    def is_model(self) -> bool:
+        """True if candidate and reference are classes of `torch.nn.Module`."""
+        return self.init_inputs is not None

@@ -1,0 +1,81 @@
+"""The verdict of a check: right, wrong by named flaws, or not checked."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Ruling(StrEnum):
+    """The conclusion of a check."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    UNCHECKED = "unchecked"
+    """The cases show too little, or the candidate cannot be called."""
+
+
+class FlawKind(StrEnum):
+    """What is wrong with a candidate."""
+
+    REFERENCE_CALLED = "reference called"
+    NO_KERNEL = "no kernel computes the result"
+    COPIED = "a kernel copies what torch computed"
+    ZEROS = "all zeros"
+    CONSTANT = "constant output"
+    REPEATED = "cached output"
+    INPUT_CHANGED = "input changed"
+    UNINITIALISED = "uninitialised memory"
+    RACE = "race"
+    OUT_OF_BOUNDS = "out of bounds"
+    WRONG_VALUES = "wrong values"
+    WRONG_GRADIENT = "wrong gradient"
+    WRONG_FORM = "wrong shape or type"
+    EXCEPTION = "exception"
+    HANG = "hang"
+    CRASH = "crash"
+    TAMPERING = "tampering"
+    PROMISE = "broken promise"
+    """Another promise of kernels, which the message names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateFlaw:
+    """One thing that is wrong with a candidate."""
+
+    kind: FlawKind
+    message: str
+    case: str = ""
+    """A case that shows it."""
+    cases: int = 1
+    """How many cases show it."""
+    finding: str = ""
+    """The id of the stored finding, for `harness replay`; empty if there is none."""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckVerdict:
+    """What a check found out about a candidate.  It is true in a condition if the candidate is right."""
+
+    ruling: Ruling
+    candidate: str
+    reference: str
+    flaws: tuple[CandidateFlaw, ...] = ()
+    """The gravest first; empty unless the candidate is wrong."""
+    reason: str = ""
+    """Why nothing was checked; empty otherwise."""
+    cases: int = 0
+    passed: int = 0
+    failed: int = 0
+    abstained: int = 0
+    devices: tuple[str, ...] = ()
+    dims: tuple[str, ...] = ()
+    """The sizes of cases: `n128 (x.0): 1 to 2048`."""
+    notes: tuple[str, ...] = ()
+    """What was not checked, and what the candidate did that changed nothing."""
+    seed: int = 0
+    seconds: float = 0.0
+
+    def __bool__(self) -> bool:
+        return self.ruling is Ruling.RIGHT

@@ -1,0 +1,170 @@
+"""Flaws of a candidate, named from the runs of its cases and the failures that oracles saw."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.answers.answer import CONTROL
+from harness.checks.check_verdict import CandidateFlaw, FlawKind
+from harness.model.run import (
+    Completed,
+    Crashed,
+    Deadlocked,
+    Faulted,
+    OutOfMemory,
+    Raised,
+    Refused,
+    Result,
+    Role,
+    Run,
+    TimedOut,
+    Unsupported,
+)
+from harness.model.verdict import VALUE_ORACLES, Fail, Severity
+
+ORACLES: Mapping[str, FlawKind] = {
+    **dict.fromkeys(VALUE_ORACLES, FlawKind.WRONG_VALUES),
+    "result-structure": FlawKind.WRONG_FORM,
+    "unwritten": FlawKind.UNINITIALISED,
+    "uninitialised-read": FlawKind.UNINITIALISED,
+    "write-overlap": FlawKind.RACE,
+    "order-dependence": FlawKind.RACE,
+    "order-invariance": FlawKind.RACE,
+    "repeatability": FlawKind.RACE,
+    "bounds": FlawKind.OUT_OF_BOUNDS,
+}
+"""The kinds of failures by oracle; those of `completes` follow from how the case ended."""
+RAISED: Mapping[str, FlawKind] = {
+    "InputChanged": FlawKind.INPUT_CHANGED,
+    "ReferenceCalled": FlawKind.REFERENCE_CALLED,
+    "RefereeDisagrees": FlawKind.TAMPERING,
+    "OutputsMissing": FlawKind.TAMPERING,
+}
+"""The kinds of failures by the class of an exception that the harness raises itself."""
+BY_NOTE: Mapping[str, FlawKind] = {
+    "zeros": FlawKind.ZEROS,
+    "constant": FlawKind.CONSTANT,
+    "repeated": FlawKind.REPEATED,
+}
+MEANING: Mapping[FlawKind, str] = {
+    FlawKind.ZEROS: "every output is zero, whatever the inputs",
+    FlawKind.CONSTANT: "every output has one value in all its elements",
+    FlawKind.REPEATED: "the output is that of an earlier call with other inputs",
+}
+COPIED_SHARE = 0.5
+
+
+@dataclass(slots=True)
+class Evidences:
+    """What the cases of one check showed."""
+
+    runs: list[Run] = field(default_factory=list[Run])
+    failures: list[tuple[Fail, str, str]] = field(default_factory=list[tuple[Fail, str, str]])
+    """Each failure with a case that shows it, and the id of its finding."""
+
+    @property
+    def completed(self) -> list[Run]:
+        return [run for run in self.runs if isinstance(run.ending, Completed)]
+
+
+def flaws_of(seen: Evidences) -> tuple[CandidateFlaw, ...]:
+    """Return the flaws, each kind and message once, the gravest first."""
+    found = [*_of_makers(seen.completed), *(_of_failure(*failure, seen) for failure in seen.failures)]
+    once: dict[tuple[FlawKind, str], CandidateFlaw] = {}
+    for flaw in found:
+        once.setdefault((flaw.kind, flaw.message), flaw)
+    ranks = list(FlawKind)
+    return tuple(sorted(once.values(), key=lambda flaw: ranks.index(flaw.kind)))
+
+
+def replaced_names(runs: Iterable[Run]) -> tuple[str, ...]:
+    """Return the names in torch and the harness that the candidate replaced."""
+    start = f"{CONTROL}replaces "
+    return tuple(sorted({note.removeprefix(start) for run in runs for note in run.notes if note.startswith(start)}))
+
+
+def _of_makers(completed: Sequence[Run]) -> Iterator[CandidateFlaw]:
+    """Yield flaws of outputs that torch computed."""
+    by_torch = [(run, result) for run in completed for result in run.results if _is_by_torch(result)]
+    if by_torch:
+        run, result = by_torch[0]
+        cases = len({id(one) for one, _ in by_torch})
+        launched = "" if run.launches else ": no kernel is launched"
+        message = f"torch computes {result.name}, no kernel does, in {cases} of {len(completed)} cases{launched}"
+        yield CandidateFlaw(kind=FlawKind.NO_KERNEL, message=message, case=str(run.case), cases=cases)
+    copied = [run for run in completed if f"{CONTROL}copied" in run.notes]
+    if len(copied) > 1 and len(copied) > COPIED_SHARE * len(completed) and not by_torch:
+        kernel = copied[0].launches[-1].kernel if copied[0].launches else "a kernel"
+        message = f"{kernel} stores what a function of torch had computed, in {len(copied)} of {len(completed)} cases"
+        yield CandidateFlaw(kind=FlawKind.COPIED, message=message, case=str(copied[0].case), cases=len(copied))
+
+
+def _is_by_torch(result: Result) -> bool:
+    return result.role is Role.OUTPUT and result.writer is None and all(result.shape)
+
+
+def _of_failure(fail: Fail, case: str, finding: str, seen: Evidences) -> CandidateFlaw:
+    kind, message = _named(fail, seen)
+    return CandidateFlaw(kind=kind, message=message, case=case, finding=finding)
+
+
+def _named(fail: Fail, seen: Evidences) -> tuple[FlawKind, str]:
+    oracle, place = fail.signature.oracle, fail.signature.place
+    if oracle == "completes":
+        return _ended(fail, seen)
+    kind = ORACLES.get(oracle, FlawKind.PROMISE)
+    if kind is FlawKind.WRONG_VALUES:
+        if place.startswith("d:"):
+            return FlawKind.WRONG_GRADIENT, f"{oracle}: {fail.message}"
+        for note, by_note in BY_NOTE.items():
+            if _have(seen.completed, note):
+                return by_note, f"{MEANING[by_note]} ({fail.message})"
+    return kind, f"{oracle}: {fail.message}"
+
+
+def _have(completed: Sequence[Run], note: str) -> bool:
+    """Return True if the outputs of the candidate are so: zeros in nearly all cases, repeated ones in any."""
+    having = sum(f"{CONTROL}{note}" in run.notes for run in completed)
+    sized = [run for run in completed if any(_elements(result) > 1 for result in run.results)]
+    return having > 0 if note == "repeated" else 0 < len(sized) <= having
+
+
+def _elements(result: Result) -> int:
+    count = 1
+    for size in result.shape:
+        count *= size
+    return count
+
+
+def _ended(fail: Fail, seen: Evidences) -> tuple[FlawKind, str]:
+    kinds = {RAISED[name] for name in RAISED if name in fail.message}
+    if kinds:
+        return kinds.pop(), fail.message.partition(": ")[2] or fail.message
+    for run in seen.runs:
+        match run.ending:
+            case TimedOut() | Deadlocked() if "time" in fail.message or "wait" in fail.message:
+                return FlawKind.HANG, fail.message
+            case Crashed() | Faulted() if "raised" not in fail.message:
+                return FlawKind.CRASH, fail.message
+            case _:
+                pass
+    return FlawKind.EXCEPTION, fail.message
+
+
+def counts_as_flaw(fail: Fail) -> bool:
+    """Return True for an error.  A warning is benign as it stands, and becomes a note."""
+    return fail.signature.severity is Severity.ERROR
+
+
+def obstacle(runs: Sequence[Run]) -> str:
+    """Return why no case was checked."""
+    for run in runs:
+        match run.ending:
+            case Refused(message=message):
+                return f"every case was refused: {message}"
+            case Unsupported(what=what):
+                return f"the virtual GPU cannot execute {what}"
+            case OutOfMemory(message=message):
+                return f"out of memory: {message}"
+            case Completed() | Raised() | Crashed() | Faulted() | TimedOut() | Deadlocked():
+                pass
+    return "no case could be checked"

@@ -1,0 +1,121 @@
+"""`harness check`."""
+
+import argparse
+from pathlib import Path
+
+from harness import wire
+from harness.checks.check_verdict import CheckVerdict, Ruling
+from harness.checks.checker import TIME_LIMIT_S, USUAL_CASES, USUAL_DEVICE, Checker
+from harness.cli.command import ExitStatus, Parser
+from harness.cli.common_options import devices_of, duration, json_path, positive
+from harness.errors import store_error
+from harness.wording import counted
+
+STATUS = {
+    Ruling.RIGHT: ExitStatus.CLEAN,
+    Ruling.WRONG: ExitStatus.FINDINGS,
+    Ruling.UNCHECKED: ExitStatus.NOTHING_CHECKED,
+}
+
+
+def run(given: argparse.Namespace) -> ExitStatus:
+    """Check one candidate, and print the verdict."""
+    path = json_path(given.json)
+    with Checker(
+        devices=devices_of(given) or USUAL_DEVICE,
+        cases=given.cases,
+        time_limit_s=given.time_limit,
+        resources=given.resources,
+        stops_at_flaw=False,
+        settings=given.settings,
+    ) as checker:
+        verdict = checker.check(given.new, given.reference, given.inputs, sizes=dict(given.sizes), seed=given.seed)
+    print("\n".join(lines(verdict)))
+    if path is not None:
+        _write(verdict, path)
+    return STATUS[verdict.ruling]
+
+
+def lines(verdict: CheckVerdict) -> list[str]:
+    """Return the verdict as lines; the last one is the conclusion."""
+    made = [f"sizes: {dim}" for dim in verdict.dims]
+    made += [f"note: {note}" for note in verdict.notes]
+    for flaw in verdict.flaws:
+        made += [str(flaw), *([f"    {flaw.case}"] if flaw.case else [])]
+    made.append(
+        f"ran {counted(verdict.cases, 'case')} on {', '.join(verdict.devices)} in {verdict.seconds:.1f} s "
+        f"(seed {verdict.seed}): {verdict.passed} passed, {verdict.failed} failed, {verdict.abstained} abstained"
+    )
+    match verdict.ruling:
+        case Ruling.RIGHT:
+            made.append(f"right: {verdict.candidate}")
+        case Ruling.WRONG:
+            kinds = ", ".join(dict.fromkeys(flaw.kind for flaw in verdict.flaws))
+            made.append(f"wrong: {verdict.candidate}: {kinds}")
+        case Ruling.UNCHECKED:
+            made.append(f"not checked: {verdict.candidate}: {verdict.reason}")
+    return made
+
+
+def _write(verdict: CheckVerdict, path: Path) -> None:
+    try:
+        path.write_text(f"{wire.to_json(verdict)}\n", encoding="ascii")
+    except OSError as error:
+        raise store_error(error, path) from None
+
+
+def sizes_of(text: str) -> tuple[str, tuple[int, ...]]:
+    """Parse `DIM=SIZE,…`."""
+    name, equals, values = text.partition("=")
+    if not equals or not name or not values:
+        raise argparse.ArgumentTypeError(f"{text!r} declares no sizes: write DIM=SIZE,… as in 128=64,127")
+    return name, tuple(positive(value) for value in values.split(","))
+
+
+def add_options(parser: Parser) -> None:
+    parser.epilog = """\
+examples:
+  harness check my_kernels.py:softmax my_kernels.py:reference --inputs my_kernels.py:sample
+  harness check answer.py problem.py
+  harness check answer.py problem.py --sizes 16384=64,127,1000 --device h200,b200
+
+exit status: 0 right, 1 wrong, 2 usage or harness error, 3 could not be checked, 130 interrupted
+"""
+    parser.add_argument("new", metavar="NEW", help="module:function or file.py:function; or a file with ModelNew")
+    parser.add_argument(
+        "reference",
+        nargs="?",
+        metavar="REFERENCE",
+        help="the same; or a file with Model, get_inputs and get_init_inputs (default: the file of ModelNew)",
+    )
+    parser.add_argument(
+        "--inputs", metavar="PLACE", help="a function that returns the arguments of one call, or a list of several"
+    )
+    parser.add_argument(
+        "--sizes",
+        nargs="+",
+        type=sizes_of,
+        default=[],
+        metavar="DIM=SIZE,…",
+        help="the only sizes of a dim, by its size in the sample: 128=64,127 (default: what the reference accepts)",
+    )
+    parser.add_argument(
+        "--device",
+        metavar="NAME,…",
+        help=f"GPUs to emulate, by name, architecture or compile target (default: {USUAL_DEVICE})",
+    )
+    parser.add_argument(
+        "--cases", type=positive, default=USUAL_CASES, metavar="N", help="number of cases (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, metavar="S", help="equal seeds draw equal cases (default: random)")
+    parser.add_argument("--json", metavar="FILE", help="also write the verdict as one line of JSON")
+    parser.add_argument(
+        "--resources", action="store_true", help="also compile each kernel for the devices: it must fit them"
+    )
+    parser.add_argument(
+        "--time-limit",
+        type=duration,
+        default=TIME_LIMIT_S,
+        metavar="SECONDS",
+        help="time limit of one case (default: %(default)g)",
+    )
