@@ -28,6 +28,9 @@ from harness.ops.result_forms import named
 
 MOST_REMEMBERED = 256
 
+_ORIGINALS = [Originals()]
+"""The snapshot, made in the fork server, whose children share it; the first candidate of a process may renew it."""
+
 
 class InputChanged(Exception):
     """The candidate changed an input in place that the reference leaves as it is."""
@@ -83,15 +86,18 @@ def call(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], *,
             hypothesis.note(f"{CONTROL}repeated")
         if answer.folder:
             keep_outputs(Path(answer.folder), key_of(kept), returned)
-    if _wants_gradient(inputs) and not any(output.requires_grad for output in outputs.values()):
-        raise NoBackward("no output of the candidate requires a gradient")
+    if _wants_gradient(inputs):
+        state.may_have_changed = True
+        if not any(output.requires_grad for output in outputs.values()):
+            raise NoBackward("no output of the candidate requires a gradient")
     return tuple(returned) if isinstance(returned, list) else returned
 
 
 def define(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
     """Call the reference, with floating-point tensors of any one type."""
     state = _state(answer)
-    state.restore()
+    if state.may_have_changed:
+        state.restore()
     return state.defined(inputs, sizes)
 
 
@@ -105,13 +111,16 @@ class _State:
 
     def __init__(self, answer: Answer, *, is_alone: bool) -> None:
         self._answer = answer
-        originals = Originals()
+        if _ORIGINALS[0].is_changed:  # by the engine, which changes torch for the emulated device
+            _ORIGINALS[0] = Originals()
+        self._originals = _ORIGINALS[0]
         self._reference = load(answer.reference)
-        originals.restore()  # its file may be the candidate's
+        self._originals.restore()  # its file may be the candidate's
         self._models: dict[torch.dtype, Any] = {}
         self._candidate: Callable[..., Any] | None = None
-        self._originals: Originals | None = None
         self._legal: set[object] = set()
+        self.may_have_changed = False
+        """True if code of the candidate may have run since the last `restore`: its backward pass."""
         self._earlier: dict[object, tuple[str, str]] = {}
         code = code_of(self._reference)
         self.guarded = (code.co_filename, code.co_name, code.co_firstlineno) if code is not None else None
@@ -130,7 +139,6 @@ class _State:
         """Import the candidate at the first call: an import may crash or hang, and then the case says so."""
         if self._candidate is not None:
             return
-        self._originals = Originals()
         with self.spoils():
             found = load(self._answer.candidate)
             if self._answer.is_model:
@@ -154,7 +162,8 @@ class _State:
             self.restore()
 
     def restore(self) -> None:
-        for name in self._originals.restore() if self._originals is not None else ():
+        self.may_have_changed = False
+        for name in self._originals.restore():
             hypothesis.note(f"{CONTROL}replaces {name}")
 
     def call_with_other_values(

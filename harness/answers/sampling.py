@@ -36,6 +36,11 @@ PROBED = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64,
 MOST_ELEMENTS = 2**20
 """A tensor of a sample with more elements repeats its values, so that it takes little memory."""
 FEW_VALUES = 16
+POINTWISE = frozenset(
+    """abs add bfloat16 bool clamp contiguous cpu cuda div double eq exp float floor ge gt half int le log long lt mul ne
+    neg pow radd rmul round rsub rtruediv sigmoid sign sqrt square sub tanh to truediv""".split()
+)
+"""Functions that large tensors of a sample go through row by row."""
 FIXED_BY_INIT = "get_init_inputs() has this size"
 FIXED_BY_REFERENCE = "the reference accepts no other size"
 
@@ -165,7 +170,7 @@ def _input(
         for axis in range(values[0].dim())
         if (sizes := tuple(int(value.shape[axis]) for value in values))
     )
-    flat = torch.cat([value.detach().reshape(-1)[:MOST_ELEMENTS].cpu() for value in values])
+    flat = torch.cat([_part(value.detach()).reshape(-1).cpu() for value in values])
     given = values[0].dtype
     if given in FLOATS:
         numbers = flat.to(torch.float64)
@@ -191,6 +196,16 @@ def _input(
     return SampledInput(name=name, shape=shape, is_integer=True, low=low, high=high, is_wide=wide)
 
 
+def _part(value: torch.Tensor) -> torch.Tensor:
+    """Return a part of a large tensor: the first ones along its leading axes."""
+    for axis in range(value.dim()):
+        if value.numel() <= MOST_ELEMENTS:
+            break
+        others = value.numel() // value.shape[axis]
+        value = value.narrow(axis, 0, min(value.shape[axis], max(1, MOST_ELEMENTS // others)))
+    return value
+
+
 def _element(dtype: torch.dtype, given: SampledInput) -> str:
     """Return the type to which an input is changed for the call; empty if it is drawn in its own type."""
     if not given.is_integer:
@@ -208,8 +223,8 @@ def _holds_few_integers(numbers: torch.Tensor) -> bool:
 
 def _draw(values: Sequence[torch.Tensor], numbers: torch.Tensor) -> Draw:
     """Return the domain that all samples share, as far as it can be seen."""
-    first = values[0].detach().to(torch.float64)
-    if first.dim() and first.shape[-1] > 1 and first.numel() <= MOST_ELEMENTS:
+    if values[0].dim() and values[0].shape[-1] > 1 and values[0].shape[-1] <= MOST_ELEMENTS:
+        first = _part(values[0].detach()).to(torch.float64)
         ones = torch.ones((), dtype=torch.float64)
         if bool((first >= 0).all()) and torch.allclose(first.sum(-1), ones, atol=1e-2):
             return Draw.SHARES
@@ -345,19 +360,39 @@ def _with_range(probe: _Probe, dim: SampledDim, base: Mapping[str, int]) -> Samp
 class _SmallFactories(TorchFunctionMode):
     """Lets large random and constant tensors repeat one row, so that samples of any size take little memory."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        """By the id of a tensor that repeats a row: the tensor, which keeps the id in use, and the row."""
+
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Call the function for one row, if the whole tensor is large."""
+        """Call the function; for one row, if the whole tensor is large."""
         given = dict(kwargs or {})
+        if args and (known := self._rows.get(id(args[0]))) and _is_pointwise(func, (*args[1:], *given.values())):
+            whole, row = known
+            return self._repeated(func(row, *args[1:], **given), whole.shape)
         if func not in _ROWS:
             return func(*args, **given)
         plain = {name: value for name, value in given.items() if name not in {"device", "pin_memory", "generator"}}
         shape = func(*args, **plain, device="meta").shape
         if shape.numel() <= MOST_ELEMENTS:
             return func(*args, **given)
-        made = _ROWS[func](args, {name: value for name, value in plain.items() if name != "size"}, shape[-1])
-        return made.as_strided(shape, (*(0,) * (len(shape) - 1), 1))
+        row = _ROWS[func](args, {name: value for name, value in plain.items() if name != "size"}, shape[-1])
+        return self._repeated(row, shape)
+
+    def _repeated(self, row: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+        whole = row.as_strided(shape, (*(0,) * (len(shape) - 1), 1))
+        self._rows[id(whole)] = (whole, row)
+        return whole
+
+
+def _is_pointwise(func: Callable[..., Any], others: Iterable[Any]) -> bool:
+    """Return True for a function that computes each element from one element and from numbers."""
+    return getattr(func, "__name__", "").strip("_") in POINTWISE and not any(
+        isinstance(other, torch.Tensor) for other in others
+    )
 
 
 def _row_of_integers(args: tuple[Any, ...], kwargs: Mapping[str, Any], columns: int) -> torch.Tensor:
