@@ -6,6 +6,7 @@ back after each call; `harness.checks.referee` compares its outputs once more in
 """
 
 import copy
+import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -40,6 +41,10 @@ class ReferenceCalled(Exception):
     """The candidate called the reference."""
 
 
+class ProcessForked(Exception):
+    """The candidate forked its process."""
+
+
 class NotALegalCase(Exception):
     """The reference refuses the inputs of a case, too."""
 
@@ -58,7 +63,7 @@ def call(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], *,
         again: call it twice, first with other values in the same memory; only what the second call returns counts.
 
     Raises:
-        InputChanged, ReferenceCalled, NoBackward: as their classes say.
+        InputChanged, ReferenceCalled, ProcessForked, NoBackward: as their classes say.
         NotALegalCase: the candidate or the reference fails, and the reference fails for these inputs.
         Exception: whatever the candidate raises, if the reference does not.
     """
@@ -75,6 +80,8 @@ def call(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], *,
     except Exception:
         state.refuse_if_illegal(kept, sizes)
         raise
+    if state.has_forked:
+        raise ProcessForked("the candidate forks its process")
     with plain_torch():
         state.refuse_if_illegal(kept, sizes)
         _refuse_changes(answer, inputs, kept)
@@ -122,6 +129,9 @@ class _State:
         self.may_have_changed = False
         """True if code of the candidate may have run since the last `restore`: its backward pass."""
         self._earlier: dict[object, tuple[str, str]] = {}
+        self.has_forked = False
+        self._is_in_candidate = False
+        os.register_at_fork(before=self._note_fork)
         code = code_of(self._reference)
         self.guarded = (code.co_filename, code.co_name, code.co_firstlineno) if code is not None else None
         if answer.is_model:
@@ -155,11 +165,18 @@ class _State:
 
     @contextmanager
     def spoils(self) -> Generator[None]:
-        """Put back what the candidate replaces while the context lasts."""
+        """Put back what the candidate replaces while the context lasts, and end processes that it forks."""
+        process, self._is_in_candidate = os.getpid(), True
         try:
             yield
         finally:
+            if os.getpid() != process:
+                os._exit(0)
+            self._is_in_candidate = False
             self.restore()
+
+    def _note_fork(self) -> None:
+        self.has_forked = self.has_forked or self._is_in_candidate
 
     def restore(self) -> None:
         self.may_have_changed = False
@@ -212,7 +229,7 @@ class _State:
 
     def note_outputs(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         """Note outputs that are constant, or the same as those for other inputs."""
-        if not outputs or any(value.numel() < 2 for value in outputs.values()):
+        if not outputs or any(value.numel() < 2 or bool(value.isnan().all()) for value in outputs.values()):
             return
         if all(not bool((value != 0).any()) for value in outputs.values()):
             hypothesis.note(f"{CONTROL}zeros")

@@ -37,8 +37,12 @@ MOST_ELEMENTS = 2**20
 """A tensor of a sample with more elements repeats its values, so that it takes little memory."""
 FEW_VALUES = 16
 POINTWISE = frozenset(
-    """abs add bfloat16 bool clamp contiguous cpu cuda div double eq exp float floor ge gt half int le log long lt mul ne
-    neg pow radd rmul round rsub rtruediv sigmoid sign sqrt square sub tanh to truediv""".split()
+    {
+        *("abs", "clamp", "exp", "log", "neg", "pow", "round", "floor", "sigmoid", "sign", "sqrt", "square", "tanh"),
+        *("add", "radd", "sub", "rsub", "mul", "rmul", "div", "truediv", "rtruediv"),
+        *("eq", "ne", "lt", "le", "gt", "ge"),
+        *("to", "float", "double", "half", "bfloat16", "bool", "int", "long", "cuda", "cpu", "contiguous"),
+    }
 )
 """Functions that large tensors of a sample go through row by row."""
 FIXED_BY_INIT = "get_init_inputs() has this size"

@@ -32,6 +32,9 @@ from harness.checks.check_verdict import CandidateFlaw, CheckVerdict, FlawKind, 
 from harness.checks.code_places import CheckedCode, Code, checked_code
 from harness.checks.flaws import Evidences, counts_as_flaw, flaws_of, obstacle, replaced_names
 from harness.errors import UsageError, WorkerError
+from harness.findings import store
+from harness.findings.search_log import SearchLog
+from harness.findings.versions import versions
 from harness.model.case import Case, DType, GradMode, Scale, ValueDistribution
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
@@ -39,8 +42,9 @@ from harness.model.paired_run import PairedRun, RunRequest
 from harness.model.run import Completed, Raised, Refused, Run
 from harness.model.verdict import Fail
 from harness.oracles import registry
+from harness.reports.finding_text import Sources, quoted, render
 from harness.search.campaign import Campaign, CampaignWorkers
-from harness.search.campaign_statistics import CampaignStatistics, Trial
+from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
 from harness.search.options import Options, load_devices
 from harness.search.plan import CaseBudget
 from harness.search.session import FOLDER, Session, prepared
@@ -57,6 +61,8 @@ CHECKS = FOLDER / "checks"
 USUAL_DEVICE = "h200"
 USUAL_CASES = 20
 TIME_LIMIT_S = 20.0
+LEAST_RUNS = 4
+"""A check does not end earlier: all zeros in one case may be chance."""
 REFEREED = 6
 """How many cases that passed the referee looks at."""
 COMPILED = registry.READ_RESOURCES
@@ -76,6 +82,7 @@ class Checker:
         time_limit_s: float = TIME_LIMIT_S,
         resources: bool = False,
         stops_at_flaw: bool = True,
+        stores_findings: bool = False,
         settings: Settings | None = None,
     ) -> None:
         """Start nothing yet: the first check starts the processes.
@@ -86,6 +93,7 @@ class Checker:
             time_limit_s: the time limit of one case, in seconds.
             resources: also compile each kernel for the devices, and check that it fits them.
             stops_at_flaw: a check ends at its first failure.
+            stores_findings: failures are stored as findings, for `harness replay`.
             settings: of the process; by default those of an empty environment.
 
         Raises:
@@ -96,6 +104,7 @@ class Checker:
         self._time_limit_s = time_limit_s
         self._oracles = () if resources else tuple(one.name for one in registry.ALL if one.name not in COMPILED)
         self._stops = stops_at_flaw
+        self._stores = stores_findings
         self._settings = settings or Settings()
         self._zygotes = SharedZygotes()
         self._tasks: dict[tuple[object, ...], SampledTask] = {}
@@ -172,6 +181,10 @@ class Checker:
     def stops(self) -> bool:
         return self._stops
 
+    @property
+    def stores(self) -> bool:
+        return self._stores
+
     def pool(self, suite: str) -> Pool:
         """Return a pool of one process for a suite that is no search's."""
 
@@ -227,6 +240,7 @@ class _Check:
         self._seen = Evidences()
         self._lock = threading.Lock()
         self._notes: list[str] = []
+        self._has_flaw = False
 
     def run(self) -> CheckVerdict:
         answer = Answer(
@@ -301,8 +315,18 @@ class _Check:
             self._campaign = campaign
             statistics = campaign.run()
             for sighting in statistics.in_order():
-                self._add(sighting.fail, sighting.first)
+                identity = self._stored(session, sighting) if self._checker.stores else ""
+                self._add(sighting.fail, sighting.first, identity)
         return statistics
+
+    @staticmethod
+    def _stored(session: Session, sighting: Sighting) -> str:
+        """Store the failure, and return the id of its finding."""
+        sources = Sources(roots=session.sources)
+        (finding,) = quoted((session.not_tried(sighting),), sources)
+        log = SearchLog(store.FOLDER, lambda one: render(one, sources).plain, versions())
+        log.keep(sighting.fail.signature, finding)
+        return finding.id
 
     def _with_or_without_gradients(self, session: Session, full: Op, forward: Op) -> Op:
         """Return the op for the campaign, after a case that asks for all gradients."""
@@ -323,22 +347,23 @@ class _Check:
                 return full
 
     def tick(self, statistics: CampaignStatistics, latest: Case | None) -> None:
-        """Satisfy the campaign, which reports progress."""
+        """End the campaign after a flaw, once there are enough runs to name it."""
         del statistics, latest
+        if self._has_flaw and len(self._seen.runs) >= LEAST_RUNS:
+            self._campaign.stop()
 
     def sighted(self, fail: Fail, trial: Trial) -> None:
-        """End the campaign at the first error, if the checker wants so."""
+        """Note the first error, if the checker stops at one."""
         del trial
-        if self._checker.stops and counts_as_flaw(fail):
-            self._campaign.stop()
+        self._has_flaw = self._has_flaw or (self._checker.stops and counts_as_flaw(fail))
 
     def _record(self, run: Run) -> None:
         with self._lock:
             self._seen.runs.append(run)
 
-    def _add(self, fail: Fail, trial: Trial) -> None:
+    def _add(self, fail: Fail, trial: Trial, identity: str) -> None:
         if counts_as_flaw(fail):
-            self._seen.failures.append((fail, str(trial.case), ""))
+            self._seen.failures.append((fail, str(trial.case), identity))
         else:
             self._notes.append(f"warning: {fail.oracle}: {fail.message}")
 

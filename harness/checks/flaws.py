@@ -36,6 +36,7 @@ ORACLES: Mapping[str, FlawKind] = {
 RAISED: Mapping[str, FlawKind] = {
     "InputChanged": FlawKind.INPUT_CHANGED,
     "ReferenceCalled": FlawKind.REFERENCE_CALLED,
+    "ProcessForked": FlawKind.TAMPERING,
     "RefereeDisagrees": FlawKind.TAMPERING,
     "OutputsMissing": FlawKind.TAMPERING,
 }
@@ -51,6 +52,8 @@ MEANING: Mapping[FlawKind, str] = {
     FlawKind.REPEATED: "the output is that of an earlier call with other inputs",
 }
 COPIED_SHARE = 0.5
+ENOUGH = 2
+"""The number of cases from which on all of them mean something."""
 
 
 @dataclass(slots=True)
@@ -68,7 +71,11 @@ class Evidences:
 
 def flaws_of(seen: Evidences) -> tuple[CandidateFlaw, ...]:
     """Return the flaws, each kind and message once, the gravest first."""
-    found = [*_of_makers(seen.completed), *(_of_failure(*failure, seen) for failure in seen.failures)]
+    found = [
+        *_of_makers(seen.completed),
+        *_of_forms(seen.completed),
+        *(_of_failure(*failure, seen) for failure in seen.failures),
+    ]
     once: dict[tuple[FlawKind, str], CandidateFlaw] = {}
     for flaw in found:
         once.setdefault((flaw.kind, flaw.message), flaw)
@@ -98,19 +105,31 @@ def _of_makers(completed: Sequence[Run]) -> Iterator[CandidateFlaw]:
         yield CandidateFlaw(kind=FlawKind.COPIED, message=message, case=str(copied[0].case), cases=len(copied))
 
 
+def _of_forms(completed: Sequence[Run]) -> Iterator[CandidateFlaw]:
+    """Yield a flaw if outputs have another form than the reference's; gradients have their own oracles."""
+    found = [(run, one) for run in completed for one in run.mismatches if not one.name.startswith("d:")]
+    if found:
+        run, mismatch = found[0]
+        got = "nothing" if mismatch.got is None else str(mismatch.got)
+        wanted = "nothing" if mismatch.expected is None else str(mismatch.expected)
+        message = f"{mismatch.name} is {got} where the reference returns {wanted}"
+        cases = len({id(one) for one, _ in found})
+        yield CandidateFlaw(kind=FlawKind.WRONG_FORM, message=message, case=str(run.case), cases=cases)
+
+
 def _is_by_torch(result: Result) -> bool:
     return result.role is Role.OUTPUT and result.writer is None and all(result.shape)
 
 
 def _of_failure(fail: Fail, case: str, finding: str, seen: Evidences) -> CandidateFlaw:
-    kind, message = _named(fail, seen)
+    kind, message = _named(fail, case, seen)
     return CandidateFlaw(kind=kind, message=message, case=case, finding=finding)
 
 
-def _named(fail: Fail, seen: Evidences) -> tuple[FlawKind, str]:
+def _named(fail: Fail, case: str, seen: Evidences) -> tuple[FlawKind, str]:
     oracle, place = fail.signature.oracle, fail.signature.place
     if oracle == "completes":
-        return _ended(fail, seen)
+        return _ended(fail, case, seen)
     kind = ORACLES.get(oracle, FlawKind.PROMISE)
     if kind is FlawKind.WRONG_VALUES:
         if place.startswith("d:"):
@@ -125,7 +144,7 @@ def _have(completed: Sequence[Run], note: str) -> bool:
     """Return True if the outputs of the candidate are so: zeros in nearly all cases, repeated ones in any."""
     having = sum(f"{CONTROL}{note}" in run.notes for run in completed)
     sized = [run for run in completed if any(_elements(result) > 1 for result in run.results)]
-    return having > 0 if note == "repeated" else 0 < len(sized) <= having
+    return having > 0 if note == "repeated" else ENOUGH <= len(sized) <= having
 
 
 def _elements(result: Result) -> int:
@@ -135,19 +154,19 @@ def _elements(result: Result) -> int:
     return count
 
 
-def _ended(fail: Fail, seen: Evidences) -> tuple[FlawKind, str]:
-    kinds = {RAISED[name] for name in RAISED if name in fail.message}
-    if kinds:
-        return kinds.pop(), fail.message.partition(": ")[2] or fail.message
-    for run in seen.runs:
-        match run.ending:
-            case TimedOut() | Deadlocked() if "time" in fail.message or "wait" in fail.message:
-                return FlawKind.HANG, fail.message
-            case Crashed() | Faulted() if "raised" not in fail.message:
-                return FlawKind.CRASH, fail.message
-            case _:
-                pass
-    return FlawKind.EXCEPTION, fail.message
+def _ended(fail: Fail, case: str, seen: Evidences) -> tuple[FlawKind, str]:
+    """Return the kind that follows from the ending of a case that did not complete."""
+    named = next((kind for name, kind in RAISED.items() if name in fail.message), None)
+    if named is not None:
+        return named, fail.message.partition(": ")[2] or fail.message
+    run = next((run for run in seen.runs if str(run.case) == case), None)
+    match run.ending if run else None:
+        case TimedOut() | Deadlocked():
+            return FlawKind.HANG, fail.message
+        case Crashed() | Faulted():
+            return FlawKind.CRASH, fail.message
+        case Completed() | Raised() | Refused() | Unsupported() | OutOfMemory() | None:
+            return FlawKind.EXCEPTION, fail.message
 
 
 def counts_as_flaw(fail: Fail) -> bool:

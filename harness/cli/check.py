@@ -27,6 +27,7 @@ def run(given: argparse.Namespace) -> ExitStatus:
         time_limit_s=given.time_limit,
         resources=given.resources,
         stops_at_flaw=False,
+        stores_findings=True,
         settings=given.settings,
     ) as checker:
         verdict = checker.check(given.new, given.reference, given.inputs, sizes=dict(given.sizes), seed=given.seed)
@@ -42,6 +43,7 @@ def lines(verdict: CheckVerdict) -> list[str]:
     made += [f"note: {note}" for note in verdict.notes]
     for flaw in verdict.flaws:
         made += [str(flaw), *([f"    {flaw.case}"] if flaw.case else [])]
+        made += [f"    harness replay {flaw.finding}"] if flaw.finding else []
     made.append(
         f"ran {counted(verdict.cases, 'case')} on {', '.join(verdict.devices)} in {verdict.seconds:.1f} s "
         f"(seed {verdict.seed}): {verdict.passed} passed, {verdict.failed} failed, {verdict.abstained} abstained"

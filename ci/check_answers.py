@@ -1,0 +1,87 @@
+"""Checks every answer of tests/check_answers, right and wrong ones, and prints how each is judged.
+
+    python -m ci.check_answers [NAME...]
+
+The exit status is 1 if an answer is misjudged, or a flaw has another name than the one in `NAMED`.
+"""
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import harness
+from harness.checks.check_verdict import CheckVerdict, FlawKind, Ruling
+
+FOLDER = Path(__file__).resolve().parent.parent / "tests" / "check_answers"
+PROBLEM, RIGHT = "_problem", "_right"
+NAMED: Mapping[str, FlawKind] = {
+    "cumsum_one_carry": FlawKind.WRONG_VALUES,
+    "gelu_constant": FlawKind.CONSTANT,
+    "log_softmax_torch": FlawKind.NO_KERNEL,
+    "matmul_no_mask": FlawKind.OUT_OF_BOUNDS,
+    "mse_loss_race": FlawKind.RACE,
+    "relu_in_place": FlawKind.INPUT_CHANGED,
+    "relu_uninitialised": FlawKind.UNINITIALISED,
+    "relu_zeros": FlawKind.ZEROS,
+    "softmax_copied": FlawKind.COPIED,
+    "softmax_reference": FlawKind.REFERENCE_CALLED,
+    "sum_dim_uninitialised": FlawKind.UNINITIALISED,
+    "swish_cached": FlawKind.REPEATED,
+    "swish_cached_memory": FlawKind.REPEATED,
+}
+"""Wrong answers whose flaw has a name of its own; the values of all others are wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerFile:
+    """One answer to a problem."""
+
+    path: Path
+    problem: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def is_right(self) -> bool:
+        return self.name.endswith(RIGHT)
+
+    def is_judged_by(self, verdict: CheckVerdict) -> bool:
+        """Return True if the verdict is that of the answer, and names its flaw."""
+        if self.is_right:
+            return verdict.ruling is Ruling.RIGHT
+        named = NAMED.get(self.name)
+        return verdict.ruling is Ruling.WRONG and (named is None or named in {flaw.kind for flaw in verdict.flaws})
+
+
+def answer_files(names: Sequence[str] = ()) -> Iterator[AnswerFile]:
+    """Yield the answers, or those of these names."""
+    problems = {path.stem.removesuffix(PROBLEM): path for path in FOLDER.glob(f"*{PROBLEM}.py")}
+    for path in sorted(FOLDER.glob("*.py")):
+        if path.stem.endswith(PROBLEM) or (names and path.stem not in names):
+            continue
+        of_problem = max((name for name in problems if path.stem.startswith(f"{name}_")), key=len)
+        yield AnswerFile(path=path, problem=problems[of_problem])
+
+
+def main() -> int:
+    """Check them all with one checker."""
+    misjudged: list[str] = []
+    with harness.Checker() as checker:
+        for answer in answer_files(sys.argv[1:]):
+            begun = time.monotonic()
+            verdict = checker.check(answer.path, answer.problem)
+            if not answer.is_judged_by(verdict):
+                misjudged.append(answer.name)
+            flaws = ", ".join(dict.fromkeys(flaw.kind for flaw in verdict.flaws)) or verdict.reason
+            mark = "MISJUDGED " if answer.name in misjudged else ""
+            print(f"{time.monotonic() - begun:6.1f} s  {mark}{answer.name}: {verdict.ruling}  {flaws}", flush=True)
+    print(f"misjudged: {', '.join(misjudged) or 'none'}")
+    return bool(misjudged)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

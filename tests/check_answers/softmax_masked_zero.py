@@ -1,0 +1,23 @@
+"""Wrong: lanes beyond the row count as zeros."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def softmax_kernel(x, y, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    at = tl.arange(0, BLOCK)
+    v = tl.load(x + row * n + at, mask=at < n, other=0.0)
+    v = tl.exp(v - tl.max(v, 0))
+    tl.store(y + row * n + at, v / tl.sum(v, 0), mask=at < n)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        softmax_kernel[(x.numel() // x.shape[-1],)](x, y, x.shape[-1], BLOCK=triton.next_power_of_2(x.shape[-1]))
+        return y
