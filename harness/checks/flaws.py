@@ -127,12 +127,12 @@ def _of_failure(fail: Fail, case: str, finding: str, seen: Evidences) -> Candida
 
 
 def _named(fail: Fail, case: str, seen: Evidences) -> tuple[FlawKind, str]:
-    oracle, place = fail.signature.oracle, fail.signature.place
+    oracle = fail.signature.oracle
     if oracle == "completes":
         return _ended(fail, case, seen)
     kind = ORACLES.get(oracle, FlawKind.PROMISE)
     if kind is FlawKind.WRONG_VALUES:
-        if place.startswith("d:"):
+        if fail.message.startswith("d:"):
             return FlawKind.WRONG_GRADIENT, f"{oracle}: {fail.message}"
         for note, by_note in BY_NOTE.items():
             if _have(seen.completed, note):

@@ -1,0 +1,37 @@
+"""Every right and wrong answer of tests/check_answers gets its verdict."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from ci.check_answers import NAMED, AnswerFile, answer_files
+from harness.checks.checker import Checker
+
+pytestmark = [pytest.mark.slow, pytest.mark.once]
+
+ANSWERS = tuple(answer_files())
+
+
+@pytest.fixture(scope="module")
+def checker(tmp_path_factory: pytest.TempPathFactory) -> Generator[Checker]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("answers"))
+        with Checker() as made:
+            yield made
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: answer.name)
+def test_the_verdict_on_an_answer_is_right(checker: Checker, answer: AnswerFile) -> None:
+    verdict = checker.check(Path(answer.path), answer.problem)
+    assert answer.is_judged_by(verdict), verdict
+
+
+def test_there_are_twenty_right_and_twenty_wrong_answers() -> None:
+    right = sum(answer.is_right for answer in ANSWERS)
+    assert right >= 20
+    assert len(ANSWERS) - right >= 20
+
+
+def test_every_named_flaw_belongs_to_an_answer() -> None:
+    assert NAMED.keys() <= {answer.name for answer in ANSWERS}

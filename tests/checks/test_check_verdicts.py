@@ -1,0 +1,115 @@
+"""Verdicts of checks of candidates, hostile ones too, by a checker whose processes stay."""
+
+import shutil
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from harness.checks.check_verdict import CheckVerdict, FlawKind, Ruling
+from harness.checks.checker import Checker
+from harness.errors import UsageError
+
+pytestmark = [pytest.mark.slow, pytest.mark.once]
+
+CANDIDATES = Path(__file__).with_name("candidates.py")
+LIMIT_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def checker(tmp_path_factory: pytest.TempPathFactory) -> Generator[Checker]:
+    folder = tmp_path_factory.mktemp("checks")
+    shutil.copy(CANDIDATES, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        with Checker(time_limit_s=LIMIT_S) as made:
+            yield made
+
+
+def verdict_on(checker: Checker, name: str, *, inputs: str = "sample") -> CheckVerdict:
+    return checker.check(f"candidates.py:{name}", "candidates.py:reference", f"candidates.py:{inputs}")
+
+
+def kinds(verdict: CheckVerdict) -> set[FlawKind]:
+    return {flaw.kind for flaw in verdict.flaws}
+
+
+def test_a_right_candidate_is_right_in_all_cases(checker: Checker) -> None:
+    verdict = verdict_on(checker, "right")
+    assert (verdict.ruling, verdict.passed, verdict.failed) == (Ruling.RIGHT, 20, 0)
+    assert verdict.dims == ("n64 (x.0): 1 to 2048", "n100 (x.1): 1 to 2048")
+
+
+def test_sizes_that_agree_in_all_samples_are_one_dim(checker: Checker) -> None:
+    verdict = verdict_on(checker, "right", inputs="two_samples")
+    assert verdict.ruling is Ruling.RIGHT
+    assert verdict.dims == ("n64 (x.0): 1 to 2048", "n64b (x.1): 1 to 2048")
+
+
+@pytest.mark.parametrize(
+    ("candidate", "kind"),
+    [
+        ("none", FlawKind.WRONG_FORM),
+        ("raises", FlawKind.EXCEPTION),
+        ("crashes", FlawKind.CRASH),
+        ("exits", FlawKind.CRASH),
+        ("hangs", FlawKind.HANG),
+        ("forks", FlawKind.TAMPERING),
+        ("small_only", FlawKind.WRONG_VALUES),
+        ("reference", FlawKind.REFERENCE_CALLED),
+        ("with_wrong_gradient", FlawKind.WRONG_GRADIENT),
+    ],
+)
+def test_a_wrong_candidate_is_told_by_the_name_of_its_flaw(checker: Checker, candidate: str, kind: FlawKind) -> None:
+    verdict = verdict_on(checker, candidate)
+    assert verdict.ruling is Ruling.WRONG
+    assert kind in kinds(verdict)
+
+
+@pytest.mark.parametrize("candidate", ["patches", "patches_harness"])
+def test_replaced_functions_do_not_change_the_verdict(checker: Checker, candidate: str) -> None:
+    verdict = verdict_on(checker, candidate)
+    assert kinds(verdict) == {FlawKind.WRONG_VALUES}
+    assert any(note.startswith("the candidate replaces ") for note in verdict.notes)
+
+
+def test_the_referee_sees_values_that_a_forged_comparison_passes(checker: Checker) -> None:
+    verdict = verdict_on(checker, "forges")
+    assert (verdict.passed, kinds(verdict)) == (20, {FlawKind.TAMPERING})
+
+
+def test_a_right_gradient_is_checked(checker: Checker) -> None:
+    verdict = verdict_on(checker, "with_gradient")
+    assert (verdict.ruling, verdict.notes) == (Ruling.RIGHT, ())
+
+
+def test_a_candidate_that_prints_a_gigabyte_gets_a_verdict(checker: Checker) -> None:
+    assert verdict_on(checker, "right_prints").ruling in {Ruling.RIGHT, Ruling.WRONG}
+
+
+def test_a_candidate_that_deletes_its_file_is_wrong(checker: Checker) -> None:
+    shutil.copy(CANDIDATES, "deleted.py")
+    verdict = checker.check("deleted.py:deletes", "candidates.py:reference", "candidates.py:sample")
+    assert FlawKind.TAMPERING in kinds(verdict)
+
+
+def test_a_check_goes_on_after_a_crash(checker: Checker) -> None:
+    verdict_on(checker, "crashes")
+    assert verdict_on(checker, "right").ruling is Ruling.RIGHT
+
+
+@pytest.mark.parametrize(
+    ("reference", "inputs", "message"),
+    [
+        ("reference", "no_tensor", "no argument of the samples is a tensor"),
+        ("reference", "broken_sample", "no sample today"),
+        ("refuses", "sample", "the reference fails with tensors like those of the sample"),
+        ("random_reference", "sample", "it must not be random"),
+        ("referense", "sample", "did you mean reference or"),
+    ],
+)
+def test_what_cannot_be_sampled_is_an_error_that_says_why(
+    checker: Checker, reference: str, inputs: str, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        checker.check("candidates.py:right", f"candidates.py:{reference}", f"candidates.py:{inputs}")
