@@ -19,6 +19,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "suite-api": suite_api.names,
     "kernel-test": suite_api.kernel_test,
     "run-api": suite_api.run,
+    "check-api": suite_api.check,
     "op-arguments": suite_api.arguments_of_op,
     "oracles": lists.oracles,
     "devices": lists.devices,

@@ -7,6 +7,7 @@ from typing import Any
 from ci.reference.markdown import code, table
 from ci.reference.source_docs import fields_of, paragraphs, signature
 from harness import kernel_tests, suite
+from harness.checks import check_verdict, checker
 from harness.model.op import Op
 from harness.watched import watched_block
 
@@ -29,6 +30,17 @@ def kernel_test() -> str:
 def run() -> str:
     """Return the section of `harness.run`."""
     return _function(watched_block.run)
+
+
+def check() -> str:
+    """Return the sections of a check and its verdict."""
+    classes = (
+        check_verdict.CheckVerdict,
+        check_verdict.Ruling,
+        check_verdict.CandidateFlaw,
+        check_verdict.FlawKind,
+    )
+    return "\n\n".join((_function(checker.check), *map(_class, classes)))
 
 
 def arguments_of_op() -> str:

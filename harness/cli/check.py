@@ -77,9 +77,9 @@ def sizes_of(text: str) -> tuple[str, tuple[int, ...]]:
 def add_options(parser: Parser) -> None:
     parser.epilog = """\
 examples:
-  harness check my_kernels.py:softmax my_kernels.py:reference --inputs my_kernels.py:sample
+  harness check mine.py:softmax mine.py:reference --inputs mine.py:sample
   harness check answer.py problem.py
-  harness check answer.py problem.py --sizes 16384=64,127,1000 --device h200,b200
+  harness check answer.py problem.py --sizes 16384=64,127 --device h200,b200
 
 exit status: 0 right, 1 wrong, 2 usage or harness error, 3 could not be checked, 130 interrupted
 """
