@@ -15,7 +15,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import hypothesis
 import torch
 
 from harness.answers.answer import CONTROL, Answer
@@ -24,6 +23,7 @@ from harness.answers.kept_outputs import keep_names, keep_outputs, key_of, read_
 from harness.answers.torch_copies import TorchResults
 from harness.answers.torch_originals import Originals
 from harness.ops.case_execution import plain_torch
+from harness.ops.hypothesis_notes import note
 from harness.ops.inputs import seed_of
 from harness.ops.result_forms import named
 
@@ -88,9 +88,9 @@ def call(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], *,
         outputs = named(returned)
         state.note_outputs(kept, outputs)
         if made_by_torch.has_all(outputs, kept):
-            hypothesis.note(f"{CONTROL}copied")
+            note(f"{CONTROL}copied")
         if before and before == key_of(outputs):
-            hypothesis.note(f"{CONTROL}repeated")
+            note(f"{CONTROL}repeated")
         if answer.folder:
             keep_outputs(Path(answer.folder), key_of(kept), returned)
     if _wants_gradient(inputs):
@@ -181,7 +181,7 @@ class _State:
     def restore(self) -> None:
         self.may_have_changed = False
         for name in self._originals.restore():
-            hypothesis.note(f"{CONTROL}replaces {name}")
+            note(f"{CONTROL}replaces {name}")
 
     def call_with_other_values(
         self, inputs: Mapping[str, Any], kept: Mapping[str, Any], sizes: Mapping[str, int]
@@ -232,14 +232,14 @@ class _State:
         if not outputs or any(value.numel() < 2 or bool(value.isnan().all()) for value in outputs.values()):
             return
         if all(not bool((value != 0).any()) for value in outputs.values()):
-            hypothesis.note(f"{CONTROL}zeros")
+            note(f"{CONTROL}zeros")
         elif all(bool((value == value.reshape(-1)[0]).all()) for value in outputs.values()):
-            hypothesis.note(f"{CONTROL}constant")
+            note(f"{CONTROL}constant")
         form = tuple((name, tuple(value.shape), value.dtype) for name, value in outputs.items())
         given, got = key_of(inputs), key_of(outputs)
         before = self._earlier.get(form)
         if before is not None and before[0] != given and before[1] == got:
-            hypothesis.note(f"{CONTROL}repeated")
+            note(f"{CONTROL}repeated")
         if len(self._earlier) < MOST_REMEMBERED:
             self._earlier.setdefault(form, (given, got))
 

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from filelock import FileLock
+
 from harness import wire
 from harness.answers.answer import NO_BACKWARD, Answer
 from harness.answers.sampled_task import SampledDim, SampledTask, SampleOrder
@@ -63,10 +65,12 @@ USUAL_CASES = 20
 TIME_LIMIT_S = 20.0
 LEAST_RUNS = 4
 """A check does not end earlier: all zeros in one case may be chance."""
-REFEREED = 6
+REFEREED = 4
 """How many cases that passed the referee looks at."""
 COMPILED = registry.READ_RESOURCES
 """Oracles that wait for the whole compiler, which takes a second for each kernel."""
+NEED_OTHERS = frozenset({"sm-invariance"})
+"""Oracles for which a second device has to be emulated."""
 
 Sizes = Mapping[str, Sequence[int]]
 
@@ -81,6 +85,7 @@ class Checker:
         cases: int = USUAL_CASES,
         time_limit_s: float = TIME_LIMIT_S,
         resources: bool = False,
+        other_sm_counts: bool = False,
         stops_at_flaw: bool = True,
         stores_findings: bool = False,
         settings: Settings | None = None,
@@ -92,6 +97,7 @@ class Checker:
             cases: cases of each check, over all devices.
             time_limit_s: the time limit of one case, in seconds.
             resources: also compile each kernel for the devices, and check that it fits them.
+            other_sm_counts: also repeat a case on another SM count, in a process of its own.
             stops_at_flaw: a check ends at its first failure.
             stores_findings: failures are stored as findings, for `harness replay`.
             settings: of the process; by default those of an empty environment.
@@ -102,7 +108,8 @@ class Checker:
         self._devices = load_devices(devices, None)
         self._cases = cases
         self._time_limit_s = time_limit_s
-        self._oracles = () if resources else tuple(one.name for one in registry.ALL if one.name not in COMPILED)
+        left_out = (COMPILED if not resources else frozenset()) | (NEED_OTHERS if not other_sm_counts else frozenset())
+        self._oracles = tuple(one.name for one in registry.ALL if one.name not in left_out)
         self._stops = stops_at_flaw
         self._stores = stores_findings
         self._settings = settings or Settings()
@@ -243,6 +250,11 @@ class _Check:
         self._has_flaw = False
 
     def run(self) -> CheckVerdict:
+        """Check it, after other processes are done that check the same candidate here."""
+        with FileLock(self._folder / "lock"):
+            return self._run()
+
+    def _run(self) -> CheckVerdict:
         answer = Answer(
             candidate=self._code.candidate,
             reference=self._code.reference,

@@ -26,6 +26,7 @@ def run(given: argparse.Namespace) -> ExitStatus:
         cases=given.cases,
         time_limit_s=given.time_limit,
         resources=given.resources,
+        other_sm_counts=True,
         stops_at_flaw=False,
         stores_findings=True,
         settings=given.settings,

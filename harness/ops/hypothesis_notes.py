@@ -13,9 +13,29 @@ from typing import Any
 MOST_NOTES = 100
 
 
+_collecting: list[list[str]] = []
+"""The notes of the op that runs now, innermost last."""
+
+
+def note(text: str) -> None:
+    """Add a note of the harness's own to those of the op that runs, in any thread and without Hypothesis."""
+    if _collecting and len(_collecting[-1]) < MOST_NOTES:
+        _collecting[-1].append(text)
+
+
 @contextmanager
 def noting(notes: list[str]) -> Generator[None]:
-    """Collect the notes of this thread, if the suite has imported Hypothesis."""
+    """Collect what `note` adds, and the notes of this thread if the suite has imported Hypothesis."""
+    _collecting.append(notes)
+    try:
+        with _noting_of_hypothesis(notes):
+            yield
+    finally:
+        _collecting.pop()
+
+
+@contextmanager
+def _noting_of_hypothesis(notes: list[str]) -> Generator[None]:
     control: Any = sys.modules.get("hypothesis.control")
     reporting: Any = sys.modules.get("hypothesis.reporting")
     if control is None or reporting is None:
