@@ -26,6 +26,7 @@ CHOSEN: Mapping[str, str] = {
     "launch-limits": "rows_along_y",
     "order-dependence": "mean_read_early",
     "resources": "first_config_too_large",
+    "thread-race": "shifted_reload",
     "tuning-invariance": "tuned_in_place",
     "unwritten": "unwritten_tail",
     "write-overlap": "overlapping_store",

@@ -103,6 +103,8 @@ class Launch:
     """True if the modelled runtime launches the kernel only to tune it."""
     executor: str = field(default="numpy", compare=False)
     """The executor on the virtual GPU, `numpy` or `native`.  It affects speed, never results."""
+    threads_unknown: str = ""
+    """Why races between the threads of a program could not be decided; empty if they could."""
     cut: bool = False
     """True if programs of an oversized case were stopped in the middle of long loops."""
 
@@ -230,6 +232,38 @@ class AssertFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadRace:
+    """Cells that two warps of one program touch, one of them with a store, and no barrier orders the two accesses."""
+
+    site: AccessSite
+    """The site of the access that comes later in the kernel's text."""
+    earlier: Source | None
+    """The line of the earlier access."""
+    accesses: tuple[Access, Access]
+    """The directions of the earlier and the later access; at least one is a store."""
+    cells: int
+    first_cells: tuple[tuple[int, ...], ...]
+    """Up to four indices into the argument's tensor; the first is the cell that the other fields describe."""
+    program: int
+    """The linear id of the first such program among those that were traced."""
+    positions: tuple[tuple[int, ...], ...]
+    """The cell's indices in the tiles of the earlier and the later access; empty for a scalar."""
+    warps: tuple[int, ...]
+    """The warps of the program that make the earlier and the later access to the cell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NarrowAtomic:
+    """Cells that programs update by atomics of which at least one has the scope of a single program."""
+
+    site: AccessSite
+    cells: int
+    first_cells: tuple[tuple[int, ...], ...]
+    programs: tuple[int, int]
+    """Linear ids of two programs that updated the first cell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trampled:
     """On a hardware GPU: a redzone around a tensor, or between its rows, has lost its pattern."""
 
@@ -310,6 +344,8 @@ MemoryEvent = (
     | UndefinedLanes
     | AssertFailed
     | Misaligned
+    | ThreadRace
+    | NarrowAtomic
     | Trampled
     | ScratchFault
 )

@@ -35,6 +35,7 @@ from harness.oracles.resources import FitsResources
 from harness.oracles.result_structure import ResultStructure
 from harness.oracles.scratch_memory import ScratchContext, ScratchMemory
 from harness.oracles.sm_invariance import SmInvariance
+from harness.oracles.thread_race import NoThreadRace
 from harness.oracles.triton_sanitizer import NOT_CHECKED, TritonSanitizerClean
 from harness.oracles.tuning_invariance import TuningInvariance
 from harness.oracles.undefined_lanes import UndefinedLaneIndependence
@@ -64,6 +65,7 @@ ALL: tuple[Oracle, ...] = (
     DeviceAssertsHold(),
     NoWriteOverlap(),
     NoOrderDependence(),
+    NoThreadRace(),
     NoUninitialisedReads(),
     FullyWritten(),
     UndefinedLaneIndependence(),

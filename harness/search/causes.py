@@ -43,6 +43,7 @@ MEMORY = frozenset(
         "device-assert",
         "write-overlap",
         "order-dependence",
+        "thread-race",
         "uninitialised-read",
     }
 )

@@ -37,7 +37,14 @@ from harness.virtual.driver.kernel_facts import (
     shape_digest,
 )
 from harness.virtual.driver.scratch_checks import SCRATCH_OPERATIONS, ScratchRequest, allocated, scratch_source
-from harness.virtual.driver.triton_seam import ChosenConfig, ConfigBuild, allocate_scratch, version
+from harness.virtual.driver.triton_seam import (
+    ChosenConfig,
+    CompiledTexts,
+    ConfigBuild,
+    allocate_scratch,
+    compile_to_texts,
+    version,
+)
 from harness.virtual.engine_settings import STEP_LIMIT_VARIABLE, EngineSettings
 from harness.virtual.executors import choose_executor
 from harness.virtual.grid import LaunchGrid, program_ids
@@ -51,6 +58,7 @@ from harness.virtual.operations.table import HANDLERS
 from harness.virtual.prepared_launch import PreparedLaunch
 from harness.virtual.synchronisation.occupancy import Occupancy, occupancy
 from harness.virtual.synchronisation.residency import ResidentLaunch, stuck_error
+from harness.virtual.synchronisation.thread_races import MOST_TRACED_LAUNCHES, ThreadRaceCheck
 from harness.virtual.ttir.parser import parse
 from harness.virtual.ttir.waiting_kernels import may_wait
 
@@ -72,6 +80,10 @@ class VirtualCaseLaunches:
     writers: dict[int, tuple[str, str]] = field(default_factory=dict[int, "tuple[str, str]"])
     """By address of a storage, the kernel and argument that stored to it last."""
 
+    checks_threads: bool = True
+    """False for a run that repeats another one, whose threads were checked."""
+    traced: dict[str, int] = field(default_factory=dict[str, int])
+    """The launches of each build whose threads were checked."""
     main_has_allocator: bool = False
     """True if the main thread had an allocator of scratch memory before the case."""
     scratch_kernels: list[str] = field(default_factory=list[str])
@@ -214,7 +226,7 @@ class Launches:
         if key not in self._compiled_kernels:
             began = time.perf_counter()
             facts = read_kernel_facts(request.ttir, self.device.arch, options)
-            compiled = _Compiled(facts, may_wait=may_wait(facts.module))
+            compiled = _Compiled(facts, self._thread_check(request.ttir, facts), may_wait=may_wait(facts.module))
             self.case_launches.add_seconds("parse", time.perf_counter() - began)
             if any(operation.name in SCRATCH_OPERATIONS for operation in facts.module.kernel.body.all_operations()):
                 resources = self._compile_now(request.ttir, options)
@@ -284,6 +296,7 @@ class Launches:
         try:
             if getattr(request.metadata, "launch_cooperative_grid", False):
                 resident.check_cooperative()
+            self._check_threads(compiled, launch)
             outcome = choose_executor(resident, events, self.native).run()
             case.launches[-1] = replace(case.launches[-1], executor=outcome.executor, cut=outcome.was_cut)
             case.deadlocked = outcome.deadlocked or case.deadlocked
@@ -293,6 +306,36 @@ class Launches:
             case.add_seconds("execution", time.perf_counter() - began)
         if case.deadlocked is not None:
             raise stuck_error(case.deadlocked)
+
+    def _thread_check(self, ttir: str, facts: KernelFacts) -> ThreadRaceCheck:
+        options = {name: value for name, value in facts.options.items() if value is not None}
+
+        def compile_texts(numbered: str) -> CompiledTexts:
+            began = time.perf_counter()
+            try:
+                return compile_to_texts(numbered, self.device.arch, options)
+            finally:
+                self.case_launches.add_seconds("layouts", time.perf_counter() - began)
+
+        return ThreadRaceCheck(facts.module, ttir, compile_texts)
+
+    def _check_threads(self, compiled: "_Compiled", launch: PreparedLaunch) -> None:
+        """Look for races between the threads of a program, before the launch changes memory."""
+        case, build = self.case_launches, compiled.facts.build
+        number = len(case.launches) - 1
+        is_single = case.launches[-1].num_warps == 1
+        if not case.checks_threads or is_single or launch.is_exact or launch.is_oversized or launch.is_long:
+            return
+        if case.traced.get(build, 0) >= MOST_TRACED_LAUNCHES or not compiled.threads.may_race(launch):
+            return
+        case.traced[build] = case.traced.get(build, 0) + 1
+        began = time.perf_counter()
+        try:
+            case.memory += compiled.threads.check(launch, number)
+        except CannotExecute as error:
+            case.launches[-1] = replace(case.launches[-1], threads_unknown=error.what)
+        finally:
+            case.add_seconds("threads", time.perf_counter() - began)
 
     def _prepare(self, compiled: "_Compiled", request: LaunchRequest, grid: LaunchGrid) -> PreparedLaunch:
         case = self.case_launches
@@ -355,6 +398,7 @@ class _Compiled:
     """One kernel, compiled to TTIR with one set of options."""
 
     facts: KernelFacts
+    threads: ThreadRaceCheck
     may_wait: bool
     """A program may wait for another one."""
     scratch_bytes_per_program: int = 0

@@ -11,10 +11,12 @@ from harness.model.run import (
     AddressSpace,
     Completed,
     Crashed,
+    NarrowAtomic,
     OrderDependence,
     Overlap,
     Refilled,
     Stray,
+    ThreadRace,
     UndefinedLanes,
     UninitialisedRead,
 )
@@ -22,6 +24,7 @@ from harness.model.verdict import Severity
 from harness.oracles.base import Oracle
 from harness.oracles.bounds import InBounds
 from harness.oracles.order_dependence import NoOrderDependence
+from harness.oracles.thread_race import NoThreadRace
 from harness.oracles.undefined_lanes import UndefinedLaneIndependence
 from harness.oracles.uninitialised_read import NoUninitialisedReads
 from harness.oracles.unwritten import FullyWritten
@@ -36,6 +39,7 @@ OVER_MEMORY: tuple[Oracle, ...] = (
     InBounds(),
     NoWriteOverlap(),
     NoOrderDependence(),
+    NoThreadRace(),
     NoUninitialisedReads(),
     FullyWritten(),
     UndefinedLaneIndependence(),
@@ -99,6 +103,47 @@ class TestWriteOverlap:
     def test_without_a_source_line_the_argument_is_the_place(self) -> None:
         fail = only_failure(NoWriteOverlap(), run(memory=(replace(OVERLAP, site=site(source=None)),)))
         assert fail.signature == signature("write-overlap", "dx", severity=Severity.WARNING)
+
+
+class TestThreadRace:
+    RACE = ThreadRace(
+        site=site(),
+        earlier=LINE_207,
+        accesses=(Access.STORE, Access.LOAD),
+        cells=3,
+        first_cells=((2, 0),),
+        program=5,
+        positions=((2, 0), (31,)),
+        warps=(1, 0),
+    )
+
+    def test_the_message_names_both_lines_elements_and_warps(self) -> None:
+        fail = only_failure(NoThreadRace(), run(memory=(self.RACE,)))
+        assert fail.signature == signature("thread-race", "layernorm.py:431")
+        assert fail.message == (
+            "dx[2, 0] is stored by warp 1 as element [2, 0] of a tile (layernorm.py:207), then loaded by warp 0 as "
+            "element [31] of a tile, in program 5 and without a barrier between the two, as are 2 more cells "
+            "(layernorm.py:431)"
+        )
+
+    def test_two_stores_of_a_scalar_at_one_line_are_named_once(self) -> None:
+        stores = (Access.STORE, Access.STORE)
+        race = replace(self.RACE, earlier=self.RACE.site.source, accesses=stores, positions=((), ()), cells=1)
+        assert judge(NoThreadRace(), run(memory=(race,))) == [
+            "error: dx[2, 0] is stored by warp 1, then again stored by warp 0, in program 5 and without a barrier "
+            "between the two (layernorm.py:431)"
+        ]
+
+    def test_atomics_of_one_program_on_a_shared_cell_are_an_error(self) -> None:
+        event = NarrowAtomic(site=site(), cells=1, first_cells=((7,),), programs=(0, 3))
+        fail = only_failure(NoThreadRace(), run(memory=(event,)))
+        assert fail.message == ('dx[7] was updated by programs 0 and 3, by atomics of scope "cta" (layernorm.py:431)')
+
+    def test_a_launch_that_could_not_be_decided_makes_it_abstain(self) -> None:
+        unknown = launch(threads_unknown="the layout #ttg.new")
+        assert judge(NoThreadRace(), run(launches=(unknown,))) == [
+            "abstain: layer_norm_bwd_kernel: the layout #ttg.new"
+        ]
 
 
 def test_a_read_of_what_another_program_stores_is_an_error() -> None:

@@ -35,6 +35,7 @@ VERSIONS = ("3.6", "3.7", "3.8", "3.9")
 ERROR_LENGTH = 100
 """Characters of an error's message that are kept."""
 STAGE_HOOK_KEY = "kernel-harness: ttir only"
+PTX_HOOK_KEY = "kernel-harness: no ptxas"
 FULL_CACHE_SUFFIX = "-whole"
 """The suffix of the cache of completely compiled kernels.
 
@@ -573,14 +574,52 @@ def compile_to_cubin(ttir: str, arch: int, options: Mapping[str, Any]) -> Compil
         return CompiledBinary(compiled.metadata._asdict(), compiled.asm["cubin"])
 
 
+@dataclass(frozen=True, slots=True)
+class CompiledTexts:
+    """Two stages between TTIR and machine code."""
+
+    ttgir: str
+    """With the layout of each tile."""
+    ptx: str
+    """With the line of TTIR before each group of instructions, if operations have lines."""
+
+
+def compile_to_texts(ttir: str, arch: int, options: Mapping[str, Any]) -> CompiledTexts:
+    """Compile a TTIR text to PTX, without ptxas.  Exceptions of Triton pass through."""
+    with (
+        _whole_pipeline(_cut_after_ptx),
+        knobs.compilation.scope(),
+        tempfile.TemporaryDirectory(prefix="kernel-harness-") as folder,
+    ):
+        knobs.compilation.disable_line_info = False
+        path = Path(folder) / "kernel.ttir"
+        path.write_text(ttir)
+        compiled = triton.compile(str(path), target=target(arch, 32), options=dict(options))
+        return CompiledTexts(compiled.asm["ttgir"], compiled.asm["ptx"])
+
+
+def _cut_after_ptx(
+    backend: Any = None, stages: MutableMapping[str, Any] | None = None, *_: Any, **__: Any
+) -> tuple[str, str] | None:
+    if backend is None or stages is None:  # as in `_cut_after_ttir`
+        return PTX_HOOK_KEY, PTX_HOOK_KEY
+    stages["cubin"] = _no_binary
+    return None
+
+
+def _no_binary(module: Any, metadata: MutableMapping[str, Any]) -> bytes:
+    del module, metadata
+    return b"none"
+
+
 @contextmanager
-def _whole_pipeline() -> Generator[None]:
-    hook = knobs.runtime.add_stages_inspection_hook
-    knobs.runtime.add_stages_inspection_hook = None
+def _whole_pipeline(hook: Any = None) -> Generator[None]:
+    outer = knobs.runtime.add_stages_inspection_hook
+    knobs.runtime.add_stages_inspection_hook = hook
     try:
         yield
     finally:
-        knobs.runtime.add_stages_inspection_hook = hook
+        knobs.runtime.add_stages_inspection_hook = outer
 
 
 class HardwareCannotLaunch(RuntimeError):

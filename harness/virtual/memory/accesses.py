@@ -21,6 +21,11 @@ from harness.virtual.memory.views import View, elements_at
 from harness.virtual.numbers.elements import Array, bits_of, carrier, decode, encode, storage
 from harness.virtual.ttir.ir import Type
 
+WITHIN_PROGRAM = "cta"
+"""The scope of atomics that only the threads of one program see as atomic."""
+_READING = ("load",)
+"""The kind of an atomic that changes nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class BlockAccess:
@@ -56,6 +61,11 @@ class Memory:
         self._load_numbers: dict[Place, int] = {}
         """The number that shadow memory keeps with the reader, for each load."""
         self._load_places: list[Place] = []
+        self._updaters: dict[tuple[int, int], Array] = {}
+        """By address and element size, for each element of a buffer the number of a program that updated it.
+
+        Only buffers that an atomic within one program has updated are here.
+        """
 
     # --- the three accesses ---
 
@@ -130,6 +140,7 @@ class Memory:
         dtype = storage(access.kind.element)
         self._record_uninitialised_reads(access, view, rows, view.read(rows, dtype))
         lanes = Rows(rows.starts + first // view.size, 1, rows.programs, rows.selected, rows.block, rows.shared_by)
+        self._record_updaters(access, view, rows, lanes)
         return lanes, view.buffer.as_type(dtype)
 
     # --- bounds ---
@@ -216,6 +227,21 @@ class Memory:
             cells = Clash(clash.rows[here], clash.columns[here], clash.others[here])
             elements = elements_at(self.arguments[place[1]], cell_bytes, starts, cells)
             self.events.dependence(place, elements, cells.others - 1, rows.ids[cells.rows], atomic=atomic)
+
+    def _record_updaters(self, access: BlockAccess, view: View, rows: Rows, lanes: Rows) -> None:
+        """Record updates of elements that another program updated, if either atomic holds within a program only."""
+        key = view.buffer.address, view.size
+        if access.keywords[:1] == _READING or (WITHIN_PROGRAM not in access.keywords and key not in self._updaters):
+            return
+        updaters = self._updaters.setdefault(key, np.zeros(view.buffer.size_bytes // view.size, np.int32))
+        before = updaters[lanes.starts]
+        updaters[lanes.starts] = np.where(before, before, lanes.programs)
+        # Read back: where lanes of this access share an element, only one of their programs is there.
+        others = updaters[lanes.starts]
+        clashing = others != lanes.programs
+        if clashing.any():
+            elements = view.in_own_elements(rows.starts[clashing])
+            self.events.narrow_atomic(access.place, elements, rows.ids[clashing], others[clashing] - 1)
 
     def _record_uninitialised_reads(self, access: BlockAccess, view: View, rows: Rows, raw: Array) -> None:
         poison = view.buffer.poison

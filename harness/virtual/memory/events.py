@@ -17,6 +17,7 @@ from harness.model.run import (
     AssertFailed,
     MemoryEvent,
     Misaligned,
+    NarrowAtomic,
     OrderDependence,
     Overlap,
     Source,
@@ -96,6 +97,7 @@ class EventCollector:
     def __init__(self) -> None:
         self._overlaps: dict[ConflictKey, _Cells] = {}
         self._dependences: dict[ConflictKey, _Cells] = {}
+        self._narrow: dict[Place, _Cells] = {}
         self._uninitialised: dict[Place, _Cells] = {}
         self._strays: dict[StrayKey, _StrayLanes] = {}
         self._undefined: dict[Place, int] = {}
@@ -144,6 +146,10 @@ class EventCollector:
             for ours, theirs in zip(self.conflicts, recheck.conflicts, strict=True):
                 for key, cells in theirs.items():
                     ours.setdefault(key, _Cells()).join(cells)
+
+    def narrow_atomic(self, place: Place, elements: Array, programs: Array, others: Array) -> None:
+        """Record elements that two programs update, at least one by an atomic that holds within a program only."""
+        self._narrow.setdefault(place, _Cells()).add(elements, programs, others)
 
     def uninitialised(self, place: Place, elements: Array, programs: Array) -> None:
         """Record elements read before anything wrote them."""
@@ -204,7 +210,9 @@ class EventCollector:
             site = AccessSite(kernel=kernel, launch=launch, argument="", source=sources(location))
             yield AssertFailed(site=site, message=message, lanes=failed.lanes, program=failed.program)
 
-    def _cell_events(self, launched: "_Launch") -> Iterator[Overlap | OrderDependence | UninitialisedRead]:
+    def _cell_events(
+        self, launched: "_Launch"
+    ) -> Iterator[Overlap | OrderDependence | NarrowAtomic | UninitialisedRead]:
         for (place, atomic), cells in self._overlaps.items():
             distinct, ours, others = cells.unique()
             yield Overlap(
@@ -225,6 +233,14 @@ class EventCollector:
                 programs=(reader, writer),
                 atomic=atomic,
                 cell_map=launched.spread(place, distinct),
+            )
+        for place, cells in self._narrow.items():
+            distinct, ours, others = cells.unique()
+            yield NarrowAtomic(
+                site=launched.site(place),
+                cells=len(distinct),
+                first_cells=launched.first_cells(place, distinct),
+                programs=(min(ours, others), max(ours, others)),
             )
         for place, cells in sorted(self._uninitialised.items(), key=_by_place):
             distinct, program, _ = cells.unique()

@@ -13,7 +13,6 @@ from harness.virtual.numbers.elements import Array
 
 ACQUIRING = frozenset({"acquire", "acq_rel"})
 RELEASING = frozenset({"release", "acq_rel"})
-WITHIN_PROGRAM = "cta"
 LARGEST_BYTES = 1 << 30
 
 Cell = tuple[int, int]

@@ -10,14 +10,14 @@ from typing import Protocol
 
 import numpy as np
 
-from harness.virtual.memory.accesses import BlockAccess, Memory, pairs_of
+from harness.virtual.memory.accesses import WITHIN_PROGRAM, BlockAccess, Memory, pairs_of
 from harness.virtual.memory.arguments import Argument, Buffer
 from harness.virtual.memory.events import EventCollector
 from harness.virtual.memory.rows import Rows
 from harness.virtual.memory.shadow import Clash
 from harness.virtual.memory.views import View, elements_at
 from harness.virtual.numbers.elements import Array, bits_of
-from harness.virtual.synchronisation.clocks import ACQUIRING, RELEASING, WITHIN_PROGRAM, Cell, Clocks
+from harness.virtual.synchronisation.clocks import ACQUIRING, RELEASING, Cell, Clocks
 from harness.virtual.synchronisation.ordered_shadow import OrderedShadow
 from harness.virtual.synchronisation.wakeups import Read
 

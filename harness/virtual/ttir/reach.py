@@ -38,6 +38,8 @@ ATOMICS = frozenset(
     }
 )
 WRITES = (STORES | ATOMICS) - {"tt.atomic_load", "tt.atomic_poll"}
+BARRIERS = frozenset({"gpu.barrier", "ttg.barrier"})
+"""The operation of `tl.debug_barrier()`, at which the threads of a program wait for each other."""
 UNKNOWN_ORIGIN: Slots = frozenset({-1})
 """The origin of a pointer that cannot be followed."""
 
@@ -66,12 +68,16 @@ class PointerReach:
         """The parameters of stores, and of atomics that change memory."""
         return self.reached_by(WRITES)
 
+    def origins_of(self, access: Operation) -> Slots:
+        """Return the parameters that a load or store may go through; `UNKNOWN_ORIGIN` among them means any."""
+        return self._origins.get(access.operands[0], UNKNOWN_ORIGIN)
+
     def reached_by(self, names: frozenset[str]) -> Slots | None:
         """Return the parameters of the operations with these names."""
         reached: Slots = frozenset()
         for operation in self.kernel.body.all_operations():
             if operation.name in names:
-                reached |= self._origins.get(operation.operands[0], UNKNOWN_ORIGIN)
+                reached |= self.origins_of(operation)
             elif operation.name == "tt.call" and any(map(_is_pointer, operation.operand_types)):
                 return None
         return None if reached >= UNKNOWN_ORIGIN else reached

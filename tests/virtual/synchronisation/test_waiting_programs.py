@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from harness.model.case import ProgramOrder
-from harness.model.run import Deadlocked, Residency, Source, Wait
+from harness.model.run import Deadlocked, NarrowAtomic, Residency, Source, Wait
 from harness.oracles.sm_invariance import SM_COUNTS
 from harness.virtual.synchronisation import residency
 from tests.virtual.conftest import ONE_PER_SM, Gpu, counters, dependences, line_of
@@ -245,6 +245,9 @@ def test_a_volatile_load_acquires_nothing(gpu: Gpu) -> None:
 
 def test_scope_cta_orders_nothing_between_programs(gpu: Gpu) -> None:
     chain(scope="cta")
+    narrow = [event for event in gpu.memory if isinstance(event, NarrowAtomic)]
+    assert {event.site.argument for event in narrow} == {"flags"}
+    gpu.memory[:] = [event for event in gpu.memory if event not in narrow]
     assert dependences(gpu) == {("out", line_of(__file__, "of the one before"))}
 
 

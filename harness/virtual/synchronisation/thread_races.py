@@ -1,0 +1,256 @@
+"""Races between the threads of one program in global memory: the last step, which knows the compiled code.
+
+1. `may_race` reads TTIR.  Only a kernel that accesses one buffer twice in a program, and stores to it, can race.
+2. A few programs of the launch run once more, under `thread_trace`.  Only explicit barriers order accesses in this
+   trace.  Nearly all kernels have no meeting, and are done.
+3. The others are compiled to PTX.  TTGIR shows which warp owns which element of each tile, and PTX shows the barriers
+   that the compiler added.  A second trace ends an epoch at each of them.  A meeting is a race if no warp takes part
+   in both accesses.
+
+Lanes of one warp are left out.  CUDA's memory model orders them no more than warps, but Triton's own code relies on
+the order in which a warp issues its accesses.  A scalar and a tile smaller than the program are loaded by several
+warps.  If the warp that stores is among them, it sees its own store in order, and the others' copies are mostly unused:
+such a meeting is left out, too.  So are descriptors and atomics.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from harness.errors import CannotExecute
+from harness.model.run import Access, AccessSite, Source, ThreadRace
+from harness.virtual.driver.triton_seam import CompiledTexts
+from harness.virtual.memory.arguments import Buffer
+from harness.virtual.memory.events import FIRST_CELLS
+from harness.virtual.numbers.elements import Array
+from harness.virtual.prepared_launch import PreparedLaunch
+from harness.virtual.synchronisation.barrier_points import BarrierPoints, barrier_points, line_of, numbered_lines
+from harness.virtual.synchronisation.thread_trace import Meeting, TracedAccess, trace
+from harness.virtual.synchronisation.tile_layouts import TileOwners, owners_of
+from harness.virtual.ttir.ir import Module, Operation, TtirRegion
+from harness.virtual.ttir.parser import parse
+from harness.virtual.ttir.reach import STORES, UNKNOWN_ORIGIN, Slots, reach_of
+
+MOST_TRACED_LAUNCHES = 2
+"""Launches of one build in a case that are traced; others mostly differ in numbers only."""
+_NO_BARRIERS = BarrierPoints(frozenset(), frozenset())
+_PLAIN = frozenset({"tt.load", "tt.store"})
+TextCompiler = Callable[[str], CompiledTexts]
+"""Compiles TTIR to TTGIR and PTX.  A kernel that does not compile raises RuntimeError."""
+
+
+class _Found(Exception):
+    """The first trace has a meeting that only the compiled code can decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class _CompiledOrder:
+    """What the compiled code says about a kernel with numbered lines."""
+
+    owners: Mapping[int, TileOwners]
+    """By line, the warps of each access.  An access that the compiler removed has none."""
+    points: BarrierPoints
+
+    def warps(self, access: TracedAccess, at: Array) -> Array | None:
+        """Return a mask of warps for each of these elements of a tile; None if the compiled code lacks the access."""
+        owners = self.owners.get(access.line)
+        return None if owners is None or owners.shape != access.shape else owners.warps[at]
+
+    def first_warp(self, access: TracedAccess, at: int) -> int:
+        mask = int(self.owners[access.line].warps[at])
+        return (mask & -mask).bit_length() - 1
+
+
+@dataclass(slots=True)
+class _Race:
+    """All races of one pair of operations."""
+
+    first: Meeting
+    """The first one, in the lowest program."""
+    program: int
+    cells: list[Array] = field(default_factory=list[Array])
+
+
+@dataclass(slots=True)
+class _Races:
+    """The races of one launch."""
+
+    order: _CompiledOrder
+    _found: dict[tuple[int, int, str], _Race] = field(default_factory=dict[tuple[int, int, str], _Race])
+    """By the lines of the earlier and the later access, and the argument."""
+
+    def judge(self, program: int, meeting: Meeting) -> None:
+        """Keep the cells of a meeting that no warp touches by both accesses."""
+        first = self.order.warps(meeting.first, meeting.first_at)
+        second = self.order.warps(meeting.second, meeting.second_at)
+        if first is None or second is None:
+            return
+        apart = (first & second) == 0
+        if apart.any():
+            race = meeting.subset(apart)
+            key = race.first.line, race.second.line, race.second.argument.name
+            self._found.setdefault(key, _Race(race, program)).cells.append(race.bytes)
+
+    def in_order(self) -> Iterator[_Race]:
+        """Yield the races in the order of the kernel's text."""
+        for key in sorted(self._found):
+            yield self._found[key]
+
+
+@dataclass
+class ThreadRaceCheck:
+    """Finds races between threads in the launches of one build."""
+
+    module: Module
+    ttir: str
+    compile_texts: TextCompiler
+
+    def may_race(self, launch: PreparedLaunch) -> bool:
+        """Return True if a program may touch a cell twice by plain accesses, one of them a store."""
+        seen, stored = dict[Buffer, int](), set[Buffer]()
+        for operation, is_repeated in self._accesses:
+            slots = self._origins[id(operation)]
+            for buffer in launch.binding.buffers_of(None if slots >= UNKNOWN_ORIGIN else slots):
+                seen[buffer] = seen.get(buffer, 0) + 1 + (is_repeated and operation.name in STORES)
+                if operation.name in STORES:
+                    stored.add(buffer)
+        return any(seen[buffer] > 1 for buffer in stored)
+
+    def check(self, launch: PreparedLaunch, launch_number: int) -> Iterator[ThreadRace]:
+        """Yield the races of a launch.  Memory afterwards holds what it held before.
+
+        Raises:
+            CannotExecute: what decides is unknown: a layout, or code that does not compile.
+        """
+        if launch.may_wait:
+            raise CannotExecute("programs that may wait for others")
+        if not self._needs_code(launch):
+            return
+        if len(self.module.functions) > 1:
+            raise CannotExecute("a kernel that calls functions")
+        order = self._order
+        if isinstance(order, CannotExecute):
+            raise order
+        races = _Races(order)
+        self._trace(launch, order.points, races.judge)
+        yield from self._events(races, launch, launch_number)
+
+    # --- which kernels ---
+
+    @cached_property
+    def _accesses(self) -> list[tuple[Operation, bool]]:
+        """The plain loads and stores, each with True if it is in a loop."""
+        return [pair for pair in _with_loops(self.module.kernel.body, in_loop=False) if pair[0].name in _PLAIN]
+
+    @cached_property
+    def _origins(self) -> dict[int, Slots]:
+        reach = reach_of(self.module.kernel)
+        return {id(operation): reach.origins_of(operation) for operation, _ in self._accesses}
+
+    @cached_property
+    def _has_tables(self) -> bool:
+        """True if pointers come from memory: what they point to has no copy from before a trace."""
+        return any(
+            operation.name == "tt.int_to_ptr" or (operation.name == "tt.load" and operation.result_types[0].is_pointer)
+            for operation in self.module.kernel.body.all_operations()
+        )
+
+    def _needs_code(self, launch: PreparedLaunch) -> bool:
+        def found(program: int, meeting: Meeting) -> None:
+            del program
+            if meeting.moves:
+                raise _Found
+
+        if self._has_tables:
+            raise CannotExecute("a kernel that loads pointers")
+        try:
+            self._trace(launch, _NO_BARRIERS, found)
+        except _Found:
+            return True
+        return False
+
+    # --- tracing ---
+
+    @cached_property
+    def _numbered(self) -> Module:
+        return parse(numbered_lines(self.ttir))
+
+    @cached_property
+    def _operations(self) -> dict[int, Operation]:
+        """The operations of the kernel itself, by their line in the numbered text."""
+        pairs = zip(self._numbered.kernel.body.all_operations(), self.module.kernel.body.all_operations(), strict=True)
+        return {line_of(numbered.location): operation for numbered, operation in pairs}
+
+    @cached_property
+    def _order(self) -> _CompiledOrder | CannotExecute:
+        """What the compiled code says, or why that is unknown."""
+        try:
+            texts = self.compile_texts(numbered_lines(self.ttir))
+            owners = {line_of(location): owners for location, owners in owners_of(texts.ttgir).items()}
+        except RuntimeError as error:  # from MLIR's passes
+            return CannotExecute(f"a kernel that does not compile: {str(error).strip().splitlines()[0]}")
+        except CannotExecute as error:
+            return error
+        return _CompiledOrder(owners, barrier_points(texts.ptx))
+
+    def _trace(self, launch: PreparedLaunch, points: BarrierPoints, on_meeting: Callable[[int, Meeting], None]) -> None:
+        """Trace the first, the middle and the last program.  Memory afterwards holds what it held before."""
+        count = launch.context.grid.programs
+        programs = np.unique([0, count // 2, count - 1])
+        binding = launch.bind()
+        before = [(buffer, buffer.bytes.copy()) for buffer in binding.buffers if buffer.track_readers]
+        try:
+            trace(replace(launch.context, module=self._numbered), binding, programs, points, on_meeting)
+        finally:
+            for buffer, content in before:
+                buffer.bytes[:] = content
+
+    # --- reporting ---
+
+    def _events(self, races: _Races, launch: PreparedLaunch, number: int) -> Iterator[ThreadRace]:
+        for race in races.in_order():
+            meeting, argument = race.first, race.first.second.argument
+            at = int(meeting.bytes.argmin())
+            sides = ((meeting.first, int(meeting.first_at[at])), (meeting.second, int(meeting.second_at[at])))
+            byte = int(meeting.bytes[at])
+            cells = np.unique((np.concatenate([[byte], *race.cells]) - argument.first_byte) // argument.element_bytes)
+            shown = sorted(
+                cells.tolist(), key=lambda cell: cell != (byte - argument.first_byte) // argument.element_bytes
+            )
+            yield ThreadRace(
+                site=AccessSite(
+                    kernel=launch.kernel,
+                    launch=number,
+                    argument=argument.name,
+                    source=self._source(meeting.second.line),
+                ),
+                earlier=self._source(meeting.first.line),
+                accesses=(_direction(meeting.first), _direction(meeting.second)),
+                cells=len(cells),
+                first_cells=tuple(map(argument.index_of, shown[:FIRST_CELLS])),
+                program=race.program,
+                positions=tuple(_index(where, access.shape) for access, where in sides),
+                warps=tuple(races.order.first_warp(access, where) for access, where in sides),
+            )
+
+    def _source(self, line: int) -> Source | None:
+        return self.module.source(self._operations[line].location)
+
+
+def _with_loops(region: TtirRegion, *, in_loop: bool) -> Iterator[tuple[Operation, bool]]:
+    """Yield all operations, each with True if it may run more than once."""
+    for block in region.blocks:
+        for operation in block.operations:
+            yield operation, in_loop or len(region.blocks) > 1
+            for inner in operation.regions:
+                yield from _with_loops(inner, in_loop=in_loop or operation.name in {"scf.for", "scf.while"})
+
+
+def _direction(access: TracedAccess) -> Access:
+    return Access.STORE if access.is_store else Access.LOAD
+
+
+def _index(at: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(part) for part in np.unravel_index(at, shape)) if shape else ()
