@@ -248,7 +248,7 @@ class ThreadRace:
     """The linear id of the first such program among those that were traced."""
     positions: tuple[tuple[int, ...], ...]
     """The cell's indices in the tiles of the earlier and the later access; empty for a scalar."""
-    warps: tuple[int, ...]
+    warps: tuple[int, int]
     """The warps of the program that make the earlier and the later access to the cell."""
 
 

@@ -317,14 +317,13 @@ class Launches:
             finally:
                 self.case_launches.add_seconds("layouts", time.perf_counter() - began)
 
-        return ThreadRaceCheck(facts.module, ttir, compile_texts)
+        return ThreadRaceCheck(facts.module, ttir, facts.options["num_warps"], compile_texts)
 
     def _check_threads(self, compiled: "_Compiled", launch: PreparedLaunch) -> None:
         """Look for races between the threads of a program, before the launch changes memory."""
         case, build = self.case_launches, compiled.facts.build
         number = len(case.launches) - 1
-        is_single = case.launches[-1].num_warps == 1
-        if not case.checks_threads or is_single or launch.is_exact or launch.is_oversized or launch.is_long:
+        if not case.checks_threads or launch.is_exact or launch.is_oversized or launch.is_long:
             return
         if case.traced.get(build, 0) >= MOST_TRACED_LAUNCHES or not compiled.threads.may_race(launch):
             return

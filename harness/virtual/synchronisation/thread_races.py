@@ -9,13 +9,14 @@
 
 Lanes of one warp are left out.  CUDA's memory model orders them no more than warps, but Triton's own code relies on
 the order in which a warp issues its accesses.  A scalar and a tile smaller than the program are loaded by several
-warps.  If the warp that stores is among them, it sees its own store in order, and the others' copies are mostly unused:
-such a meeting is left out, too.  So are descriptors and atomics.
+warps.  If the warp that stores is among them, it sees its own store in order: then it is a race only if `value_uses`
+shows that another of these warps stores something that depends on the load.  Descriptors and atomics are left out.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 
 import numpy as np
 
@@ -29,12 +30,15 @@ from harness.virtual.prepared_launch import PreparedLaunch
 from harness.virtual.synchronisation.barrier_points import BarrierPoints, barrier_points, line_of, numbered_lines
 from harness.virtual.synchronisation.thread_trace import Meeting, TracedAccess, trace
 from harness.virtual.synchronisation.tile_layouts import TileOwners, owners_of
+from harness.virtual.synchronisation.value_uses import ValueUses
 from harness.virtual.ttir.ir import Module, Operation, TtirRegion
 from harness.virtual.ttir.parser import parse
 from harness.virtual.ttir.reach import STORES, UNKNOWN_ORIGIN, Slots, reach_of
 
 MOST_TRACED_LAUNCHES = 2
 """Launches of one build in a case that are traced; others mostly differ in numbers only."""
+LANES = 32
+"""Threads of a warp."""
 _NO_BARRIERS = BarrierPoints(frozenset(), frozenset())
 _PLAIN = frozenset({"tt.load", "tt.store"})
 TextCompiler = Callable[[str], CompiledTexts]
@@ -52,15 +56,35 @@ class _CompiledOrder:
     owners: Mapping[int, TileOwners]
     """By line, the warps of each access.  An access that the compiler removed has none."""
     points: BarrierPoints
+    uses: ValueUses
 
-    def warps(self, access: TracedAccess, at: Array) -> Array | None:
-        """Return a mask of warps for each of these elements of a tile; None if the compiled code lacks the access."""
+    def racing(self, meeting: Meeting) -> tuple[Array, Array] | None:
+        """Return masks of the warps that race for each cell of a meeting, by the first and by the second access.
+
+        No warp is in both masks of a cell.  Both are empty if nothing races for it.  The result is None if the compiled
+        code lacks one of the accesses.
+        """
+        first, second = (
+            self._warps(access, at)
+            for access, at in ((meeting.first, meeting.first_at), (meeting.second, meeting.second_at))
+        )
+        if first is None or second is None:
+            return None
+        is_apart = (first & second) == 0
+        late = second & ~first & self._users(meeting.second)
+        early = first & ~second & self._users(meeting.first)
+        ours = np.where(is_apart | (late != 0), first, early)
+        others = np.where(is_apart | (late == 0), second, late)
+        races = is_apart | (late != 0) | (early != 0)
+        return np.where(races, ours, 0), np.where(races, others, 0)
+
+    def _warps(self, access: TracedAccess, at: Array) -> Array | None:
         owners = self.owners.get(access.line)
         return None if owners is None or owners.shape != access.shape else owners.warps[at]
 
-    def first_warp(self, access: TracedAccess, at: int) -> int:
-        mask = int(self.owners[access.line].warps[at])
-        return (mask & -mask).bit_length() - 1
+    def _users(self, access: TracedAccess) -> np.uint64:
+        """The warps that store something that depends on a load; none for a store."""
+        return np.uint64(0 if access.is_store else self.uses.warps(access.line))
 
 
 @dataclass(slots=True)
@@ -69,6 +93,10 @@ class _Race:
 
     first: Meeting
     """The first one, in the lowest program."""
+    at: int
+    """The index of its lowest cell."""
+    warps: tuple[int, int]
+    """The warps that race for it."""
     program: int
     cells: list[Array] = field(default_factory=list[Array])
 
@@ -82,16 +110,19 @@ class _Races:
     """By the lines of the earlier and the later access, and the argument."""
 
     def judge(self, program: int, meeting: Meeting) -> None:
-        """Keep the cells of a meeting that no warp touches by both accesses."""
-        first = self.order.warps(meeting.first, meeting.first_at)
-        second = self.order.warps(meeting.second, meeting.second_at)
-        if first is None or second is None:
+        """Keep the cells of a meeting for which warps race."""
+        racing = self.order.racing(meeting)
+        if racing is None:
             return
-        apart = (first & second) == 0
-        if apart.any():
-            race = meeting.subset(apart)
+        here = racing[0] != 0
+        if here.any():
+            race = meeting.subset(here)
             key = race.first.line, race.second.line, race.second.argument.name
-            self._found.setdefault(key, _Race(race, program)).cells.append(race.bytes)
+            if key not in self._found:
+                at = int(race.bytes.argmin())
+                warps = (_first_warp(racing[0][here][at]), _first_warp(racing[1][here][at]))
+                self._found[key] = _Race(race, at, warps, program)
+            self._found[key].cells.append(race.bytes)
 
     def in_order(self) -> Iterator[_Race]:
         """Yield the races in the order of the kernel's text."""
@@ -105,10 +136,13 @@ class ThreadRaceCheck:
 
     module: Module
     ttir: str
+    num_warps: int
     compile_texts: TextCompiler
 
     def may_race(self, launch: PreparedLaunch) -> bool:
-        """Return True if a program may touch a cell twice by plain accesses, one of them a store."""
+        """Return True if a program of several warps may touch a cell twice by plain accesses, one of them a store."""
+        if self.num_warps == 1:
+            return False
         seen, stored = dict[Buffer, int](), set[Buffer]()
         for operation, is_repeated in self._accesses:
             slots = self._origins[id(operation)]
@@ -160,7 +194,8 @@ class ThreadRaceCheck:
     def _needs_code(self, launch: PreparedLaunch) -> bool:
         def found(program: int, meeting: Meeting) -> None:
             del program
-            if meeting.moves:
+            has_copies = prod(meeting.first.shape) < self.num_warps * LANES
+            if meeting.moves or has_copies:
                 raise _Found
 
         if self._has_tables:
@@ -193,7 +228,7 @@ class ThreadRaceCheck:
             return CannotExecute(f"a kernel that does not compile: {str(error).strip().splitlines()[0]}")
         except CannotExecute as error:
             return error
-        return _CompiledOrder(owners, barrier_points(texts.ptx))
+        return _CompiledOrder(owners, barrier_points(texts.ptx), ValueUses(self._numbered.kernel, owners))
 
     def _trace(self, launch: PreparedLaunch, points: BarrierPoints, on_meeting: Callable[[int, Meeting], None]) -> None:
         """Trace the first, the middle and the last program.  Memory afterwards holds what it held before."""
@@ -212,7 +247,7 @@ class ThreadRaceCheck:
     def _events(self, races: _Races, launch: PreparedLaunch, number: int) -> Iterator[ThreadRace]:
         for race in races.in_order():
             meeting, argument = race.first, race.first.second.argument
-            at = int(meeting.bytes.argmin())
+            at = race.at
             sides = ((meeting.first, int(meeting.first_at[at])), (meeting.second, int(meeting.second_at[at])))
             byte = int(meeting.bytes[at])
             cells = np.unique((np.concatenate([[byte], *race.cells]) - argument.first_byte) // argument.element_bytes)
@@ -232,7 +267,7 @@ class ThreadRaceCheck:
                 first_cells=tuple(map(argument.index_of, shown[:FIRST_CELLS])),
                 program=race.program,
                 positions=tuple(_index(where, access.shape) for access, where in sides),
-                warps=tuple(races.order.first_warp(access, where) for access, where in sides),
+                warps=race.warps,
             )
 
     def _source(self, line: int) -> Source | None:
@@ -250,6 +285,10 @@ def _with_loops(region: TtirRegion, *, in_loop: bool) -> Iterator[tuple[Operatio
 
 def _direction(access: TracedAccess) -> Access:
     return Access.STORE if access.is_store else Access.LOAD
+
+
+def _first_warp(mask: np.uint64) -> int:
+    return (int(mask) & -int(mask)).bit_length() - 1
 
 
 def _index(at: int, shape: tuple[int, ...]) -> tuple[int, ...]:

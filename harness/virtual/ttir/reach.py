@@ -122,17 +122,17 @@ def _flows(whole: TtirRegion) -> Iterator[tuple[int, Sequence[int]]]:
         elif operation.name == "scf.for":
             (body,) = operation.regions
             _, *inside = body.entry.arguments
-            carried = zip(inside, operation.results, operation.operands[3:], _yielded(body), strict=True)
+            carried = zip(inside, operation.results, operation.operands[3:], yielded(body), strict=True)
             for slot, result, first, later in carried:
                 yield slot, (first, later)
                 yield result, (first, later)
         elif operation.name == "scf.if":
             for region in operation.regions:
-                for result, yielded in zip(operation.results, _yielded(region), strict=False):
-                    yield result, (yielded,)
+                for result, given in zip(operation.results, yielded(region), strict=False):
+                    yield result, (given,)
 
 
-def _yielded(region: TtirRegion) -> tuple[int, ...]:
+def yielded(region: TtirRegion) -> tuple[int, ...]:
     """Return the operands of a region's `scf.yield`; without operands it is not printed."""
     last = region.entry.operations[-1:]
     return last[0].operands if last and last[0].name == "scf.yield" else ()

@@ -175,6 +175,45 @@ def test_stores_of_tiles_of_other_shapes_race(gpu: Gpu) -> None:
     assert (event.accesses, event.program) == ((Access.STORE, Access.STORE), 0)
 
 
+# --- copies ---
+
+
+@triton.jit
+def copies_kernel(x, y, SPREADS: tl.constexpr, BRANCHES: tl.constexpr, BLOCK: tl.constexpr):
+    tl.store(x, 5)  # one thread stores
+    n = tl.load(x)  # all threads load
+    if SPREADS:
+        tl.store(y + tl.arange(0, BLOCK), n)
+    if BRANCHES and n > 0:
+        tl.store(y + tl.arange(0, BLOCK), 1)
+    tl.store(x + 1, n)
+
+
+@pytest.mark.parametrize(("spreads", "branches"), [(True, False), (False, True)])
+def test_a_scalar_that_every_warp_uses_races_with_the_store_before(gpu: Gpu, spreads: bool, branches: bool) -> None:  # noqa: FBT001 - parameters
+    x, y = torch.zeros(2, dtype=torch.int32), torch.zeros(BLOCK, dtype=torch.int32)
+    copies_kernel[(1,)](x, y, SPREADS=spreads, BRANCHES=branches, BLOCK=BLOCK)
+    assert races(gpu) == [(source("one thread stores").line, source("all threads load").line, (0, 1))]
+
+
+def test_a_scalar_that_only_the_storing_thread_uses_is_no_race(gpu: Gpu) -> None:
+    x, y = torch.zeros(2, dtype=torch.int32), torch.zeros(BLOCK, dtype=torch.int32)
+    copies_kernel[(1,)](x, y, SPREADS=False, BRANCHES=False, BLOCK=BLOCK)
+    assert gpu.memory == []
+
+
+@triton.jit
+def counter_kernel(counter, y, BLOCK: tl.constexpr):
+    n = tl.load(counter)  # reads the counter
+    tl.store(y + tl.arange(0, BLOCK), n)
+    tl.store(counter, n + 1)  # counts on
+
+
+def test_a_counter_must_not_change_before_every_warp_has_read_it(gpu: Gpu) -> None:
+    counter_kernel[(1,)](torch.zeros(1, dtype=torch.int32), torch.zeros(BLOCK, dtype=torch.int32), BLOCK=BLOCK)
+    assert races(gpu) == [(source("reads the counter").line, source("counts on").line, (1, 0))]
+
+
 # --- what is not decided ---
 
 
