@@ -43,7 +43,6 @@ MEMORY = frozenset(
         "device-assert",
         "write-overlap",
         "order-dependence",
-        "thread-race",
         "uninitialised-read",
     }
 )

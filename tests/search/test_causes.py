@@ -170,5 +170,6 @@ def test_causes_keep_the_order_of_their_first_failure() -> None:
 
 def test_every_oracle_has_a_place_in_the_order() -> None:
     apart = {"resources", "scratch-memory", "scratch-context", "undefined-lanes"}
+    apart.add("thread-race")  # the virtual GPU moves whole tiles, so a race changes no value there
     apart |= {"autotuner-choice", "autotuner-key", "autotuner-threads"}
     assert causes.MEMORY | causes.VALUES | set(causes.ENDINGS) | apart == ORACLES
