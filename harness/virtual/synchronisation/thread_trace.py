@@ -63,7 +63,7 @@ class Meeting:
 
 
 @dataclass(slots=True)
-class _Epoch:
+class Epoch:
     """The accesses of one program since a barrier."""
 
     accesses: list[TracedAccess] = field(default_factory=list[TracedAccess])
@@ -82,12 +82,13 @@ class _Epoch:
         cells, which, at = cells[order], which[order], np.concatenate(self.at)[order]
         stores = np.array([access.is_store for access in self.accesses])[which]
         pairs = _pairs(cells, which, stores)
-        numbers = which[pairs]
-        for one, other in np.unique(numbers, axis=0):
-            first, second = pairs[(numbers == (one, other)).all(axis=1)].T
-            yield Meeting(
-                self.accesses[one], self.accesses[other], cells[first] & (1 << _BYTE_BITS) - 1, at[first], at[second]
-            )
+        numbers = which[pairs[:, 0]] * len(self.accesses) + which[pairs[:, 1]]
+        by_accesses = np.argsort(numbers, kind="stable")
+        for same in np.split(by_accesses, np.flatnonzero(np.diff(numbers[by_accesses])) + 1) if len(pairs) else ():
+            first, second = pairs[same].T
+            one, other = which[first[0]], which[second[0]]
+            bytes_ = cells[first] & (1 << _BYTE_BITS) - 1
+            yield Meeting(self.accesses[one], self.accesses[other], bytes_, at[first], at[second])
 
 
 def _pairs(cells: Array, which: Array, stores: Array) -> Array:
@@ -132,7 +133,7 @@ class EpochMemory(Memory):
         super().__init__(arguments, events)
         self._on_meeting = on_meeting
         self._program = 0
-        self._epoch = _Epoch()
+        self._epoch = Epoch()
         self._lanes = 0
         self._numbers: dict[int, int] = {}
         """By its address, the number of a buffer."""
@@ -147,13 +148,13 @@ class EpochMemory(Memory):
 
     def barrier(self) -> None:
         """End the epoch."""
-        epoch, self._epoch = self._epoch, _Epoch()
+        epoch, self._epoch = self._epoch, Epoch()
         for meeting in epoch.meetings():
             self._on_meeting(self._program, meeting)
 
     def begin(self, program: int) -> None:
         """Begin the trace of a program."""
-        self._program, self._lanes, self._epoch = program, 0, _Epoch()
+        self._program, self._lanes, self._epoch = program, 0, Epoch()
 
     def _keep(self, access: BlockAccess, *, is_store: bool) -> None:
         argument = self.arguments[access.pointers.argument]
