@@ -39,10 +39,9 @@ from harness.virtual.driver.kernel_facts import (
 from harness.virtual.driver.scratch_checks import SCRATCH_OPERATIONS, ScratchRequest, allocated, scratch_source
 from harness.virtual.driver.triton_seam import (
     ChosenConfig,
-    CompiledTexts,
     ConfigBuild,
     allocate_scratch,
-    compile_to_texts,
+    compile_to_stage,
     version,
 )
 from harness.virtual.engine_settings import STEP_LIMIT_VARIABLE, EngineSettings
@@ -310,14 +309,14 @@ class Launches:
     def _thread_check(self, ttir: str, facts: KernelFacts) -> ThreadRaceCheck:
         options = {name: value for name, value in facts.options.items() if value is not None}
 
-        def compile_texts(numbered: str) -> CompiledTexts:
+        def compile_to(stage: str, numbered: str) -> str:
             began = time.perf_counter()
             try:
-                return compile_to_texts(numbered, self.device.arch, options)
+                return compile_to_stage(numbered, stage, self.device.arch, options)
             finally:
                 self.case_launches.add_seconds("layouts", time.perf_counter() - began)
 
-        return ThreadRaceCheck(facts.module, ttir, facts.options["num_warps"], compile_texts)
+        return ThreadRaceCheck(facts.module, ttir, facts.options["num_warps"], compile_to)
 
     def _check_threads(self, compiled: "_Compiled", launch: PreparedLaunch) -> None:
         """Look for races between the threads of a program, before the launch changes memory."""

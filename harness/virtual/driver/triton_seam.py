@@ -35,7 +35,15 @@ VERSIONS = ("3.6", "3.7", "3.8", "3.9")
 ERROR_LENGTH = 100
 """Characters of an error's message that are kept."""
 STAGE_HOOK_KEY = "kernel-harness: ttir only"
-PTX_HOOK_KEY = "kernel-harness: no ptxas"
+NOT_COMPILED: Mapping[str, int] = {
+    "shared": 0,
+    "tmem_size": 0,
+    "global_scratch_size": 0,
+    "global_scratch_align": 1,
+    "profile_scratch_size": 0,
+    "profile_scratch_align": 1,
+}
+"""What later stages of the compiler add to a kernel's metadata, for one that never reaches them."""
 FULL_CACHE_SUFFIX = "-whole"
 """The suffix of the cache of completely compiled kernels.
 
@@ -481,17 +489,7 @@ def _cut_after_ttir(
 def _text_as_binary(module: Any, metadata: MutableMapping[str, Any]) -> bytes:
     text = str(module)
     name = text.partition("tt.func public @")[2].partition("(")[0].strip('"')
-    metadata.update(
-        {
-            "name": name,
-            "shared": 0,
-            "tmem_size": 0,
-            "global_scratch_size": 0,
-            "global_scratch_align": 1,
-            "profile_scratch_size": 0,
-            "profile_scratch_align": 1,
-        }
-    )
+    metadata.update({"name": name, **NOT_COMPILED})
     return text.encode()
 
 
@@ -574,41 +572,39 @@ def compile_to_cubin(ttir: str, arch: int, options: Mapping[str, Any]) -> Compil
         return CompiledBinary(compiled.metadata._asdict(), compiled.asm["cubin"])
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledTexts:
-    """Two stages between TTIR and machine code."""
+def compile_to_stage(ttir: str, stage: str, arch: int, options: Mapping[str, Any]) -> str:
+    """Compile a TTIR text no further than to a stage, `ttgir` or `ptx`, and return that text.
 
-    ttgir: str
-    """With the layout of each tile."""
-    ptx: str
-    """With the line of TTIR before each group of instructions, if operations have lines."""
-
-
-def compile_to_texts(ttir: str, arch: int, options: Mapping[str, Any]) -> CompiledTexts:
-    """Compile a TTIR text to PTX, without ptxas.  Exceptions of Triton pass through."""
+    Exceptions of Triton pass through.
+    """
     with (
-        _whole_pipeline(_cut_after_ptx),
+        _whole_pipeline(partial(_cut_after, stage)),
         knobs.compilation.scope(),
         tempfile.TemporaryDirectory(prefix="kernel-harness-") as folder,
     ):
         knobs.compilation.disable_line_info = False
         path = Path(folder) / "kernel.ttir"
-        path.write_text(ttir)
+        # Up to Triton 3.8 the cut is no part of the cache's key, but the text is.
+        path.write_text(f"{ttir}\n// {stage}\n")
         compiled = triton.compile(str(path), target=target(arch, 32), options=dict(options))
-        return CompiledTexts(compiled.asm["ttgir"], compiled.asm["ptx"])
+        return compiled.asm[stage]
 
 
-def _cut_after_ptx(
-    backend: Any = None, stages: MutableMapping[str, Any] | None = None, *_: Any, **__: Any
+def _cut_after(
+    stage: str, backend: Any = None, stages: MutableMapping[str, Any] | None = None, *_: Any, **__: Any
 ) -> tuple[str, str] | None:
     if backend is None or stages is None:  # as in `_cut_after_ttir`
-        return PTX_HOOK_KEY, PTX_HOOK_KEY
+        return f"kernel-harness: up to {stage}", f"kernel-harness: up to {stage}"
+    names = list(stages)
+    for name in names[names.index(stage) + 1 :]:
+        del stages[name]
     stages["cubin"] = _no_binary
     return None
 
 
 def _no_binary(module: Any, metadata: MutableMapping[str, Any]) -> bytes:
-    del module, metadata
+    del module
+    metadata.update({"name": "", **NOT_COMPILED, **metadata})
     return b"none"
 
 

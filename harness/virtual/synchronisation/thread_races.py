@@ -3,9 +3,9 @@
 1. `may_race` reads TTIR.  Only a kernel that accesses one buffer twice in a program, and stores to it, can race.
 2. A few programs of the launch run once more, under `thread_trace`.  Only explicit barriers order accesses in this
    trace.  Nearly all kernels have no meeting, and are done.
-3. The others are compiled to PTX.  TTGIR shows which warp owns which element of each tile, and PTX shows the barriers
-   that the compiler added.  A second trace ends an epoch at each of them.  A meeting is a race if no warp takes part
-   in both accesses.
+3. The others are compiled to TTGIR, which shows which warp owns which element of each tile.  A meeting is a race if no
+   warp takes part in both accesses, unless the compiler added a barrier.
+4. If there are such meetings, the kernel is compiled to PTX, which shows these barriers, and a last trace counts them.
 
 Lanes of one warp are left out.  CUDA's memory model orders them no more than warps, but Triton's own code relies on
 the order in which a warp issues its accesses.  A scalar and a tile smaller than the program are loaded by several
@@ -22,7 +22,6 @@ import numpy as np
 
 from harness.errors import CannotExecute
 from harness.model.run import Access, AccessSite, Source, ThreadRace
-from harness.virtual.driver.triton_seam import CompiledTexts
 from harness.virtual.memory.arguments import Buffer
 from harness.virtual.memory.events import FIRST_CELLS
 from harness.virtual.numbers.elements import Array
@@ -41,8 +40,11 @@ LANES = 32
 """Threads of a warp."""
 _NO_BARRIERS = BarrierPoints(frozenset(), frozenset())
 _PLAIN = frozenset({"tt.load", "tt.store"})
-TextCompiler = Callable[[str], CompiledTexts]
-"""Compiles TTIR to TTGIR and PTX.  A kernel that does not compile raises RuntimeError."""
+StageCompiler = Callable[[str, str], str]
+"""Takes a stage, `ttgir` or `ptx`, and a TTIR text, and returns the text of the stage.
+
+A kernel that does not compile raises RuntimeError.
+"""
 
 
 class _Found(Exception):
@@ -50,12 +52,11 @@ class _Found(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _CompiledOrder:
-    """What the compiled code says about a kernel with numbered lines."""
+class _Warps:
+    """Which warps make the accesses of a kernel with numbered lines."""
 
     owners: Mapping[int, TileOwners]
     """By line, the warps of each access.  An access that the compiler removed has none."""
-    points: BarrierPoints
     uses: ValueUses
 
     def racing(self, meeting: Meeting) -> tuple[Array, Array] | None:
@@ -105,29 +106,29 @@ class _Race:
 class _Races:
     """The races of one launch."""
 
-    order: _CompiledOrder
-    _found: dict[tuple[int, int, str], _Race] = field(default_factory=dict[tuple[int, int, str], _Race])
+    warps: _Warps
+    found: dict[tuple[int, int, str], _Race] = field(default_factory=dict[tuple[int, int, str], _Race])
     """By the lines of the earlier and the later access, and the argument."""
 
     def judge(self, program: int, meeting: Meeting) -> None:
         """Keep the cells of a meeting for which warps race."""
-        racing = self.order.racing(meeting)
+        racing = self.warps.racing(meeting)
         if racing is None:
             return
         here = racing[0] != 0
         if here.any():
             race = meeting.subset(here)
             key = race.first.line, race.second.line, race.second.argument.name
-            if key not in self._found:
+            if key not in self.found:
                 at = int(race.bytes.argmin())
                 warps = (_first_warp(racing[0][here][at]), _first_warp(racing[1][here][at]))
-                self._found[key] = _Race(race, at, warps, program)
-            self._found[key].cells.append(race.bytes)
+                self.found[key] = _Race(race, at, warps, program)
+            self.found[key].cells.append(race.bytes)
 
     def in_order(self) -> Iterator[_Race]:
         """Yield the races in the order of the kernel's text."""
-        for key in sorted(self._found):
-            yield self._found[key]
+        for key in sorted(self.found):
+            yield self.found[key]
 
 
 @dataclass
@@ -137,7 +138,7 @@ class ThreadRaceCheck:
     module: Module
     ttir: str
     num_warps: int
-    compile_texts: TextCompiler
+    compile_to: StageCompiler
 
     def may_race(self, launch: PreparedLaunch) -> bool:
         """Return True if a program of several warps may touch a cell twice by plain accesses, one of them a store."""
@@ -164,12 +165,8 @@ class ThreadRaceCheck:
             return
         if len(self.module.functions) > 1:
             raise CannotExecute("a kernel that calls functions")
-        order = self._order
-        if isinstance(order, CannotExecute):
-            raise order
-        races = _Races(order)
-        self._trace(launch, order.points, races.judge)
-        yield from self._events(races, launch, launch_number)
+        if self._races(launch, _NO_BARRIERS).found:
+            yield from self._events(self._races(launch, self._points), launch, launch_number)
 
     # --- which kernels ---
 
@@ -219,16 +216,26 @@ class ThreadRaceCheck:
         return {line_of(numbered.location): operation for numbered, operation in pairs}
 
     @cached_property
-    def _order(self) -> _CompiledOrder | CannotExecute:
-        """What the compiled code says, or why that is unknown."""
+    def _warps(self) -> _Warps:
+        owners = {line_of(location): owners for location, owners in owners_of(self._compiled("ttgir")).items()}
+        return _Warps(owners, ValueUses(self._numbered.kernel, owners))
+
+    @cached_property
+    def _points(self) -> BarrierPoints:
+        return barrier_points(self._compiled("ptx"))
+
+    def _compiled(self, stage: str) -> str:
         try:
-            texts = self.compile_texts(numbered_lines(self.ttir))
-            owners = {line_of(location): owners for location, owners in owners_of(texts.ttgir).items()}
+            return self.compile_to(stage, numbered_lines(self.ttir))
         except RuntimeError as error:  # from MLIR's passes
-            return CannotExecute(f"a kernel that does not compile: {str(error).strip().splitlines()[0]}")
-        except CannotExecute as error:
-            return error
-        return _CompiledOrder(owners, barrier_points(texts.ptx), ValueUses(self._numbered.kernel, owners))
+            raise CannotExecute(
+                f"a kernel that does not compile: {str(error).strip().partition(chr(10))[0]}"
+            ) from error
+
+    def _races(self, launch: PreparedLaunch, points: BarrierPoints) -> _Races:
+        races = _Races(self._warps)
+        self._trace(launch, points, races.judge)
+        return races
 
     def _trace(self, launch: PreparedLaunch, points: BarrierPoints, on_meeting: Callable[[int, Meeting], None]) -> None:
         """Trace the first, the middle and the last program.  Memory afterwards holds what it held before."""
