@@ -564,7 +564,8 @@ class Run:
     instrumented: Instrumented | None = None
     """None if Triton compiled the kernels without a sanitizer of its own."""
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Seconds by part of the work: `inputs`, `front_end`, `parse`, `execution`, `reference`, `compare`, `host`.
+    """Seconds by part of the work.
 
+    The parts are `inputs`, `front_end`, `parse`, `threads`, `execution`, `reference`, `compare` and `host`.
     `STARVED` is the time in which a busy machine gave the process no core, if that was seen.
     """

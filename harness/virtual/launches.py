@@ -287,6 +287,7 @@ class Launches:
             return
         began = time.perf_counter()
         launch = self._prepare(compiled, request, grid)
+        began += self._check_threads(compiled, launch)
         for argument in launch.binding.written:
             if argument.buffer is not None:
                 case.writers[argument.buffer.address] = (launch.kernel, argument.name)
@@ -295,7 +296,6 @@ class Launches:
         try:
             if getattr(request.metadata, "launch_cooperative_grid", False):
                 resident.check_cooperative()
-            self._check_threads(compiled, launch)
             outcome = choose_executor(resident, events, self.native).run()
             case.launches[-1] = replace(case.launches[-1], executor=outcome.executor, cut=outcome.was_cut)
             case.deadlocked = outcome.deadlocked or case.deadlocked
@@ -310,30 +310,26 @@ class Launches:
         options = {name: value for name, value in facts.options.items() if value is not None}
 
         def compile_to(stage: str, numbered: str) -> str:
-            began = time.perf_counter()
-            try:
-                return compile_to_stage(numbered, stage, self.device.arch, options)
-            finally:
-                self.case_launches.add_seconds("layouts", time.perf_counter() - began)
+            return compile_to_stage(numbered, stage, self.device.arch, options)
 
         return ThreadRaceCheck(facts.module, ttir, facts.options["num_warps"], compile_to)
 
-    def _check_threads(self, compiled: "_Compiled", launch: PreparedLaunch) -> None:
-        """Look for races between the threads of a program, before the launch changes memory."""
+    def _check_threads(self, compiled: "_Compiled", launch: PreparedLaunch) -> float:
+        """Look for races between the threads of a program, before the launch changes memory; return the seconds."""
         case, build = self.case_launches, compiled.facts.build
-        number = len(case.launches) - 1
-        if not case.checks_threads or launch.is_exact or launch.is_oversized or launch.is_long:
-            return
+        if not case.checks_threads or launch.is_exact or launch.is_oversized:
+            return 0.0
         if case.traced.get(build, 0) >= MOST_TRACED_LAUNCHES or not compiled.threads.may_race(launch):
-            return
+            return 0.0
         case.traced[build] = case.traced.get(build, 0) + 1
         began = time.perf_counter()
         try:
-            case.memory += compiled.threads.check(launch, number)
+            case.memory += compiled.threads.check(launch, len(case.launches) - 1)
         except CannotExecute as error:
             case.launches[-1] = replace(case.launches[-1], threads_unknown=error.what)
-        finally:
-            case.add_seconds("threads", time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        case.add_seconds("threads", seconds)
+        return seconds
 
     def _prepare(self, compiled: "_Compiled", request: LaunchRequest, grid: LaunchGrid) -> PreparedLaunch:
         case = self.case_launches

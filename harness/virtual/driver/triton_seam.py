@@ -583,6 +583,7 @@ def compile_to_stage(ttir: str, stage: str, arch: int, options: Mapping[str, Any
         tempfile.TemporaryDirectory(prefix="kernel-harness-") as folder,
     ):
         knobs.compilation.disable_line_info = False
+        knobs.compilation.listener = None  # `on_compile` is about front ends
         path = Path(folder) / "kernel.ttir"
         # Up to Triton 3.8 the cut is no part of the cache's key, but the text is.
         path.write_text(f"{ttir}\n// {stage}\n")

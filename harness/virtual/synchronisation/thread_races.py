@@ -157,10 +157,12 @@ class ThreadRaceCheck:
         """Yield the races of a launch.  Memory afterwards holds what it held before.
 
         Raises:
-            CannotExecute: what decides is unknown: a layout, or code that does not compile.
+            CannotExecute: the launch cannot be traced, or what decides is unknown, such as a layout.
         """
         if launch.may_wait:
             raise CannotExecute("programs that may wait for others")
+        if launch.is_long:
+            raise CannotExecute("a launch that is too long to be traced")
         if not self._needs_code(launch):
             return
         if len(self.module.functions) > 1:

@@ -46,6 +46,19 @@ def test_compiling_ends_at_ttir(gpu: Gpu) -> None:
     assert gpu.memory == []
 
 
+def test_compiling_goes_no_further_than_to_a_stage(gpu: Gpu) -> None:
+    compiled: Any = copy_kernel[(1,)](torch.zeros(8), torch.zeros(8), 8)
+    ttir = str(compiled.asm["ttir"])
+    layouts, instructions = (
+        triton_seam.compile_to_stage(ttir, stage, 120, {"num_warps": 4}) for stage in ("ttgir", "ptx")
+    )
+    assert "#ttg.blocked<" in layouts
+    assert ".loc" in instructions
+    assert "st.global" in instructions
+    copy_kernel[(1,)](torch.zeros(16), torch.zeros(16), 16)  # the cut after TTIR is back
+    assert gpu.case_launches.unsupported is None
+
+
 def three_configs(kernel: str) -> dict[str, Any]:
     """Return configs that differ in what they store."""
     del kernel
