@@ -202,6 +202,8 @@ class LaunchWatch:
         self._fresh_before = 0
         """The number of fresh storages after the launch before."""
         self._device = launches.device
+        self._traced: dict[str, int] = {}
+        """Launches whose threads were checked, by build: a few in this process, not in each test."""
         self._lock = threading.RLock()
 
     def __call__(self, request: LaunchRequest) -> None:
@@ -244,8 +246,9 @@ class LaunchWatch:
         return Raised(kind=kind, message=text_of(error), source=self._lines.find(), phase="launch", traceback="")
 
     def _begin(self, fill: LaneFill = LaneFill.ZERO) -> None:
-        self._launches.case_launches = VirtualCaseLaunches(lane_fill=fill)
-        self._launches.case_launches.main_has_allocator = MainThread.sees_allocator()
+        begun = self._launches.case_launches = VirtualCaseLaunches(lane_fill=fill, traced=self._traced)
+        begun.checks_threads = fill is LaneFill.ZERO
+        begun.main_has_allocator = MainThread.sees_allocator()
 
     def _run(self, request: LaunchRequest, facts: VirtualCaseLaunches, ending: Ending, before: Copies | None) -> Run:
         run = Run(

@@ -35,6 +35,7 @@ PER_LAUNCH = (
     "bounds",
     "descriptor-alignment",
     "device-assert",
+    "thread-race",
     "write-overlap",
     "order-dependence",
     "uninitialised-read",

@@ -33,7 +33,7 @@ def test_copies_of_a_suite_in_other_folders_draw_the_same_cases(tmp_path: Path) 
 
 def drawn_of_copy(suite: Path, folder: Path) -> list[Case]:
     folder.mkdir()
-    ops = load_suite(shutil.copy(suite, folder))
+    ops = load_suite(str(shutil.copy(suite, folder)))
     plan = Plan(ops=ops, devices=(catalogue.find("b200"),), budget=CaseBudget(cases=8), seed=3)
     batches = [batch_plan.batch(LaunchFeedback()) for batch_plan in islice(batch_plans(plan), 3)]
     return [replace(case, op="") for batch in batches for case in batch.draw()]
