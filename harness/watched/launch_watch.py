@@ -19,9 +19,9 @@ import torch
 
 from harness.devices.cpu_tensors import CpuTensors
 from harness.errors import CannotExecute
-from harness.model.case import Case, DType, LaneFill
+from harness.model.case import Case, DType, LaneFill, Scale
 from harness.model.device import DeviceProfile
-from harness.model.ending import Completed, Ending, Raised, Unsupported
+from harness.model.ending import Completed, Ending, OutOfMemory, Raised, Unsupported
 from harness.model.run import Measure, Refilled, Result, Role, Run, Source, UndefinedLanes, UninitialisedRead
 from harness.model.verdict import Abstain, Fail, Outcome, Signature, Verdict
 from harness.ops.call_contexts import CallContexts
@@ -30,9 +30,11 @@ from harness.ops.compare import digests
 from harness.ops.exception_text import text_of
 from harness.ops.poison import FreshMemory
 from harness.oracles import registry
+from harness.settings import Settings
 from harness.virtual.driver.driver import LaunchRequest, tensors_of
 from harness.virtual.engine import VirtualEngine
 from harness.virtual.launches import Launches, VirtualCaseLaunches
+from harness.watched.launch_memory import bounded_memory
 from harness.watched.program_threads import (
     CallingLines,
     MainThread,
@@ -46,6 +48,10 @@ MOST_COPIED_BYTES = 256 * 2**20
 """Arguments of a launch beyond which it is not executed again."""
 MOST_FRESH_BYTES = 1024 * 2**20
 """Memory of `torch.empty` that is kept for the sake of its poison."""
+NATIVE_BYTES = 4 * 2**20
+"""Arguments of a launch beyond which native code runs it from the first time on: NumPy would take many bytes each."""
+MEMORY_SHARE = 0.8
+"""The share of the machine's free memory that one launch may take.  Beyond it, the launch raises MemoryError."""
 RECORD_INTERVAL_S = 1.0
 WORTH_RECORDING = 2
 """A launch that shows a recorded failure again is recorded if it has this many times fewer programs."""
@@ -202,6 +208,7 @@ class LaunchWatch:
         self._fresh_before = 0
         """The number of fresh storages after the launch before."""
         self._device = launches.device
+        self._memory_share = MEMORY_SHARE / Settings.from_environment(os.environ).pytest_workers
         self._traced: dict[str, int] = {}
         """Launches whose threads were checked, by build: a few in this process, not in each test."""
         self._lock = threading.RLock()
@@ -218,10 +225,14 @@ class LaunchWatch:
                 self._fresh.forget(self._fresh_before)
             before = _copies(request)
             ending: Ending = Completed()
-            self._begin()
+            self._begin(request)
             facts = self._launches.case_launches
             try:
-                self._launches(request)
+                with bounded_memory(self._memory_share):
+                    self._launches(request)
+            except MemoryError as error:
+                ending = OutOfMemory(limit_bytes=0, message=str(error) or type(error).__name__)
+                raise
             except CannotExecute as error:
                 ending = facts.halted or Unsupported(what=error.what, kernel="", source=None, triton_version="")
                 raise
@@ -245,8 +256,11 @@ class LaunchWatch:
         kind = type(error).__name__
         return Raised(kind=kind, message=text_of(error), source=self._lines.find(), phase="launch", traceback="")
 
-    def _begin(self, fill: LaneFill = LaneFill.ZERO) -> None:
-        begun = self._launches.case_launches = VirtualCaseLaunches(lane_fill=fill, traced=self._traced)
+    def _begin(self, request: LaunchRequest, fill: LaneFill = LaneFill.ZERO) -> None:
+        with plain_torch():
+            size = sum(storage.nbytes() for storage in _storages(request).values())
+        scale = Scale.LONG if size > NATIVE_BYTES else Scale.USUAL
+        begun = self._launches.case_launches = VirtualCaseLaunches(lane_fill=fill, scale=scale, traced=self._traced)
         begun.checks_threads = fill is LaneFill.ZERO
         begun.main_has_allocator = MainThread.sees_allocator()
 
@@ -276,9 +290,12 @@ class LaunchWatch:
         ending: Ending = Completed()
         try:
             _restore(request, before)
-            self._begin(LaneFill.ODD)
-            self._launches(request)
+            self._begin(request, LaneFill.ODD)
+            with bounded_memory(self._memory_share):
+                self._launches(request)
             found = _digests(request)
+        except MemoryError as error:
+            ending, found = OutOfMemory(limit_bytes=0, message=str(error)), {}
         except CannotExecute as error:
             ending, found = Unsupported(what=error.what, kernel="", source=None, triton_version=""), {}
         finally:
