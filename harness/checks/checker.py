@@ -231,6 +231,10 @@ class Checker:
         return task
 
 
+ATTEMPTS = 2
+"""How often a check begins whose processes fail without a flaw of the candidate."""
+
+
 class _Check:
     """One check of one candidate."""
 
@@ -277,15 +281,18 @@ class _Check:
         name = write_suite(path, answer, task)
         suite = named_in_project(str(path))
         ops = {op.name: op for op in load_suite(suite, self._checker.project)}
-        statistics = CampaignStatistics()
-        reason = ""
-        try:
-            statistics = self._search(suite, ops[name], ops[f"{name}{FORWARD}"])
-            flaws = flaws_of(self._seen)
-            if not flaws and statistics.passed:
-                flaws = self._referee(answer, task)
-        except WorkerError as error:  # the candidate may have destroyed what the processes need
-            flaws, reason = flaws_of(self._seen), str(error)
+        statistics, flaws, reason = CampaignStatistics(), tuple[CandidateFlaw, ...](), ""
+        for _ in range(ATTEMPTS):
+            reason = ""
+            try:
+                statistics = self._search(suite, ops[name], ops[f"{name}{FORWARD}"])
+                flaws = flaws_of(self._seen)
+                if not flaws and statistics.passed:
+                    flaws = self._referee(answer, task)
+            except WorkerError as error:  # the candidate may have destroyed what the processes need
+                flaws, reason = flaws_of(self._seen), str(error)
+            if flaws or not reason:
+                break
         if (now := self._contents()) != contents:
             changed = ", ".join(str(path) for path in contents if now[path] != contents[path])
             message = f"{changed} changed or vanished while the candidate was checked"

@@ -20,6 +20,7 @@ from harness.model.run import (
     Unsupported,
 )
 from harness.model.verdict import VALUE_ORACLES, Fail, Severity
+from harness.oracles.endings import describe
 
 ORACLES: Mapping[str, FlawKind] = {
     **dict.fromkeys(VALUE_ORACLES, FlawKind.WRONG_VALUES),
@@ -75,6 +76,7 @@ def flaws_of(seen: Evidences) -> tuple[CandidateFlaw, ...]:
         *_of_makers(seen.completed),
         *_of_forms(seen.completed),
         *(_of_failure(*failure, seen) for failure in seen.failures),
+        *_of_endings(seen),
     ]
     once: dict[tuple[FlawKind, str], CandidateFlaw] = {}
     for flaw in found:
@@ -115,6 +117,22 @@ def _of_forms(completed: Sequence[Run]) -> Iterator[CandidateFlaw]:
         message = f"{mismatch.name} is {got} where the reference returns {wanted}"
         cases = len({id(one) for one, _ in found})
         yield CandidateFlaw(kind=FlawKind.WRONG_FORM, message=message, case=str(run.case), cases=cases)
+
+
+def _of_endings(seen: Evidences) -> Iterator[CandidateFlaw]:
+    """Yield a flaw if no case completed and none was judged: the search ended before, and a process crashed or hung."""
+    if seen.completed or seen.failures:
+        return
+    for run in seen.runs:
+        match run.ending:
+            case Crashed() | Faulted():
+                kind = FlawKind.CRASH
+            case TimedOut() | Deadlocked():
+                kind = FlawKind.HANG
+            case Completed() | Raised() | Refused() | Unsupported() | OutOfMemory():
+                continue
+        yield CandidateFlaw(kind=kind, message=describe(run.ending), case=str(run.case))
+        return
 
 
 def _is_by_torch(result: Result) -> bool:

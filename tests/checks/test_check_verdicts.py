@@ -62,7 +62,7 @@ def test_sizes_that_agree_in_all_samples_are_one_dim(checker: Checker) -> None:
 )
 def test_a_wrong_candidate_is_told_by_the_name_of_its_flaw(checker: Checker, candidate: str, kind: FlawKind) -> None:
     verdict = verdict_on(checker, candidate)
-    assert verdict.ruling is Ruling.WRONG
+    assert verdict.ruling is Ruling.WRONG, verdict.reason
     assert kind in kinds(verdict)
 
 

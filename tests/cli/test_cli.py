@@ -134,6 +134,7 @@ def test_the_json_report_is_complete(project: Project) -> None:
         "idiom": "",
         "rule": "",
         "symptoms": [],
+        "watched": None,
         "sightings": failed,
         "libraries": [],
         "preceding_case": None,
