@@ -37,11 +37,11 @@ from harness.virtual.driver.kernel_facts import (
     shape_digest,
 )
 from harness.virtual.driver.scratch_checks import SCRATCH_OPERATIONS, ScratchRequest, allocated, scratch_source
+from harness.virtual.driver.stage_process import compiled_text
 from harness.virtual.driver.triton_seam import (
     ChosenConfig,
     ConfigBuild,
     allocate_scratch,
-    compile_to_stage,
     version,
 )
 from harness.virtual.engine_settings import STEP_LIMIT_VARIABLE, EngineSettings
@@ -310,7 +310,7 @@ class Launches:
         options = {name: value for name, value in facts.options.items() if value is not None}
 
         def compile_to(stage: str, numbered: str) -> str:
-            return compile_to_stage(numbered, stage, self.device.arch, options)
+            return compiled_text(numbered, stage, self.device.arch, options)
 
         return ThreadRaceCheck(facts.module, ttir, facts.options["num_warps"], compile_to)
 
