@@ -32,15 +32,13 @@ from harness.oracles import registry
 from harness.reports.finding_text import Sources, quoted, render
 from harness.reports.watch_summary import watch_summary
 from harness.search.options import load_devices
-from harness.search.session import FOLDER, prepared
-from harness.watched.command_process import CommandEnd, run_command, watched_environment
+from harness.watched.command_process import CommandEnd, run_command, watch_plan, watched_environment
 from harness.watched.launch_suites import LaunchRepeater
-from harness.watched.watch_records import PER_LAUNCH, PLAN, WatchPlan, read_checks, read_failures
+from harness.watched.watch_records import PER_LAUNCH, PLAN, read_checks, read_failures
 from harness.watched.watch_report import Seen, WatchedCommand, findings_of, report_of_watch
 from harness.wire import to_json
 
 USUAL_DEVICE = "b200"
-SCRATCH = "watched"
 
 
 def run(given: argparse.Namespace) -> int:
@@ -63,12 +61,9 @@ def run(given: argparse.Namespace) -> int:
         options=_options(given, device.slug, given_libraries),
         libraries=given_libraries,
     )
-    scratch = prepared(FOLDER) / SCRATCH
+    plan = watch_plan(device, oracles, tuple(map(str, library_paths)))
     with tempfile.TemporaryDirectory(prefix="harness-run-") as name:
         folder = Path(name)
-        plan = WatchPlan(
-            device=device, oracles=oracles, scratch=str(scratch.resolve()), libraries=tuple(map(str, library_paths))
-        )
         (folder / PLAN).write_text(to_json(plan), encoding="utf-8")
         end = run_command(command.words, watched_environment(given.environment, folder, library_paths))
         seen = Seen(checks=read_checks(folder), failures=read_failures(folder))

@@ -12,7 +12,9 @@ from pathlib import Path
 from types import FrameType
 
 from harness.errors import UsageError
-from harness.watched.watch_records import FOLDER_VARIABLE
+from harness.model.device import DeviceProfile
+from harness.search.session import FOLDER, prepared
+from harness.watched.watch_records import FOLDER_VARIABLE, PER_LAUNCH, WatchPlan
 
 STARTUP = Path(__file__).parent / "startup"
 
@@ -26,6 +28,14 @@ class CommandEnd:
     was_interrupted: bool
     """True if this process got a signal to end meanwhile."""
     seconds: float
+
+
+def watch_plan(
+    device: DeviceProfile, oracles: tuple[str, ...] = PER_LAUNCH, libraries: tuple[str, ...] = ()
+) -> WatchPlan:
+    """Return a plan whose caches are in the project's `.harness`, apart from those of searches."""
+    scratch = prepared(FOLDER) / "watched"
+    return WatchPlan(device=device, oracles=oracles, scratch=str(scratch.resolve()), libraries=libraries)
 
 
 def watched_environment(

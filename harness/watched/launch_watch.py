@@ -223,9 +223,10 @@ class LaunchWatch:
         with self._lock:
             if test != self._recorder.test:  # the test made tensors before its first launch
                 self._fresh.forget(self._fresh_before)
-            before = _copies(request)
+            size_bytes = _size_bytes(request)
+            before = _copies(request) if size_bytes <= MOST_COPIED_BYTES else None
             ending: Ending = Completed()
-            self._begin(request)
+            self._begin(LaneFill.ZERO, Scale.LONG if size_bytes > NATIVE_BYTES else Scale.USUAL)
             facts = self._launches.case_launches
             try:
                 with bounded_memory(self._memory_share):
@@ -256,10 +257,7 @@ class LaunchWatch:
         kind = type(error).__name__
         return Raised(kind=kind, message=text_of(error), source=self._lines.find(), phase="launch", traceback="")
 
-    def _begin(self, request: LaunchRequest, fill: LaneFill = LaneFill.ZERO) -> None:
-        with plain_torch():
-            size = sum(storage.nbytes() for storage in _storages(request).values())
-        scale = Scale.LONG if size > NATIVE_BYTES else Scale.USUAL
+    def _begin(self, fill: LaneFill, scale: Scale) -> None:
         begun = self._launches.case_launches = VirtualCaseLaunches(lane_fill=fill, scale=scale, traced=self._traced)
         begun.checks_threads = fill is LaneFill.ZERO
         begun.main_has_allocator = MainThread.sees_allocator()
@@ -281,16 +279,14 @@ class LaunchWatch:
         refilled = self._refilled(request, before) if needs_refill and before is not None else None
         return replace(run, results=results, refilled=refilled)
 
-    def _refilled(self, request: LaunchRequest, before: Copies) -> Refilled | None:
+    def _refilled(self, request: LaunchRequest, before: Copies) -> Refilled:
         """Execute the launch again with other values in undefined lanes, and put its first results back."""
         after = _copies(request)
-        if after is None:
-            return None
         first = self._launches.case_launches
         ending: Ending = Completed()
         try:
             _restore(request, before)
-            self._begin(request, LaneFill.ODD)
+            self._begin(LaneFill.ODD, first.scale)
             with bounded_memory(self._memory_share):
                 self._launches(request)
             found = _digests(request)
@@ -325,13 +321,15 @@ def _storages(request: LaunchRequest) -> dict[int, torch.UntypedStorage]:
     return {storage.data_ptr(): storage for storage in storages if storage.nbytes()}
 
 
-def _copies(request: LaunchRequest) -> Copies | None:
-    """Return copies of the arguments' memory; None if they are too large."""
+def _size_bytes(request: LaunchRequest) -> int:
     with plain_torch(), without_dispatch_modes():
-        storages = _storages(request)
-        if sum(storage.nbytes() for storage in storages.values()) > MOST_COPIED_BYTES:
-            return None
-        return {address: storage.clone() for address, storage in storages.items()}
+        return sum(storage.nbytes() for storage in _storages(request).values())
+
+
+def _copies(request: LaunchRequest) -> Copies:
+    """Return copies of the arguments' memory."""
+    with plain_torch(), without_dispatch_modes():
+        return {address: storage.clone() for address, storage in _storages(request).items()}
 
 
 def _restore(request: LaunchRequest, copies: Copies) -> None:

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Self
 from harness.devices import catalogue
 from harness.errors import UsageError
 from harness.model.device import DeviceProfile
-from harness.search.session import FOLDER, prepared
 from harness.watched.attaching import prepare_environment
-from harness.watched.watch_records import PER_LAUNCH, RecordFiles, WatchPlan, read_checks, read_failures
+from harness.watched.command_process import watch_plan
+from harness.watched.watch_records import RecordFiles, read_checks, read_failures
 from harness.watched.watch_report import Seen, WatchedCommand, findings_of
 
 if TYPE_CHECKING:
     from harness.model.finding import Finding
     from harness.watched.launch_watch import LaunchRecorder
-
-SCRATCH = "watched"
 
 
 class _Process:
@@ -86,8 +84,7 @@ class WatchedBlock(ContextDecorator):
 
     def _attached(self) -> "LaunchRecorder":
         if _Process.device is None:
-            scratch = str((prepared(FOLDER) / SCRATCH).resolve())
-            plan = WatchPlan(device=self.device, oracles=PER_LAUNCH, scratch=scratch)
+            plan = watch_plan(self.device)
             prepare_environment(os.environ, plan)
             _Process.recorder = importlib.import_module("harness.watched.launch_watch").watch_process(plan, None)
             _Process.device = self.device
