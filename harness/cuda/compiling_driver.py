@@ -5,7 +5,8 @@ from typing import Any
 
 from harness.model.device import DeviceProfile
 from harness.virtual.driver.driver import LaunchRequest, VirtualDriver, device_properties
-from harness.virtual.driver.triton_seam import build_launcher, target
+from harness.virtual.driver.later_stages import target
+from harness.virtual.driver.triton_seam import build_launcher
 
 NOT_LOADED = (0, 0, 0, 0)
 """Module, function, registers and spills of a kernel that is not loaded."""

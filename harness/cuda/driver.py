@@ -12,7 +12,7 @@ from triton.backends.nvidia.driver import CudaDriver
 
 from harness.model.device import DeviceProfile
 from harness.virtual.driver.driver import LaunchRequest, constant_times, device_properties, own_ttir
-from harness.virtual.driver.triton_seam import target
+from harness.virtual.driver.later_stages import target
 
 
 class LaunchWatcher(Protocol):

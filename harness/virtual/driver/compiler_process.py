@@ -19,7 +19,7 @@ import triton
 
 from harness.model.ending import REFUSED_BUILDS
 from harness.model.kernel_resources import CRASHES, Resources
-from harness.virtual.driver.triton_seam import compile_to_cubin
+from harness.virtual.driver.later_stages import compile_to_cubin
 
 _USAGE = re.compile(r"REG:(\d+)\s+STACK:(\d+)\s+SHARED:(\d+)\s+LOCAL:(\d+)")
 _REFUSALS = ("PassManager::run failed", "Parse MLIR file failed", "failed to translate module to LLVM IR")

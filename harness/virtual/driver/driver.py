@@ -14,8 +14,9 @@ import torch
 from harness.errors import NoSuchFunction
 from harness.model.device import DeviceProfile
 from harness.ops import flight_recorder
+from harness.virtual.driver.later_stages import target
 from harness.virtual.driver.source_paths import loaded_files, relocated
-from harness.virtual.driver.triton_seam import ConfigChooser, kernel_source, target
+from harness.virtual.driver.triton_seam import ConfigChooser, kernel_source
 
 
 @dataclass(frozen=True, slots=True)

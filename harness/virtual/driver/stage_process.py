@@ -46,7 +46,7 @@ def compiled_text(ttir: str, stage: str, arch: int, options: Mapping[str, Any]) 
 
 def main() -> None:
     """Compile the build on standard input."""
-    from harness.virtual.driver.triton_seam import compile_to_stage  # noqa: PLC0415 - the caller needs no compiler
+    from harness.virtual.driver.later_stages import compile_to_stage  # noqa: PLC0415 - the caller needs no compiler
 
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what Triton prints must not mix with the answer

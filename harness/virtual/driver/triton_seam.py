@@ -1,10 +1,9 @@
 """The seam to Triton: every private name of Triton that the harness touches.  `test_triton_seam.py` checks releases.
 
-It installs our driver, cuts the compiler's pipeline after TTIR, chooses autotune configs and compiles TTIR to a cubin.
+It installs our driver, cuts the compiler's pipeline after TTIR, and chooses autotune configs.
 """
 
 import importlib
-import tempfile
 from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any, Protocol, cast
 
 import triton
 from triton import knobs
-from triton.backends.compiler import GPUTarget, Language
+from triton.backends.compiler import Language
 from triton.backends.nvidia.compiler import get_ptxas, get_ptxas_version
 from triton.compiler.compiler import CompiledKernel
 from triton.runtime import _allocation
@@ -27,6 +26,7 @@ from harness.errors import CannotExecute, CannotRunHere
 from harness.model.ending import REFUSED_BUILDS
 from harness.model.kernel_assembly import KernelAssembly
 from harness.ops import flight_recorder
+from harness.virtual.driver.later_stages import NOT_COMPILED, compile_texts_on_request, target, whole_pipeline
 from harness.virtual.driver.source_paths import KernelSource
 
 VERSIONS = ("3.6", "3.7", "3.8", "3.9")
@@ -35,15 +35,6 @@ VERSIONS = ("3.6", "3.7", "3.8", "3.9")
 ERROR_LENGTH = 100
 """Characters of an error's message that are kept."""
 STAGE_HOOK_KEY = "kernel-harness: ttir only"
-NOT_COMPILED: Mapping[str, int] = {
-    "shared": 0,
-    "tmem_size": 0,
-    "global_scratch_size": 0,
-    "global_scratch_align": 1,
-    "profile_scratch_size": 0,
-    "profile_scratch_align": 1,
-}
-"""What later stages of the compiler add to a kernel's metadata, for one that never reaches them."""
 FULL_CACHE_SUFFIX = "-whole"
 """The suffix of the cache of completely compiled kernels.
 
@@ -422,11 +413,6 @@ def active_driver() -> Any:
     return triton.runtime.driver.active
 
 
-def target(arch: int, warp_size: int) -> GPUTarget:
-    """Return Triton's compilation target."""
-    return GPUTarget("cuda", arch, warp_size)
-
-
 def hash_compiler() -> None:
     """Make Triton hash its own files before processes are forked from this one.
 
@@ -444,8 +430,10 @@ def compile_to_ttir_only() -> None:
     """Cut the pipeline after TTIR, in this process, for good.  Triton then loads the TTIR's text as the "cubin".
 
     In Triton 3.6 to 3.8 the cut is no part of the cache's key, so the process needs its own TRITON_CACHE_DIR.
+    A program that reads a later stage of a kernel, as in `kernel.asm["ptx"]`, gets it compiled then.
     """
     knobs.runtime.add_stages_inspection_hook = cast("Any", _cut_after_ttir)  # its signature changed in 3.9
+    compile_texts_on_request()
 
 
 def build_launcher(source: Any, metadata: Any) -> None:
@@ -555,70 +543,6 @@ def allocate_scratch(size_bytes: int, align: int, stream: int) -> object:
     return _allocation._allocator.get()(size_bytes, align, stream)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - this file is the seam
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledBinary:
-    """The result of the whole compiler pipeline."""
-
-    metadata: Mapping[str, Any]
-    cubin: bytes
-
-
-def compile_to_cubin(ttir: str, arch: int, options: Mapping[str, Any]) -> CompiledBinary:
-    """Compile a TTIR text to a cubin, which needs no GPU.  Exceptions of Triton pass through."""
-    with _whole_pipeline(), tempfile.TemporaryDirectory(prefix="kernel-harness-") as folder:
-        path = Path(folder) / "kernel.ttir"
-        path.write_text(ttir)
-        compiled = triton.compile(str(path), target=target(arch, 32), options=dict(options))
-        return CompiledBinary(compiled.metadata._asdict(), compiled.asm["cubin"])
-
-
-def compile_to_stage(ttir: str, stage: str, arch: int, options: Mapping[str, Any]) -> str:
-    """Compile a TTIR text no further than to a stage, `ttgir` or `ptx`, and return that text.
-
-    Exceptions of Triton pass through.
-    """
-    with (
-        _whole_pipeline(partial(_cut_after, stage)),
-        knobs.compilation.scope(),
-        tempfile.TemporaryDirectory(prefix="kernel-harness-") as folder,
-    ):
-        knobs.compilation.disable_line_info = False
-        knobs.compilation.listener = None  # `on_compile` is about front ends
-        path = Path(folder) / "kernel.ttir"
-        # Up to Triton 3.8 the cut is no part of the cache's key, but the text is.
-        path.write_text(f"{ttir}\n// {stage}\n")
-        compiled = triton.compile(str(path), target=target(arch, 32), options=dict(options))
-        return compiled.asm[stage]
-
-
-def _cut_after(
-    stage: str, backend: Any = None, stages: MutableMapping[str, Any] | None = None, *_: Any, **__: Any
-) -> tuple[str, str] | None:
-    if backend is None or stages is None:  # as in `_cut_after_ttir`
-        return f"kernel-harness: up to {stage}", f"kernel-harness: up to {stage}"
-    names = list(stages)
-    for name in names[names.index(stage) + 1 :]:
-        del stages[name]
-    stages["cubin"] = _no_binary
-    return None
-
-
-def _no_binary(module: Any, metadata: MutableMapping[str, Any]) -> bytes:
-    del module
-    metadata.update({"name": "", **NOT_COMPILED, **metadata})
-    return b"none"
-
-
-@contextmanager
-def _whole_pipeline(hook: Any = None) -> Generator[None]:
-    outer = knobs.runtime.add_stages_inspection_hook
-    knobs.runtime.add_stages_inspection_hook = hook
-    try:
-        yield
-    finally:
-        knobs.runtime.add_stages_inspection_hook = outer
-
-
 class HardwareCannotLaunch(RuntimeError):
     """A launch is impossible on the hardware GPU, or would differ there."""
 
@@ -685,7 +609,7 @@ class HardwareLauncher:
         emulated = triton.runtime.driver.active
         set_driver(self._driver)
         try:
-            with _whole_pipeline(), knobs.cache.scope():
+            with whole_pipeline(), knobs.cache.scope():
                 knobs.cache.dir = str(self._cache)
                 yield
         finally:

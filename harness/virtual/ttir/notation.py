@@ -68,6 +68,8 @@ def implied_results(name: str, kinds: list[Type]) -> tuple[Type, ...]:
     first, last = kinds[0], kinds[-1]
     if name in {"arith.cmpi", "arith.cmpf"}:
         return (first.with_element("i1"),)
+    if name == "tt.unsplat":
+        return (Type(first.element, (), first.pointee),)
     if name == "tt.load" and first.pointee is not None:
         return (Type(first.pointee.element, first.shape, first.pointee.pointee),)
     return (first,) if name == "tt.addptr" else (last,)

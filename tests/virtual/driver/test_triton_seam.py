@@ -19,7 +19,7 @@ from triton.runtime import _allocation
 from triton.runtime.errors import OutOfResources
 
 from harness.errors import CannotExecute
-from harness.virtual.driver import triton_seam
+from harness.virtual.driver import later_stages, triton_seam
 from harness.virtual.driver.compiler_process import compile_resources
 from tests.virtual.conftest import Gpu, MakeGpu
 
@@ -40,17 +40,27 @@ def copy_kernel(x, out, N: tl.constexpr):
 
 def test_compiling_ends_at_ttir(gpu: Gpu) -> None:
     compiled: Any = copy_kernel[(1,)](torch.zeros(8), torch.zeros(8), 8)
-    assert {"ttir", "cubin"} <= set(compiled.asm)
-    assert not {"ttgir", "llir", "ptx"} & set(compiled.asm)
-    assert compiled.asm["cubin"].decode() == str(compiled.asm["ttir"])
+    assert compiled.kernel.decode() == str(compiled.asm["ttir"])
+    assert not {"ttgir", "llir", "ptx", "cubin"} & set(compiled.asm.keys())
     assert gpu.memory == []
+
+
+def test_later_stages_are_compiled_if_a_program_reads_them(gpu: Gpu) -> None:
+    compiled: Any = copy_kernel[(1,)](torch.zeros(8), torch.zeros(8), 8, num_warps=2)
+    assert '"ttg.num-warps" = 2' in compiled.asm["ttgir"]
+    assert ".target sm_" in compiled.asm["ptx"]
+    assert compiled.asm["cubin"].startswith(b"\x7fELF")
+    with pytest.raises(KeyError, match="amdgcn"):
+        compiled.asm["amdgcn"]
+    copy_kernel[(1,)](torch.zeros(16), torch.zeros(16), 16)  # the cut after TTIR is back
+    assert gpu.case_launches.unsupported is None
 
 
 def test_compiling_goes_no_further_than_to_a_stage(gpu: Gpu) -> None:
     compiled: Any = copy_kernel[(1,)](torch.zeros(8), torch.zeros(8), 8)
     ttir = str(compiled.asm["ttir"])
     layouts, instructions = (
-        triton_seam.compile_to_stage(ttir, stage, 120, {"num_warps": 4}) for stage in ("ttgir", "ptx")
+        later_stages.compile_to_stage(ttir, stage, 120, {"num_warps": 4}) for stage in ("ttgir", "ptx")
     )
     assert "#ttg.blocked<" in layouts
     assert ".loc" in instructions

@@ -18,7 +18,7 @@ import triton.language as tl
 
 from harness.devices import catalogue
 from harness.model.kernel_build import CompileTarget, Vendor
-from harness.virtual.driver import triton_seam
+from harness.virtual.driver import later_stages, triton_seam
 from harness.virtual.driver.compiler_process import compile_resources
 from harness.virtual.driver.driver import LaunchRequest, VirtualDriver
 from harness.virtual.driver.machine_code import amd_facts, amd_instructions, cubin_instructions, ptxas_facts
@@ -95,7 +95,7 @@ def test_the_stages_make_the_code_that_triton_compiles(
 
 def compile_whole(build: RecordedBuild) -> Any:
     with on_h200():
-        return triton.compile(build.source, target=triton_seam.target(90, 32), options=dict(build.options))
+        return triton.compile(build.source, target=later_stages.target(90, 32), options=dict(build.options))
 
 
 def test_warps_and_stages_do_not_reach_the_front_end(recorded: RecordedBuild) -> None:

@@ -62,6 +62,23 @@ def test_a_compare_and_swap_of_floats_compares_their_bits(gpu: Gpu, dtype: torch
 
 
 @triton.jit
+def locking_kernel(total, lock):
+    free, taken = tl.full((1,), 0, tl.int32).item(), tl.full((1,), 1, tl.int32).item()
+    while tl.atomic_cas(lock, free, taken) == 1:
+        pass
+    tl.store(total, tl.load(total) + 1)
+    tl.debug_barrier()
+    tl.atomic_xchg(lock, free)
+
+
+def test_the_only_element_of_a_block_is_a_scalar_of_an_atomic(gpu: Gpu) -> None:
+    total, lock = torch.zeros(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    locking_kernel[(50,)](total, lock)
+    assert total.item() == 50
+    assert gpu.memory == []
+
+
+@triton.jit
 def scaling_kernel(x, scale, out, N: tl.constexpr):
     at = tl.arange(0, N)
     tl.store(out + at, tl.load(x + at) * scale)

@@ -1,0 +1,151 @@
+"""The stages of Triton's compiler after TTIR, in this process.  A seam, as `triton_seam` is.
+
+The virtual GPU leaves these stages out.  Here they run for one kernel: to measure its resources, to read its layouts,
+or because the program under test asks for `kernel.asm["ptx"]`.
+"""
+
+import tempfile
+from collections.abc import Generator, Mapping, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import triton
+from triton import knobs
+from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import AsmDict, CompiledKernel, make_backend
+
+BINARY = "cubin"
+LAST_TEXT = "ptx"
+LATER_STAGES = ("ttgir", "llir", LAST_TEXT)
+NOT_COMPILED: Mapping[str, int] = {
+    "shared": 0,
+    "tmem_size": 0,
+    "global_scratch_size": 0,
+    "global_scratch_align": 1,
+    "profile_scratch_size": 0,
+    "profile_scratch_align": 1,
+}
+"""What later stages of the compiler add to a kernel's metadata, for one that never reaches them."""
+
+
+def target(arch: int, warp_size: int) -> GPUTarget:
+    """Return Triton's compilation target."""
+    return GPUTarget("cuda", arch, warp_size)
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledBinary:
+    """The result of the whole compiler pipeline."""
+
+    metadata: Mapping[str, Any]
+    cubin: bytes
+
+
+def compile_to_cubin(ttir: str, arch: int, options: Mapping[str, Any]) -> CompiledBinary:
+    """Compile a TTIR text to a cubin, which needs no GPU.  Exceptions of Triton pass through."""
+    with whole_pipeline(), tempfile.TemporaryDirectory(prefix="kernel-harness-") as folder:
+        path = Path(folder) / "kernel.ttir"
+        path.write_text(ttir)
+        compiled = triton.compile(str(path), target=target(arch, 32), options=dict(options))
+        return CompiledBinary(compiled.metadata._asdict(), compiled.asm["cubin"])
+
+
+def compile_to_stage(ttir: str, stage: str, arch: int, options: Mapping[str, Any]) -> str:
+    """Compile a TTIR text no further than to a stage, `ttgir` or `ptx`, and return that text.
+
+    Exceptions of Triton pass through.
+    """
+    with (
+        whole_pipeline(partial(_cut_after, stage)),
+        knobs.compilation.scope(),
+        tempfile.TemporaryDirectory(prefix="kernel-harness-") as folder,
+    ):
+        knobs.compilation.disable_line_info = False
+        knobs.compilation.listener = None  # `on_compile` is about front ends
+        path = Path(folder) / "kernel.ttir"
+        # Up to Triton 3.8 the cut is no part of the cache's key, but the text is.
+        path.write_text(f"{ttir}\n// {stage}\n")
+        compiled = triton.compile(str(path), target=target(arch, 32), options=dict(options))
+        return compiled.asm[stage]
+
+
+def _cut_after(
+    stage: str, backend: Any = None, stages: MutableMapping[str, Any] | None = None, *_: Any, **__: Any
+) -> tuple[str, str] | None:
+    if backend is None or stages is None:  # as in `_cut_after_ttir`
+        return f"kernel-harness: up to {stage}", f"kernel-harness: up to {stage}"
+    names = list(stages)
+    for name in names[names.index(stage) + 1 :]:
+        del stages[name]
+    stages["cubin"] = _no_binary
+    return None
+
+
+def _no_binary(module: Any, metadata: MutableMapping[str, Any]) -> bytes:
+    del module
+    metadata.update({"name": "", **NOT_COMPILED, **metadata})
+    return b"none"
+
+
+@contextmanager
+def whole_pipeline(hook: Any = None) -> Generator[None]:
+    """Compile through all stages, or as the hook says."""
+    outer = knobs.runtime.add_stages_inspection_hook
+    knobs.runtime.add_stages_inspection_hook = hook
+    try:
+        yield
+    finally:
+        knobs.runtime.add_stages_inspection_hook = outer
+
+
+@cache
+def compile_texts_on_request() -> None:
+    """Let `asm` of kernels that end at TTIR have the later stages too, in this process, for good."""
+    construct = CompiledKernel.__init__
+
+    def construct_kernel(self: Any, *args: Any, **kwargs: Any) -> None:
+        construct(self, *args, **kwargs)
+        if "ttir" in self.asm and LAST_TEXT not in self.asm:
+            self.asm = _RequestedTexts(self)
+
+    CompiledKernel.__init__ = construct_kernel
+
+
+class _RequestedTexts(AsmDict):
+    """The stages of one kernel by name; those after TTIR are compiled when one of them is read."""
+
+    def __init__(self, kernel: Any) -> None:
+        super().__init__({stage: text for stage, text in kernel.asm.items() if stage != BINARY})
+        self._metadata = kernel.metadata
+
+    def __contains__(self, stage: object) -> bool:
+        return super().__contains__(stage) or stage in {*LATER_STAGES, BINARY}
+
+    def __missing__(self, stage: str) -> Any:
+        if stage not in {*LATER_STAGES, BINARY}:
+            return super().__missing__(stage)  # which makes `sass` of the cubin, and refuses the rest
+        self.update(_later_texts(self["ttir"], self._metadata))
+        return self[stage]
+
+    def get(self, stage: str, default: Any = None) -> Any:
+        return self[stage] if stage in self else default  # noqa: SIM401 - this is `get`
+
+
+def _later_texts(ttir: str, metadata: Any) -> Mapping[str, Any]:
+    """Compile a kernel with the options that it was compiled with.  Exceptions of Triton pass through."""
+    known: Any = make_backend(metadata.target).parse_options({})
+    options = {field.name: getattr(metadata, field.name, None) for field in fields(known)}
+    given = {name: _hashable(value) for name, value in options.items() if value is not None}
+    with whole_pipeline(), tempfile.TemporaryDirectory(prefix="kernel-harness-") as folder:
+        path = Path(folder) / "kernel.ttir"
+        path.write_text(f"{ttir}\n// whole\n")  # as in `compile_to_stage`
+        compiled = triton.compile(str(path), target=metadata.target, options=given)
+        return {stage: compiled.asm[stage] for stage in (*LATER_STAGES, BINARY)}
+
+
+def _hashable(value: Any) -> Any:
+    """Return an option that JSON has made a list as the tuple that it was."""
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
