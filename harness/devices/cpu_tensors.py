@@ -4,6 +4,7 @@
 * `x.is_cuda` is true and `x.device` is `cuda:0` for every tensor, even one made with `device="cpu"`.
 * Products with an `out_dtype` work, although torch has them for CUDA alone.
 * Products never read the gaps between a matrix's rows.
+* Integers have histograms, and losses of 16-bit numbers are added up in float32.
 * `.cpu()` and `.to("cpu")` copy, as they do from a GPU.
 
 A mode belongs to a thread.  Cases run on the thread that entered it, or in a child that was forked from that thread.
@@ -17,9 +18,10 @@ from typing import Any
 import torch
 import torch.autograd
 import torch.utils._device
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from harness.devices.matrix_products import close_gaps, widen
+from harness.devices.matrix_products import HALVES, close_gaps, widen
 
 CPU = torch.device("cpu")
 GPU = torch.device("cuda", 0)
@@ -32,6 +34,10 @@ class CpuTensors(TorchFunctionMode):
         super().__init__()
         self._answers: dict[Any, Callable[..., Any]] = {
             torch.Tensor.to: _to,
+            torch.Tensor.histc: _histogram,
+            torch.histc: _histogram,
+            functional.cross_entropy: _in_float32(functional.cross_entropy),
+            functional.nll_loss: _in_float32(functional.nll_loss),
             torch.Tensor.cuda: lambda tensor, *_, **__: tensor,
             torch.Tensor.cpu: lambda tensor, *_, **__: tensor.clone(),
             torch.Tensor.pin_memory: lambda tensor, *_, **__: tensor,
@@ -58,6 +64,30 @@ class CpuTensors(TorchFunctionMode):
             kwargs = {**kwargs, "pin_memory": False}
         args, kwargs = widen(func, args, kwargs)
         return func(*close_gaps(func, args), **kwargs)
+
+
+def _in_float32(loss: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Return the loss as a GPU computes it: the CPU adds up 16-bit numbers in 16 bits, which loses two digits."""
+
+    def call(input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:  # noqa: A002 - torch's own name
+        if input.dtype not in HALVES:
+            return loss(input, *args, **kwargs)
+        args = tuple(_widened(value) for value in args)
+        kwargs = {name: _widened(value) for name, value in kwargs.items()}
+        return loss(input.float(), *args, **kwargs).to(input.dtype)
+
+    return call
+
+
+def _widened(value: Any) -> Any:
+    return value.float() if isinstance(value, torch.Tensor) and value.dtype in HALVES else value
+
+
+def _histogram(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """Count numbers by bins.  On the CPU torch counts floating-point numbers alone; float64 holds the integers."""
+    if tensor.is_floating_point():
+        return torch.histc(tensor, *args, **kwargs)
+    return torch.histc(tensor.double(), *args, **kwargs).to(tensor.dtype)
 
 
 def keep_answering_in_backward() -> None:

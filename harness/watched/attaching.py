@@ -17,6 +17,7 @@ from harness.wire import from_json
 ENVIRONMENT = {
     "TRITON_DEFAULT_FP_FUSION": "1",  # the default; Triton 3.9 warns at every compile unless it is set
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+    "TORCHDYNAMO_DISABLE": "1",  # programs of torch.compile run operator by operator: Inductor has no GPU to ask
 }
 
 

@@ -52,6 +52,8 @@ NATIVE_BYTES = 4 * 2**20
 """Arguments of a launch beyond which native code runs it from the first time on: NumPy would take many bytes each."""
 MEMORY_SHARE = 0.8
 """The share of the machine's free memory that one launch may take.  Beyond it, the launch raises MemoryError."""
+LEAST_MEMORY_SHARE = 0.25
+"""The share beside other workers of pytest-xdist.  Seldom do several of them run their largest launch at once."""
 RECORD_INTERVAL_S = 1.0
 WORTH_RECORDING = 2
 """A launch that shows a recorded failure again is recorded if it has this many times fewer programs."""
@@ -208,7 +210,8 @@ class LaunchWatch:
         self._fresh_before = 0
         """The number of fresh storages after the launch before."""
         self._device = launches.device
-        self._memory_share = MEMORY_SHARE / Settings.from_environment(os.environ).pytest_workers
+        workers = Settings.from_environment(os.environ).pytest_workers
+        self._memory_share = max(MEMORY_SHARE / workers, LEAST_MEMORY_SHARE)
         self._traced: dict[str, int] = {}
         """Launches whose threads were checked, by build: a few in this process, not in each test."""
         self._lock = threading.RLock()

@@ -72,9 +72,19 @@ def tensor_facts() -> dict[str, object]:
         "pinned": torch.empty(3, pin_memory=True).shape[0],
         "like": str(torch.empty_like(x).new_zeros(1, device=x.device).untyped_storage().device),
         "by_default": str(by_default.untyped_storage().device),
+        "counted": torch.histc(
+            torch.tensor([0, 2, 2], dtype=torch.int32, device="cuda"), bins=3, min=0, max=2
+        ).tolist(),
+        "loss": mean_loss(),
         "recomputed": checkpointed(),
         "module": str(torch.nn.LayerNorm(3).cuda().to("cuda")(x).device),
     }
+
+
+def mean_loss() -> float:
+    """The mean of 4,001 equal losses, which 16 bits cannot add up."""
+    logits = torch.zeros(4001, 4, dtype=torch.bfloat16, device="cuda")
+    return torch.nn.functional.cross_entropy(logits, torch.zeros(4001, dtype=torch.int64, device="cuda")).item()
 
 
 def checkpointed() -> list[float]:

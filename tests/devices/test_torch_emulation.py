@@ -52,6 +52,8 @@ def test_cpu_tensors_look_like_cuda_tensors_forward_and_backward() -> None:
         "pinned": 3,
         "like": "cpu",
         "by_default": "cpu",
+        "counted": [1, 0, 2],
+        "loss": 1.3828125,
         "recomputed": [2.0, 2.0],
         "module": "cuda:0",
     }

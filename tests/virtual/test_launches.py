@@ -254,6 +254,28 @@ def test_the_record_of_a_launch_has_its_facts(gpu: Gpu) -> None:
     assert launch.source.file == HERE
 
 
+class Storage:
+    def __init__(self, data: torch.Tensor) -> None:
+        self.data = data
+
+
+class Wrapped:
+    """A tensor of a library's own, which Triton takes for its `data_ptr` and `dtype`."""
+
+    def __init__(self, data: torch.Tensor) -> None:
+        self.storage, self.dtype = Storage(data), data.dtype
+
+    def data_ptr(self) -> int:
+        return self.storage.data.data_ptr()
+
+
+def test_an_object_with_an_address_is_the_tensor_that_it_wraps(gpu: Gpu) -> None:
+    x, y = torch.ones(16), torch.zeros(12)
+    described_kernel[(1,)](Wrapped(x), Wrapped(y), 2.0, 16, "wrapped")
+    assert y.tolist() == [2.0] * 12
+    assert [type(event) for event in gpu.memory] == [Stray]
+
+
 @triton.jit
 def left_kernel(x):
     tl.store(x, 1)

@@ -18,6 +18,9 @@ from harness.virtual.driver.later_stages import target
 from harness.virtual.driver.source_paths import loaded_files, relocated
 from harness.virtual.driver.triton_seam import ConfigChooser, kernel_source
 
+DEEPEST_WRAPPER = 3
+"""Attributes of attributes among which the tensor behind a launch's argument is looked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
@@ -49,6 +52,22 @@ def descriptor_tensor(value: object) -> torch.Tensor | None:
     """Return the tensor behind a descriptor made by host code; None for any other value."""
     base = getattr(value, "base", None)
     return base if isinstance(base, torch.Tensor) and hasattr(value, "block_shape") else None
+
+
+def tensor_behind(value: object) -> object:
+    """Return the tensor that an object with a `data_ptr` method of its own wraps; any other value as it is.
+
+    Triton takes the address of every such object.  Here the address alone would not do: the memory's extent counts.
+    """
+    if isinstance(value, torch.Tensor) or not callable(address := getattr(value, "data_ptr", None)):
+        return value
+    wanted, level = address(), [value]
+    for _ in range(DEEPEST_WRAPPER):
+        level = [inner for outer in level for inner in getattr(outer, "__dict__", {}).values()]
+        for inner in level:
+            if isinstance(inner, torch.Tensor) and inner.data_ptr() == wanted:
+                return inner
+    return value
 
 
 def own_ttir(ttir: str, source: Any) -> str:
@@ -218,7 +237,7 @@ class _Launcher:
             stream=stream,
             source=self._source,
             metadata=self._metadata,
-            arguments=arguments,
+            arguments=[tensor_behind(argument) for argument in arguments],
         )
         with flight_recorder.launching(
             self._source.fn.__name__, request.grid, f"num_warps: {self._metadata.num_warps}"

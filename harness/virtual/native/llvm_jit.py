@@ -1,6 +1,10 @@
 """Compiles LLVM IR to machine code for this computer, through llvmlite; no other file imports it."""
 
 import itertools
+import resource
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
@@ -8,6 +12,8 @@ import llvmlite
 import llvmlite.binding as llvm
 
 OPTIMISATION = 2
+ROOM_BYTES = 512 * 2**20
+_limit_lock = threading.Lock()
 _NAMES = itertools.count()
 """Each linked library needs a unique name."""
 
@@ -48,6 +54,11 @@ def _machine() -> llvm.TargetMachine:
 
 def compile_object(text: str) -> bytes:
     """Compile a module to an object file.  llvmlite releases the GIL while LLVM works."""
+    with _room_for_llvm():
+        return _compiled_object(text)
+
+
+def _compiled_object(text: str) -> bytes:
     module = llvm.parse_assembly(text)
     module.verify()
     machine = _machine()
@@ -65,10 +76,32 @@ class Code:
 
     def __init__(self, image: bytes, symbol: str) -> None:
         library = llvm.JITLibraryBuilder().add_object_img(image).add_current_process().export_symbol(symbol)
-        self._tracker = library.link(_linker(), f"kernel {next(_NAMES)}")
+        with _room_for_llvm():
+            self._tracker = library.link(_linker(), f"kernel {next(_NAMES)}")
         self.address: int = self._tracker[symbol]
 
 
 @cache
 def _linker() -> llvm.LLJIT:
     return llvm.create_lljit_compiler(_machine())
+
+
+@contextmanager
+def _room_for_llvm() -> Generator[None]:
+    """Raise a memory limit of this process for a while: LLVM aborts the process if it gets no memory."""
+    _change_limit(ROOM_BYTES)
+    try:
+        yield
+    finally:
+        _change_limit(-ROOM_BYTES)
+
+
+def _change_limit(by_bytes: int) -> None:
+    # Relative, for another thread may set or lift the limit meanwhile.
+    with _limit_lock:
+        limit, most = resource.getrlimit(resource.RLIMIT_DATA)
+        if limit != resource.RLIM_INFINITY:
+            changed = max(0, limit + by_bytes)
+            resource.setrlimit(
+                resource.RLIMIT_DATA, (changed if most == resource.RLIM_INFINITY else min(changed, most), most)
+            )

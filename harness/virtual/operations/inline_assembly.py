@@ -50,11 +50,12 @@ def execute(machine: Machine, operation: Operation, frame: list[Value], text: st
     pack = int(operation.attributes.get("packed_element", 1))  # type: ignore[arg-type]
     constraints = [part.strip() for part in str(operation.attributes["constraints"]).split(",")]
     kinds = operation.operand_types
-    blocks = [
-        np.broadcast_to(broadcast(array(frame[slot]), kind), (_programs(operation, frame), *kind.shape))
-        for slot, kind in zip(operation.operands, kinds, strict=True)
-    ]
-    shape = blocks[0].shape if blocks else (machine.width, *operation.result_types[0].shape)
+    given = [_block(frame[slot], kind) for slot, kind in zip(operation.operands, kinds, strict=True)]
+    programs = max(map(len, given), default=machine.width)
+    # Scalars inside a reduction are the elements that it combines, so they have axes that their types do not name.
+    lanes = np.broadcast_shapes(*(block.shape[1:] for block in given)) if given else operation.result_types[0].shape
+    shape = (programs, *lanes)
+    blocks = [np.broadcast_to(block, shape) for block in given]
     runs = -(-prod(shape) // pack)
     registers = Registers(runs, lambda name: np.broadcast_to(_special(machine, name, shape, pack), (runs,)))
     register = sum(constraint.startswith("=") for constraint in constraints)
@@ -73,8 +74,9 @@ def execute(machine: Machine, operation: Operation, frame: list[Value], text: st
     return Executed(tuple(results), registers.predicates())
 
 
-def _programs(operation: Operation, frame: list[Value]) -> int:
-    return max((len(array(frame[slot])) for slot in operation.operands), default=1)
+def _block(value: Value, kind: Type) -> Array:
+    block = array(value)
+    return broadcast(block, kind) if kind.shape else block
 
 
 def _elements_each(kind: Type, pack: int) -> int:

@@ -182,6 +182,14 @@ def _shifted(opcode: Opcode, sources: Sequence[Array]) -> Array:
     return np.where(amount < bits, value >> inside, 0).astype(value.dtype)
 
 
+def _funnel_shifted(opcode: Opcode, sources: Sequence[Array]) -> Array:
+    """`shf`: shifts a pair of registers, of which the second is the upper one, and keeps one of the two."""
+    lower, upper, amount = (source.astype(np.uint64) for source in sources)
+    amount = amount & 31 if "wrap" in opcode.words else np.minimum(amount, 32)
+    pair = upper << np.uint64(32) | lower
+    return ((pair << amount) >> np.uint64(32) if "l" in opcode.words else pair >> amount).astype(np.uint32)
+
+
 def lookup(opcode: Opcode, sources: Sequence[Array]) -> Array:
     """`lop3`: any function of three bits, given by its truth table."""
     del opcode
@@ -354,6 +362,7 @@ INSTRUCTIONS: Mapping[str, RunSeveral] = {
     "rsqrt": arithmetic(lambda value: 1 / np.sqrt(value)),
     "selp": _select,
     "setp": compare,
+    "shf": _funnel_shifted,
     "shl": _shifted,
     "shr": _shifted,
     "sin": arithmetic(np.sin),

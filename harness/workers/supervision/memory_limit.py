@@ -17,7 +17,7 @@ MEMORY_ERRORS = ("MemoryError", "_ArrayMemoryError")
 TORCH_CPU_ALLOCATOR = "DefaultCPUAllocator: can't allocate memory"
 """torch raises a bare RuntimeError that only this text distinguishes (c10/core/impl/alloc_cpu.cpp)."""
 
-ABORT_MESSAGES = ("std::bad_alloc", "LLVM ERROR: out of memory")
+ABORT_MESSAGES = ("std::bad_alloc", "LLVM ERROR: out of memory", "LLVM ERROR: Unable to allocate section memory")
 """Printed by native code that aborts because an allocation failed."""
 
 

@@ -5,6 +5,8 @@
 # pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportArgumentType=false
 # pyright: reportCallIssue=false, reportIndexIssue=false, reportOperatorIssue=false
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -332,3 +334,25 @@ def test_the_environment_chooses_the_executor() -> None:
     assert executor_mode({"HARNESS_EXECUTOR": ""}) is executor_mode({}) is ExecutorMode.AUTO
     with pytest.raises(UsageError, match="HARNESS_EXECUTOR"):
         executor_mode({"HARNESS_EXECUTOR": "fast"})
+
+
+LINKED_WITHOUT_MEMORY = """
+import resource
+from harness.virtual.native import llvm_jit
+from harness.workers.supervision import linux
+
+llvm_jit.host()
+image = llvm_jit.compile_object("define i32 @one() { ret i32 1 }")
+before = linux.data_bytes() // 2, resource.getrlimit(resource.RLIMIT_DATA)[1]
+resource.setrlimit(resource.RLIMIT_DATA, before)
+code = llvm_jit.Code(image, "one")
+assert code.address
+assert resource.getrlimit(resource.RLIMIT_DATA) == before
+"""
+
+
+def test_code_is_linked_although_the_memory_limit_is_met() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-c", LINKED_WITHOUT_MEMORY], capture_output=True, text=True, check=False
+    )
+    assert (finished.returncode, finished.stderr) == (0, "")

@@ -184,6 +184,8 @@ def bits(value: float) -> int:
         ("shl.b32 $0, $1, 32;", (1,), 0),
         ("shr.u32 $0, $1, 4;", (0x80000000,), 0x08000000),
         ("shr.s32 $0, $1, 31;", (0x80000000,), 0xFFFFFFFF),
+        ("shf.l.wrap.b32 $0, $1, $2, 36;", (0x12345678, 0x9ABCDEF0), 0xABCDEF01),
+        ("shf.r.clamp.b32 $0, $1, $2, 36;", (0x12345678, 0x9ABCDEF0), 0x9ABCDEF0),
         ("and.b32 $0, $1, 0xFF;", (0x1234,), 0x34),
         ("lop3.b32 $0, $1, 0x80008000, $2, 0xf8;", (1, 0x8000), 0x8001),
         ("prmt.b32 $0, $1, $2, 0x7531;", (0x44332211, 0x88776655), 0x88664422),
@@ -208,6 +210,24 @@ def bits(value: float) -> int:
 )
 def test_an_instruction_follows_the_ptx_isa(text: str, given: tuple[Any, ...], expected: int) -> None:
     assert f"{run_text(text, *given):#x}" == f"{expected:#x}"
+
+
+@triton.jit
+def larger(first, second):
+    return tl.inline_asm_elementwise("max.s32 $0, $1, $2;", "=r,r,r", [first, second], tl.int32, is_pure=True, pack=1)
+
+
+@triton.jit
+def row_maximum_kernel(x, out, N: tl.constexpr):
+    rows, columns = tl.arange(0, 4)[:, None], tl.arange(0, N)[None, :]
+    tl.store(out + tl.arange(0, 4), tl.reduce(tl.load(x + rows * N + columns), 1, larger))
+
+
+def test_a_text_combines_the_elements_of_a_reduction(gpu: Gpu) -> None:
+    x, out = torch.arange(32, dtype=torch.int32).reshape(4, 8) % 7, torch.zeros(4, dtype=torch.int32)
+    row_maximum_kernel[(1,)](x, out, 8)
+    assert out.tolist() == x.amax(1).tolist()
+    assert gpu.memory == []
 
 
 @triton.jit
