@@ -188,7 +188,11 @@ def test_the_help_of_harness_loads_no_command() -> None:
         "harness.settings",
     } | {"harness.wording"}
     assert set(modules.split()) == light
-    commands = {path.stem for path in (HARNESS / "cli").glob("*.py") if "def run(given" in path.read_text("utf-8")}
+    commands = {
+        path.stem.replace("_", "-")
+        for path in (HARNESS / "cli").glob("*.py")
+        if "def run(given" in path.read_text("utf-8")
+    }
     assert commands == {line.split()[0] for line in text if line.startswith("    ") and line[4] != " "}
 
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from ci.reference.markdown import code, escaped, table
-from harness.cli import COMMANDS
+from harness.cli import COMMANDS, module_of
 from harness.cli.command import Parser
 from harness.pytest_plugin.plugin_options import add_options
 
@@ -20,7 +20,7 @@ EXAMPLE = "  harness "
 def parser_of(name: str) -> Parser:
     """Return the parser of one command."""
     parser = Parser(prog=f"harness {name}")
-    import_module(f"harness.cli.{name}").add_options(parser)
+    import_module(module_of(name)).add_options(parser)
     return parser
 
 

@@ -28,6 +28,7 @@ checked, 130 interrupted without findings
 COMMANDS = {
     "init": "draft suites, settings and a workflow for a repository",
     "run": "run a command on an emulated GPU, and check each launch",
+    "suite-from": "draft a suite from the calls of a test",
     "fuzz": "search for failures of the ops that suite files declare",
     "check": "check a kernel against its reference, without a suite",
     "merge": "merge the reports of shards, or of several machines",
@@ -47,7 +48,7 @@ COMMANDS = {
     "devices": "list the GPUs that can be emulated",
     "doctor": "print what is installed, and the command for what is not",
 }
-"""By name, what each command does.  Its code is in the module of that name."""
+"""By name, what each command does.  Its code is in the module of that name, with underscores."""
 EXTRAS = {"repro": "repro", "mutate": "mutate"}
 """By command, the extra without which its module cannot be imported."""
 
@@ -127,8 +128,13 @@ def _parser(arguments: Sequence[str]) -> Parser:
     return top
 
 
+def module_of(command: str) -> str:
+    """Return the name of a command's module: that of `suite-from` is `harness.cli.suite_from`."""
+    return f"harness.cli.{command.replace('-', '_')}"
+
+
 def _load(name: str) -> CommandModule:
     if extra := EXTRAS.get(name):
         require(extra, f"harness {name}")
-    module: CommandModule = import_module(f"harness.cli.{name}")  # pyright: ignore[reportAssignmentType] - a module as a protocol
+    module: CommandModule = import_module(module_of(name))  # pyright: ignore[reportAssignmentType] - a module as a protocol
     return module

@@ -21,6 +21,8 @@ from harness.cli.common_options import (
 from harness.cli.output import console, print_lines, show
 from harness.cli.search_output import FirstError, write
 from harness.documents.campaign import CampaignReport
+from harness.drafts.seen_calls import FOLDER as CALLS
+from harness.drafts.seen_calls import store as store_calls
 from harness.errors import UsageError
 from harness.findings import store
 from harness.findings.known_issues import read_known_issues
@@ -32,9 +34,10 @@ from harness.oracles import registry
 from harness.reports.finding_text import Sources, quoted, render
 from harness.reports.watch_summary import watch_summary
 from harness.search.options import load_devices
+from harness.search.session import prepared
 from harness.watched.command_process import CommandEnd, run_command, watch_plan, watched_environment
 from harness.watched.launch_suites import LaunchRepeater
-from harness.watched.watch_records import PER_LAUNCH, PLAN, read_checks, read_failures
+from harness.watched.watch_records import PER_LAUNCH, PLAN, read_calls, read_checks, read_failures
 from harness.watched.watch_report import Seen, WatchedCommand, findings_of, report_of_watch
 from harness.wire import to_json
 
@@ -67,6 +70,7 @@ def run(given: argparse.Namespace) -> int:
         (folder / PLAN).write_text(to_json(plan), encoding="utf-8")
         end = run_command(command.words, watched_environment(given.environment, folder, library_paths))
         seen = Seen(checks=read_checks(folder), failures=read_failures(folder))
+        store_calls(read_calls(folder), given_libraries, prepared(CALLS))
         sources, errors = Sources(roots=tuple(map(Path, library_paths))), FirstError()
         log = SearchLog(store.FOLDER, lambda finding: render(finding, sources).plain, versions())
 

@@ -70,7 +70,7 @@ def draft_of(module: TestedModule, file: str) -> SuiteDraft:
     names = ["op", "tensor", "tokens", "width", *(["beside"] if module.beside else [])]
     body = "\n\n\n".join(blocks)
     used = sorted(name for name in [*names, "Dim"] if re.search(rf"\b{name}\(", body) or name == "op")
-    text = _template("suite.py.txt").substitute(module=module.name, file=file, names=", ".join(used), ops=body)
+    text = template("suite.py.txt").substitute(module=module.name, file=file, names=", ".join(used), ops=body)
     lines = text.splitlines()
     undefined = tuple(
         (subject.name, number)
@@ -81,7 +81,7 @@ def draft_of(module: TestedModule, file: str) -> SuiteDraft:
     return SuiteDraft(text=text, ops=tuple(subject.name for subject in subjects), undefined=undefined)
 
 
-def _template(name: str) -> Template:
+def template(name: str) -> Template:
     return Template(files("harness.drafts").joinpath("templates", name).read_text(encoding="utf-8"))
 
 
@@ -116,12 +116,12 @@ def _text(op: _Op) -> str:
         if known
         else [f'raise NotImplementedError("the definition of {op.name} in differentiable torch")']
     )
-    options = f"    options={{{_items(op.options)}}},\n" if op.options else ""
-    return _template("op.py.txt").substitute(
+    options = f"    options={{{items(op.options)}}},\n" if op.options else ""
+    return template("op.py.txt").substitute(
         name=op.name,
         origin=op.origin,
-        dims=_items(op.dims),
-        inputs=_items(op.inputs),
+        dims=items(op.dims),
+        inputs=items(op.inputs),
         options=options,
         passed=", ".join(op.passed),
         body="\n".join(f"    {line}".rstrip() for line in op.body),
@@ -129,7 +129,7 @@ def _text(op: _Op) -> str:
     )
 
 
-def _items(texts: Mapping[str, str]) -> str:
+def items(texts: Mapping[str, str]) -> str:
     return ", ".join(f'"{name}": {text}' for name, text in texts.items())
 
 

@@ -34,6 +34,7 @@ from harness.settings import Settings
 from harness.virtual.driver.driver import LaunchRequest, tensors_of
 from harness.virtual.engine import VirtualEngine
 from harness.virtual.launches import Launches, VirtualCaseLaunches
+from harness.watched.call_sites import CallSites
 from harness.watched.launch_memory import bounded_memory
 from harness.watched.program_threads import (
     CallingLines,
@@ -57,6 +58,8 @@ LEAST_MEMORY_SHARE = 0.25
 RECORD_INTERVAL_S = 1.0
 WORTH_RECORDING = 2
 """A launch that shows a recorded failure again is recorded if it has this many times fewer programs."""
+MOST_LAUNCHES, MOST_CALLS = 64, 8
+"""The first launches of a test whose calls are looked up, and how many different calls are recorded."""
 NO_MEASURE = Measure(ratio=0.0, index=(), got=0.0, expected=0.0)
 DTYPES = {torch.float32: DType.FP32, torch.bfloat16: DType.BF16, torch.float16: DType.FP16}
 TEST_VARIABLE = "PYTEST_CURRENT_TEST"
@@ -69,7 +72,7 @@ def watch_process(plan: WatchPlan, folder: Path | None) -> "LaunchRecorder":
 
     The records go to the folder; without one, to nowhere until the recorder gets one.
     """
-    recorder = LaunchRecorder(RecordFiles(folder) if folder else None)
+    recorder = LaunchRecorder(RecordFiles(folder) if folder else None, CallSites(plan.libraries))
     oracles = tuple(map(registry.find, plan.oracles))
     fresh = FreshMemory(MOST_FRESH_BYTES)
     lines = CallingLines(plan.libraries)
@@ -98,7 +101,8 @@ def watch_process(plan: WatchPlan, folder: Path | None) -> "LaunchRecorder":
 class LaunchRecorder:
     """Writes what this process sees, test by test.  Failures are written at once, counts about once a second."""
 
-    def __init__(self, files: RecordFiles | None) -> None:
+    def __init__(self, files: RecordFiles | None, sites: CallSites) -> None:
+        self._sites = sites
         self._lock = threading.RLock()
         self.record_to(files)
 
@@ -106,6 +110,8 @@ class LaunchRecorder:
         """Write to these files from now on, as if nothing had been seen before; None to write nothing."""
         self._files = files
         self.test = ""
+        self._called_test, self._looked_up = "", 0
+        self._calls: set[str] = set()
         self._recorded: dict[Signature, int] = {}
         """The number of programs of the launch that was recorded last, by what it showed."""
         self._forget()
@@ -139,6 +145,22 @@ class LaunchRecorder:
                     self._add_failure(test, fail, run, details)
             if time.monotonic() - self._written_at > RECORD_INTERVAL_S:
                 self.write()
+
+    def add_call(self, test: str, request: LaunchRequest) -> None:
+        """Record the call that leads to a launch, if it is among the first of its test."""
+        with self._lock:
+            if self._files is None:
+                return
+            if test != self._called_test:
+                self._called_test, self._looked_up, self._calls = test, 0, set()
+            if self._looked_up >= MOST_LAUNCHES or len(self._calls) >= MOST_CALLS:
+                return
+            self._looked_up += 1
+            call = self._sites.find(test, request)
+            known = repr(call and replace(call, kernel=""))
+            if call is not None and known not in self._calls:
+                self._calls.add(known)
+                self._files.add(call)
 
     def _add_failure(self, test: str, fail: Fail, run: Run, details: "LaunchDetails") -> None:
         assert self._files is not None, "nothing is recorded"
@@ -226,6 +248,7 @@ class LaunchWatch:
         with self._lock:
             if test != self._recorder.test:  # the test made tensors before its first launch
                 self._fresh.forget(self._fresh_before)
+            self._recorder.add_call(test, request)
             size_bytes = _size_bytes(request)
             before = _copies(request) if size_bytes <= MOST_COPIED_BYTES else None
             ending: Ending = Completed()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from harness.drafts.seen_calls import SeenCall
 from harness.errors import ReplayError
 from harness.model.case import DType
 from harness.model.device import DeviceProfile
@@ -21,7 +22,13 @@ T = TypeVar("T")
 
 FOLDER_VARIABLE = "HARNESS_WATCH"
 """The environment variable that names the folder of a watched command."""
-PLAN, CHECKS, FAILURES, RECORDING = "plan.json", ".checks.jsonl", ".failures.jsonl", ".launch.pt"
+PLAN, CHECKS, FAILURES, CALLS, RECORDING = (
+    "plan.json",
+    ".checks.jsonl",
+    ".failures.jsonl",
+    ".calls.jsonl",
+    ".launch.pt",
+)
 PER_LAUNCH = (
     "completes",
     "launch-limits",
@@ -111,9 +118,15 @@ class RecordFiles:
             return ""
         return name
 
-    def add(self, record: TestChecks | LaunchFailure) -> None:
+    def add(self, record: TestChecks | LaunchFailure | SeenCall) -> None:
         """Append one record."""
-        suffix = CHECKS if isinstance(record, TestChecks) else FAILURES
+        match record:
+            case TestChecks():
+                suffix = CHECKS
+            case LaunchFailure():
+                suffix = FAILURES
+            case SeenCall():
+                suffix = CALLS
         line = f"{to_json(record)}\n".encode()
         descriptor = os.open(self._folder / f"{os.getpid()}{suffix}", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
@@ -136,6 +149,11 @@ def read_failures(folder: Path) -> tuple[LaunchFailure, ...]:
     """Return the failures of all processes, by test."""
     found = (one for file in sorted(folder.glob(f"*{FAILURES}")) for one in _read(file, LaunchFailure))
     return tuple(sorted(found, key=lambda failure: failure.test))
+
+
+def read_calls(folder: Path) -> tuple[SeenCall, ...]:
+    """Return the calls that tests of all processes made, in the order of each process."""
+    return tuple(one for file in sorted(folder.glob(f"*{CALLS}")) for one in _read(file, SeenCall))
 
 
 def _read(file: Path, kind: type[T]) -> Iterator[T]:

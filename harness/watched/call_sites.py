@@ -1,0 +1,321 @@
+"""Which call of a test led to a launch: the function, and its arguments by parameter.
+
+The stack is read when the kernel is launched.  Of each frame Python knows which call expression it executes, so the
+arguments are looked up by the names that the caller wrote.  An argument that is written as more than a name is read
+from the function that was called.
+"""
+
+import ast
+import inspect
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+import triton.language as tl
+
+from harness.drafts.seen_calls import ArgumentKind, SeenArgument, SeenCall, function_of
+from harness.ops.case_execution import NOT_THE_LIBRARY, plain_torch, without_dispatch_modes
+from harness.virtual.driver.driver import LaunchRequest
+
+SMALL = 2**16
+"""Elements of a tensor of integers up to which its range is looked up."""
+WIDEST_INTEGER = 2**31
+Bound = Mapping[str, Any]
+
+
+class CallSites:
+    """Finds calls of tests, for the libraries of one command."""
+
+    def __init__(self, libraries: tuple[str, ...]) -> None:
+        self._installed = ("-packages/", str(Path(os.__file__).parent), *libraries)
+
+    def find(self, test: str, request: LaunchRequest) -> SeenCall | None:
+        """Return the call of the test that led to this launch; None if the test is not on this thread's stack."""
+        file = Path(test.partition("::")[0]).resolve()
+        frames = [frame for frame in _stack() if not any(part in frame.f_code.co_filename for part in NOT_THE_LIBRARY)]
+        own = [index for index, frame in enumerate(frames) if _is_of(frame, file)]
+        if not own:
+            return None
+        with plain_torch(), without_dispatch_modes():
+            return self._called(test, frames, own, request) or self._launched(test, frames[own[-1]], request)
+
+    def _called(self, test: str, frames: list[FrameType], own: list[int], request: LaunchRequest) -> SeenCall | None:
+        """Return the outermost function that a suite can call: outside the test's file, or else in it."""
+        found: list[tuple[bool, SeenCall]] = []
+        for index in range(own[0] + 1, len(frames)):
+            frame = frames[index]
+            named = _public_name(frame)
+            if named is None or (index in own and frame.f_code.co_name == _test_name(test)):
+                continue
+            site = max(one for one in own if one < index)
+            written = _written(frames[site], frame, named)
+            arguments = {
+                name: _seen(value) for name, value in (_evaluated(frames[index - 1], frame, named) or {}).items()
+            }
+            call = SeenCall(
+                test=test,
+                module=frame.f_globals["__name__"],
+                name=named,
+                file=frame.f_code.co_filename,
+                folder=self._folder(frame.f_globals["__name__"], frame.f_code.co_filename),
+                arguments=arguments,
+                called_as=_called_as(frames[site]),
+                written=written,
+                sizes=_sizes(frames[own[0]]),
+                line=frames[site].f_lineno,
+                kernel=request.source.fn.__name__,
+            )
+            kinds = {one.kind for one in arguments.values()}
+            if ArgumentKind.TENSOR in kinds and ArgumentKind.OTHER not in kinds:
+                found.append((index in own, call))
+        return next((call for is_own, call in found if not is_own), found[0][1] if found else None)
+
+    def _launched(self, test: str, frame: FrameType, request: LaunchRequest) -> SeenCall | None:
+        """Return the launch itself as a call."""
+        kernel = request.source.fn
+        function = kernel.fn
+        if "<locals>" in function.__qualname__:
+            return None
+        given = zip(kernel.arg_names, request.arguments, strict=False)
+        arguments = {name: _seen(value) for name, value in given}
+        if any(one.kind is ArgumentKind.OTHER for one in arguments.values()):
+            return None
+        return SeenCall(
+            test=test,
+            module=function.__module__,
+            name=function.__name__,
+            file=function.__code__.co_filename,
+            folder=self._folder(function.__module__, function.__code__.co_filename),
+            is_kernel=True,
+            arguments=arguments,
+            written=_written_launch(frame, kernel.arg_names),
+            sizes=_sizes(frame),
+            line=frame.f_lineno,
+            kernel=function.__name__,
+            grid=tuple(request.grid),
+        )
+
+    def _folder(self, module: str, file: str) -> str:
+        """Return the folder from which a module is imported, unless it is found without one."""
+        if any(part in file for part in self._installed):
+            return ""
+        path = Path(file).resolve().with_suffix("")
+        depth = len(module.split(".")) + (path.name == "__init__")
+        return str(path.parents[depth - 1]) if module != "__main__" else str(path.parent)
+
+
+def _stack() -> list[FrameType]:
+    """Return the frames of this thread, the outermost first."""
+    frames: list[FrameType] = []
+    frame: FrameType | None = inspect.currentframe()
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back
+    return frames[::-1]
+
+
+def _is_of(frame: FrameType, file: Path) -> bool:
+    return frame.f_code.co_filename.endswith(file.name) and Path(frame.f_code.co_filename).resolve() == file
+
+
+def _test_name(test: str) -> str:
+    return function_of(test).rpartition("::")[2]
+
+
+def _public_name(frame: FrameType) -> str | None:
+    """Return the name by which the frame's function is reached from its module; None if a suite cannot call it."""
+    code = frame.f_code
+    module = sys.modules.get(frame.f_globals.get("__name__", ""))
+    parts = code.co_qualname.split(".")
+    if module is None or "<" in code.co_qualname:
+        return None
+    owner: Any = module
+    for part in parts[:-1]:
+        owner = getattr(owner, part, None)
+    found = getattr(owner, parts[-1], None)
+    if not inspect.isfunction(found) or inspect.unwrap(found).__code__ is not code:
+        return None
+    if isinstance(owner, type):
+        is_autograd = issubclass(owner, torch.autograd.Function) and parts[-1] == "forward"
+        return ".".join((*parts[:-1], "apply")) if is_autograd else None
+    return code.co_qualname
+
+
+def _signature(frame: FrameType, named: str) -> inspect.Signature:
+    """Return the parameters of the function that was called, without the context of an autograd function."""
+    code = frame.f_code
+    owner: Any = sys.modules[frame.f_globals["__name__"]]
+    for part in code.co_qualname.split("."):
+        owner = getattr(owner, part)
+    signature = inspect.signature(inspect.unwrap(owner))
+    parameters = list(signature.parameters.values())
+    return signature.replace(parameters=parameters[1:] if named.endswith(".apply") else parameters)
+
+
+def _evaluated(caller: FrameType, callee: FrameType, named: str) -> Bound | None:
+    """Return the arguments by parameter: as the caller has them by name, or else as the function has them now."""
+    signature = _signature(callee, named)
+    by_name = _bound(caller, signature)
+    if by_name is not None:
+        return by_name
+    found = callee.f_locals
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    wanted = [one for one in signature.parameters.values() if one.kind not in kinds]
+    return {one.name: found[one.name] for one in wanted if one.name in found and not _is_default(one, found)}
+
+
+def _is_default(parameter: inspect.Parameter, found: Mapping[str, Any]) -> bool:
+    default, value = parameter.default, found[parameter.name]
+    return default is not inspect.Parameter.empty and (default is value or _plainly_equal(default, value))
+
+
+def _plainly_equal(one: object, other: object) -> bool:
+    return type(one) is type(other) and isinstance(one, bool | int | float | str) and one == other
+
+
+def _bound(caller: FrameType, signature: inspect.Signature) -> Bound | None:
+    node = _call_of(caller)
+    if node is None:
+        return None
+    try:
+        positional: list[Any] = []
+        for argument in node.args:
+            if isinstance(argument, ast.Starred):
+                positional += _value(argument.value, caller)
+            else:
+                positional.append(_value(argument, caller))
+        keywords: dict[str, Any] = {}
+        for keyword in node.keywords:
+            value = _value(keyword.value, caller)
+            keywords |= {keyword.arg: value} if keyword.arg else value
+        return dict(signature.bind(*positional, **keywords).arguments)
+    except (LookupError, TypeError):  # an argument is no name, or a wrapper changes the arguments
+        return None
+
+
+def _value(node: ast.expr, frame: FrameType) -> Any:
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+            return -number
+        case ast.Name(id=name):
+            local = frame.f_locals
+            return local[name] if name in local else frame.f_globals[name]
+        case _:
+            raise LookupError
+
+
+def _called_as(caller: FrameType) -> str:
+    """Return the source of what the frame calls, without the arguments."""
+    node = _call_of(caller)
+    return ast.unparse(node.func) if node is not None else ""
+
+
+def _written(caller: FrameType, callee: FrameType, named: str) -> Mapping[str, str]:
+    """Return the source of each argument, if the test's own line calls the function and not what leads to it."""
+    node = _call_of(caller)
+    if node is None or not _is_call_of(node.func, caller, callee, named):
+        return {}
+    if any(isinstance(one, ast.Starred) for one in node.args):
+        return {}
+    try:
+        keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords if keyword.arg}
+        bound = _signature(callee, named).bind(*map(ast.unparse, node.args), **keywords)
+    except TypeError:  # a decorator changes the arguments
+        return {}
+    return {name: text for name, text in bound.arguments.items() if isinstance(text, str)}
+
+
+def _written_launch(caller: FrameType, parameters: Sequence[str]) -> Mapping[str, str]:
+    """Return the source of each argument of `kernel[grid](…)`."""
+    node = _call_of(caller)
+    if (
+        node is None
+        or not isinstance(node.func, ast.Subscript)
+        or any(isinstance(one, ast.Starred) for one in node.args)
+    ):
+        return {}
+    positional = dict(zip(parameters, map(ast.unparse, node.args), strict=False))
+    named = {one.arg or "": ast.unparse(one.value) for one in node.keywords}
+    return positional | {name: text for name, text in named.items() if name in parameters}
+
+
+def _is_call_of(node: ast.expr, caller: FrameType, callee: FrameType, named: str) -> bool:
+    match node:
+        case ast.Name():
+            try:
+                found = _value(node, caller)
+            except LookupError:
+                return False
+            return inspect.isfunction(found) and inspect.unwrap(found).__code__ is callee.f_code
+        case ast.Attribute(attr=name):
+            return name == named.rpartition(".")[2]
+        case _:
+            return False
+
+
+def _call_of(frame: FrameType) -> ast.Call | None:
+    """Return the call expression that the frame executes."""
+    positions = list(frame.f_code.co_positions())[frame.f_lasti // 2]
+    return _calls(frame.f_code.co_filename).get(positions)
+
+
+@lru_cache(maxsize=64)
+def _calls(file: str) -> Mapping[tuple[int | None, ...], ast.Call]:
+    """Return the calls of a file, by first and last line and column as instructions have them."""
+    try:
+        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):  # code that was made from a text, or is in no file
+        return {}
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return {(one.lineno, one.end_lineno, one.col_offset, one.end_col_offset): one for one in calls}
+
+
+def _sizes(frame: FrameType) -> dict[str, int]:
+    """Return the whole numbers of a test by name, in the order in which it names them."""
+    return dict(_whole_numbers(frame.f_code, frame.f_locals))
+
+
+def _whole_numbers(code: CodeType, values: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    for name in (*code.co_varnames, *code.co_cellvars):
+        value = values.get(name)
+        if type(value) is int and 0 < value < WIDEST_INTEGER:
+            yield name, value
+
+
+def _seen(value: object) -> SeenArgument:
+    match value:
+        case None | bool() | int() | float() | str():
+            return SeenArgument(kind=ArgumentKind.SCALAR, scalar=value)
+        case torch.Tensor() if value.layout is torch.strided:
+            return _seen_tensor(value)
+        case tl.constexpr():
+            return _seen(value.value)
+        case _:
+            return SeenArgument(kind=ArgumentKind.OTHER, other=type(value).__name__)
+
+
+def _seen_tensor(value: torch.Tensor) -> SeenArgument:
+    is_whole = not value.is_floating_point() and not value.is_complex() and value.dtype is not torch.bool
+    low = high = 0
+    rises = False
+    if is_whole and 0 < value.numel() <= SMALL:
+        flat = value.detach().reshape(-1).to(torch.int64)
+        low, high = int(flat.min()), int(flat.max())
+        rises = value.ndim == 1 and int(flat[0]) == 0 and high > 0 and bool((flat[1:] >= flat[:-1]).all())
+    return SeenArgument(
+        kind=ArgumentKind.TENSOR,
+        shape=tuple(value.shape),
+        strides=tuple(value.stride()),
+        dtype=str(value.dtype).removeprefix("torch."),
+        requires_grad=value.requires_grad,
+        low=low,
+        high=high,
+        rises=rises,
+    )
