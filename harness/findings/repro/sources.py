@@ -85,7 +85,9 @@ class Definitions:
     def _replacement(
         self, call: ast.Call, attribute: ast.Attribute | None, node: ast.stmt, known: Mapping[str, Any]
     ) -> tuple[ast.expr, str]:
-        module = beside(str(known["__file__"]), ast.literal_eval(call.args[1]))
+        named = call.args[1]
+        path = known[named.id] if isinstance(named, ast.Name) else ast.literal_eval(named)
+        module = beside(str(known["__file__"]), path)
         if attribute is not None:
             return attribute, self.add(getattr(module, attribute.attr))
         used = {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}

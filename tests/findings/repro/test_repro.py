@@ -227,10 +227,12 @@ def test_a_missing_library_exits_with_125(workplace: Path, tmp_path: Path) -> No
 ONLY_HERE = """
 from harness.suite import DType, beside, op, tensor, tokens
 
+KERNELS = "overlapping_store.py"
+
 @op(dims={"T": tokens(64)}, inputs={"x": tensor("T", grad=False)}, dtypes=(DType.FP32,))
 def only_here(x):
     rows = 8 if __name__.startswith("harness_suite") else 16
-    return beside(__file__, "overlapping_store.py").double(x, rows_per_program=rows)
+    return beside(__file__, KERNELS).double(x, rows_per_program=rows)
 
 @only_here.reference
 def _(x):
