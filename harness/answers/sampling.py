@@ -26,7 +26,7 @@ from harness.ops.case_execution import plain_torch
 from harness.ops.inputs import TORCH_DTYPES
 from harness.ops.result_forms import kind_of, named
 
-FLOATS = {dtype: name for name, dtype in TORCH_DTYPES.items()}
+FLOATS = {dtype: name for name, dtype in TORCH_DTYPES.items() if name.is_differentiable and name is not DType.FP64}
 INTEGERS = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 HIGHEST = {1: 10_000, 2: 2048, 3: 256, 4: 64}
 """By the number of axes of an input, the largest size of its dims.  A limit of elements counts, too."""

@@ -19,11 +19,11 @@ from harness.drafts.signatures import Kernel, read_source
 from harness.drafts.suite_draft import BLOCKS, STRIDES, SuiteDraft, items, template
 from harness.drafts.tested_reference import TestedReference, comparison_line, reference_of
 from harness.errors import UsageError
-from harness.model.case import DType
+from harness.model.case import USUAL_DTYPES, DType
 from harness.wire import Scalar
 
-DTYPES: Mapping[str, DType] = MappingProxyType({"float32": DType.FP32, "bfloat16": DType.BF16, "float16": DType.FP16})
-INTEGERS = ("int32", "int64")
+DTYPES: Mapping[str, DType] = MappingProxyType({one.torch_name: one for one in DType if one.is_float})
+INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
 IMPORTABLE = ("DType", "Dim", "integers", "op", "segments", "tensor", "tokens", "width")
 LINE = 100
 MISSING = "the definition of {} in differentiable torch"
@@ -243,7 +243,7 @@ class _OpWriter:
     ) -> _OpText:
         types = self._case_types()
         more = [f"options={{{items({name: _tuple(values) for name, values in options.items()})}}}"] if options else []
-        if len(types) < len(DTYPES):
+        if tuple(types) != USUAL_DTYPES:
             more.append(f"dtypes=({', '.join(f'DType.{one.name}' for one in types)}{',' if len(types) == 1 else ''})")
         words = {*used, *re.findall(r"\w+", reference.expression)} if reference else {*used}
         known = [*inputs, *options, *self._dims.ranges]
@@ -311,7 +311,7 @@ class _OpWriter:
     def _case_types(self) -> list[DType]:
         """Return the types that cases have: those of the first floating-point tensor."""
         found = {DTYPES[kind] for call in self._calls if (kind := self._case_type(call)) in DTYPES}
-        return [one for one in DType if one in found] or list(DTYPES.values())
+        return [one for one in DType if one in found] or list(USUAL_DTYPES)
 
     def _case_type(self, call: SeenCall) -> str:
         kinds = (call.arguments[name].dtype for name in self._tensors if name in call.arguments)
@@ -336,7 +336,7 @@ class _OpWriter:
             return f'segments("{total}", {extents}{optional}{kind})'
         low = min(one.low for one in each)
         if kinds == {"bool"}:
-            return f"integers({extents}, high=2{optional})"
+            return f"integers({extents}, high=2{optional}{kind})"
         bound = self._dims.bound_of(tuple(self._highest(name)))
         high = f'"{bound}"' if isinstance(bound, str) else str(bound)
         lowest = f", low={low}" if low < 0 else ""

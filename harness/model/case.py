@@ -19,11 +19,47 @@ Scalar = int | float | bool | str | None
 
 
 class DType(StrEnum):
-    """Element type of an op's floating-point tensors."""
+    """Element type of an op's tensors, the simplest first."""
 
     FP32 = "fp32"
     BF16 = "bf16"
     FP16 = "fp16"
+    FP64 = "fp64"
+    FP8_E4M3 = "fp8e4m3"
+    FP8_E5M2 = "fp8e5m2"
+    FP8_E8M0 = "fp8e8m0"
+    """A power of two, as the scales of MX formats are.  Triton takes it as `uint8`."""
+    INT8 = "int8"
+    INT32 = "int32"
+
+    @property
+    def torch_name(self) -> str:
+        """The type's name in torch: `bfloat16`."""
+        return _TORCH_NAMES[self]
+
+    @property
+    def is_differentiable(self) -> bool:
+        """True if tensors of the type may require a gradient; others never do, whatever the op declares."""
+        return self in {DType.FP32, DType.BF16, DType.FP16, DType.FP64}
+
+    @property
+    def is_float(self) -> bool:
+        return self not in {DType.INT8, DType.INT32}
+
+
+USUAL_DTYPES = (DType.FP32, DType.BF16, DType.FP16)
+"""The types of cases of an op that names none."""
+_TORCH_NAMES = {
+    DType.FP32: "float32",
+    DType.BF16: "bfloat16",
+    DType.FP16: "float16",
+    DType.FP64: "float64",
+    DType.FP8_E4M3: "float8_e4m3fn",
+    DType.FP8_E5M2: "float8_e5m2",
+    DType.FP8_E8M0: "float8_e8m0fnu",
+    DType.INT8: "int8",
+    DType.INT32: "int32",
+}
 
 
 class Layout(StrEnum):

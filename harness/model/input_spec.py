@@ -16,7 +16,7 @@ from harness.model.case import DType
 Extent = str | int
 """A number, or integer arithmetic over dims: `T`, `G*D`, `K//2`, `W-1`."""
 
-Integer = Literal["int32", "int64"]
+Integer = Literal["bool", "uint8", "int8", "int16", "int32", "int64"]
 
 
 class Draw(StrEnum):
@@ -40,7 +40,7 @@ class Draw(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """A tensor of floating-point numbers."""
+    """A tensor of numbers: floating-point ones, or integers if its type or the case's is one of integers."""
 
     shape: tuple[Extent, ...]
     optional: bool = False

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from harness.model.case import Case, DType, Environment, GradMode, Scalar, Scale, seed_text
-from harness.model.input_spec import Input
+from harness.model.case import USUAL_DTYPES, Case, DType, Environment, GradMode, Scalar, Scale, seed_text
+from harness.model.input_spec import Input, Tensor
 
 GRADIENTS = "gradients"
 """The key under which `Op.where` finds the names of the inputs whose gradients are wanted."""
@@ -80,7 +80,7 @@ class Op:
 
     The library may read them at import: `{"FLA_USE_TMA": ("1",)}`.
     """
-    dtypes: tuple[DType, ...] = (DType.FP32, DType.BF16, DType.FP16)
+    dtypes: tuple[DType, ...] = USUAL_DTYPES
     requires: tuple[Requirement, ...] = ()
     """Distributions that must be installed, for example `("fla-core", "flash-linear-attention")`."""
     where: Callable[[Mapping[str, Any]], bool] | None = None
@@ -126,7 +126,14 @@ class Op:
 
     def differentiable(self, case: Case) -> tuple[str, ...]:
         """Return the names of the inputs of a case that may require a gradient."""
-        return tuple(name for name, declared in self.inputs.items() if declared.grad and name not in case.absent)
+        return tuple(
+            name
+            for name, declared in self.inputs.items()
+            if isinstance(declared, Tensor)
+            and declared.grad
+            and name not in case.absent
+            and (declared.dtype or case.dtype).is_differentiable
+        )
 
     def wanted_gradients(self, case: Case) -> tuple[str, ...]:
         """Return the names of the inputs whose gradients a case asks for."""

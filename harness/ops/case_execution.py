@@ -50,6 +50,8 @@ MISSING_OPERATOR = re.compile(r"Could not run '([\w:.]+)' with arguments from th
 The library does not refuse such a case: the virtual GPU cannot execute it.
 """
 HARNESS = str(Path(harness.__file__).parent)
+UNSUPPORTED_TYPE = re.compile(r"type \w+ not supported in this architecture")
+"""What Triton says of an element type that the GPU lacks, such as fp8e4nv on sm_80."""
 NOT_THE_LIBRARY = ("/torch/", "/triton/", HARNESS, "<", "/concurrent/", "/threading.py", "/contextlib.py")
 
 
@@ -174,6 +176,8 @@ def _ending(op: Op, error: Exception, phase: str) -> Ending:
         return _unsupported(CannotExecute(what), error)
     if part := missing(error) or native_code_missing(error):
         return _unsupported(CannotExecute(part), error)
+    if unsupported := UNSUPPORTED_TYPE.search(message):
+        return Refused(message=f"{kind}: {unsupported[0]}")
     if kind in op.refuses and phase in {"forward", "backward"}:
         return Refused(message=f"{kind}: {message}")
     if isinstance(error, torch.OutOfMemoryError):  # the GPU's memory

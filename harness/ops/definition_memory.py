@@ -19,7 +19,7 @@ from harness.model.case import Case, Scalar
 from harness.model.input_spec import Input, Integers, Segments, Tensor
 from harness.model.op import Op
 from harness.ops.case_execution import plain_torch
-from harness.ops.inputs import INTEGER_DTYPES, draw_segments
+from harness.ops.inputs import INTEGER_DTYPES, TORCH_DTYPES, draw_segments
 from harness.ops.suite_arguments import arguments_for
 
 MIB = 1 << 20
@@ -98,7 +98,11 @@ def _without_values(case: Case, name: str, declared: Input) -> torch.Tensor:
     match declared:
         case Tensor():
             shape = declared.extents(case.dims)
-            return torch.empty(shape, dtype=torch.float64, device=META, requires_grad=declared.grad)
+            kind = declared.dtype or case.dtype
+            if not kind.is_float:
+                return torch.empty(shape, dtype=TORCH_DTYPES[kind], device=META)
+            needs_gradient = declared.grad and kind.is_differentiable
+            return torch.empty(shape, dtype=torch.float64, device=META, requires_grad=needs_gradient)
         case Integers():
             return torch.empty(declared.extents(case.dims), dtype=INTEGER_DTYPES[declared.dtype], device=META)
         case Segments():

@@ -34,7 +34,15 @@ from harness.ops.execution_hooks import (
     Writer,
 )
 from harness.ops.hypothesis_notes import noting
-from harness.ops.inputs import TORCH_DTYPES, independent_of_taint, make_cotangents, make_inputs, seed_globals
+from harness.ops.inputs import (
+    TORCH_DTYPES,
+    computing_type,
+    independent_of_taint,
+    make_cotangents,
+    make_inputs,
+    rounding_unit,
+    seed_globals,
+)
 from harness.ops.monte_carlo import Jitter
 from harness.ops.nan_taint import holds_infinity, infinity_as_nan
 from harness.ops.oversized_tensors import SparseMemory
@@ -43,6 +51,8 @@ from harness.ops.rounding_samples import BARE, IN_DOUBT, UNROUNDED, USUALLY, Sam
 from harness.ops.suite_arguments import arguments_for
 from harness.ops.tolerance import NO_ERROR, Array, Expected, Truth, error_of, tolerance_of
 
+HALVES = (torch.float16, torch.bfloat16)
+"""Products of numbers of eight bits, and of integers, are often stored in these."""
 JITTER_SEEDS = 1009
 """Seeds of random rounding for each seed of a case; more than any case takes samples."""
 HEADROOM = 16.0
@@ -142,6 +152,7 @@ class Execution(CaseExecution):
                 for name, expected in compared.expected.items()
                 if (value := computed.results.get(name)) is not None
                 and value.is_floating_point()
+                and value.itemsize > 1  # eight bits keep no exact value
                 and value.numel() == expected.truth.values.size
             }
             before = self._exact_before
@@ -223,7 +234,7 @@ class Execution(CaseExecution):
                 self.mismatches = (*_other_types(computed, defined), *_other_gradients(computed, defined))
         except OutputsDiffer as error:
             self._compared_last = None
-            expected = in_type(error.expected, TORCH_DTYPES[computed.case.dtype])
+            expected = in_type(error.expected, computing_type(computed.case.dtype))
             self.mismatches = differences(computed.outputs, expected)
             return ()
         *samplings, last = (USUALLY, IN_DOUBT) if is_shared else (BARE, UNROUNDED, USUALLY, IN_DOUBT)
@@ -245,7 +256,8 @@ class Execution(CaseExecution):
     def _expect(self, computed: "_Computed", defined: "_Defined", sampling: Sampling) -> dict[str, Expected]:
         """Return for each result the truth, the eager baseline's error, and the error that random rounding explains."""
         op, case = computed.op, computed.case
-        limits = torch.finfo(TORCH_DTYPES[case.dtype])
+        limits = torch.finfo(computing_type(case.dtype))
+        partial = torch.finfo(torch.float64 if case.dtype is DType.FP64 else torch.float32).eps
         # The subnormal numbers of other types are far below any tolerance.
         spacing = limits.smallest_normal * limits.eps if case.dtype is DType.FP16 else 0.0
         products = product_epsilon(self._launches.dot_precisions())
@@ -254,7 +266,9 @@ class Execution(CaseExecution):
         may_overflow = False
         for sample in range(sampling.runs(largest)):
             seed = JITTER_SEEDS * case.seed + sample
-            with Jitter(limits.eps, seed, products=products, spacing=spacing, terms=sampling.moves_terms) as jitter:
+            unit = rounding_unit(case.dtype)
+            with Jitter(unit, seed, products=products, spacing=spacing, terms=sampling.moves_terms) as jitter:
+                jitter.partial = partial
                 jitter.records_largest = not sample and (
                     case.dtype is DType.FP16 or case.values is ValueDistribution.LARGE
                 )
@@ -276,6 +290,7 @@ class Execution(CaseExecution):
                 rounding=sampling.error([one[name] for one in rounded], truth),
                 samples=len(rounded),
                 checks_noise=sampling.checks_noise,
+                partial=partial,
             )
             for name, truth in defined.truth.items()
         }
@@ -347,7 +362,7 @@ def _define(computed: _Computed, *, is_shared: bool) -> _Defined:
         truth={name: Truth.of(values) for name, values in arrays(exact).items()},
         is_float={name: value.is_floating_point() for name, value in exact.items()},
         infinity_as_nan=as_nan,
-        eager=cache(lambda: defining(inputs, dtype=TORCH_DTYPES[case.dtype])),
+        eager=cache(lambda: defining(inputs, dtype=computing_type(case.dtype))),
         sketch_seed=case.seed if is_shared else None,
     )
 
@@ -358,7 +373,8 @@ def _other_types(computed: _Computed, defined: _Defined) -> Iterator[FormMismatc
     Statistics and losses are often float32 whatever the case's type, and an option may name another type.
     """
     named_types = (getattr(torch, str(setting), None) for setting in computed.op.settings(computed.case).values())
-    allowed = {TORCH_DTYPES[computed.case.dtype], torch.float32, *named_types}
+    own = computed.case.dtype
+    allowed = {TORCH_DTYPES[own], torch.float32, *named_types, *(() if own.is_differentiable else HALVES)}
     for name in computed.outputs:
         got = computed.results.get(name)
         if got is None:

@@ -21,17 +21,24 @@ from harness.ops.nan_taint import NanTaint, nan_taint
 from harness.ops.oversized_tensors import LARGE as LARGE_ELEMENTS
 from harness.ops.oversized_tensors import sparse
 
-TORCH_DTYPES: Mapping[DType, torch.dtype] = {
-    DType.FP32: torch.float32,
-    DType.BF16: torch.bfloat16,
-    DType.FP16: torch.float16,
+TORCH_DTYPES: Mapping[DType, torch.dtype] = {one: getattr(torch, one.torch_name) for one in DType}
+INTEGER_DTYPES: Mapping[Integer, torch.dtype] = {
+    "bool": torch.bool,
+    "uint8": torch.uint8,
+    "int8": torch.int8,
+    "int16": torch.int16,
+    "int32": torch.int32,
+    "int64": torch.int64,
 }
 
-INTEGER_DTYPES: Mapping[Integer, torch.dtype] = {"int32": torch.int32, "int64": torch.int64}
-
+EIGHT_BITS = frozenset({DType.FP8_E4M3, DType.FP8_E5M2, DType.FP8_E8M0})
 SHIFT = 3.0
 LARGE = 100.0
 TINY = 1e-4
+INTEGER_DEVIATION = 32.0
+"""The standard deviation of integers, for numbers with a deviation of 1: most fit in eight bits."""
+LARGEST_EXPONENT = 16
+"""Powers of two are drawn up to 2^16 and down to 2^-16, so that products of scaled numbers stay finite."""
 OFFSET_ELEMENTS = 67
 """Odd, so that an offset tensor's address is not a multiple of 16 bytes and Triton specialises for that."""
 GAP_ELEMENTS = 5
@@ -47,10 +54,20 @@ SHORT = 8
 """The average length of sequences whose boundaries are all near one end."""
 
 
+def computing_type(dtype: DType) -> torch.dtype:
+    """Return the type in which the eager baseline of a case computes: torch has no arithmetic in eight bits."""
+    return TORCH_DTYPES[dtype] if dtype.is_differentiable else torch.float32
+
+
+def rounding_unit(dtype: DType) -> float:
+    """Return the unit in the last place of the intermediates of a kernel, at 1: bfloat16's for eight bits."""
+    return torch.finfo(torch.bfloat16 if dtype in EIGHT_BITS else computing_type(dtype)).eps
+
+
 def make_inputs(op: Op, case: Case) -> dict[str, torch.Tensor | None]:
     """Return the inputs by name, None for absent ones; differentiable ones that are not frozen are leaves."""
     made: dict[str, torch.Tensor | None] = {}
-    taint = _nan_taint(op, case)
+    taint, differentiable = _nan_taint(op, case), op.differentiable(case)
     for name, declared in op.inputs.items():
         if name in case.absent:
             made[name] = None
@@ -59,10 +76,10 @@ def make_inputs(op: Op, case: Case) -> dict[str, torch.Tensor | None]:
             case Tensor():
                 dtype = TORCH_DTYPES[declared.dtype or case.dtype]
                 values = draw(case, name, declared.extents(case.dims), dtype, declared.draw)
-                if taint is not None:
+                if taint is not None and (declared.dtype or case.dtype).is_differentiable:
                     taint.taint(declared, values)
                 made[name] = lay_out(values, case.layout_of(name)).requires_grad_(
-                    declared.grad and name not in case.frozen
+                    name in differentiable and name not in case.frozen
                 )
             case Integers():
                 made[name] = draw_integers(case, name, declared)
@@ -97,7 +114,8 @@ def make_cotangents(case: Case, outputs: Mapping[str, torch.Tensor]) -> dict[str
             return sparse(shape, output.dtype)
         if not output.is_floating_point():
             return torch.zeros(shape, dtype=output.dtype)
-        return lay_out(_normal(case, f"grad:{name}", shape).to(output.dtype), case.layout_of("grad"))
+        values = in_range(_normal(case, f"grad:{name}", shape), output.dtype)
+        return lay_out(values, case.layout_of("grad"))
 
     return {name: cotangent(name, output) for name, output in outputs.items()}
 
@@ -106,7 +124,7 @@ def draw(case: Case, name: str, shape: tuple[int, ...], dtype: torch.dtype, how:
     """Return a contiguous tensor: numbers of the case's distribution, transformed as the input's `Draw` says."""
     if _is_sparse(case, shape):
         return sparse(shape, dtype)
-    values = _numbers(case, name, shape)
+    values = _numbers(case, name, shape, dtype)
     match how:
         case Draw.VALUES:
             pass
@@ -123,6 +141,18 @@ def draw(case: Case, name: str, shape: tuple[int, ...], dtype: torch.dtype, how:
             values = torch.log_softmax(values, -1)
         case Draw.NORMALISED:
             values = torch.nn.functional.normalize(values, dim=-1)
+    return in_range(values, dtype)
+
+
+def in_range(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return numbers in another type, none of them beyond its range: eight bits reach 448, or 127."""
+    if dtype is torch.float8_e8m0fnu:
+        return torch.exp2((2 * values).round().clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT)).to(dtype)
+    if not dtype.is_floating_point:
+        limits = torch.iinfo(dtype)
+        return (INTEGER_DEVIATION * values).to(torch.float64).round().clamp(limits.min, limits.max).to(dtype)
+    if dtype.itemsize == 1:
+        values = values.clamp(torch.finfo(dtype).min, torch.finfo(dtype).max)
     return values.to(dtype)
 
 
@@ -130,9 +160,11 @@ def _is_sparse(case: Case, shape: tuple[int, ...]) -> bool:
     return case.scale is Scale.OVERSIZED and prod(shape) > LARGE_ELEMENTS
 
 
-def _numbers(case: Case, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+def _numbers(case: Case, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     generator = _generator(case, name)
     values = torch.randn(shape, generator=generator, dtype=torch.float32)
+    if dtype is torch.float64:  # with digits that float32 does not have
+        values = values + torch.randn(shape, generator=generator, dtype=torch.float64) * 2.0**-25
     match case.values:
         case ValueDistribution.NORMAL | ValueDistribution.NAN_TAINTED:
             pass
@@ -141,7 +173,7 @@ def _numbers(case: Case, name: str, shape: tuple[int, ...]) -> torch.Tensor:
         case ValueDistribution.LARGE:
             values = values * LARGE
         case ValueDistribution.TINY:
-            values = values * TINY
+            values = values * max(TINY, torch.finfo(dtype).smallest_normal if dtype.is_floating_point else 0.0)
         case ValueDistribution.ZEROS:
             values = values * (torch.rand(shape, generator=generator) > 1 / 3)
             if values.dim() > 1:
@@ -192,7 +224,7 @@ def _at_edges(values: torch.Tensor, low: int, high: int, generator: torch.Genera
     most = max(1, high - 1).bit_length()
     bits = torch.randint(min(LEAST_TILE, most - 1), most, values.shape, generator=generator)
     below = torch.randint(2, values.shape, generator=generator)
-    at = -(-values >> bits << bits) - below
+    at = -(-values.to(torch.int64) >> bits << bits) - below
     return at.clamp(low, max(high - 1, low)).to(values.dtype)
 
 
@@ -280,6 +312,11 @@ def lay_out(values: torch.Tensor, layout: Layout) -> torch.Tensor:
 
 
 def _nan(count: int, dtype: torch.dtype) -> torch.Tensor:
+    """Return NaNs, or for integers the largest number."""
+    if not dtype.is_floating_point:
+        return torch.full((count,), torch.iinfo(dtype).max, dtype=dtype)
+    if dtype.itemsize == 1:  # torch 2.13 cannot fill them; 255 is a NaN in all of them
+        return torch.full((count,), 255, dtype=torch.uint8).view(dtype)
     return torch.full((count,), float("nan"), dtype=dtype)
 
 

@@ -49,6 +49,8 @@ class Jitter(TorchDispatchMode):
         self._products = max(epsilon, products)
         self._terms = terms
         self._choice = random.Random(seed)  # noqa: S311 - reproducible, not secret
+        self.partial = FLOAT32_EPSILON
+        """The unit in the last place of partial sums: float32's, or float64's in a case of that type."""
         self.records_largest = False
         self.largest = 0.0
         """The largest finite magnitude of any intermediate so far, if `records_largest`."""
@@ -77,9 +79,9 @@ class Jitter(TorchDispatchMode):
                 scale = self._products
             case _Nature.SUM:
                 terms = _terms_of(args[0], made)
-                scale = max(self._epsilon, _in_a_row(terms))
+                scale = max(self._epsilon, self.partial * _in_a_row(terms))
                 if self._terms:
-                    moved = self._factor(args[0], FLOAT32_EPSILON * _steps_of_a_walk(terms))
+                    moved = self._factor(args[0], self.partial * _steps_of_a_walk(terms))
                     made = func(moved, *args[1:], **(kwargs or {}))
             case _Nature.OTHER | _Nature.SOLVER:
                 scale = self._epsilon
@@ -132,8 +134,8 @@ def _largest(value: torch.Tensor) -> float:
 
 
 def _in_a_row(terms: int) -> float:
-    """Return how far a sequential sum may be off, rounded down to a power of two."""
-    return FLOAT32_EPSILON * 2.0 ** (max(1, terms // 16).bit_length() - 1)
+    """Return how many units in the last place a sequential sum may be off, rounded down to a power of two."""
+    return 2.0 ** (max(1, terms // 16).bit_length() - 1)
 
 
 def _steps_of_a_walk(terms: int) -> float:

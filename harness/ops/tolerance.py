@@ -11,6 +11,11 @@ as the kernels' dots round their factors.
 
 A right result may have `slack` times the error of the eager baseline, plus the error that rounding explains, plus a
 floor.  The floor is two units in the last place of its own type and 64 of float32's, relative to the tensor's size.
+A case of float64 has 64 units of float64 instead.  GPUs do not compute in eight bits: a kernel rounds to them once, at
+the end.  So a result of eight bits has, in the place of two units, the error of its truth when that is rounded.  Two
+units would hide everything: they are a quarter of the number.  For the same reason intermediates of such a case count
+as bfloat16, the least type in which a kernel keeps them.  A kernel that rounds one to eight bits, as attention does to
+its probabilities, needs a definition that rounds it, too.
 Integers and truth values have no floor.  They are exact unless random rounding moves them, as it moves the index of a
 maximum.  Errors are root-mean-square, over the whole tensor and over the worst tile, so that one wrong row shows.  An
 element is not checked if the eager run leaves the range of its type there, because then the definition itself does.
@@ -42,7 +47,9 @@ Array = npt.NDArray[Any]
 TILE = 64
 """Elements of a tile of a vector."""
 OWN_ULPS = 2.0
-FLOAT32_ULPS = 64.0
+ONE_ROUNDING = 1.05
+"""How many times the error of rounding the truth counts: some kernels round to float16 first."""
+PARTIAL_ULPS = 64.0
 EXACT = 1e-9
 """The tolerance of integers: below any root-mean-square error of whole numbers."""
 
@@ -107,6 +114,8 @@ class Expected:
     """The number of runs with random rounding."""
     checks_noise: bool = True
     """True if rows are checked although random rounding leaves no digit of them."""
+    partial: float = float(torch.finfo(torch.float32).eps)
+    """The unit in the last place of the type in which kernels of this case add up."""
 
 
 def tiles(values: Array) -> Array:
@@ -156,24 +165,36 @@ def tolerance_of(expected: Expected, dtype: torch.dtype, slack: float) -> Tolera
     """Return the tolerance of a result of this type; `slack` is the op's factor on the baseline's error."""
     values, size = expected.truth.values, expected.truth.size
     baseline, rounding, samples = expected.baseline, expected.rounding, expected.samples
+    own = _error_of_rounding(expected.truth, dtype)
     columns = tiles(values).shape[1] if samples else 0
-    floor, smallest = _floor(dtype), _smallest(dtype)
+    floor, smallest = _floor(dtype, expected.partial), _smallest(dtype)
     return Tolerance(
         whole=slack * baseline.whole
         + sampling_factor(samples * values.size) * rounding.whole
         + floor * size.whole
+        + ONE_ROUNDING * own.whole
         + smallest,
         per_tile=slack * np.maximum(baseline.per_tile, baseline.whole)
         + sampling_factor(samples * columns) * np.maximum(rounding.per_tile, rounding.whole)
-        + (floor * np.maximum(size.per_tile, size.whole) + smallest),
+        + (floor * np.maximum(size.per_tile, size.whole) + ONE_ROUNDING * own.per_tile + smallest),
     )
 
 
 @cache
-def _floor(dtype: torch.dtype) -> float:
+def _floor(dtype: torch.dtype, partial: float) -> float:
     if not dtype.is_floating_point:  # integers and truth values are not rounded
         return 0.0
-    return OWN_ULPS * torch.finfo(dtype).eps + FLOAT32_ULPS * torch.finfo(torch.float32).eps
+    own = OWN_ULPS * torch.finfo(dtype).eps if dtype.itemsize > 1 else 0.0
+    return own + PARTIAL_ULPS * partial
+
+
+def _error_of_rounding(truth: Truth, dtype: torch.dtype) -> Errors:
+    """Return the error of the truth in eight bits; none in other types, whose floor covers it."""
+    if dtype.itemsize > 1 or not dtype.is_floating_point or not truth.values.size:
+        return NO_ERROR
+    limits = torch.finfo(dtype)
+    nearest = torch.from_numpy(truth.values).clamp(limits.min, limits.max).to(dtype)
+    return error_of([nearest.to(torch.float64).numpy()], truth)
 
 
 @cache
@@ -181,7 +202,8 @@ def _smallest(dtype: torch.dtype) -> float:
     """Return the spacing of subnormal numbers, below which rounding is absolute; never 0, since it is a divisor."""
     if not dtype.is_floating_point:
         return EXACT
-    return float(torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps) + 1e-40
+    # Eight bits round their subnormal numbers as any other, so the error of rounding covers these.
+    return float(torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps) * (dtype.itemsize > 1) + 1e-40
 
 
 def _finite(values: Array) -> Array:

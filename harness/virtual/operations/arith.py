@@ -14,6 +14,7 @@ import torch
 
 from harness.errors import CannotExecute
 from harness.virtual.machine import Handler, Machine, Value
+from harness.virtual.numbers import float8
 from harness.virtual.numbers.elements import NARROW_FLOATS, Array, carrier, flushed, rounded, unsigned
 from harness.virtual.ttir.ir import Operation, Type
 
@@ -40,6 +41,8 @@ def floating(function: Elementwise) -> Handler:
     def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
         del machine
         element = operation.result_types[0].element
+        if element in float8.FORMATS:
+            raise CannotExecute(f"{operation.name} of {element}, which Triton does not compile: convert it first,")
         result = function(*[array(frame[slot]) for slot in operation.operands])
         if result.dtype != carrier(element):
             result = result.astype(carrier(element))
