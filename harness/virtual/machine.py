@@ -88,6 +88,8 @@ class Machine:
         self.most_trips = context.most_trips
         self.active: Array | None = None
         """A mask of the programs that execute the current part; None for all of them."""
+        self.printed_lines = 0
+        """Lines that programs of the launch have printed."""
         self._poison_of = context.poison_of
         self._handlers = context.handlers
         self._ids: Array = np.zeros(0, np.int64)

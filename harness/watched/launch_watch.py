@@ -11,7 +11,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
+from io import StringIO
 from math import prod
 from pathlib import Path
 
@@ -28,6 +30,7 @@ from harness.ops.call_contexts import CallContexts
 from harness.ops.case_execution import plain_torch, without_dispatch_modes
 from harness.ops.compare import digests
 from harness.ops.exception_text import text_of
+from harness.ops.inputs import TORCH_DTYPES
 from harness.ops.poison import FreshMemory
 from harness.oracles import registry
 from harness.settings import Settings
@@ -61,7 +64,7 @@ WORTH_RECORDING = 2
 MOST_LAUNCHES, MOST_CALLS = 64, 8
 """The first launches of a test whose calls are looked up, and how many different calls are recorded."""
 NO_MEASURE = Measure(ratio=0.0, index=(), got=0.0, expected=0.0)
-DTYPES = {torch.float32: DType.FP32, torch.bfloat16: DType.BF16, torch.float16: DType.FP16}
+DTYPES = {dtype: one for one, dtype in TORCH_DTYPES.items() if one.is_float}
 TEST_VARIABLE = "PYTEST_CURRENT_TEST"
 Copies = Mapping[int, torch.UntypedStorage]
 """Copies of storages, by the address of the original."""
@@ -313,7 +316,7 @@ class LaunchWatch:
         try:
             _restore(request, before)
             self._begin(LaneFill.ODD, first.scale)
-            with bounded_memory(self._memory_share):
+            with bounded_memory(self._memory_share), redirect_stdout(StringIO()):  # the kernel has printed once
                 self._launches(request)
             found = _digests(request)
         except MemoryError as error:

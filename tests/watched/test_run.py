@@ -256,6 +256,31 @@ def test_a_script_ends_with_its_own_status_or_1(tmp_path: Path, kernel: str, sta
     assert ("no findings" in done.out) == (kernel == "add_one")
 
 
+PRINTING = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def printing(x, y, N, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.device_print("seen", tl.num_programs(0))
+    tl.store(y, tl.sum(tl.load(x + at, mask=at < N)))
+
+
+printing[(1,)](torch.ones(10, device="cuda"), torch.empty(1, device="cuda"), 10, BLOCK=16)
+"""
+
+
+def test_a_kernel_prints_once_though_it_is_executed_twice(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write("script.py", PRINTING)
+    done = project.harness(*ON, "--", "python", "script.py")
+    assert Watched(project, done).finding("undefined-lanes", "printing")
+    assert done.out.count("pid (0, 0, 0) seen: 1") == 1, done.out
+
+
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("words", "line"),

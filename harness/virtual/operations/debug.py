@@ -14,6 +14,9 @@ from harness.virtual.ttir.notation import parse_string
 MOST_PRINTING = 16
 """How many programs print at one place of a kernel: the others would print much the same."""
 
+MOST_LINES = 200
+"""How many lines one launch prints: a loop would print without end."""
+
 
 def assertion(machine: Machine, operation: Operation, frame: list[Value]) -> None:
     """`tt.assert`; Triton drops it from kernels that are not compiled with `debug`."""
@@ -38,11 +41,18 @@ def print_out(machine: Machine, operation: Operation, frame: list[Value]) -> Non
     printing = np.flatnonzero(np.broadcast_to(active, (machine.width,)))
     x, y, z = (np.broadcast_to(machine.program_id(axis), (machine.width,)) for axis in "xyz")
     blocks = [array(frame[operand]) for operand in operation.operands]
-    for program in printing[:MOST_PRINTING]:
-        values = " ".join(_printed(block[program % block.shape[0]]) for block in blocks)
-        print(f"pid ({x[program]}, {y[program]}, {z[program]}){text}{values}")  # noqa: T201 - the kernel prints
+    lines = [
+        f"pid ({x[program]}, {y[program]}, {z[program]}){text}"
+        + " ".join(_printed(block[program % block.shape[0]]) for block in blocks)
+        for program in printing[:MOST_PRINTING]
+    ]
     if len(printing) > MOST_PRINTING:
-        print(f"… and {len(printing) - MOST_PRINTING} more programs:{text}")  # noqa: T201 - as above
+        lines.append(f"… and {len(printing) - MOST_PRINTING} more programs:{text}")
+    before, machine.printed_lines = machine.printed_lines, machine.printed_lines + len(lines)
+    if before <= MOST_LINES < machine.printed_lines:
+        lines = [*lines[: MOST_LINES - before], "… and more: a launch prints no further lines here"]
+    if before <= MOST_LINES:
+        print(*lines, sep="\n", flush=True)  # noqa: T201 - the kernel prints
 
 
 def _printed(block: Array) -> str:

@@ -73,6 +73,25 @@ def test_only_programs_that_reach_a_device_print_print(gpu: Gpu, capfd: pytest.C
     assert (len(lines), lines[-1]) == (17, "… and 4 more programs: odd: ")
 
 
+@triton.jit
+def chatting_kernel(x, n):
+    for trip in range(n):
+        tl.device_print("trip", trip)
+    tl.store(x, n)
+
+
+@pytest.mark.alone("a hardware GPU prints to the same stream")
+def test_a_loop_that_prints_is_cut_short(gpu: Gpu, capfd: pytest.CaptureFixture[str]) -> None:
+    x = torch.zeros(1)
+    chatting_kernel[(1,)](x, 1000)
+    assert gpu.memory == []
+    lines = capfd.readouterr().out.splitlines()
+    assert [line.split()[-1] for line in lines[:200]] == [str(trip) for trip in range(200)]
+    assert lines[200:] == ["… and more: a launch prints no further lines here"]
+    chatting_kernel[(1,)](x, 1)
+    assert len(capfd.readouterr().out.splitlines()) == 1
+
+
 def test_an_assertion_that_holds_is_not_reported(gpu: Gpu) -> None:
     asserting_kernel[(3,)](torch.full((3, 4), 5.0), 2.0, 4)
     assert gpu.memory == []
