@@ -1,7 +1,7 @@
-"""Refusals by name of what the harness cannot follow in torch: CUDA graphs, and C++ extensions on the virtual GPU.
+"""Refusals by name of what the harness cannot follow in torch.
 
-A graph launches kernels without Triton's driver.  A C++ extension gets tensors of the CPU that only Python takes for
-tensors of a GPU.
+On hardware these are CUDA graphs, which launch kernels without Triton's driver; `captured_graphs` emulates those of the
+virtual GPU.  There, a C++ extension gets tensors of the CPU that only Python takes for tensors of a GPU.
 """
 
 import sys

@@ -9,7 +9,7 @@ question about the device before that raises.
 
 Not emulated:
 
-* CUDA graphs, C++ extensions and whatever else calls the CUDA driver natively: `native_refusals` and
+* C++ extensions and whatever else calls the CUDA driver natively: `native_refusals` and
   `harness.ops.missing_native_code` have the case abstain by name;
 * generators on the GPU: `torch.Generator("cuda")` raises, and the case abstains;
 * `torch.autocast("cuda")`: operations on these CPU tensors keep their element types;
@@ -27,8 +27,9 @@ from typing import Any
 
 import torch
 
+from harness.devices.captured_graphs import emulate_cuda_graphs
 from harness.devices.cpu_tensors import CpuTensors, keep_answering_in_backward, let_default_device_be_cuda
-from harness.devices.native_refusals import refuse_cpp_extensions, refuse_cuda_graphs
+from harness.devices.native_refusals import refuse_cpp_extensions
 from harness.devices.streams import (
     DeviceContext,
     DeviceGuard,
@@ -103,7 +104,7 @@ def install_emulation() -> None:
         _replace(native, {"_cuda_getCurrentRawStream": _zero()})
     # TorchDynamo asks for the `__wrapped__` of torch's own function, which is a cached one.
     _replace(torch, {"get_device_module": wraps(torch.get_device_module)(_module_of)})
-    refuse_cuda_graphs()
+    emulate_cuda_graphs()
     refuse_cpp_extensions()
     keep_answering_in_backward()
     let_default_device_be_cuda()
@@ -125,7 +126,6 @@ def _device_answers() -> dict[str, Any]:
         "is_available": lambda: True,
         "is_bf16_supported": lambda including_emulation=True: True,  # noqa: ARG005 - torch's own name for it
         "is_tf32_supported": lambda: True,
-        "is_current_stream_capturing": lambda: False,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
         "set_device": _checking(),

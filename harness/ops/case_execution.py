@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 import harness
+from harness.devices.captured_graphs import abandon_capture
 from harness.errors import CannotExecute, StoreError, SuiteError, disk_problem
 from harness.model.case import Case, GradMode
 from harness.model.op import Op
@@ -120,6 +121,8 @@ class CaseExecution(ABC):
             if problem := disk_problem(error):  # of this machine: no library is to blame
                 raise StoreError(problem) from error
             return _ending(op, error, "inputs" if isinstance(error, SuiteError) else self._phase), nothing
+        finally:
+            abandon_capture()
 
     @contextmanager
     def _timed(self, phase: str) -> Generator[None]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from harness.devices.captured_graphs import current_capture
 from harness.model.run import Source
 from harness.ops.call_contexts import CallContexts
 from harness.ops.case_execution import NOT_THE_LIBRARY
@@ -76,7 +77,8 @@ def _on_backward_thread(
 
     @wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if getattr(owner, "is_backward", False) or torch.compiler.is_compiling():
+        is_here = getattr(owner, "is_backward", False) or current_capture() is not None  # which records this thread
+        if is_here or torch.compiler.is_compiling():
             return original(*args, **kwargs)
         grad_enabled = torch.is_grad_enabled()
 

@@ -49,29 +49,6 @@ def needs_another_library():
 REFUSED = {
     "gluon": (GLUON.format(kernel="copy_in_gluon"), "a Gluon kernel (copy_in_gluon, "),
     "tuned_gluon": (GLUON.format(kernel="tuned_copy_in_gluon"), "a Gluon kernel (copy_in_gluon, "),
-    "captured": (
-        """
-y, graph = torch.empty_like(x), torch.cuda.CUDAGraph()
-with torch.cuda.graph(graph):
-    y.copy_(x)
-graph.replay()
-return y
-""",
-        "CUDA graphs (torch.cuda.CUDAGraph)",
-    ),
-    "made_graphed": (
-        "return torch.cuda.make_graphed_callables(lambda x: x * 1, (x,))(x)",
-        "CUDA graphs (torch.cuda.CUDAGraph)",
-    ),
-    "own_graph": (
-        """
-class Graph(torch.cuda.CUDAGraph):
-    pass
-
-Graph()
-""",
-        "CUDA graphs (torch.cuda.CUDAGraph)",
-    ),
     "inline_extension": (
         """
 from torch.utils.cpp_extension import load_inline

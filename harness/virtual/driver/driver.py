@@ -7,10 +7,12 @@ machine code, and passes each launch to a handler.
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 
+from harness.devices.captured_graphs import current_capture
 from harness.errors import NoSuchFunction
 from harness.model.device import DeviceProfile
 from harness.ops import flight_recorder
@@ -164,7 +166,11 @@ class VirtualDriver:
         return _Launcher(self, source, metadata)
 
     def launch(self, request: LaunchRequest) -> None:
-        self._on_launch(request)
+        capture = current_capture()
+        if capture is None:
+            self._on_launch(request)
+        else:
+            capture.add_launch(partial(self._on_launch, request))
 
     def __getattr__(self, name: str) -> Any:
         raise _no_answer(f"driver.active.{name}")

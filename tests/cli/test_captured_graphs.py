@@ -1,0 +1,191 @@
+"""CUDA graphs on the virtual GPU: in suites, and under `harness run`."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import Project
+
+pytestmark = pytest.mark.slow
+
+KERNELS = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale_kernel(x, y, N, FACTOR: tl.constexpr, MORE: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < N) * FACTOR, mask=at < N + MORE)
+
+
+class Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.empty_like(x)
+        scale_kernel[(triton.cdiv(x.numel(), 16),)](x, y, x.numel(), FACTOR=3, MORE=0, BLOCK=16)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        return Scale.apply(dy.contiguous())
+
+
+def scale(x, more=0):
+    y = torch.empty_like(x)
+    scale_kernel[(triton.cdiv(x.numel(), 16),)](x, y, x.numel(), FACTOR=3, MORE=more, BLOCK=16)
+    return y
+"""
+SUITE = """
+from harness.suite import beside, op, tensor, tokens
+
+X = {"x": tensor("T", grad=False)}
+DIMS = {"T": tokens(64, grows=False)}
+
+
+def captured(x, forgotten):
+    import torch
+
+    scale = beside(__file__, "kernels.py").scale
+    static, total, graph = torch.empty_like(x), torch.zeros_like(x), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        assert torch.cuda.is_current_stream_capturing()
+        y = scale(static + 1)
+        y = y - static.relu() if not forgotten else y
+        total += y
+    static.copy_(-x)
+    graph.replay()
+    static.copy_(x)
+    graph.replay()
+    return total
+
+
+@op(dims=DIMS, inputs=X)
+def replayed(x):
+    return captured(x, False)
+
+
+@op(dims=DIMS, inputs=X)
+def wrongly_replayed(x):
+    return captured(x, True)
+
+
+@replayed.reference
+@wrongly_replayed.reference
+def reference(x):
+    return sum(3 * (each + 1) - each.relu() for each in (-x, x))
+
+
+@op(dims=DIMS, inputs={"x": tensor("T")})
+def graphed_callable(x):
+    import torch
+
+    scale = beside(__file__, "kernels.py").Scale.apply
+    sample = torch.zeros_like(x).requires_grad_(x.requires_grad)
+    return torch.cuda.make_graphed_callables(scale, (sample,))(x) if x.requires_grad else scale(x)
+
+
+@graphed_callable.reference
+def threefold(x):
+    return 3 * x
+
+
+@op(dims=DIMS, inputs=X)
+def reading(x):
+    import torch
+
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        if x.sum().item() > 0:
+            x = x + 1
+    return beside(__file__, "kernels.py").scale(x)
+
+
+reading.reference(threefold)
+
+
+@op(dims=DIMS, inputs=X)
+def left_open(x):
+    import torch
+
+    if x.numel() % 2 == 0:
+        torch.cuda.CUDAGraph().capture_begin()
+        raise ValueError("left open")
+    return beside(__file__, "kernels.py").scale(x)
+
+
+left_open.reference(threefold)
+"""
+TESTS = """
+import kernels
+import torch
+
+
+def graph_of(more):
+    x = torch.empty(20, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = kernels.scale(x, more) + 1
+    return x, y, graph
+
+
+def test_a_replay_has_the_values_of_its_time():
+    x, y, graph = graph_of(0)
+    for value in (2.0, 5.0):
+        x.fill_(value)
+        graph.replay()
+        assert y.tolist() == [3 * value + 1] * 20
+
+
+def test_a_capture_runs_nothing():
+    graph_of(1)
+
+
+def test_a_replay_is_checked():
+    x, y, graph = graph_of(1)
+    x.fill_(2.0)
+    graph.replay()
+
+
+def test_a_graphed_callable_has_gradients():
+    sample = torch.zeros(20, device="cuda", requires_grad=True)
+    graphed = torch.cuda.make_graphed_callables(lambda x: kernels.Scale.apply(x) * 2, (sample,))
+    for value in (2.0, 5.0):
+        x = torch.full((20,), value, device="cuda", requires_grad=True)
+        y = graphed(x)
+        (y * value).sum().backward()
+        assert (y.tolist(), x.grad.tolist()) == ([6 * value] * 20, [6 * value] * 20)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = Project(tmp_path)
+    made.write("kernels.py", KERNELS)
+    made.write("suite.py", SUITE)
+    made.write("test_graphs.py", TESTS)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("op", "status", "said"),
+    [
+        ("replayed", 0, "6 passed, 0 failed, 0 abstained"),
+        ("graphed_callable", 0, "6 passed, 0 failed, 0 abstained"),
+        ("wrongly_replayed", 1, "ERROR  float64-values  wrongly_replayed"),
+        ("left_open", 1, "ValueError was raised in phase forward: left open"),
+        ("reading", 3, "a CUDA graph whose host code reads a tensor during the capture"),
+    ],
+)
+def test_a_suite_captures_and_replays(project: Project, op: str, status: int, said: str) -> None:
+    done = project.harness("fuzz", "suite.py", "--op", op, "--cases", "6", "--seed", "1", "--device", "h200")
+    assert (done.status, said in done.out) == (status, True), done.out + done.err
+
+
+def test_launches_of_a_replay_are_checked_and_those_of_a_capture_not_made(project: Project) -> None:
+    done = project.harness("run", "--device", "h200", "--", "pytest", "-q", "-p", "no:cacheprovider", "test_graphs.py")
+    assert "4 passed" in done.out, done.out + done.err
+    assert "test           test_graphs.py::test_a_replay_is_checked" in done.out
+    assert done.out.count("ERROR  bounds") == 1
+    assert "watched 13 launches of 1 kernel in 3 tests" in done.out
+    assert "2 passed, 1 failed, 0 abstained" in done.out
