@@ -18,11 +18,12 @@ from harness.virtual.grid import LaunchGrid
 from harness.virtual.memory.accesses import Memory
 from harness.virtual.memory.addresses import Addresses, PoisonOf
 from harness.virtual.memory.pointers import Descriptor, MixedPointers, Pointers, choices_of
+from harness.virtual.memory.shared_blocks import SharedBlock
 from harness.virtual.numbers.elements import Array, carrier
 from harness.virtual.numbers.exact_pairs import ExactPair
 from harness.virtual.ttir.ir import Block, Function, Module, Operation, TtirRegion, Type
 
-Value = Array | Pointers | MixedPointers | Descriptor | ExactPair
+Value = Array | Pointers | MixedPointers | Descriptor | ExactPair | SharedBlock
 Values = tuple[Value, ...]
 LoopState = object
 """The state of a loop at the beginning of its last trip, None before the first.  Its type is the machine's choice."""
@@ -314,6 +315,8 @@ class Machine:
             if not (isinstance(left, Pointers | MixedPointers) and isinstance(right, Pointers | MixedPointers)):
                 raise CannotExecute("a choice between a pointer and a number")
             return self._select_pointers(chosen, left, right)
+        if isinstance(left, SharedBlock) or isinstance(right, SharedBlock):
+            raise CannotExecute("a choice between buffers of shared memory")
         if isinstance(left, ExactPair) or isinstance(right, ExactPair):
             one, other = _as_pair(left), _as_pair(right)
             return ExactPair(_select_lanes(chosen, one.real, other.real), _select_lanes(chosen, one.exact, other.exact))

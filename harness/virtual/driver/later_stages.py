@@ -19,6 +19,8 @@ from triton.compiler.compiler import AsmDict, CompiledKernel, make_backend
 
 BINARY = "cubin"
 LAST_TEXT = "ptx"
+FIRST_STAGES = ("ttir", "ttgir")
+"""The last text of a kernel here: Gluon's begin as TTGIR."""
 LATER_STAGES = ("ttgir", "llir", LAST_TEXT)
 NOT_COMPILED: Mapping[str, int] = {
     "shared": 0,
@@ -44,10 +46,20 @@ class CompiledBinary:
     cubin: bytes
 
 
+def has_layouts(text: str) -> bool:
+    """Return True for TTGIR, which is what a kernel in Gluon begins as."""
+    return '"ttg.num-warps" = ' in text
+
+
+def _input_file(folder: str, text: str) -> Path:
+    """Return the path of a compiler's input: Triton tells the stage that it begins at by the suffix."""
+    return Path(folder) / f"kernel.{'ttgir' if has_layouts(text) else 'ttir'}"
+
+
 def compile_to_cubin(ttir: str, arch: int, options: Mapping[str, Any]) -> CompiledBinary:
     """Compile a TTIR text to a cubin, which needs no GPU.  Exceptions of Triton pass through."""
     with whole_pipeline(), tempfile.TemporaryDirectory(prefix="kernel-harness-") as folder:
-        path = Path(folder) / "kernel.ttir"
+        path = _input_file(folder, ttir)
         path.write_text(ttir)
         compiled = triton.compile(str(path), target=target(arch, 32), options=dict(options))
         return CompiledBinary(compiled.metadata._asdict(), compiled.asm["cubin"])
@@ -58,6 +70,8 @@ def compile_to_stage(ttir: str, stage: str, arch: int, options: Mapping[str, Any
 
     Exceptions of Triton pass through.
     """
+    if has_layouts(ttir) and stage == "ttgir":
+        return ttir
     with (
         whole_pipeline(partial(_cut_after, stage)),
         knobs.compilation.scope(),
@@ -65,7 +79,7 @@ def compile_to_stage(ttir: str, stage: str, arch: int, options: Mapping[str, Any
     ):
         knobs.compilation.disable_line_info = False
         knobs.compilation.listener = None  # `on_compile` is about front ends
-        path = Path(folder) / "kernel.ttir"
+        path = _input_file(folder, ttir)
         # Up to Triton 3.8 the cut is no part of the cache's key, but the text is.
         path.write_text(f"{ttir}\n// {stage}\n")
         compiled = triton.compile(str(path), target=target(arch, 32), options=dict(options))
@@ -108,14 +122,14 @@ def compile_texts_on_request() -> None:
 
     def construct_kernel(self: Any, *args: Any, **kwargs: Any) -> None:
         construct(self, *args, **kwargs)
-        if "ttir" in self.asm and LAST_TEXT not in self.asm:
+        if LAST_TEXT not in self.asm and any(stage in self.asm for stage in FIRST_STAGES):
             self.asm = _RequestedTexts(self)
 
     CompiledKernel.__init__ = construct_kernel
 
 
 class _RequestedTexts(AsmDict):
-    """The stages of one kernel by name; those after TTIR are compiled when one of them is read."""
+    """The stages of one kernel by name; those that the virtual GPU leaves out are compiled when one of them is read."""
 
     def __init__(self, kernel: Any) -> None:
         super().__init__({stage: text for stage, text in kernel.asm.items() if stage != BINARY})
@@ -127,7 +141,8 @@ class _RequestedTexts(AsmDict):
     def __missing__(self, stage: str) -> Any:
         if stage not in {*LATER_STAGES, BINARY}:
             return super().__missing__(stage)  # which makes `sass` of the cubin, and refuses the rest
-        self.update(_later_texts(self["ttir"], self._metadata))
+        first = next(self[name] for name in FIRST_STAGES if super().__contains__(name))
+        self.update(_later_texts(first, self._metadata))
         return self[stage]
 
     def get(self, stage: str, default: Any = None) -> Any:
@@ -140,7 +155,7 @@ def _later_texts(ttir: str, metadata: Any) -> Mapping[str, Any]:
     options = {field.name: getattr(metadata, field.name, None) for field in fields(known)}
     given = {name: _hashable(value) for name, value in options.items() if value is not None}
     with whole_pipeline(), tempfile.TemporaryDirectory(prefix="kernel-harness-") as folder:
-        path = Path(folder) / "kernel.ttir"
+        path = _input_file(folder, ttir)
         path.write_text(f"{ttir}\n// whole\n")  # as in `compile_to_stage`
         compiled = triton.compile(str(path), target=metadata.target, options=given)
         return {stage: compiled.asm[stage] for stage in (*LATER_STAGES, BINARY)}

@@ -465,11 +465,12 @@ def _cut_after_ttir(
     if backend is None or stages is None:  # Triton 3.9 calls the hook without arguments for the cache's key
         return STAGE_HOOK_KEY, STAGE_HOOK_KEY
     del options
-    first = stages.get("ttir")
+    name = "ttgir" if language is Language.GLUON else "ttir"  # Gluon has layouts from the beginning
+    first = stages.get(name)
     if first is None:
-        raise CannotExecute("a Gluon kernel" if language is Language.GLUON else "a kernel that begins below TTIR")
+        raise CannotExecute("a kernel that begins below TTIR")
     stages.clear()
-    stages["ttir"] = first
+    stages[name] = first
     stages["cubin"] = _text_as_binary
     return None
 

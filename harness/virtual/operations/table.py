@@ -15,6 +15,7 @@ from harness.virtual.operations import (
     memory,
     pointer,
     product,
+    shared,
     tile,
 )
 
@@ -30,6 +31,7 @@ HANDLERS: Mapping[str, Handler] = {
     **product.HANDLERS,
     **descriptor.HANDLERS,
     **libdevice.HANDLERS,
+    **shared.HANDLERS,
     **tile.HANDLERS,
 }
 """By the operation's TTIR name."""

@@ -20,6 +20,8 @@ def parse_type(text: str) -> Type:
         return Type(element.element, shape, element.pointee)
     if text.startswith("!tt.ptr<"):
         return Type("ptr", (), parse_type(text[len("!tt.ptr<") : -1].partition(",")[0]))
+    if text.startswith("!ttg.memdesc<"):
+        return Type("memdesc", (), parse_type(f"tensor<{text[len('!ttg.memdesc<') : -1]}>"))
     if text.startswith(("!tt.tensordesc<", "tensordesc<", "<tensor<")) or re.match(r"<\d+x", text):
         inner = text[text.index("<") + 1 : -1]
         return Type("tensordesc", (), parse_type(inner if inner.startswith("tensor<") else f"tensor<{inner}>"))
