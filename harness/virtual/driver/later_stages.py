@@ -141,7 +141,7 @@ class _RequestedTexts(AsmDict):
     def __missing__(self, stage: str) -> Any:
         if stage not in {*LATER_STAGES, BINARY}:
             return super().__missing__(stage)  # which makes `sass` of the cubin, and refuses the rest
-        first = next(self[name] for name in FIRST_STAGES if name in self.keys())  # noqa: SIM118 - `in self` is more
+        first = next(self[name] for name in FIRST_STAGES if name in self.keys())
         self.update(_later_texts(first, self._metadata))
         return self[stage]
 
