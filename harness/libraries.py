@@ -19,7 +19,7 @@ from importlib.machinery import PathFinder
 from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import gettempdir
+from tempfile import TemporaryDirectory, gettempdir
 
 from filelock import FileLock
 from packaging.requirements import InvalidRequirement, Requirement
@@ -30,8 +30,13 @@ from harness.extras import PINNED, install_command
 
 LONGEST_ERROR = 200
 PYTHON_TAG = f"cp{sys.version_info.major}{sys.version_info.minor}"
+NOT_INSTALLED = frozenset({"benchmarks", "docs", "examples", "tests"})
+"""Packages of a source archive that would hide others of a user: no installation has them at its top."""
+PIP_OPTIONS = ("--disable-pip-version-check", "--no-input")
 DISK_FULL = os.strerror(errno.ENOSPC)
 ARCHIVES = (".whl", ".tar.gz", ".zip")
+SOURCES = "sources:"
+"""The beginning of a spec whose source archive is unpacked and not built, for a library with a compiled extension."""
 
 
 def resolve(specs: Iterable[str], *, cache: Path, report: Callable[[str], object] | None = None) -> tuple[str, ...]:
@@ -39,7 +44,8 @@ def resolve(specs: Iterable[str], *, cache: Path, report: Callable[[str], object
 
     Args:
         specs: each a PyPI requirement (`fla-core==0.5.2`), a wheel, a source archive, or a folder.  A requirement
-            without a version is looked up anew each time.
+            without a version is looked up anew each time.  `sources:vllm==0.24.0` takes the Python packages of a
+            release's source archive as they are, without building its extension.
         cache: installed releases are kept in `cache / "libraries"`.
         report: called with a line for each version that was looked up; prints to the error stream by default.
 
@@ -150,6 +156,8 @@ class Release:
     """The name of its folder in the cache; None if only the installation shows the version."""
     name: str | None = None
     """The distribution's normalised name, if the spec contains it."""
+    is_built: bool = True
+    """False if only the Python packages of its source archive are wanted."""
 
 
 Source = ImportableFolder | Release
@@ -163,8 +171,9 @@ def _read(spec: str) -> Source:
         return Release(spec=spec, argument=str(path.resolve()), key=f"{path.stem}-{_digest(path)}-{PYTHON_TAG}")
     if _is_path(spec):
         raise UsageError(f"--with {spec}: there is no such file or folder")
+    argument = spec.removeprefix(SOURCES)
     try:
-        requirement = Requirement(spec)
+        requirement = Requirement(argument)
     except InvalidRequirement as error:
         raise UsageError(
             f"--with {spec!r} is neither a requirement such as fla-core==0.5.2, nor a wheel, nor a folder"
@@ -172,7 +181,9 @@ def _read(spec: str) -> Source:
     name = canonicalize_name(requirement.name)
     pinned = [given.version for given in requirement.specifier if given.operator in ("==", "===")]
     exact = len(pinned) == len(requirement.specifier) == 1 and not pinned[0].endswith(".*")
-    return Release(spec=spec, argument=spec, key=_key(name, pinned[0]) if exact else None, name=name)
+    is_built = argument == spec
+    key = _key(name, pinned[0], is_built=is_built) if exact else None
+    return Release(spec=spec, argument=argument, key=key, name=name, is_built=is_built)
 
 
 def _read_folder(spec: str, path: Path) -> Source:
@@ -225,7 +236,8 @@ def _installed(release: Release, folder: Path, report: Callable[[str], object]) 
     if release.key is not None and (folder / release.key).is_dir():
         return folder / release.key
     folder.mkdir(parents=True, exist_ok=True)
-    work = release.key or f"{release.name or _digest_of(release.argument)}-afresh-{PYTHON_TAG}"
+    unpinned = "afresh" if release.is_built else "sources-afresh"
+    work = release.key or f"{release.name or _digest_of(release.argument)}-{unpinned}-{PYTHON_TAG}"
     with FileLock(folder / f".{work}.lock"):
         if release.key is not None and (folder / release.key).is_dir():
             return folder / release.key
@@ -233,7 +245,10 @@ def _installed(release: Release, folder: Path, report: Callable[[str], object]) 
         shutil.rmtree(unfinished, ignore_errors=True)  # left by a killed process: this one holds the lock now
         try:
             report(f"installing {release.spec} into {folder}")
-            _run_pip(release, unfinished)
+            if release.is_built:
+                _run_pip(release, unfinished)
+            else:
+                _unpack_sources(release, unfinished)
             final = folder / (release.key or _key_of_installed(release, unfinished, report))
             if not final.is_dir():
                 unfinished.replace(final)
@@ -249,27 +264,62 @@ def _key_of_installed(release: Release, unfinished: Path, report: Callable[[str]
     name = canonicalize_name(found.metadata["Name"])
     report(f"--with {release.spec} is {name} {found.version}")
     if release.name is not None:
-        return _key(name, found.version)
+        return _key(name, found.version, is_built=release.is_built)
     # Sources in a folder change without a new version, so the key has a digest of the installed files.
     return f"{_key(name, found.version)}-{_digest_of_tree(unfinished)}"
 
 
 def _run_pip(release: Release, target: Path) -> None:
     command = [*_pip(), "--no-deps", "--target", str(target), release.argument]
+    finished = _finished(command)
+    if finished.returncode:
+        raise _failure(release, target.parent, command, finished.stderr)
+
+
+def _unpack_sources(release: Release, target: Path) -> None:
+    """Copy the packages of the release's source archive, and its metadata in the form of an installed distribution.
+
+    pip unpacks an archive before it asks the project for its metadata.  That question fails for a project that needs a
+    compiler or CUDA, so the answer does not count: `--no-clean` keeps the unpacked files either way.
+    """
+    if find_spec("pip") is None:
+        raise MissingPart(f"--with {release.spec} needs pip: {shlex.join([sys.executable, '-m', 'ensurepip'])}")
+    target.mkdir(parents=True)
+    with TemporaryDirectory(dir=target.parent, prefix=".unpacking-") as work:
+        # No isolation: what a build requires, such as torch itself, is not worth a download for a question.
+        settings = ("--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--no-clean", "--dest", f"{work}/dest")
+        command = [sys.executable, "-m", "pip", "download", *PIP_OPTIONS, *settings, release.argument]
+        finished = _finished(command, TMPDIR=work)
+        unpacked = next(Path(work).glob("pip-*/*/PKG-INFO"), None)
+        if unpacked is None:
+            raise _failure(release, target.parent, command, finished.stderr)
+        tree = unpacked.parent
+        root = next(root for root in (tree / "src", tree) if any(root.glob("*/__init__.py")) or root == tree)
+        for package in sorted(found.parent for found in root.glob("*/__init__.py")):
+            if package.name not in NOT_INSTALLED:
+                shutil.copytree(package, target / package.name, symlinks=True)
+        metadata = target / f"{canonicalize_name(release.name or tree.name)}.dist-info"
+        metadata.mkdir()
+        shutil.copy(unpacked, metadata / "METADATA")
+
+
+def _finished(command: Sequence[str], **variables: str) -> "subprocess.CompletedProcess[str]":
     # PIP_USER=1 in a user's settings would contradict --target.
-    finished = subprocess.run(
+    return subprocess.run(
         command,
-        env=os.environ | {"PIP_USER": "0"},
+        env=os.environ | {"PIP_USER": "0"} | variables,
         capture_output=True,
         text=True,
         check=False,
         stdin=subprocess.DEVNULL,
     )
-    if finished.returncode:
-        reason = _last_error(finished.stderr)
-        if DISK_FULL in reason:
-            raise LibraryError(f"cannot install {release.spec}: {_full_disk(target.parent)}")
-        raise LibraryError(f"cannot install {release.spec}: {reason}. To see more: {shlex.join(command)}")
+
+
+def _failure(release: Release, cache: Path, command: Sequence[str], output: str) -> LibraryError:
+    reason = _last_error(output)
+    if DISK_FULL in reason:
+        return LibraryError(f"cannot install {release.spec}: {_full_disk(cache)}")
+    return LibraryError(f"cannot install {release.spec}: {reason}. To see more: {shlex.join(command)}")
 
 
 def _full_disk(cache: Path) -> str:
@@ -281,7 +331,7 @@ def _full_disk(cache: Path) -> str:
 
 def _pip() -> list[str]:
     if find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+        return [sys.executable, "-m", "pip", "install", *PIP_OPTIONS]
     if uv := shutil.which("uv"):
         return [uv, "pip", "install", "--python", sys.executable]
     raise MissingPart(f"--with needs pip: {shlex.join([sys.executable, '-m', 'ensurepip'])}")
@@ -300,8 +350,8 @@ def _print_to_stderr(line: str) -> None:
     print(line, file=sys.stderr)  # noqa: T201 - users must know what is tested
 
 
-def _key(name: str, version: str) -> str:
-    return f"{name}-{version}-{PYTHON_TAG}"
+def _key(name: str, version: str, *, is_built: bool = True) -> str:
+    return f"{name}-{version}-{PYTHON_TAG}" if is_built else f"{name}-{version}-sources-{PYTHON_TAG}"
 
 
 def _digest(path: Path) -> str:

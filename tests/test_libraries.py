@@ -1,9 +1,12 @@
 """Libraries under test are installed from wheels and folders made here; no test needs the network."""
 
+import io
 import subprocess
 import sys
+import tarfile
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
@@ -229,3 +232,45 @@ def test_a_full_cache_is_named_in_one_line(tmp_path: Path, index: Path) -> None:
 def test_paths_inside_a_project_are_kept_relative_to_it(spec: str, kept: str) -> None:
     assert portable(spec, Path("/p")) == kept
     assert of_project(kept, Path("/p")) == spec
+
+
+def source_archive(index: Path, setup: str, *, folder: str = "") -> None:
+    """Put a source archive of `tiny-kernels` 1.0 into the index."""
+    files = {
+        "PKG-INFO": "Metadata-Version: 2.1\nName: tiny-kernels\nVersion: 1.0\n",
+        "setup.py": setup,
+        f"{folder}tiny/__init__.py": "MARKER = 'unbuilt'\n",
+        "csrc/kernel.cu": "",
+        f"{folder}tests/__init__.py": "",
+    }
+    with tarfile.open(index / "tiny-kernels-1.0.tar.gz", "w:gz") as archive:
+        for name, text in files.items():
+            member = tarfile.TarInfo(f"tiny-kernels-1.0/{name}")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["", "src/"])
+@pytest.mark.parametrize("setup", ["import surely_no_compiler\n", "from setuptools import setup\nsetup()\n"])
+def test_sources_are_unpacked_whether_or_not_they_could_be_built(
+    tmp_path: Path, index: Path, setup: str, folder: str
+) -> None:
+    source_archive(index, setup, folder=folder)
+    spec = "sources:tiny-kernels==1.0"
+    (path,) = resolve([spec], cache=tmp_path / "cache")
+    assert Path(path).name == f"tiny-kernels-1.0-sources-{PYTHON_TAG}"
+    assert (marker_in(path), sorted(one.name for one in Path(path).iterdir())) == (
+        "unbuilt",
+        ["tiny", "tiny-kernels.dist-info"],
+    )
+    assert [found.version for found in distributions(path=[path])] == ["1.0"]
+    assert lacking(["tiny-kernels"], [spec]) == ()
+    assert not [one for one in (tmp_path / "cache" / "libraries").iterdir() if one.name.startswith(".unpacking")]
+
+
+@pytest.mark.slow
+def test_missing_sources_report_pips_error(tmp_path: Path, index: Path) -> None:
+    assert index.is_dir()
+    with pytest.raises(LibraryError, match=r"sources:tiny-kernels==9.9: No matching distribution found"):
+        resolve(["sources:tiny-kernels==9.9"], cache=tmp_path / "cache")

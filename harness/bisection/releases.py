@@ -43,6 +43,7 @@ def offered(package: str, cache: Path) -> tuple[Version, ...]:
     """
     if find_spec("pip") is None:
         raise MissingPart(f"listing releases needs pip: {sys.executable} -m ensurepip")
+    package = package.removeprefix(libraries.SOURCES)
     command = [sys.executable, "-m", "pip", "index", "versions", "--disable-pip-version-check", "--no-input", package]
     finished = subprocess.run(
         command,
@@ -78,7 +79,7 @@ def requirement_of(spec: str) -> Requirement | None:
     if os.sep in spec or spec.endswith(libraries.ARCHIVES) or Path(spec).exists():
         return None
     try:
-        return Requirement(spec)
+        return Requirement(spec.removeprefix(libraries.SOURCES))
     except InvalidRequirement:
         return None
 
@@ -86,7 +87,8 @@ def requirement_of(spec: str) -> Requirement | None:
 def names_package(spec: str, package: str) -> bool:
     """Return True if a `--with` names this package."""
     requirement = requirement_of(spec)
-    return requirement is not None and canonicalize_name(requirement.name) == canonicalize_name(package)
+    name = canonicalize_name(package.removeprefix(libraries.SOURCES))
+    return requirement is not None and canonicalize_name(requirement.name) == name
 
 
 def pinned_release(spec: str) -> str | None:
