@@ -61,7 +61,7 @@ ARGUMENTS = frozenset({field.name for field in dataclasses.fields(Op)} | {"compi
     *("name", "suite", "call", "reference")
 }
 """The keyword arguments of `op`."""
-BY_NAME = ("dims", "inputs", "options", "environment")
+BY_NAME = ("dims", "inputs", "options", "environment", "stubs")
 SEVERAL = ("dtypes", "requires", "refuses", "waives", "apart", "buckets")
 
 INSTALLED = (
@@ -392,7 +392,7 @@ def op(
         dims: the range of each size by name, for example `{"T": tokens(), "D": width()}`.
         inputs: what the function takes, by name: `tensor(…)`, `integers(…)` or `segments(…)`.
         more: other fields of `harness.model.op.Op`: `options`, `environment`, `dtypes`, `where`, `refuses`, `requires`,
-            `waives`, `apart`, `slack`, `launches`.
+            `stubs`, `waives`, `apart`, `slack`, `launches`.
     """
 
     def declare(call: Callable[..., Any]) -> Declaration:

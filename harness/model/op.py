@@ -83,6 +83,11 @@ class Op:
     dtypes: tuple[DType, ...] = USUAL_DTYPES
     requires: tuple[Requirement, ...] = ()
     """Distributions that must be installed, for example `("fla-core", "flash-linear-attention")`."""
+    stubs: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Packages of which only modules with kernels are imported: `{"vllm": "vllm_stubs.py"}`.
+
+    The file is relative to the suite's.  Its `MODULES` provides names that kernels need of other modules.
+    """
     where: Callable[[Mapping[str, Any]], bool] | None = None
     """The predicate over dims that decides which cases are legal; all are if it is None.
 

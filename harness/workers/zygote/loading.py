@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from harness.errors import CannotExecute, MissingPart, SuiteError
@@ -19,12 +20,13 @@ from harness.jax_calls.jax_imports import LIBRARY, check_releases, prepare_impor
 from harness.libraries import absence
 from harness.model.op import Op
 from harness.ops.engine import Engine
-from harness.suite import BUILTINS, load_suite
-from harness.suite_files import is_shipped
+from harness.suite import BUILTINS, beside, load_suite
+from harness.suite_files import is_shipped, located
 from harness.virtual.driver.builds import BUILDS_VARIABLE, KEPT_TTIR_VARIABLE
 from harness.workers.protocol import ChildError, FaultKind
 from harness.workers.spec import BUILDS, WorkerSpec, ZygoteSpec
 from harness.workers.zygote.import_stubs import import_past_frameworks, import_submodules_on_use
+from harness.workers.zygote.package_stubs import stub_package
 from harness.workers.zygote.suite_imports import imports_of, imports_of_helpers
 
 ENVIRONMENT = {
@@ -96,6 +98,10 @@ def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
         suites = {suite: load_suite(suite, Path(spec.project)) for suite in spec.suites}
     except SuiteError as error:
         return ChildError(kind=FaultKind.SUITE, message=str(error))
+    try:
+        _stub_packages(suites.values(), Path(spec.project))
+    except SuiteError as error:
+        return ChildError(kind=FaultKind.SUITE, message=str(error))
     for suite, ops in suites.items():
         is_public = is_shipped(suite, Path(spec.project))
         if obstacle := _missing(suite, ops, spec.library_paths, is_public=is_public) or _unimportable(suite, ops):
@@ -119,6 +125,12 @@ def _warm_up_inductor() -> None:
     if calls is not None:
         with suppress(CannotExecute):  # each case reports it
             calls.warm_up()
+
+
+def _stub_packages(suites: Iterable[tuple[Op, ...]], project: Path) -> None:
+    for op in chain.from_iterable(suites):
+        for package, file in op.stubs.items():
+            stub_package(package, beside(str(located(op.suite, project)), file))
 
 
 def _jax_obstacle(ops: tuple[Op, ...]) -> str:
