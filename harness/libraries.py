@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from email import message_from_string
 from importlib.machinery import PathFinder
 from importlib.metadata import distributions
 from importlib.util import find_spec
@@ -298,7 +299,9 @@ def _unpack_sources(release: Release, target: Path) -> None:
         for package in sorted(found.parent for found in root.glob("*/__init__.py")):
             if package.name not in NOT_INSTALLED:
                 shutil.copytree(package, target / package.name, symlinks=True)
-        metadata = target / f"{canonicalize_name(release.name or tree.name)}.dist-info"
+        described = message_from_string(unpacked.read_text(encoding="utf-8"))
+        name = canonicalize_name(described["Name"]).replace("-", "_")  # as importlib.metadata looks for it
+        metadata = target / f"{name}-{described['Version']}.dist-info"
         metadata.mkdir()
         shutil.copy(unpacked, metadata / "METADATA")
 

@@ -262,9 +262,9 @@ def test_sources_are_unpacked_whether_or_not_they_could_be_built(
     assert Path(path).name == f"tiny-kernels-1.0-sources-{PYTHON_TAG}"
     assert (marker_in(path), sorted(one.name for one in Path(path).iterdir())) == (
         "unbuilt",
-        ["tiny", "tiny-kernels.dist-info"],
+        ["tiny", "tiny_kernels-1.0.dist-info"],
     )
-    assert [found.version for found in distributions(path=[path])] == ["1.0"]
+    assert [found.version for found in distributions(name="tiny-kernels", path=[path])] == ["1.0"]
     assert lacking(["tiny-kernels"], [spec]) == ()
     assert not [one for one in (tmp_path / "cache" / "libraries").iterdir() if one.name.startswith(".unpacking")]
 

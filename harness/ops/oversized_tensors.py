@@ -12,6 +12,8 @@ from types import TracebackType
 from typing import Any
 
 import torch
+from torch._library.custom_ops import OPDEFS  # ops of torch.library.custom_op: torch 2.13 has no public list
+from torch._ops import HigherOrderOperator  # torch.ops has no public name for it
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -44,7 +46,10 @@ class SparseMemory(TorchDispatchMode):
     """While active, large tensors that torch allocates are sparse, and operations on large tensors return zeros.
 
     A number that host code reads from such a result is wrong.  An exception after that says nothing about the library.
+    A library's own operators, and launches through `torch.library.wrap_triton`, run as they are.
     """
+
+    supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,6 +71,11 @@ class SparseMemory(TorchDispatchMode):
             CannotExecute: the shape of the result depends on values.
         """
         given = dict(kwargs or {})
+        if isinstance(func, HigherOrderOperator):
+            return func(*args, **given)
+        if (own := OPDEFS.get(func.name())) is not None:
+            with self, torch.no_grad():  # dispatched again, it would arrive here again
+                return own._init_fn(*args, **given)  # noqa: SLF001 - the decorated function has no public name
         follows = any(isinstance(leaf, torch.Tensor) and _address(leaf) in self._unknown for leaf in tree_leaves(args))
         if follows and func.overloadpacket.__name__ in READS:
             self._has_read_unknown = True

@@ -130,3 +130,15 @@ def test_an_oversized_case_whose_shapes_depend_on_values_is_unsupported() -> Non
 
 def test_a_tensor_just_below_the_limit_is_drawn_as_usual() -> None:
     assert LARGE < 2**31
+
+
+def test_operators_of_a_library_run_as_they_are(oversized: torch.Tensor) -> None:
+    @torch.library.custom_op("harness_tests::rows_and_copy", mutates_args=())
+    def rows_and_copy(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.full((2,), float(x.shape[0])), torch.empty_like(x)
+
+    before = resident_kib()
+    with SparseMemory():
+        rows, copy = rows_and_copy(oversized)
+    assert (rows.tolist(), copy.shape) == ([ROWS] * 2, oversized.shape)
+    assert resident_kib() - before < LITTLE_KIB
