@@ -120,8 +120,35 @@ class Binding:
         return self._pointer(name, kind.pointee.bytes, given)
 
     def _pointer(self, name: str, element_bytes: int, given: Any) -> Pointers:
-        self.arguments.append(self._argument(name, element_bytes, given))
-        return Pointers(len(self.arguments) - 1, element_bytes, (np.zeros(1, np.int64),))
+        first = 0
+        if not isinstance(given, torch.Tensor) and not hasattr(given, "base") and hasattr(given, "untyped_storage"):
+            argument, first = self._argument_like_a_tensor(name, given)
+        else:
+            argument = self._argument(name, element_bytes, given)
+        self.arguments.append(argument)
+        return Pointers(len(self.arguments) - 1, element_bytes, (np.full(1, first, np.int64),))
+
+    def _argument_like_a_tensor(self, name: str, given: Any) -> tuple[Argument, int]:
+        """Return the view that a library's own class of tensors describes, and the element at which its pointer begins.
+
+        Triton accepts any object with `data_ptr`.  A stride may be negative, as torch's never are: the view is then the
+        whole storage, and the pointer begins inside.
+        """
+        storage = given.untyped_storage()
+        size, first_byte = given.element_size(), given.data_ptr() - storage.data_ptr()
+        shape, strides = tuple(given.shape), tuple(given.stride())
+        if any(stride < 0 for stride in strides):
+            whole = Argument(name, self._buffer_of(storage), 0, size, (storage.nbytes() // size,), (1,))
+            return whole, first_byte // size
+        return Argument(name, self._buffer_of(storage), first_byte, size, shape, strides), 0
+
+    def _buffer_of(self, storage: torch.UntypedStorage) -> Buffer | None:
+        if not storage.nbytes():
+            return None
+        address = storage.data_ptr()
+        if address not in self._buffers:
+            self._buffers[address] = Buffer(address, storage.nbytes(), self._poison_of(address))
+        return self._buffers[address]
 
     def _argument(self, name: str, element_bytes: int, given: Any) -> Argument:
         tensor = getattr(given, "base", given) if not isinstance(given, torch.Tensor) else given
@@ -129,13 +156,9 @@ class Binding:
             return Argument(name, None, 0, element_bytes, (), ())
         if not isinstance(tensor, torch.Tensor):
             raise CannotExecute(f"argument {name} is a pointer given as {type(given).__name__}")
-        storage = tensor.untyped_storage()
-        address = storage.data_ptr()
-        if address not in self._buffers:
-            self._buffers[address] = Buffer(address, storage.nbytes(), self._poison_of(address))
         return Argument(
             name,
-            self._buffers[address],
+            self._buffer_of(tensor.untyped_storage()),
             int(tensor.storage_offset()) * tensor.element_size(),  # not data_ptr(), which is 0 for an empty tensor
             tensor.element_size(),
             tuple(tensor.shape),

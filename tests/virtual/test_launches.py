@@ -324,3 +324,42 @@ def test_one_of_many_compare_and_swaps_wins(gpu: Gpu, chunk: int) -> None:
     assert owner.tolist() == [1]
     assert seen.tolist() == [0, 1, 1, 1, 1, 1, 1]
     assert gpu.case_launches.memory == []
+
+
+class OwnView:
+    """A library's own class of tensors, which Triton accepts for its `data_ptr`; its strides may be negative."""
+
+    def __init__(self, base: torch.Tensor, first: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+        self.base_tensor, self.dtype, self.shape, self._strides = base, base.dtype, shape, strides
+        self._address = base.data_ptr() + first * base.element_size()
+
+    def data_ptr(self) -> int:
+        return self._address
+
+    def stride(self) -> tuple[int, ...]:
+        return self._strides
+
+    def element_size(self) -> int:
+        return self.base_tensor.element_size()
+
+    def untyped_storage(self) -> torch.UntypedStorage:
+        return self.base_tensor.untyped_storage()
+
+
+@triton.jit
+def strided_copy_kernel(x, out, stride, n, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out + at, tl.load(x + at * stride, mask=at < n))  # copies
+
+
+def test_a_pointer_may_be_an_object_with_an_address(gpu: Gpu) -> None:
+    x, out = torch.arange(8.0), torch.zeros(4)
+    strided_copy_kernel[(1,)](OwnView(x, 2, (4,), (1,)), out, 1, 4, 4)
+    assert out.tolist() == [2.0, 3.0, 4.0, 5.0]
+    strided_copy_kernel[(1,)](OwnView(x, 7, (4,), (-1,)), out, -1, 4, 4)
+    assert out.tolist() == [7.0, 6.0, 5.0, 4.0]
+    assert gpu.memory == []
+    strided_copy_kernel[(1,)](OwnView(x, 1, (4,), (-1,)), out, -1, 4, 4)
+    (stray,) = gpu.memory
+    assert isinstance(stray, Stray)
+    assert (stray.site.argument, stray.lanes) == ("x", 2)
