@@ -1,0 +1,111 @@
+"""What vLLM's kernels and their launchers need from the rest of the package: the file that `stubs` of an op names."""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+
+class Platform:
+    """An NVIDIA GPU, whose properties torch answers."""
+
+    device_type = "cuda"
+    device_name = "cuda"
+    simple_compile_backend = "inductor"
+
+    def is_cuda(self):
+        return True
+
+    def is_cuda_alike(self):
+        return True
+
+    def is_rocm(self):
+        return False
+
+    def is_xpu(self):
+        return False
+
+    def is_cpu(self):
+        return False
+
+    def is_tpu(self):
+        return False
+
+    def is_out_of_tree(self):
+        return False
+
+    def fp8_dtype(self):
+        return torch.float8_e4m3fn
+
+    def is_fp8_fnuz(self):
+        return False
+
+    def has_device_capability(self, capability, device_id=0):
+        major, minor = torch.cuda.get_device_capability(device_id)
+        asked = capability if isinstance(capability, int) else 10 * capability[0] + capability[1]
+        return 10 * major + minor >= asked
+
+    def is_device_capability(self, capability, device_id=0):
+        major, minor = torch.cuda.get_device_capability(device_id)
+        asked = capability if isinstance(capability, int) else 10 * capability[0] + capability[1]
+        return 10 * major + minor == asked
+
+    def is_device_capability_family(self, capability, device_id=0):
+        major, minor = torch.cuda.get_device_capability(device_id)
+        return (10 * major + minor) // 10 == capability // 10
+
+    def num_compute_units(self, device_id=0):
+        return torch.cuda.get_device_properties(device_id).multi_processor_count
+
+    def get_device_capability(self, device_id=0):
+        return torch.cuda.get_device_capability(device_id)
+
+    def get_device_name(self, device_id=0):
+        return torch.cuda.get_device_name(device_id)
+
+    def is_arch_support_pdl(self):
+        return False
+
+
+def round_up(x, to):
+    return -(-x // to) * to
+
+
+def num_compute_units(device_id=0):
+    return PLATFORM.num_compute_units(device_id or 0)
+
+
+FP8 = torch.finfo(torch.float8_e4m3fn)
+PLATFORM = Platform()
+
+MODULES = {
+    "vllm.triton_utils": {
+        "HAS_TRITON": True,
+        "LOG2E": 1 / math.log(2),
+        "LOGE2": math.log(2),
+        "tl": tl,
+        "tldevice": libdevice,
+        "triton": triton,
+        "use_gluon": lambda: False,
+    },
+    "vllm.utils.math_utils": {
+        "cdiv": triton.cdiv,
+        "next_power_of_2": triton.next_power_of_2,
+        "round_up": round_up,
+    },
+    "vllm.platforms": {"current_platform": PLATFORM},
+    "vllm.utils.platform_utils": {"num_compute_units": num_compute_units},
+    "vllm.utils.torch_utils": {"is_torch_equal_or_newer": lambda _: True},
+    "vllm.model_executor.layers.quantization.utils.quant_utils": {
+        "FLOAT4_E2M1_MAX": 6.0,
+        "FLOAT8_E4M3_MAX": FP8.max,
+        "get_fp8_min_max": lambda: (FP8.min, FP8.max),
+    },
+}
+IMPORTED = (
+    "vllm.model_executor.layers.fla.ops.chunk",
+    "vllm.model_executor.layers.fla.ops.index",
+    "vllm.model_executor.layers.fla.ops.utils",
+)
