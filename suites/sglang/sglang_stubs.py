@@ -1,0 +1,48 @@
+"""What SGLang's kernels and their launchers need from the rest of the package: the file that `stubs` of an op names."""
+
+import os
+
+import torch
+from packaging.version import Version
+
+
+def register_custom_op(function=None, **settings):
+    """Leave a launcher as it is: as an operator of torch it would be called through torch.compile."""
+    del settings
+    return function or register_custom_op
+
+
+def core_count(device_id=0):
+    return torch.cuda.get_device_properties(device_id).multi_processor_count
+
+
+def core_version():
+    return Version(torch.__version__).release
+
+
+UTILITIES = {
+    "is_cuda": lambda: True,
+    "is_hip": lambda: False,
+    "is_npu": lambda: False,
+    "is_cpu": lambda: False,
+    "is_xpu": lambda: False,
+    "is_gfx95_supported": lambda: False,
+    "cpu_has_amx_support": lambda: False,
+    "get_bool_env_var": lambda name, default="false": os.environ.get(name, default).lower() in {"true", "1"},
+    "get_device_core_count": core_count,
+    "get_device_name": torch.cuda.get_device_name,
+    "get_device_capability": torch.cuda.get_device_capability,
+    "torch_release": core_version(),
+}
+
+MODULES = {
+    "sgl_kernel": {},
+    "sglang.srt.utils": UTILITIES,
+    "sglang.srt.utils.common": UTILITIES,
+    "sglang.srt.utils.custom_op": {"register_custom_op": register_custom_op},
+    "sglang.srt.layers.deep_gemm_wrapper.configurer": {"ENABLE_JIT_DEEPGEMM": False},
+}
+IMPORTED = (
+    "sglang.srt.layers.attention.fla.index",
+    "sglang.srt.layers.attention.fla.utils",
+)

@@ -1,0 +1,130 @@
+"""Attention of SGLang in Triton: of new sequences, of one token on pages of keys, and of merged parts."""
+
+from itertools import pairwise
+
+from harness.suite import Dim, DType, groups, integers, op, segments, tensor, tokens
+
+LIBRARY = {"requires": ("sglang",), "stubs": {"sglang": "sglang_stubs.py"}}
+
+
+@op(
+    **LIBRARY,
+    dims={"T": tokens(512, grows=False), "H": groups(1, 2, 3, 8), "D": Dim(low=1, high=128)},
+    inputs={
+        "prefix": tensor("T", "H", "D", grad=False),
+        "prefix_lse": tensor("T", "H", grad=False, dtype=DType.FP32),
+        "suffix": tensor("T", "H", "D", grad=False),
+        "suffix_lse": tensor("T", "H", grad=False, dtype=DType.FP32),
+    },
+    apart=("T", "H"),
+)
+def merged_attention(prefix, prefix_lse, suffix, suffix_lse):
+    from sglang.srt.layers.attention.triton_ops.merge_state import merge_state_triton
+
+    return merge_state_triton(*(one.contiguous() for one in (prefix, prefix_lse, suffix, suffix_lse)))
+
+
+@merged_attention.reference
+def merged_attention_reference(prefix, prefix_lse, suffix, suffix_lse):
+    top = prefix_lse.maximum(suffix_lse)
+    first, second = (prefix_lse - top).exp(), (suffix_lse - top).exp()
+    both = first + second
+    return prefix * (first / both)[..., None] + suffix * (second / both)[..., None], top + both.log()
+
+
+@op(
+    **LIBRARY,
+    dims={
+        "T": tokens(400, grows=False),
+        "N": groups(1, 2, 3, 5),
+        "G": groups(1, 2, 3),
+        "R": groups(1, 2, 4),
+        "D": Dim(low=1, high=128),
+    },
+    inputs={
+        "q": tensor("T", "G*R", "D", grad=False),
+        "k": tensor("T", "G", "D", grad=False),
+        "v": tensor("T", "G", "D", grad=False),
+        "bounds": segments("T", "N"),
+    },
+    options={"is_causal": (True, False)},
+    apart=("G",),
+)
+def attention_of_sequences(q, k, v, bounds, is_causal):
+    from sglang.srt.layers.attention.triton_ops.prefill_attention import context_attention_fwd
+
+    # The kernel steps from channel to channel by one.
+    q, k, v = (one.contiguous() for one in (q, k, v))
+    output, lengths = q.new_empty(q.shape), bounds.diff()
+    context_attention_fwd(q, k, v, output, bounds[:-1], lengths, int(lengths.max()), is_causal)
+    return output
+
+
+@attention_of_sequences.reference
+def attention_of_sequences_reference(q, k, v, bounds, is_causal):
+    return joined(
+        [attention(q[at:to], k[at:to], v[at:to], is_causal=is_causal) for at, to in pairwise(bounds.tolist())]
+    )
+
+
+@op(
+    **LIBRARY,
+    dims={
+        "T": tokens(400, grows=False),
+        "B": groups(1, 2, 3, 5),
+        "G": groups(1, 2, 3),
+        "R": groups(1, 2, 4),
+        "D": Dim(low=16, high=128),
+    },
+    inputs={
+        "q": tensor("B", "G*R", "D", grad=False),
+        "k": tensor("T", "G", "D", grad=False),
+        "v": tensor("T", "G", "D", grad=False),
+        "bounds": segments("T", "B"),
+        "order": tensor("T", grad=False, dtype=DType.FP32),
+        "splits": integers("B", low=1, high=9, dtype="int32"),
+    },
+    options={"logit_cap": (0.0, 20.0)},
+    apart=("G",),
+    where=lambda at: at["B"] <= at["T"],
+)
+def attention_of_one_token(q, k, v, bounds, order, splits, logit_cap):
+    """Each sequence has one query.  Its keys lie anywhere in the buffers, and are read in several parts."""
+    from sglang.srt.layers.attention.triton_ops.decode_attention import decode_attention_fwd
+
+    q, k, v = (one.contiguous() for one in (q, k, v))
+    output, heads = q.new_empty(q.shape), (len(q), q.shape[1])
+    parts = q.new_empty((*heads, 8, v.shape[-1]), dtype=order.dtype)
+    lse = q.new_empty((*heads, 8), dtype=order.dtype)
+    places = order.argsort()
+    scale = q.shape[-1] ** -0.5
+    decode_attention_fwd(q, k, v, output, bounds, places, parts, lse, splits, 8, scale, logit_cap=logit_cap)
+    return output
+
+
+@attention_of_one_token.reference
+def attention_of_one_token_reference(q, k, v, bounds, order, logit_cap):
+    places = order.argsort()
+    rows = [places[at:to] for at, to in pairwise(bounds.tolist())]
+    return joined([attention(q[n : n + 1], k[at], v[at], logit_cap=logit_cap) for n, at in enumerate(rows)])
+
+
+def attention(q, k, v, *, is_causal=False, logit_cap=0.0):
+    """Softmax of scaled products over keys; heads of queries share heads of keys."""
+    import torch
+
+    shared = q.shape[1] // k.shape[1]
+    k, v = (one.repeat_interleave(shared, 1) for one in (k, v))
+    score = torch.einsum("qhd,khd->hqk", q, k) * q.shape[-1] ** -0.5
+    if logit_cap:
+        score = logit_cap * (score / logit_cap).tanh()
+    if is_causal:
+        score = score.masked_fill(torch.ones(score.shape[1:], dtype=torch.bool).triu(1), float("-inf"))
+    weight = (score - score.amax(-1, keepdim=True)).exp()
+    return torch.einsum("hqk,khd->qhd", weight / weight.sum(-1, keepdim=True), v)
+
+
+def joined(parts):
+    import torch
+
+    return torch.cat(parts)
