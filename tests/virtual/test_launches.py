@@ -363,3 +363,12 @@ def test_a_pointer_may_be_an_object_with_an_address(gpu: Gpu) -> None:
     (stray,) = gpu.memory
     assert isinstance(stray, Stray)
     assert (stray.site.argument, stray.lanes) == ("x", 2)
+
+
+def test_a_stride_of_zero_leaves_indices_along_its_axis_to_the_kernel(gpu: Gpu) -> None:
+    x, out = torch.arange(8.0).reshape(2, 4), torch.zeros(4)
+    strided_copy_kernel[(1,)](x.as_strided((2, 1), (4, 0)), out, 1, 4, 4)
+    assert out.tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert gpu.memory == []
+    strided_copy_kernel[(1,)](x.as_strided((2, 1), (4, 1)), out, 1, 4, 4)
+    assert [type(one) for one in gpu.memory] == [Stray]

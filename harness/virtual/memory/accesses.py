@@ -155,7 +155,8 @@ class Memory:
     ) -> Rows:
         """Record stray lanes and return the other rows; return `rows` itself if no lane strays.
 
-        A load may read anything in the storage.  Stores and atomics may touch elements of the tensor only.
+        A load may read anything in the storage.  Stores and atomics may touch elements of the tensor only.  A view with
+        a stride of 0 says nothing of what a kernel reads along that axis: libraries make such views to index there.
         """
         lanes_each = access.lanes_each(shape)
         elements = rows.starts
@@ -171,6 +172,8 @@ class Memory:
         in_storage = view.in_storage(elements)
         in_view = (elements >= 0) & (elements < view.extent)
         covered = in_view & view.covers(elements)
+        if direction is Access.LOAD and view.argument.has_still_axis:
+            in_view = covered = in_storage
         for region, stray in (
             (AddressSpace.OUTSIDE_STORAGE, ~in_storage),
             (AddressSpace.OUTSIDE_VIEW, in_storage & ~in_view),

@@ -61,6 +61,11 @@ class Argument:
             return 0
         return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
 
+    @property
+    def has_still_axis(self) -> bool:
+        """True if a stride is 0, as of an expanded tensor."""
+        return 0 in self.strides
+
     @cached_property
     def covered(self) -> Array | None:
         """A mask of the elements below `extent` that belong to the view; None if all do."""

@@ -176,6 +176,9 @@ class NaiveMemory:
                 region = AddressSpace.OUTSIDE_VIEW
             elif not elements <= own:
                 region = AddressSpace.IN_GAP
+            inside = region in {AddressSpace.OUTSIDE_VIEW, AddressSpace.IN_GAP}
+            if inside and access is Access.LOAD and 0 in argument.strides:
+                region = None  # the view says nothing of what is read along an axis of stride 0
             if region is not None:
                 stray = (lane.program, lane.element * size // argument.element_bytes)
                 self.seen.strays[place, number, access, region].append(stray)
