@@ -14,10 +14,11 @@ from harness.suite import Dim, Draw, DType, beside, op, tensor
 CALLS = "calls.py"
 
 
-def declare(name, entry, compiling=None):
+def declare(name, entry, compiling=None, **more):
     """Declare an op for an operator, whose dim `sample` chooses the call.
 
-    The op calls the operator as `compiling` returns it.  Without that, it is an op that launches no kernel.
+    The op calls the operator as `compiling` returns it.  Without that, it is an op that launches no kernel.  `more` are
+    other arguments of `op`.
     """
     samples = entry["samples"]
 
@@ -37,7 +38,7 @@ def declare(name, entry, compiling=None):
         dims={"sample": Dim(low=1, high=len(samples), long=0)},
         inputs={f"x{at}": declared_tensor(entry, at) for at in range(max(len(one["shapes"]) for one in samples))},
         dtypes=tuple(map(DType, entry["dtypes"])),
-        launches=compiling is not None,
+        **{"launches": compiling is not None, **more},
     )(call)
     declared.reference(reference)
     return declared
