@@ -1,0 +1,48 @@
+"""Suites of libraries that are taken without their extension: every op runs, and known bugs of releases are found."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command_line import Project
+
+pytestmark = [pytest.mark.slow, pytest.mark.once]
+
+LIMIT_S = 300
+"""A release is downloaded first."""
+ABSMAX = "bounds: quantize_nf4_blockwise_kernel kernels_4bit.py:109"
+
+
+def searched(folder: Path, *given: str) -> tuple[int, Any]:
+    """Return the exit status of a search, and its report."""
+    settings = ("--device", "b200", "--seed", "1", "--triage-minutes", "1", "--json", "report.json")
+    done = Project(folder).harness("fuzz", *given, *settings, limit_s=LIMIT_S)
+    return done.status, json.loads((folder / "report.json").read_text(encoding="utf-8"))
+
+
+def test_the_race_of_vllms_logit_bias_is_found_in_its_sources(tmp_path: Path) -> None:
+    given = ("vllm:sampler", "--op", "logit_bias", "--with", "sources:vllm==0.24.0", "--cases", "24")
+    status, report = searched(tmp_path, *given)
+    assert status == 1
+    assert {finding["signature"].rpartition(" ")[0] for finding in report["findings"]} == {"thread-race: _bias_kernel"}
+    assert report["abstained"] == 0
+
+
+def test_stores_past_the_scales_of_bitsandbytes_are_found(tmp_path: Path) -> None:
+    given = ("bitsandbytes:blockwise", "--op", "four_bits_and_back", "--with", "bitsandbytes==0.50.1", "--cases", "12")
+    status, report = searched(tmp_path, *given)
+    assert status == 1
+    assert ABSMAX in {finding["signature"] for finding in report["findings"]}
+    assert report["abstained"] == 0
+
+
+def test_operators_of_flag_gems_run_forward_and_backward(tmp_path: Path) -> None:
+    libraries = ("--with", "flag-gems==5.0.2", "--with", "sqlalchemy==2.0.48")
+    ops = ("add", "nn_functional_gelu", "softmax", "sum")
+    _, report = searched(
+        tmp_path, "flag_gems", *(part for op in ops for part in ("--op", op)), *libraries, "--cases", "16"
+    )
+    ran = {row["op"].rpartition(":")[2] for row in report["op_checks"] if row["passed"] + row["failed"]}
+    assert (ran, report["abstained"]) == (set(ops), 0)
