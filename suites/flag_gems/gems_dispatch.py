@@ -13,18 +13,27 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 
-@cache
-def registered():
-    """Return FlagGems' functions by the operator of aten that they implement."""
-    import flag_gems
+class Recorder:
+    """Takes the place of the `torch.library.Library` into which FlagGems registers its operators."""
 
-    found = {}
-    for name, function, *conditions in flag_gems._FULL_CONFIG:  # noqa: SLF001 - what `use_gems` registers
+    def __init__(self):
+        self.found = {}
+
+    def impl(self, name, function, _dispatch_key):
         packet, _, overload = name.partition(".")
         operator = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
-        if operator is not None and all(condition() for condition in conditions):
-            found[operator] = function
-    return found
+        if operator is not None:
+            self.found[operator] = function
+
+
+@cache
+def registered():
+    """Return FlagGems' functions by the operator of aten that they implement on this GPU."""
+    import flag_gems
+
+    recorder = Recorder()
+    flag_gems.enable(lib=recorder)
+    return recorder.found
 
 
 class GemsMode(TorchDispatchMode):
