@@ -60,8 +60,10 @@ def tensor_behind(value: object) -> object:
     """Return the tensor that an object with a `data_ptr` method of its own wraps; any other value as it is.
 
     Triton takes the address of every such object.  Here the address alone would not do: the memory's extent counts.
+    An object that describes its storage as a tensor does is bound as it is.
     """
-    if isinstance(value, torch.Tensor) or not callable(address := getattr(value, "data_ptr", None)):
+    address = getattr(value, "data_ptr", None)
+    if isinstance(value, torch.Tensor) or not callable(address) or hasattr(value, "untyped_storage"):
         return value
     wanted, level = address(), [value]
     for _ in range(DEEPEST_WRAPPER):
