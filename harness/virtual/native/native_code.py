@@ -7,6 +7,7 @@ machine executes.  A launch of a long case waits for native code.  Results are t
 
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -146,7 +147,12 @@ class NativeCode:
         if variant.code is not None or variant.declined or variant.compilation is not None:
             return
         self._pool = self._pool or ThreadPoolExecutor(1, "native code")
-        variant.compilation = self._pool.submit(_compile, module, _target(tracked_arguments), variant.name, self.folder)
+        with suppress(
+            RuntimeError
+        ):  # Python is about to exit: the machine executes the launch of the thread that is left
+            variant.compilation = self._pool.submit(
+                _compile, module, _target(tracked_arguments), variant.name, self.folder
+            )
 
     def _finished_code(self, module: Module, variant: _CompiledVariant, *, waits: bool) -> LoadedKernel | None:
         if variant.compilation is not None and (waits or variant.compilation.done()):
