@@ -12,7 +12,7 @@ Not emulated:
 * C++ extensions and whatever else calls the CUDA driver natively: `native_refusals` and
   `harness.ops.missing_native_code` have the case abstain by name;
 * generators on the GPU: `torch.Generator("cuda")` raises, and the case abstains;
-* `torch.autocast("cuda")`: operations on these CPU tensors keep their element types;
+* the lists of `torch.autocast("cuda")`: it casts what autocast casts of CPU tensors, which is less of softmax and norms;
 * activation checkpointing with `use_reentrant=False`: it compares devices between forward and backward.
 
 This file and `cpu_tensors` are the only ones that touch private names of torch here.  `test_torch_emulation.py` fails
@@ -104,10 +104,24 @@ def install_emulation() -> None:
         _replace(native, {"_cuda_getCurrentRawStream": _zero()})
     # TorchDynamo asks for the `__wrapped__` of torch's own function, which is a cached one.
     _replace(torch, {"get_device_module": wraps(torch.get_device_module)(_module_of)})
+    _replace(
+        torch, {name: _of_cpu_too(getattr(torch, name)) for name in ("set_autocast_enabled", "set_autocast_dtype")}
+    )
     emulate_cuda_graphs()
     refuse_cpp_extensions()
     keep_answering_in_backward()
     let_default_device_be_cuda()
+
+
+def _of_cpu_too(setter: Callable[..., None]) -> Callable[..., None]:
+    """Return a setter of autocast that means the CPU's tensors as well, if it is about CUDA's."""
+
+    def set_both(*args: Any) -> None:
+        setter(*args)
+        if args[0] == "cuda":
+            setter("cpu", *args[1:])
+
+    return set_both
 
 
 def _device_answers() -> dict[str, Any]:

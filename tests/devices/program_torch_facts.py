@@ -76,9 +76,22 @@ def tensor_facts() -> dict[str, object]:
             torch.tensor([0, 2, 2], dtype=torch.int32, device="cuda"), bins=3, min=0, max=2
         ).tolist(),
         "loss": mean_loss(),
+        "autocast": autocast_types(),
         "recomputed": checkpointed(),
         "module": str(torch.nn.LayerNorm(3).cuda().to("cuda")(x).device),
     }
+
+
+def autocast_types() -> list[str]:
+    """The types of a product inside a block of autocast, in a block inside that turns it off, and behind both."""
+    x, types = torch.ones(2, 2, device="cuda"), list[str]()
+    with torch.autocast("cuda", dtype=torch.float16):
+        types.append(str((x @ x).dtype))
+        with torch.autocast("cuda", enabled=False):
+            types.append(str((x @ x).dtype))
+    with torch.autocast("cuda"):
+        types.append(str(torch.nn.functional.linear(x, x).dtype))
+    return [*types, str((x @ x).dtype)]
 
 
 def mean_loss() -> float:

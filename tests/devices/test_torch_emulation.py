@@ -53,6 +53,7 @@ def test_cpu_tensors_look_like_cuda_tensors_forward_and_backward() -> None:
         "like": "cpu",
         "by_default": "cpu",
         "counted": [1, 0, 2],
+        "autocast": ["torch.float16", "torch.float32", "torch.float16", "torch.float32"],
         "loss": 1.3828125,
         "recomputed": [2.0, 2.0],
         "module": "cuda:0",
