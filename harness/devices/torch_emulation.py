@@ -12,7 +12,7 @@ Not emulated:
 * C++ extensions and whatever else calls the CUDA driver natively: `native_refusals` and
   `harness.ops.missing_native_code` have the case abstain by name;
 * generators on the GPU: `torch.Generator("cuda")` raises, and the case abstains;
-* the lists of `torch.autocast("cuda")`: it casts what autocast casts of CPU tensors, which is less of softmax and norms;
+* the lists of `torch.autocast("cuda")`: it casts what autocast casts of CPU tensors, so products, but not softmax;
 * activation checkpointing with `use_reentrant=False`: it compares devices between forward and backward.
 
 This file and `cpu_tensors` are the only ones that touch private names of torch here.  `test_torch_emulation.py` fails
