@@ -38,6 +38,11 @@ def run(given: argparse.Namespace) -> ExitStatus:
     recorded = read_one_finding(path, given.finding)
     if recorded.signature is None:
         raise UsageError("the file holds a bare case: a region is that of a failure, so name a finding")
+    if recorded.watched is not None:
+        raise UsageError(
+            f"{recorded.id} is a finding of harness run, whose launch has no sizes to vary: "
+            f"draft a suite by harness suite-from {recorded.id}, and map what harness fuzz finds with it"
+        )
     op = op_of(recorded)
     options = options_for(
         recorded,
