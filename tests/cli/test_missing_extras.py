@@ -41,7 +41,9 @@ def test_only_the_page_of_a_report_needs_an_extra(
     assert capsys.readouterr().err == f"no page: {needed}\nsummary.md\nharness: {needed}\n"
 
 
-@pytest.mark.parametrize("module", ["harness.pytest_plugin.items", *(f"harness.cli.{one}" for one in COMMANDS)])
+@pytest.mark.parametrize(
+    "module", ["harness.pytest_plugin.items", *(f"harness.cli.{one.replace('-', '_')}" for one in COMMANDS)]
+)
 def test_other_commands_work_without_any_extra(module: str) -> None:
     if module.rpartition(".")[2] in EXTRAS:
         pytest.skip("it needs its extra")
