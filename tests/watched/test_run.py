@@ -288,31 +288,6 @@ def test_a_kernel_prints_once_though_it_is_executed_twice(tmp_path: Path) -> Non
     assert done.out.count("pid (0, 0, 0) seen: 1") == 1, done.out
 
 
-LATE = """
-import threading
-
-import torch
-from kernels import add_one, run
-
-
-def launch_at_exit():
-    threading.main_thread().join()
-    print(run(add_one, torch.ones(2**21, device="cuda")).sum().item())
-
-
-threading.Thread(target=launch_at_exit).start()
-"""
-
-
-def test_a_thread_that_outlives_the_main_thread_is_checked_too(tmp_path: Path) -> None:
-    project = Project(tmp_path)
-    project.write("kernels.py", KERNELS)
-    project.write("script.py", LATE)
-    done = project.harness(*ON, "--", "python", "script.py")
-    assert (done.status, done.out.splitlines()[0]) == (0, str(float(2**22))), done.err
-    assert "no findings" in done.out
-
-
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("words", "line"),

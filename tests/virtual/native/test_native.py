@@ -8,6 +8,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -356,3 +357,13 @@ def test_code_is_linked_although_the_memory_limit_is_met() -> None:
         [sys.executable, "-c", LINKED_WITHOUT_MEMORY], capture_output=True, text=True, check=False
     )
     assert (finished.returncode, finished.stderr) == (0, "")
+
+
+def test_a_launch_while_python_exits_runs_without_native_code(gpu: Gpu, tmp_path: Path) -> None:
+    closed = ThreadPoolExecutor(1)
+    closed.shutdown()  # as Python does with all of them when it exits
+    gpu.launches.native = NativeCode(ExecutorMode.NATIVE, tmp_path, _pool=closed)
+    out = torch.zeros(32)
+    ramp_kernel[(1,)](3, out, 8, 2)
+    assert out.count_nonzero().item() > 0
+    assert gpu.memory == []
