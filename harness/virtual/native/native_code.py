@@ -147,9 +147,8 @@ class NativeCode:
         if variant.code is not None or variant.declined or variant.compilation is not None:
             return
         self._pool = self._pool or ThreadPoolExecutor(1, "native code")
-        with suppress(
-            RuntimeError
-        ):  # Python is about to exit: the machine executes the launch of the thread that is left
+        # Python that exits takes no more work: the machine executes the launch of a thread that is left.
+        with suppress(RuntimeError):
             variant.compilation = self._pool.submit(
                 _compile, module, _target(tracked_arguments), variant.name, self.folder
             )
