@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.documents.files import dumps
 from harness.documents.finding import CaseDocument
 from harness.errors import ReplayError
-from harness.model.case import ADDED, CallContext, Case, GradMode
+from harness.model.case import ADDED, CallContext, Case, DType, GradMode
 from harness.model.finding import Finding
 from harness.model.paired_run import PairedRunRequest, RebuiltRequest
 from harness.model.run import AccessSite, Completed, Ending, Measure, MemoryEvent, Overlap, Run, Source
@@ -164,7 +164,7 @@ BREAKS: list[tuple[Callable[[Any], object], str]] = [
     (lambda run: run["case"].pop("dims"), "not a Run: case.dims: missing"),
     (
         lambda run: run["case"].update(dtype="fp31"),
-        'not a Run: case.dtype: expected one of fp32, bf16, fp16, got "fp31"',
+        f'not a Run: case.dtype: expected one of {", ".join(DType)}, got "fp31"',
     ),
     (lambda run: run["case"]["dims"].update(T="3"), 'not a Run: case.dims.T: expected an integer, got "3"'),
     (lambda run: run["case"]["dims"].update(T=True), "not a Run: case.dims.T: expected an integer, got true"),
