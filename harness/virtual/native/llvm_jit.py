@@ -89,19 +89,24 @@ def _linker() -> llvm.LLJIT:
 @contextmanager
 def _room_for_llvm() -> Generator[None]:
     """Raise a memory limit of this process for a while: LLVM aborts the process if it gets no memory."""
-    _change_limit(ROOM_BYTES)
+    granted = _change_limit(ROOM_BYTES)
     try:
         yield
     finally:
-        _change_limit(-ROOM_BYTES)
+        _change_limit(-granted)
 
 
-def _change_limit(by_bytes: int) -> None:
-    # Relative, for another thread may set or lift the limit meanwhile.
+def _change_limit(by_bytes: int) -> int:
+    """Change the limit by this much, or as far as the hard limit allows, and return by how much.
+
+    It is relative, for another thread may set or lift the limit meanwhile.
+    """
     with _limit_lock:
         limit, most = resource.getrlimit(resource.RLIMIT_DATA)
-        if limit != resource.RLIM_INFINITY:
-            changed = max(0, limit + by_bytes)
-            resource.setrlimit(
-                resource.RLIMIT_DATA, (changed if most == resource.RLIM_INFINITY else min(changed, most), most)
-            )
+        if limit == resource.RLIM_INFINITY:
+            return 0
+        changed = max(0, limit + by_bytes)
+        if most != resource.RLIM_INFINITY:
+            changed = min(changed, most)
+        resource.setrlimit(resource.RLIMIT_DATA, (changed, most))
+        return changed - limit

@@ -344,7 +344,8 @@ from harness.workers.supervision import linux
 
 llvm_jit.host()
 image = llvm_jit.compile_object("define i32 @one() { ret i32 1 }")
-before = linux.data_bytes() // 2, resource.getrlimit(resource.RLIMIT_DATA)[1]
+held = linux.data_bytes()
+before = held // 2, {hard}
 resource.setrlimit(resource.RLIMIT_DATA, before)
 code = llvm_jit.Code(image, "one")
 assert code.address
@@ -352,10 +353,10 @@ assert resource.getrlimit(resource.RLIMIT_DATA) == before
 """
 
 
-def test_code_is_linked_although_the_memory_limit_is_met() -> None:
-    finished = subprocess.run(
-        [sys.executable, "-c", LINKED_WITHOUT_MEMORY], capture_output=True, text=True, check=False
-    )
+@pytest.mark.parametrize("hard", ["resource.RLIM_INFINITY", "held + 2**26"])
+def test_code_is_linked_although_the_memory_limit_is_met(hard: str) -> None:
+    program = LINKED_WITHOUT_MEMORY.replace("{hard}", hard)
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (finished.returncode, finished.stderr) == (0, "")
 
 
