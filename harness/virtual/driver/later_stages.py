@@ -51,18 +51,19 @@ def has_layouts(text: str) -> bool:
     return '"ttg.num-warps" = ' in text
 
 
-def _input_file(folder: str, text: str) -> Path:
-    """Return the path of a compiler's input: Triton tells the stage that it begins at by the suffix."""
-    return Path(folder) / f"kernel.{'ttgir' if has_layouts(text) else 'ttir'}"
+def _compile(text: str, there: GPUTarget, options: Mapping[str, Any]) -> Any:
+    """Compile TTIR or TTGIR, and return Triton's `CompiledKernel`.  Triton tells the two by the suffix of the file."""
+    with tempfile.TemporaryDirectory(prefix="kernel-harness-") as folder:
+        path = Path(folder) / f"kernel.{'ttgir' if has_layouts(text) else 'ttir'}"
+        path.write_text(text)
+        return triton.compile(str(path), target=there, options=dict(options))
 
 
 def compile_to_cubin(ttir: str, arch: int, options: Mapping[str, Any]) -> CompiledBinary:
     """Compile a TTIR text to a cubin, which needs no GPU.  Exceptions of Triton pass through."""
-    with whole_pipeline(), tempfile.TemporaryDirectory(prefix="kernel-harness-") as folder:
-        path = _input_file(folder, ttir)
-        path.write_text(ttir)
-        compiled = triton.compile(str(path), target=target(arch, 32), options=dict(options))
-        return CompiledBinary(compiled.metadata._asdict(), compiled.asm["cubin"])
+    with whole_pipeline():
+        compiled = _compile(ttir, target(arch, 32), options)
+    return CompiledBinary(compiled.metadata._asdict(), compiled.asm[BINARY])
 
 
 def compile_to_stage(ttir: str, stage: str, arch: int, options: Mapping[str, Any]) -> str:
@@ -72,18 +73,11 @@ def compile_to_stage(ttir: str, stage: str, arch: int, options: Mapping[str, Any
     """
     if has_layouts(ttir) and stage == "ttgir":
         return ttir
-    with (
-        whole_pipeline(partial(_cut_after, stage)),
-        knobs.compilation.scope(),
-        tempfile.TemporaryDirectory(prefix="kernel-harness-") as folder,
-    ):
+    with whole_pipeline(partial(_cut_after, stage)), knobs.compilation.scope():
         knobs.compilation.disable_line_info = False
         knobs.compilation.listener = None  # `on_compile` is about front ends
-        path = _input_file(folder, ttir)
         # Up to Triton 3.8 the cut is no part of the cache's key, but the text is.
-        path.write_text(f"{ttir}\n// {stage}\n")
-        compiled = triton.compile(str(path), target=target(arch, 32), options=dict(options))
-        return compiled.asm[stage]
+        return _compile(f"{ttir}\n// {stage}\n", target(arch, 32), options).asm[stage]
 
 
 def _cut_after(
@@ -154,11 +148,9 @@ def _later_texts(ttir: str, metadata: Any) -> Mapping[str, Any]:
     known: Any = make_backend(metadata.target).parse_options({})
     options = {field.name: getattr(metadata, field.name, None) for field in fields(known)}
     given = {name: _hashable(value) for name, value in options.items() if value is not None}
-    with whole_pipeline(), tempfile.TemporaryDirectory(prefix="kernel-harness-") as folder:
-        path = _input_file(folder, ttir)
-        path.write_text(f"{ttir}\n// whole\n")  # as in `compile_to_stage`
-        compiled = triton.compile(str(path), target=metadata.target, options=given)
-        return {stage: compiled.asm[stage] for stage in (*LATER_STAGES, BINARY)}
+    with whole_pipeline():
+        compiled = _compile(f"{ttir}\n// whole\n", metadata.target, given)  # as in `compile_to_stage`
+    return {stage: compiled.asm[stage] for stage in (*LATER_STAGES, BINARY)}
 
 
 def _hashable(value: Any) -> Any:
