@@ -284,7 +284,7 @@ def _unpack_sources(release: Release, target: Path) -> None:
     compiler or CUDA, so the answer does not count: `--no-clean` keeps the unpacked files either way.
     """
     if find_spec("pip") is None:
-        raise MissingPart(f"--with {release.spec} needs pip: {shlex.join([sys.executable, '-m', 'ensurepip'])}")
+        raise pip_missing(f"--with {release.spec}")
     target.mkdir(parents=True)
     with TemporaryDirectory(dir=target.parent, prefix=".unpacking-") as work:
         # No isolation: what a build requires, such as torch itself, is not worth a download for a question.
@@ -337,7 +337,12 @@ def _pip() -> list[str]:
         return [sys.executable, "-m", "pip", "install", *PIP_OPTIONS]
     if uv := shutil.which("uv"):
         return [uv, "pip", "install", "--python", sys.executable]
-    raise MissingPart(f"--with needs pip: {shlex.join([sys.executable, '-m', 'ensurepip'])}")
+    raise pip_missing("--with")
+
+
+def pip_missing(what: str) -> MissingPart:
+    """Return the error of something that needs pip, with the command that installs it."""
+    return MissingPart(f"{what} needs pip: {shlex.join([sys.executable, '-m', 'ensurepip'])}")
 
 
 def _last_error(output: str) -> str:

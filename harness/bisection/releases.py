@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from harness import libraries
-from harness.errors import LibraryError, MissingPart, SuiteError, UsageError, unknown
+from harness.errors import LibraryError, SuiteError, UsageError, unknown
 from harness.suite import load_suite
 from harness.suite_files import is_suite
 
@@ -42,9 +42,9 @@ def offered(package: str, cache: Path) -> tuple[Version, ...]:
         MissingPart: pip is not installed.
     """
     if find_spec("pip") is None:
-        raise MissingPart(f"listing releases needs pip: {sys.executable} -m ensurepip")
+        raise libraries.pip_missing("listing releases")
     package = package.removeprefix(libraries.SOURCES)
-    command = [sys.executable, "-m", "pip", "index", "versions", "--disable-pip-version-check", "--no-input", package]
+    command = [sys.executable, "-m", "pip", "index", "versions", *libraries.PIP_OPTIONS, package]
     finished = subprocess.run(
         command,
         env=os.environ | {"PIP_NO_COLOR": "1"},
