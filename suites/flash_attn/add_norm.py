@@ -75,9 +75,7 @@ def layer_norm_of_scaled_rows_reference(
     x, weight, bias, residual, rowscale, prenorm, zero_centered_weight, is_rms_norm
 ):
     scaled = x * rowscale[:, None]
-    total = scaled if residual is None else scaled + residual
-    normed = norm(total, weight, bias, zero_centered_weight, is_rms_norm)
-    return (normed, total) if prenorm else normed
+    return layer_norm_of_sum_reference(scaled, weight, bias, residual, prenorm, zero_centered_weight, is_rms_norm)
 
 
 @op(
