@@ -61,8 +61,10 @@ LEAST_MEMORY_SHARE = 0.25
 RECORD_INTERVAL_S = 1.0
 WORTH_RECORDING = 2
 """A launch that shows a recorded failure again is recorded if it has this many times fewer programs."""
-MOST_LAUNCHES, MOST_CALLS = 64, 8
-"""The first launches of a test whose calls are looked up, and how many different calls are recorded."""
+LOOKED_UP_LAUNCHES = 64
+"""The first launches of a test: the calls that led to them are looked up."""
+RECORDED_CALLS = 8
+"""Different calls of a test that are recorded."""
 NO_MEASURE = Measure(ratio=0.0, index=(), got=0.0, expected=0.0)
 DTYPES = {dtype: one for one, dtype in TORCH_DTYPES.items() if one.is_float}
 TEST_VARIABLE = "PYTEST_CURRENT_TEST"
@@ -156,7 +158,7 @@ class LaunchRecorder:
                 return
             if test != self._called_test:
                 self._called_test, self._looked_up, self._calls = test, 0, set()
-            if self._looked_up >= MOST_LAUNCHES or len(self._calls) >= MOST_CALLS:
+            if self._looked_up >= LOOKED_UP_LAUNCHES or len(self._calls) >= RECORDED_CALLS:
                 return
             self._looked_up += 1
             call = self._sites.find(test, request)

@@ -96,9 +96,6 @@ def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
     BUILTINS["__import__"] = import_past_frameworks
     try:
         suites = {suite: load_suite(suite, Path(spec.project)) for suite in spec.suites}
-    except SuiteError as error:
-        return ChildError(kind=FaultKind.SUITE, message=str(error))
-    try:
         _stub_packages(suites.values(), Path(spec.project))
     except SuiteError as error:
         return ChildError(kind=FaultKind.SUITE, message=str(error))
