@@ -18,7 +18,7 @@ from harness.watched.watch_report import Seen, WatchedCommand, findings_of
 
 if TYPE_CHECKING:
     from harness.model.finding import Finding
-    from harness.watched.launch_watch import LaunchRecorder
+    from harness.watched.launch_recorder import LaunchRecorder
 
 
 class _Process:

@@ -1,0 +1,34 @@
+"""The memory behind the arguments of a launch: copied before it, and put back."""
+
+from collections.abc import Mapping
+
+import torch
+
+from harness.ops.case_execution import plain_torch, without_dispatch_modes
+from harness.virtual.driver.driver import LaunchRequest, tensors_of
+
+Copies = Mapping[int, torch.UntypedStorage]
+"""Copies of storages, by the address of the original."""
+
+
+def storages_of(request: LaunchRequest) -> dict[int, torch.UntypedStorage]:
+    """Return the storages of the arguments by address, each once."""
+    storages = (tensor.untyped_storage() for tensor in tensors_of(request).values())
+    return {storage.data_ptr(): storage for storage in storages if storage.nbytes()}
+
+
+def size_bytes(request: LaunchRequest) -> int:
+    with plain_torch(), without_dispatch_modes():
+        return sum(storage.nbytes() for storage in storages_of(request).values())
+
+
+def copies_of(request: LaunchRequest) -> Copies:
+    """Return copies of the arguments' memory."""
+    with plain_torch(), without_dispatch_modes():
+        return {address: storage.clone() for address, storage in storages_of(request).items()}
+
+
+def restore(request: LaunchRequest, copies: Copies) -> None:
+    with plain_torch(), without_dispatch_modes():
+        for address, storage in storages_of(request).items():
+            storage.copy_(copies[address])

@@ -1,0 +1,161 @@
+"""Records what the launches of one process show, test by test."""
+
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+
+from harness.model.case import Case, DType
+from harness.model.device import DeviceProfile
+from harness.model.run import Run, Source
+from harness.model.verdict import Abstain, Fail, Outcome, Signature, Verdict
+from harness.ops.inputs import TORCH_DTYPES
+from harness.oracles import registry
+from harness.virtual.driver.driver import LaunchRequest, tensors_of
+from harness.watched.call_sites import CallSites
+from harness.watched.watch_records import LaunchFailure, RecordFiles, TestChecks
+
+RECORD_INTERVAL_S = 1.0
+WORTH_RECORDING = 2
+"""A launch that shows a recorded failure again is recorded if it has this many times fewer programs."""
+LOOKED_UP_LAUNCHES = 64
+"""The first launches of a test: the calls that led to them are looked up."""
+RECORDED_CALLS = 8
+"""Different calls of a test that are recorded."""
+DTYPES = {dtype: one for one, dtype in TORCH_DTYPES.items() if one.is_float}
+TEST_VARIABLE = "PYTEST_CURRENT_TEST"
+
+
+class LaunchRecorder:
+    """Writes what this process sees, test by test.  Failures are written at once, counts about once a second."""
+
+    def __init__(self, files: RecordFiles | None, sites: CallSites) -> None:
+        self._sites = sites
+        self._lock = threading.RLock()
+        self.record_to(files)
+
+    def record_to(self, files: RecordFiles | None) -> None:
+        """Write to these files from now on, as if nothing had been seen before; None to write nothing."""
+        self._files = files
+        self.test = ""
+        self._called_test, self._looked_up = "", 0
+        self._calls: set[str] = set()
+        self._recorded: dict[Signature, int] = {}
+        """The number of programs of the launch that was recorded last, by what it showed."""
+        self._forget()
+
+    def begin_in_child(self) -> None:
+        """Start anew in a forked child, which the parent's counts do not concern."""
+        self._lock = threading.RLock()
+        self._forget()
+        if "multiprocessing.util" in sys.modules:  # its children leave without `atexit`
+            sys.modules["multiprocessing.util"].Finalize(None, self.write, exitpriority=0)
+
+    def add(self, test: str, run: Run, verdicts: tuple[Verdict, ...], details: "LaunchDetails") -> None:
+        """Count one launch of a test, and record what it shows for the first time."""
+        with self._lock:
+            if self._files is None:
+                return
+            if test != self.test:
+                self.write()
+                self._forget()
+                self.test = test
+            self._launches += 1
+            self._kernels |= {launch.kernel for launch in run.launches}
+            fails = [verdict for verdict in verdicts if isinstance(verdict, Fail)]
+            self._judged.update({verdict.oracle for verdict in verdicts if not isinstance(verdict, Abstain)})
+            self._failed.update({fail.oracle for fail in fails})
+            if registry.outcome(run, verdicts) is Outcome.ABSTAIN:
+                self._unchecked.update(registry.reasons(verdicts)[:1])
+            for fail in fails:
+                if fail.signature not in self._seen:
+                    self._seen.add(fail.signature)
+                    self._add_failure(test, fail, run, details)
+            if time.monotonic() - self._written_at > RECORD_INTERVAL_S:
+                self.write()
+
+    def add_call(self, test: str, request: LaunchRequest) -> None:
+        """Record the call that leads to a launch, if it is among the first of its test."""
+        with self._lock:
+            if self._files is None:
+                return
+            if test != self._called_test:
+                self._called_test, self._looked_up, self._calls = test, 0, set()
+            if self._looked_up >= LOOKED_UP_LAUNCHES or len(self._calls) >= RECORDED_CALLS:
+                return
+            self._looked_up += 1
+            call = self._sites.find(test, request)
+            known = repr(call and replace(call, kernel=""))
+            if call is not None and known not in self._calls:
+                self._calls.add(known)
+                self._files.add(call)
+
+    def _add_failure(self, test: str, fail: Fail, run: Run, details: "LaunchDetails") -> None:
+        assert self._files is not None, "nothing is recorded"
+        launch = run.launches[0] if run.launches else None
+        programs = prod(launch.grid) if launch else 0
+        recording = ""
+        if programs * WORTH_RECORDING <= self._recorded.get(fail.signature, sys.maxsize):
+            recording = self._files.record(details.save)
+            self._recorded[fail.signature] = programs
+        self._files.add(
+            LaunchFailure(
+                test=test,
+                fail=fail,
+                dtype=run.case.dtype,
+                launch=launch,
+                called_from=details.called_from(),
+                recording=recording,
+            )
+        )
+
+    def write(self) -> None:
+        """Write the counts of the test so far."""
+        with self._lock:
+            self._written_at = time.monotonic()
+            if self._launches and self._files is not None:
+                self._files.add(
+                    TestChecks(
+                        test=self.test,
+                        launches=self._launches,
+                        judged=dict(self._judged),
+                        failed=dict(self._failed),
+                        unchecked=dict(self._unchecked),
+                        kernels=tuple(sorted(self._kernels)),
+                    )
+                )
+
+    def _forget(self) -> None:
+        self._launches, self._written_at = 0, 0.0
+        self._judged, self._failed, self._unchecked = Counter[str](), Counter[str](), Counter[str]()
+        self._kernels: set[str] = set()
+        self._seen: set[Signature] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchDetails:
+    """What is read of a launch only if it shows a failure."""
+
+    called_from: Callable[[], Source | None]
+    save: Callable[[Path], None]
+    """Writes a file that repeats the launch.  It may raise `CannotRecord`."""
+
+
+def current_test() -> str:
+    """Return the test that runs, as pytest names it; outside pytest the script."""
+    test = os.environ.get(TEST_VARIABLE, "")
+    if test:
+        return test.rpartition(" (")[0] or test
+    main = sys.modules.get("__main__")
+    file = getattr(main, "__file__", None) or (sys.argv[0] if sys.argv else "")
+    return os.path.relpath(file) if file else "python"
+
+
+def launch_case(request: LaunchRequest, device: DeviceProfile) -> Case:
+    types = (DTYPES.get(tensor.dtype) for tensor in tensors_of(request).values())
+    return Case(op="", dims={}, dtype=next(filter(None, types), DType.FP32), device=device)
