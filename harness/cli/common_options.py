@@ -80,6 +80,11 @@ def add_sanitizer(parser: Parser) -> None:
         help=f"run cases under compute-sanitizer ({', '.join(Tool)}) or Triton's sanitizers "
         f"({', '.join(Instrumentation)}); then its options",
     )
+    add_accepts(parser)
+
+
+def add_accepts(parser: Parser) -> None:
+    """`--accepts`, of reports of a sanitizer."""
     parser.add_rare(
         "--accepts",
         type=existing,

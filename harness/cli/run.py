@@ -3,13 +3,16 @@
 import argparse
 import shlex
 import tempfile
-from contextlib import suppress
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 from harness import libraries
 from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import (
+    add_accepts,
     add_fail_on,
     add_known,
     add_libraries,
@@ -20,6 +23,11 @@ from harness.cli.common_options import (
 )
 from harness.cli.output import console, print_lines, show
 from harness.cli.search_output import FirstError, write
+from harness.cuda.emulation import shortfalls
+from harness.cuda.gpus.inventory import RealGpu, profile_of
+from harness.cuda.sanitizers.instrumentation import names_triton_sanitizer
+from harness.cuda.sanitizers.sanitizer_command import COMMON_OPTIONS, WHOLE_COMMAND_OPTIONS, Sanitizing, sanitizing
+from harness.cuda.sanitizers.suppressions import read_suppressions
 from harness.documents.campaign import CampaignReport
 from harness.drafts.seen_calls import FOLDER as CALLS
 from harness.drafts.seen_calls import store as store_calls
@@ -28,16 +36,21 @@ from harness.findings import store
 from harness.findings.known_issues import read_known_issues
 from harness.findings.search_log import SearchLog
 from harness.findings.versions import versions
+from harness.model.compute_sanitizer_report import Tool
+from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
 from harness.model.verdict import Severity
-from harness.oracles import registry
 from harness.reports.finding_text import Sources, quoted, render
 from harness.reports.watch_summary import watch_summary
-from harness.search.options import load_devices
+from harness.search.engine_choice import EngineName, parse_engine
+from harness.search.leasing import leased
+from harness.search.options import check_sanitizer_engine, load_devices
 from harness.search.session import prepared
-from harness.watched.command_process import CommandEnd, run_command, watch_plan, watched_environment
+from harness.watched.command_process import CommandEnd, run_command
+from harness.watched.command_setup import on_hardware, virtual_setup, watched_oracles
 from harness.watched.launch_suites import LaunchRepeater
-from harness.watched.watch_records import PER_LAUNCH, PLAN, read_calls, read_checks, read_failures
+from harness.watched.sanitizer_reports import rest_of_reports
+from harness.watched.watch_records import PLAN, read_calls, read_checks, read_failures
 from harness.watched.watch_report import Seen, WatchedCommand, findings_of, report_of_watch
 from harness.wire import to_json
 
@@ -45,31 +58,36 @@ USUAL_DEVICE = "b200"
 
 
 def run(given: argparse.Namespace) -> int:
-    """Run a command on the emulated GPU, and report what its launches show."""
+    """Run a command on the emulated GPU or a hardware GPU, and report what its launches show."""
     if not given.words:
         raise UsageError("name the command after two dashes: harness run -- pytest tests (see harness run --help)")
     path = json_path(given.json)
     issues = read_known_issues(given.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
-    (device, *others) = load_devices(devices_of(given) or USUAL_DEVICE, given.sm)
-    if others:
-        raise UsageError(f"--device names {1 + len(others)} GPUs: a command runs on one")
+    engine = _engine_of(given)
+    tool = _sanitizing(given, engine, WHOLE_COMMAND_OPTIONS)
+    oracles = watched_oracles(given.oracle, tool)
     given_libraries = libraries_of(given)
-    library_paths = libraries.resolve(given_libraries, cache=given.settings.cache)
-    oracles = tuple(registry.find(name).name for name in given.oracle) or PER_LAUNCH
-    if wrong := [name for name in oracles if name not in PER_LAUNCH]:
-        raise UsageError(f"{', '.join(wrong)} needs a suite: harness run asks {', '.join(PER_LAUNCH)}")
-    command = WatchedCommand(
-        words=tuple(given.words),
-        device=device,
-        options=_options(given, device.slug, given_libraries),
-        libraries=given_libraries,
-    )
-    plan = watch_plan(device, oracles, tuple(map(str, library_paths)))
-    with tempfile.TemporaryDirectory(prefix="harness-run-") as name:
-        folder = Path(name)
-        (folder / PLAN).write_text(to_json(plan), encoding="utf-8")
-        end = run_command(command.words, watched_environment(given.environment, folder, library_paths))
+    with ExitStack() as gpus, tempfile.TemporaryDirectory(prefix="harness-run-") as name:
+        gpu = gpus.enter_context(leased(1, given.settings))[0] if engine.needs_gpu else None
+        device, folder = _device_of(given, gpu), Path(name)
+        library_paths = tuple(map(str, libraries.resolve(given_libraries, cache=given.settings.cache)))
+        setup = virtual_setup(device, oracles, library_paths, folder, given.environment)
+        if gpu is not None:
+            setup = on_hardware(setup, gpu, tool, given.accepts, folder)
+        command = WatchedCommand(
+            words=tuple(given.words),
+            device=device,
+            options=_options(given, device.slug, given_libraries),
+            libraries=given_libraries,
+            engine_options=_engine_options(given),
+        )
+        (folder / PLAN).write_text(to_json(setup.plan), encoding="utf-8")
+        end = run_command(command.words, setup.environment, setup.before)
+        gpus.close()  # the launches are repeated by another holder of the GPU
         seen = Seen(checks=read_checks(folder), failures=read_failures(folder))
+        if tool and setup.plan.sanitizer:
+            rest = rest_of_reports(setup.plan.sanitizer, tool.suppressions, seen.failures, command)
+            seen = replace(seen, failures=(*seen.failures, *rest))
         store_calls(read_calls(folder), given_libraries, prepared(CALLS))
         sources, errors = Sources(roots=tuple(map(Path, library_paths))), FirstError()
         log = SearchLog(store.FOLDER, lambda finding: render(finding, sources).plain, versions())
@@ -82,8 +100,9 @@ def run(given: argparse.Namespace) -> int:
         for one in found:
             keep(one.finding)
         if not end.was_interrupted:
+            again = _sanitizing(given, engine, COMMON_OPTIONS)
             with suppress(KeyboardInterrupt):  # what was found is printed all the same
-                LaunchRepeater(folder, given.settings, keep).repeat(found)
+                LaunchRepeater(folder, given.settings, keep, engine, again).repeat(found)
     findings = tuple(log.findings.values())
     report = report_of_watch(seen, command, findings, issues, end)
     if path:
@@ -91,9 +110,42 @@ def run(given: argparse.Namespace) -> int:
     screen = console()
     for finding in findings:
         show(screen, render(finding, sources, report.known_findings))
+    if gpu is not None:
+        print_lines(f"on {gpu.name}: {shortfall}" for shortfall in shortfalls(device, gpu, limits_work=False))
     print_lines(watch_summary(report, seen.launches, shlex.join(command.words), end.status))
     errors.raise_kept()
     return _status(report, end, Severity(given.fail_on))
+
+
+def _engine_of(given: argparse.Namespace) -> EngineName:
+    engine = parse_engine(given.engine)
+    if engine not in {EngineName.VIRTUAL, EngineName.CUDA}:
+        raise UsageError(f"--engine {given.engine}: a command runs on virtual or cuda")
+    return EngineName(str(engine))
+
+
+def _sanitizing(given: argparse.Namespace, engine: EngineName, options: Mapping[str, str]) -> Sanitizing | None:
+    if given.sanitizer and names_triton_sanitizer(given.sanitizer):
+        raise UsageError(
+            f"--sanitizer {given.sanitizer}: harness fuzz takes Triton's sanitizers, a command runs under "
+            f"compute-sanitizer ({', '.join(Tool)})"
+        )
+    check_sanitizer_engine(given.sanitizer, engine)
+    return (
+        sanitizing(given.sanitizer, given.settings, read_suppressions(given.accepts), options)
+        if given.sanitizer
+        else None
+    )
+
+
+def _device_of(given: argparse.Namespace, gpu: RealGpu | None) -> DeviceProfile:
+    if gpu is not None and given.device is None:
+        own = profile_of(gpu)
+        return own.with_sm_count(given.sm) if given.sm else own
+    device, *others = load_devices(given.device if gpu is not None else devices_of(given) or USUAL_DEVICE, given.sm)
+    if others:
+        raise UsageError(f"--device names {1 + len(others)} GPUs: a command runs on one")
+    return device
 
 
 def _status(report: CampaignReport, end: CommandEnd, fail_on: Severity) -> int:
@@ -110,7 +162,15 @@ def _status(report: CampaignReport, end: CommandEnd, fail_on: Severity) -> int:
 def _options(given: argparse.Namespace, slug: str, given_libraries: tuple[str, ...]) -> tuple[str, ...]:
     """Return the options that repeat the run."""
     sm_count = ("--sm", str(given.sm)) if given.sm else ()
-    return ("--device", slug, *sm_count, *(word for one in given_libraries for word in ("--with", one)))
+    is_named = given.device is not None or given.engine == EngineName.VIRTUAL
+    device = ("--device", slug) if is_named else ()
+    return (*_engine_options(given), *device, *sm_count, *(word for one in given_libraries for word in ("--with", one)))
+
+
+def _engine_options(given: argparse.Namespace) -> tuple[str, ...]:
+    """Return the options that choose a hardware GPU; none for the virtual one."""
+    sanitizer = ("--sanitizer", given.sanitizer) if given.sanitizer else ()
+    return ("--engine", given.engine, *sanitizer) if given.engine != EngineName.VIRTUAL else ()
 
 
 def add_options(parser: Parser) -> None:
@@ -119,13 +179,16 @@ examples:
   harness run -- pytest tests/test_norm.py
   harness run --device rtx-pro-6000 -- python train.py --steps 2
   harness run --with fla-core==0.6.0 -- python -m pytest -n 2 tests
+  harness run --engine cuda --sanitizer memcheck -- pytest tests
 
 exit status: 1 findings; otherwise the status of the command, or 3 if it is 0 and no launch could be checked;
 2 usage or harness error, 130 interrupted without findings
 """
     parser.add_argument("words", nargs="*", metavar="-- COMMAND", help="the command and its arguments")
     parser.add_argument(
-        "--device", metavar="NAME", help=f"the GPU to emulate, by name (default: {USUAL_DEVICE}, or the project's)"
+        "--device",
+        metavar="NAME",
+        help=f"the GPU to emulate, by name (default: {USUAL_DEVICE}, or the project's; with --engine cuda, none)",
     )
     parser.add_argument("--sm", type=positive, metavar="N", help="emulate N SMs (default: the device's own SM count)")
     parser.add_argument(
@@ -135,6 +198,18 @@ exit status: 1 findings; otherwise the status of the command, or 3 if it is 0 an
         metavar="NAME",
         help="only this oracle: write-overlap, bounds, …; repeatable (default: all that need no reference)",
     )
+    parser.add_argument(
+        "--engine",
+        default=str(EngineName.VIRTUAL),
+        metavar="NAME",
+        help="where kernels run: virtual, or cuda (a GPU of this machine) (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--sanitizer",
+        metavar="TOOL",
+        help=f"run the command under compute-sanitizer ({', '.join(Tool)}); then its options",
+    )
+    add_accepts(parser)
     parser.add_argument("--json", metavar="FILE", help="also write the report as JSON")
     add_known(parser)
     add_fail_on(parser)

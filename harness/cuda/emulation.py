@@ -81,14 +81,20 @@ def hardware(profile: DeviceProfile, gpu: RealGpu) -> Hardware:
         capability=gpu.capability,
         sm_count=gpu.sm_count,
         driver=gpu.driver_version,
-        shortfalls=tuple(_shortfalls(profile, gpu)),
+        shortfalls=tuple(shortfalls(profile, gpu)),
     )
 
 
-def _shortfalls(profile: DeviceProfile, gpu: RealGpu) -> Iterable[str]:
+def shortfalls(profile: DeviceProfile, gpu: RealGpu, *, limits_work: bool = True) -> Iterable[str]:
+    """Yield in which respects the GPU is not the emulated device.
+
+    `limits_work` is False if host code sees the device's SMs, and kernels run on all of the GPU's.
+    """
     limit = sm_limit(profile, gpu)
     if profile.sm_count > gpu.sm_count:
         yield f"{profile.sm_count} SMs are emulated on a GPU of {gpu.sm_count}"
+    elif limit is not None and not limits_work:
+        yield f"{profile.sm_count} SMs are emulated, and work is not limited to them: it runs on all {gpu.sm_count}"
     elif limit is not None and limit != profile.sm_count:
         yield f"{profile.sm_count} SMs are emulated, but work is limited to {limit} of {gpu.sm_count}"
     if profile.capability != gpu.capability:

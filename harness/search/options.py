@@ -101,10 +101,15 @@ def sanitizer_for(text: str | None, engine: EngineChoice, accepts: Path, setting
     """
     if not text:
         return None
-    if engine in {EngineName.VIRTUAL, EngineName.BOTH}:
-        raise UsageError("--sanitizer watches kernels on a real GPU: add --engine cuda")
+    check_sanitizer_engine(text, engine)
     accepted = read_suppressions(accepts)
     return instrumenting(text, accepted) if names_triton_sanitizer(text) else sanitizing(text, settings, accepted)
+
+
+def check_sanitizer_engine(text: str | None, engine: EngineChoice) -> None:
+    """Raise UsageError if a sanitizer is named, and the engine runs no kernel on a GPU."""
+    if text and engine in {EngineName.VIRTUAL, EngineName.BOTH}:
+        raise UsageError("--sanitizer watches kernels on a real GPU: add --engine cuda")
 
 
 def load_ops(suites: tuple[str, ...], names: tuple[str, ...], project: Path = Path()) -> tuple[Op, ...]:

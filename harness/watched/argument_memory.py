@@ -28,6 +28,12 @@ def copies_of(request: LaunchRequest) -> Copies:
         return {address: storage.clone() for address, storage in storages_of(request).items()}
 
 
+def host_copies(request: LaunchRequest) -> Copies:
+    """Return copies of the arguments' memory on the host, which outlive a fault of the GPU."""
+    with plain_torch(), without_dispatch_modes():
+        return {address: storage.cpu() for address, storage in storages_of(request).items()}
+
+
 def restore(request: LaunchRequest, copies: Copies) -> None:
     with plain_torch(), without_dispatch_modes():
         for address, storage in storages_of(request).items():

@@ -16,6 +16,11 @@ from harness.wire import from_json
 
 ENVIRONMENT = {
     "TRITON_DEFAULT_FP_FUSION": "1",  # the default; Triton 3.9 warns at every compile unless it is set
+}
+HARDWARE_ENVIRONMENT = {
+    "TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER": "0",  # it would launch without Triton's driver
+}
+VIRTUAL_ENVIRONMENT = {
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
     "TORCHDYNAMO_DISABLE": "1",  # programs of torch.compile run operator by operator: Inductor has no GPU to ask
 }
@@ -32,15 +37,19 @@ def attach_on_import(environment: Mapping[str, str]) -> None:
 
 
 def prepare_environment(environment: MutableMapping[str, str], plan: WatchPlan) -> None:
-    """Set what Triton and Inductor read.  Their caches are not the user's: kernels are compiled to TTIR only."""
-    for name, value in ENVIRONMENT.items():
+    """Set what Triton and Inductor read.
+
+    Their caches are not the user's: without a GPU, kernels are compiled to TTIR only.
+    """
+    for name, value in (ENVIRONMENT | (HARDWARE_ENVIRONMENT if plan.on_hardware else VIRTUAL_ENVIRONMENT)).items():
         environment.setdefault(name, value)
+    kind = "-hardware" if plan.on_hardware else ""
     for name, folder in {
         "TRITON_CACHE_DIR": "triton",
         "TORCHINDUCTOR_CACHE_DIR": "inductor",
         "HARNESS_BUILDS": "builds",
     }.items():
-        environment[name] = str(Path(plan.scratch, folder))
+        environment[name] = str(Path(plan.scratch, f"{folder}{kind}"))
 
 
 class _Attachment:
@@ -66,4 +75,7 @@ class _Attachment:
     def _attach(self) -> None:
         plan = from_json((self._folder / PLAN).read_bytes(), WatchPlan)
         prepare_environment(os.environ, plan)
-        importlib.import_module("harness.watched.launch_watch").watch_process(plan, self._folder)
+        if plan.on_hardware:
+            importlib.import_module("harness.watched.hardware_watch").watch_hardware(plan, self._folder)
+        else:
+            importlib.import_module("harness.watched.launch_watch").watch_process(plan, self._folder)

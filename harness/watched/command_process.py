@@ -7,9 +7,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+
+import psutil
 
 from harness.errors import UsageError
 from harness.model.device import DeviceProfile
@@ -33,7 +36,7 @@ class CommandEnd:
 def watch_plan(
     device: DeviceProfile, oracles: tuple[str, ...] = PER_LAUNCH, libraries: tuple[str, ...] = ()
 ) -> WatchPlan:
-    """Return a plan whose caches are in the project's `.harness`, apart from those of searches."""
+    """Return a plan for the virtual GPU.  Its caches are in the project's `.harness`, apart from those of searches."""
     scratch = prepared(FOLDER) / "watched"
     return WatchPlan(device=device, oracles=oracles, scratch=str(scratch.resolve()), libraries=libraries)
 
@@ -55,10 +58,15 @@ def watched_environment(
     }
 
 
-def run_command(words: Sequence[str], environment: Mapping[str, str]) -> CommandEnd:
+def run_command(words: Sequence[str], environment: Mapping[str, str], before: Sequence[str] = ()) -> CommandEnd:
     """Run the command in the foreground, with the terminal of this process.
 
     Ctrl-C reaches the command from the terminal; it decides what follows.  SIGTERM and SIGHUP are handed on.
+
+    Args:
+        words: the command and its arguments.
+        environment: the variables of its processes.
+        before: a program that starts the command, with its options.
 
     Raises:
         UsageError: the command does not exist, or cannot be started.
@@ -67,7 +75,7 @@ def run_command(words: Sequence[str], environment: Mapping[str, str]) -> Command
     if program is None:
         raise UsageError(f"there is no command {words[0]!r}")
     try:
-        child = subprocess.Popen([program, *words[1:]], env=environment)
+        child = subprocess.Popen([*before, program, *words[1:]], env=environment)
     except OSError as error:
         raise UsageError(f"cannot run {words[0]}: {error.strerror}") from None
     received: list[int] = []
@@ -76,18 +84,30 @@ def run_command(words: Sequence[str], environment: Mapping[str, str]) -> Command
     def hand_on(number: int, frame: FrameType | None) -> None:
         del frame
         received.append(number)
-        if number != signal.SIGINT:
-            child.send_signal(number)
+        if number == signal.SIGINT:
+            return
+        for process in _command_in(child.pid) if before else (child,):
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, hand_on) for number in numbers}
+    handlers = {number: signal.signal(number, hand_on) for number in numbers}
     try:
         status = child.wait()
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
     return CommandEnd(
         status=status if status >= 0 else 128 - status,
         was_interrupted=bool(received),
         seconds=time.monotonic() - begun,
     )
+
+
+def _command_in(pid: int) -> list[psutil.Process]:
+    """Return the processes that a program has started; itself if it has started none."""
+    try:
+        tool = psutil.Process(pid)
+        return tool.children(recursive=True) or [tool]
+    except psutil.NoSuchProcess:
+        return []

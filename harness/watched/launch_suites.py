@@ -13,7 +13,9 @@ from harness.errors import HarnessError
 from harness.findings.recorded_cases import LAUNCHES, Recorded
 from harness.findings.rerun import options_for, replay
 from harness.model.finding import Finding, ReplayCount
-from harness.search.engine_choice import parse_engine
+from harness.oracles.compute_sanitizer import ComputeSanitizerClean
+from harness.search.engine_choice import EngineName
+from harness.search.options import SanitizerChoice
 from harness.search.session import Session, prepared
 from harness.settings import Settings
 from harness.suite_files import named_in_project
@@ -21,6 +23,7 @@ from harness.watched.watch_report import WatchedFinding
 from harness.workers.fork_servers.shared_zygotes import SharedZygotes
 
 LAUNCH, SUITE = "launch.pt", "suite.py"
+SANITIZER = ComputeSanitizerClean.name
 TEMPLATE = '''\
 """A launch of {kernel} that `harness run` recorded.
 
@@ -54,6 +57,9 @@ class LaunchRepeater:
     settings: Settings
     keep: Callable[[Finding], None]
     """Receives each finding that repeats alone."""
+    engine: EngineName = EngineName.VIRTUAL
+    sanitizer: SanitizerChoice | None = None
+    """The tool under which the launches were made."""
 
     def repeat(self, found: Iterable[WatchedFinding]) -> None:
         """Repeat the launch of each finding that has a recording."""
@@ -74,7 +80,13 @@ class LaunchRepeater:
             project=str(Path.cwd()),
         )
         try:
-            options = options_for(recorded, libraries=(), engine=parse_engine("virtual"), settings=self.settings)
+            options = options_for(
+                recorded,
+                libraries=(),
+                engine=self.engine,
+                sanitizer=self.sanitizer if finding.fail.signature.oracle == SANITIZER else None,
+                settings=self.settings,
+            )
             with Session(options, shared_zygotes=zygotes) as session:
                 replayed = replay(recorded, session)
         except HarnessError:  # the kernel is where only the command finds it, such as beside a script that was deleted

@@ -63,6 +63,27 @@ def emulate_on_every_thread(enter_modes: Callable[[], None]) -> None:
     threading.Thread.start = start
 
 
+def note_lines_of_backward(lines: CallingLines) -> None:
+    """Note which line calls backward: torch runs it on threads of its own for CUDA tensors."""
+    autograd: Any = torch.autograd
+    for name in ("backward", "grad"):
+        setattr(autograd, name, _noting_line(getattr(autograd, name), lines))
+
+
+def _noting_line(original: Callable[..., Any], lines: CallingLines) -> Callable[..., Any]:
+    @wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return original(*args, **kwargs)
+        outer, lines.of_backward = lines.of_backward, lines.find()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            lines.of_backward = outer
+
+    return call
+
+
 def run_backward_on_its_own_thread(lines: CallingLines, contexts: CallContexts) -> None:
     """Run backward passes on a thread with an empty context, as torch does with CUDA tensors."""
     autograd: Any = torch.autograd

@@ -37,14 +37,14 @@ _TYPES = {pattern: str(dtype).removeprefix("torch.") for dtype, pattern in PATTE
 
 
 def record_launch(
-    request: LaunchRequest, before: Mapping[int, torch.UntypedStorage], fresh: FreshMemory, path: Path
+    request: LaunchRequest, before: Mapping[int, torch.UntypedStorage], fresh: FreshMemory | None, path: Path
 ) -> None:
     """Write a launch.
 
     Args:
         request: the launch.
         before: copies of its arguments' memory from before the launch, by address.
-        fresh: knows the memory that nothing had stored to.
+        fresh: knows the memory that nothing had stored to; None if that is not known.
         path: the file.
 
     Raises:
@@ -82,7 +82,7 @@ def launch_again(path: Path) -> None:
 class _Memory:
     """The storages of a launch, each once, in the order in which its arguments name them."""
 
-    def __init__(self, before: Mapping[int, torch.UntypedStorage], fresh: FreshMemory) -> None:
+    def __init__(self, before: Mapping[int, torch.UntypedStorage], fresh: FreshMemory | None) -> None:
         self._before = before
         self._fresh = fresh
         self._addresses: list[int] = []
@@ -117,7 +117,8 @@ class _Memory:
 
     def freshness(self) -> list[str]:
         """Return for each storage the type as which `torch.empty` made it; empty for initialised memory."""
-        poisons = (self._fresh.poison_of(address) for address in self._addresses)
+        fresh = self._fresh
+        poisons = (fresh.poison_of(address) if fresh else None for address in self._addresses)
         return [_TYPES[poison.pattern] if poison else "" for poison in poisons]
 
     def _tensor(self, value: torch.Tensor) -> Plain:
@@ -184,7 +185,7 @@ def _own_module(name: str, file: Path) -> ModuleType:
 def _storage(values: torch.Tensor, fresh_type: str) -> torch.Tensor:
     """Return memory on the GPU with these bytes.  What was never stored to is poisoned again."""
     if not fresh_type:
-        return values.to("cuda")
+        return torch.zeros_like(values, device="cuda").copy_(values)  # a factory: on hardware, between redzones
     kind: torch.dtype = getattr(torch, fresh_type)
     made = torch.empty(values.numel() // kind.itemsize, dtype=kind, device="cuda").view(torch.uint8)
     made.copy_(values[: made.numel()])

@@ -13,6 +13,7 @@ from typing import TypeVar
 from harness.drafts.seen_calls import SeenCall
 from harness.errors import ReplayError
 from harness.model.case import DType
+from harness.model.compute_sanitizer_report import Tool
 from harness.model.device import DeviceProfile
 from harness.model.run import Launch, Source
 from harness.model.verdict import Fail
@@ -56,6 +57,18 @@ class CannotRecord(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SanitizerPlan:
+    """The tool of compute-sanitizer that the whole command runs under."""
+
+    tool: Tool
+    version: str
+    log: str
+    """The file that the tool prints to."""
+    unproven: str = ""
+    """Why silence of the tool proves nothing; empty if it has reported a planted mistake."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WatchPlan:
     """What the processes of a watched command do."""
 
@@ -66,6 +79,11 @@ class WatchPlan:
     """The folder of Triton's cache and of native code."""
     libraries: tuple[str, ...] = ()
     """Folders of the libraries under test: lines there are not the caller's own."""
+    on_hardware: bool = False
+    """True to launch on the GPU that the environment names; False to emulate one."""
+    sanitizer: SanitizerPlan | None = None
+    accepts: str = ""
+    """The file of accepted reports of the sanitizer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

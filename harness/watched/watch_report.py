@@ -31,6 +31,8 @@ class WatchedCommand:
     """The options of `harness run`, as they were given."""
     libraries: tuple[str, ...] = ()
     """As given to `--with`."""
+    engine_options: tuple[str, ...] = ()
+    """`("--engine", "cuda")` for a hardware GPU; empty for the virtual GPU."""
 
     def repeating(self, test: str) -> tuple[str, ...]:
         """Return the command that repeats one test; the whole command if it does not run pytest."""
@@ -164,6 +166,7 @@ def _finding(same: Sequence[LaunchFailure], command: WatchedCommand) -> Finding:
         confirmed=False,
         cases=cases,
         libraries=command.libraries,
+        engine_options=command.engine_options,
         watched=WatchedLaunch(
             command=command.repeating(simplest.test), test=simplest.test, called_from=simplest.called_from
         ),

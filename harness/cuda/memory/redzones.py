@@ -221,6 +221,8 @@ class RedzoneMemory:
 
         A torch mode would not do: autograd's threads do not inherit the modes of the calling thread.
         """
+        with torch.device("cpu"):
+            torch.empty(0)  # torch remembers its factories at the first use of a default device
         for owner, name, is_fresh in _FACTORIES:
             setattr(owner, name, self._wrap_factory(getattr(owner, name), is_fresh=is_fresh))
 
@@ -240,6 +242,23 @@ class RedzoneMemory:
         self._pieces.clear()
         self._arenas.clear()
         self._open.clear()
+
+    @property
+    def count(self) -> int:
+        """The number of tensors between redzones."""
+        return len(self._pieces)
+
+    @property
+    def guarded_bytes(self) -> int:
+        """The memory of all arenas."""
+        return sum(arena.memory.numel() for arena in self._arenas)
+
+    def forget_first(self, count: int) -> None:
+        """Stop to follow the oldest tensors.  Those in use keep their memory."""
+        self._pieces = self._pieces[count:]
+        kept = {id(piece.arena) for piece in self._pieces}
+        self._arenas = [arena for arena in self._arenas if id(arena) in kept]
+        self._open = {kind: arena for kind, arena in self._open.items() if id(arena) in kept}
 
     def _is_damaged(self) -> bool:
         """Return True if anything is damaged.  Details are found afterwards, since damage is rare."""
@@ -284,14 +303,22 @@ class RedzoneMemory:
 
     def _wrap_factory(self, original: Callable[..., Any], *, is_fresh: bool) -> Callable[..., Any]:
         def with_redzones(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():  # TorchDynamo traces the original
+                return original(*args, **kwargs)
             made = original(*args, **kwargs)
-            if not self._is_guarding or not isinstance(made, torch.Tensor) or made.device.type != self._device:
+            if not self._is_guarding or not self._is_guarded(made):
                 return made
             is_own = kwargs.get("out") is None  # the caller goes on with the tensor that it passed as `out`
             return self._move_between_redzones(made, is_fresh=is_fresh) if is_own else made
 
         with_redzones.__name__ = original.__name__
         return with_redzones
+
+    def _is_guarded(self, made: object) -> bool:
+        """Return True for a tensor on the GPU; a subclass, as those of compilers, may have no memory."""
+        if type(made) is not torch.Tensor or made.device.type != self._device:
+            return False
+        return not torch.cuda.is_current_stream_capturing()
 
     def _move_between_redzones(self, made: torch.Tensor, *, is_fresh: bool) -> torch.Tensor:
         with plain_torch():

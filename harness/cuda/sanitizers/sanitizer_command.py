@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
@@ -33,25 +33,31 @@ ANSWER_LIMIT_S = 60.0
 SLOWDOWN = 10.0
 """The factor by which time limits grow under a tool."""
 
-COMMON_OPTIONS = (
-    ("target-processes", "all"),  # workers are grandchildren of the tool.
-    ("launch-timeout", "0"),  # no limit for a process to start CUDA: the pool has limits of its own.
-    ("print-limit", "1000"),  # for one case, in which a hundred lanes may repeat the same mistake.
-    ("show-backtrace", "device"),  # host backtraces are frames of Python's evaluation loop.
-    ("check-exit-code", "no"),  # the pool kills workers routinely.
-    ("require-cuda-init", "no"),
-)
-TOOL_OPTIONS = {
-    Tool.MEMCHECK: (
-        ("padding", "4096"),  # keep tensors apart, so that overruns leave the allocation
-        ("report-api-errors", "no"),  # torch and Triton handle calls that fail
-        ("check-tensor-ops", "yes"),
-    ),
-    Tool.INITCHECK: (
-        ("check-api-memory-access", "no"),  # the harness copies results that are partly unwritten
-    ),
-    Tool.RACECHECK: (),
-    Tool.SYNCCHECK: (),
+COMMON_OPTIONS: Mapping[str, str] = {
+    "target-processes": "all",  # workers are grandchildren of the tool.
+    "launch-timeout": "0",  # no limit for a process to start CUDA: the pool has limits of its own.
+    "print-limit": "1000",  # for one case, in which a hundred lanes may repeat the same mistake.
+    "show-backtrace": "device",  # host backtraces are frames of Python's evaluation loop.
+    "check-exit-code": "no",  # the pool kills workers routinely.
+    "require-cuda-init": "no",
+}
+WHOLE_COMMAND_OPTIONS: Mapping[str, str] = {
+    **COMMON_OPTIONS,
+    "print-limit": "100000",  # of all its launches.
+    "destroy-on-device-error": "kernel",  # what follows a report keeps its CUDA context.
+}
+"""The options for a command that goes on after a report."""
+TOOL_OPTIONS: Mapping[Tool, Mapping[str, str]] = {
+    Tool.MEMCHECK: {
+        "padding": "4096",  # keep tensors apart, so that overruns leave the allocation
+        "report-api-errors": "no",  # torch and Triton handle calls that fail
+        "check-tensor-ops": "yes",
+    },
+    Tool.INITCHECK: {
+        "check-api-memory-access": "no",  # the harness copies results that are partly unwritten
+    },
+    Tool.RACECHECK: {},
+    Tool.SYNCCHECK: {},
 }
 FILTERS = frozenset(
     (
@@ -97,8 +103,15 @@ class Sanitizing:
         """Do nothing: compute-sanitizer supports every GPU that runs cases.  `Instrumenting.check` may refuse one."""
 
 
-def sanitizing(wanted: str, settings: Settings, suppressions: tuple[Suppression, ...] = ()) -> Sanitizing:
+def sanitizing(
+    wanted: str,
+    settings: Settings,
+    suppressions: tuple[Suppression, ...] = (),
+    options: Mapping[str, str] = COMMON_OPTIONS,
+) -> Sanitizing:
     """Parse the value of `--sanitizer`: a tool, and optionally further options of compute-sanitizer.
+
+    `options` hold unless the user gives others.
 
     Raises:
         UsageError: there is no such tool or option.
@@ -118,7 +131,7 @@ def sanitizing(wanted: str, settings: Settings, suppressions: tuple[Suppression,
     tool = Tool(name)
     return Sanitizing(
         tool=tool,
-        command=(*command(executable, tool, given), *further),
+        command=(*command(executable, tool, given, options), *further),
         version=executable.version,
         suppressions=suppressions,
         filtered=next((f"--{option}" for option in given if option in FILTERS), ""),
@@ -167,11 +180,13 @@ def probe(path: str) -> Executable:
     )
 
 
-def command(executable: Executable, tool: Tool, given: Collection[str] = ()) -> tuple[str, ...]:
+def command(
+    executable: Executable, tool: Tool, given: Collection[str] = (), options: Mapping[str, str] = COMMON_OPTIONS
+) -> tuple[str, ...]:
     """Return the start of the command line, without options that the release lacks or the user gives."""
     wanted = executable.options.difference(given)
-    options = [(name, value) for name, value in (*COMMON_OPTIONS, *TOOL_OPTIONS[tool]) if name in wanted]
-    return (executable.path, "--tool", tool, *(word for name, value in options for word in (f"--{name}", value)))
+    usual = ((name, value) for name, value in {**options, **TOOL_OPTIONS[tool]}.items() if name in wanted)
+    return (executable.path, "--tool", tool, *(word for name, value in usual for word in (f"--{name}", value)))
 
 
 def environment(tool: Tool) -> dict[str, str]:

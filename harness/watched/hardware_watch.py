@@ -1,0 +1,173 @@
+"""Checks each launch of this process on the hardware GPU, and records what the oracles say.
+
+The GPU is synchronised around each launch.  So a fault, an overwritten redzone and a report of compute-sanitizer belong
+to the launch that caused them.  A launch that is captured into a CUDA graph cannot be waited for, and is not checked.
+"""
+
+import atexit
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.cuda.cuda_errors import as_fault
+from harness.cuda.driver import RealDriver
+from harness.cuda.emulated_limits import SharedMemoryCheck
+from harness.cuda.emulation import emulated_profile, gpu_of_worker
+from harness.cuda.engine import CudaEngine, emulate_torch_cuda
+from harness.cuda.gpus.inventory import profile_of
+from harness.cuda.launches import CudaCaseLaunches, WatchedLaunches
+from harness.cuda.memory.redzones import RedzoneMemory
+from harness.cuda.sanitizers.plain_memory import memory_for
+from harness.model.device import DeviceProfile
+from harness.model.ending import Completed, Ending, Faulted, Raised, Unsupported
+from harness.model.run import Run
+from harness.model.verdict import Verdict
+from harness.ops.exception_text import text_of
+from harness.oracles import registry
+from harness.virtual.driver import triton_seam
+from harness.virtual.driver.driver import LaunchRequest
+from harness.watched.argument_memory import host_copies, size_bytes
+from harness.watched.call_sites import CallSites
+from harness.watched.launch_recorder import LaunchDetails, LaunchRecorder, current_test, launch_case
+from harness.watched.program_threads import CallingLines, MainThread, note_lines_of_backward
+from harness.watched.recorded_launch import record_launch
+from harness.watched.sanitizer_reports import SanitizerReports
+from harness.watched.watch_records import CannotRecord, RecordFiles, WatchPlan
+
+MOST_COPIED_BYTES = 16 * 2**20
+"""Arguments of a launch beyond which they are not copied to the host before it, so that it cannot be recorded."""
+MOST_GUARDED_BYTES = 256 * 2**20
+"""Memory between redzones within one test.  Beyond it, the tensors so far are no longer followed."""
+CAPTURED = "a check of a launch that is captured into a CUDA graph"
+LOST = "a check after a fault, which lost the CUDA context of the process"
+
+
+def watch_hardware(plan: WatchPlan, folder: Path) -> LaunchRecorder:
+    """Check every launch of this process on the GPU that the environment names, from here on.
+
+    Host code sees the figures of the plan's device, if that is another one.
+    """
+    gpu = gpu_of_worker(os.environ)
+    recorder = LaunchRecorder(RecordFiles(folder), CallSites(plan.libraries))
+    oracles = tuple(map(registry.find, plan.oracles))
+    lines, memory, chooser = CallingLines(plan.libraries), memory_for(None, os.environ), triton_seam.ConfigChooser()
+    launches = WatchedLaunches(gpu.arch, lambda: chooser.chosen, memory)
+    reports = SanitizerReports(plan.sanitizer, Path(plan.accepts)) if plan.sanitizer else None
+
+    def judge(run: Run) -> tuple[Verdict, ...]:
+        return registry.judge_all(run, {}, {}, (), oracles)
+
+    emulated = emulated_profile(plan.device, gpu)
+    if plan.device != profile_of(gpu):
+        emulate_torch_cuda(emulated)
+        SharedMemoryCheck(emulated, gpu, None).install()
+    watch = HardwareWatch(launches, memory, recorder, judge, lines, plan.device, reports)
+    triton_seam.set_driver(RealDriver(emulated, gpu.arch, watch))
+    chooser.install()
+    triton_seam.watch_allocations(launches.allocate)
+    memory.install()
+    guard = memory.guarding()
+    guard.__enter__()
+    atexit.register(guard.__exit__, None, None, None)
+    note_lines_of_backward(lines)
+    atexit.register(recorder.write)
+    os.register_at_fork(after_in_child=recorder.begin_in_child)
+    return recorder
+
+
+class HardwareWatch:
+    """The callback of all launches of this process."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - made in one place
+        self,
+        launches: WatchedLaunches,
+        memory: RedzoneMemory,
+        recorder: LaunchRecorder,
+        judge: Callable[[Run], tuple[Verdict, ...]],
+        lines: CallingLines,
+        device: DeviceProfile,
+        reports: SanitizerReports | None,
+    ) -> None:
+        self._launches = launches
+        self._memory = memory
+        self._recorder = recorder
+        self._judge = judge
+        self._lines = lines
+        self._device = device
+        self._reports = reports
+        self._guarded_before = 0
+        """The number of tensors between redzones after the launch before."""
+        self._is_lost = False
+        self._lock = threading.RLock()  # autograd's threads launch too
+
+    def __call__(self, request: LaunchRequest, launch: Callable[[], None]) -> None:
+        """Launch, wait for the end, and judge."""
+        test = current_test()
+        with self._lock:
+            if test != self._recorder.test:  # the test made tensors before its first launch
+                self._memory.forget_first(self._guarded_before)
+            self._recorder.add_call(test, request)
+            if self._is_lost or torch.cuda.is_current_stream_capturing():
+                self._unchecked(test, request, LOST if self._is_lost else CAPTURED)
+                launch()
+            else:
+                self._checked(test, request, launch)
+
+    def _unchecked(self, test: str, request: LaunchRequest, what: str) -> None:
+        ending = Unsupported(what=what, kernel="", source=None, triton_version="")
+        run = Run(case=launch_case(request, self._device), engine=CudaEngine.name, ending=ending)
+        self._recorder.add(test, run, self._judge(run), LaunchDetails(self._lines.find, _no_recording))
+
+    def _checked(self, test: str, request: LaunchRequest, launch: Callable[[], None]) -> None:
+        facts = CudaCaseLaunches(finds_writer=True, main_has_allocator=MainThread.sees_allocator())
+        self._launches.case_launches = facts
+        before: Mapping[int, Any] | None = None
+        ending: Ending = Completed()
+        try:
+            before = host_copies(request) if size_bytes(request) <= MOST_COPIED_BYTES else None
+            self._launches(request, launch)
+        except Exception as error:
+            ending = as_fault(self._raised(error), facts.unfinished)
+            raise
+        finally:
+            run = self._run(request, facts, ending)
+            self._recorder.add(test, run, self._judge(run), self._details(request, before, run))
+            self._is_lost = isinstance(ending, Faulted)
+            if facts.memory or self._memory.guarded_bytes > MOST_GUARDED_BYTES:
+                self._memory.forget()  # a damaged redzone stays damaged
+            self._guarded_before = self._memory.count
+
+    def _run(self, request: LaunchRequest, facts: CudaCaseLaunches, ending: Ending) -> Run:
+        kernel = request.source.fn.__name__
+        return Run(
+            case=launch_case(request, self._device),
+            engine=CudaEngine.name,
+            ending=ending,
+            launches=tuple(facts.launches),
+            memory=(*facts.memory, *facts.scratch),
+            sanitizer=self._reports and self._reports.of_launch(kernel, is_patient=not isinstance(ending, Completed)),
+        )
+
+    def _raised(self, error: Exception) -> Raised:
+        kind = type(error).__name__
+        return Raised(kind=kind, message=text_of(error), source=self._lines.find(), phase="launch", traceback="")
+
+    def _details(self, request: LaunchRequest, before: Mapping[int, Any] | None, run: Run) -> LaunchDetails:
+        is_of_other = isinstance(run.ending, Faulted) and run.ending.launch is None
+
+        def save(path: Path) -> None:
+            if before is None:
+                raise CannotRecord("its arguments are too large")
+            if is_of_other:
+                raise CannotRecord("an earlier kernel is at fault")
+            record_launch(request, before, None, path)
+
+        return LaunchDetails(self._lines.find, save)
+
+
+def _no_recording(path: Path) -> None:
+    raise CannotRecord(f"{path.name}: the launch was not followed")
