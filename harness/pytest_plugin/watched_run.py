@@ -5,9 +5,13 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 
+from harness.pytest_plugin.plugin_options import AUTO
+
 PASSED_ON = {
     "--harness-device": "--device",
     "--harness-sm": "--sm",
+    "--harness-engine": "--engine",
+    "--harness-sanitizer": "--sanitizer",
     "--harness-with": "--with",
     "--harness-json": "--json",
     "--harness-fail-on": "--fail-on",
@@ -27,7 +31,7 @@ def start_again(given: Namespace, arguments: Sequence[str]) -> None:
 
 def _values(given: Namespace, name: str) -> Iterator[str]:
     value = getattr(given, name.removeprefix("--").replace("-", "_"))
-    if value is not None:
+    if value is not None and value != AUTO:
         yield from map(str, value if isinstance(value, list) else [value])
 
 

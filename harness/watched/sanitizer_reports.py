@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.cuda.sanitizers.sanitizer_command import LIBRARY
-from harness.cuda.sanitizers.sanitizer_log import records_printed
+from harness.cuda.sanitizers.sanitizer_log import records_printed, reports
 from harness.cuda.sanitizers.sanitizer_records import mark_accepted
 from harness.cuda.sanitizers.suppressions import Suppression, read_suppressions
 from harness.model.case import Case, DType
@@ -39,6 +39,8 @@ class SanitizerReports:
         self._log = Path(plan.log)
         self._read = _size(self._log)
         """Bytes of the log that were read before."""
+        self._last = ""
+        """The last report, of which more lines may follow."""
         self._unproven = plan.unproven or _unproven_here()
 
     def of_launch(self, kernel: str, *, is_patient: bool) -> Sanitized:
@@ -48,7 +50,7 @@ class SanitizerReports:
             kernel: the name of the kernel.
             is_patient: True to wait longer for a first report, since the launch failed.
         """
-        text = self._new_text(LATE_S if is_patient else SOON_S)
+        text = self._new_reports(LATE_S if is_patient else SOON_S)
         records = (record for record in records_printed(text) if record.at.kernel == kernel)
         return Sanitized(
             tool=self._plan.tool,
@@ -57,6 +59,16 @@ class SanitizerReports:
             launches=1,
             unproven=self._unproven,
         )
+
+    def _new_reports(self, wait_s: float) -> str:
+        """Return the reports that were printed, or went on, since the last call."""
+        new = self._new_text(wait_s)
+        if not new:
+            return ""
+        before, text = self._last, self._last + new
+        found = tuple(reports(text))
+        self._last = found[-1] if found and text.endswith(found[-1]) else ""
+        return "".join(report for report in found if report != before)
 
     def _new_text(self, wait_s: float) -> str:
         """Return what was printed since the last call.  Waits for a first report, and for the end of one."""

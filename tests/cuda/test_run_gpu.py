@@ -158,7 +158,10 @@ def test_memcheck_reports_a_kernel_with_its_test(tmp_path: Path) -> None:
     (finding,) = ran.findings("compute-sanitizer")
     assert finding["kernel"] == "past_the_end", ran.done.out
     assert finding["watched"]["test"].startswith("test_kernels.py::test_past_the_end")
-    assert "--sanitizer memcheck" in finding["replay"]
+    assert (finding["confirmation"], finding["replay"].partition("--")[2]) == (
+        "confirmed",
+        "engine cuda --sanitizer memcheck",
+    )
 
 
 @pytest.mark.usefixtures("gpu", "has_sanitizer")

@@ -297,6 +297,10 @@ def test_a_kernel_prints_once_though_it_is_executed_twice(tmp_path: Path) -> Non
         (("--device", "h200,b200", "--", "true"), "--device names 2 GPUs: a command runs on one"),
         (("--oracle", "float64-values", "--", "true"), "float64-values needs a suite: harness run asks completes, "),
         (("--devise", "h200", "--", "true"), "unknown option '--devise': did you mean --device"),
+        (("--engine", "cud", "--", "true"), "unknown engine 'cud': did you mean cuda?"),
+        (("--engine", "cuda,virtual", "--", "true"), "--engine cuda,virtual: a command runs on virtual or cuda"),
+        (("--sanitizer", "memcheck", "--", "true"), "--sanitizer watches kernels on a real GPU: add --engine cuda"),
+        (("--engine", "cuda", "--sanitizer", "gsan", "--", "true"), "--sanitizer gsan: harness fuzz takes Triton's "),
     ],
 )
 def test_a_wrong_command_line_is_an_error_of_one_line(tmp_path: Path, words: tuple[str, ...], line: str) -> None:

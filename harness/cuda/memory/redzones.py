@@ -318,7 +318,7 @@ class RedzoneMemory:
         """Return True for a tensor on the GPU; a subclass, as those of compilers, may have no memory."""
         if type(made) is not torch.Tensor or made.device.type != self._device:
             return False
-        return not torch.cuda.is_current_stream_capturing()
+        return not (made.is_cuda and torch.cuda.is_current_stream_capturing())
 
     def _move_between_redzones(self, made: torch.Tensor, *, is_fresh: bool) -> torch.Tensor:
         with plain_torch():

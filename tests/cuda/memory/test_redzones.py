@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import dlpack
 
 from harness.cuda.memory.redzones import ARENA_BYTES, REDZONE_BYTES, Damage, RedzoneMemory
@@ -157,3 +158,26 @@ def test_strides_of_dims_of_size_one_survive_dlpack(memory: RedzoneMemory, monke
     copy = memory.to_gpu(values)
     assert (copy.stride(), copy.untyped_storage().nbytes()) == ((12, 4, 1), 48)
     assert torch.equal(copy, values)
+
+
+def test_a_default_device_reaches_the_replaced_factories(installed: RedzoneMemory) -> None:
+    del installed
+    with torch.device("meta"):
+        assert torch.empty(3).device.type == "meta"
+
+
+def test_forgotten_tensors_keep_their_values_and_are_not_followed(installed: RedzoneMemory) -> None:
+    with installed.guarding():
+        first, second = torch.ones(5), torch.ones(7)
+        installed.forget_first(1)
+        store(first, 5)
+        assert not installed.damages()
+        store(second, 7)
+        assert damage_of(installed, second) == [(AddressSpace.OUTSIDE_STORAGE, 1, 7)]
+    assert torch.equal(first, torch.ones(5))
+
+
+def test_tensors_of_compilers_have_no_redzones(installed: RedzoneMemory) -> None:
+    with FakeTensorMode(), installed.guarding():
+        assert torch.empty(3).shape == (3,)
+    assert installed.count == 0
