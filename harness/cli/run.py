@@ -5,7 +5,6 @@ import shlex
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -46,13 +45,12 @@ from harness.search.engine_choice import EngineName, parse_engine
 from harness.search.leasing import leased
 from harness.search.options import check_sanitizer_engine, load_devices
 from harness.search.session import prepared
-from harness.watched.command_process import CommandEnd, run_command
+from harness.watched.command_process import CommandEnd
 from harness.watched.command_setup import on_hardware, virtual_setup, watched_oracles
+from harness.watched.command_watch import watch_command
 from harness.watched.launch_suites import LaunchRepeater
-from harness.watched.sanitizer_reports import rest_of_reports
-from harness.watched.watch_records import PLAN, read_calls, read_checks, read_failures
-from harness.watched.watch_report import Seen, WatchedCommand, findings_of, report_of_watch
-from harness.wire import to_json
+from harness.watched.watch_records import read_calls
+from harness.watched.watch_report import WatchedCommand, findings_of, report_of_watch
 
 USUAL_DEVICE = "b200"
 
@@ -65,7 +63,7 @@ def run(given: argparse.Namespace) -> int:
     issues = read_known_issues(given.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
     engine = _engine_of(given)
     tool = _sanitizing(given, engine, WHOLE_COMMAND_OPTIONS)
-    oracles = watched_oracles(given.oracle, tool)
+    oracles = watched_oracles(given.oracle, tool, is_virtual=not engine.needs_gpu)
     given_libraries = libraries_of(given)
     with ExitStack() as gpus, tempfile.TemporaryDirectory(prefix="harness-run-") as name:
         gpu = gpus.enter_context(leased(1, given.settings))[0] if engine.needs_gpu else None
@@ -81,13 +79,8 @@ def run(given: argparse.Namespace) -> int:
             libraries=given_libraries,
             engine_options=_engine_options(given),
         )
-        (folder / PLAN).write_text(to_json(setup.plan), encoding="utf-8")
-        end = run_command(command.words, setup.environment, setup.before)
+        end, seen = watch_command(command, setup, folder, tool.suppressions if tool else ())
         gpus.close()  # the launches are repeated by another holder of the GPU
-        seen = Seen(checks=read_checks(folder), failures=read_failures(folder))
-        if tool and setup.plan.sanitizer:
-            rest = rest_of_reports(setup.plan.sanitizer, tool.suppressions, seen.failures, command)
-            seen = replace(seen, failures=(*seen.failures, *rest))
         store_calls(read_calls(folder), given_libraries, prepared(CALLS))
         sources, errors = Sources(roots=tuple(map(Path, library_paths))), FirstError()
         log = SearchLog(store.FOLDER, lambda finding: render(finding, sources).plain, versions())

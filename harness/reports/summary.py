@@ -31,9 +31,7 @@ def summary(report: CampaignReport) -> Iterator[str]:
             yield f"  {rest:>5}  for {counted(len(reasons) - REASONS, 'more reason')}"
     yield from avoided_lines(report)
     yield from checks(report.verdicts, report.op_checks)
-    if report.builds:
-        rest = "" if report.compiled_builds == report.builds else UNFINISHED
-        yield f"resources checked for {report.compiled_builds} of {report.builds} compiled kernels{rest}"
+    yield from build_lines(report)
     yield from eager_lines(report.op_checks)
     yield from (f"not tried: {kind}: {named(map(name_of, ops))}" for kind, ops in report.untried.items())
     yield from unchecked_lines(report.unchecked)
@@ -97,6 +95,13 @@ def checks(verdicts: Iterable[VerdictCount], rows: Iterable[OpChecks]) -> Iterat
     ops = by_op(rows)
     if any(row.checked for row in ops):
         yield f"among them: {', '.join(_rare_checks(ops))}"
+
+
+def build_lines(report: CampaignReport) -> Iterator[str]:
+    """Yield the line about the builds whose resources were checked, if there are builds."""
+    if report.builds:
+        rest = "" if report.compiled_builds == report.builds else UNFINISHED
+        yield f"resources checked for {report.compiled_builds} of {report.builds} compiled kernels{rest}"
 
 
 def eager_lines(rows: Iterable[OpChecks]) -> Iterator[str]:

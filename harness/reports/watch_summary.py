@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from harness.documents.campaign import CampaignReport
-from harness.reports.summary import checks, conclusion
+from harness.reports.summary import build_lines, checks, conclusion
 from harness.wording import counted
 
 REASONS = 5
@@ -20,6 +20,7 @@ def watch_summary(report: CampaignReport, launches: int, command: str, status: i
             rest = sum(count for _, count in reasons[REASONS:])
             yield f"  {rest:>5}  for {counted(len(reasons) - REASONS, 'more reason')}"
     yield from (line for line in checks(report.verdicts, ()))
+    yield from build_lines(report)
     stopped = "interrupted after" if report.interrupted else "watched"
     yield (
         f"{stopped} {counted(launches, 'launch')} of {counted(len(report.kernels), 'kernel')} in "

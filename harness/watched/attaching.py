@@ -14,6 +14,8 @@ from harness.devices.import_hooks import Execute, on_import
 from harness.watched.watch_records import FOLDER_VARIABLE, PLAN, WatchPlan
 from harness.wire import from_json
 
+BUILDS = "builds"
+"""The folder of builds, below that of the caches."""
 ENVIRONMENT = {
     "TRITON_DEFAULT_FP_FUSION": "1",  # the default; Triton 3.9 warns at every compile unless it is set
 }
@@ -47,7 +49,7 @@ def prepare_environment(environment: MutableMapping[str, str], plan: WatchPlan) 
     for name, folder in {
         "TRITON_CACHE_DIR": "triton",
         "TORCHINDUCTOR_CACHE_DIR": "inductor",
-        "HARNESS_BUILDS": "builds",
+        "HARNESS_BUILDS": BUILDS,
     }.items():
         environment[name] = str(Path(plan.scratch, f"{folder}{kind}"))
 

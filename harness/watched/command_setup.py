@@ -12,6 +12,7 @@ from harness.model.device import DeviceProfile
 from harness.oracles import registry
 from harness.oracles.compute_sanitizer import ComputeSanitizerClean
 from harness.watched.attaching import prepare_environment
+from harness.watched.build_checks import FITS
 from harness.watched.command_process import watch_plan, watched_environment
 from harness.watched.sanitized_command import under_sanitizer
 from harness.watched.watch_records import PER_LAUNCH, WatchPlan
@@ -25,15 +26,21 @@ class CommandSetup:
     environment: Mapping[str, str]
     before: tuple[str, ...] = ()
     """The program that starts the command, with its options."""
+    checks_builds: bool = False
+    """True to compile every build to its end for the `resources` oracle."""
 
 
-def watched_oracles(names: Sequence[str], sanitizing: Sanitizing | None) -> tuple[str, ...]:
+def watched_oracles(names: Sequence[str], sanitizing: Sanitizing | None, *, is_virtual: bool) -> tuple[str, ...]:
     """Return the oracles that these names choose for single launches; all of them if there are none.
 
     Raises:
         UsageError: there is no such oracle, or it needs more than one launch by itself.
     """
-    possible = (*PER_LAUNCH, *([ComputeSanitizerClean.name] if sanitizing else []))
+    possible = (
+        *PER_LAUNCH,
+        *([FITS.name] if is_virtual else []),
+        *([ComputeSanitizerClean.name] if sanitizing else []),
+    )
     chosen = tuple(registry.find(name).name for name in names) or possible
     if wrong := [name for name in chosen if name not in possible]:
         raise UsageError(f"{', '.join(wrong)} needs a suite: harness run asks {', '.join(possible)}")
@@ -49,7 +56,9 @@ def virtual_setup(
 ) -> CommandSetup:
     """Return the setup of a command on the virtual GPU; `given` is the environment of this process."""
     return CommandSetup(
-        plan=watch_plan(device, oracles, library_paths), environment=watched_environment(given, folder, library_paths)
+        plan=watch_plan(device, tuple(name for name in oracles if name != FITS.name), library_paths),
+        environment=watched_environment(given, folder, library_paths),
+        checks_builds=FITS.name in oracles,
     )
 
 

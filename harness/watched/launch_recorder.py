@@ -18,7 +18,7 @@ from harness.ops.inputs import TORCH_DTYPES
 from harness.oracles import registry
 from harness.virtual.driver.driver import LaunchRequest, tensors_of
 from harness.watched.call_sites import CallSites
-from harness.watched.watch_records import LaunchFailure, RecordFiles, TestChecks
+from harness.watched.watch_records import LaunchedBuild, LaunchFailure, RecordFiles, TestChecks
 
 RECORD_INTERVAL_S = 1.0
 WORTH_RECORDING = 2
@@ -76,6 +76,12 @@ class LaunchRecorder:
                 if fail.signature not in self._seen:
                     self._seen.add(fail.signature)
                     self._add_failure(test, fail, run, details)
+            for launch in run.launches:
+                if launch.build not in self._builds:
+                    self._builds.add(launch.build)
+                    self._files.add(
+                        LaunchedBuild(test=test, dtype=run.case.dtype, launch=launch, called_from=details.called_from())
+                    )
             if time.monotonic() - self._written_at > RECORD_INTERVAL_S:
                 self.write()
 
@@ -134,6 +140,7 @@ class LaunchRecorder:
         self._launches, self._written_at = 0, 0.0
         self._judged, self._failed, self._unchecked = Counter[str](), Counter[str](), Counter[str]()
         self._kernels: set[str] = set()
+        self._builds: set[str] = set()
         self._seen: set[Signature] = set()
 
 

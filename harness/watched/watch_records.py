@@ -23,10 +23,11 @@ T = TypeVar("T")
 
 FOLDER_VARIABLE = "HARNESS_WATCH"
 """The environment variable that names the folder of a watched command."""
-PLAN, CHECKS, FAILURES, CALLS, RECORDING = (
+PLAN, CHECKS, FAILURES, BUILDS, CALLS, RECORDING = (
     "plan.json",
     ".checks.jsonl",
     ".failures.jsonl",
+    ".builds.jsonl",
     ".calls.jsonl",
     ".launch.pt",
 )
@@ -119,6 +120,17 @@ class LaunchFailure:
     """The name of the file that repeats the launch, in the folder of the command; empty if there is none."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchedBuild:
+    """The first launch of a build in one test and one process."""
+
+    test: str
+    dtype: DType
+    """Of the first floating-point argument."""
+    launch: Launch
+    called_from: Source | None
+
+
 class RecordFiles:
     """The files of this process.  A forked child has files of its own."""
 
@@ -136,13 +148,15 @@ class RecordFiles:
             return ""
         return name
 
-    def add(self, record: TestChecks | LaunchFailure | SeenCall) -> None:
+    def add(self, record: TestChecks | LaunchFailure | LaunchedBuild | SeenCall) -> None:
         """Append one record."""
         match record:
             case TestChecks():
                 suffix = CHECKS
             case LaunchFailure():
                 suffix = FAILURES
+            case LaunchedBuild():
+                suffix = BUILDS
             case SeenCall():
                 suffix = CALLS
         line = f"{to_json(record)}\n".encode()
@@ -167,6 +181,11 @@ def read_failures(folder: Path) -> tuple[LaunchFailure, ...]:
     """Return the failures of all processes, by test."""
     found = (one for file in sorted(folder.glob(f"*{FAILURES}")) for one in _read(file, LaunchFailure))
     return tuple(sorted(found, key=lambda failure: failure.test))
+
+
+def read_builds(folder: Path) -> tuple[LaunchedBuild, ...]:
+    """Return the builds that processes have launched so far, by test and process."""
+    return tuple(one for file in sorted(folder.glob(f"*{BUILDS}")) for one in _read(file, LaunchedBuild))
 
 
 def read_calls(folder: Path) -> tuple[SeenCall, ...]:

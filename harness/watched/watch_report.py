@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from harness.documents.campaign import CampaignReport, VerdictCount
@@ -14,6 +14,7 @@ from harness.model.device import DeviceProfile
 from harness.model.finding import Finding, Symptom, WatchedLaunch
 from harness.model.verdict import Outcome, Signature
 from harness.search.causes import Suspect, causes_of
+from harness.watched.build_checks import FITS, BuildVerdicts
 from harness.watched.command_process import CommandEnd
 from harness.watched.watch_records import LaunchFailure, TestChecks
 
@@ -51,6 +52,7 @@ class Seen:
 
     checks: tuple[TestChecks, ...]
     failures: tuple[LaunchFailure, ...]
+    builds: BuildVerdicts = field(default_factory=BuildVerdicts)
 
     @property
     def launches(self) -> int:
@@ -109,6 +111,7 @@ def report_of_watch(
         for oracle in one.judged:
             verdicts[oracle, Outcome.FAIL if one.failed.get(oracle) else Outcome.PASS] += 1
         reasons.update(one.unchecked)
+    verdicts.update((FITS.name, outcome) for outcome in seen.builds.outcomes)
     name = " ".join(command.words)
     return CampaignReport(
         findings=found,
@@ -124,6 +127,8 @@ def report_of_watch(
         libraries=command.libraries,
         interrupted=end.was_interrupted,
         kernels=tuple(kernels),
+        builds=seen.builds.builds,
+        compiled_builds=seen.builds.compiled,
         known_findings=issues.among(found),
         notices=issues.notices(found, kernels, ()),
         verdicts=tuple(

@@ -1,0 +1,115 @@
+"""Whether the kernels of a watched command fit the resources of the emulated GPU.
+
+The processes of the command compile to TTIR only.  Beside them, the background compiler takes each build to its end.
+"""
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from harness.model.case import Case
+from harness.model.device import DeviceProfile
+from harness.model.kernel_resources import Resources
+from harness.model.run import Completed, Run
+from harness.model.verdict import Abstain, Fail, Outcome
+from harness.oracles import registry
+from harness.oracles.resources import FitsResources
+from harness.watched.watch_records import LaunchedBuild, LaunchFailure, read_builds
+from harness.workers.background_compiler import BackgroundCompiler
+
+POLL_S = 1.0
+WAIT_S = 60.0
+"""For builds that wait when the command has ended."""
+FITS = FitsResources()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildVerdicts:
+    """What the compiler says about the builds of a command."""
+
+    failures: tuple[LaunchFailure, ...] = ()
+    builds: int = 0
+    """Distinct builds that were launched."""
+    compiled: int = 0
+    """Those whose resources are known."""
+    outcomes: tuple[Outcome, ...] = ()
+    """One for each build, as far as it is known."""
+
+
+class BuildChecks:
+    """Compiles the builds of a command while it runs, as a context."""
+
+    def __init__(self, folder: Path, builds: Path, device: DeviceProfile) -> None:
+        """Make the checks.
+
+        Args:
+            folder: where the command's processes write what they launch.
+            builds: where they leave their builds.
+            device: the emulated GPU.
+        """
+        self._folder = folder
+        self._device = device
+        builds.mkdir(parents=True, exist_ok=True)
+        self._compiler = BackgroundCompiler(builds, settle_s=WAIT_S)
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._request, name="build-requests", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+        self._compiler.close()
+
+    def verdicts(self, *, is_patient: bool) -> BuildVerdicts:
+        """Return the verdicts on all builds; `is_patient` waits for builds that are not compiled yet.
+
+        Raises:
+            Exception: the error that ended the compiler's thread.
+        """
+        self._stop()
+        launched = read_builds(self._folder)
+        known = self._known(launched)
+        if is_patient and len(known) < len({one.launch.build for one in launched}):
+            self._compiler.settle()
+            known = self._known(launched)
+        failures: list[LaunchFailure] = []
+        outcomes: dict[str, Outcome] = {}
+        for one in launched:
+            run = Run(
+                case=Case(op="", dims={}, dtype=one.dtype, device=self._device),
+                engine="virtual",
+                ending=Completed(),
+                launches=(one.launch,),
+            )
+            verdicts = registry.judge_all(run, {}, known, (), (FITS,))
+            fails = [verdict for verdict in verdicts if isinstance(verdict, Fail)]
+            failures += (
+                LaunchFailure(test=one.test, fail=fail, dtype=one.dtype, launch=one.launch, called_from=one.called_from)
+                for fail in fails
+            )
+            is_unknown = any(isinstance(verdict, Abstain) for verdict in verdicts)
+            outcomes[one.launch.build] = Outcome.FAIL if fails else Outcome.ABSTAIN if is_unknown else Outcome.PASS
+        return BuildVerdicts(
+            failures=tuple(failures), builds=len(outcomes), compiled=len(known), outcomes=tuple(outcomes.values())
+        )
+
+    def _known(self, launched: Iterable[LaunchedBuild]) -> dict[str, Resources]:
+        found = {one.launch.build: self._compiler.of(one.launch) for one in launched}
+        return {build: resources for build, resources in found.items() if resources is not None}
+
+    def _request(self) -> None:
+        """Request each build soon after its first launch."""
+        while not self._is_over.wait(POLL_S):
+            self._known(read_builds(self._folder))
+
+    def _stop(self) -> None:
+        self._is_over.set()
+        if self._thread.is_alive():
+            self._thread.join()
