@@ -168,7 +168,7 @@ def _finding(same: Sequence[LaunchFailure], command: WatchedCommand) -> Finding:
         launch=simplest.launch,
         first_case=cases[0],
         sightings=len(cases),
-        confirmed=False,
+        confirmed=simplest.fail.signature.oracle == FITS.name,  # a process of its own has compiled the kernel
         cases=cases,
         libraries=command.libraries,
         engine_options=command.engine_options,

@@ -47,6 +47,7 @@ def test_a_kernel_that_does_not_fit_is_a_finding(project: Project) -> None:
     done, report = ran(project, "--device", "rtx-pro-6000")
     (finding,) = report["findings"]
     assert (finding["oracle"], finding["kernel"], finding["sightings"]) == ("resources", "product_kernel", 2)
+    assert finding["confirmation"] == "confirmed"
     assert "needs 131072 bytes of shared memory, where rtx-pro-6000 has 101376" in finding["message"]
     assert finding["watched"]["test"] == "test_product.py::test_product[32]"
     assert finding["watched"]["called_from"]["file"] == str(project.folder / "too_much_shared_memory.py")
