@@ -1,11 +1,12 @@
 """The memory behind the arguments of a launch: copied before it, and put back."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 
 from harness.ops.case_execution import plain_torch, without_dispatch_modes
-from harness.virtual.driver.driver import LaunchRequest, tensors_of
+from harness.virtual.driver.driver import LaunchRequest, descriptor_tensor
 
 Copies = Mapping[int, torch.UntypedStorage]
 """Copies of storages, by the address of the original."""
@@ -13,8 +14,14 @@ Copies = Mapping[int, torch.UntypedStorage]
 
 def storages_of(request: LaunchRequest) -> dict[int, torch.UntypedStorage]:
     """Return the storages of the arguments by address, each once."""
-    storages = (tensor.untyped_storage() for tensor in tensors_of(request).values())
-    return {storage.data_ptr(): storage for storage in storages if storage.nbytes()}
+    found: dict[int, torch.UntypedStorage] = {}
+    for value in request.arguments:
+        memory: Any = descriptor_tensor(value) if hasattr(value, "block_shape") else value
+        if hasattr(memory, "untyped_storage"):  # a tensor, or an object of a library's own class
+            storage: torch.UntypedStorage = memory.untyped_storage()
+            if storage.nbytes():
+                found[storage.data_ptr()] = storage
+    return found
 
 
 def size_bytes(request: LaunchRequest) -> int:

@@ -288,6 +288,48 @@ def test_a_kernel_prints_once_though_it_is_executed_twice(tmp_path: Path) -> Non
     assert done.out.count("pid (0, 0, 0) seen: 1") == 1, done.out
 
 
+OWN_CLASS = """
+import torch
+import triton
+import triton.language as tl
+
+
+class Own:
+    def __init__(self, base):
+        self.base, self.dtype, self.shape = base, base.dtype, base.shape
+
+    def data_ptr(self):
+        return self.base.data_ptr()
+
+    def stride(self):
+        return self.base.stride()
+
+    def element_size(self):
+        return self.base.element_size()
+
+    def untyped_storage(self):
+        return self.base.untyped_storage()
+
+
+@triton.jit
+def count(x, total, N, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(total, tl.load(total) + tl.sum(tl.load(x + at, mask=at < N)))
+
+
+total = torch.zeros(1, device="cuda")
+count[(1,)](torch.ones(10, device="cuda"), Own(total), 10, BLOCK=16)
+print("total", total.item())
+"""
+
+
+def test_memory_behind_an_object_of_a_library_is_put_back(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write("script.py", OWN_CLASS)
+    done = project.harness(*ON, "--", "python", "script.py")
+    assert done.out.startswith("total 10.0\n"), done.out + done.err
+
+
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("words", "line"),

@@ -62,7 +62,12 @@ class LaunchComparison:
             self._virtual(request)
             return
         emulated = request.metadata.target.arch
-        if reason := _incomparable_case(case_launches) or incomparable.reason(request.ttir, emulated, self._arch):
+        reasons = (
+            _incomparable_case(case_launches),
+            _foreign_argument(request),
+            incomparable.reason(request.ttir, emulated, self._arch),
+        )
+        if reason := next(filter(None, reasons), ""):
             self._virtual(request)
             self.skipped.append((kernel, reason))
             return
@@ -246,6 +251,14 @@ def _incomparable_case(case_launches: VirtualCaseLaunches) -> str:
         return "only a few programs of an oversized case run"
     if case_launches.lane_fill is not LaneFill.ZERO:
         return "undefined lanes hold values that no GPU puts there"
+    return ""
+
+
+def _foreign_argument(request: LaunchRequest) -> str:
+    """Return why the memory behind an argument cannot be copied; empty if it can."""
+    for value in request.arguments:
+        if hasattr(value, "data_ptr") and not isinstance(value, torch.Tensor):
+            return f"an argument is a {type(value).__name__}, which is no tensor and has an address"
     return ""
 
 

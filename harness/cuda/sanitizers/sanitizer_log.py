@@ -31,6 +31,8 @@ ACCESS = re.compile(
     r"\bat ([^\n]+?)(?:\([^()\n]*\))?[+:]0x[0-9a-f]+(?: in ([^\s:]+):(\d+))?"
 )
 THREAD = re.compile(r"by thread \((\d+),(\d+),(\d+)\) in block \((\d+),(\d+),(\d+)\)")
+ERROR = re.compile(r"(?:Address|Access (?:at|to)) 0x[0-9a-f]+ is (out of bounds|misaligned)")
+DIRECTION = re.compile(r"\b(?:read|write|atomic)\b")
 THREAD_AND_BLOCK = 6
 """The number of coordinates of a thread and its block."""
 NOT_PRINTED = re.compile(r"SUMMARY: (\d+) errors? (?:was|were) not printed")
@@ -93,13 +95,15 @@ def _record(report: str) -> SanitizerRecord:
     title = report.partition("\n")[0].removeprefix(LINE_PREFIX).strip()
     by = THREAD.search(report)
     numbers = tuple(map(int, by.groups())) if by else ()
+    error = ERROR.search(report)
+    direction = DIRECTION.search(title)
     touches = tuple(_touch(access) for access in ACCESS.finditer(report)) or (Touch(direction="", kernel=""),)
     if len(numbers) == THREAD_AND_BLOCK:
         touches = (replace(touches[0], thread=numbers[:3], program=numbers[3:]), *touches[1:])
     return SanitizerRecord(
         kind="printed",
         text=title,
-        what=describe_mistake(title),
+        what=describe_mistake(title, direction[0] if direction else "", error[1] if error else ""),
         level=Level.WARNING if title.upper().startswith("WARNING") else Level.ERROR,
         at=touches[0],
         others=touches[1:],

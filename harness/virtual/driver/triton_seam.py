@@ -599,7 +599,8 @@ class HardwareLauncher:
             except RuntimeError as error:  # from MLIR's passes
                 reason = str(error).splitlines()[0]
                 raise HardwareCannotLaunch(f"Triton {triton.__version__} cannot compile it: {reason}") from None
-        if "tt.descriptor" in self._compiled[key].asm["ttir"] and "tt.descriptor" not in ttir:
+        own_ttir = self._compiled[key].asm.get("ttir", "")  # kernels in Gluon have none
+        if "tt.descriptor" in own_ttir and "tt.descriptor" not in ttir:
             raise HardwareCannotLaunch(
                 "its tensor descriptors are plain pointers on the virtual GPU, which need no alignment"
             )

@@ -120,6 +120,7 @@ def test_a_line_in_tritons_library_is_replaced_by_the_kernels() -> None:
 def test_the_printed_log_gives_the_same_facts_without_xml() -> None:
     misaligned, race, hazard = records_printed(PRINTED)
     assert (misaligned.at.kernel, misaligned.at.program, misaligned.at.thread) == ("scale", (2, 0, 0), (5, 0, 0))
+    assert misaligned.what == "misaligned write"  # as in the XML
     assert (race.what, race.level) == ("race", Level.ERROR)
     assert (race.at, race.others) == (touch("write", "total", 41), (touch("read", "total", 51),))
     assert (hazard.what, hazard.level) == ("race", Level.WARNING)
