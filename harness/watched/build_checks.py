@@ -5,6 +5,7 @@ The processes of the command compile to TTIR only.  Beside them, the background 
 
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,8 +22,8 @@ from harness.watched.watch_records import LaunchedBuild, LaunchFailure, read_bui
 from harness.workers.background_compiler import BackgroundCompiler
 
 POLL_S = 1.0
-WAIT_S = 60.0
-"""For builds that wait when the command has ended."""
+WAIT_S = 30.0
+"""For builds that wait when the command has ended.  The next run goes on with the others."""
 FITS = FitsResources()
 
 
@@ -77,7 +78,8 @@ class BuildChecks:
         launched = read_builds(self._folder)
         known = self._known(launched)
         if is_patient and len(known) < len({one.launch.build for one in launched}):
-            self._compiler.settle()
+            with suppress(KeyboardInterrupt):  # what was found is reported all the same
+                self._compiler.settle()
             known = self._known(launched)
         failures: list[LaunchFailure] = []
         outcomes: dict[str, Outcome] = {}
