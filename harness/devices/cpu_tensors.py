@@ -1,7 +1,7 @@
 """CPU tensors that look like CUDA tensors to a library: a torch function mode between the library and torch.
 
 * `device="cuda"`, `.cuda()`, `.to("cuda")` and `pin_memory` give CPU tensors.
-* `x.is_cuda` is true and `x.device` is `cuda:0` for every tensor, even one made with `device="cpu"`.
+* `x.is_cuda` is true and `x.device` is `cuda:0` for every tensor, even one made with `device="cpu"`; not with `meta`.
 * Products with an `out_dtype` work, although torch has them for CUDA alone.
 * Products never read the gaps between a matrix's rows.
 * Integers have histograms, and losses of 16-bit numbers are added up in float32.
@@ -41,10 +41,10 @@ class CpuTensors(TorchFunctionMode):
             torch.Tensor.cuda: lambda tensor, *_, **__: tensor,
             torch.Tensor.cpu: lambda tensor, *_, **__: tensor.clone(),
             torch.Tensor.pin_memory: lambda tensor, *_, **__: tensor,
-            torch.Tensor.get_device: lambda _: GPU.index,
-            _getter(torch.Tensor.is_cuda): lambda _: True,
+            torch.Tensor.get_device: lambda tensor: tensor.get_device() if tensor.is_meta else GPU.index,
+            _getter(torch.Tensor.is_cuda): lambda tensor: not tensor.is_meta,
             _getter(torch.Tensor.is_cpu): lambda _: False,
-            _getter(torch.Tensor.device): lambda _: GPU,
+            _getter(torch.Tensor.device): lambda tensor: tensor.device if tensor.is_meta else GPU,
         }
 
     def __torch_function__(

@@ -53,6 +53,10 @@ def device_facts() -> dict[str, object]:
     }
 
 
+def meta_facts(x: torch.Tensor) -> list[object]:
+    return [str(x.device), x.is_cuda, x.is_meta, x.get_device()]
+
+
 def tensor_facts() -> dict[str, object]:
     x = torch.ones(2, 3, device="cuda", requires_grad=True)
     Doubled.apply(x).sum().backward()
@@ -66,6 +70,7 @@ def tensor_facts() -> dict[str, object]:
         "is_cuda": x.is_cuda,
         "index": x.get_device(),
         "really": str(x.untyped_storage().device),
+        "without_memory": meta_facts(torch.empty(2, device="meta")),
         "gradients": [x.grad.tolist(), grad.tolist()],
         "in_backward": SEEN_IN_BACKWARD,
         "moved": [x.cuda() is x, x.to("cuda:0") is x, x.to(torch.float64).dtype is torch.float64, x.cpu() is x],

@@ -46,6 +46,7 @@ def test_cpu_tensors_look_like_cuda_tensors_forward_and_backward() -> None:
         "is_cuda": True,
         "index": 0,
         "really": "cpu",
+        "without_memory": ["meta", False, True, -1],
         "gradients": [[[2.0] * 3] * 2, [[2.0] * 3] * 2],
         "in_backward": ["cuda:0 True", "cuda:0 True"],
         "moved": [True, True, True, False],
