@@ -96,6 +96,10 @@ class DeviceOfContext(DeviceContext):
     """`with torch.cuda.device_of(x):`."""
 
 
+class DeviceIndexContext(DeviceContext):
+    """`with torch.accelerator.device_index(0):`; TorchDynamo tells it from the others by its class."""
+
+
 class DeviceGuard(DeviceContext):
     """The context that torch itself uses in their place."""
 

@@ -33,6 +33,7 @@ from harness.devices.native_refusals import refuse_cpp_extensions
 from harness.devices.streams import (
     DeviceContext,
     DeviceGuard,
+    DeviceIndexContext,
     DeviceOfContext,
     EmulatedEvent,
     ExternalStream,
@@ -100,8 +101,15 @@ def install_emulation() -> None:
     _replace(torch.accelerator, _accelerator_answers(), only_existing=True)
     _replace(torch.backends.cuda, {"is_built": lambda: True})
     native = sys.modules["torch._C"]
-    if not hasattr(native, "_cuda_getCurrentRawStream"):  # Inductor imports it where CUDA is compiled in
-        _replace(native, {"_cuda_getCurrentRawStream": _zero()})
+    # Inductor imports these where CUDA is compiled in, and so does the reset of TorchDynamo.
+    allocator_state = type("AllocatorState", (), {})
+    for name, answer in {
+        "_cuda_getCurrentRawStream": _zero(),
+        "_cuda_CUDAAllocator_AllocatorState": allocator_state,
+    }.items():
+        if not hasattr(native, name):
+            _replace(native, {name: answer})
+    _replace(native, _each(_zero, "_accelerator_exchangeDevice", "_accelerator_maybeExchangeDevice"))
     # TorchDynamo asks for the `__wrapped__` of torch's own function, which is a cached one.
     _replace(torch, {"get_device_module": wraps(torch.get_device_module)(_module_of)})
     _replace(
@@ -202,7 +210,7 @@ def _accelerator_answers() -> dict[str, Any]:
         **_each(_checking, "set_device_index", "set_device_idx", "synchronize"),
         "current_stream": lambda *_, **__: Stream(),
         "set_stream": _nothing(),
-        "device_index": DeviceContext,
+        "device_index": DeviceIndexContext,
         "empty_cache": _nothing(),
     }
 

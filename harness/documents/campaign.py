@@ -77,6 +77,8 @@ class CampaignReport:
     """The parts of a divided search that did not report: `shard 5 of 8`."""
     kernels: tuple[str, ...] = ()
     """The kernels that were launched; empty in files of older releases."""
+    uncompiled: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Programs of `torch.compile` that ran uncompiled under `harness run`, by reason."""
     cut_off: tuple[str, ...] = ()
     """The cases that still ran when the time of the search was up; they are not among `cases`."""
     suite_errors: tuple[str, ...] = ()

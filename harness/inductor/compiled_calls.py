@@ -50,7 +50,7 @@ def call_compiled(
     with _in_program():
         if EMULATION.choice is None:
             return _call_on_hardware(key, program, options, args, kwargs)
-        inductor = emulated()
+        inductor = _warmed_up()
         if inductor.is_followed():
             raise CannotExecute("a compiled program operator by operator, as exact arithmetic does,")
         key = (*key, *sorted(EMULATION.choice.requested.items()))
@@ -72,6 +72,12 @@ def emulated() -> "EmulatedInductor":
     install_device_guard(EMULATION.folder)
     inductor = EmulatedInductor(EMULATION.choice)
     inductor.install()
+    return inductor
+
+
+@cache
+def _warmed_up() -> "EmulatedInductor":
+    inductor = emulated()
     inductor.warm_up()
     return inductor
 
@@ -84,7 +90,7 @@ def warm_up() -> None:
     """
     if EMULATION.choice is not None:
         with _in_program():
-            emulated()
+            _warmed_up()
 
 
 def _call_on_hardware(

@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import CodeType
 from typing import Protocol
 
 from harness.errors import CannotExecute
 
 RELEASES = ("2.13",)
 """The releases of torch whose Inductor the virtual GPU was run with."""
+COMPILED_GRAPH = "__compiled_fn_"
+"""How the names of compiled graphs begin, among the globals of a function."""
 
 
 class ConfigChoice(Protocol):
@@ -61,3 +64,8 @@ def check_release(version: str) -> None:
     if release not in RELEASES:
         remedy = f"pip install 'torch=={RELEASES[-1]}.*'"
         raise CannotExecute(f"Inductor of torch {version} (known: {', '.join(RELEASES)}; {remedy})")
+
+
+def is_compiled(code: CodeType) -> bool:
+    """Return True for the code that TorchDynamo puts in the place of a function: it calls compiled graphs."""
+    return any(name.startswith(COMPILED_GRAPH) for name in code.co_names)

@@ -9,17 +9,22 @@ CUDA memory, and the place where it puts its kernels' files.
 """
 
 import contextlib
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import fx
 
+from harness.devices.cpu_tensors import CpuTensors
 from harness.errors import CannotExecute
+from harness.inductor.dynamo_seam import CPU, GPU, FakeDevices, keep_new_fakes_on_cpu, move_to_cpu
 from harness.inductor.inductor_emulation import ConfigChoice
 from harness.model.verdict import ORIGIN
 
@@ -39,13 +44,12 @@ triton_codegen: Any = import_module("torch._inductor.codegen.triton")
 compiler: Any = import_module("torch._inductor.compile_fx")
 flex_attention: Any = import_module("torch.nn.attention.flex_attention")
 FakeTensor: Any = import_module("torch._subclasses.fake_tensor").FakeTensor
-FakeTensorMode: Any = import_module("torch._subclasses.fake_tensor").FakeTensorMode
 FakeTensorConverter: Any = import_module("torch._subclasses.fake_tensor").FakeTensorConverter
 guards: Any = import_module("torch._C._dynamo.guards")
 triton_helpers: Any = import_module("torch._inductor.runtime.triton_helpers")
 map_aggregate: Any = import_module("torch.fx.node").map_aggregate
+make_boxed_func: Any = import_module("torch._functorch.aot_autograd").make_boxed_func
 
-CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 OPTIONS = {
     "compile_threads": 1,
     "use_static_triton_launcher": False,
@@ -63,13 +67,13 @@ OPTIONS = {
 Its caches are off because a case's choice of configs is no part of their keys.  Of products it generates templates
 alone, because no library of the GPU's vendor is there.
 """
-WRAPPERS = (dynamo_errors.BackendCompilerFailed, import_module("torch._inductor.exc").InductorError)
+InductorError: Any = import_module("torch._inductor.exc").InductorError
+WRAPPERS = (dynamo_errors.BackendCompilerFailed, InductorError)
 """The errors in which Dynamo and Inductor wrap others."""
 OTHER_STRIDES = re.compile(r"expected size .*?Error in op: torch\.ops\.([\w.]+)", re.DOTALL)
 """What a wrapper raises if one of torch's own operators returns another layout than Inductor expects on CUDA."""
 CHOICES = 5
 """The place of the choices among the arguments of `do_autotuning`."""
-ALLOCATOR_STATE = "_cuda_CUDAAllocator_AllocatorState"
 TEMPLATE = "triton_tem_"
 """How the names of kernels begin that are instances of a template."""
 USER_CODE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]+\n\s*([^\n]+)')
@@ -84,6 +88,8 @@ class EmulatedInductor:
         self._choice = choice
         self.eager = Counter[str]()
         """What torch's own operators compute of the program compiled last: operators and graph breaks, counted."""
+        self.on_uncompiled: Callable[[str], None] | None = None
+        """Called with the reason for a backward pass that torch's own operators compute; without it, this raises."""
         self._on_gpu = _GraphsOnGpu()
         self._is_warming_up = False
         self._user_code: dict[str, str] = {}
@@ -96,9 +102,6 @@ class EmulatedInductor:
     def install(self) -> None:
         """Replace Inductor's benchmarks, its allocator of CUDA memory, and the loader of its kernels."""
         functorch_config.enable_autograd_cache = False
-        # Dynamo's reset imports the trees of CUDA graphs, which want a type that only a torch with CUDA has.
-        if not hasattr(native, ALLOCATOR_STATE):
-            setattr(native, ALLOCATOR_STATE, type("AllocatorState", (), {}))
         triton_helpers.set_driver_to_gpu = lambda: None
         guards._empty_strided_cuda = _empty_strided  # noqa: SLF001 - this file is the seam
         self._on_gpu.install()
@@ -106,6 +109,7 @@ class EmulatedInductor:
         self._choose_templates()
         self._keep_user_code()
         _let_flex_attention_train()
+        _match_patterns_on_cpu()
 
     def compiled(self, program: Callable[..., Any], options: Mapping[str, Any]) -> Callable[..., Any]:
         """Return the program as `torch.compile` does with these arguments of it."""
@@ -113,12 +117,26 @@ class EmulatedInductor:
         patches = inductor.list_mode_options(mode, dynamic) if mode else {}
 
         def backend(graph: Any, inputs: Sequence[Any]) -> Any:
-            _move_to_cpu(graph)
-            return compiler.compile_fx(
-                graph, inputs, inner_compile=self._compile, config_patches={**patches, **OPTIONS}
-            )
+            return self.compile(graph, inputs, {"config_patches": patches})
 
         return torch.compile(program, backend=backend, dynamic=dynamic)
+
+    def compile(self, graph: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        """Return a graph of Dynamo as Inductor's `compile_fx` does with these options of it.
+
+        Raises:
+            CannotExecute: Inductor fails, and whoever called `torch.compile` is not to see it.
+        """
+        move_to_cpu(graph)
+        patches = {**(options.get("config_patches") or {}), **OPTIONS}
+        try:
+            return compiler.compile_fx(
+                graph, inputs, inner_compile=self._compile, **{**options, "config_patches": patches}
+            )
+        except InductorError as error:
+            if self.on_uncompiled is None:
+                raise
+            raise CannotExecute(_reason(error)) from error
 
     def call(self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Call a program that `compiled` returned.  TorchDynamo sees the tensors of the virtual GPU as they are.
@@ -167,8 +185,16 @@ class EmulatedInductor:
 
     def _compile(self, graph: Any, inputs: Sequence[Any], **options: Any) -> Any:
         """Hand one graph of aten operators to Inductor as a graph of CUDA tensors."""
-        with native.DisableTorchFunction(), self._on_gpu.during(graph, inputs):
-            compiled = compiler.compile_fx_inner(graph, inputs, **options)
+        self._user_code.clear()
+        unchanged = fx.GraphModule(graph, deepcopy(graph.graph)) if options.get("is_backward") else None
+        try:
+            with native.DisableTorchFunction(), self._on_gpu.during(graph, inputs):
+                compiled = compiler.compile_fx_inner(graph, inputs, **options)
+        except InductorError as error:
+            if self.on_uncompiled is None or unchanged is None:
+                raise
+            self.on_uncompiled(_reason(error))  # the forward pass has run: only this pass can run otherwise
+            return make_boxed_func(unchanged)
         run = getattr(compiled, "current_callable", None)
         if run is None:  # a graph without operators
             return compiled
@@ -228,7 +254,7 @@ class EmulatedInductor:
 
     def _template_of(self, kernel: str) -> tuple[str, int, int] | None:
         """Return what was chosen for an instance of a template: they are chosen in the order of their numbers."""
-        if not kernel.startswith(TEMPLATE):
+        if not kernel.startswith(TEMPLATE) or self.on_uncompiled is not None:  # which begin anew in each program
             return None
         if kernel not in self._templates and len(self._templates) < len(self._selected):
             self._templates[kernel] = self._selected[len(self._templates)]
@@ -251,7 +277,9 @@ class EmulatedInductor:
             # Places of findings name the file: it is called like the kernel, in a folder of its own.
             file = Path(path).with_suffix("") / f"{kernel_name}.py"
             file.parent.mkdir(exist_ok=True)
-            file.write_text(text, encoding="utf-8")
+            draft = file.with_suffix(f".{os.getpid()}")  # other processes may load the file
+            draft.write_text(text, encoding="utf-8")
+            draft.rename(file)
             return getattr(code_cache.PyCodeCache.load_by_key_path(key, str(file)), kernel_name)
 
         scheduling.define_kernel = define_kernel
@@ -268,6 +296,15 @@ def _cause(error: BaseException) -> BaseException:
     while isinstance(error, WRAPPERS) and isinstance(inner := getattr(error, "inner_exception", None), Exception):
         error = inner
     return error
+
+
+def _reason(error: BaseException) -> str:
+    """Return why Inductor fails, in one line."""
+    cause = _cause(error)
+    if isinstance(cause, CannotExecute):
+        return cause.what
+    lines = str(cause).strip().splitlines()
+    return ": ".join(("Inductor", type(cause).__name__, *lines[:1]))
 
 
 def _empty_strided(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
@@ -287,6 +324,17 @@ def _let_flex_attention_train() -> None:
     flex_attention._validate_device = lambda query, key, value: None  # noqa: ARG005, SLF001 - torch's own names
 
 
+def _match_patterns_on_cpu() -> None:
+    """Trace the patterns of Inductor's passes on the CPU, also for a graph without a tensor among its inputs."""
+    for name in ("pre_grad", "joint_graph", "post_grad", "freezing_patterns"):
+        passes: Any = import_module(f"torch._inductor.fx_passes.{name}")
+        passes.lazy_init = _of_cpu(passes.lazy_init)
+
+
+def _of_cpu(lazy_init: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda input_device=None: lazy_init(input_device or CPU)
+
+
 class _GraphsOnGpu:
     """Turns the fake tensors and devices of graphs to CUDA, while they are compiled."""
 
@@ -298,7 +346,7 @@ class _GraphsOnGpu:
         """Turn what Inductor makes of real tensors, which are the constants of a program."""
         graphs_on_gpu = self
         converter, lowering = FakeTensorConverter, import_module("torch._inductor.graph").GraphLowering
-        convert, get_attr, dispatch = converter.from_real_tensor, lowering.get_attr, FakeTensorMode.dispatch
+        convert, get_attr = converter.from_real_tensor, lowering.get_attr
 
         def from_real_tensor(self: Any, *args: Any, **kwargs: Any) -> Any:
             made = convert(self, *args, **kwargs)
@@ -306,25 +354,18 @@ class _GraphsOnGpu:
             return made
 
         def get_attr_on_gpu(self: Any, *args: Any) -> Any:
-            with native._EnableTorchFunction():  # noqa: SLF001 - as above; the modes answer for the device
+            # The mode answers for the device.  Dynamo may have taken the caller's own modes off.
+            with native._EnableTorchFunction(), CpuTensors():  # noqa: SLF001 - as above
                 return get_attr(self, *args)
 
-        def dispatch_on_one_device(
-            self: Any, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
-        ) -> Any:
-            # Until Inductor gets the graph, a tensor that the program makes on CUDA is on the CPU, as all others are.
-            if graphs_on_gpu._turned is None and "device" in (kwargs or {}):
-                kwargs = {name: _cpu_for_gpu(value) for name, value in (kwargs or {}).items()}
-            return dispatch(self, func, types, args, kwargs)
-
         converter.from_real_tensor, lowering.get_attr = from_real_tensor, get_attr_on_gpu
-        FakeTensorMode.dispatch = dispatch_on_one_device
+        keep_new_fakes_on_cpu()
         lowering.constant_name = lambda self, name, device_override: name  # noqa: ARG005 - a copy on the GPU is no other
 
     @contextmanager
     def during(self, graph: Any, inputs: Sequence[Any]) -> Generator[None]:
         """Turn a graph and its inputs; turn the tensors back at the end."""
-        before, self._turned = self._turned, []
+        before, self._turned, FakeDevices.are_real = self._turned, [], True
         try:
             self._turn(inputs)
             for module in graph.modules():
@@ -337,7 +378,7 @@ class _GraphsOnGpu:
         finally:
             for one in self._turned:
                 one.fake_device = CPU
-            self._turned = before
+            self._turned, FakeDevices.are_real = before, before is not None
 
     def _turn(self, value: Any) -> None:
         if self._turned is None:
@@ -349,29 +390,6 @@ class _GraphsOnGpu:
         elif isinstance(value, list | tuple):
             for one in value:
                 self._turn(one)
-
-
-def _move_to_cpu(graph: Any) -> None:
-    """Let a graph of Dynamo make all its tensors on the CPU, where the tensors of the virtual GPU are."""
-    for module in graph.modules():
-        if not hasattr(module, "graph"):
-            continue
-        for node in module.graph.nodes:
-            if (node.op, node.target) == ("call_method", "cuda"):
-                node.target, node.args, node.kwargs = "to", (node.args[0], CPU), {}
-            node.args = map_aggregate(node.args, _cpu_for_gpu)
-            node.kwargs = map_aggregate(node.kwargs, _cpu_for_gpu)
-        module.recompile()
-
-
-def _cpu_for_gpu(value: Any) -> Any:
-    match value:
-        case torch.device(type="cuda"):
-            return CPU
-        case str() if value.partition(":")[0] == "cuda":
-            return CPU
-        case _:
-            return value
 
 
 def _gpu_for_cpu(value: Any) -> Any:

@@ -1,6 +1,6 @@
 """The summary of `harness run`: what was launched and checked, and what was not."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from harness.documents.campaign import CampaignReport
 from harness.reports.summary import build_lines, checks, conclusion
@@ -12,13 +12,8 @@ NOT_WATCHED = "no launch was seen: this says nothing about the kernels"
 
 def watch_summary(report: CampaignReport, launches: int, command: str, status: int) -> Iterator[str]:
     """Yield the lines; the last is the conclusion."""
-    reasons = sorted(report.abstain_reasons.items(), key=lambda item: (-item[1], item[0]))
-    if reasons:
-        yield f"{counted(sum(report.abstain_reasons.values()), 'launch')} could not be checked:"
-        yield from (f"  {count:>5}  {reason}" for reason, count in reasons[:REASONS])
-        if len(reasons) > REASONS:
-            rest = sum(count for _, count in reasons[REASONS:])
-            yield f"  {rest:>5}  for {counted(len(reasons) - REASONS, 'more reason')}"
+    yield from _by_reason("launch", "could not be checked", report.abstain_reasons)
+    yield from _by_reason("program", "of torch.compile ran uncompiled", report.uncompiled)
     yield from (line for line in checks(report.verdicts, ()))
     yield from build_lines(report)
     stopped = "interrupted after" if report.interrupted else "watched"
@@ -31,3 +26,13 @@ def watch_summary(report: CampaignReport, launches: int, command: str, status: i
         yield f"{command} ended with status {status}"
     yield from (f"known issue: {notice}" for notice in report.notices)
     yield conclusion(report) if launches else NOT_WATCHED
+
+
+def _by_reason(noun: str, happened: str, counts: Mapping[str, int]) -> Iterator[str]:
+    reasons = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    if reasons:
+        yield f"{counted(sum(counts.values()), noun)} {happened}:"
+        yield from (f"  {count:>5}  {reason}" for reason, count in reasons[:REASONS])
+    if len(reasons) > REASONS:
+        rest = sum(count for _, count in reasons[REASONS:])
+        yield f"  {rest:>5}  for {counted(len(reasons) - REASONS, 'more reason')}"

@@ -24,7 +24,6 @@ HARDWARE_ENVIRONMENT = {
 }
 VIRTUAL_ENVIRONMENT = {
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
-    "TORCHDYNAMO_DISABLE": "1",  # programs of torch.compile run operator by operator: Inductor has no GPU to ask
 }
 
 

@@ -31,8 +31,10 @@ Bound = Mapping[str, Any]
 class CallSites:
     """Finds calls of tests, for the libraries of one command."""
 
-    def __init__(self, libraries: tuple[str, ...]) -> None:
+    def __init__(self, libraries: tuple[str, ...], scratch: str) -> None:
+        """`scratch` is the folder of what Inductor generates."""
         self._installed = ("-packages/", str(Path(os.__file__).parent), *libraries)
+        self._generated = scratch
 
     def find(self, test: str, request: LaunchRequest) -> SeenCall | None:
         """Return the call of the test that led to this launch; None if the test is not on this thread's stack."""
@@ -79,7 +81,7 @@ class CallSites:
         """Return the launch itself as a call."""
         kernel = request.source.fn
         function = kernel.fn
-        if "<locals>" in function.__qualname__:
+        if "<locals>" in function.__qualname__ or function.__code__.co_filename.startswith(self._generated):
             return None
         given = zip(kernel.arg_names, request.arguments, strict=False)
         arguments = {name: _seen(value) for name, value in given}

@@ -9,7 +9,7 @@ from harness.watched.build_checks import BuildChecks, BuildVerdicts
 from harness.watched.command_process import CommandEnd, run_command
 from harness.watched.command_setup import CommandSetup
 from harness.watched.sanitizer_reports import rest_of_reports
-from harness.watched.watch_records import PLAN, read_checks, read_failures
+from harness.watched.watch_records import PLAN, read_checks, read_failures, read_uncompiled
 from harness.watched.watch_report import Seen, WatchedCommand
 from harness.wire import to_json
 
@@ -39,4 +39,4 @@ def watch_command(
     failures = (*read_failures(folder), *builds.failures)
     if setup.plan.sanitizer is not None:
         failures = (*failures, *rest_of_reports(setup.plan.sanitizer, accepted, failures, command))
-    return end, Seen(checks=read_checks(folder), failures=failures, builds=builds)
+    return end, Seen(checks=read_checks(folder), failures=failures, builds=builds, uncompiled=read_uncompiled(folder))

@@ -52,9 +52,10 @@ def watch_hardware(plan: WatchPlan, folder: Path) -> LaunchRecorder:
     Host code sees the figures of the plan's device, if that is another one.
     """
     gpu = gpu_of_worker(os.environ)
-    recorder = LaunchRecorder(RecordFiles(folder), CallSites(plan.libraries))
+    recorder = LaunchRecorder(RecordFiles(folder), CallSites(plan.libraries, plan.scratch))
     oracles = tuple(map(registry.find, plan.oracles))
-    lines, memory, chooser = CallingLines(plan.libraries), memory_for(None, os.environ), triton_seam.ConfigChooser()
+    lines = CallingLines((*plan.libraries, plan.scratch))  # where Inductor writes what it generates
+    memory, chooser = memory_for(None, os.environ), triton_seam.ConfigChooser()
     launches = WatchedLaunches(gpu.arch, lambda: chooser.chosen, memory)
     reports = SanitizerReports(plan.sanitizer, Path(plan.accepts)) if plan.sanitizer else None
 

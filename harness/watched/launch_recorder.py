@@ -18,7 +18,7 @@ from harness.ops.inputs import TORCH_DTYPES
 from harness.oracles import registry
 from harness.virtual.driver.driver import LaunchRequest, tensors_of
 from harness.watched.call_sites import CallSites
-from harness.watched.watch_records import LaunchedBuild, LaunchFailure, RecordFiles, TestChecks
+from harness.watched.watch_records import LaunchedBuild, LaunchFailure, RecordFiles, TestChecks, UncompiledProgram
 
 RECORD_INTERVAL_S = 1.0
 WORTH_RECORDING = 2
@@ -100,6 +100,12 @@ class LaunchRecorder:
             if call is not None and known not in self._calls:
                 self._calls.add(known)
                 self._files.add(call)
+
+    def add_uncompiled(self, reason: str) -> None:
+        """Record a program of `torch.compile` that runs uncompiled."""
+        with self._lock:
+            if self._files is not None:
+                self._files.add(UncompiledProgram(reason=reason))
 
     def _add_failure(self, test: str, fail: Fail, run: Run, details: "LaunchDetails") -> None:
         assert self._files is not None, "nothing is recorded"

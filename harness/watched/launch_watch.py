@@ -17,6 +17,7 @@ import torch
 
 from harness.devices.cpu_tensors import CpuTensors
 from harness.errors import CannotExecute
+from harness.inductor.followed_programs import FollowedPrograms
 from harness.model.case import LaneFill, Scale
 from harness.model.ending import Completed, Ending, OutOfMemory, Raised, Unsupported
 from harness.model.run import Measure, Refilled, Result, Role, Run, UndefinedLanes, UninitialisedRead
@@ -62,10 +63,10 @@ def watch_process(plan: WatchPlan, folder: Path | None) -> LaunchRecorder:
 
     The records go to the folder; without one, to nowhere until the recorder gets one.
     """
-    recorder = LaunchRecorder(RecordFiles(folder) if folder else None, CallSites(plan.libraries))
+    recorder = LaunchRecorder(RecordFiles(folder) if folder else None, CallSites(plan.libraries, plan.scratch))
     oracles = tuple(map(registry.find, plan.oracles))
     fresh = FreshMemory(MOST_FRESH_BYTES)
-    lines = CallingLines(plan.libraries)
+    lines = CallingLines((*plan.libraries, plan.scratch))  # where Inductor writes what it generates
 
     def judge(run: Run) -> tuple[Verdict, ...]:
         return registry.judge_all(run, {}, {}, (), oracles)
@@ -81,6 +82,7 @@ def watch_process(plan: WatchPlan, folder: Path | None) -> LaunchRecorder:
     engine.prepare()
     engine.emulate(plan.device)
     fresh.__enter__()
+    FollowedPrograms((CpuTensors, FreshMemory), recorder.add_uncompiled).follow()
     run_backward_on_its_own_thread(lines, CallContexts())
     emulate_on_every_thread(enter_modes)
     atexit.register(recorder.write)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from harness.devices.captured_graphs import current_capture
+from harness.inductor.inductor_emulation import is_compiled
 from harness.model.run import Source
 from harness.ops.call_contexts import CallContexts
 from harness.ops.case_execution import NOT_THE_LIBRARY
@@ -27,10 +28,15 @@ class CallingLines:
         """The line that called backward, while backward runs on a thread of its own."""
 
     def find(self) -> Source | None:
-        """Return the innermost line outside installed packages, the standard library and the harness."""
+        """Return the innermost line outside installed packages, the standard library and the harness.
+
+        The code of a compiled program has no lines: the line that called it is found, if there is one.
+        """
         frames = traceback.walk_stack(None)
-        own = (at for at in frames if not any(part in at[0].f_code.co_filename for part in self._not_own))
-        return next((Source(file=frame.f_code.co_filename, line=line) for frame, line in own), self.of_backward)
+        own = [at for at in frames if not any(part in at[0].f_code.co_filename for part in self._not_own)]
+        with_lines = (at for at in own if not is_compiled(at[0].f_code))
+        found = next(with_lines, None) or next(iter(own), None)
+        return Source(file=found[0].f_code.co_filename, line=found[1]) if found else self.of_backward
 
 
 class MainThread:

@@ -1,10 +1,11 @@
 """What a watched process writes for its parent: the plan it reads, and JSON lines of what it saw.
 
-Each process has two files of its own, so that processes need no lock.  A line is complete or the last of its file: a
+Each process has files of its own, so that processes need no lock.  A line is complete or the last of its file: a
 process may die at any time.
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,12 +24,13 @@ T = TypeVar("T")
 
 FOLDER_VARIABLE = "HARNESS_WATCH"
 """The environment variable that names the folder of a watched command."""
-PLAN, CHECKS, FAILURES, BUILDS, CALLS, RECORDING = (
+PLAN, CHECKS, FAILURES, BUILDS, CALLS, UNCOMPILED, RECORDING = (
     "plan.json",
     ".checks.jsonl",
     ".failures.jsonl",
     ".builds.jsonl",
     ".calls.jsonl",
+    ".uncompiled.jsonl",
     ".launch.pt",
 )
 PER_LAUNCH = (
@@ -131,6 +133,13 @@ class LaunchedBuild:
     called_from: Source | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UncompiledProgram:
+    """A program of `torch.compile`, or a graph of one, that ran uncompiled."""
+
+    reason: str
+
+
 class RecordFiles:
     """The files of this process.  A forked child has files of its own."""
 
@@ -148,7 +157,7 @@ class RecordFiles:
             return ""
         return name
 
-    def add(self, record: TestChecks | LaunchFailure | LaunchedBuild | SeenCall) -> None:
+    def add(self, record: TestChecks | LaunchFailure | LaunchedBuild | SeenCall | UncompiledProgram) -> None:
         """Append one record."""
         match record:
             case TestChecks():
@@ -159,6 +168,8 @@ class RecordFiles:
                 suffix = BUILDS
             case SeenCall():
                 suffix = CALLS
+            case UncompiledProgram():
+                suffix = UNCOMPILED
         line = f"{to_json(record)}\n".encode()
         descriptor = os.open(self._folder / f"{os.getpid()}{suffix}", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
@@ -191,6 +202,12 @@ def read_builds(folder: Path) -> tuple[LaunchedBuild, ...]:
 def read_calls(folder: Path) -> tuple[SeenCall, ...]:
     """Return the calls that tests of all processes made, in the order of each process."""
     return tuple(one for file in sorted(folder.glob(f"*{CALLS}")) for one in _read(file, SeenCall))
+
+
+def read_uncompiled(folder: Path) -> Mapping[str, int]:
+    """Return how many programs of `torch.compile` ran uncompiled, by reason."""
+    files = sorted(folder.glob(f"*{UNCOMPILED}"))
+    return Counter(one.reason for file in files for one in _read(file, UncompiledProgram))
 
 
 def _read(file: Path, kind: type[T]) -> Iterator[T]:

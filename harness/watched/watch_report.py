@@ -1,7 +1,7 @@
 """The findings and the report of a watched command, from what its processes recorded."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -53,6 +53,8 @@ class Seen:
     checks: tuple[TestChecks, ...]
     failures: tuple[LaunchFailure, ...]
     builds: BuildVerdicts = field(default_factory=BuildVerdicts)
+    uncompiled: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Programs of `torch.compile` that ran uncompiled, by reason."""
 
     @property
     def launches(self) -> int:
@@ -129,6 +131,7 @@ def report_of_watch(
         kernels=tuple(kernels),
         builds=seen.builds.builds,
         compiled_builds=seen.builds.compiled,
+        uncompiled=dict(seen.uncompiled),
         known_findings=issues.among(found),
         notices=issues.notices(found, kernels, ()),
         verdicts=tuple(

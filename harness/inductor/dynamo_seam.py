@@ -1,0 +1,122 @@
+"""The seam to TorchDynamo: what it sees of the emulated GPU while it traces a program.
+
+The tensors of the virtual GPU are on the CPU, and torch's modes answer for the GPU.  Dynamo would trace into these
+modes.  Here it leaves them out of what it traces, and answers questions about a tensor's device itself.
+
+`tests/watched/test_followed_programs.py` fails when a release of torch moves a name.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import torch
+
+# Typed as `Any`: these modules are private, and their types tell little.
+FakeTensorMode: Any = import_module("torch._subclasses.fake_tensor").FakeTensorMode
+map_aggregate: Any = import_module("torch.fx.node").map_aggregate
+
+HandOver = Callable[[str, Callable[[], Any]], Any]
+"""Gets the name of a graph's backend, and what hands the graph to it; returns what that returns."""
+CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
+
+
+class FakeDevices:
+    """Where new fake tensors are."""
+
+    are_real = False
+    """True while Inductor compiles a graph of CUDA tensors."""
+
+
+@cache
+def keep_new_fakes_on_cpu() -> None:
+    """Put fake tensors that a program makes on CUDA on the CPU, as all others are, until Inductor gets the graph."""
+    dispatch = FakeTensorMode.dispatch
+
+    def dispatch_on_one_device(
+        self: Any, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if not FakeDevices.are_real and "device" in (kwargs or {}):
+            kwargs = {name: cpu_for_gpu(value) for name, value in (kwargs or {}).items()}
+        return dispatch(self, func, types, args, kwargs)
+
+    FakeTensorMode.dispatch = dispatch_on_one_device
+
+
+def cpu_for_gpu(value: Any) -> Any:
+    """Return the CPU for a CUDA device; everything else as it is."""
+    match value:
+        case torch.device(type="cuda"):
+            return CPU
+        case str() if value.partition(":")[0] == "cuda":
+            return CPU.type
+        case _:
+            return value
+
+
+def move_to_cpu(graph: Any) -> None:
+    """Let a graph of Dynamo make all its tensors on the CPU, where the tensors of the virtual GPU are."""
+    for module in graph.modules():
+        if not hasattr(module, "graph"):
+            continue
+        for node in module.graph.nodes:
+            if (node.op, node.target) == ("call_method", "cuda"):
+                node.target, node.args, node.kwargs = "to", (node.args[0], CPU), {}
+            node.args = map_aggregate(node.args, cpu_for_gpu)
+            node.kwargs = map_aggregate(node.kwargs, cpu_for_gpu)
+        module.recompile()
+
+
+@cache
+def emulate_in_traces(answering: tuple[type, ...], handed_over: HandOver) -> None:
+    """Let programs that Dynamo traces see the GPU.
+
+    Args:
+        answering: the classes of the modes that answer for the GPU.  They stay on; Dynamo does not trace into them.
+        handed_over: hands each graph to its backend.
+    """
+    keep_new_fakes_on_cpu()
+    _leave_out_modes(answering)
+    _hand_over_on_cpu(handed_over)
+    variable: Any = import_module("torch._dynamo.variables.tensor").TensorVariable
+    build: Callable[..., Any] = import_module("torch._dynamo.variables.base").VariableTracker.build
+    variable.method_attr_device = lambda _, tx: build(tx, GPU)
+    variable.method_attr_is_cuda = lambda _, tx: build(tx, True)  # noqa: FBT003 - the value that is built
+    variable.method_attr_is_cpu = lambda _, tx: build(tx, False)  # noqa: FBT003 - as above
+    variable.method_get_device = lambda _, tx: build(tx, GPU.index)
+
+
+def _leave_out_modes(answering: tuple[type, ...]) -> None:
+    state: Any = import_module("torch._dynamo.variables.torch_function").SymbolicTorchFunctionState
+    original = state.__init__
+
+    def without_them(self: Any, py_stack: Any, *args: Any, **kwargs: Any) -> None:
+        modes = list(py_stack)
+        original(self, modes, *args, **kwargs)
+        others = [known for known, mode in zip(self.mode_stack, modes, strict=True) if not isinstance(mode, answering)]
+        self.mode_stack.clear()
+        self.mode_stack.extend(others)
+
+    state.__init__ = without_them
+
+
+def _hand_over_on_cpu(handed_over: HandOver) -> None:
+    """Hand each graph to its backend, of whatever kind, as one of the CPU."""
+    output: Any = import_module("torch._dynamo.output_graph").OutputGraph
+    original = output.call_user_compiler
+
+    def call_user_compiler(self: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+        move_to_cpu(graph)
+        if self.export:  # not to be run
+            return original(self, graph, *args, **kwargs)
+        return handed_over(_name_of(self.compiler_fn), lambda: original(self, graph, *args, **kwargs))
+
+    output.call_user_compiler = call_user_compiler
+
+
+def _name_of(backend: Any) -> str:
+    """Return the name of a backend, without what Dynamo and `torch.compile` wrap it in."""
+    while (inner := getattr(backend, "_torchdynamo_orig_backend", getattr(backend, "compiler_fn", None))) is not None:
+        backend = inner
+    return getattr(backend, "__name__", type(backend).__name__)
