@@ -6,7 +6,7 @@ modes.  Here it leaves them out of what it traces, and answers questions about a
 `tests/watched/test_followed_programs.py` fails when a release of torch moves a name.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -14,7 +14,9 @@ from typing import Any
 import torch
 
 # Typed as `Any`: these modules are private, and their types tell little.
+native: Any = import_module("torch._C")
 FakeTensorMode: Any = import_module("torch._subclasses.fake_tensor").FakeTensorMode
+DeviceContext: Any = import_module("torch.utils._device").DeviceContext
 map_aggregate: Any = import_module("torch.fx.node").map_aggregate
 
 HandOver = Callable[[str, Callable[[], Any]], Any]
@@ -42,6 +44,10 @@ def keep_new_fakes_on_cpu() -> None:
         return dispatch(self, func, types, args, kwargs)
 
     FakeTensorMode.dispatch = dispatch_on_one_device
+    # As on a machine without a GPU, `torch.tensor` makes no memory on the device of a fake tensor.  The guard of CUDA
+    # devices stays the one of `device_guard`.
+    FakeTensorMode.avoid_device_init = True
+    native._ensureCUDADeviceGuardSet = lambda: None  # noqa: SLF001 - this file is a seam
 
 
 def cpu_for_gpu(value: Any) -> Any:
@@ -99,6 +105,20 @@ def _leave_out_modes(answering: tuple[type, ...]) -> None:
         self.mode_stack.extend(others)
 
     state.__init__ = without_them
+    _keep_in_stacks(answering)
+
+
+def _keep_in_stacks(answering: tuple[type, ...]) -> None:
+    """Keep the modes when a compiled program changes the stack of modes, of which Dynamo knows the other ones."""
+    known: Any = import_module("torch._dynamo.utils")
+    get, set_others = known.get_torch_function_mode_stack, known.set_torch_function_mode_stack
+
+    def set_with_them(others: Sequence[Any]) -> None:
+        them = [mode for mode in get() if isinstance(mode, answering)]
+        devices = [mode for mode in others if isinstance(mode, DeviceContext)]  # the default device is at the bottom
+        set_others([*devices, *them, *(mode for mode in others if mode not in devices)])
+
+    known.set_torch_function_mode_stack = set_with_them
 
 
 def _hand_over_on_cpu(handed_over: HandOver) -> None:
