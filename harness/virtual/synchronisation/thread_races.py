@@ -10,7 +10,8 @@
 Lanes of one warp are left out.  CUDA's memory model orders them no more than warps, but Triton's own code relies on
 the order in which a warp issues its accesses.  A scalar and a tile smaller than the program are loaded by several
 warps.  If the warp that stores is among them, it sees its own store in order: then it is a race only if `value_uses`
-shows that another of these warps stores something that depends on the load.  Descriptors and atomics are left out.
+shows that another of these warps stores something that depends on the load.  Elements that are masked off are not
+stored.  Descriptors and atomics are left out.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -58,6 +59,8 @@ class _Warps:
     owners: Mapping[int, TileOwners]
     """By line, the warps of each access.  An access that the compiler removed has none."""
     uses: ValueUses
+    repeated: frozenset[int]
+    """The lines of accesses in loops."""
 
     def racing(self, meeting: Meeting) -> tuple[Array, Array] | None:
         """Return masks of the warps that race for each cell of a meeting, by the first and by the second access.
@@ -73,7 +76,7 @@ class _Warps:
             return None
         is_apart = (first & second) == 0
         late = second & ~first & self._users(meeting.second)
-        early = first & ~second & self._users(meeting.first)
+        early = first & ~second & self._users(meeting.first) & self._storing(meeting)
         ours = np.where(is_apart | (late != 0), first, early)
         others = np.where(is_apart | (late == 0), second, late)
         races = is_apart | (late != 0) | (early != 0)
@@ -86,6 +89,17 @@ class _Warps:
     def _users(self, access: TracedAccess) -> np.uint64:
         """The warps that store something that depends on a load; none for a store."""
         return np.uint64(0 if access.is_store else self.uses.warps(access.line))
+
+    def _storing(self, meeting: Meeting) -> np.uint64:
+        """The warps whose elements are stored later, if nothing else depends on a load; else all.
+
+        Inductor updates a number by a tile of which all elements but one are masked off.
+        """
+        load, store = meeting.first, meeting.second
+        is_alone = not load.is_store and self.uses.only_store(load.line) == store.line
+        if not is_alone or store.line in self.repeated:
+            return ~np.uint64(0)
+        return np.bitwise_or.reduce(self.owners[store.line].warps[store.active])
 
 
 @dataclass(slots=True)
@@ -220,7 +234,10 @@ class ThreadRaceCheck:
     @cached_property
     def _warps(self) -> _Warps:
         owners = {line_of(location): owners for location, owners in owners_of(self._compiled("ttgir")).items()}
-        return _Warps(owners, ValueUses(self._numbered.kernel, owners))
+        repeated = {
+            line_of(one.location) for one, loops in _with_loops(self._numbered.kernel.body, in_loop=False) if loops
+        }
+        return _Warps(owners, ValueUses(self._numbered.kernel, owners), frozenset(repeated))
 
     @cached_property
     def _points(self) -> BarrierPoints:

@@ -34,6 +34,8 @@ class TracedAccess:
     argument: Argument
     shape: tuple[int, ...]
     is_store: bool
+    active: Array = field(compare=False, repr=False)
+    """The row-major indices of the elements that are not masked off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +177,8 @@ class EpochMemory(Memory):
         size, step = access.pointers.element_bytes, buffer.cell_bytes
         first = index.astype(np.int64) * size + argument.first_byte
         is_inside = (first >= 0) & (first + size <= buffer.size_bytes)
+        self._epoch.accesses.append(TracedAccess(line, argument, access.kind.shape, is_store, at))
         cells, at = _cells(first[is_inside], at[is_inside], size, step)
-        self._epoch.accesses.append(TracedAccess(line, argument, access.kind.shape, is_store))
         self._epoch.cells.append(cells + (self._number(buffer) << _BYTE_BITS))
         self._epoch.at.append(at)
 

@@ -14,6 +14,8 @@ from harness.virtual.synchronisation.tile_layouts import TileOwners
 from harness.virtual.ttir.ir import Function, Operation, TtirRegion
 from harness.virtual.ttir.reach import yielded
 
+_MASK = 2
+"""The place of the mask among the operands of `tt.store`."""
 _BOUNDS = 3
 """The operands of `scf.for` before those that it carries."""
 
@@ -28,6 +30,8 @@ class _Flows:
     """The lines of the stores whose execution depends on a slot."""
     stored: Mapping[int, frozenset[int]]
     """The lines of the stores that a slot is an operand of."""
+    masked: Mapping[int, frozenset[int]]
+    """The lines of the stores whose mask a slot is."""
 
 
 class ValueUses:
@@ -51,31 +55,51 @@ class ValueUses:
             self._known[line] = mask
         return self._known[line]
 
+    def only_store(self, line: int) -> int:
+        """Return the line of the store that alone depends on the load at this line; 0 if there are others.
+
+        It is 0, too, if the load decides which elements are stored.
+        """
+        slots = self._loads.get(line, ())
+        stores = self._stores(slots)
+        is_plain = not any(self._flows.masked.get(slot) or self._flows.guarded.get(slot) for slot in self._reach(slots))
+        return stores.pop() if is_plain and len(stores) == 1 else 0
+
     def _stores(self, slots: tuple[int, ...]) -> set[int]:
         """Return the lines of the stores that these slots reach."""
-        reached, ahead, stores = set(slots), list(slots), set[int]()
-        while ahead:
-            slot = ahead.pop()
+        stores = set[int]()
+        for slot in self._reach(slots):
             stores |= self._flows.stored.get(slot, frozenset()) | self._flows.guarded.get(slot, frozenset())
-            more = self._flows.into.get(slot, frozenset[int]()) - reached
+        return stores
+
+    def _reach(self, slots: tuple[int, ...]) -> set[int]:
+        """Return the slots that these flow into, and these."""
+        reached, ahead = set(slots), list(slots)
+        while ahead:
+            more = self._flows.into.get(ahead.pop(), frozenset[int]()) - reached
             reached |= more
             ahead += more
-        return stores
+        return reached
 
 
 def _flows_of(body: TtirRegion) -> _Flows:
-    into, guarded, stored = dict[int, set[int]](), dict[int, set[int]](), dict[int, set[int]]()
+    into, guarded = dict[int, set[int]](), dict[int, set[int]]()
+    stored, masked = dict[int, set[int]](), dict[int, set[int]]()
     for operation in body.all_operations():
         for source, target in _steps(operation):
             into.setdefault(source, set()).add(target)
         if operation.name == "tt.store":
             for slot in operation.operands:
                 stored.setdefault(slot, set()).add(line_of(operation.location))
+            for slot in operation.operands[_MASK:]:
+                masked.setdefault(slot, set()).add(line_of(operation.location))
         if operation.regions:
             inside = {line_of(one.location) for region in operation.regions for one in region.all_operations()}
             for slot in operation.operands[: _BOUNDS if operation.name == "scf.for" else None]:
                 guarded.setdefault(slot, set()).update(inside)
-    return _Flows(*({slot: frozenset(found) for slot, found in each.items()} for each in (into, guarded, stored)))
+    return _Flows(
+        *({slot: frozenset(found) for slot, found in each.items()} for each in (into, guarded, stored, masked))
+    )
 
 
 def _steps(operation: Operation) -> Iterator[tuple[int, int]]:

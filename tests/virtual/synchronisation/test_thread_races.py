@@ -214,6 +214,25 @@ def test_a_counter_must_not_change_before_every_warp_has_read_it(gpu: Gpu) -> No
     assert races(gpu) == [(source("reads the counter").line, source("counts on").line, (1, 0))]
 
 
+@triton.jit
+def masked_counter_kernel(counter, N, BY_VALUE: tl.constexpr, BLOCK: tl.constexpr):
+    o = tl.arange(0, BLOCK)
+    n = tl.load(counter)  # reads the number
+    tl.store(counter + o * 0, n + 1, mask=(o < n) & (o < N) if BY_VALUE else o < N)  # stores it
+
+
+@pytest.mark.parametrize(("size", "by_value", "found"), [(1, False, False), (1, True, True), (BLOCK, False, True)])
+def test_a_number_matters_to_the_warps_whose_elements_are_stored(
+    gpu: Gpu,
+    size: int,
+    by_value: bool,  # noqa: FBT001 - a parameter
+    found: bool,  # noqa: FBT001 - as above
+) -> None:
+    masked_counter_kernel[(1,)](torch.ones(1, dtype=torch.int32), size, BY_VALUE=by_value, BLOCK=BLOCK)
+    lines = {(line, other) for line, other, _ in races(gpu)}
+    assert ((source("reads the number").line, source("stores it").line) in lines) == found
+
+
 # --- what is not decided ---
 
 

@@ -21,7 +21,7 @@ Pair = tuple[int, int, int, int, int]
 def epoch_of(accesses: list[tuple[bool, list[int]]]) -> Epoch:
     epoch = Epoch()
     for line, (is_store, cells) in enumerate(accesses):
-        epoch.accesses.append(TracedAccess(line, X, (len(cells),), is_store))
+        epoch.accesses.append(TracedAccess(line, X, (len(cells),), is_store, np.arange(len(cells))))
         epoch.cells.append(np.array(cells))
         epoch.at.append(np.arange(len(cells)))
     return epoch
