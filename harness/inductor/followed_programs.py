@@ -4,6 +4,7 @@ A program that cannot be compiled here runs uncompiled, and the reason is report
 own backend does not hand to Inductor.
 """
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -60,7 +61,8 @@ class FollowedPrograms:
         @wraps(original)
         def optimize(*args: Any, **options: Any) -> Any:
             if not options.get("disable"):
-                why = "TORCHDYNAMO_DISABLE is set" if dynamo.config.disable else self._obstacle
+                is_off = dynamo.config.disable or os.environ.get("TORCHDYNAMO_DISABLE") == "1"
+                why = "torch.compile is switched off" if is_off else self._obstacle
                 if why:
                     self._on_uncompiled(why)
                     options["disable"] = True

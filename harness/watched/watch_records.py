@@ -207,7 +207,7 @@ def read_calls(folder: Path) -> tuple[SeenCall, ...]:
 def read_uncompiled(folder: Path) -> Mapping[str, int]:
     """Return how many programs of `torch.compile` ran uncompiled, by reason."""
     files = sorted(folder.glob(f"*{UNCOMPILED}"))
-    return Counter(one.reason for file in files for one in _read(file, UncompiledProgram))
+    return dict(Counter(one.reason for file in files for one in _read(file, UncompiledProgram)))
 
 
 def _read(file: Path, kind: type[T]) -> Iterator[T]:

@@ -13,10 +13,12 @@ from harness.errors import UsageError
 from harness.model.device import DeviceProfile
 from harness.watched.attaching import prepare_environment
 from harness.watched.command_process import watch_plan
-from harness.watched.watch_records import RecordFiles, read_checks, read_failures
+from harness.watched.watch_records import RecordFiles, read_checks, read_failures, read_uncompiled
 from harness.watched.watch_report import Seen, WatchedCommand, findings_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from harness.model.finding import Finding
     from harness.watched.launch_recorder import LaunchRecorder
 
@@ -54,6 +56,8 @@ class WatchedBlock(ContextDecorator):
         """What the launches of the block showed; there when the block has ended."""
         self.launches = 0
         """The number of launches that were checked."""
+        self.uncompiled: Mapping[str, int] = {}
+        """The number of programs of `torch.compile` that ran uncompiled, by reason."""
 
     def __enter__(self) -> Self:
         """Begin to record launches.
@@ -73,6 +77,7 @@ class WatchedBlock(ContextDecorator):
         _Process.recorder.record_to(None)
         with self._folder as name:
             seen = Seen(checks=read_checks(Path(name)), failures=read_failures(Path(name)))
+            self.uncompiled = read_uncompiled(Path(name))
         command = WatchedCommand(words=("python",), device=self.device, options=())
         self.findings = tuple(one.finding for one in findings_of(seen, command))
         self.launches = seen.launches

@@ -295,6 +295,14 @@ def test_without_a_compiler_a_program_runs_uncompiled(tmp_path: Path, monkeypatc
     assert (count, report_in(project)["kernels"]) == (1, ["add_one"])
 
 
+def test_a_program_that_is_switched_off_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
+    project = project_in(tmp_path)
+    project.write("script.py", SCRIPT.format(called=True))
+    done = project.harness(*ON, "--", "python", "script.py")
+    assert (done.status, report_in(project)["uncompiled"]) == (0, {"torch.compile is switched off": 1}), done.err
+
+
 def test_a_process_that_compiles_nothing_does_not_load_inductor(tmp_path: Path) -> None:
     project = project_in(tmp_path)
     project.write("script.py", SCRIPT.format(called=False))

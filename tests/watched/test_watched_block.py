@@ -33,6 +33,11 @@ with harness.run(device="h200", sm_count=20) as second:
     kernels.run(kernels.past_the_end, x[:5])
 print(first.launches, second.launches, len(first.findings), len(second.findings))
 print(second)
+with harness.run(device="h200", sm_count=20) as third:
+    compiled = torch.compile(lambda x: torch.softmax(x, -1) * 2)
+    torch.testing.assert_close(compiled(x), torch.softmax(x, -1) * 2)
+    torch.compile(lambda x: x * 2, backend="eager")(x)
+print(third.launches, third.uncompiled)
 try:
     harness.run(device="b200").__enter__()
 except harness.errors.UsageError as error:
@@ -52,8 +57,9 @@ def test_the_launches_of_a_block_are_checked_in_this_process(tmp_path: Path) -> 
         text=True,
         check=True,
     )
-    counts, finding, refusal = done.stdout.splitlines()
+    counts, finding, programs, refusal = done.stdout.splitlines()
     assert counts == "1 2 1 1"
     seen = "program 0 stores 1 lane of y outside the storage, at element 5 (kernels.py:16)"
     assert finding == f"error bounds: past_the_end kernels.py:16: {seen}"
+    assert programs == "1 {'its backend is eager': 1}"
     assert refusal == "this process emulates h200 (20 SMs, sm_90): check b200 (148 SMs, sm_100) in another process"
