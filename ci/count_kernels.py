@@ -45,6 +45,7 @@ LIBRARIES = {
     "mamba-ssm": Guarded(suites="suites/mamba", libraries=("sources:mamba-ssm==2.3.2.post1",)),
     "flash-attn": Guarded(suites="suites/flash_attn", libraries=("sources:flash-attn==2.8.3",)),
     "bitsandbytes": Guarded(suites="suites/bitsandbytes", libraries=("bitsandbytes==0.50.2",)),
+    "torchao": Guarded(suites="suites/torchao", libraries=("torchao==0.18.0",)),
     "transformer-engine": Guarded(suites="suites/transformer_engine", libraries=("transformer-engine==2.20.2",)),
     "fla-core": Guarded(suites="suites/fla", libraries=("fla-core==0.6.0",)),
     "liger-kernel": Guarded(suites="suites/liger", libraries=("liger-kernel==0.8.5",)),

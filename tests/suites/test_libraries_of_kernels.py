@@ -38,6 +38,15 @@ def test_stores_past_the_scales_of_bitsandbytes_are_found(tmp_path: Path) -> Non
     assert report["abstained"] == 0
 
 
+def test_unmasked_loads_of_torchaos_scaled_product_are_found(tmp_path: Path) -> None:
+    given = ("torchao:int8_products", "--op", "scaled_product", "--with", "torchao==0.9.0", "--cases", "12")
+    status, report = searched(tmp_path, *given)
+    assert status == 1
+    found = {finding["signature"].rpartition(" ")[0] for finding in report["findings"]}
+    assert found == {"bounds: _scaled_int8_mm_kernel"}
+    assert report["abstained"] == 0
+
+
 def test_operators_of_flag_gems_run_forward_and_backward(tmp_path: Path) -> None:
     libraries = ("--with", "flag-gems==5.0.2", "--with", "sqlalchemy==2.0.48")
     ops = ("add", "nn_functional_gelu", "softmax", "sum")
