@@ -70,8 +70,22 @@ class Layout(StrEnum):
     """Contiguous rows inside a larger buffer whose other elements are NaN."""
     STRIDED = "strided"
     """Rows with a gap after each; the gaps hold NaN."""
+    TRANSPOSED = "transposed"
+    """The two dims before the last are swapped in memory, as `x.transpose(-3, -2)` of a contiguous tensor.
+
+    A tensor of fewer than three dims is contiguous.
+    """
+    BATCH_STRIDED = "batch-strided"
+    """Batches with a gap of one NaN row after each, as `x[:, :T]` of a longer tensor; rows are dense.
+
+    A tensor of fewer than three dims is contiguous.
+    """
     EXPANDED = "expanded"
     """One value with strides of zero, as the gradient of `y.sum()`."""
+
+
+FEWEST_BATCH_DIMS = 3
+"""The number of dims from which a tensor has batches of rows, and can be batch-strided or transposed."""
 
 
 class ValueDistribution(StrEnum):

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from harness.errors import CannotExecute
-from harness.model.case import Case, DType, Layout, Scale, ValueDistribution
+from harness.model.case import FEWEST_BATCH_DIMS, Case, DType, Layout, Scale, ValueDistribution
 from harness.model.input_spec import Draw, Integer, Integers, Segments, Tensor, extent_of
 from harness.model.op import Op
 from harness.ops.nan_taint import NanTaint, nan_taint
@@ -296,19 +296,35 @@ def lay_out(values: torch.Tensor, layout: Layout) -> torch.Tensor:
             around[OFFSET_ELEMENTS : OFFSET_ELEMENTS + count] = values.reshape(-1)
             return around[OFFSET_ELEMENTS : OFFSET_ELEMENTS + count].view(values.shape)
         case Layout.STRIDED:
-            if not values.dim():
-                return values
-            if values.dim() == 1:
-                wide = _nan(2 * values.shape[0], values.dtype)
-                wide[::2] = values
-                return wide[::2]
-            columns = values.shape[-1]
-            rows = prod(values.shape[:-1])
-            wide = _nan(rows * (columns + GAP_ELEMENTS), values.dtype).view(*values.shape[:-1], columns + GAP_ELEMENTS)
-            wide[..., :columns] = values
-            return wide[..., :columns]
+            return _strided(values)
+        case Layout.TRANSPOSED:
+            is_batch = values.dim() >= FEWEST_BATCH_DIMS
+            return values.transpose(-3, -2).contiguous().transpose(-3, -2) if is_batch else values
+        case Layout.BATCH_STRIDED:
+            return _batch_strided(values) if values.dim() >= FEWEST_BATCH_DIMS else values
         case Layout.EXPANDED:
             return values.reshape(-1)[:1].reshape(()).expand(values.shape) if values.numel() else values
+
+
+def _strided(values: torch.Tensor) -> torch.Tensor:
+    if not values.dim():
+        return values
+    if values.dim() == 1:
+        wide = _nan(2 * values.shape[0], values.dtype)
+        wide[::2] = values
+        return wide[::2]
+    columns = values.shape[-1]
+    rows = prod(values.shape[:-1])
+    wide = _nan(rows * (columns + GAP_ELEMENTS), values.dtype).view(*values.shape[:-1], columns + GAP_ELEMENTS)
+    wide[..., :columns] = values
+    return wide[..., :columns]
+
+
+def _batch_strided(values: torch.Tensor) -> torch.Tensor:
+    batches, rows, *row = values.shape
+    wide = _nan(batches * (rows + 1) * prod(row), values.dtype).view(batches, rows + 1, *row)
+    wide[:, :rows] = values
+    return wide[:, :rows]
 
 
 def _nan(count: int, dtype: torch.dtype) -> torch.Tensor:

@@ -11,7 +11,7 @@ from harness.model.input_spec import Tensor
 from harness.model.op import Op
 from harness.model.region import SMS, Axis, AxisKind, Sizes
 from harness.model.run import Launch, Run
-from harness.search.sort_key import dim_order, values_of
+from harness.search.sort_key import dim_order, layouts_of, values_of
 
 MAX_SMS = 1024
 """Three times the SM count of the largest GPU today."""
@@ -142,11 +142,9 @@ def _inputs(op: Op, case: Case) -> Iterator[Change]:
         without = tuple(sorted((*others, name)))
         frozen = tuple(other for other in case.frozen if other != name)
         yield Change(axis=axis, value="absent", case=replace(case, absent=without, layouts=layouts, frozen=frozen))
-    tensors = {
-        name: given for name, given in op.inputs.items() if isinstance(given, Tensor) and name not in case.absent
-    }
+    tensors = (name for name, given in op.inputs.items() if isinstance(given, Tensor) and name not in case.absent)
     for name in (*tensors, GRAD):
-        for layout in _layouts(tensors.get(name)):
+        for layout in layouts_of(op, name):
             rest = {other: kept for other, kept in case.layouts.items() if other != name}
             layouts = rest if layout is Layout.CONTIGUOUS else {**rest, name: layout}
             axis = Axis(kind=AxisKind.LAYOUT, name=name)
@@ -155,11 +153,3 @@ def _inputs(op: Op, case: Case) -> Iterator[Change]:
         yield Change(
             axis=Axis(kind=AxisKind.VALUES, name="values"), value=str(values), case=replace(case, values=values)
         )
-
-
-def _layouts(tensor: Tensor | None) -> tuple[Layout, ...]:
-    """Return the layouts that the search draws for an input, or all layouts for the cotangents."""
-    if tensor is None:
-        return tuple(Layout)
-    plain = (Layout.CONTIGUOUS, Layout.OFFSET)
-    return (*plain, Layout.STRIDED) if len(tensor.shape) > 1 else plain

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from math import prod
 
 from harness.model.case import (
+    FEWEST_BATCH_DIMS,
     CallContext,
     Case,
     DType,
@@ -26,6 +27,7 @@ from harness.model.case import (
     Scale,
     ValueDistribution,
 )
+from harness.model.input_spec import Tensor
 from harness.model.op import Op
 
 DTYPES, LAYOUTS, VALUES, FILLS, ORDERS = (
@@ -39,6 +41,13 @@ SCALES = tuple(Scale)
 CONTEXTS = tuple(CallContext)
 GRAD_MODES = tuple(GradMode)
 
+FEWEST_DIMS = {
+    Layout.STRIDED: 2,
+    Layout.BATCH_STRIDED: FEWEST_BATCH_DIMS,
+    Layout.TRANSPOSED: FEWEST_BATCH_DIMS,
+}
+"""The number of dims from which a tensor is given a layout, if it needs any."""
+
 SortKey = tuple[int, ...]
 """Less is simpler."""
 
@@ -51,6 +60,20 @@ def dim_order(op: Op) -> tuple[str, ...]:
 def values_of(op: Op) -> tuple[ValueDistribution, ...]:
     """Return the distributions that the op's inputs can have, the simplest first."""
     return VALUES if op.apart else tuple(values for values in VALUES if values is not ValueDistribution.NAN_TAINTED)
+
+
+def layouts_of(op: Op, name: str) -> tuple[Layout, ...]:
+    """Return the layouts that an input can have, or all cotangents for `grad`, the simplest first.
+
+    Outputs are unknown before a run: cotangents are taken to have as many dims as the largest input, and two at least.
+    """
+    shapes = {other: given.shape for other, given in op.inputs.items() if isinstance(given, Tensor)}
+    dims = len(shapes[name]) if name in shapes else max((2, *map(len, shapes.values())))
+    return tuple(
+        layout
+        for layout in LAYOUTS
+        if dims >= FEWEST_DIMS.get(layout, 0) and not (layout is Layout.EXPANDED and name in shapes)
+    )
 
 
 def distance(op: Op, name: str, size: int) -> int:

@@ -32,17 +32,15 @@ from harness.search.long_cases import early_long_cases, long_cases, long_dims
 from harness.search.oversized import ONE_IN as OVERSIZED_ONE_IN
 from harness.search.oversized import growing_dim_sets, oversized_cases
 from harness.search.sizes import SizeContext, families
-from harness.search.sort_key import DTYPES, dim_order, values_of
+from harness.search.sort_key import DTYPES, dim_order, layouts_of, values_of
 
 USUAL_ELEMENTS = 2**16
 RARE_ELEMENTS = 2**18
 ELEMENT_LIMITS = st.sampled_from((USUAL_ELEMENTS,) * 15 + (RARE_ELEMENTS,))
 """The largest input of a case has at most so many elements, so that most cases are quick."""
 
-MOSTLY_CONTIGUOUS = (Layout.CONTIGUOUS,) * 3
-VECTOR_LAYOUTS = st.sampled_from((*MOSTLY_CONTIGUOUS, Layout.OFFSET))
-MATRIX_LAYOUTS = st.sampled_from((*MOSTLY_CONTIGUOUS, Layout.OFFSET, Layout.STRIDED))
-GRADIENT_LAYOUTS = st.sampled_from((*MOSTLY_CONTIGUOUS, Layout.OFFSET, Layout.STRIDED, Layout.EXPANDED))
+LEAST_CONTIGUOUS = 3
+"""A layout is drawn from so many that are contiguous and the others, or from as many as there are others."""
 OFFSETS = st.integers(0, ONE_CASE_IN - 1).map(lambda number: (number + 3) % ONE_CASE_IN)
 SEEDS = st.builds(lambda block, offset: ONE_CASE_IN * block + offset, st.integers(0, 2**16 // ONE_CASE_IN - 1), OFFSETS)
 """One in `ONE_CASE_IN` is a multiple of it.
@@ -212,8 +210,8 @@ def cases(draw: st.DrawFn, op: Op, device: DeviceProfile, feedback: LaunchFeedba
     plan = draw(_plans(op, device, feedback, limit).filter(op.allows))
     configs = {kernel: draw(st.integers(0, count - 1)) for kernel, count in feedback.configs.items()}
     dtype = draw(st.sampled_from(_dtypes(op)))
-    layouts = {name: draw(_layouts(tensor)) for name, tensor in _tensors(op) if name not in plan.absent}
-    layouts["grad"] = draw(GRADIENT_LAYOUTS)
+    layouts = {name: draw(_layouts(layouts_of(op, name))) for name in _tensors(op) if name not in plan.absent}
+    layouts["grad"] = draw(_layouts(layouts_of(op, "grad")))
     values = draw(st.sampled_from((ValueDistribution.NORMAL, *values_of(op))))
     if not dtype.is_differentiable and values is ValueDistribution.NAN_TAINTED:
         values = ValueDistribution.NORMAL  # the other types are not tainted: some have no infinity
@@ -311,16 +309,18 @@ def largest_size(op: Op, name: str, drawn: Mapping[str, int], limit: int) -> int
     return sizes[max(bisect_right(sizes, limit, key=largest) - 1, 0)]
 
 
-def _tensors(op: Op) -> Iterator[tuple[str, Tensor]]:
-    return ((name, declared) for name, declared in op.inputs.items() if isinstance(declared, Tensor))
+def _tensors(op: Op) -> Iterator[str]:
+    return (name for name, declared in op.inputs.items() if isinstance(declared, Tensor))
 
 
 def _dtypes(op: Op) -> tuple[DType, ...]:
     return tuple(sorted(op.dtypes, key=DTYPES.index))
 
 
-def _layouts(tensor: Tensor) -> st.SearchStrategy[Layout]:
-    return MATRIX_LAYOUTS if len(tensor.shape) > 1 else VECTOR_LAYOUTS
+@lru_cache(maxsize=256)
+def _layouts(possible: tuple[Layout, ...]) -> st.SearchStrategy[Layout]:
+    others = tuple(layout for layout in possible if layout is not Layout.CONTIGUOUS)
+    return st.sampled_from((Layout.CONTIGUOUS,) * max(LEAST_CONTIGUOUS, len(others)) + others)
 
 
 def _medium(op: Op, name: str) -> int:

@@ -155,15 +155,42 @@ def _sorted(x, places, probs, *, is_forward):
     )
 
 
+def cross_entropy(logits, target, label_smoothing, reduces, ignored):
+    """Return the loss of each token, or their mean over the tokens that count."""
+    from transformer_engine.pytorch.triton.cross_entropy import cross_entropy_forward
+
+    keeps_input = "overwrite_input" in inspect.signature(cross_entropy_forward).parameters
+    function = CrossEntropy if keeps_input else CrossEntropyInPlace
+    return function.apply(logits, target, (label_smoothing, reduces, ignored))
+
+
+class CrossEntropyInPlace(torch.autograd.Function):
+    """The loss, as releases before 2.19 launch it: the forward pass computes the gradient, in place until 2.17."""
+
+    @staticmethod
+    def forward(ctx, logits, target, settings):
+        from transformer_engine.pytorch.triton.cross_entropy import cross_entropy_forward
+
+        label_smoothing, reduces, ignored = settings
+        loss, gradient = cross_entropy_forward(logits, target, label_smoothing, reduces, None, ignored)
+        ctx.save_for_backward(gradient.detach())
+        return loss
+
+    @staticmethod
+    def backward(ctx, grad):
+        from transformer_engine.pytorch.triton.cross_entropy import cross_entropy_backward
+
+        (gradient,) = ctx.saved_tensors
+        return cross_entropy_backward(gradient, grad), None, None
+
+
 class CrossEntropy(torch.autograd.Function):
-    """The loss of each token, or their mean over the tokens that count."""
+    """The loss, as releases since 2.19 launch it: the backward pass computes the gradient."""
 
     @staticmethod
     def forward(ctx, logits, target, settings):
         from transformer_engine.pytorch.triton import cross_entropy
 
-        if "overwrite_input" not in inspect.signature(cross_entropy.cross_entropy_forward).parameters:
-            raise NotImplementedError("this release computes the gradient in the forward pass")
         label_smoothing, reduces, ignored = settings
         loss, saved, stats, target, count, rank, ranks = cross_entropy.cross_entropy_forward(
             logits, target, label_smoothing, reduces, None, ignored, overwrite_input=False

@@ -13,8 +13,7 @@ IGNORED = -100
     where=lambda at: at["B"] * at["T"] * at["V"] <= 1 << 24,
 )
 def cross_entropy(logits, target, label_smoothing, reduces):
-    settings = (label_smoothing, reduces, IGNORED)
-    return beside(__file__, "calling.py").CrossEntropy.apply(logits, target, settings)
+    return beside(__file__, "calling.py").cross_entropy(logits, target, label_smoothing, reduces, IGNORED)
 
 
 @cross_entropy.reference

@@ -137,7 +137,7 @@ def test_values_come_from_the_distribution_they_name() -> None:
     assert int((zeros == 0).all(-1).sum()) > 0
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (5,), (3, 4), (2, 3, 4), (0,), (3, 0), (0, 3)], ids=str)
+@pytest.mark.parametrize("shape", [(), (1,), (5,), (3, 4), (2, 3, 4), (2, 3, 4, 5), (0,), (3, 0), (0, 3)], ids=str)
 @pytest.mark.parametrize("layout", list(Layout))
 def test_every_layout_holds_the_values_and_nan_around_them(layout: Layout, shape: tuple[int, ...]) -> None:
     values = torch.randn(shape)
@@ -155,6 +155,15 @@ def test_every_layout_holds_the_values_and_nan_around_them(layout: Layout, shape
             wide = torch.empty(*shape[:-1], shape[-1] + GAP_ELEMENTS) if len(shape) > 1 else torch.empty(2 * count)
             strides = [2] if len(shape) == 1 else list(wide.stride()) if shape else []
             around = (wide.numel() - count) if shape else 0
+        case Layout.BATCH_STRIDED:
+            expected, offset = values, 0
+            wide = torch.empty(shape[0], shape[1] + 1, *shape[2:]) if len(shape) > 2 else values
+            strides, around = list(wide.stride()), wide.numel() - count
+        case Layout.TRANSPOSED:
+            expected, around, offset = values, 0, 0
+            strides = (
+                list(values.transpose(-3, -2).contiguous().transpose(-3, -2).stride()) if len(shape) > 2 else inner
+            )
         case Layout.EXPANDED:
             expected = values.reshape(-1)[:1].reshape(()).expand(shape) if count else values
             strides, around, offset = [0] * len(shape) if count else inner, None, 0
@@ -166,6 +175,13 @@ def test_every_layout_holds_the_values_and_nan_around_them(layout: Layout, shape
         storage = torch.empty(0).set_(made.untyped_storage())
         assert int(storage.isnan().sum()) == around
         assert storage.numel() == count + around
+
+
+def test_batches_have_a_gap_and_transposed_tensors_another_order() -> None:
+    values = torch.randn(2, 3, 4)
+    assert lay_out(values, Layout.BATCH_STRIDED).stride() == (16, 4, 1)
+    assert lay_out(values, Layout.TRANSPOSED).stride() == (4, 8, 1)
+    assert lay_out(torch.randn(2, 3, 4, 5), Layout.TRANSPOSED).stride() == (60, 5, 15, 1)
 
 
 def test_cotangents_are_random_and_have_the_cases_layout() -> None:

@@ -1,5 +1,6 @@
 """Drawn cases are legal, equal for equal seeds, and close to where kernels break."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
@@ -7,6 +8,7 @@ import pytest
 
 from harness.errors import SuiteError
 from harness.model.case import USUAL_DTYPES, Case, Layout, ValueDistribution
+from harness.model.input_spec import Tensor
 from harness.model.op import Dim
 from harness.ops.paired_run_policy import is_sampled
 from harness.search.launch_feedback import LaunchFeedback
@@ -56,7 +58,19 @@ def test_every_value_of_every_axis_is_drawn(drawn: tuple[Case, ...]) -> None:
     }  # OP has no independent axes
     assert {case.absent for case in drawn} == {(), ("residual",), ("weight",), ("residual", "weight")}
     assert {case.configs.get(KERNEL, 0) for case in drawn} == set(range(6))
-    assert {layout for case in drawn for layout in case.layouts.values()} == set(Layout) - {Layout.CONTIGUOUS}
+    assert layouts_in(drawn) == {Layout.OFFSET, Layout.STRIDED, Layout.EXPANDED}
+
+
+def layouts_in(drawn: Sequence[Case]) -> set[Layout]:
+    return {layout for case in drawn for layout in case.layouts.values()}
+
+
+def test_tensors_of_three_dims_have_more_layouts() -> None:
+    op = replace(OP, inputs={**OP.inputs, "x": Tensor(shape=("G", "T", "D"))})
+    drawn = replace(BATCH, op=op).draw()
+    assert layouts_in(drawn) == set(Layout) - {Layout.CONTIGUOUS}
+    for layout in (Layout.BATCH_STRIDED, Layout.TRANSPOSED):
+        assert {name for case in drawn for name, given in case.layouts.items() if given is layout} == {"x", "grad"}
 
 
 @pytest.mark.parametrize(
