@@ -88,8 +88,8 @@ def _is_path(spec: str) -> bool:
 def lacking(required: Iterable[str | tuple[str, ...]], specs: Iterable[str]) -> tuple[str, ...]:
     """Return the required distributions that are neither installed here nor named by `specs`; install nothing.
 
-    A tuple has alternative names of one distribution, of which the first is returned.  Returns nothing if a spec does
-    not say which distribution it is, for example a source archive.
+    A tuple has alternative names of one distribution, of which the first is returned.  Names may begin with `sources:`.
+    Returns nothing if a spec does not say which distribution it is, for example a source archive.
 
     Raises:
         UsageError: a spec is none of what `resolve` accepts.
@@ -101,30 +101,38 @@ def lacking(required: Iterable[str | tuple[str, ...]], specs: Iterable[str]) -> 
     return tuple(
         names[0]
         for names in dict.fromkeys((one,) if isinstance(one, str) else one for one in required)
-        if not any(canonicalize_name(name) in given or any(distributions(name=name)) for name in names)
+        if not any(canonicalize_name(name) in given or any(distributions(name=name)) for name in map(name_of, names))
     )
+
+
+def name_of(required: str) -> str:
+    """Return the distribution that a suite requires: `vllm` for `sources:vllm`."""
+    return required.removeprefix(SOURCES)
 
 
 def absence(suite: str, missing: Sequence[str], *, is_public: bool, verb: str = "tests") -> str:
     """Return the message for libraries that are not installed."""
     are = "is" if len(missing) == 1 else "are"
-    return f"{suite} {verb} {' and '.join(missing)}, which {are} not installed: {remedy(missing, is_public=is_public)}"
+    names = " and ".join(map(name_of, missing))
+    return f"{suite} {verb} {names}, which {are} not installed: {remedy(missing, is_public=is_public)}"
 
 
 def remedy(missing: Iterable[str], *, is_public: bool) -> str:
     """Return which option to add for missing libraries.
 
     A library that is not known to be public is never suggested by its name: another project may own that name on PyPI.
-    Libraries whose private names the harness touches come with an extra, in the releases that it knows.
+    Libraries whose private names the harness touches come with an extra, in the releases that it knows.  Of a library
+    that is read from sources, a suite knows some releases: the newest may have other files.
     """
     missing = tuple(missing)
     for extra, pins in PINNED.items():
         if all(name in pins for name in missing):
             releases = ", ".join(f"{name} {release}" for name, release in pins.items())
             return f"{install_command(extra)} (it works with {releases})"
-    return (
-        f"add {' '.join(f'--with {name}' for name in missing)}" if is_public else "add --with and its folder or wheel"
-    )
+    if not is_public:
+        return "add --with and its folder or wheel"
+    specs = (f"{name}==VERSION" if name.startswith(SOURCES) else name for name in missing)
+    return f"add {' '.join(f'--with {spec}' for spec in specs)}"
 
 
 def importable(module: str, folders: Iterable[str]) -> bool:

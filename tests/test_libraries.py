@@ -13,7 +13,7 @@ import pytest
 
 from harness import libraries
 from harness.errors import LibraryError, MissingPart, UsageError
-from harness.libraries import PYTHON_TAG, lacking, of_project, portable, resolve
+from harness.libraries import PYTHON_TAG, absence, lacking, of_project, portable, resolve
 
 pytestmark = pytest.mark.once
 
@@ -202,6 +202,17 @@ def test_missing_distributions_are_found_without_an_installation(
         (meant["INSTALLED"],) = resolve([str(file)], cache=tmp_path / "cache")
     required = ("tiny-kernels", "pytest", "no-such-thing", "tiny-kernels")
     assert lacking(required, [meant.get(spec, spec) for spec in specs]) == missing
+
+
+@pytest.mark.parametrize(("spec", "missing"), [("other", ("sources:tiny",)), ("sources:tiny==1", ()), ("tiny==1", ())])
+def test_a_library_that_is_read_from_sources_may_be_installed_too(spec: str, missing: tuple[str, ...]) -> None:
+    assert lacking(["sources:tiny", "sources:pytest"], [spec]) == missing
+
+
+def test_a_missing_library_is_suggested_as_the_suite_takes_it() -> None:
+    assert absence("a.py", ["tiny", "sources:large"], is_public=True) == (
+        "a.py tests tiny and large, which are not installed: add --with tiny --with sources:large==VERSION"
+    )
 
 
 @pytest.mark.parametrize(("spec", "missing"), [("old-name==0.1", ()), ("new-name", ()), ("other", ("new-name",))])

@@ -113,4 +113,5 @@ def _cached(cache: Path) -> Iterator[str]:
 def _required_by_suites() -> Iterator[str]:
     for file in filter(is_suite, SUITES.rglob("*.py")):
         with suppress(SuiteError):  # a broken suite is reported when it is used
-            yield from (name for op in load_suite(str(file)) for names in op.libraries for name in names)
+            ops = load_suite(str(file))
+            yield from (libraries.name_of(name) for op in ops for names in op.libraries for name in names)

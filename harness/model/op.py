@@ -82,7 +82,10 @@ class Op:
     """
     dtypes: tuple[DType, ...] = USUAL_DTYPES
     requires: tuple[Requirement, ...] = ()
-    """Distributions that must be installed, for example `("fla-core", "flash-linear-attention")`."""
+    """Distributions that must be installed, for example `("fla-core", "flash-linear-attention")`.
+
+    `sources:vllm` says that the source archive suffices: a message about a missing vllm then suggests it.
+    """
     stubs: Mapping[str, str] = field(default_factory=dict[str, str])
     """Packages of which only modules with kernels are imported: `{"vllm": "vllm_stubs.py"}`.
 

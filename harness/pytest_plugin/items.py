@@ -199,7 +199,8 @@ class SearchItem(HarnessItem):
         if self.missing_libraries and not all(item.missing_libraries for item in searches):
             is_public = is_shipped(self.op.suite, project_of(Path.cwd()))
             remedy = in_pytest_options(libraries.remedy(self.missing_libraries, is_public=is_public))
-            pytest.skip(f"{', '.join(self.missing_libraries)} is not installed: {remedy}")
+            names = ", ".join(map(libraries.name_of, self.missing_libraries))
+            pytest.skip(f"{names} is not installed: {remedy}")
 
     @cached_property
     def missing_libraries(self) -> tuple[str, ...]:

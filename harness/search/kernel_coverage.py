@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count as numbers
 from itertools import islice
 
+from harness.libraries import name_of
 from harness.model.case import Case, Scale
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
@@ -197,7 +198,7 @@ class _Counts:
     """By op, device and ending."""
 
     def count(self, op: Op, run: Run) -> None:
-        library, device = " ".join(names[0] for names in op.libraries), run.case.device.slug
+        library, device = " ".join(name_of(names[0]) for names in op.libraries), run.case.device.slug
         launched = Counter(launch.kernel for launch in run.launches)
         if isinstance(run.ending, Unsupported):
             kernel = run.ending.kernel

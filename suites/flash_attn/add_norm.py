@@ -2,7 +2,7 @@
 
 from harness.suite import Dim, op, tensor, width
 
-LIBRARY = {"requires": ("flash-attn",), "stubs": {"flash_attn": "flash_attn_stubs.py"}}
+LIBRARY = {"requires": ("sources:flash-attn",), "stubs": {"flash_attn": "flash_attn_stubs.py"}}
 EPS = 1e-6
 ROWS = {"T": Dim(low=1, high=2048, grows=True, largest=2**31 - 1), "D": width(4096)}
 FORM = {"prenorm": (False, True), "zero_centered_weight": (False, True), "is_rms_norm": (False, True)}

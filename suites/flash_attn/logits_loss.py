@@ -8,7 +8,7 @@ IGNORED = -100
 
 
 @op(
-    requires=("flash-attn",),
+    requires=("sources:flash-attn",),
     stubs={"flash_attn": "flash_attn_stubs.py"},
     dims={"T": Dim(low=1, high=1024, grows=True, largest=2**31 - 1), "V": width(40_000)},
     inputs={"logits": tensor("T", "V"), "labels": integers("T", high="V", ignore=IGNORED)},

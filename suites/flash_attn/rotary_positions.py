@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from harness.suite import Dim, groups, integers, op, segments, tensor, tokens
 
-LIBRARY = {"requires": ("flash-attn",), "stubs": {"flash_attn": "flash_attn_stubs.py"}}
+LIBRARY = {"requires": ("sources:flash-attn",), "stubs": {"flash_attn": "flash_attn_stubs.py"}}
 SIZES = {
     "T": tokens(512),
     "H": groups(1, 2, 3, 4, 8),

@@ -2,7 +2,7 @@
 
 from harness.suite import Dim, groups, op, tensor, width
 
-LIBRARY = {"requires": ("mamba-ssm",), "stubs": {"mamba_ssm": "mamba_stubs.py"}}
+LIBRARY = {"requires": ("sources:mamba-ssm",), "stubs": {"mamba_ssm": "mamba_stubs.py"}}
 EPS = 1e-5
 ROWS = Dim(low=1, high=2048, grows=True, largest=2**31 - 1)
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from harness.suite import Dim, Draw, DType, groups, op, segments, tensor, tokens
 
-LIBRARY = {"requires": ("mamba-ssm",), "stubs": {"mamba_ssm": "mamba_stubs.py"}}
+LIBRARY = {"requires": ("sources:mamba-ssm",), "stubs": {"mamba_ssm": "mamba_stubs.py"}}
 SIZES = {
     "T": tokens(400, grows=False),
     "G": groups(1, 2),

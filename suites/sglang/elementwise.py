@@ -2,7 +2,7 @@
 
 from harness.suite import Dim, DType, groups, integers, op, tensor, tokens, width
 
-LIBRARY = {"requires": ("sglang",), "stubs": {"sglang": "sglang_stubs.py"}}
+LIBRARY = {"requires": ("sources:sglang",), "stubs": {"sglang": "sglang_stubs.py"}}
 EPS = 1e-6
 CAP = 30.0
 ROWS = {"T": tokens(512), "D": width(4096)}

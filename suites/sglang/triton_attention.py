@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from harness.suite import Dim, DType, groups, integers, op, segments, tensor, tokens
 
-LIBRARY = {"requires": ("sglang",), "stubs": {"sglang": "sglang_stubs.py"}}
+LIBRARY = {"requires": ("sources:sglang",), "stubs": {"sglang": "sglang_stubs.py"}}
 
 
 @op(

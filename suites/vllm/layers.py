@@ -2,7 +2,7 @@
 
 from harness.suite import Dim, DType, groups, op, tensor, tokens, width
 
-LIBRARY = {"requires": ("vllm",), "stubs": {"vllm": "vllm_stubs.py"}}
+LIBRARY = {"requires": ("sources:vllm",), "stubs": {"vllm": "vllm_stubs.py"}}
 EPS = 1e-6
 
 

@@ -5,7 +5,7 @@ A row of logits belongs to a request, whose settings are in tables of all reques
 
 from harness.suite import Dim, Draw, DType, groups, integers, op, tensor, width
 
-LIBRARY = {"requires": ("vllm",), "stubs": {"vllm": "vllm_stubs.py"}, "dtypes": (DType.FP32, DType.BF16)}
+LIBRARY = {"requires": ("sources:vllm",), "stubs": {"vllm": "vllm_stubs.py"}, "dtypes": (DType.FP32, DType.BF16)}
 ROWS = {"T": Dim(low=1, high=16), "R": groups(1, 2, 3), "V": width(20_000)}
 OF_REQUEST = {"logits": tensor("T", "V", grad=False), "request": integers("T", high="R", dtype="int32")}
 

@@ -113,3 +113,19 @@ def test_a_missing_library_of_a_shipped_suite_is_named_with_its_release_on_pypi(
     assert done.err == (
         "harness: suites/liger/norm.py tests liger-kernel, which is not installed: add --with liger-kernel\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("suite", "file", "name"),
+    [
+        ("vllm:sampler", "suites/vllm/sampler.py", "vllm"),
+        ("flash_attn:add_norm", "suites/flash_attn/add_norm.py", "flash-attn"),
+        ("mamba:gated_norm", "suites/mamba/gated_norm.py", "mamba-ssm"),
+    ],
+)
+def test_a_missing_library_that_is_read_from_sources_is_named_with_them(
+    tmp_path: Path, suite: str, file: str, name: str
+) -> None:
+    done = Project(tmp_path).harness("fuzz", suite, "--cases", "5")
+    assert done.status == 2
+    assert done.err == (f"harness: {file} tests {name}, which is not installed: add --with sources:{name}==VERSION\n")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from harness.errors import CannotExecute, MissingPart, SuiteError
 from harness.jax_calls.jax_imports import LIBRARY, check_releases, prepare_imports
-from harness.libraries import absence
+from harness.libraries import absence, name_of
 from harness.model.op import Op
 from harness.ops.engine import Engine
 from harness.suite import BUILTINS, beside, load_suite
@@ -171,7 +171,7 @@ def _missing(suite: str, ops: tuple[Op, ...], folders: Iterable[str], *, is_publ
 
 def _is_installed(distribution: str) -> bool:
     try:
-        importlib.metadata.distribution(distribution)
+        importlib.metadata.distribution(name_of(distribution))
     except importlib.metadata.PackageNotFoundError:
         return False
     return True
