@@ -46,6 +46,7 @@ LIBRARIES = {
     "flash-attn": Guarded(suites="suites/flash_attn", libraries=("sources:flash-attn==2.8.3",)),
     "bitsandbytes": Guarded(suites="suites/bitsandbytes", libraries=("bitsandbytes==0.50.2",)),
     "torchao": Guarded(suites="suites/torchao", libraries=("torchao==0.18.0",)),
+    "xformers": Guarded(suites="suites/xformers", libraries=("sources:xformers==0.0.33",)),
     "transformer-engine": Guarded(suites="suites/transformer_engine", libraries=("transformer-engine==2.20.2",)),
     "fla-core": Guarded(suites="suites/fla", libraries=("fla-core==0.6.0",)),
     "liger-kernel": Guarded(suites="suites/liger", libraries=("liger-kernel==0.8.5",)),

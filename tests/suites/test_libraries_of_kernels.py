@@ -47,6 +47,13 @@ def test_unmasked_loads_of_torchaos_scaled_product_are_found(tmp_path: Path) -> 
     assert report["abstained"] == 0
 
 
+def test_every_op_of_xformers_runs_from_its_sources(tmp_path: Path) -> None:
+    _, report = searched(tmp_path, "xformers", "--with", "sources:xformers==0.0.33", "--cases", "20")
+    ran = {row["op"].rpartition(":")[2] for row in report["op_checks"] if row["passed"] + row["failed"]}
+    ops = {"rms_norm", "sum_and_rms_norm", "scaled_rows_added", "rows_of_two_selected", "rope_padded"}
+    assert (ran, report["abstained"]) == (ops, 0)
+
+
 def test_operators_of_flag_gems_run_forward_and_backward(tmp_path: Path) -> None:
     libraries = ("--with", "flag-gems==5.0.2", "--with", "sqlalchemy==2.0.48")
     ops = ("add", "nn_functional_gelu", "softmax", "sum")
