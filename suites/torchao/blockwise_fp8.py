@@ -11,11 +11,13 @@ BLOCK = 128
 LARGEST = 448.0
 LEAST = 1e-12
 """The least magnitude that counts as a block's largest."""
+JUMPS = frozenset({"precision"})
+"""A number between two steps of eight bits goes to either."""
 ROWS = Dim(low=1, high=400)
 BLOCKS = Dim(low=1, high=3)
 
 
-@op(**LIBRARY, dims={"M": ROWS, "KB": BLOCKS}, inputs={"x": tensor("M", f"{BLOCK}*KB", grad=False)})
+@op(**LIBRARY, dims={"M": ROWS, "KB": BLOCKS}, inputs={"x": tensor("M", f"{BLOCK}*KB", grad=False)}, waives=JUMPS)
 def activations_by_row(x):
     from torchao.prototype.blockwise_fp8_training.kernels import triton_fp8_blockwise_act_quant_lhs
 
@@ -28,7 +30,7 @@ def activations_by_row_reference(x):
     return quantised(x, 1, BLOCK)
 
 
-@op(**LIBRARY, dims={"M": ROWS, "KB": BLOCKS}, inputs={"x": tensor("M", f"{BLOCK}*KB", grad=False)})
+@op(**LIBRARY, dims={"M": ROWS, "KB": BLOCKS}, inputs={"x": tensor("M", f"{BLOCK}*KB", grad=False)}, waives=JUMPS)
 def activations_by_column(x):
     from torchao.prototype.blockwise_fp8_training.kernels import triton_fp8_blockwise_act_quant_rhs
 
@@ -41,7 +43,7 @@ def activations_by_column_reference(x):
     return quantised(x, BLOCK, 1)
 
 
-@op(**LIBRARY, dims={"MB": BLOCKS, "K": ROWS}, inputs={"x": tensor(f"{BLOCK}*MB", "K", grad=False)})
+@op(**LIBRARY, dims={"MB": BLOCKS, "K": ROWS}, inputs={"x": tensor(f"{BLOCK}*MB", "K", grad=False)}, waives=JUMPS)
 def transposed_activations(x):
     from torchao.prototype.blockwise_fp8_training.kernels import triton_fp8_blockwise_act_quant_transposed_lhs
 
@@ -59,6 +61,7 @@ def transposed_activations_reference(x):
     dims={"MB": BLOCKS, "NB": BLOCKS},
     inputs={"x": tensor(f"{BLOCK}*MB", f"{BLOCK}*NB", grad=False)},
     options={"transposes": (False, True)},
+    waives=JUMPS,
 )
 def weights(x, transposes):
     from torchao.prototype.blockwise_fp8_training.kernels import (
