@@ -4,6 +4,7 @@ Kernels are always compiled for the hardware's architecture: the GPU could not l
 """
 
 from collections.abc import Callable, Mapping
+from operator import index
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -99,7 +100,7 @@ class _Launcher:
         self._ttir = self._ttir or own_ttir(self._driver.ttir_of(function), self._source)
         request = LaunchRequest(
             ttir=self._ttir,
-            grid=(x, y, z),
+            grid=(index(x), index(y), index(z)),  # as Triton's launcher takes them, from tensors too
             stream=stream,
             source=self._source,
             metadata=self._metadata,

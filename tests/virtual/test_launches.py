@@ -269,6 +269,14 @@ class Wrapped:
         return self.storage.data.data_ptr()
 
 
+def test_a_grid_of_tensors_is_recorded_as_numbers(gpu: Gpu) -> None:
+    x, y, out = torch.randn(22), torch.zeros(22), torch.zeros(22)
+    overlap_kernel[(torch.tensor(3),)](x, y, out, 22, 8)
+    (launch,) = gpu.seen
+    assert [type(size) for size in launch.grid] == [int, int, int]
+    assert launch.grid == (3, 1, 1)
+
+
 def test_an_object_with_an_address_is_the_tensor_that_it_wraps(gpu: Gpu) -> None:
     x, y = torch.ones(16), torch.zeros(12)
     described_kernel[(1,)](Wrapped(x), Wrapped(y), 2.0, 16, "wrapped")

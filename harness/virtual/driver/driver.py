@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import index
 from typing import Any, Protocol
 
 import torch
@@ -241,7 +242,7 @@ class _Launcher:
         self._ttir = self._ttir or own_ttir(self._driver.utils.texts[function], self._source)
         request = LaunchRequest(
             ttir=self._ttir,
-            grid=(x, y, z),
+            grid=(index(x), index(y), index(z)),  # as Triton's launcher takes them, from tensors too
             stream=stream,
             source=self._source,
             metadata=self._metadata,
