@@ -56,3 +56,18 @@ def waiting_in_gluon(x):
     barrier = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     mbarrier.init(barrier, count=1)
     gl.store(x, 1.0)
+
+
+@gluon.jit
+def transpose_in_gluon(x, y, N: gl.constexpr):
+    layout: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [4, 1], [1, 0])
+    shared: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, order=[1, 0])
+    rows = gl.arange(0, N, layout=gl.SliceLayout(1, layout))
+    columns = gl.arange(0, N, layout=gl.SliceLayout(0, layout))
+    at = rows[:, None] * N + columns[None, :]
+    buffer = gl.allocate_shared_memory(gl.float32, [N, N], shared)
+    buffer.store(gl.load(x + at))
+    gl.thread_barrier()
+    turned = buffer.permute((1, 0)).load(layout)
+    buffer._keep_alive()  # the only way to write ttg.local_dealloc
+    gl.store(y + at, turned)

@@ -45,6 +45,13 @@ def test_each_program_has_shared_memory_of_its_own(gpu: Gpu) -> None:
     assert gpu.memory == []
 
 
+def test_shared_memory_is_read_with_its_axes_exchanged(gpu: Gpu) -> None:
+    x, y = torch.randn(32, 32), torch.empty(32, 32)
+    kernels.transpose_in_gluon[(1,)](x, y, N=32)
+    assert torch.equal(y, x.T)
+    assert gpu.memory == []
+
+
 def test_what_is_unknown_in_gluon_abstains_by_name(gpu: Gpu) -> None:
     unsupported = gpu.unsupported(lambda: kernels.waiting_in_gluon[(1,)](torch.zeros(1)))
     assert (unsupported.what, unsupported.kernel) == ("ttng.init_barrier", "waiting_in_gluon")

@@ -51,6 +51,16 @@ def floating(function: Elementwise) -> Handler:
     return handle
 
 
+def unrounded(function: Elementwise) -> Handler:
+    """Return the handler of a floating-point operation whose results have the operands' type exactly, 8 bits too."""
+
+    def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+        del machine
+        return function(*[array(frame[slot]) for slot in operation.operands])
+
+    return handle
+
+
 def integral(function: Elementwise) -> Handler:
     """Return the handler of an integer operation, which wraps in the width of the result type."""
 
@@ -378,7 +388,7 @@ HANDLERS: Mapping[str, Handler] = {
     "arith.maximumf": floating(np.maximum),
     "arith.minimumf": floating(np.minimum),
     "tt.clampf": clamp,
-    "math.absf": floating(np.abs),
+    "math.absf": unrounded(np.abs),
     "math.absi": integral(np.abs),
     "math.exp": floating(_in_float64(np.exp)),
     "math.exp2": floating(_flushing_subnormals(_in_float64(np.exp2))),

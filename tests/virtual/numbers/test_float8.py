@@ -166,3 +166,18 @@ def test_products_of_8_bit_floats_are_summed_in_float32(gpu: Gpu) -> None:
     dot_kernel[(1,)](x, y, out, 32)
     torch.testing.assert_close(out, x.float() @ y.float())
     assert gpu.memory == []
+
+
+@triton.jit
+def absolute_kernel(x, y, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(y + at, tl.abs(tl.load(x + at)))
+
+
+@pytest.mark.parametrize("element", TYPES)
+def test_the_absolute_value_of_8_bit_floats_clears_the_sign(gpu: Gpu, element: str) -> None:
+    x = torch.arange(256, dtype=torch.uint8).view(TYPES[element])
+    y = torch.zeros_like(x)
+    absolute_kernel[(1,)](x, y, 256)
+    assert torch.equal(y.float().nan_to_num(-1), x.float().abs().nan_to_num(-1))
+    assert gpu.memory == []
