@@ -50,11 +50,13 @@ class WatchedLaunches:
         self._memory = memory
         self._builds: dict[tuple[str, ...], _Build] = {}
         self._launching = threading.local()
-        """In each thread, the request of its launch under way."""
+        """In each thread, the request of its launch under way; None if that is not followed."""
 
     def allocate(self, allocator: Callable[[int, int, int], object], size: int, align: int, stream: int) -> object:
         """Return the scratch memory that Triton's launcher asks this thread's allocator for, after checks of it."""
-        case, request = self.case_launches, self._launching.request
+        case, request = self.case_launches, getattr(self._launching, "request", None)
+        if request is None:  # a launch that is not followed, as in the capture of a CUDA graph
+            return allocator(size, align, stream)
         asked = self._scratch_request(request, size, align)
         elsewhere = "in the main thread" if case.main_has_allocator else ""
         scratch = allocated(asked, lambda: allocator(size, align, stream), elsewhere, case.scratch.append)
@@ -78,8 +80,11 @@ class WatchedLaunches:
         case_launches.unfinished = name
         recorded = flight_recorder.launching(name, request.grid, f"num_warps: {request.metadata.num_warps}")
         self._launching.request = request
-        with recorded, self._memory.launching():
-            launch()
+        try:
+            with recorded, self._memory.launching():
+                launch()
+        finally:
+            self._launching.request = None
         with flight_recorder.synchronising(name):
             torch.cuda.synchronize()
         case_launches.unfinished = None

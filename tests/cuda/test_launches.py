@@ -53,6 +53,15 @@ def test_scratch_memory_is_checked_before_the_launch(launches: WatchedLaunches) 
     assert ScratchFlaw.SHARED in flaws_of(launches, y, y)
 
 
+def test_memory_of_a_launch_that_is_not_followed_is_left_alone(launches: WatchedLaunches) -> None:
+    given = torch.zeros(512)
+    assert flaws_of(launches, None, given) == [ScratchFlaw.TOO_SMALL]
+    memory = torch.zeros(256, dtype=torch.uint8)
+    assert launches.allocate(lambda *_: memory, 256, 128, 0) is memory
+    assert not memory.any()
+    assert [fault.what for fault in launches.case_launches.scratch] == [ScratchFlaw.TOO_SMALL]
+
+
 def test_a_launch_without_an_allocator_is_recorded(launches: WatchedLaunches) -> None:
     def launch() -> None:
         launches.allocate(NullAllocator(), 256, 128, 0)
