@@ -104,6 +104,7 @@ def test_the_json_report_is_complete(project: Project) -> None:
         "known_findings": [],
         "notices": [],
         "unchecked": [],
+        "uncompiled": {},
         "untried": {},
     }
     case, first = (from_json(json.dumps(finding.pop(key)), Case) for key in ("case", "first_case"))
