@@ -89,7 +89,7 @@ def call(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], *,
         state.note_outputs(kept, outputs)
         if made_by_torch.has_all(outputs, kept):
             note(f"{CONTROL}copied")
-        if before and before == key_of(outputs):
+        if before and before == key_of(outputs) and all(bool(value.isfinite().any()) for value in outputs.values()):
             note(f"{CONTROL}repeated")
         if answer.folder:
             keep_outputs(Path(answer.folder), key_of(kept), returned)
@@ -229,7 +229,7 @@ class _State:
 
     def note_outputs(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         """Note outputs that are constant, or the same as those for other inputs."""
-        if not outputs or any(value.numel() < 2 or bool(value.isnan().all()) for value in outputs.values()):
+        if not outputs or any(value.numel() < 2 or not bool(value.isfinite().any()) for value in outputs.values()):
             return
         if all(not bool((value != 0).any()) for value in outputs.values()):
             note(f"{CONTROL}zeros")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import cache
+from math import prod
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -42,7 +43,7 @@ from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.paired_run import PairedRun, RunRequest
 from harness.model.run import Completed, Raised, Refused, Run
-from harness.model.verdict import Fail
+from harness.model.verdict import Fail, Outcome
 from harness.oracles import registry
 from harness.reports.finding_text import Sources, quoted, render
 from harness.search.campaign import Campaign, CampaignWorkers
@@ -50,6 +51,7 @@ from harness.search.campaign_statistics import CampaignStatistics, Sighting, Tri
 from harness.search.options import Options, load_devices
 from harness.search.plan import CaseBudget
 from harness.search.session import FOLDER, Session, prepared
+from harness.search.sort_key import values_of
 from harness.search.strategies import scouts
 from harness.settings import Settings
 from harness.suite import load_suite
@@ -94,7 +96,7 @@ class Checker:
 
         Args:
             devices: GPUs to emulate, as `--device` of `harness fuzz` takes them.
-            cases: cases of each check, over all devices.
+            cases: cases of each check, over all devices, and one of each distribution of values that is not drawn.
             time_limit_s: the time limit of one case, in seconds.
             resources: also compile each kernel for the devices, and check that it fits them.
             other_sm_counts: also repeat a case on another SM count, in a process of its own.
@@ -335,8 +337,29 @@ class _Check:
             statistics = campaign.run()
             for sighting in statistics.in_order():
                 identity = self._stored(session, sighting) if self._checker.stores else ""
-                self._add(sighting.fail, sighting.first, identity)
+                self._add(sighting.fail, sighting.first.case, identity)
+            if not self._seen.failures:
+                self._add_missing_values(session, op, statistics)
         return statistics
+
+    def _add_missing_values(self, session: Session, op: Op, statistics: CampaignStatistics) -> None:
+        """Check a case of each distribution of values that the search has not drawn.
+
+        Chance alone leaves one check in ten without large values.
+        """
+        drawn = {run.case.values for run in self._seen.completed}
+        plain = [run.case for run in self._seen.completed if _is_plain(run)]
+        for values in (one for one in values_of(op) if plain and one not in drawn):
+            largest = max(plain, key=lambda case: prod(case.dims.values()))
+            case = replace(largest, values=values)
+            examined = session.judge.examine(op, case, session.pool.run)
+            self._record(examined.run)
+            statistics.cases += 1
+            statistics.passed += examined.outcome is Outcome.PASS
+            statistics.failed += examined.outcome is Outcome.FAIL
+            statistics.abstained += examined.outcome is Outcome.ABSTAIN
+            for fail in examined.fails:
+                self._add(fail, case, "")
 
     @staticmethod
     def _stored(session: Session, sighting: Sighting) -> str:
@@ -380,9 +403,9 @@ class _Check:
         with self._lock:
             self._seen.runs.append(run)
 
-    def _add(self, fail: Fail, trial: Trial, identity: str) -> None:
+    def _add(self, fail: Fail, case: Case, identity: str) -> None:
         if counts_as_flaw(fail):
-            self._seen.failures.append((fail, str(trial.case), identity))
+            self._seen.failures.append((fail, str(case), identity))
         else:
             self._notes.append(f"warning: {fail.oracle}: {fail.message}")
 

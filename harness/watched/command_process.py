@@ -20,6 +20,8 @@ from harness.search.session import FOLDER, prepared
 from harness.watched.watch_records import FOLDER_VARIABLE, PER_LAUNCH, WatchPlan
 
 STARTUP = Path(__file__).parent / "startup"
+LONGEST_SLEEP_S = 60.0
+"""Python wakes up much more often in a wait with a limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +95,7 @@ def run_command(words: Sequence[str], environment: Mapping[str, str], before: Se
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     handlers = {number: signal.signal(number, hand_on) for number in numbers}
     try:
-        status = child.wait()
+        status = _wait(child)
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -102,6 +104,18 @@ def run_command(words: Sequence[str], environment: Mapping[str, str], before: Se
         was_interrupted=bool(received),
         seconds=time.monotonic() - begun,
     )
+
+
+def _wait(child: "subprocess.Popen[bytes]") -> int:
+    """Wait for the end of a process, and handle signals meanwhile.
+
+    The system may deliver a signal to another thread.  Python handles it in this one, which must not sleep for ever.
+    """
+    while True:
+        try:
+            return child.wait(timeout=LONGEST_SLEEP_S)
+        except subprocess.TimeoutExpired:
+            continue
 
 
 def _command_in(pid: int) -> list[psutil.Process]:

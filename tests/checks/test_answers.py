@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ci.check_answers import NAMED, AnswerFile, answer_files
+from harness.checks.check_verdict import FlawKind
 from harness.checks.checker import Checker
 
 pytestmark = [pytest.mark.slow, pytest.mark.once]
@@ -25,6 +26,13 @@ def checker(tmp_path_factory: pytest.TempPathFactory) -> Generator[Checker]:
 def test_the_verdict_on_an_answer_is_right(checker: Checker, answer: AnswerFile) -> None:
     verdict = checker.check(Path(answer.path), answer.problem)
     assert answer.is_judged_by(verdict), verdict
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_large_values_are_checked_in_a_short_check_too(checker: Checker, seed: int) -> None:
+    (answer,) = (one for one in ANSWERS if one.name == "log_softmax_overflow")
+    verdict = checker.check(Path(answer.path), answer.problem, cases=3, seed=seed)
+    assert FlawKind.WRONG_VALUES in {flaw.kind for flaw in verdict.flaws}, verdict
 
 
 def test_there_are_twenty_right_and_twenty_wrong_answers() -> None:
