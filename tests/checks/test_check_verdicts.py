@@ -77,7 +77,7 @@ def test_replaced_functions_do_not_change_the_verdict(checker: Checker, candidat
 
 def test_the_referee_sees_values_that_a_forged_comparison_passes(checker: Checker) -> None:
     verdict = verdict_on(checker, "forges")
-    assert (verdict.passed, kinds(verdict)) == (20, {FlawKind.TAMPERING})
+    assert (verdict.passed, kinds(verdict)) == (verdict.cases, {FlawKind.TAMPERING})
 
 
 def test_a_right_gradient_is_checked(checker: Checker) -> None:
