@@ -18,7 +18,7 @@ from harness.model.run import Completed, Run
 from harness.model.verdict import Abstain, Fail, Outcome
 from harness.oracles import registry
 from harness.oracles.resources import FitsResources
-from harness.watched.watch_records import LaunchedBuild, LaunchFailure, read_builds
+from harness.watched.watch_records import LaunchedBuild, LaunchedBuilds, LaunchFailure
 from harness.workers.background_compiler import BackgroundCompiler
 
 POLL_S = 1.0
@@ -51,7 +51,8 @@ class BuildChecks:
             builds: where they leave their builds.
             device: the emulated GPU.
         """
-        self._folder = folder
+        self._records = LaunchedBuilds(folder)
+        self._launched: list[LaunchedBuild] = []
         self._device = device
         builds.mkdir(parents=True, exist_ok=True)
         self._compiler = BackgroundCompiler(builds, settle_s=WAIT_S)
@@ -75,7 +76,8 @@ class BuildChecks:
             Exception: the error that ended the compiler's thread.
         """
         self._stop()
-        launched = read_builds(self._folder)
+        self._launched += self._records.new()
+        launched = self._launched
         known = self._known(launched)
         if is_patient and len(known) < len({one.launch.build for one in launched}):
             with suppress(KeyboardInterrupt):  # what was found is reported all the same
@@ -109,7 +111,9 @@ class BuildChecks:
     def _request(self) -> None:
         """Request each build soon after its first launch."""
         while not self._is_over.wait(POLL_S):
-            self._known(read_builds(self._folder))
+            new = self._records.new()
+            self._launched += new
+            self._known(new)
 
     def _stop(self) -> None:
         self._is_over.set()

@@ -23,10 +23,9 @@ from harness.cuda.launches import CudaCaseLaunches, WatchedLaunches
 from harness.cuda.memory.redzones import RedzoneMemory
 from harness.cuda.sanitizers.plain_memory import memory_for
 from harness.model.device import DeviceProfile
-from harness.model.ending import Completed, Ending, Faulted, Raised, Unsupported
+from harness.model.ending import Completed, Ending, Faulted, Unsupported
 from harness.model.run import Run
 from harness.model.verdict import Verdict
-from harness.ops.exception_text import text_of
 from harness.oracles import registry
 from harness.virtual.driver import triton_seam
 from harness.virtual.driver.driver import LaunchRequest
@@ -132,7 +131,7 @@ class HardwareWatch:
             before = host_copies(request) if size_bytes(request) <= MOST_COPIED_BYTES else None
             self._launches(request, launch)
         except Exception as error:
-            ending = as_fault(self._raised(error), facts.unfinished)
+            ending = as_fault(self._lines.raised(error), facts.unfinished)
             raise
         finally:
             run = self._run(request, facts, ending)
@@ -152,10 +151,6 @@ class HardwareWatch:
             memory=(*facts.memory, *facts.scratch),
             sanitizer=self._reports and self._reports.of_launch(kernel, is_patient=not isinstance(ending, Completed)),
         )
-
-    def _raised(self, error: Exception) -> Raised:
-        kind = type(error).__name__
-        return Raised(kind=kind, message=text_of(error), source=self._lines.find(), phase="launch", traceback="")
 
     def _details(self, request: LaunchRequest, before: Mapping[int, Any] | None, run: Run) -> LaunchDetails:
         is_of_other = isinstance(run.ending, Faulted) and run.ending.launch is None

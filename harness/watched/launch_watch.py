@@ -19,13 +19,12 @@ from harness.devices.cpu_tensors import CpuTensors
 from harness.errors import CannotExecute
 from harness.inductor.followed_programs import FollowedPrograms
 from harness.model.case import LaneFill, Scale
-from harness.model.ending import Completed, Ending, OutOfMemory, Raised, Unsupported
+from harness.model.ending import Completed, Ending, OutOfMemory, Unsupported
 from harness.model.run import Measure, Refilled, Result, Role, Run, UndefinedLanes, UninitialisedRead
 from harness.model.verdict import Verdict
 from harness.ops.call_contexts import CallContexts
 from harness.ops.case_execution import plain_torch, without_dispatch_modes
 from harness.ops.compare import digests
-from harness.ops.exception_text import text_of
 from harness.ops.poison import FreshMemory
 from harness.oracles import registry
 from harness.settings import Settings
@@ -141,7 +140,7 @@ class LaunchWatch:
                 ending = facts.halted or Unsupported(what=error.what, kernel="", source=None, triton_version="")
                 raise
             except Exception as error:
-                ending = facts.halted or self._raised(error)
+                ending = facts.halted or self._lines.raised(error)
                 raise
             finally:
                 run = self._run(request, facts, ending, before)
@@ -155,10 +154,6 @@ class LaunchWatch:
             record_launch(request, before, self._fresh, path)
 
         return LaunchDetails(self._lines.find, save)
-
-    def _raised(self, error: Exception) -> Raised:
-        kind = type(error).__name__
-        return Raised(kind=kind, message=text_of(error), source=self._lines.find(), phase="launch", traceback="")
 
     def _begin(self, fill: LaneFill, scale: Scale) -> None:
         begun = self._launches.case_launches = VirtualCaseLaunches(lane_fill=fill, scale=scale, traced=self._traced)

@@ -3,7 +3,8 @@
 import os
 import threading
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ import torch
 
 from harness.devices.captured_graphs import current_capture
 from harness.inductor.inductor_emulation import is_compiled
+from harness.model.ending import Raised
 from harness.model.run import Source
 from harness.ops.call_contexts import CallContexts
 from harness.ops.case_execution import NOT_THE_LIBRARY
+from harness.ops.exception_text import text_of
 from harness.virtual.driver.triton_seam import has_allocator
 
 
@@ -37,6 +40,20 @@ class CallingLines:
         with_lines = (at for at in own if not is_compiled(at[0].f_code))
         found = next(with_lines, None) or next(iter(own), None)
         return Source(file=found[0].f_code.co_filename, line=found[1]) if found else self.of_backward
+
+    def raised(self, error: Exception) -> Raised:
+        """Return the ending of a launch that raised, at the caller's line."""
+        kind = type(error).__name__
+        return Raised(kind=kind, message=text_of(error), source=self.find(), phase="launch", traceback="")
+
+    @contextmanager
+    def during_backward(self) -> Generator[None]:
+        """While active, launches of other threads belong to the line that calls now."""
+        outer, self.of_backward = self.of_backward, self.find()
+        try:
+            yield
+        finally:
+            self.of_backward = outer
 
 
 class MainThread:
@@ -81,11 +98,8 @@ def _noting_line(original: Callable[..., Any], lines: CallingLines) -> Callable[
     def call(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
             return original(*args, **kwargs)
-        outer, lines.of_backward = lines.of_backward, lines.find()
-        try:
+        with lines.during_backward():
             return original(*args, **kwargs)
-        finally:
-            lines.of_backward = outer
 
     return call
 
@@ -117,10 +131,7 @@ def _on_backward_thread(
             finally:
                 owner.is_backward = False
 
-        outer, lines.of_backward = lines.of_backward, lines.find()
-        try:
+        with lines.during_backward():
             return contexts.in_backward_thread(work)
-        finally:
-            lines.of_backward = outer
 
     return call

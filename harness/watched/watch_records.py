@@ -194,9 +194,25 @@ def read_failures(folder: Path) -> tuple[LaunchFailure, ...]:
     return tuple(sorted(found, key=lambda failure: failure.test))
 
 
-def read_builds(folder: Path) -> tuple[LaunchedBuild, ...]:
-    """Return the builds that processes have launched so far, by test and process."""
-    return tuple(one for file in sorted(folder.glob(f"*{BUILDS}")) for one in _read(file, LaunchedBuild))
+class LaunchedBuilds:
+    """The builds that processes launch, read while they run."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, int] = {}
+        """By file, the bytes that were read."""
+
+    def new(self) -> tuple[LaunchedBuild, ...]:
+        """Return those that were written since the last call, by test and process."""
+        found: list[LaunchedBuild] = []
+        for file in sorted(self._folder.glob(f"*{BUILDS}")):
+            with file.open("rb") as records:
+                records.seek(self._read.get(file, 0))
+                text = records.read()
+            complete = text[: text.rfind(b"\n") + 1]
+            self._read[file] = self._read.get(file, 0) + len(complete)
+            found += _records(complete, LaunchedBuild)
+        return tuple(found)
 
 
 def read_calls(folder: Path) -> tuple[SeenCall, ...]:
@@ -211,7 +227,11 @@ def read_uncompiled(folder: Path) -> Mapping[str, int]:
 
 
 def _read(file: Path, kind: type[T]) -> Iterator[T]:
-    for line in file.read_bytes().splitlines():
+    return _records(file.read_bytes(), kind)
+
+
+def _records(text: bytes, kind: type[T]) -> Iterator[T]:
+    for line in text.splitlines():
         try:
             yield from_json(line, kind)
         except ReplayError:  # a process died while it wrote its last line
