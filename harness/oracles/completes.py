@@ -1,6 +1,7 @@
 """The promise that every case runs to its end, without an exception, a crash or a hang."""
 
 import re
+import signal
 from dataclasses import dataclass
 
 from harness.model.case import Case
@@ -43,6 +44,7 @@ ABORTING = re.compile(r"\bAssertion\b|LLVM ERROR|terminate called|what\(\):")
 RAISED = (
     "The library cannot run this input on this GPU, and raises something else than what its op declares for refusals."
 )
+KILLED = "which another process or Linux sends, as when the machine's memory is full"
 CRASHED = "On a GPU the caller's process would die with it, or go on with a CUDA context that is lost."
 FAULTED = "The process's CUDA context is lost: every later call fails, and what was in flight with it."
 GONE = f"; it does not end so once {Plainer.UNOPTIMISED}"
@@ -136,7 +138,9 @@ def _cause(raised: Raised) -> str:
     return f"{kind}: {main_line(text)}"
 
 
-def _judge_crashed(run: Run, crashed: Crashed) -> Fail:
+def _judge_crashed(run: Run, crashed: Crashed) -> Verdict:
+    if crashed.signal == signal.Signals.SIGKILL.name:
+        return Abstain(oracle=Completes.name, reason=f"{describe(crashed)}, {KILLED}")
     meanwhile = f" while {crashed.launch} was {crashed.doing}" if crashed.launch else ""
     words = last_words(crashed.log_tail) if crashed.signal == "SIGABRT" else ""
     return _Failure(

@@ -190,6 +190,13 @@ class TestCompletes:
         assert fail.signature == signature("completes", "signal SIGSEGV")
         assert fail.message == "the process died of SIGSEGV while layer_norm_bwd_kernel was launched"
 
+    def test_a_process_that_was_killed_from_outside_is_no_failure(self) -> None:
+        killed = Crashed(signal="SIGKILL", status=None, log_tail="", launch=KERNEL)
+        assert judge(Completes(), run(ending=killed)) == [
+            "abstain: the process died of SIGKILL, which another process or Linux sends, "
+            "as when the machine's memory is full"
+        ]
+
     def test_a_crash_of_the_compiler_quotes_its_assertion(self) -> None:
         log = (
             "warning: slow\npython: Ops.cpp:7: Assertion `rank == 2' failed.\n\nFatal Python error: Aborted\n  File x\n"

@@ -53,4 +53,4 @@ def test_each_planted_bug_is_one_finding(tmp_path: Path, monkeypatch: pytest.Mon
             "store_into_gap": {"bounds", "unwritten", "wrong-value"},
             "uninitialised_read": {"uninitialised-read", "wrong-value"},
         },
-    ), [(describe(finding.case), finding.repeats, finding.fail) for finding in found.values()]
+    ), "\n".join(f"{describe(one.case)}, {one.repeats}: {one.fail.message}" for one in found.values())

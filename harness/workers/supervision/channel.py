@@ -161,11 +161,13 @@ class Channel:
 
     def kill(self) -> None:
         """Kill the child and everything that it started, which may live on after the child has ended."""
-        if self.pid is not None:
+        # Once the end is known the group was killed, and Linux may have given the process id to somebody else.
+        if self.pid is not None and self._ended is None:
             linux.kill_group(self.pid)
 
     def close(self) -> None:
         """Kill the child and wait until it is gone.  One that is not forked yet finds its socket closed, and ends."""
+        self._read_ready(0)
         self.kill()
         deadline = monotonic() + REAP_LIMIT_S
         while self.pid is not None and self._ended is None and monotonic() < deadline:
@@ -218,7 +220,8 @@ class Channel:
 
     def _read_what_is_left(self) -> None:
         """Read what the child sent and printed before it ended: `poll` may have reported the end first."""
-        self.kill()  # processes that it started could go on printing for ever
+        if self.pid is not None:
+            linux.kill_rest_of_group(self.pid)  # processes that it started could go on printing for ever
         for fd, read in ((self._stream.fileno(), self._read_stream), (self._log_fd, self._read_log)):
             for _ in range(LEFTOVER_PIECES):
                 if not select.select([fd], [], [], 0)[0]:

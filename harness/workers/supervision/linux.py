@@ -97,6 +97,12 @@ def kill_group(leader: int) -> None:
             return
 
 
+def kill_rest_of_group(leader: int) -> None:
+    """Kill what a process started and left in its group; the process has ended, and another may have its id."""
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
 def _set_death_signal(number: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0) != 0:
