@@ -105,10 +105,12 @@ class ReportContents:
     @property
     def abstain_reasons(self) -> tuple[tuple[str, int], ...]:
         """Why cases abstained and how many, the most frequent first."""
-        total = Counter[str]()
-        for one in self.campaigns:
-            total.update(one.report.abstain_reasons)
-        return tuple(total.most_common())
+        return _most_frequent(one.report.abstain_reasons for one in self.campaigns)
+
+    @property
+    def uncompiled(self) -> tuple[tuple[str, int], ...]:
+        """Why programs of `torch.compile` ran uncompiled and how many, the most frequent first."""
+        return _most_frequent(one.report.uncompiled for one in self.campaigns)
 
     @property
     def op_checks(self) -> tuple[OpChecks, ...]:
@@ -267,6 +269,13 @@ def _attached(folder: Path, damaged: list[str]) -> Iterator[Attached]:
             yield Attached(name=path.name, text=path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             damaged.append(f"cannot read {path}: {getattr(error, 'strerror', None) or error}")
+
+
+def _most_frequent(counts: Iterable[Mapping[str, int]]) -> tuple[tuple[str, int], ...]:
+    total = Counter[str]()
+    for one in counts:
+        total.update(one)
+    return tuple(total.most_common())
 
 
 def _links(

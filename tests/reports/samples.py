@@ -131,6 +131,7 @@ REPORT = CampaignReport(
     failed=15,
     abstained=5,
     abstain_reasons={f"{EVIL}: tt.histogram": 5},
+    uncompiled={"its backend is eager": 4},
     seconds=12.5,
     seed=7,
     devices=("h200 (132 SMs, sm_90)",),

@@ -97,6 +97,7 @@ def test_the_page_has_every_finding_and_escapes_all_text(whole: ReportContents) 
     assert "every case with G > 1: 9 of 9; none of 22 others" in parsed.said
     assert "avoided 120 draws of layer_norm" in parsed.said
     assert "set aside other on b200" in parsed.said
+    assert "4 its backend is eager" in parsed.said
     assert "follows no simple rule: of the sizes tried, 4 fail and 2 pass" in parsed.said
 
 
