@@ -4,6 +4,7 @@ A compiler that aborts, hangs or exceeds its memory costs its process and the fa
 Facts are kept in the cache as soon as they are known.  A failure of this machine is not kept.
 """
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -126,6 +127,8 @@ class _Compiler:
         self._time_limit_s = time_limit_s
         self._process: subprocess.Popen[str] | None = None
         self._printed: IO[bytes] | None = None
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        """The process's temporary files, which it cannot remove when it is killed."""
         self._lock = threading.Lock()
         self._closed = False
 
@@ -156,6 +159,7 @@ class _Compiler:
             if self._closed:
                 raise OSError("the compilers are closed")
             self._printed = tempfile.TemporaryFile("w+b")  # noqa: SIM115 - `_end` closes it
+            self._temporary = tempfile.TemporaryDirectory(prefix="kernel-harness-")
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.PIPE,
@@ -163,6 +167,7 @@ class _Compiler:
                 stderr=self._printed,
                 text=True,
                 encoding="utf-8",
+                env={**os.environ, "TMPDIR": self._temporary.name},
                 start_new_session=True,
             )
             return self._process
@@ -192,6 +197,9 @@ class _Compiler:
         if self._printed is not None:
             self._printed.close()
             self._printed = None
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
 
 
 def _last_line(printed: IO[bytes] | None) -> str:

@@ -1,6 +1,7 @@
 """A compiler that dies or hangs costs its own build, and nothing else."""
 
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,19 @@ def test_a_compiler_killed_from_outside_is_asked_again_next_time(cache: BuildCac
     found = compiled(cache, "killed", "fine")
     assert found == {"killed": BuildFacts(unknown="the compiler's process died of SIGKILL"), "fine": FINE}
     assert cache.facts("killed-90") is None
+
+
+def test_compilers_that_were_killed_leave_no_temporary_files(
+    cache: BuildCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    with Compilers(cache, 1) as compilers:
+        ((_, facts),) = compilers.compile([request(cache.keep_ttir(REFUSED_BY_PTXAS), arch=90)])
+    assert facts.failure
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_damaged_file_of_the_cache_counts_as_missing(cache: BuildCache) -> None:
