@@ -28,6 +28,8 @@ from harness.ops.inputs import seed_of
 from harness.ops.result_forms import named
 
 MOST_REMEMBERED = 256
+DISTINCT_VALUES = 4
+"""Finite values that an output must have to be no right result of other inputs, as the zeros of one column may be."""
 
 _ORIGINALS = [Originals()]
 """The snapshot, made in the fork server, whose children share it; the first candidate of a process may renew it."""
@@ -89,7 +91,7 @@ def call(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], *,
         state.note_outputs(kept, outputs)
         if made_by_torch.has_all(outputs, kept):
             note(f"{CONTROL}copied")
-        if before and before == key_of(outputs) and all(bool(value.isfinite().any()) for value in outputs.values()):
+        if before and before == key_of(outputs) and _tell_inputs_apart(outputs):
             note(f"{CONTROL}repeated")
         if answer.folder:
             keep_outputs(Path(answer.folder), key_of(kept), returned)
@@ -229,7 +231,7 @@ class _State:
 
     def note_outputs(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         """Note outputs that are constant, or the same as those for other inputs."""
-        if not outputs or any(value.numel() < 2 or not bool(value.isfinite().any()) for value in outputs.values()):
+        if not outputs or any(value.numel() < 2 or not len(_finite(value)) for value in outputs.values()):
             return
         if all(not bool((value != 0).any()) for value in outputs.values()):
             note(f"{CONTROL}zeros")
@@ -238,7 +240,7 @@ class _State:
         form = tuple((name, tuple(value.shape), value.dtype) for name, value in outputs.items())
         given, got = key_of(inputs), key_of(outputs)
         before = self._earlier.get(form)
-        if before is not None and before[0] != given and before[1] == got:
+        if before is not None and before[0] != given and before[1] == got and _tell_inputs_apart(outputs):
             note(f"{CONTROL}repeated")
         if len(self._earlier) < MOST_REMEMBERED:
             self._earlier.setdefault(form, (given, got))
@@ -247,6 +249,17 @@ class _State:
         if dtype not in self._models:
             self._models[dtype] = copy.deepcopy(self._models[torch.float32]).to(dtype)
         return self._models[dtype]
+
+
+def _tell_inputs_apart(outputs: Mapping[str, torch.Tensor]) -> bool:
+    """Return True if other inputs hardly ever give the same outputs."""
+    return all(len(_finite(value).unique()) >= DISTINCT_VALUES for value in outputs.values())
+
+
+def _finite(value: torch.Tensor) -> torch.Tensor:
+    """Return the finite elements in float64: `isfinite` knows not every 8-bit float."""
+    wide = value.double()
+    return wide[wide.isfinite()]
 
 
 @cache

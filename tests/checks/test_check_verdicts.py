@@ -54,6 +54,7 @@ def test_sizes_that_agree_in_all_samples_are_one_dim(checker: Checker) -> None:
         ("none", FlawKind.WRONG_FORM),
         ("raises", FlawKind.EXCEPTION),
         ("crashes", FlawKind.CRASH),
+        ("killed_if_large", FlawKind.CRASH),
         ("exits", FlawKind.CRASH),
         ("hangs", FlawKind.HANG),
         ("forks", FlawKind.TAMPERING),

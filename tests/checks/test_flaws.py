@@ -12,6 +12,7 @@ from harness.model.run import Run
 pytestmark = pytest.mark.once
 
 CRASH = Crashed(signal=None, status=0, log_tail="")
+KILLED = Crashed(signal="SIGKILL", status=None, log_tail="")
 
 
 @pytest.mark.parametrize(
@@ -20,10 +21,11 @@ CRASH = Crashed(signal=None, status=0, log_tail="")
         ([CRASH], [FlawKind.CRASH]),
         ([Refused(message="no"), CRASH, CRASH], [FlawKind.CRASH]),
         ([CRASH, Completed()], []),
+        ([KILLED, Completed()], [FlawKind.CRASH]),
         ([Refused(message="no")], []),
     ],
 )
-def test_a_search_that_ended_before_any_verdict_names_the_crash(endings: list[Ending], kinds: list[FlawKind]) -> None:
+def test_a_crash_that_no_oracle_judges_is_a_flaw(endings: list[Ending], kinds: list[FlawKind]) -> None:
     case = Case(op="candidate.py:f", dims={}, dtype=DType.FP32, device=catalogue.find("h200"))
     seen = Evidences(runs=[Run(case=case, engine="virtual", ending=ending) for ending in endings])
     assert [flaw.kind for flaw in flaws_of(seen)] == kinds
