@@ -15,6 +15,16 @@ JUMPS = frozenset({"precision"})
 """A number between two steps of eight bits goes to either."""
 ROWS = Dim(low=1, high=400)
 BLOCKS = Dim(low=1, high=3)
+PRODUCT = {
+    "dims": {"M": ROWS, "NB": BLOCKS, "KB": BLOCKS},
+    "options": {"output_dtype": ("float32", "bfloat16")},
+    "dtypes": (DType.FP32,),
+}
+FACTORS = {
+    "a": tensor("M", f"{BLOCK}*KB", grad=False, dtype=DType.FP8_E4M3),
+    "b": tensor(f"{BLOCK}*NB", f"{BLOCK}*KB", grad=False, dtype=DType.FP8_E4M3),
+    "scales_a": tensor("M", "KB", grad=False, draw=Draw.POSITIVE),
+}
 
 
 @op(**LIBRARY, dims={"M": ROWS, "KB": BLOCKS}, inputs={"x": tensor("M", f"{BLOCK}*KB", grad=False)}, waives=JUMPS)
@@ -81,15 +91,8 @@ def weights_reference(x, transposes):
 
 @op(
     **LIBRARY,
-    dims={"M": ROWS, "NB": BLOCKS, "KB": BLOCKS},
-    inputs={
-        "a": tensor("M", f"{BLOCK}*KB", grad=False, dtype=DType.FP8_E4M3),
-        "b": tensor(f"{BLOCK}*NB", f"{BLOCK}*KB", grad=False, dtype=DType.FP8_E4M3),
-        "scales_a": tensor("M", "KB", grad=False, draw=Draw.POSITIVE),
-        "scales_b": tensor("NB", "KB", grad=False, draw=Draw.POSITIVE),
-    },
-    options={"output_dtype": ("float32", "bfloat16")},
-    dtypes=(DType.FP32,),
+    **PRODUCT,
+    inputs={**FACTORS, "scales_b": tensor("NB", "KB", grad=False, draw=Draw.POSITIVE)},
 )
 def product_with_weights(a, b, scales_a, scales_b, output_dtype):
     from torchao.prototype.blockwise_fp8_training.kernels import triton_fp8_gemm_1x128_128x128
@@ -105,15 +108,8 @@ def product_with_weights_reference(a, b, scales_a, scales_b):
 
 @op(
     **LIBRARY,
-    dims={"M": ROWS, "NB": BLOCKS, "KB": BLOCKS},
-    inputs={
-        "a": tensor("M", f"{BLOCK}*KB", grad=False, dtype=DType.FP8_E4M3),
-        "b": tensor(f"{BLOCK}*NB", f"{BLOCK}*KB", grad=False, dtype=DType.FP8_E4M3),
-        "scales_a": tensor("M", "KB", grad=False, draw=Draw.POSITIVE),
-        "scales_b": tensor("KB", f"{BLOCK}*NB", grad=False, draw=Draw.POSITIVE),
-    },
-    options={"output_dtype": ("float32", "bfloat16")},
-    dtypes=(DType.FP32,),
+    **PRODUCT,
+    inputs={**FACTORS, "scales_b": tensor("KB", f"{BLOCK}*NB", grad=False, draw=Draw.POSITIVE)},
 )
 def product_of_activations(a, b, scales_a, scales_b, output_dtype):
     from torchao.prototype.blockwise_fp8_training.kernels import triton_fp8_gemm_1x128_128x1
