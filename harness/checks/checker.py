@@ -43,7 +43,7 @@ from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.paired_run import PairedRun, RunRequest
 from harness.model.run import Completed, Raised, Refused, Run
-from harness.model.verdict import Fail, Outcome
+from harness.model.verdict import Fail
 from harness.oracles import registry
 from harness.reports.finding_text import Sources, quoted, render
 from harness.search.campaign import Campaign, CampaignWorkers
@@ -354,10 +354,7 @@ class _Check:
             case = replace(largest, values=values)
             examined = session.judge.examine(op, case, session.pool.run)
             self._record(examined.run)
-            statistics.cases += 1
-            statistics.passed += examined.outcome is Outcome.PASS
-            statistics.failed += examined.outcome is Outcome.FAIL
-            statistics.abstained += examined.outcome is Outcome.ABSTAIN
+            statistics.count(examined)
             for fail in examined.fails:
                 self._add(fail, case, "")
 
