@@ -54,6 +54,7 @@ def merge(reports: Sequence[CampaignReport], issues: KnownIssues = NO_ISSUES) ->
         suite_errors=tuple(dict.fromkeys(error for report in reports for error in report.suite_errors)),
         builds=sum(report.builds for report in reports),
         compiled_builds=sum(report.compiled_builds for report in reports),
+        uncompiled=_counts(report.uncompiled for report in reports),
         accepted_reports=_counts(report.accepted_reports for report in reports),
         gpu_wait_share=_gpu_wait_share(reports),
         known_findings=issues.among(findings),

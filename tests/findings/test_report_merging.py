@@ -54,6 +54,7 @@ def test_counts_and_times_are_added_up() -> None:
     assert sum(row.cases for row in both.verdicts) == 2 * sum(row.cases for row in REPORT.verdicts)
     assert len(both.verdicts) == len(REPORT.verdicts)
     assert both.abstain_reasons == {reason: 2 * count for reason, count in REPORT.abstain_reasons.items()}
+    assert both.uncompiled == {reason: 2 * count for reason, count in REPORT.uncompiled.items()}
     assert [(one.cases, one.dropped) for one in both.avoided] == [(62, 240)]
 
 

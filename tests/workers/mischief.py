@@ -1,5 +1,6 @@
 """A suite whose ops do to their process what kernels and libraries do."""
 
+import atexit
 import ctypes
 import importlib
 import os
@@ -140,6 +141,12 @@ def segfault(rows: int) -> int:
 @mischief
 def killed(rows: int) -> int:
     os.kill(os.getpid(), signal.SIGKILL)
+    return rows
+
+
+@mischief
+def aborts_at_exit(rows: int) -> int:
+    atexit.register(os.abort)
     return rows
 
 

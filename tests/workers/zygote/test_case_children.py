@@ -54,6 +54,11 @@ def test_the_worker_outlives_a_child_that_dies(pool: Pool, context: CallContext)
     assert pool.run(case("pid")).seconds["result"] == pid
 
 
+@pytest.mark.parametrize("context", [CallContext.FORKED, CallContext.SPAWNED])
+def test_a_child_that_aborts_after_its_answer_has_completed(pool: Pool, context: CallContext) -> None:
+    assert pool.run(replace(case("aborts_at_exit"), context=context)).ending == Completed()
+
+
 def test_cuda_is_not_used_in_a_forked_child(scratch: Path) -> None:
     with Pool(specs(scratch, engine="tests.workers.engines:OnHardware"), processes=1, time_limit_s=DEADLINE_S) as pool:
         refused = pool.run(replace(case("good"), context=CallContext.FORKED)).ending
