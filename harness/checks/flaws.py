@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from signal import SIGKILL
 
 from harness.answers.answer import CONTROL
 from harness.checks.check_verdict import CandidateFlaw, FlawKind
@@ -122,8 +121,10 @@ def _of_forms(completed: Sequence[Run]) -> Iterator[CandidateFlaw]:
 
 def _of_endings(seen: Evidences) -> Iterator[CandidateFlaw]:
     """Yield a flaw for an ending that no oracle judges: by SIGKILL, or in a search that ended before any verdict."""
-    is_unjudged = not (seen.completed or seen.failures)
-    for run in seen.runs if is_unjudged else filter(_is_killed, seen.runs):
+    is_judged = bool(seen.completed or seen.failures)
+    for run in seen.runs:
+        if is_judged and not (isinstance(run.ending, Crashed) and run.ending.was_killed):
+            continue
         match run.ending:
             case Crashed() | Faulted():
                 kind = FlawKind.CRASH
@@ -133,11 +134,6 @@ def _of_endings(seen: Evidences) -> Iterator[CandidateFlaw]:
                 continue
         yield CandidateFlaw(kind=kind, message=describe(run.ending), case=str(run.case))
         return
-
-
-def _is_killed(run: Run) -> bool:
-    """Return True if SIGKILL ended the case: a candidate can send it to itself."""
-    return isinstance(run.ending, Crashed) and run.ending.signal == SIGKILL.name
 
 
 def _is_by_torch(result: Result) -> bool:

@@ -40,7 +40,7 @@ def merge(reports: Sequence[CampaignReport], issues: KnownIssues = NO_ISSUES) ->
         passed=sum(report.passed for report in reports),
         failed=sum(report.failed for report in reports),
         abstained=sum(report.abstained for report in reports),
-        abstain_reasons=_counts(report.abstain_reasons for report in reports),
+        abstain_reasons=added_counts(report.abstain_reasons for report in reports),
         seconds=round(sum(report.seconds for report in reports), 3),
         triage_seconds=round(sum(report.triage_seconds for report in reports), 3),
         seed=reports[0].seed,
@@ -54,8 +54,8 @@ def merge(reports: Sequence[CampaignReport], issues: KnownIssues = NO_ISSUES) ->
         suite_errors=tuple(dict.fromkeys(error for report in reports for error in report.suite_errors)),
         builds=sum(report.builds for report in reports),
         compiled_builds=sum(report.compiled_builds for report in reports),
-        uncompiled=_counts(report.uncompiled for report in reports),
-        accepted_reports=_counts(report.accepted_reports for report in reports),
+        uncompiled=added_counts(report.uncompiled for report in reports),
+        accepted_reports=added_counts(report.accepted_reports for report in reports),
         gpu_wait_share=_gpu_wait_share(reports),
         known_findings=issues.among(findings),
         notices=issues.notices(findings, kernels, {row.op for row in rows}),
@@ -231,7 +231,8 @@ def _symptoms(symptoms: Iterable[Symptom], but: Signature | None = None) -> tupl
 # --- counts ----------------------------------------------------------------------------------------------------------
 
 
-def _counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def added_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the sums by name, the largest first."""
     total = Counter[str]()
     for one in counts:
         total.update(one)

@@ -1,8 +1,7 @@
 """A compiler's process: `python -m harness.matrix.build_process CACHE` compiles one build after another.
 
 Requests come on standard input and facts leave on standard output, one line of JSON each.  Standard error is a file.
-It gets what else is printed.  The message of a failed build is read from it, since MLIR prints its reasons.  The folder
-of temporary files is this process's alone, and its parent removes it: Triton leaves the PTX there that ptxas refuses.
+It gets what else is printed.  The message of a failed build is read from it, since MLIR prints its reasons.
 """
 
 import hashlib
@@ -45,12 +44,14 @@ def main(folder: str) -> None:
     answers, printed = _reserve_output()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
     cache = BuildCache(Path(folder))
-    file = Path(tempfile.gettempdir()) / "kernel.ttir"
-    for line in sys.stdin:
-        request = wire.from_json(line, BuildRequest)
-        file.write_text(cache.ttir(request.ttir), encoding="utf-8")
-        facts = compile_build(request, file, printed)
-        print(wire.to_json(facts), file=answers, flush=True)
+    with tempfile.TemporaryDirectory(prefix="kernel-harness-") as scratch:
+        tempfile.tempdir = scratch  # Triton leaves the PTX there that ptxas refuses
+        file = Path(scratch) / "kernel.ttir"
+        for line in sys.stdin:
+            request = wire.from_json(line, BuildRequest)
+            file.write_text(cache.ttir(request.ttir), encoding="utf-8")
+            facts = compile_build(request, file, printed)
+            print(wire.to_json(facts), file=answers, flush=True)
 
 
 def compile_build(request: BuildRequest, ttir: Path, printed: TextIO) -> BuildFacts:

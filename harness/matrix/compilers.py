@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from select import select
 from signal import Signals
@@ -22,6 +23,7 @@ from harness.errors import ReplayError
 from harness.matrix.build_cache import BuildCache
 from harness.model.kernel_build import BuildFacts, BuildRequest
 from harness.model.kernel_resources import CRASHES
+from harness.workers.folder import PoolFolder
 from harness.workers.supervision import linux
 
 PROGRAM = (sys.executable, "-m", "harness.matrix.build_process")
@@ -45,7 +47,10 @@ class Compilers:
         self._cache = cache
         self._time_limit_s = time_limit_s
         self._program = program
-        self._processes = [_Compiler((*program, str(cache.folder)), time_limit_s) for _ in range(processes)]
+        self._folder = PoolFolder(str(cache.folder))
+        """Holds the compilers' temporary files, which they cannot remove when they are killed."""
+        command, temporary = (*program, str(cache.folder)), self._folder.temporary
+        self._processes = [_Compiler(command, time_limit_s, temporary) for _ in range(processes)]
 
     def __enter__(self) -> Self:
         return self
@@ -53,6 +58,7 @@ class Compilers:
     def __exit__(self, *_: object) -> None:
         for compiler in self._processes:
             compiler.close()
+        self._folder.remove()
 
     def compile(self, requests: Iterable[BuildRequest]) -> Iterator[tuple[BuildRequest, BuildFacts]]:
         """Compile the builds and yield each with its facts, as they are ready.
@@ -122,13 +128,12 @@ class _Died:
 class _Compiler:
     """One process, started anew after each death.  Only one thread asks it."""
 
-    def __init__(self, command: tuple[str, ...], time_limit_s: float) -> None:
+    def __init__(self, command: tuple[str, ...], time_limit_s: float, temporary: Path) -> None:
         self._command = command
         self._time_limit_s = time_limit_s
+        self._temporary = temporary
         self._process: subprocess.Popen[str] | None = None
         self._printed: IO[bytes] | None = None
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        """The process's temporary files, which it cannot remove when it is killed."""
         self._lock = threading.Lock()
         self._closed = False
 
@@ -159,7 +164,6 @@ class _Compiler:
             if self._closed:
                 raise OSError("the compilers are closed")
             self._printed = tempfile.TemporaryFile("w+b")  # noqa: SIM115 - `_end` closes it
-            self._temporary = tempfile.TemporaryDirectory(prefix="kernel-harness-")
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.PIPE,
@@ -167,7 +171,7 @@ class _Compiler:
                 stderr=self._printed,
                 text=True,
                 encoding="utf-8",
-                env={**os.environ, "TMPDIR": self._temporary.name},
+                env={**os.environ, "TMPDIR": str(self._temporary)},
                 start_new_session=True,
             )
             return self._process
@@ -197,9 +201,6 @@ class _Compiler:
         if self._printed is not None:
             self._printed.close()
             self._printed = None
-        if self._temporary is not None:
-            self._temporary.cleanup()
-            self._temporary = None
 
 
 def _last_line(printed: IO[bytes] | None) -> str:

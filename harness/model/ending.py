@@ -5,6 +5,7 @@ These are facts without judgement.  `harness.oracles` turns them into verdicts.
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from signal import Signals
 
 REFUSED_BUILDS = frozenset({"OutOfResources", "PTXASError", "CompileTimeAssertionFailure"})
 """The exceptions after which Triton's autotuner tries the next config (`Autotuner._bench`, 3.6 to 3.9)."""
@@ -92,6 +93,11 @@ class Crashed:
     doing: Doing = Doing.LAUNCHED
     events: tuple[str, ...] = field(default=(), compare=False)
     """The last events of the flight recorder, one line each."""
+
+    @property
+    def was_killed(self) -> bool:
+        """True if SIGKILL ended the process: another process or Linux sent it, unless the process sent it to itself."""
+        return self.signal == Signals.SIGKILL.name
 
 
 class HungParty(StrEnum):

@@ -1,7 +1,6 @@
 """The promise that every case runs to its end, without an exception, a crash or a hang."""
 
 import re
-import signal
 from dataclasses import dataclass
 
 from harness.model.case import Case
@@ -139,7 +138,7 @@ def _cause(raised: Raised) -> str:
 
 
 def _judge_crashed(run: Run, crashed: Crashed) -> Verdict:
-    if crashed.signal == signal.Signals.SIGKILL.name:
+    if crashed.was_killed:
         return Abstain(oracle=Completes.name, reason=f"{describe(crashed)}, {KILLED}")
     meanwhile = f" while {crashed.launch} was {crashed.doing}" if crashed.launch else ""
     words = last_words(crashed.log_tail) if crashed.signal == "SIGABRT" else ""

@@ -18,7 +18,7 @@ from harness.documents.op_checks import OpChecks, UncheckedOp, by_op_and_device,
 from harness.errors import ReplayError
 from harness.findings import store
 from harness.findings.known_issues import NO_ISSUES, KnownIssues
-from harness.findings.report_merging import report_in
+from harness.findings.report_merging import added_counts, report_in
 from harness.model.finding import Finding
 from harness.model.region import Region
 from harness.model.verdict import Severity, Signature
@@ -105,12 +105,12 @@ class ReportContents:
     @property
     def abstain_reasons(self) -> tuple[tuple[str, int], ...]:
         """Why cases abstained and how many, the most frequent first."""
-        return _most_frequent(one.report.abstain_reasons for one in self.campaigns)
+        return tuple(added_counts(one.report.abstain_reasons for one in self.campaigns).items())
 
     @property
     def uncompiled(self) -> tuple[tuple[str, int], ...]:
         """Why programs of `torch.compile` ran uncompiled and how many, the most frequent first."""
-        return _most_frequent(one.report.uncompiled for one in self.campaigns)
+        return tuple(added_counts(one.report.uncompiled for one in self.campaigns).items())
 
     @property
     def op_checks(self) -> tuple[OpChecks, ...]:
@@ -269,13 +269,6 @@ def _attached(folder: Path, damaged: list[str]) -> Iterator[Attached]:
             yield Attached(name=path.name, text=path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             damaged.append(f"cannot read {path}: {getattr(error, 'strerror', None) or error}")
-
-
-def _most_frequent(counts: Iterable[Mapping[str, int]]) -> tuple[tuple[str, int], ...]:
-    total = Counter[str]()
-    for one in counts:
-        total.update(one)
-    return tuple(total.most_common())
 
 
 def _links(

@@ -63,6 +63,7 @@ def test_compilers_that_were_killed_leave_no_temporary_files(
         ((_, facts),) = compilers.compile([request(cache.keep_ttir(REFUSED_BY_PTXAS), arch=90)])
     assert facts.failure
     assert list(temporary.iterdir()) == []
+    assert list(cache.folder.glob("pool-*")) == []
 
 
 def test_a_damaged_file_of_the_cache_counts_as_missing(cache: BuildCache) -> None:
