@@ -1,10 +1,12 @@
 """Checks every answer of tests/check_answers, right and wrong ones, and prints how each is judged.
 
-    python -m ci.check_answers [NAME...]
+    python -m ci.check_answers [NAME...] [--checks N] [--folder FOLDER]
 
-The exit status is 1 if an answer is misjudged, or a flaw has another name than the one in `NAMED`.
+Each answer is checked with each seed from 1 to N.  The exit status is 1 if an answer is misjudged, or a flaw has a name
+other than the one in `NAMED`.
 """
 
+import argparse
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,10 +58,10 @@ class AnswerFile:
         return verdict.ruling is Ruling.WRONG and (named is None or named in {flaw.kind for flaw in verdict.flaws})
 
 
-def answer_files(names: Sequence[str] = ()) -> Iterator[AnswerFile]:
+def answer_files(names: Sequence[str] = (), folder: Path = FOLDER) -> Iterator[AnswerFile]:
     """Yield the answers, or those of these names."""
-    problems = {path.stem.removesuffix(PROBLEM): path for path in FOLDER.glob(f"*{PROBLEM}.py")}
-    for path in sorted(FOLDER.glob("*.py")):
+    problems = {path.stem.removesuffix(PROBLEM): path for path in folder.glob(f"*{PROBLEM}.py")}
+    for path in sorted(folder.glob("*.py")):
         if path.stem.endswith(PROBLEM) or (names and path.stem not in names):
             continue
         of_problem = max((name for name in problems if path.stem.startswith(f"{name}_")), key=len)
@@ -68,16 +70,23 @@ def answer_files(names: Sequence[str] = ()) -> Iterator[AnswerFile]:
 
 def main() -> int:
     """Check them all with one checker."""
+    parser = argparse.ArgumentParser(prog="check_answers", description="check right and wrong answers")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these answers")
+    parser.add_argument("--checks", type=int, default=1, metavar="N", help="with each seed from 1 to N (default: 1)")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="of problems and answers (default: %(default)s)")
+    given = parser.parse_args()
+    seeds = range(1, max(given.checks, 1) + 1)
     misjudged: list[str] = []
     with harness.Checker() as checker:
-        for answer in answer_files(sys.argv[1:]):
+        for answer in answer_files(given.names, given.folder):
             begun = time.monotonic()
-            verdict = checker.check(answer.path, answer.problem)
-            if not answer.is_judged_by(verdict):
-                misjudged.append(answer.name)
-            flaws = ", ".join(dict.fromkeys(flaw.kind for flaw in verdict.flaws)) or verdict.reason
-            mark = "MISJUDGED " if answer.name in misjudged else ""
-            print(f"{time.monotonic() - begun:6.1f} s  {mark}{answer.name}: {verdict.ruling}  {flaws}", flush=True)
+            verdicts = [checker.check(answer.path, answer.problem, seed=seed) for seed in seeds]
+            wrongly = [verdict for verdict in verdicts if not answer.is_judged_by(verdict)]
+            misjudged += [f"{answer.name} (seed {verdict.seed})" for verdict in wrongly]
+            shown = (wrongly or verdicts)[0]
+            flaws = ", ".join(dict.fromkeys(flaw.kind for flaw in shown.flaws)) or shown.reason
+            mark = f"MISJUDGED {len(wrongly)} of {len(verdicts)}: " if wrongly else ""
+            print(f"{time.monotonic() - begun:6.1f} s  {mark}{answer.name}: {shown.ruling}  {flaws}", flush=True)
     print(f"misjudged: {', '.join(misjudged) or 'none'}")
     return bool(misjudged)
 

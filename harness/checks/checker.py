@@ -349,9 +349,8 @@ class _Check:
         """
         drawn = {run.case.values for run in self._seen.completed}
         plain = [run.case for run in self._seen.completed if _is_plain(run)]
-        for values in (one for one in values_of(op) if plain and one not in drawn):
-            largest = max(plain, key=lambda case: prod(case.dims.values()))
-            case = replace(largest, values=values)
+        for values in (one for one in (*values_of(op), ValueDistribution.NEGATIVE) if plain and one not in drawn):
+            case = replace(max(plain, key=_with_masked_lanes), values=values)
             examined = session.judge.examine(op, case, session.pool.run)
             self._record(examined.run)
             statistics.count(examined)
@@ -468,6 +467,12 @@ class _Recorder:
 def _is_plain(run: Run) -> bool:
     case = run.case
     return case.scale is Scale.USUAL and case.values in {ValueDistribution.NORMAL, ValueDistribution.SHIFTED}
+
+
+def _with_masked_lanes(case: Case) -> tuple[int, int]:
+    """Return the larger, the more sizes leave a part of their tile masked, and then the more elements there are."""
+    sizes = case.dims.values()
+    return sum(size.bit_count() > 1 for size in sizes), prod(sizes)
 
 
 def _content(path: Path) -> bytes | None:

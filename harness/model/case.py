@@ -102,6 +102,8 @@ class ValueDistribution(StrEnum):
     """Normal, with about a third of the elements exactly zero, whole rows among them."""
     NAN_TAINTED = "spoiled"  # the old value stays: it is part of case digests and of JSON files
     """Normal, except at one index of one of the op's independent dims: all elements there are infinite or NaN."""
+    NEGATIVE = "negative"
+    """Mean -3, deviation 1: shows masked lanes that are zero where a maximum is taken.  Only checks have such cases."""
 
 
 class LaneFill(StrEnum):
@@ -285,6 +287,8 @@ class Case:
         return f"{' '.join(parts)} seed={self.seed} on {self.device}"
 
 
+HARNESS_FOLDER = ".harness"
+"""Where the harness keeps findings and all else, in the project's folder."""
 ADDED = ("grad_mode", "frozen", "environment", "is_exact", "context")
 """Fields that digests and JSON leave out at their default: older cases, and the ids of findings, do not have them."""
 
@@ -296,6 +300,9 @@ def _plain(device: DeviceProfile) -> Mapping[str, Any]:
 
 
 def seed_text(op_id: str) -> str:
-    """Return what draws of an op depend on: its id, but without the folder of a suite outside the project."""
+    """Return what draws of an op depend on: its id, but without the folder of a suite outside the project.
+
+    The folder of a suite that the harness wrote depends on where the project lies: it is left out too.
+    """
     path = PurePath(op_id)
-    return path.name if path.is_absolute() else op_id
+    return path.name if path.is_absolute() or HARNESS_FOLDER in path.parts else op_id

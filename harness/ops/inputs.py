@@ -170,6 +170,8 @@ def _numbers(case: Case, name: str, shape: tuple[int, ...], dtype: torch.dtype) 
             pass
         case ValueDistribution.SHIFTED:
             values = values + SHIFT
+        case ValueDistribution.NEGATIVE:
+            values = values - SHIFT
         case ValueDistribution.LARGE:
             values = values * LARGE
         case ValueDistribution.TINY:

@@ -21,7 +21,7 @@ from harness.cuda.gpus.inventory import RealGpu
 from harness.cuda.sanitizers.instrumentation import Instrumenting
 from harness.cuda.sanitizers.sanitizer_command import SLOWDOWN, Sanitizing
 from harness.errors import UsageError
-from harness.model.case import Case
+from harness.model.case import HARNESS_FOLDER, Case
 from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
 from harness.oracles import registry
@@ -56,7 +56,7 @@ CORES_PER_VIRTUAL_GPU = 4
 """One process of the virtual GPU repeats failures on a hardware GPU for so many cores; the others compile."""
 BLAMING_S = 60.0
 """The least time for triage after failures on a hardware GPU: more builds of their kernels are compiled."""
-FOLDER = Path(".harness")
+FOLDER = Path(HARNESS_FOLDER)
 """Everything that is kept between searches, such as Triton's cache and findings."""
 
 

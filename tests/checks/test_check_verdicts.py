@@ -42,6 +42,19 @@ def test_a_right_candidate_is_right_in_all_cases(checker: Checker) -> None:
     assert verdict.dims == ("n64 (x.0): 1 to 2048", "n100 (x.1): 1 to 2048")
 
 
+def test_equal_seeds_draw_equal_cases_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = []
+    for folder in (tmp_path / "one", tmp_path / "other"):
+        folder.mkdir()
+        shutil.copy(CANDIDATES, folder)
+        monkeypatch.chdir(folder)
+        file = folder / CANDIDATES.name
+        with Checker(time_limit_s=LIMIT_S, stops_at_flaw=False) as made:
+            verdict = made.check(f"{file}:small_only", f"{file}:reference", f"{file}:sample", seed=7)
+        shown.append((verdict.failed, [flaw.case for flaw in verdict.flaws]))
+    assert shown[0] == shown[1]
+
+
 def test_sizes_that_agree_in_all_samples_are_one_dim(checker: Checker) -> None:
     verdict = verdict_on(checker, "right", inputs="two_samples")
     assert verdict.ruling is Ruling.RIGHT

@@ -129,6 +129,7 @@ def test_values_come_from_the_distribution_they_name() -> None:
 
     normal = drawn(ValueDistribution.NORMAL)
     assert torch.equal(drawn(ValueDistribution.SHIFTED), normal + 3)
+    assert torch.equal(drawn(ValueDistribution.NEGATIVE), normal - 3)
     assert torch.equal(drawn(ValueDistribution.LARGE), normal * 100)
     assert torch.equal(drawn(ValueDistribution.TINY), normal * 1e-4)
     zeros = drawn(ValueDistribution.ZEROS)

@@ -53,9 +53,9 @@ def test_only_gradients_are_expanded(drawn: tuple[Case, ...]) -> None:
 
 def test_every_value_of_every_axis_is_drawn(drawn: tuple[Case, ...]) -> None:
     assert {case.dtype for case in drawn} == set(USUAL_DTYPES)
-    assert {case.values for case in drawn} == set(ValueDistribution) - {
-        ValueDistribution.NAN_TAINTED
-    }  # OP has no independent axes
+    # OP has no independent axes, and only checks have negative numbers.
+    left_out = {ValueDistribution.NAN_TAINTED, ValueDistribution.NEGATIVE}
+    assert {case.values for case in drawn} == set(ValueDistribution) - left_out
     assert {case.absent for case in drawn} == {(), ("residual",), ("weight",), ("residual", "weight")}
     assert {case.configs.get(KERNEL, 0) for case in drawn} == set(range(6))
     assert layouts_in(drawn) == {Layout.OFFSET, Layout.STRIDED, Layout.EXPANDED}

@@ -21,6 +21,7 @@ TAKEN = frozenset({"device", "dtype", "exact", "nan", "inf", "reference", "run",
 NUMBERS = {
     ValueDistribution.NORMAL: "{}",
     ValueDistribution.SHIFTED: f"({{}} + {SHIFT})",
+    ValueDistribution.NEGATIVE: f"({{}} - {SHIFT})",
     ValueDistribution.LARGE: f"({{}} * {LARGE})",
     ValueDistribution.TINY: f"({{}} * {TINY})",
 }
