@@ -55,6 +55,8 @@ class SampledInput:
     is_wide: bool = False
     """True for integers of 64 bits."""
     has_gradient: bool = False
+    is_widened: bool = False
+    """True for numbers of any sign, although the samples have positive ones only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,8 @@ dim may have.  It is called with small tensors, and a size at which it fails is 
 """
 
 import inspect
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +15,20 @@ from torch.overrides import TorchFunctionMode
 
 from harness import wire
 from harness.answers.answer import Answer, ArgumentForm, CodePlace
-from harness.answers.answer_calls import defined_by
 from harness.answers.answer_code import load
 from harness.answers.kept_outputs import key_of
+from harness.answers.reference_probe import Probe, free_axes, smallest_sizes, with_any_numbers, with_extent
 from harness.answers.sampled_task import SampledDim, SampledInput, SampledTask, SampleOrder
 from harness.model.case import DType
-from harness.model.input_spec import Draw, extent_of
-from harness.ops.case_execution import plain_torch
+from harness.model.input_spec import Draw
 from harness.ops.inputs import TORCH_DTYPES
-from harness.ops.result_forms import kind_of, named
+from harness.ops.result_forms import kind_of
 
 FLOATS = {dtype: name for name, dtype in TORCH_DTYPES.items() if name.is_differentiable and name is not DType.FP64}
 INTEGERS = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 HIGHEST = {1: 10_000, 2: 2048, 3: 256, 4: 64}
 """By the number of axes of an input, the largest size of its dims.  A limit of elements counts, too."""
 OTHERWISE = 24
-BASES = (8, 16, 32, 64, 128, 256)
 PROBED = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 100, 127, 128, 129, 192, 256)
 MOST_ELEMENTS = 2**20
 """A tensor of a sample with more elements repeats its values, so that it takes little memory."""
@@ -92,7 +89,7 @@ def _task(order: SampleOrder) -> SampledTask:
         raise NoSample("no argument of the samples is a tensor: return the arguments of one call")
     answer = replace(order.answer, arguments=tuple(arguments))
     task = SampledTask(dims=tuple(dims), inputs=tuple(inputs), arguments=tuple(arguments), dtype=dtype)
-    return _probed(_Probe(answer, task), _init_sizes(answer), dict(order.declared))
+    return _probed(Probe(answer, task), _init_sizes(answer), dict(order.declared))
 
 
 def _samples_of(returned: Any) -> list[Sequence[Any]]:
@@ -270,50 +267,19 @@ def _init_sizes(answer: Answer) -> frozenset[int]:
     return frozenset(integers(list(load(answer.init_inputs)())))
 
 
-@dataclass
-class _Probe:
-    """Calls the reference with small tensors."""
-
-    answer: Answer
-    task: SampledTask
-
-    def problem(self, sizes: Mapping[str, int]) -> str:
-        """Return why the reference fails at these sizes; empty if it returns tensors with elements."""
-        try:
-            outputs = self.outputs(self.inputs(sizes), sizes)
-        except Exception as error:  # noqa: BLE001 - a reference may raise anything
-            return f"{type(error).__name__}: {error}"
-        if not outputs:
-            return "the reference returns no tensor"
-        return "" if all(value.numel() for value in outputs.values()) else "the reference returns an empty tensor"
-
-    def outputs(self, inputs: Mapping[str, torch.Tensor], sizes: Mapping[str, int]) -> Mapping[str, torch.Tensor]:
-        with plain_torch(), torch.no_grad():
-            return named(defined_by(self.answer, inputs, sizes))
-
-    def inputs(self, sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
-        made: dict[str, torch.Tensor] = {}
-        for given in self.task.inputs:
-            shape = [extent_of(extent, sizes) for extent in given.shape]
-            if given.is_integer:
-                high = max(extent_of(given.high, sizes), given.low + 1)
-                drawn = torch.randint(given.low, high, shape)
-                drawn.reshape(-1)[-1:] = high - 1  # the largest index counts
-                made[given.name] = drawn.to(torch.int64 if given.is_wide else torch.int32)
-            else:
-                values = torch.randn(shape)
-                values = values if given.draw is Draw.VALUES else values.sigmoid()
-                made[given.name] = values.to(TORCH_DTYPES[given.dtype or self.task.dtype])
-        return made
-
-
-def _probed(probe: _Probe, init_sizes: frozenset[int], declared: Mapping[str, tuple[int, ...]]) -> SampledTask:
+def _probed(probe: Probe, init_sizes: frozenset[int], declared: Mapping[str, tuple[int, ...]]) -> SampledTask:
     """Return the task with the sizes that the reference accepts."""
     chosen = {dim.name: declared.get(dim.name, declared.get(str(dim.sizes[0]), ())) for dim in probe.task.dims}
     dims = [_before_probing(dim, init_sizes, chosen[dim.name]) for dim in probe.task.dims]
-    base, problem = _base(probe, dims)
+    base, problem = smallest_sizes(probe, dims)
     if problem:
         raise NoSample(f"the reference fails with tensors like those of the sample: {problem}")
+    for dim in probe.task.dims:
+        if any(one.name == dim.name and one.fixed for one in dims) and (axes := free_axes(probe, dim, base)):
+            probe, dims = _split(probe, dims, dim, axes)
+            base = {one.name: base.get(one.name, dim.sizes[0]) for one in dims}
+    if probe.answer.is_model:
+        probe = with_any_numbers(probe, base)
     made = [dim if dim.choices else _with_range(probe, dim, base) for dim in dims]
     inputs = probe.inputs(base)
     kept = {name: value.clone() for name, value in inputs.items()}
@@ -333,23 +299,29 @@ def _before_probing(dim: SampledDim, init_sizes: frozenset[int], declared: tuple
     return dim
 
 
+def _split(
+    probe: Probe, dims: Sequence[SampledDim], fixed: SampledDim, axes: Sequence[str]
+) -> tuple[Probe, list[SampledDim]]:
+    """Return the probe and the dims with a dim of its own for these axes of a fixed one."""
+    name = fixed.name
+    while any(name == dim.name for dim in dims):
+        name += "b"
+    made: list[SampledDim] = []
+    for dim in dims:
+        rest = tuple(axis for axis in dim.axes if axis not in axes)
+        if rest:
+            made.append(replace(dim, axes=rest))
+        if dim.name == fixed.name:
+            made.append(replace(fixed, name=name, axes=tuple(axes)))
+    return with_extent(probe, axes, name), made
+
+
 def _fixed(dim: SampledDim, why: str) -> SampledDim:
     sizes = tuple(sorted(set(dim.sizes)))
     return replace(dim, choices=sizes, low=sizes[0], high=sizes[-1], fixed=why)
 
 
-def _base(probe: _Probe, dims: Iterable[SampledDim]) -> tuple[dict[str, int], str]:
-    """Return the smallest sizes that the reference accepts: the sample's, each cut to one limit."""
-    problem = ""
-    for limit in (*BASES, math.inf):
-        sizes = {dim.name: dim.choices[0] if dim.choices else int(min(dim.sizes[0], limit)) for dim in dims}
-        problem = probe.problem(sizes)
-        if not problem:
-            return sizes, ""
-    return {}, problem
-
-
-def _with_range(probe: _Probe, dim: SampledDim, base: Mapping[str, int]) -> SampledDim:
+def _with_range(probe: Probe, dim: SampledDim, base: Mapping[str, int]) -> SampledDim:
     """Return the dim with the sizes at which the reference succeeds while the others have their base."""
     candidates = [size for size in PROBED if size <= max(dim.high, base[dim.name])]
     legal = [size for size in candidates if not probe.problem({**base, dim.name: size})]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from harness.answers.answer import NO_BACKWARD, REFUSED, Answer
 from harness.answers.sampled_task import SampledDim, SampledInput, SampledTask, SampleOrder
+from harness.checks.long_samples import longest_of
 from harness.model.input_spec import Draw
 
 HEAD = '''"""Written by harness check."""
@@ -111,8 +112,8 @@ def _parameters(task: SampledTask) -> str:
 
 
 def _dim(dim: SampledDim) -> str:
-    choices = f", choices={dim.choices!r}" if dim.choices else ""
-    return f"Dim(low={dim.low}, high={dim.high}{choices})"
+    rest = f"choices={dim.choices!r}" if dim.choices else f"long={longest_of(dim.sizes)}"
+    return f"Dim(low={dim.low}, high={dim.high}, {rest})"
 
 
 def _input(given: SampledInput) -> str:

@@ -9,7 +9,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import cache
@@ -34,6 +34,7 @@ from harness.checks.check_suites import (
 from harness.checks.check_verdict import CandidateFlaw, CheckVerdict, FlawKind, Ruling
 from harness.checks.code_places import CheckedCode, Code, checked_code
 from harness.checks.flaws import Evidences, counts_as_flaw, flaws_of, obstacle, replaced_names
+from harness.checks.long_samples import MOST_ELEMENTS, longer_than_sampled
 from harness.errors import UsageError, WorkerError
 from harness.findings import store
 from harness.findings.search_log import SearchLog
@@ -96,7 +97,7 @@ class Checker:
 
         Args:
             devices: GPUs to emulate, as `--device` of `harness fuzz` takes them.
-            cases: cases of each check, over all devices, and one of each distribution of values that is not drawn.
+            cases: drawn cases of each check, over all devices.  A few of rare values and long dims are added.
             time_limit_s: the time limit of one case, in seconds.
             resources: also compile each kernel for the devices, and check that it fits them.
             other_sm_counts: also repeat a case on another SM count, in a process of its own.
@@ -278,6 +279,8 @@ class _Check:
         )
         key = (self._code.reference, inputs, self._code.init_inputs, self._declared, self._reference_contents())
         task = self._checker.task(order, self._folder, key)
+        widened = [given.name for given in task.inputs if given.is_widened]
+        self._notes += [f"{name}: numbers of any sign, since the reference is finite for them" for name in widened]
         shutil.rmtree(self._outputs, ignore_errors=True)
         path = self._folder / "candidate.py"
         name = write_suite(path, answer, task)
@@ -339,23 +342,27 @@ class _Check:
                 identity = self._stored(session, sighting) if self._checker.stores else ""
                 self._add(sighting.fail, sighting.first.case, identity)
             if not self._seen.failures:
-                self._add_missing_values(session, op, statistics)
+                for case in self._rare_cases(op):
+                    examined = session.judge.examine(op, case, session.pool.run)
+                    self._record(examined.run)
+                    statistics.count(examined)
+                    for fail in examined.fails:
+                        self._add(fail, case, "")
         return statistics
 
-    def _add_missing_values(self, session: Session, op: Op, statistics: CampaignStatistics) -> None:
-        """Check a case of each distribution of values that the search has not drawn.
-
-        Chance alone leaves one check in ten without large values.
-        """
+    def _rare_cases(self, op: Op) -> Iterator[Case]:
+        """Yield cases that chance may leave out of a short search: values that were not drawn, and long dims."""
         drawn = {run.case.values for run in self._seen.completed}
         plain = [run.case for run in self._seen.completed if _is_plain(run)]
-        for values in (one for one in (*values_of(op), ValueDistribution.NEGATIVE) if plain and one not in drawn):
-            case = replace(max(plain, key=_with_masked_lanes), values=values)
-            examined = session.judge.examine(op, case, session.pool.run)
-            self._record(examined.run)
-            statistics.count(examined)
-            for fail in examined.fails:
-                self._add(fail, case, "")
+        if not plain:
+            return
+        small = [case for case in plain if op.largest_input(case.dims) <= MOST_ELEMENTS]
+        usual = max(small or plain, key=_with_masked_lanes)
+        for values in (*values_of(op), ValueDistribution.NEGATIVE):
+            # A drawn case may have too few rows for one that is all zeros.
+            if values not in drawn or values is ValueDistribution.ZEROS:
+                yield replace(usual, values=values)
+        yield from longer_than_sampled(op, usual)
 
     @staticmethod
     def _stored(session: Session, sighting: Sighting) -> str:

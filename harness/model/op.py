@@ -6,6 +6,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 from typing import Any
 
 from harness.model.case import USUAL_DTYPES, Case, DType, Environment, GradMode, Scalar, Scale, seed_text
@@ -165,6 +166,10 @@ class Op:
     def settings(self, case: Case) -> dict[str, Scalar]:
         """Return the case's dims and options by name, with the simplest value of options without a setting."""
         return {**self.simplest_options, **case.dims, **case.options}
+
+    def largest_input(self, dims: Mapping[str, int]) -> int:
+        """Return the number of elements of the largest input at these dims."""
+        return max((prod(declared.extents(dims)) for declared in self.inputs.values()), default=0)
 
     def allows(self, case: Case) -> bool:
         """Return True if the case's dims are in range, and legal together with its other settings."""

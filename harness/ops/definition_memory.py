@@ -73,7 +73,7 @@ def _likely_elements(op: Op, case: Case) -> int:
     That is one along all dims, such as the states of all steps, or the largest input by another dim that may grow,
     such as the scores of all pairs of tokens.
     """
-    largest = max((prod(declared.extents(case.dims)) for declared in op.inputs.values()), default=0)
+    largest = op.largest_input(case.dims)
     tokens = max((case.dims[name] for name, dim in op.dims.items() if dim.grows), default=1)
     return max(prod(case.dims.values()), largest * tokens)
 

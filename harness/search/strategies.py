@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from itertools import combinations, cycle, islice
-from math import lcm, prod
+from math import lcm
 from typing import cast
 
 import hypothesis
@@ -63,7 +63,9 @@ WANTED = st.sampled_from((Wanted.ALL,) * 20 + (Wanted.SOME, Wanted.SOME, Wanted.
 """One case in six does not ask for all gradients."""
 SCALE_DRAWS = lcm(LONG_ONE_IN, OVERSIZED_ONE_IN)
 ALL_HEALTH_CHECKS = tuple(cast("Iterable[hypothesis.HealthCheck]", hypothesis.HealthCheck))
-SCOUT_SIZE = 48
+SCOUT_SIZES = (48, 24, 12, 6, 3, 1)
+"""The sizes of a scout: the first at which no input has more elements than `SCOUT_ELEMENTS`."""
+SCOUT_ELEMENTS = 2**22
 OVERSIZED_EXAMPLES = (1, 16)
 """How many examples are drawn for an oversized scout, one try after another: `Op.where` may forbid the first."""
 
@@ -142,8 +144,7 @@ def scouts(op: Op, device: DeviceProfile) -> tuple[Case, ...]:
     They run first, for the launch feedback that guides the first batches.  Their seed is 0, so they get paired runs.
     If neither is legal, some of their dims are as small as possible.
     """
-    usual = {name: _medium(op, name) for name in op.dims}
-    for dims in _partly_smallest(op, usual):
+    for dims in _partly_smallest(op, _medium(op)):
         full = Case(op=op.id, dims=dims, dtype=_dtypes(op)[0], device=device, options=op.simplest_options)
         bare = replace(full, absent=op.optional)
         distinct = (full,) if full == bare else (full, bare)
@@ -303,7 +304,7 @@ def largest_size(op: Op, name: str, drawn: Mapping[str, int], limit: int) -> int
     least = {other: drawn.get(other, declared.low) for other, declared in op.dims.items()}
 
     def largest(size: int) -> int:
-        return max((prod(tensor.extents({**least, name: size})) for tensor in op.inputs.values()), default=0)
+        return op.largest_input({**least, name: size})
 
     sizes = range(dim.low, dim.high + 1)
     return sizes[max(bisect_right(sizes, limit, key=largest) - 1, 0)]
@@ -323,6 +324,12 @@ def _layouts(possible: tuple[Layout, ...]) -> st.SearchStrategy[Layout]:
     return st.sampled_from((Layout.CONTIGUOUS,) * max(LEAST_CONTIGUOUS, len(others)) + others)
 
 
-def _medium(op: Op, name: str) -> int:
-    dim = op.dims[name]
-    return dim.simplest if dim.choices else min(max(SCOUT_SIZE, dim.low), dim.high)
+def _medium(op: Op) -> Mapping[str, int]:
+    sizes: Mapping[str, int] = {}
+    for most in SCOUT_SIZES:
+        sizes = {
+            name: dim.simplest if dim.choices else min(max(most, dim.low), dim.high) for name, dim in op.dims.items()
+        }
+        if op.largest_input(sizes) <= SCOUT_ELEMENTS:
+            break
+    return sizes

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ci.check_answers import FOLDER
 from harness.checks.check_verdict import CheckVerdict, FlawKind, Ruling
 from harness.checks.checker import Checker
 from harness.errors import UsageError
@@ -15,6 +16,32 @@ pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 CANDIDATES = Path(__file__).with_name("candidates.py")
 LIMIT_S = 10.0
+LOGARITHM = """
+import torch, triton, triton.language as tl
+from torch import nn
+
+@triton.jit
+def log_kernel(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.log(tl.load(x + at, mask=at < n)), mask=at < n)
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.log(x)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        log_kernel[(triton.cdiv(x.numel(), 128),)](x, y, x.numel(), BLOCK=128)
+        return y
+
+def get_inputs():
+    return [torch.rand(64, 100)]
+
+def get_init_inputs():
+    return []
+"""
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +86,27 @@ def test_sizes_that_agree_in_all_samples_are_one_dim(checker: Checker) -> None:
     verdict = verdict_on(checker, "right", inputs="two_samples")
     assert verdict.ruling is Ruling.RIGHT
     assert verdict.dims == ("n64 (x.0): 1 to 2048", "n64b (x.1): 1 to 2048")
+
+
+def verdict_on_answer(checker: Checker, problem: str) -> CheckVerdict:
+    return checker.check(FOLDER / f"{problem}_right.py", FOLDER / f"{problem}_problem.py", cases=3, seed=1)
+
+
+def test_rows_of_an_image_may_differ_from_its_channels(checker: Checker) -> None:
+    verdict = verdict_on_answer(checker, "instance_norm")
+    fixed = "n8 (x.1, x.3): 8 (get_init_inputs() has this size)"
+    assert verdict.dims == ("n16 (x.0): 1 to 64", fixed, "n8b (x.2): 1 to 64")
+
+
+def test_numbers_that_the_reference_is_finite_for_are_drawn(checker: Checker) -> None:
+    assert any(note.startswith("x: numbers of any sign") for note in verdict_on_answer(checker, "max_pool").notes)
+
+
+def test_numbers_of_a_logarithm_stay_positive(checker: Checker, tmp_path: Path) -> None:
+    (file := tmp_path / "logarithms.py").write_text(LOGARITHM)
+    verdict = checker.check(file, cases=3, seed=1)
+    assert verdict.ruling is Ruling.RIGHT
+    assert not any("of any sign" in note for note in verdict.notes)
 
 
 @pytest.mark.parametrize(
