@@ -343,12 +343,22 @@ class _Check:
                 self._add(sighting.fail, sighting.first.case, identity)
             if not self._seen.failures:
                 for case in self._rare_cases(op):
-                    examined = session.judge.examine(op, case, session.pool.run)
-                    self._record(examined.run)
-                    statistics.count(examined)
-                    for fail in examined.fails:
-                        self._add(fail, case, "")
+                    self._examine_rare(session, op, case, statistics)
         return statistics
+
+    def _examine_rare(self, session: Session, op: Op, case: Case, statistics: CampaignStatistics) -> None:
+        examined = session.judge.examine(op, case, session.pool.run)
+        match examined.run.ending:
+            case Raised(kind=kind, message=message) if case.scale is Scale.LONG:
+                sizes = ", ".join(f"{name}={size}" for name, size in case.dims.items())
+                self._notes.append(f"the candidate refuses {sizes}, which is longer than the sample: {kind}: {message}")
+                return
+            case _:
+                pass
+        self._record(examined.run)
+        statistics.count(examined)
+        for fail in examined.fails:
+            self._add(fail, case, "")
 
     def _rare_cases(self, op: Op) -> Iterator[Case]:
         """Yield cases that chance may leave out of a short search: values that were not drawn, and long dims."""

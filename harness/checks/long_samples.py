@@ -9,17 +9,20 @@ from itertools import product
 
 from harness.model.case import Case, Scale
 from harness.model.op import Dim, Op
+from harness.search.long_cases import SHORTEST
 
 MOST_CASES = 4
 MOST_ELEMENTS = 2**19
 """The limit of every input."""
+LONGEST = SHORTEST - 1
+"""A search has long cases of its own from the next length on."""
 SHORT = (2, 1)
 """Sizes of the other dims, where they are legal.  A size of 1 may hide wrong strides, so it comes last."""
 
 
 def longest_of(sizes: tuple[int, ...]) -> int:
     """Return a length past two of the longest rows in the samples, of which no tile is a divisor."""
-    return 2 * max(sizes) + 3
+    return min(2 * max(sizes) + 3, LONGEST)
 
 
 def longer_than_sampled(op: Op, usual: Case) -> Iterator[Case]:

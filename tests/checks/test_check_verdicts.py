@@ -88,6 +88,12 @@ def test_sizes_that_agree_in_all_samples_are_one_dim(checker: Checker) -> None:
     assert verdict.dims == ("n64 (x.0): 1 to 2048", "n64b (x.1): 1 to 2048")
 
 
+def test_a_candidate_may_refuse_rows_longer_than_the_sample(checker: Checker) -> None:
+    verdict = verdict_on(checker, "short_rows_only", inputs="wide_sample")
+    assert verdict.ruling is Ruling.RIGHT
+    assert [note for note in verdict.notes if "longer than the sample: ValueError: at most 2048" in note]
+
+
 def verdict_on_answer(checker: Checker, problem: str) -> CheckVerdict:
     return checker.check(FOLDER / f"{problem}_right.py", FOLDER / f"{problem}_problem.py", cases=3, seed=1)
 
