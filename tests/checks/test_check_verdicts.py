@@ -65,7 +65,7 @@ def kinds(verdict: CheckVerdict) -> set[FlawKind]:
 def test_a_right_candidate_is_right_in_all_cases(checker: Checker) -> None:
     verdict = verdict_on(checker, "right")
     assert (verdict.ruling, verdict.passed, verdict.failed) == (Ruling.RIGHT, verdict.cases, 0)
-    assert 20 <= verdict.cases < 20 + len(ValueDistribution)
+    assert 20 <= verdict.cases < 20 + len(ValueDistribution) + len(verdict.dims)
     assert verdict.dims == ("n64 (x.0): 1 to 2048", "n100 (x.1): 1 to 2048")
 
 
