@@ -25,8 +25,6 @@ class Probe:
 
     answer: Answer
     task: SampledTask
-    deviation: float = 1.0
-    """That of the numbers of inputs of any sign."""
 
     def problem(self, sizes: Mapping[str, int]) -> str:
         """Return why the reference fails at these sizes; empty if it returns tensors with elements."""
@@ -42,7 +40,8 @@ class Probe:
         with plain_torch(), torch.no_grad():
             return named(defined_by(self.answer, inputs, sizes))
 
-    def inputs(self, sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
+    def inputs(self, sizes: Mapping[str, int], deviation: float = 1.0) -> dict[str, torch.Tensor]:
+        """Return random inputs; numbers of any sign have the deviation."""
         made: dict[str, torch.Tensor] = {}
         for given in self.task.inputs:
             shape = [extent_of(extent, sizes) for extent in given.shape]
@@ -53,7 +52,7 @@ class Probe:
                 made[given.name] = drawn.to(torch.int64 if given.is_wide else torch.int32)
             else:
                 values = torch.randn(shape)
-                values = self.deviation * values if given.draw is Draw.VALUES else values.sigmoid()
+                values = deviation * values if given.draw is Draw.VALUES else values.sigmoid()
                 made[given.name] = values.to(TORCH_DTYPES[given.dtype or self.task.dtype])
         return made
 
@@ -116,14 +115,14 @@ def with_any_numbers(probe: Probe, base: Mapping[str, int]) -> Probe:
         inputs = list(probe.task.inputs)
         inputs[index] = replace(given, draw=Draw.VALUES, is_widened=True)
         wider = replace(probe, task=replace(probe.task, inputs=tuple(inputs)))
-        if all(_is_finite(replace(wider, deviation=deviation), base) for deviation in DEVIATIONS):
+        if all(_is_finite(wider, base, deviation) for deviation in DEVIATIONS):
             probe = wider
     return probe
 
 
-def _is_finite(probe: Probe, base: Mapping[str, int]) -> bool:
+def _is_finite(probe: Probe, base: Mapping[str, int], deviation: float) -> bool:
     try:
-        outputs = probe.outputs(probe.inputs(base), base)
+        outputs = probe.outputs(probe.inputs(base, deviation), base)
     except Exception:  # noqa: BLE001 - a reference may raise anything
         return False
     return all(bool(value.double().isfinite().all()) for value in outputs.values())

@@ -146,9 +146,7 @@ def _dims(axes: Mapping[str, tuple[int, ...]], order: SampleOrder) -> list[Sampl
         places.setdefault(sizes, []).append(place)
     made: list[SampledDim] = []
     for sizes, found in places.items():
-        name = f"n{sizes[0]}"
-        while any(name == dim.name for dim in made):
-            name += "b"
+        name = _unused(f"n{sizes[0]}", made)
         high = max(HIGHEST.get(ranks[sizes], OTHERWISE), 1)
         made.append(SampledDim(name=name, sizes=sizes, axes=tuple(found), low=1, high=high))
     known = {dim.name for dim in made} | {str(dim.sizes[0]) for dim in made}
@@ -157,6 +155,14 @@ def _dims(axes: Mapping[str, tuple[int, ...]], order: SampleOrder) -> list[Sampl
             listed = ", ".join(f"{dim.name} ({', '.join(dim.axes)})" for dim in made)
             raise NoSample(f"--sizes names {name}, but the dims are {listed}")
     return made
+
+
+def _unused(name: str, dims: Iterable[SampledDim]) -> str:
+    """Return the name, with letters after it if a dim has it already."""
+    taken = {dim.name for dim in dims}
+    while name in taken:
+        name += "b"
+    return name
 
 
 def _input(
@@ -274,8 +280,8 @@ def _probed(probe: Probe, init_sizes: frozenset[int], declared: Mapping[str, tup
     base, problem = smallest_sizes(probe, dims)
     if problem:
         raise NoSample(f"the reference fails with tensors like those of the sample: {problem}")
-    for dim in probe.task.dims:
-        if any(one.name == dim.name and one.fixed for one in dims) and (axes := free_axes(probe, dim, base)):
+    for dim, limited in zip(probe.task.dims, tuple(dims), strict=True):
+        if limited.fixed and (axes := free_axes(probe, dim, base)):
             probe, dims = _split(probe, dims, dim, axes)
             base = {one.name: base.get(one.name, dim.sizes[0]) for one in dims}
     if probe.answer.is_model:
@@ -303,9 +309,7 @@ def _split(
     probe: Probe, dims: Sequence[SampledDim], fixed: SampledDim, axes: Sequence[str]
 ) -> tuple[Probe, list[SampledDim]]:
     """Return the probe and the dims with a dim of its own for these axes of a fixed one."""
-    name = fixed.name
-    while any(name == dim.name for dim in dims):
-        name += "b"
+    name = _unused(fixed.name, dims)
     made: list[SampledDim] = []
     for dim in dims:
         rest = tuple(axis for axis in dim.axes if axis not in axes)

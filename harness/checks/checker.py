@@ -348,13 +348,12 @@ class _Check:
 
     def _examine_rare(self, session: Session, op: Op, case: Case, statistics: CampaignStatistics) -> None:
         examined = session.judge.examine(op, case, session.pool.run)
-        match examined.run.ending:
-            case Raised(kind=kind, message=message) if case.scale is Scale.LONG:
-                sizes = ", ".join(f"{name}={size}" for name, size in case.dims.items())
-                self._notes.append(f"the candidate refuses {sizes}, which is longer than the sample: {kind}: {message}")
-                return
-            case _:
-                pass
+        ending = examined.run.ending
+        if case.scale is Scale.LONG and isinstance(ending, Raised):
+            sizes = ", ".join(f"{name}={size}" for name, size in case.dims.items())
+            error = f"{ending.kind}: {ending.message}"
+            self._notes.append(f"the candidate refuses {sizes}, which is longer than the sample: {error}")
+            return
         self._record(examined.run)
         statistics.count(examined)
         for fail in examined.fails:

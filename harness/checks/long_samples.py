@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import product
 
 from harness.model.case import Case, Scale
-from harness.model.op import Dim, Op
+from harness.model.op import Op
 from harness.search.long_cases import SHORTEST
 
 MOST_CASES = 4
@@ -31,12 +31,8 @@ def longer_than_sampled(op: Op, usual: Case) -> Iterator[Case]:
     for name in long_dims:
         longest = op.dims[name].highest(Scale.LONG)
         for length, short in product((longest, (longest + 3) // 2), SHORT):
-            dims = {other: _short(dim, short) for other, dim in op.dims.items()} | {name: length}
+            dims = {**op.dims_of(short), name: length}
             case = replace(usual, dims=dims, layouts={}, scale=Scale.LONG)
             if op.largest_input(dims) <= MOST_ELEMENTS and op.allows(case):
                 yield case
                 break
-
-
-def _short(dim: Dim, short: int) -> int:
-    return dim.simplest if dim.choices else min(max(dim.low, short), dim.high)

@@ -167,6 +167,12 @@ class Op:
         """Return the case's dims and options by name, with the simplest value of options without a setting."""
         return {**self.simplest_options, **case.dims, **case.options}
 
+    def dims_of(self, size: int) -> dict[str, int]:
+        """Return dims of this size, as far as their ranges allow; dims with choices have their simplest one."""
+        return {
+            name: dim.simplest if dim.choices else min(max(dim.low, size), dim.high) for name, dim in self.dims.items()
+        }
+
     def largest_input(self, dims: Mapping[str, int]) -> int:
         """Return the number of elements of the largest input at these dims."""
         return max((prod(declared.extents(dims)) for declared in self.inputs.values()), default=0)

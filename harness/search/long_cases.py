@@ -65,7 +65,7 @@ def early_long_cases(op: Op, simple: Case) -> Iterator[Case]:
 
 def _smaller(op: Op, most: int, sizes: Mapping[str, int] | None = None) -> dict[str, int]:
     """Return the sizes, but none above `most`, as far as dims allow; a dim with choices keeps its size."""
-    given = sizes or {name: dim.simplest if dim.choices else most for name, dim in op.dims.items()}
+    given = sizes or op.dims_of(most)
     return {name: given[name] if dim.choices else _within(dim, min(given[name], most)) for name, dim in op.dims.items()}
 
 
@@ -77,8 +77,7 @@ def _fits(op: Op, dims: Mapping[str, int], name: str) -> bool:
     """Return True if the dims are no larger than a long case may be; `name` is the long one."""
     if not op.dims[name].low <= dims[name] <= _longest(op.dims[name]):
         return False
-    tensors = (prod(declared.extents(dims)) for declared in op.inputs.values())
-    return max(prod(dims.values()), *tensors) <= MAX_ELEMENTS
+    return max(prod(dims.values()), op.largest_input(dims)) <= MAX_ELEMENTS
 
 
 def _longest(dim: Dim) -> int:

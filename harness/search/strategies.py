@@ -325,11 +325,5 @@ def _layouts(possible: tuple[Layout, ...]) -> st.SearchStrategy[Layout]:
 
 
 def _medium(op: Op) -> Mapping[str, int]:
-    sizes: Mapping[str, int] = {}
-    for most in SCOUT_SIZES:
-        sizes = {
-            name: dim.simplest if dim.choices else min(max(most, dim.low), dim.high) for name, dim in op.dims.items()
-        }
-        if op.largest_input(sizes) <= SCOUT_ELEMENTS:
-            break
-    return sizes
+    fitting = (sizes for sizes in map(op.dims_of, SCOUT_SIZES) if op.largest_input(sizes) <= SCOUT_ELEMENTS)
+    return next(fitting, op.dims_of(SCOUT_SIZES[-1]))
