@@ -42,7 +42,7 @@ test-browser: setup ## the report's page and the site in headless Chromium; skip
 	$(BIN)/python -m pytest -m browser tests/reports tests/test_site.py $(ARGS)
 
 test-gpu: ## the tests that need a GPU, with the `python3` that has torch and Triton for it (or PYTHON=...)
-	$(or $(PYTHON),python3) -m pytest -m gpu tests/cuda $(ARGS)
+	$(or $(PYTHON),python3) -m pytest -m gpu tests/engines/cuda $(ARGS)
 
 lint: setup ## check format and lint, and report how the code reads: some seconds
 	$(BIN)/ruff format --check .

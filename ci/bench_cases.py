@@ -18,7 +18,7 @@ from statistics import median
 import psutil
 
 from harness import libraries
-from harness.devices.catalogue import find
+from harness.catalogue import find
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.op import Op

@@ -51,10 +51,10 @@ def main() -> int:
 
 def measure(number: int) -> dict[str, float]:
     """Return seconds of the cases of one process, and of torch's compilation in them."""
-    from harness.devices import catalogue  # noqa: PLC0415 - the parent loads neither torch nor Triton
+    from harness import catalogue  # noqa: PLC0415 - the parent loads neither torch nor Triton
+    from harness.engines.virtual.engine import VirtualEngine  # noqa: PLC0415
     from harness.model.case import Case, DType  # noqa: PLC0415
     from harness.suite import load_suite  # noqa: PLC0415
-    from harness.virtual.engine import VirtualEngine  # noqa: PLC0415
 
     device = catalogue.find("b200")
     engine = VirtualEngine()

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness import libraries
-from harness.devices.catalogue import find
+from harness.catalogue import find
+from harness.engines.virtual import engine
+from harness.engines.virtual.native.native_code import EXECUTOR_VARIABLE, ExecutorMode
 from harness.model.case import Case, Scale
 from harness.search.launch_feedback import LaunchFeedback
 from harness.search.strategies import Batch
 from harness.settings import Settings
 from harness.suite import load_suite
-from harness.virtual import engine
-from harness.virtual.native.native_code import EXECUTOR_VARIABLE, ExecutorMode
 from harness.workers.spec import WorkerSpec
 from harness.workers.zygote.loading import Loaded, load, prepare
 

@@ -19,8 +19,8 @@ from statistics import median
 
 from ci.bench_gpu_faults import FAULTS, faults
 from ci.bench_gpu_machine import LIBRARY, ROOT, SUITE, Bench, Silent, Sizes, flow
-from harness.cuda.emulation import worker_environment
-from harness.cuda.gpus.inventory import real_gpus
+from harness.engines.cuda.emulation import worker_environment
+from harness.engines.cuda.gpus.inventory import real_gpus
 from harness.errors import HarnessError
 from harness.model.case import Case
 from harness.model.device import DeviceProfile

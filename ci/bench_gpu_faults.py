@@ -10,11 +10,11 @@ from statistics import median
 
 from ci.bench_gpu_machine import Bench
 from ci.fault_suite.faults import EXPECTED, NO_MEMORY, REPORTING_TOOL
-from harness.cuda.gpus.canary import Healthy, run_canary
-from harness.cuda.gpus.health import GpuHealthMonitor
-from harness.cuda.gpus.inventory import RealGpu
-from harness.cuda.gpus.symptoms import GpuSnapshot, Lost, changes
-from harness.cuda.sanitizers.sanitizer_command import SLOWDOWN
+from harness.engines.cuda.gpus.canary import Healthy, run_canary
+from harness.engines.cuda.gpus.health import GpuHealthMonitor
+from harness.engines.cuda.gpus.inventory import RealGpu
+from harness.engines.cuda.gpus.symptoms import GpuSnapshot, Lost, changes
+from harness.engines.cuda.sanitizers.sanitizer_command import SLOWDOWN
 from harness.model.case import Case
 from harness.model.op import Op
 from harness.model.run import Completed, OutOfMemory, Run

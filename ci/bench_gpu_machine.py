@@ -11,9 +11,9 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from harness import libraries
-from harness.cuda.emulation import compiler_environment
-from harness.cuda.gpus.inventory import RealGpu, profile_of
-from harness.cuda.sanitizers.sanitizer_command import sanitizing
+from harness.engines.cuda.emulation import compiler_environment
+from harness.engines.cuda.gpus.inventory import RealGpu, profile_of
+from harness.engines.cuda.sanitizers.sanitizer_command import sanitizing
 from harness.model.case import Case, Scale
 from harness.model.op import Dim, Op
 from harness.model.run import Run

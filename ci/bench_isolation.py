@@ -13,7 +13,7 @@ from time import perf_counter
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from harness.devices import catalogue  # noqa: E402 — after the path that finds it
+from harness import catalogue  # noqa: E402 — after the path that finds it
 from harness.model.case import Case, DType  # noqa: E402
 from harness.model.device import DeviceProfile  # noqa: E402
 from harness.model.op import Op  # noqa: E402

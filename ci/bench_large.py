@@ -22,9 +22,9 @@ os.environ |= {"HARNESS_EXECUTOR": EXECUTOR, "HARNESS_BUILDS": str(Path(FOLDER, 
 
 def main() -> None:
     """Compile, then measure."""
-    from harness.devices.catalogue import find
-    from harness.devices.cpu_tensors import CpuTensors
-    from harness.virtual.engine import VirtualEngine
+    from harness.catalogue import find
+    from harness.engines.torch.cpu_tensors import CpuTensors
+    from harness.engines.virtual.engine import VirtualEngine
 
     VirtualEngine().emulate(find("rtx-pro-6000"))
     sys.path.insert(0, LIBRARY)

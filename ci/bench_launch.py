@@ -64,8 +64,8 @@ def emulate_device() -> None:
 
     The interpreter launches by itself, but libraries ask for the device.
     """
-    from harness.devices.catalogue import find
-    from harness.virtual.engine import VirtualEngine
+    from harness.catalogue import find
+    from harness.engines.virtual.engine import VirtualEngine
 
     VirtualEngine().emulate(find("rtx-pro-6000"))
     if ENGINE == "interpreter":
@@ -165,7 +165,7 @@ def drawn(torch: Any, *shapes: tuple[int, ...]) -> list[Any]:
 
 def both_ways(torch: Any, call: Callable[..., Any], inputs: list[Any]) -> list[Any]:
     """Return the result and the gradients of the inputs.  The cotangent is the same in every process."""
-    from harness.devices.cpu_tensors import CpuTensors
+    from harness.engines.torch.cpu_tensors import CpuTensors
 
     given = [value.detach().clone().requires_grad_() for value in inputs]
     with CpuTensors():

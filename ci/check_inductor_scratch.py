@@ -30,7 +30,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
 from ci.wrapper_scratch import Integer, LaunchFunction, UnknownForm, launch_arguments, launch_functions
-from harness.devices.catalogue import find as find_device
+from harness.catalogue import find as find_device
 from harness.errors import UsageError
 from harness.settings import Settings
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness import libraries
-from harness.devices.catalogue import find
+from harness.catalogue import find
 from harness.model.case import Case
 from harness.model.run import Raised
 from harness.search.launch_feedback import LaunchFeedback
@@ -50,9 +50,9 @@ def main() -> int:
 
 
 def _compare(spec: WorkerSpec, drawn: Mapping[str, Sequence[Case]]) -> int:
-    from harness.virtual.engine import VirtualEngine  # noqa: PLC0415 - starts to emulate a GPU
-    from harness.virtual.native.comparison import Comparison  # noqa: PLC0415
-    from harness.virtual.native.native_code import ExecutorMode, NativeCode  # noqa: PLC0415
+    from harness.engines.virtual.engine import VirtualEngine  # noqa: PLC0415 - starts to emulate a GPU
+    from harness.engines.virtual.native.comparison import Comparison  # noqa: PLC0415
+    from harness.engines.virtual.native.native_code import ExecutorMode, NativeCode  # noqa: PLC0415
     from harness.workers.zygote.loading import Loaded, load, prepare  # noqa: PLC0415
 
     loaded = load(spec, prepare(spec.zygote))
@@ -63,7 +63,7 @@ def _compare(spec: WorkerSpec, drawn: Mapping[str, Sequence[Case]]) -> int:
     for name, cases in drawn.items():
         for case in cases:
             ending = loaded.engine.run(loaded.ops[name], case).ending
-            if isinstance(ending, Raised) and "/harness/virtual/native/" in ending.traceback:
+            if isinstance(ending, Raised) and "/harness/engines/virtual/native/" in ending.traceback:
                 print(f"{name}: {ending.kind}: {ending.message}\n{ending.traceback}")
     print(f"{'kernel':56} launches native bailouts  elements  differ    largest  events")
     wrong = 0

@@ -33,12 +33,12 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 from torch.library import wrap_triton
 
 from ci.kernels_scratch import BLOCK, double_kernel, triple_kernel
-from harness.devices.catalogue import find
-from harness.devices.cpu_tensors import CpuTensors
-from harness.devices.torch_emulation import emulate_torch
+from harness.catalogue import find
+from harness.engines.torch.cpu_tensors import CpuTensors
+from harness.engines.torch.torch_emulation import emulate_torch
+from harness.engines.triton import triton_seam
+from harness.engines.triton.driver import VirtualDriver
 from harness.model.device import DeviceProfile
-from harness.virtual.driver import triton_seam
-from harness.virtual.driver.driver import VirtualDriver
 
 COLUMNS = 16
 LAUNCH_WRITERS = ("torch._inductor.codegen.cpp_wrapper_gpu", "torch._inductor.codegen.cuda.device_op_overrides")

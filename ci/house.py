@@ -22,7 +22,7 @@ MANY_PARAMETERS = 5
 SHOWN = 8
 SAME_KIND_OF_THING = frozenset({"__init__.py", "__main__.py", "engine.py", "launches.py", "driver.py", "worker.py"})
 """File names that may stand in two rooms."""
-NATIVE, OPERATIONS = ROOT / "harness" / "virtual" / "native", ROOT / "harness" / "virtual" / "operations"
+NATIVE, OPERATIONS = ROOT / "harness/engines/virtual/native", ROOT / "harness/engines/virtual/operations"
 """A file of the one translates what the file of the same name in the other interprets."""
 OWN_NAMES = frozenset({ROOT / "harness" / "cli", ROOT / "harness" / "documents"})
 """Files there have the name of a command or of a kind of document."""
@@ -94,7 +94,7 @@ def names_that_stand_twice() -> dict[str, list[str]]:
 
 
 def module_imports() -> dict[str, set[str]]:
-    """Return the modules of `harness` that each module of it imports, inside functions too."""
+    """Return the modules of `harness` that each module of it imports: also inside functions, and by `import_module`."""
     files = {_module(path): path for path in (ROOT / "harness").rglob("*.py")}
     return {module: set(_imports(path, files)) - {module} for module, path in files.items()}
 
@@ -138,8 +138,30 @@ def _imports(path: Path, known: dict[str, Path]) -> Iterator[str]:
             case ast.ImportFrom(module=str(module), names=names) if module in known:
                 members = (f"{module}.{alias.name}" for alias in names)
                 yield from (member if member in known else module for member in members)
+            case ast.Call(func=ast.Name("import_module") | ast.Attribute(attr="import_module"), args=[name, *_]):
+                if (module := _text_of(name, path)) in known:
+                    yield module
             case _:
                 pass
+
+
+def _text_of(expression: ast.expr, path: Path) -> str:
+    """Return the text of a literal, or of a constant of the file; empty for any other expression."""
+    match expression:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.Name(id=name):
+            for node in _tree(path).body:
+                match node:
+                    case ast.Assign(targets=[ast.Name(id=target)], value=ast.Constant(value=str(text))) if (
+                        target == name
+                    ):
+                        return text
+                    case _:
+                        pass
+        case _:
+            pass
+    return ""
 
 
 def _files(paths: Iterable[str]) -> list[Path]:

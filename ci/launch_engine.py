@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from ci.fault_suite.faults import kernels
-from harness.cuda.engine import CudaEngine
+from harness.engines.cuda.engine import CudaEngine
 from harness.model.case import Case
 from harness.model.op import Op
 from harness.model.run import Completed, Run

@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
-from harness.devices.catalogue import find
+from harness.catalogue import find
+from harness.execution.inputs import TORCH_DTYPES, draw, lay_out
 from harness.model.case import USUAL_DTYPES, Case, DType, Layout, ValueDistribution
 from harness.model.input_spec import Draw
-from harness.ops.inputs import TORCH_DTYPES, draw, lay_out
 from harness.suite import beside
 
 CALLS: Any = beside(__file__, "../suites/torch/calls.py")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from harness.devices import catalogue
+from harness import catalogue
 from harness.model.case import Case, DType
 from harness.model.op import Op
 from harness.model.run import Completed, Overlap, Run

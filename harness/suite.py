@@ -37,7 +37,7 @@ from harness.errors import SuiteError, unknown
 from harness.model.case import DType
 from harness.model.input_spec import Draw, Extent, Input, Integer, Integers, Segments, Tensor, extent_of
 from harness.model.op import GRADIENTS, Dim, Op
-from harness.suite_files import located
+from harness.suite_files import MODULE_PREFIX, located
 
 __all__ = [
     "DType",
@@ -70,9 +70,6 @@ INSTALLED = (
     "<frozen",
 )
 """How the names of files begin that no suite's author has written."""
-
-MODULE_PREFIX = "harness_suite_"
-"""The beginning of the names of modules that suite files become."""
 
 BUILTINS: dict[str, Any] = {}
 """Replacements of builtins for suite files loaded from now on.
@@ -197,7 +194,7 @@ def compiled(
 
     @functools.wraps(program)
     def call(*args: Any, **kwargs: Any) -> Any:
-        from harness.inductor.compiled_calls import call_compiled  # noqa: PLC0415 - it imports Inductor
+        from harness.engines.torch.inductor.compiled_calls import call_compiled  # noqa: PLC0415 - it imports Inductor
 
         return call_compiled(program, {"mode": mode, "dynamic": dynamic}, args, kwargs)
 
@@ -229,7 +226,7 @@ def jax_call(
         MissingPart: JAX is missing, or of another release than those of `kernel-harness[jax]`.
         CannotExecute: the engine is not the virtual GPU.
     """
-    calls = importlib.import_module("harness.jax_calls.calls")  # a worker's part of the harness, which needs torch
+    calls = importlib.import_module("harness.engines.jax.calls")  # a worker's part of the harness, which needs torch
     return calls.call(function, tensors, tuned_while=tuned_while, aliases=aliases)
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from harness.errors import SuiteError, unknown
 
 MARKERS = (".git", "pyproject.toml")
+MODULE_PREFIX = "harness_suite_"
+"""The beginning of the names of modules that suite files become."""
 SHIPPED = "suites"
 """How the names of the suites begin that come with the harness: `suites/fla/norm.py`, for short `fla:norm`."""
 

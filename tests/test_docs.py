@@ -220,7 +220,8 @@ def test_the_drawing_of_the_rooms_is_true() -> None:
     drawing = next(block for _, block in FENCE.findall(page) if block.startswith("cli "))
     drawn: dict[str, tuple[str, ...]] = {}
     for line in drawing.splitlines():
-        room, _, rest = line.partition(" ")
+        name, _, rest = line.partition(" ")
+        room = name.replace("/", ".")
         columns = re.split(r"\s{2,}", rest.strip())
         drawn[room] = tuple(columns[1].split(", ")) if len(columns) > 1 else ()
     assert tuple(reversed(drawn)) == ROOMS

@@ -14,13 +14,12 @@ import harness
 from ci import oracle_examples
 from ci.reference import schemas
 from ci.reference.commands import parser_of, plugin_options
-from harness import project_settings, settings, suite
+from harness import catalogue, project_settings, settings, suite
 from harness.cli import COMMANDS
 from harness.cli.command import ExitStatus
-from harness.cuda.sanitizers.suppressions import Suppression
-from harness.devices import catalogue
 from harness.documents import files
 from harness.documents.kinds import Kind
+from harness.engines.cuda.sanitizers.suppressions import Suppression
 from harness.findings import known_issues
 from harness.model.op import Op
 from harness.oracles import registry

@@ -19,27 +19,28 @@ HARNESS = ROOT / "harness"
 
 ROOMS = (
     "model",
-    "devices",
-    "inductor",
-    "ops",
+    "documents",
+    "engines.torch",
+    "execution",
     "oracles",
-    "virtual",
-    "jax_calls",
-    "answers",
-    "cuda",
+    "engines.ttir",
+    "engines.triton",
+    "engines.virtual",
+    "engines.jax",
+    "engines.cuda",
     "workers",
     "search",
-    "documents",
     "drafts",
     "mutation",
     "repro_runtime",
     "findings",
+    "findings.bisection",
+    "findings.region",
     "fleet",
     "watched",
-    "bisection",
-    "region",
     "matrix",
     "reports",
+    "checks.answers",
     "checks",
     "corpus",
     "pytest_plugin",
@@ -48,8 +49,9 @@ ROOMS = (
 """From the ground up.  A room imports itself, rooms before it, and leaves."""
 
 SUB_ROOMS = {
-    "virtual": ("numbers", "ttir", "memory", "driver", "synchronisation", "operations", "native"),
-    "cuda": ("memory", "gpus", "sanitizers", "comparison"),
+    "engines.virtual": ("numbers", "memory", "synchronisation", "operations", "native"),
+    "engines.cuda": ("memory", "gpus", "sanitizers", "comparison"),
+    "engines.torch": ("inductor",),
     "workers": ("supervision", "zygote", "fork_servers", "sanitized"),
     "findings": ("reduction", "repro"),
     "reports": ("html",),
@@ -59,7 +61,8 @@ SUB_ROOMS = {
 LEAVES = {
     "errors": set[str](),
     "settings": set[str](),
-    "suite": {"errors", "inductor", "model", "suite_files"},
+    "suite": {"engines.jax", "engines.torch", "errors", "model", "suite_files"},
+    "catalogue": {"errors", "model"},
     "suite_files": {"errors"},
     "wire": {"errors", "model"},
     "extras": {"errors"},
@@ -76,21 +79,21 @@ LIGHT = (
     "harness.suite",
     "harness.wire",
     "harness.libraries",
-    "harness.devices",
-    "harness.cuda.gpus.assignment",
-    "harness.cuda.gpus.canary",
-    "harness.cuda.gpus.inventory",
-    "harness.cuda.gpus.health",
-    "harness.cuda.gpus.leases",
+    "harness.catalogue",
+    "harness.engines.cuda.gpus.assignment",
+    "harness.engines.cuda.gpus.canary",
+    "harness.engines.cuda.gpus.inventory",
+    "harness.engines.cuda.gpus.health",
+    "harness.engines.cuda.gpus.leases",
     "harness.oracles",
     "harness.search",
-    "harness.answers.answer",
+    "harness.checks.answers.answer",
     "harness.checks.checker",
     "harness.documents",
     "harness.drafts.repository",
     "harness.repro_runtime",
-    "harness.bisection",
-    "harness.region",
+    "harness.findings.bisection",
+    "harness.findings.region",
     "harness.matrix.measuring",
     "harness.findings",
     "harness.reports",
@@ -111,8 +114,8 @@ pytestmark = pytest.mark.once
 
 
 def test_every_room_is_in_the_order() -> None:
-    rooms = {path.stem for path in HARNESS.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
-    assert rooms - {"__init__"} == {*ROOMS, *LEAVES}
+    rooms = {_room_of(path) for path in HARNESS.rglob("*.py")}
+    assert rooms - {"__init__", "engines"} == {*ROOMS, *LEAVES}
 
 
 def test_imports_between_rooms_point_one_way() -> None:
@@ -126,10 +129,9 @@ def test_imports_between_rooms_point_one_way() -> None:
 
 
 def test_every_sub_room_is_in_the_order() -> None:
-    found: dict[str, set[str]] = defaultdict(set)
-    for file in HARNESS.glob("*/*/__init__.py"):
-        found[file.parts[-3]].add(file.parts[-2])
-    assert found == {room: set(sub_rooms) for room, sub_rooms in SUB_ROOMS.items()}
+    folders = {".".join(file.relative_to(HARNESS).parent.parts) for file in HARNESS.glob("*/**/__init__.py")}
+    listed = {f"{room}.{sub_room}" for room, sub_rooms in SUB_ROOMS.items() for sub_room in sub_rooms}
+    assert folders == {*ROOMS, *listed, "engines"}
 
 
 def test_imports_between_sub_rooms_point_one_way() -> None:
@@ -225,9 +227,9 @@ def _imports_of_units() -> dict[str, set[str]]:
 
 
 def _unit_of(module: str) -> str:
-    _, *inside = module.split(".")
-    is_in_sub_room = len(inside) > 1 and inside[1] in SUB_ROOMS.get(inside[0], ())
-    return ".".join(("harness", *inside[:2])) if is_in_sub_room else module
+    room = _room(module)
+    inside = module.removeprefix(f"harness.{room}").strip(".").partition(".")[0]
+    return f"harness.{room}.{inside}" if inside in SUB_ROOMS.get(room, ()) else module
 
 
 def _reachable(graph: dict[str, set[str]], start: str) -> set[str]:
@@ -240,7 +242,14 @@ def _reachable(graph: dict[str, set[str]], start: str) -> set[str]:
 
 
 def _room_of(path: Path) -> str:
-    return path.relative_to(HARNESS).with_suffix("").parts[0]
+    return _room(".".join(("harness", *path.relative_to(HARNESS).with_suffix("").parts)))
+
+
+def _room(module: str) -> str:
+    """Return the room or leaf of a module: the longest prefix of its name that is a room, else its first part."""
+    _, *parts = module.removesuffix(".__init__").split(".")
+    prefixes = (".".join(parts[:length]) for length in (2, 1))
+    return next((prefix for prefix in prefixes if prefix in ROOMS), parts[0] if parts else "__init__")
 
 
 def _allowed(room: str) -> set[str]:
@@ -253,9 +262,8 @@ def _allowed(room: str) -> set[str]:
 def _imports_of_harness(path: Path) -> Iterator[tuple[int, str]]:
     """Yield line and room of every import of the harness, those inside functions too."""
     for line, name in _imports(path):
-        top, _, rest = name.partition(".")
-        if top == "harness":
-            yield line, rest.partition(".")[0] or "__init__"
+        if name.partition(".")[0] == "harness":
+            yield line, _room(name)
 
 
 def _imports(path: Path) -> Iterator[tuple[int, str]]:

@@ -1,8 +1,8 @@
 """The lists of oracles, GPUs and exit statuses."""
 
 from ci.reference.markdown import code, escaped, table
+from harness import catalogue
 from harness.cli.command import ExitStatus
-from harness.devices import catalogue
 from harness.model.device import DeviceProfile
 from harness.oracles import registry
 

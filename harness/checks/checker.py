@@ -21,8 +21,8 @@ from typing import Self
 from filelock import FileLock
 
 from harness import wire
-from harness.answers.answer import NO_BACKWARD, Answer
-from harness.answers.sampled_task import SampledDim, SampledTask, SampleOrder
+from harness.checks.answers.answer import NO_BACKWARD, Answer
+from harness.checks.answers.sampled_task import SampledDim, SampledTask, SampleOrder
 from harness.checks.check_suites import (
     FORWARD,
     REFEREE,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.answers.answer import CONTROL
+from harness.checks.answers.answer import CONTROL
 from harness.checks.check_verdict import CandidateFlaw, FlawKind
 from harness.model.run import (
     Completed,

@@ -6,18 +6,18 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from harness.bisection.histories import Commits, History, Member, MemberTrial, Releases, Tritons
-from harness.bisection.member_check import MemberCheck
-from harness.bisection.releases import names_package, pinned_release, requirement_of
-from harness.bisection.stored_bisections import save
-from harness.bisection.stretches import Bisected, Ending, Stretch, bisect, stretches
-from harness.bisection.triton_subprocess import PACKAGE as TRITON
 from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import add_engine, add_libraries, json_path, positive
 from harness.cli.finding_choice import add_finding, locate, read_one_finding
 from harness.cli.output import print_lines, print_progress
 from harness.documents import files
 from harness.errors import UsageError
+from harness.findings.bisection.histories import Commits, History, Member, MemberTrial, Releases, Tritons
+from harness.findings.bisection.member_check import MemberCheck
+from harness.findings.bisection.releases import names_package, pinned_release, requirement_of
+from harness.findings.bisection.stored_bisections import save
+from harness.findings.bisection.stretches import Bisected, Ending, Stretch, bisect, stretches
+from harness.findings.bisection.triton_subprocess import PACKAGE as TRITON
 from harness.findings.recorded_cases import Recorded
 from harness.findings.rerun import op_of
 from harness.findings.versions import installed, versions

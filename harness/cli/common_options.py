@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from harness.cli.command import Parser
-from harness.cuda.sanitizers.suppressions import FILE as ACCEPTS
+from harness.engines.cuda.sanitizers.suppressions import FILE as ACCEPTS
 from harness.errors import UsageError
 from harness.findings.known_issues import FILE as KNOWN
 from harness.libraries import absolute_path

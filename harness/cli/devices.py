@@ -2,8 +2,8 @@
 
 import argparse
 
+from harness import catalogue
 from harness.cli.command import ExitStatus, Parser
-from harness.devices import catalogue
 
 
 def run(given: argparse.Namespace) -> ExitStatus:

@@ -5,12 +5,11 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from harness import libraries
+from harness import catalogue, libraries
 from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import add_libraries, add_suites, duration, json_path, libraries_of, positive
 from harness.cli.hypothesis_folder import use_hypothesis_folder
 from harness.cli.output import ProgressLine, print_lines
-from harness.devices import catalogue
 from harness.documents.build_matrix import BuildMatrix
 from harness.documents.files import dumps, write_text
 from harness.errors import UsageError, store_error, unknown

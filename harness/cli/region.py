@@ -9,6 +9,9 @@ from harness.cli.common_options import add_engine, add_libraries, duration, posi
 from harness.cli.finding_choice import add_finding, locate, read_one_finding
 from harness.cli.output import ProgressLine, console, show
 from harness.errors import HarnessError, UsageError, unknown
+from harness.findings.region.mapping import MappedFailure, Mapper, MappingLimits
+from harness.findings.region.points import PointChecker
+from harness.findings.region.record import save
 from harness.findings.rerun import op_of, options_for
 from harness.findings.store import nearest
 from harness.findings.versions import versions
@@ -18,9 +21,6 @@ from harness.model.paired_run import RunRequest
 from harness.model.region import SMS, Ended, Region
 from harness.model.run import Run
 from harness.model.verdict import Outcome
-from harness.region.mapping import MappedFailure, Mapper, MappingLimits
-from harness.region.points import PointChecker
-from harness.region.record import save
 from harness.reports.interrupts import Interrupts
 from harness.reports.region_text import render
 from harness.search.engine_choice import parse_engine

@@ -22,14 +22,19 @@ from harness.cli.common_options import (
 )
 from harness.cli.output import console, print_lines, show
 from harness.cli.search_output import FirstError, write
-from harness.cuda.emulation import shortfalls
-from harness.cuda.gpus.inventory import RealGpu, profile_of
-from harness.cuda.sanitizers.instrumentation import names_triton_sanitizer
-from harness.cuda.sanitizers.sanitizer_command import COMMON_OPTIONS, WHOLE_COMMAND_OPTIONS, Sanitizing, sanitizing
-from harness.cuda.sanitizers.suppressions import read_suppressions
 from harness.documents.campaign import CampaignReport
 from harness.drafts.seen_calls import FOLDER as CALLS
 from harness.drafts.seen_calls import store as store_calls
+from harness.engines.cuda.emulation import shortfalls
+from harness.engines.cuda.gpus.inventory import RealGpu, profile_of
+from harness.engines.cuda.sanitizers.instrumentation import names_triton_sanitizer
+from harness.engines.cuda.sanitizers.sanitizer_command import (
+    COMMON_OPTIONS,
+    WHOLE_COMMAND_OPTIONS,
+    Sanitizing,
+    sanitizing,
+)
+from harness.engines.cuda.sanitizers.suppressions import read_suppressions
 from harness.errors import UsageError
 from harness.findings import store
 from harness.findings.known_issues import read_known_issues

@@ -15,20 +15,20 @@ from pathlib import Path
 from typing import TextIO
 
 from harness import wire
-from harness.errors import CannotExecute
-from harness.matrix.build_cache import BuildCache
-from harness.matrix.cpu_time import cpu_seconds
-from harness.model.kernel_build import BuildFacts, BuildRequest, Vendor
-from harness.model.run import Source
-from harness.virtual.driver.compiler_process import is_refusal
-from harness.virtual.driver.machine_code import (
+from harness.engines.triton.compiler_process import is_refusal
+from harness.engines.triton.machine_code import (
     amd_facts,
     amd_instructions,
     cubin_instructions,
     ptxas_facts,
     ptxas_refusal,
 )
-from harness.virtual.driver.triton_stages import StagedBuild, compile_stages
+from harness.engines.triton.triton_stages import StagedBuild, compile_stages
+from harness.errors import CannotExecute
+from harness.matrix.build_cache import BuildCache
+from harness.matrix.cpu_time import cpu_seconds
+from harness.model.kernel_build import BuildFacts, BuildRequest, Vendor
+from harness.model.run import Source
 
 MEMORY_LIMIT_BYTES = 16 * 1024**3
 """Address space of a compiler and of its assembler."""

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harness.documents.build_matrix import BuildMatrix, MatrixRow
+from harness.engines.virtual.synchronisation.occupancy import occupancy
 from harness.model.device import DeviceProfile
 from harness.model.kernel_build import BuildFacts, CollectedBuild, CollectedKernel, CompileTarget
 from harness.oracles.resources import Shortage, local_bytes, shortages
-from harness.virtual.synchronisation.occupancy import occupancy
 
 AMD_SHARED_BYTES = {"gfx942": 65_536, "gfx950": 163_840}
 """LDS of a workgroup (AMD's CDNA 3 and CDNA 4 instruction set references)."""

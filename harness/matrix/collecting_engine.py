@@ -15,6 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from harness import wire
+from harness.engines.triton import triton_seam
+from harness.engines.triton.driver import LaunchHandler, LaunchRequest, VirtualDriver
+from harness.engines.triton.kernel_facts import BUILD_OPTIONS, without_locations
+from harness.engines.triton.triton_stages import (
+    CallRecorder,
+    RecordedBuild,
+    RecordedCall,
+    compiler_version,
+    front_end,
+)
+from harness.engines.virtual.engine import VirtualEngine
 from harness.matrix.build_cache import BuildCache, Collection
 from harness.matrix.collection_orders import ORDERS_VARIABLE, CollectionOrders
 from harness.model.case import Case
@@ -29,17 +40,6 @@ from harness.model.kernel_build import (
 from harness.model.op import Op
 from harness.model.run import Completed, Run, Source
 from harness.oracles.endings import describe
-from harness.virtual.driver import triton_seam
-from harness.virtual.driver.driver import LaunchHandler, LaunchRequest, VirtualDriver
-from harness.virtual.driver.kernel_facts import BUILD_OPTIONS, without_locations
-from harness.virtual.driver.triton_stages import (
-    CallRecorder,
-    RecordedBuild,
-    RecordedCall,
-    compiler_version,
-    front_end,
-)
-from harness.virtual.engine import VirtualEngine
 
 _LINE = re.compile(r"^at (\d+):")
 LONGEST_MESSAGE = 400

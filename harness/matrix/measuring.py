@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from time import monotonic
 
-from harness.devices.catalogue import gap
+from harness.catalogue import gap
 from harness.documents.build_matrix import (
     BuildMatrix,
     CompiledBuild,

@@ -153,7 +153,7 @@ class GradMode(StrEnum):
 
 
 class CallContext(StrEnum):
-    """The thread, context or process in which the op is called, simplest first.  `harness.ops.call_contexts` calls it.
+    """The thread, context or process in which `harness.execution.call_contexts` calls the op, simplest first.
 
     Context variables, such as Triton's allocator, have other values in some of them.
     """

@@ -1,6 +1,6 @@
 """The report of compute-sanitizer on a case: its records, which are accepted, and the proof that it checked.
 
-`harness.cuda` reads these facts from the tool's log, and the oracle `compute-sanitizer` judges them.
+`harness.engines.cuda` reads these facts from the tool's log, and the oracle `compute-sanitizer` judges them.
 """
 
 from dataclasses import dataclass

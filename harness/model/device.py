@@ -1,6 +1,6 @@
 """The device profile: a GPU model as the host code of a kernel library sees it.
 
-`harness.devices.catalogue` has all profiles; `harness.devices.torch_emulation` makes a process emulate one.
+`harness.catalogue` has all profiles; `harness.engines.torch.torch_emulation` makes a process emulate one.
 """
 
 from dataclasses import dataclass, replace

@@ -1,6 +1,6 @@
 """The declarations of an op's inputs: tensors, integers, sequence boundaries.
 
-`harness.ops.inputs` draws their elements from a case's seed.
+`harness.execution.inputs` draws their elements from a case's seed.
 """
 
 import ast

@@ -1,6 +1,7 @@
 """The op: one operation of a library under test, as a suite declares it.
 
-`harness.model.input_spec` has the declarations of inputs.  `harness.ops` makes tensors, `harness.search` chooses sizes.
+`harness.model.input_spec` has the declarations of inputs.  `harness.execution` makes tensors, `harness.search` chooses
+sizes.
 """
 
 from collections.abc import Callable, Mapping

@@ -3,7 +3,7 @@
 A paired run is the run of a case that differs from another case in one thing, for comparison with that case's run.
 
 A paired run has no reference, so nothing in it shows if it is right by itself, and it is never judged by itself.
-`harness.ops.paired_run_policy` decides which cases get paired runs.
+`harness.execution.paired_run_policy` decides which cases get paired runs.
 """
 
 from collections.abc import Iterable

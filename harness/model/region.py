@@ -1,7 +1,7 @@
 """The region of a finding: the sizes around its smallest case that show it, and a rule that describes them.
 
-This file has the values and what follows from them by counting; `harness.region.mapping` chooses which cases to try.
-Nothing here is proven: every tried point agrees with a bound or a rule, and no more is known.
+This file has the values and what follows from them by counting; `harness.findings.region.mapping` chooses which cases
+to try.  Nothing here is proven: every tried point agrees with a bound or a rule, and no more is known.
 """
 
 from collections.abc import Callable, Iterable, Mapping

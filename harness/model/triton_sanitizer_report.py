@@ -1,6 +1,6 @@
 """The report of Triton's own sanitizers on a case: failed checks, and the proof that the compiler added the checks.
 
-`harness.cuda` collects these facts, and the oracle `triton-sanitizer` judges them.
+`harness.engines.cuda` collects these facts, and the oracle `triton-sanitizer` judges them.
 """
 
 from dataclasses import dataclass

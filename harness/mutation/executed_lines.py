@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.engines.triton.builds import BUILD_SUFFIX
 from harness.model.run import Launch
-from harness.virtual.driver.builds import BUILD_SUFFIX
 
 LOCATION = re.compile(r'loc\("([^"]+\.py)":(\d+):\d+')
 

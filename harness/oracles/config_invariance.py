@@ -1,10 +1,10 @@
 """The promise that results do not depend on which autotune config wins."""
 
+from harness.execution.paired_run_policy import is_sampled, with_another_config
 from harness.model.case import Case
 from harness.model.paired_run import launch_of
 from harness.model.run import Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
-from harness.ops.paired_run_policy import is_sampled, with_another_config
 from harness.oracles.base import Evidence
 from harness.oracles.endings import unfinished
 from harness.oracles.float64_values import is_wrong

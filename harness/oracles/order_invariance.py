@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from harness.execution.paired_run_policy import order_matters
 from harness.model.case import Case, ProgramOrder
 from harness.model.run import Deadlocked, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
-from harness.ops.paired_run_policy import order_matters
 from harness.oracles.base import Evidence
 from harness.oracles.deadlock_messages import sentence
 from harness.oracles.endings import unfinished, untraced

@@ -3,7 +3,8 @@
 Runs keep sketches of results, no tensors: the elements of a tensor, in order, are cut into a few parts, and each part
 is summed with random signs.  So a difference is known by its part, and by the size of the sum.
 
-`harness.ops.paired_run_policy` decides which cases get a paired run, because a run must know that it will be compared.
+`harness.execution.paired_run_policy` decides which cases get a paired run, because a run must know that it will be
+compared.
 """
 
 from dataclasses import dataclass

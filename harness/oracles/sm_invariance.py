@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from harness.execution.paired_run_policy import choice_number, is_sampled
 from harness.model.case import Case
 from harness.model.run import Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
-from harness.ops.paired_run_policy import choice_number, is_sampled
 from harness.oracles.base import Evidence
 from harness.oracles.endings import unfinished
 from harness.oracles.run_comparison import Disagreement, disagreements

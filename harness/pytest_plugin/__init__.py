@@ -17,8 +17,7 @@ from typing import Any
 
 import pytest
 
-from harness import __version__
-from harness.devices import catalogue
+from harness import __version__, catalogue
 from harness.model.device import DeviceProfile
 from harness.pytest_plugin.plugin_options import (
     PARTS,

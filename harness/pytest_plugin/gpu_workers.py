@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.cuda.gpus.inventory import RealGpu, real_gpus
+from harness.engines.cuda.gpus.inventory import RealGpu, real_gpus
 from harness.errors import HarnessError, MissingPart
 from harness.pytest_plugin.plugin_options import AUTO, PARTS, SETTINGS, names_suites
 from harness.search.engine_choice import EngineChoice, EngineName, find_engine, parse_engine

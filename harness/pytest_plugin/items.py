@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from harness import libraries
-from harness.cuda.sanitizers.suppressions import FILE as ACCEPTS
-from harness.devices import catalogue
+from harness import catalogue, libraries
 from harness.documents.campaign import CampaignReport, KnownFinding, counts
+from harness.engines.cuda.sanitizers.suppressions import FILE as ACCEPTS
 from harness.errors import HarnessError, LibraryError, SuiteError
 from harness.findings.campaign_report import report_of
 from harness.findings.known_issues import FILE, KnownIssues, read_known_issues

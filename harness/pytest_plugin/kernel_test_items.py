@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harness.devices import catalogue
+from harness import catalogue
 from harness.documents.campaign import counts
 from harness.errors import HarnessError, ReplayError, UsageError, unknown
 from harness.findings import store

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.devices import catalogue
+from harness import catalogue
 from harness.errors import UsageError
 from harness.model.device import DeviceProfile
 from harness.project_settings import read_project_settings

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from harness.bisection.binary_search import Shown
-from harness.bisection.histories import Member
-from harness.bisection.stretches import Bisected, Direction, SearchedStretch
 from harness.documents.bisection import BisectedBorder, BisectionDocument, CheckedMember
+from harness.findings.bisection.binary_search import Shown
+from harness.findings.bisection.histories import Member
+from harness.findings.bisection.stretches import Bisected, Direction, SearchedStretch
 
 
 def table(bisected: Bisected) -> Iterator[str]:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.bisection import stored_bisections
 from harness.documents import files
 from harness.documents.bisection import BisectionDocument
 from harness.documents.campaign import CampaignReport
@@ -17,12 +16,13 @@ from harness.documents.finding import FindingDocument
 from harness.documents.op_checks import OpChecks, UncheckedOp, by_op_and_device, unchecked, untried
 from harness.errors import ReplayError
 from harness.findings import store
+from harness.findings.bisection import stored_bisections
 from harness.findings.known_issues import NO_ISSUES, KnownIssues
+from harness.findings.region import record
 from harness.findings.report_merging import added_counts, report_in
 from harness.model.finding import Finding
 from harness.model.region import Region
 from harness.model.verdict import Severity, Signature
-from harness.region import record
 from harness.reports.summary import avoided_lines
 from harness.search.campaign_statistics import PlanePoint, VerdictCell
 

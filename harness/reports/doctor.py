@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from harness.cuda.sanitizers import instrumentation, sanitizer_command
+from harness.engines.cuda.sanitizers import instrumentation, sanitizer_command
 from harness.errors import MissingPart
 from harness.extras import EXTRAS, install_command
 from harness.findings.versions import installed

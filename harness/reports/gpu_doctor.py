@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.cuda.gpus.health import INSTALL, GpuHealthMonitor
-from harness.cuda.gpus.inventory import (
+from harness.engines.cuda.gpus.health import INSTALL, GpuHealthMonitor
+from harness.engines.cuda.gpus.inventory import (
     VIRTUAL_NEEDS_NONE,
     ComputeMode,
     Inventory,
@@ -13,8 +13,8 @@ from harness.cuda.gpus.inventory import (
     torch_problem,
     unshared,
 )
-from harness.cuda.gpus.leases import holder, leases_folder
-from harness.cuda.gpus.symptoms import NotShared, concerns
+from harness.engines.cuda.gpus.leases import holder, leases_folder
+from harness.engines.cuda.gpus.symptoms import NotShared, concerns
 from harness.errors import HarnessError, MissingPart
 from harness.findings.versions import installed
 from harness.settings import Settings

@@ -12,10 +12,10 @@ from pathlib import PurePath
 
 from harness.documents import files
 from harness.documents.finding import regression_document
+from harness.findings.region.record import sentences
 from harness.model.finding import Excerpt, Finding
 from harness.model.run import Source
 from harness.model.verdict import Severity
-from harness.region.record import sentences
 from harness.reports.contents import Attached, ReportedBug
 from harness.reports.finding_text import describe_symptom, facts
 from harness.reports.markdown import escaped

@@ -6,9 +6,9 @@ Outcomes differ in shape as well as in colour.  Colours follow the light or dark
 from collections.abc import Iterator
 from html import escape
 
+from harness.findings.region.record import sentences
 from harness.model.region import Ended, Region
 from harness.model.verdict import Outcome
-from harness.region.record import sentences
 from harness.reports.region_grid import RegionGrid, grid_of
 
 WIDTH = 400

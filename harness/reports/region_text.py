@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
+from harness.findings.region.record import sentences
 from harness.model.region import Ended, Region
 from harness.model.verdict import Outcome
-from harness.region.record import sentences
 from harness.reports.region_grid import RegionGrid, grid_of
 
 WIDTH = 80

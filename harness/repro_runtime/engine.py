@@ -13,22 +13,22 @@ from typing import Any
 import numpy as np
 import torch
 
+from harness.engines.torch.inductor.inductor_emulation import EMULATION
+from harness.engines.virtual.engine import VirtualEngine
 from harness.errors import SuiteError
-from harness.inductor.inductor_emulation import EMULATION
+from harness.execution.case_execution import CaseExecution, LibraryContext, plain_torch
+from harness.execution.compare import Noted, compare, digests, sketch
+from harness.execution.execution_hooks import NO_LAUNCHES, ObservedLaunches
+from harness.execution.oversized_tensors import SparseMemory
+from harness.execution.poison import count_poison
+from harness.execution.result_forms import Tensors, form_of
+from harness.execution.tolerance import NO_ERROR, Expected, Tolerance, Truth, tolerance_of
 from harness.model.case import Case, Scale
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest, Sketch
 from harness.model.run import FormMismatch, Measure, Result, ResultForm, Role
-from harness.ops.case_execution import CaseExecution, LibraryContext, plain_torch
-from harness.ops.compare import Noted, compare, digests, sketch
-from harness.ops.execution_hooks import NO_LAUNCHES, ObservedLaunches
-from harness.ops.oversized_tensors import SparseMemory
-from harness.ops.poison import count_poison
-from harness.ops.result_forms import Tensors, form_of
-from harness.ops.tolerance import NO_ERROR, Expected, Tolerance, Truth, tolerance_of
 from harness.repro_runtime.request import FILE
-from harness.virtual.engine import VirtualEngine
 
 NOTHING_WRONG = Measure(ratio=0.0, index=(), got=0.0, expected=0.0)
 

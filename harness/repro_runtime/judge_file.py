@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.devices import catalogue
+from harness import catalogue
 from harness.errors import HarnessError
 from harness.model.case import CallContext, LaneFill, ProgramOrder, Scale
 from harness.model.run import Raised

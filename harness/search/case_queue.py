@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count, filterfalse, islice
 
+from harness.execution.paired_run_policy import is_sampled
 from harness.model.case import CallContext, Case
 from harness.model.op import Op
 from harness.model.run import Completed
 from harness.model.verdict import Severity
-from harness.ops.paired_run_policy import is_sampled
 from harness.search.avoidance import KEEP_ONE_IN, Avoidance
 from harness.search.campaign_statistics import Trial
 from harness.search.failure_rules import FailureRule

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from harness.errors import unknown
 
-COMPILE_AHEAD_FACTORY = "harness.cuda.compile_ahead_engine:CompileAheadEngine"
+COMPILE_AHEAD_FACTORY = "harness.engines.cuda.compile_ahead_engine:CompileAheadEngine"
 """Compiles for `EngineName.CUDA` in other processes.  It launches nothing, so no case is checked there."""
 
 
@@ -46,9 +46,9 @@ EngineChoice = EngineName | CustomEngine
 """`str()` gives the text that `--engine` takes."""
 
 FACTORIES = {
-    EngineName.VIRTUAL: "harness.virtual.engine:VirtualEngine",
-    EngineName.CUDA: "harness.cuda.engine:CudaEngine",
-    EngineName.BOTH: "harness.cuda.comparison.engine:ComparisonEngine",
+    EngineName.VIRTUAL: "harness.engines.virtual.engine:VirtualEngine",
+    EngineName.CUDA: "harness.engines.cuda.engine:CudaEngine",
+    EngineName.BOTH: "harness.engines.cuda.comparison.engine:ComparisonEngine",
 }
 SPELLINGS = {**{str(name): name for name in EngineName}, "virtual,cuda": EngineName.BOTH}
 _BY_FACTORY = {factory: name for name, factory in FACTORIES.items()}

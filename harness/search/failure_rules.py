@@ -7,7 +7,7 @@ simple conditions come before others, and among equals the one with the most fai
 A rule needs enough cases.  If failures were spread at random, so many failing cases and no other would meet a condition
 by chance with the probability that `_by_chance` returns; a rule is kept only if that is tiny.
 
-Rules over the sizes around one smallest case are those of `harness.region`, which can try any size it needs.
+Rules over the sizes around one smallest case are those of `harness.findings.region`, which can try any size it needs.
 """
 
 from collections import defaultdict

@@ -3,8 +3,8 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from harness.cuda.gpus.inventory import RealGpu, profile_of, real_gpus
-from harness.cuda.gpus.leases import holder, lease, leases_folder
+from harness.engines.cuda.gpus.inventory import RealGpu, profile_of, real_gpus
+from harness.engines.cuda.gpus.leases import holder, lease, leases_folder
 from harness.model.device import DeviceProfile
 from harness.settings import Settings
 

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from harness.execution.paired_run_policy import order_matters
 from harness.model.case import Scale
 from harness.model.paired_run import SecondRun
 from harness.model.run import Completed
 from harness.model.verdict import GENERATED, Outcome
-from harness.ops.paired_run_policy import order_matters
 from harness.oracles import registry
 from harness.oracles.autotuner_key import AutotunerKey
 from harness.oracles.config_invariance import ConfigInvariance

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.cuda.sanitizers.instrumentation import Instrumenting, instrumenting, names_triton_sanitizer
-from harness.cuda.sanitizers.sanitizer_command import Sanitizing, sanitizing
-from harness.cuda.sanitizers.suppressions import read_suppressions
-from harness.devices import catalogue
+from harness import catalogue
+from harness.engines.cuda.sanitizers.instrumentation import Instrumenting, instrumenting, names_triton_sanitizer
+from harness.engines.cuda.sanitizers.sanitizer_command import Sanitizing, sanitizing
+from harness.engines.cuda.sanitizers.suppressions import read_suppressions
 from harness.errors import SuiteError, UsageError, unknown
 from harness.model.device import DeviceProfile
 from harness.model.op import Op

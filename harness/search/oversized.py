@@ -1,7 +1,7 @@
 """Oversized cases: a tensor has more than 2^31 elements, so that 32-bit index arithmetic overflows.
 
 Each is made from a case of usual size.  Owns the choice of the tensor that grows, how far, and along which dims.
-`harness.ops.oversized_tensors` runs such a case without the memory or the time that its tensors would take.
+`harness.execution.oversized_tensors` runs such a case without the memory or the time that its tensors would take.
 """
 
 from bisect import bisect_right

@@ -15,11 +15,11 @@ from types import TracebackType
 from typing import Self
 
 from harness import libraries
-from harness.cuda import coredump
-from harness.cuda.emulation import compiler_environment
-from harness.cuda.gpus.inventory import RealGpu
-from harness.cuda.sanitizers.instrumentation import Instrumenting
-from harness.cuda.sanitizers.sanitizer_command import SLOWDOWN, Sanitizing
+from harness.engines.cuda import coredump
+from harness.engines.cuda.emulation import compiler_environment
+from harness.engines.cuda.gpus.inventory import RealGpu
+from harness.engines.cuda.sanitizers.instrumentation import Instrumenting
+from harness.engines.cuda.sanitizers.sanitizer_command import SLOWDOWN, Sanitizing
 from harness.errors import UsageError
 from harness.model.case import HARNESS_FOLDER, Case
 from harness.model.device import DeviceProfile

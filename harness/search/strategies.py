@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 
 from harness.errors import SuiteError
+from harness.execution.paired_run_policy import ONE_CASE_IN, TuningCheck, tuning_check
 from harness.model.case import CallContext, Case, DType, Environment, GradMode, Layout, Scale, ValueDistribution
 from harness.model.device import DeviceProfile
 from harness.model.input_spec import Tensor
 from harness.model.op import Op
-from harness.ops.paired_run_policy import ONE_CASE_IN, TuningCheck, tuning_check
 from harness.search.drawn_contexts import early_contexts, in_drawn_context
 from harness.search.hypothesis_seam import seed_alone
 from harness.search.launch_feedback import LaunchFeedback

@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from harness.ops.case_execution import plain_torch, without_dispatch_modes
-from harness.virtual.driver.driver import LaunchRequest, descriptor_tensor
+from harness.engines.triton.driver import LaunchRequest, descriptor_tensor
+from harness.execution.case_execution import plain_torch, without_dispatch_modes
 
 Copies = Mapping[int, torch.UntypedStorage]
 """Copies of storages, by the address of the original."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
-from harness.devices.import_hooks import Execute, on_import
+from harness.engines.torch.import_hooks import Execute, on_import
 from harness.watched.watch_records import FOLDER_VARIABLE, PLAN, WatchPlan
 from harness.wire import from_json
 

@@ -19,8 +19,8 @@ import torch
 import triton.language as tl
 
 from harness.drafts.seen_calls import ArgumentKind, SeenArgument, SeenCall, function_of
-from harness.ops.case_execution import NOT_THE_LIBRARY, plain_torch, without_dispatch_modes
-from harness.virtual.driver.driver import LaunchRequest
+from harness.engines.triton.driver import LaunchRequest
+from harness.execution.case_execution import NOT_THE_LIBRARY, plain_torch, without_dispatch_modes
 
 SMALL = 2**16
 """Elements of a tensor of integers up to which its range is looked up."""

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.cuda.emulation import worker_environment
-from harness.cuda.gpus.inventory import RealGpu
-from harness.cuda.sanitizers.sanitizer_command import Sanitizing
+from harness.engines.cuda.emulation import worker_environment
+from harness.engines.cuda.gpus.inventory import RealGpu
+from harness.engines.cuda.sanitizers.sanitizer_command import Sanitizing
 from harness.errors import UsageError
 from harness.model.device import DeviceProfile
 from harness.oracles import registry

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.cuda.sanitizers.suppressions import Suppression
+from harness.engines.cuda.sanitizers.suppressions import Suppression
 from harness.watched.attaching import BUILDS
 from harness.watched.build_checks import BuildChecks, BuildVerdicts
 from harness.watched.command_process import CommandEnd, run_command

@@ -13,22 +13,22 @@ from typing import Any
 
 import torch
 
-from harness.cuda.cuda_errors import as_fault
-from harness.cuda.driver import RealDriver
-from harness.cuda.emulated_limits import SharedMemoryCheck
-from harness.cuda.emulation import emulated_profile, gpu_of_worker
-from harness.cuda.engine import CudaEngine, emulate_torch_cuda
-from harness.cuda.gpus.inventory import profile_of
-from harness.cuda.launches import CudaCaseLaunches, WatchedLaunches
-from harness.cuda.memory.redzones import RedzoneMemory
-from harness.cuda.sanitizers.plain_memory import memory_for
+from harness.engines.cuda.cuda_errors import as_fault
+from harness.engines.cuda.driver import RealDriver
+from harness.engines.cuda.emulated_limits import SharedMemoryCheck
+from harness.engines.cuda.emulation import emulated_profile, gpu_of_worker
+from harness.engines.cuda.engine import CudaEngine, emulate_torch_cuda
+from harness.engines.cuda.gpus.inventory import profile_of
+from harness.engines.cuda.launches import CudaCaseLaunches, WatchedLaunches
+from harness.engines.cuda.memory.redzones import RedzoneMemory
+from harness.engines.cuda.sanitizers.plain_memory import memory_for
+from harness.engines.triton import triton_seam
+from harness.engines.triton.driver import LaunchRequest
 from harness.model.device import DeviceProfile
 from harness.model.ending import Completed, Ending, Faulted, Unsupported
 from harness.model.run import Run
 from harness.model.verdict import Verdict
 from harness.oracles import registry
-from harness.virtual.driver import triton_seam
-from harness.virtual.driver.driver import LaunchRequest
 from harness.watched.argument_memory import host_copies, size_bytes
 from harness.watched.call_sites import CallSites
 from harness.watched.launch_recorder import LaunchDetails, LaunchRecorder, current_test, launch_case

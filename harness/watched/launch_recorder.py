@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
+from harness.engines.triton.driver import LaunchRequest, tensors_of
+from harness.execution.inputs import TORCH_DTYPES
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
 from harness.model.run import Run, Source
 from harness.model.verdict import Abstain, Fail, Outcome, Signature, Verdict
-from harness.ops.inputs import TORCH_DTYPES
 from harness.oracles import registry
-from harness.virtual.driver.driver import LaunchRequest, tensors_of
 from harness.watched.call_sites import CallSites
 from harness.watched.watch_records import LaunchedBuild, LaunchFailure, RecordFiles, TestChecks, UncompiledProgram
 

@@ -15,22 +15,22 @@ from pathlib import Path
 
 import torch
 
-from harness.devices.cpu_tensors import CpuTensors
+from harness.engines.torch.cpu_tensors import CpuTensors
+from harness.engines.torch.inductor.followed_programs import FollowedPrograms
+from harness.engines.triton.driver import LaunchRequest, tensors_of
+from harness.engines.virtual.engine import VirtualEngine
+from harness.engines.virtual.launches import Launches, VirtualCaseLaunches
 from harness.errors import CannotExecute
-from harness.inductor.followed_programs import FollowedPrograms
+from harness.execution.call_contexts import CallContexts
+from harness.execution.case_execution import plain_torch, without_dispatch_modes
+from harness.execution.compare import digests
+from harness.execution.poison import FreshMemory
 from harness.model.case import LaneFill, Scale
 from harness.model.ending import Completed, Ending, OutOfMemory, Unsupported
 from harness.model.run import Measure, Refilled, Result, Role, Run, UndefinedLanes, UninitialisedRead
 from harness.model.verdict import Verdict
-from harness.ops.call_contexts import CallContexts
-from harness.ops.case_execution import plain_torch, without_dispatch_modes
-from harness.ops.compare import digests
-from harness.ops.poison import FreshMemory
 from harness.oracles import registry
 from harness.settings import Settings
-from harness.virtual.driver.driver import LaunchRequest, tensors_of
-from harness.virtual.engine import VirtualEngine
-from harness.virtual.launches import Launches, VirtualCaseLaunches
 from harness.watched.argument_memory import Copies, copies_of, restore, size_bytes
 from harness.watched.call_sites import CallSites
 from harness.watched.launch_memory import bounded_memory

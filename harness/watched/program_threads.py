@@ -11,14 +11,14 @@ from typing import Any
 
 import torch
 
-from harness.devices.captured_graphs import current_capture
-from harness.inductor.inductor_emulation import is_compiled
+from harness.engines.torch.captured_graphs import current_capture
+from harness.engines.torch.inductor.inductor_emulation import is_compiled
+from harness.engines.triton.triton_seam import has_allocator
+from harness.execution.call_contexts import CallContexts
+from harness.execution.case_execution import NOT_THE_LIBRARY
+from harness.execution.exception_text import text_of
 from harness.model.ending import Raised
 from harness.model.run import Source
-from harness.ops.call_contexts import CallContexts
-from harness.ops.case_execution import NOT_THE_LIBRARY
-from harness.ops.exception_text import text_of
-from harness.virtual.driver.triton_seam import has_allocator
 
 
 class CallingLines:

@@ -18,10 +18,10 @@ import triton.language as tl
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from harness.engines.triton.driver import LaunchRequest
 from harness.errors import ReplayError
-from harness.ops.case_execution import plain_torch, without_dispatch_modes
-from harness.ops.poison import PATTERNS, FreshMemory
-from harness.virtual.driver.driver import LaunchRequest
+from harness.execution.case_execution import plain_torch, without_dispatch_modes
+from harness.execution.poison import PATTERNS, FreshMemory
 from harness.watched.watch_records import CannotRecord
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_cooperative_grid", "enable_fp_fusion")

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.cuda.sanitizers.sanitizer_command import Sanitizing, environment
-from harness.cuda.sanitizers.sanitizer_log import LiveLog, tool_errors
+from harness.engines.cuda.sanitizers.sanitizer_command import Sanitizing, environment
+from harness.engines.cuda.sanitizers.sanitizer_log import LiveLog, tool_errors
 from harness.model.compute_sanitizer_report import Tool
 from harness.watched.watch_records import SanitizerPlan
 from harness.workers.fork_servers.device_server import SELF_TEST_LIMIT_S
 
 SELF_TEST = """\
-from harness.cuda.sanitizers.kernels_self_test import launch_mistake
+from harness.engines.cuda.sanitizers.kernels_self_test import launch_mistake
 from harness.model.compute_sanitizer_report import Tool
 launch_mistake(Tool("{tool}"))
 """

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from harness.cuda.sanitizers.sanitizer_command import LIBRARY
-from harness.cuda.sanitizers.sanitizer_log import records_printed, reports
-from harness.cuda.sanitizers.sanitizer_records import mark_accepted
-from harness.cuda.sanitizers.suppressions import Suppression, read_suppressions
+from harness.engines.cuda.sanitizers.sanitizer_command import LIBRARY
+from harness.engines.cuda.sanitizers.sanitizer_log import records_printed, reports
+from harness.engines.cuda.sanitizers.sanitizer_records import mark_accepted
+from harness.engines.cuda.sanitizers.suppressions import Suppression, read_suppressions
 from harness.model.case import Case, DType
 from harness.model.compute_sanitizer_report import Sanitized, SanitizerRecord
 from harness.model.run import Completed, Run

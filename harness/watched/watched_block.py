@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from harness.devices import catalogue
+from harness import catalogue
 from harness.errors import UsageError
 from harness.model.device import DeviceProfile
 from harness.watched.attaching import prepare_environment

@@ -25,10 +25,10 @@ from types import TracebackType
 from typing import Self
 
 from harness import wire
+from harness.engines.triton.builds import BUILD_SUFFIX, RESOURCES_SUFFIX
 from harness.errors import ReplayError
 from harness.model.kernel_resources import CRASHES, Resources
 from harness.model.run import Launch
-from harness.virtual.driver.builds import BUILD_SUFFIX, RESOURCES_SUFFIX
 from harness.workers.folder import PoolFolder
 from harness.workers.supervision import linux
 
@@ -202,7 +202,7 @@ class BackgroundCompiler:
         with self._changed:
             self._folder = self._folder or PoolFolder(str(self._builds.parent))
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "harness.virtual.driver.compiler_process"],
+                [sys.executable, "-m", "harness.engines.triton.compiler_process"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

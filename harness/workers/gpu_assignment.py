@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from harness.cuda.emulation import worker_environment
-from harness.cuda.gpus.assignment import Assignment
-from harness.cuda.gpus.inventory import VISIBLE, RealGpu
-from harness.cuda.gpus.quarantine import Quarantine
-from harness.cuda.gpus.xid_monitor import XidMonitor
+from harness.engines.cuda.emulation import worker_environment
+from harness.engines.cuda.gpus.assignment import Assignment
+from harness.engines.cuda.gpus.inventory import VISIBLE, RealGpu
+from harness.engines.cuda.gpus.quarantine import Quarantine
+from harness.engines.cuda.gpus.xid_monitor import XidMonitor
 from harness.workers.spec import WorkerSpec
 
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from harness.cuda.sanitizers.instrumentation import Instrumenting
-from harness.cuda.sanitizers.sanitizer_command import Sanitizing
+from harness.engines.cuda.sanitizers.instrumentation import Instrumenting
+from harness.engines.cuda.sanitizers.sanitizer_command import Sanitizing
 from harness.model.device import DeviceProfile
 
 GIB = 1024**3
@@ -58,8 +58,8 @@ class WorkerSpec:
     """The tool of compute-sanitizer under which the processes run."""
     instrumenting: Instrumenting | None = None
     """Triton's own sanitizer, with which they compile kernels; `environment` turns it on."""
-    engine: str = "harness.virtual.engine:VirtualEngine"
-    """The factory of the `harness.ops.engine.Engine`, as `module:name`; called without arguments."""
+    engine: str = "harness.engines.virtual.engine:VirtualEngine"
+    """The factory of the `harness.execution.engine.Engine`, as `module:name`; called without arguments."""
     memory_limit_bytes: int = VIRTUAL_GIB * GIB
     """The memory that a worker may allocate beyond what its fork server holds after loading."""
     load_limit_s: float = LOAD_LIMIT_S

@@ -5,10 +5,10 @@ from dataclasses import replace
 from time import monotonic, perf_counter
 
 from harness import wire
-from harness.cuda import coredump
-from harness.cuda.cuda_errors import with_assertion
-from harness.cuda.emulation import gpu_of, hardware
-from harness.cuda.sanitizers.instrumentation import with_records
+from harness.engines.cuda import coredump
+from harness.engines.cuda.cuda_errors import with_assertion
+from harness.engines.cuda.emulation import gpu_of, hardware
+from harness.engines.cuda.sanitizers.instrumentation import with_records
 from harness.errors import WorkerError
 from harness.model.case import Case
 from harness.model.paired_run import RunRequest, case_of

@@ -50,7 +50,7 @@ def patches(x):
 
 
 def patches_harness(x):
-    import harness.ops.compare as c, harness.ops.execution as e
+    import harness.execution.compare as c, harness.execution.execution as e
 
     e.compare = lambda *a, **k: 1 / 0
     e.tolerance_of = None
@@ -58,10 +58,10 @@ def patches_harness(x):
 
 
 def forges(x):
-    import harness.ops.tolerance as t
+    import harness.execution.tolerance as t
 
     def fake(expected, dtype, slack):
-        import dataclasses, harness.ops.tolerance as t
+        import dataclasses, harness.execution.tolerance as t
 
         made = t._kept(expected, dtype, slack)
         return type(made)(

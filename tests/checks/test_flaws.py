@@ -2,9 +2,9 @@
 
 import pytest
 
+from harness import catalogue
 from harness.checks.check_verdict import FlawKind
 from harness.checks.flaws import Evidences, flaws_of
-from harness.devices import catalogue
 from harness.model.case import Case, DType
 from harness.model.ending import Completed, Crashed, Ending, Refused
 from harness.model.run import Run

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from harness.bisection.triton_subprocess import supported
+from harness import catalogue
 from harness.cli import main
-from harness.devices import catalogue
+from harness.findings.bisection.triton_subprocess import supported
 from harness.libraries import PYTHON_TAG
 from harness.model.case import Case, DType
 from harness.wire import to_json
-from tests.bisection.test_worktrees import Git
+from tests.findings.bisection.test_worktrees import Git
 
 pytestmark = pytest.mark.once
 

@@ -1,4 +1,4 @@
-"""`harness conform` and `--engine cuda,virtual` without a GPU; `tests/cuda` runs them on one."""
+"""`harness conform` and `--engine cuda,virtual` without a GPU; `tests/engines/cuda` runs them on one."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli.command import ExitStatus
-from tests.cuda import simulated_driver
+from tests.engines.cuda import simulated_driver
 
 pytestmark = pytest.mark.once
 

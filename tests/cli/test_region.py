@@ -16,10 +16,10 @@ from harness.cli import main
 from harness.documents import files
 from harness.documents.kinds import SCHEMA_VERSION, Kind
 from harness.documents.region import RegionDocument
+from harness.findings.region.record import load
 from harness.model.case import Case
 from harness.model.region import SMS, Axis, AxisKind, Ended, Point, Region
 from harness.model.verdict import Outcome, Severity, Signature
-from harness.region.record import load
 from harness.reports.region_plot import svg
 from harness.reports.region_text import WIDTH, render
 from harness.wire import to_json

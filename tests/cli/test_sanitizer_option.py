@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from harness import catalogue
 from harness.cli import main
 from harness.cli.command import ExitStatus
-from harness.devices import catalogue
 from harness.model.case import Case, DType
 from harness.wire import to_json
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.bisection.stored_bisections import save as save_bisection
+from harness import catalogue
 from harness.cli import main
-from harness.devices import catalogue
 from harness.documents import files
 from harness.documents.finding import RegressionDocument
 from harness.findings import store
-from harness.region.record import save as save_region
+from harness.findings.bisection.stored_bisections import save as save_bisection
+from harness.findings.region.record import save as save_region
 from tests.findings.test_report_merging import reported, shard
 from tests.reports.samples import BISECTION, OVERLAP, REGION, REPORT, VALUES
 

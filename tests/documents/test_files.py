@@ -11,7 +11,7 @@ from harness.documents.campaign import CampaignReport
 from harness.documents.finding import FindingDocument, RegressionDocument, finding_document, regression_document
 from harness.documents.region import RegionDocument
 from harness.errors import ReplayError
-from harness.region.record import region_document
+from harness.findings.region.record import region_document
 from tests.reports.samples import CAUSE, OVERLAP, REGION, REPORT, STRAY, VALUES
 
 pytestmark = pytest.mark.once

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.devices import catalogue
+from harness import catalogue
 from harness.findings.recorded_cases import Recorded
 from harness.findings.rerun import Replayed, ReplayStatus, options_for, replay
 from harness.model.case import Case, DType

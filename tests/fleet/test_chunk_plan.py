@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.devices import catalogue
+from harness import catalogue
 from harness.fleet.chunk_plan import BLOCK_CASES, chunks_of, chunks_of_shard, options_of
 from harness.search.options import Options
 from harness.search.plan import CaseBudget, TimeBudget

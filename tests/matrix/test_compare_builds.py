@@ -11,7 +11,7 @@ from harness.documents.files import write
 from harness.matrix.build_cache import BuildCache
 from harness.matrix.compilers import Compilers
 from harness.model.kernel_build import BuildRequest, CollectedBuild, CollectedKernel, CompileTarget
-from tests.virtual.driver.ttir_texts import REFUSED_BY_PTXAS, STORE
+from tests.engines.triton.ttir_texts import REFUSED_BY_PTXAS, STORE
 
 OPTIONS = {"num_warps": 4, "num_stages": 3}
 

@@ -9,7 +9,7 @@ import pytest
 from harness.matrix.build_cache import BuildCache
 from harness.matrix.compilers import Compilers
 from harness.model.kernel_build import BuildFacts, BuildRequest, CompileTarget
-from tests.virtual.driver.ttir_texts import CRASHES_LLVM, REFUSED_BY_MLIR, REFUSED_BY_PTXAS, STORE
+from tests.engines.triton.ttir_texts import CRASHES_LLVM, REFUSED_BY_MLIR, REFUSED_BY_PTXAS, STORE
 
 DYING = (sys.executable, str(Path(__file__).with_name("dying_compiler.py")))
 FINE = BuildFacts(registers_per_thread=32)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.devices import catalogue
+from harness import catalogue
 from harness.model.case import Case, DType
 from harness.model.picture import Amount, ElementSpan, Picture, Shading, Span, Spread
 from harness.search.options import Options

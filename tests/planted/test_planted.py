@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ci.fault_suite import faults
-from harness.devices import catalogue
-from harness.jax_calls.jax_imports import missing_release
+from harness import catalogue
+from harness.engines.jax.jax_releases import missing_release
 from harness.model.case import Case, GradMode
 from harness.model.finding import Finding
 from harness.model.op import Op
@@ -24,8 +24,8 @@ from harness.search.session import Session
 from harness.search.shrinking import ShrinkLimits
 from harness.search.triage import Triage
 from harness.suite import load_suite
-from tests.cuda.comparison import differing
-from tests.cuda.sanitizers import unordered
+from tests.engines.cuda.comparison import differing
+from tests.engines.cuda.sanitizers import unordered
 
 FOLDER = Path(os.path.relpath(Path(__file__).parents[2] / "suites" / "planted"))
 """The names of suites decide what is drawn, so they must not depend on the folder of the checkout."""
@@ -110,7 +110,7 @@ def finding_of(session: Session, statistics: CampaignStatistics, oracle: str) ->
 ON_HARDWARE = {"agreement", "compute-sanitizer", "repeatability", "triton-sanitizer"}
 """Oracles that need hardware.
 
-Their planted bugs are in `ci/fault_suite`, and in `differing.py` and `unordered.py` under `tests/cuda`.
+Their planted bugs are in `ci/fault_suite`, and in `differing.py` and `unordered.py` under `tests/engines/cuda`.
 """
 
 

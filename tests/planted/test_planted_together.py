@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.devices import catalogue
+from harness import catalogue
 from harness.model.finding import Finding
 from harness.model.verdict import Signature
 from harness.reports.finding_text import describe

@@ -10,7 +10,7 @@ import pytest
 
 from harness.settings import LEASES_VARIABLE
 from tests import plugin
-from tests.cuda import simulated_driver
+from tests.engines.cuda import simulated_driver
 
 pytestmark = [
     pytest.mark.once,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.devices import catalogue
+from harness import catalogue
 from harness.documents.chunk import ShardReport
 from harness.documents.files import read as loaded
 from harness.findings.report_merging import merge_documents

@@ -6,7 +6,7 @@ import pytest
 
 from harness.documents import files
 from harness.findings import store
-from harness.region.record import save as save_region
+from harness.findings.region.record import save as save_region
 from harness.reports.contents import ReportContents, read_contents
 from tests.reports.samples import EVIL, OLDER, OVERLAP, REGION, REPORT, VALUES
 

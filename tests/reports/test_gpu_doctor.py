@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.cuda.gpus.inventory import torch_problem
+from harness.engines.cuda.gpus.inventory import torch_problem
 from harness.reports.gpu_doctor import gpu_parts
 from harness.settings import Settings
-from tests.cuda import simulated_driver
+from tests.engines.cuda import simulated_driver
 
 pytestmark = pytest.mark.once
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from markdown_it import MarkdownIt
 
-from harness.devices import catalogue
+from harness import catalogue
 from harness.findings.recorded_cases import parse
 from harness.model.finding import Finding
 from harness.reports.contents import Attached, ReportedBug

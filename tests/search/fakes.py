@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from harness.devices import catalogue
+from harness import catalogue
 from harness.model.case import Case, DType
 from harness.model.input_spec import Tensor
 from harness.model.launch_difference import CaseAgreement

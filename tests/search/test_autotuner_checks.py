@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.ops.paired_run_policy import ONE_CASE_IN, TuningCheck, tuning_check
+from harness.execution.paired_run_policy import ONE_CASE_IN, TuningCheck, tuning_check
 from harness.search.launch_feedback import LaunchFeedback
 from harness.search.strategies import early_cases, scouts
 from tests.search.fakes import DEVICE, KERNEL, OP, SIMPLEST

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from harness.findings.region.axes import setting_changes
 from harness.model.case import CallContext
 from harness.model.region import AxisKind
-from harness.region.axes import setting_changes
 from harness.reports.finding_text import describe
 from harness.search import moves
 from harness.search.campaign_statistics import Trial

@@ -5,9 +5,9 @@ from itertools import islice
 
 import pytest
 
+from harness.findings.region.axes import setting_changes
 from harness.model.case import CallContext
 from harness.model.region import AxisKind
-from harness.region.axes import setting_changes
 from harness.search import moves
 from harness.search.campaign_statistics import Trial
 from harness.search.failure_rules import place_of

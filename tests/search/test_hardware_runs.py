@@ -16,7 +16,7 @@ from harness.oracles import registry
 from harness.search.hardware_runs import HardwareBlaming
 from harness.search.judge import Judge
 from harness.workers.pool import Pool
-from tests.cuda.samples import H200
+from tests.engines.cuda.samples import H200
 from tests.search.fakes import OP, ImmediateRunner, facts, with_dims
 from tests.workers.setting import DEADLINE_S, specs
 

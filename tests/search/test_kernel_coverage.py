@@ -6,7 +6,7 @@ from itertools import groupby
 
 import pytest
 
-from harness.devices import catalogue
+from harness import catalogue
 from harness.model.case import Case, Scale
 from harness.model.device import DeviceProfile
 from harness.model.run import Raised, Refused, Run, Unsupported

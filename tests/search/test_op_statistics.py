@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.devices import catalogue
+from harness import catalogue
 from harness.findings.campaign_report import report_of
 from harness.model.case import Case, Scale
 from harness.model.op import Dim

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.cuda.sanitizers.sanitizer_command import Sanitizing
+from harness.engines.cuda.sanitizers.sanitizer_command import Sanitizing
 from harness.model.compute_sanitizer_report import Tool
 from harness.search.engine_choice import CustomEngine, EngineChoice, EngineName
 from harness.search.options import Options

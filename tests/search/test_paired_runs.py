@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.devices import catalogue
+from harness import catalogue
 from harness.model.case import Case, ProgramOrder
 from harness.model.kernel_resources import Resources
 from harness.model.launch_difference import Plainer

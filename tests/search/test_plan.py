@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.devices import catalogue
+from harness import catalogue
 from harness.model.case import Case
 from harness.search.launch_feedback import LaunchFeedback
 from harness.search.plan import CaseBudget, Plan, TimeBudget, batch_plans

@@ -7,10 +7,10 @@ from math import prod
 import pytest
 
 from harness.errors import SuiteError
+from harness.execution.paired_run_policy import is_sampled
 from harness.model.case import USUAL_DTYPES, Case, Layout, ValueDistribution
 from harness.model.input_spec import Tensor
 from harness.model.op import Dim
-from harness.ops.paired_run_policy import is_sampled
 from harness.search.launch_feedback import LaunchFeedback
 from harness.search.plan import EXAMPLES
 from harness.search.strategies import RARE_ELEMENTS, USUAL_ELEMENTS, Batch, scouts

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.devices import catalogue
+from harness import catalogue
 from harness.model.case import DType
 from harness.search.campaign import Campaign, CampaignWorkers
 from harness.search.plan import CaseBudget, Plan

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.devices import catalogue
+from harness import catalogue
 from harness.model.case import Case, DType
 from harness.model.run import Completed, TimedOut
 from harness.oracles.hang_messages import sentence

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.devices import catalogue
+from harness import catalogue
+from harness.execution.execution import Execution
 from harness.model.case import Case, DType, Layout
 from harness.model.op import Op
 from harness.model.run import Completed
-from harness.ops.execution import Execution
 from harness.suite import load_suite
 
 SUITE = Path(__file__).parents[2] / "suites" / "torch" / "operators.py"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.devices import catalogue
+from harness import catalogue
 from harness.model.case import Case
 from harness.model.verdict import Fail, Outcome, Severity
 from harness.search.campaign import Campaign, CampaignWorkers

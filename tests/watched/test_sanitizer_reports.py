@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.devices import catalogue
+from harness import catalogue
 from harness.model.case import DType
 from harness.model.compute_sanitizer_report import Tool
 from harness.watched.sanitizer_reports import SanitizerReports, rest_of_reports

@@ -20,7 +20,7 @@ def printed(file: str, threads: int) -> str:
 
 
 def self_test(fds: tuple[int, ...]) -> int:
-    os.write(fds[1], printed("/site-packages/harness/cuda/sanitizers/kernels_instrumented.py", 1).encode())
+    os.write(fds[1], printed("/site-packages/harness/engines/cuda/sanitizers/kernels_instrumented.py", 1).encode())
     return 0
 
 

@@ -3,13 +3,13 @@
 import os
 from pathlib import Path
 
+from harness.execution import flight_recorder
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.kernel_assembly import KernelAssembly
 from harness.model.op import Op
 from harness.model.paired_run import PairedRun, PairedRunRequest, Sketch
 from harness.model.run import Completed, Raised, Refused, Run
-from harness.ops import flight_recorder
 
 
 class Calling:

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.cuda import coredump
-from harness.ops import flight_recorder
+from harness.engines.cuda import coredump
+from harness.execution import flight_recorder
 from harness.suite import Declaration, op, tokens
 
 

@@ -16,7 +16,7 @@ import pytest
 from harness.model.kernel_resources import Resources
 from harness.model.run import Launch
 from harness.workers.background_compiler import CACHE, BackgroundCompiler
-from tests.virtual.driver.ttir_texts import CRASHES_LLVM, REFUSED_BY_PTXAS, STORE
+from tests.engines.triton.ttir_texts import CRASHES_LLVM, REFUSED_BY_PTXAS, STORE
 
 SETTLE_S = 60.0
 NAME = attrgetter("name")
@@ -47,7 +47,7 @@ def compilers() -> list[psutil.Process]:
 
 def is_compiler(process: psutil.Process) -> bool:
     try:
-        return "harness.virtual.driver.compiler_process" in process.cmdline()
+        return "harness.engines.triton.compiler_process" in process.cmdline()
     except psutil.NoSuchProcess:  # or a zombie
         return False
 

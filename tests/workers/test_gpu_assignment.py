@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from harness.cuda.emulation import gpu_of
-from harness.cuda.gpus.canary import Healthy, Sick
-from harness.cuda.gpus.health import LOST
-from harness.cuda.gpus.inventory import RealGpu
-from harness.cuda.gpus.xid import Xid
-from harness.cuda.gpus.xid_monitor import XidMonitor
+from harness.engines.cuda.emulation import gpu_of
+from harness.engines.cuda.gpus.canary import Healthy, Sick
+from harness.engines.cuda.gpus.health import LOST
+from harness.engines.cuda.gpus.inventory import RealGpu
+from harness.engines.cuda.gpus.xid import Xid
+from harness.engines.cuda.gpus.xid_monitor import XidMonitor
 from harness.errors import GpuUnavailable, MissingPart
 from harness.workers.gpu_assignment import GpuAssigner
 from harness.workers.spec import WorkerSpec
-from tests.cuda.samples import H200, FakeXidSource
+from tests.engines.cuda.samples import H200, FakeXidSource
 from tests.oracles.facts import DEVICE
 
 pytestmark = pytest.mark.once

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from harness.cuda.sanitizers.instrumentation import Instrumenting
-from harness.cuda.sanitizers.suppressions import Suppression
+from harness.engines.cuda.sanitizers.instrumentation import Instrumenting
+from harness.engines.cuda.sanitizers.suppressions import Suppression
 from harness.model.run import Completed, Faulted, Run
 from harness.model.triton_sanitizer_report import Instrumentation, Instrumented
 from harness.workers.pool import Pool

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 import triton.language as tl
 
+from harness.engines.triton.driver import LaunchRequest
+from harness.execution.case_execution import plain_torch
 from harness.findings.repro.code_layout import needed_imports
 from harness.findings.repro.pieces import LaunchRecord, Preamble
 from harness.findings.repro.sources import PLAIN, Definitions
 from harness.findings.repro.tensors import Writing, view_of, write
-from harness.ops.case_execution import plain_torch
-from harness.virtual.driver.driver import LaunchRequest
 
 TAKEN = frozenset({"device", "nan", "inf", "run", "torch", "triton", "tl", "base64", "zlib"})
 USUAL_OPTIONS: Mapping[str, object] = {

@@ -6,6 +6,8 @@ from typing import Any, Self
 
 import torch
 
+from harness.execution.inputs import LARGE, SHIFT, TINY, TORCH_DTYPES, make_cotangents, make_inputs, seed_of
+from harness.execution.suite_arguments import arguments_for
 from harness.findings.repro.code_layout import needed_imports
 from harness.findings.repro.pieces import CallRecord, Preamble
 from harness.findings.repro.sources import Definitions
@@ -13,9 +15,7 @@ from harness.findings.repro.tensors import GENERATOR, Writing, write
 from harness.model.case import Case, GradMode, ValueDistribution
 from harness.model.input_spec import Draw, Tensor
 from harness.model.op import Op
-from harness.ops.inputs import LARGE, SHIFT, TINY, TORCH_DTYPES, make_cotangents, make_inputs, seed_of
-from harness.ops.suite_arguments import arguments_for
-from harness.suite import MODULE_PREFIX
+from harness.suite_files import MODULE_PREFIX
 
 TAKEN = frozenset({"device", "dtype", "exact", "nan", "inf", "reference", "run", "torch", "triton", "tl", "outputs"})
 NUMBERS = {

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from harness.devices import catalogue
+from harness import catalogue
 from harness.findings.repro.code_layout import COLUMNS, joined, laid_out, needed_imports
 from harness.findings.repro.pieces import CallRecord, LaunchRecord, Preamble, TruthRecord
 from harness.model.case import CallContext, Case, Environment, LaneFill, ProgramOrder, Scale

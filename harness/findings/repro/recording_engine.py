@@ -8,6 +8,14 @@ from pathlib import Path
 import torch
 
 from harness import wire
+from harness.engines.triton.builds import BUILDS_VARIABLE
+from harness.engines.triton.driver import LaunchHandler, LaunchRequest
+from harness.engines.virtual.engine import VirtualEngine
+from harness.engines.virtual.launches import Launches
+from harness.execution.case_execution import LibraryContext, plain_torch
+from harness.execution.execution import Execution
+from harness.execution.execution_hooks import ObservedLaunches
+from harness.execution.tolerance import Expected, sizes, tolerance_of
 from harness.findings.repro.launch_call import LaunchSnapshot, snapshot
 from harness.findings.repro.op_call import OpResults, call_record
 from harness.findings.repro.pieces import CasePieces, TruthRecord, record_path
@@ -15,14 +23,6 @@ from harness.findings.repro.tensors import Writing, write
 from harness.model.case import Case
 from harness.model.op import Op
 from harness.model.run import Run
-from harness.ops.case_execution import LibraryContext, plain_torch
-from harness.ops.execution import Execution
-from harness.ops.execution_hooks import ObservedLaunches
-from harness.ops.tolerance import Expected, sizes, tolerance_of
-from harness.virtual.driver.builds import BUILDS_VARIABLE
-from harness.virtual.driver.driver import LaunchHandler, LaunchRequest
-from harness.virtual.engine import VirtualEngine
-from harness.virtual.launches import Launches
 
 MOST_LAUNCHES = 64
 """The number of launches of one case that are recorded."""

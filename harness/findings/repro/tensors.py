@@ -12,8 +12,8 @@ from math import isfinite, isnan
 
 import torch
 
-from harness.ops.oversized_tensors import LARGE
-from harness.ops.poison import PATTERNS
+from harness.execution.oversized_tensors import LARGE
+from harness.execution.poison import PATTERNS
 
 FEW = 64
 """The most floats in a literal."""

@@ -11,11 +11,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.documents.op_checks import second_run_words
+from harness.findings.region.record import sentences
 from harness.model.finding import Finding
 from harness.model.paired_run import SecondRun
 from harness.model.picture import Picture, Span
 from harness.model.verdict import Outcome, Severity
-from harness.region.record import sentences
 from harness.reports import region_plot
 from harness.reports.contents import Attached, ReportContents, ReportedBug
 from harness.reports.finding_text import facts

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness import wire
-from harness.cuda.cuda_errors import parse_assertions
-from harness.cuda.sanitizers.instrumentation import SELF_TEST_OUTPUT, Instrumenting
+from harness.engines.cuda.cuda_errors import parse_assertions
+from harness.engines.cuda.sanitizers.instrumentation import SELF_TEST_OUTPUT, Instrumenting
 from harness.errors import WorkerError
 from harness.workers.folder import PoolFolder
 from harness.workers.fork_servers.shared_zygotes import SharedZygote, run_to_end, tail_of

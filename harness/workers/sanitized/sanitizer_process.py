@@ -13,15 +13,15 @@ from pathlib import Path
 
 import psutil
 
-from harness.cuda.sanitizers.sanitizer_command import Sanitizing, environment
-from harness.cuda.sanitizers.sanitizer_log import (
+from harness.engines.cuda.sanitizers.sanitizer_command import Sanitizing, environment
+from harness.engines.cuda.sanitizers.sanitizer_log import (
     SELF_TEST_KERNEL,
     LiveLog,
     count_not_printed,
     records_printed,
     tool_errors,
 )
-from harness.cuda.sanitizers.sanitizer_records import mark_accepted, read_records
+from harness.engines.cuda.sanitizers.sanitizer_records import mark_accepted, read_records
 from harness.errors import HarnessError, WorkerError
 from harness.model.compute_sanitizer_report import SanitizerRecord, Tool
 from harness.workers.folder import PoolFolder

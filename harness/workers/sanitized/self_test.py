@@ -8,8 +8,8 @@ import os
 import sys
 import traceback
 
-from harness.cuda.sanitizers import instrumentation
-from harness.cuda.sanitizers.sanitizer_command import VARIABLE
+from harness.engines.cuda.sanitizers import instrumentation
+from harness.engines.cuda.sanitizers.sanitizer_command import VARIABLE
 from harness.model.compute_sanitizer_report import Tool
 from harness.workers.supervision import linux
 
@@ -33,10 +33,10 @@ def main(fds: tuple[int, ...]) -> int:
 def _launch_mistake() -> None:
     # Both modules import Triton, which the parent must not load.
     if instrumenting := instrumentation.instrumentation_from(os.environ):
-        from harness.cuda.sanitizers import kernels_instrumented  # noqa: PLC0415
+        from harness.engines.cuda.sanitizers import kernels_instrumented  # noqa: PLC0415
 
         kernels_instrumented.launch_mistake(instrumenting.mode)
     else:
-        from harness.cuda.sanitizers import kernels_self_test  # noqa: PLC0415
+        from harness.engines.cuda.sanitizers import kernels_self_test  # noqa: PLC0415
 
         kernels_self_test.launch_mistake(Tool(os.environ[VARIABLE]))

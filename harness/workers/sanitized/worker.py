@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
-from harness.cuda.sanitizers.sanitizer_command import Sanitizing
+from harness.engines.cuda.sanitizers.sanitizer_command import Sanitizing
 from harness.errors import HarnessError, WorkerError
 from harness.model.compute_sanitizer_report import Sanitized
 from harness.model.paired_run import RunRequest

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from harness.execution.flight_recorder import Activity
 from harness.model.run import HungParty, TimedOut
-from harness.ops.flight_recorder import Activity
 from harness.workers.supervision import processes, stacks
 from harness.workers.supervision.processes import RUNNING, Thread
 from harness.workers.supervision.recorder_reader import Flight

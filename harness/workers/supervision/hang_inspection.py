@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from harness.cuda import coredump
-from harness.cuda.gpus.health import utilisation as utilisation_of
+from harness.engines.cuda import coredump
+from harness.engines.cuda.gpus.health import utilisation as utilisation_of
+from harness.execution.flight_recorder import Activity
 from harness.model.run import HungParty, Run, TimedOut
-from harness.ops.flight_recorder import Activity
 from harness.workers.spec import WorkerSpec
 from harness.workers.supervision import processes, stacks
 from harness.workers.supervision.channel import Channel

@@ -1,16 +1,16 @@
 """The parent's side of a flight recorder: what the child was doing, however it ended.
 
 The parent makes the memory and keeps it mapped, so not even SIGKILL loses what was noted before.
-`harness.ops.flight_recorder` is the side that writes.
+`harness.execution.flight_recorder` is the side that writes.
 """
 
 import mmap
 import os
 from dataclasses import dataclass
 
+from harness.execution import flight_recorder
+from harness.execution.flight_recorder import Activity, Edge, FlightEvent
 from harness.model.run import Doing
-from harness.ops import flight_recorder
-from harness.ops.flight_recorder import Activity, Edge, FlightEvent
 
 SHOWN = 12
 KERNEL_ACTIVITIES = (Activity.CALL, Activity.COMPILE, Activity.LAUNCH, Activity.SYNCHRONISE)

@@ -11,12 +11,12 @@ from typing import TextIO, cast
 
 from harness import wire
 from harness.errors import ReplayError, WorkerError, disk_problem
+from harness.execution import flight_recorder
+from harness.execution.engine import AssemblingEngine
 from harness.model.case import CallContext
 from harness.model.op import Op
 from harness.model.paired_run import RunRequest, assembly_of, case_of
 from harness.model.run import Faulted, OutOfMemory, Run
-from harness.ops import flight_recorder
-from harness.ops.engine import AssemblingEngine
 from harness.workers.protocol import COST, REQUEST_TYPES, ChildError, FaultKind, Frame, FrameKind, Inbox, kind_of, send
 from harness.workers.supervision import linux, memory_limit
 from harness.workers.zygote import startup

@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from harness.engines.jax.jax_imports import prepare_imports
+from harness.engines.jax.jax_releases import LIBRARY, check_releases
+from harness.engines.triton.builds import BUILDS_VARIABLE, KEPT_TTIR_VARIABLE
 from harness.errors import CannotExecute, MissingPart, SuiteError
-from harness.jax_calls.jax_imports import LIBRARY, check_releases, prepare_imports
+from harness.execution.engine import Engine
 from harness.libraries import absence, name_of
 from harness.model.op import Op
-from harness.ops.engine import Engine
 from harness.suite import BUILTINS, beside, load_suite
 from harness.suite_files import is_shipped, located
-from harness.virtual.driver.builds import BUILDS_VARIABLE, KEPT_TTIR_VARIABLE
 from harness.workers.protocol import ChildError, FaultKind
 from harness.workers.spec import BUILDS, WorkerSpec, ZygoteSpec
 from harness.workers.zygote.import_stubs import import_past_frameworks, import_submodules_on_use
@@ -118,7 +119,7 @@ def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
 
 def _warm_up_inductor() -> None:
     """Compile something if a suite compiles: otherwise each child spends seconds on the first program."""
-    calls = sys.modules.get("harness.inductor.compiled_calls")
+    calls = sys.modules.get("harness.engines.torch.inductor.compiled_calls")
     if calls is not None:
         with suppress(CannotExecute):  # each case reports it
             calls.warm_up()

@@ -9,7 +9,8 @@ from contextlib import suppress
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from harness.suite import MODULE_PREFIX, compiled
+from harness.suite import compiled
+from harness.suite_files import MODULE_PREFIX
 
 Import = tuple[str, tuple[str, ...]]
 """The module, and the names after `from`."""

@@ -10,17 +10,17 @@ from pathlib import Path
 
 from triton.compiler.errors import CompilationError
 
-from harness.devices.catalogue import find
-from harness.devices.torch_emulation import emulate_torch
+from harness.catalogue import find
+from harness.engines.torch.torch_emulation import emulate_torch
+from harness.engines.triton import triton_seam
+from harness.engines.triton.compiler_process import compile_resources
+from harness.engines.triton.driver import VirtualDriver
+from harness.engines.virtual.engine_settings import EngineSettings
+from harness.engines.virtual.launches import Launches, VirtualCaseLaunches
+from harness.engines.virtual.native.native_code import ExecutorMode
+from harness.execution.poison import FreshMemory
 from harness.findings.reduction import reduce_kernel
 from harness.model.run import MemoryEvent, Overlap
-from harness.ops.poison import FreshMemory
-from harness.virtual.driver import triton_seam
-from harness.virtual.driver.compiler_process import compile_resources
-from harness.virtual.driver.driver import VirtualDriver
-from harness.virtual.engine_settings import EngineSettings
-from harness.virtual.launches import Launches, VirtualCaseLaunches
-from harness.virtual.native.native_code import ExecutorMode
 
 FOLDER = Path(sys.argv[1])
 

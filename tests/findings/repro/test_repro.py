@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from harness import catalogue
 from harness.cli import main
-from harness.devices import catalogue
 from harness.findings.recorded_cases import Recorded
 from harness.findings.repro import build
 from harness.findings.repro.build import Form, Reproducers, make
@@ -156,8 +156,8 @@ def test_a_reduced_kernel_still_computes_the_same_wrong_values(dropped: Reproduc
 
 AS_ON_A_GPU = """
 import runpy, sys
-from harness.devices import catalogue
-from harness.virtual.engine import VirtualEngine
+from harness import catalogue
+from harness.engines.virtual.engine import VirtualEngine
 engine = VirtualEngine()
 engine.prepare()
 engine.emulate(catalogue.find("h200"))

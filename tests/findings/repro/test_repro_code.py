@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from harness.devices import catalogue
+from harness import catalogue
+from harness.execution.inputs import lay_out, make_inputs
+from harness.execution.poison import PATTERNS
 from harness.findings.repro.code_layout import COLUMNS, joined, laid_out, retouched
 from harness.findings.repro.op_call import OpResults, call_record
 from harness.findings.repro.program_writer import ReproProgram, inner_imports
@@ -20,8 +22,6 @@ from harness.findings.repro.tensors import Writing, write
 from harness.model.case import Case, DType, GradMode, Layout, ValueDistribution
 from harness.model.input_spec import Draw
 from harness.model.op import Op
-from harness.ops.inputs import lay_out, make_inputs
-from harness.ops.poison import PATTERNS
 from harness.suite import integers, load_suite, segments, tensor, tokens
 
 pytestmark = pytest.mark.once

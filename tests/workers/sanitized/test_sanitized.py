@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cuda.sanitizers.sanitizer_command import Sanitizing
-from harness.cuda.sanitizers.suppressions import Suppression
+from harness.engines.cuda.sanitizers.sanitizer_command import Sanitizing
+from harness.engines.cuda.sanitizers.suppressions import Suppression
 from harness.errors import WorkerError
 from harness.model.case import Case
 from harness.model.compute_sanitizer_report import Level, Sanitized, SanitizerRecord, Tool, Touch

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.execution.flight_recorder import Activity, Edge, FlightEvent
 from harness.model.run import HungParty
-from harness.ops.flight_recorder import Activity, Edge, FlightEvent
 from harness.workers.supervision.hang_attribution import HangEvidence
 from harness.workers.supervision.hang_inspection import gpu_of
 from harness.workers.supervision.processes import Thread

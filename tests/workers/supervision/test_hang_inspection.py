@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.cuda import coredump
-from harness.devices import catalogue
+from harness import catalogue
+from harness.engines.cuda import coredump
 from harness.model.case import Case, DType
 from harness.model.run import Crashed, Doing, HungParty, Raised, Source, TimedOut
 from harness.workers.pool import Pool, PoolOptions
 from harness.workers.spec import WorkerSpec
 from harness.workers.supervision.time_limits import LONGER, Patience
-from tests.cuda import hanging
+from tests.engines.cuda import hanging
 from tests.workers.setting import MISCHIEF, case, specs
 
 LIMIT_S = 0.5

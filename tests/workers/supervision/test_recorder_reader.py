@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.ops import flight_recorder
-from harness.ops.flight_recorder import SLOT_BYTES, SLOTS, Activity, Edge, FlightEvent
+from harness.execution import flight_recorder
+from harness.execution.flight_recorder import SLOT_BYTES, SLOTS, Activity, Edge, FlightEvent
 from harness.workers.supervision.recorder_reader import Flight, Recorder
 from tests.workers.conftest import open_files
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.once
 
 CHILD = """
 import os, signal, sys
-from harness.ops import flight_recorder
+from harness.execution import flight_recorder
 flight_recorder.attach(int(sys.argv[1]))
 {body}
 os.kill(os.getpid(), signal.SIGKILL)

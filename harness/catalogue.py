@@ -1,0 +1,92 @@
+"""The catalogue of GPUs: reads `catalogue.toml`, finds devices by name, and lists their pytest marks.
+
+`torch_emulation` makes torch answer for a device, and `harness.engines.virtual` makes Triton answer for it.
+"""
+
+import tomllib
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from packaging.version import Version
+
+from harness.errors import UsageError, unknown
+from harness.model.device import Architecture, DeviceProfile
+
+REGISTERS_PER_SM = 65536
+"""Equal for all capabilities since 3.5 (CUDA programming guide, technical specifications per compute capability)."""
+
+
+@cache
+def devices() -> tuple[DeviceProfile, ...]:
+    """Return every GPU of the catalogue, in the catalogue's order."""
+    catalogue = _catalogue()
+    return tuple(_profile(row, catalogue["capability"]) for row in catalogue["device"])
+
+
+def find(slug: str) -> DeviceProfile:
+    """Return the GPU with this name on the command line.
+
+    Raises:
+        UsageError: there is none; the text names the nearest.
+    """
+    for device in devices():
+        if device.slug == slug.strip().lower():
+            return device
+    raise unknown("device", slug, (device.slug for device in devices()))
+
+
+def find_all(names: str, *, sm_count: int | None = None) -> tuple[DeviceProfile, ...]:
+    """Return the GPUs of a comma-separated list of slugs, architectures (`blackwell`) and capabilities (`sm_120`).
+
+    `sm_count` overrides the number of SMs of each.
+
+    Raises:
+        UsageError: a name is unknown, or the SM count is not positive.
+    """
+    if sm_count is not None and sm_count < 1:
+        raise UsageError(f"a GPU has at least one SM, not {sm_count}")
+    found: dict[str, DeviceProfile] = {}
+    for name in (part.strip().lower() for part in names.split(",")):
+        matching = [device for device in devices() if name == device.slug or name in marks(device)]
+        if not matching:
+            known = {device.slug for device in devices()} | {mark for device in devices() for mark in marks(device)}
+            raise unknown("device", name, known)
+        found.update((device.slug, device) for device in matching)
+    return tuple(device if sm_count is None else device.with_sm_count(sm_count) for device in found.values())
+
+
+def of_architecture(architecture: Architecture) -> tuple[DeviceProfile, ...]:
+    return tuple(device for device in devices() if device.architecture is architecture)
+
+
+def marks(device: DeviceProfile) -> tuple[str, ...]:
+    """Return the pytest marks of a device: generation, slug and capability: `blackwell`, `rtx_pro_6000`, `sm_120`."""
+    return (str(device.architecture), device.slug.replace("-", "_"), f"sm_{device.arch}")
+
+
+def gap(device: DeviceProfile, triton_version: str) -> str:
+    """Return why this release of Triton makes no machine code for the device, and which does; empty if it does.
+
+    Kernels still run on the virtual GPU, which executes TTIR.  Registers, spills and shared memory stay unknown.
+    """
+    for row in _catalogue()["gap"]:
+        if tuple(row["capability"]) == device.capability and Version(triton_version) < Version(row["before_triton"]):
+            return (
+                f"Triton {triton_version} makes no machine code for {device.slug} (sm_{device.arch}): {row['reason']}; "
+                f"its resources can be judged with triton>={row['before_triton']}"
+            )
+    return ""
+
+
+@cache
+def _catalogue() -> dict[str, Any]:
+    return tomllib.loads(files("harness").joinpath("catalogue.toml").read_text(encoding="utf-8"))
+
+
+def _profile(row: dict[str, Any], limits: dict[str, Any]) -> DeviceProfile:
+    major, minor = row["capability"]
+    figures: dict[str, Any] = {"registers_per_sm": REGISTERS_PER_SM, **limits[f"{major}.{minor}"], **row}
+    figures["architecture"] = Architecture(row["architecture"])
+    figures["capability"] = (major, minor)
+    return DeviceProfile(**figures)

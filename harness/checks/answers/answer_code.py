@@ -1,0 +1,83 @@
+"""The code of an answer in a worker process: modules by file or name, and the callables in them."""
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from harness.checks.answers.answer import CodePlace
+
+MODULE_PREFIX = "harness_answer_"
+
+
+class CodeMissing(Exception):
+    """A place names no such file, module or function."""
+
+
+def load(place: CodePlace) -> Any:
+    """Return what the place names.
+
+    Raises:
+        CodeMissing: its module has no such name.
+        Exception: whatever the module raises when it is imported.
+    """
+    found: Any = _module(place)
+    for part in place.name.split("."):
+        if not hasattr(found, part):
+            raise CodeMissing(f"{place.file or place.module} has no {place.name!r}")
+        found = getattr(found, part)
+    return found
+
+
+def has(place: CodePlace) -> bool:
+    """Return True if the module has the name."""
+    return hasattr(_module(place), place.name)
+
+
+@cache
+def _module(place: CodePlace) -> ModuleType:
+    return _of_file(place.file) if place.file else _by_name(place.module)
+
+
+def _by_name(name: str) -> ModuleType:
+    if (folder := str(Path.cwd())) not in sys.path:
+        sys.path.append(folder)
+    return importlib.import_module(name)
+
+
+@cache
+def _of_file(file: str) -> ModuleType:
+    """Import the file once, under a name of its own; what lies beside it can be imported."""
+    path = Path(file)
+    if (folder := str(path.parent)) not in sys.path:
+        sys.path.append(folder)
+    name = f"{MODULE_PREFIX}{path.stem}_{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise CodeMissing(f"{file} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickle look there
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def code_of(function: Any) -> Any:
+    """Return the code object of a function, a method or a module's `forward`; None for other callables."""
+    if isinstance(function, type):
+        function = getattr(function, "forward", None)
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    return getattr(function, "__code__", None)
+
+
+Function = Callable[..., Any]

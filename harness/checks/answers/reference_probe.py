@@ -1,0 +1,128 @@
+"""What a reference accepts beyond the samples: small sizes, other sizes of an axis, and numbers of any sign."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+
+from harness.checks.answers.answer import Answer
+from harness.checks.answers.answer_calls import defined_by
+from harness.checks.answers.sampled_task import SampledDim, SampledTask
+from harness.execution.case_execution import plain_torch
+from harness.execution.inputs import TORCH_DTYPES
+from harness.execution.result_forms import named
+from harness.model.input_spec import Draw, extent_of
+
+BASES = (8, 16, 32, 64, 128, 256)
+DEVIATIONS = (1.0, 3.0, 10.0)
+"""Of numbers with which a reference is tried: `log1p` fails below -1 only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Calls the reference with small tensors."""
+
+    answer: Answer
+    task: SampledTask
+
+    def problem(self, sizes: Mapping[str, int]) -> str:
+        """Return why the reference fails at these sizes; empty if it returns tensors with elements."""
+        try:
+            outputs = self.outputs(self.inputs(sizes), sizes)
+        except Exception as error:  # noqa: BLE001 - a reference may raise anything
+            return f"{type(error).__name__}: {error}"
+        if not outputs:
+            return "the reference returns no tensor"
+        return "" if all(value.numel() for value in outputs.values()) else "the reference returns an empty tensor"
+
+    def outputs(self, inputs: Mapping[str, torch.Tensor], sizes: Mapping[str, int]) -> Mapping[str, torch.Tensor]:
+        with plain_torch(), torch.no_grad():
+            return named(defined_by(self.answer, inputs, sizes))
+
+    def inputs(self, sizes: Mapping[str, int], deviation: float = 1.0) -> dict[str, torch.Tensor]:
+        """Return random inputs; numbers of any sign have the deviation."""
+        made: dict[str, torch.Tensor] = {}
+        for given in self.task.inputs:
+            shape = [extent_of(extent, sizes) for extent in given.shape]
+            if given.is_integer:
+                high = max(extent_of(given.high, sizes), given.low + 1)
+                drawn = torch.randint(given.low, high, shape)
+                drawn.reshape(-1)[-1:] = high - 1  # the largest index counts
+                made[given.name] = drawn.to(torch.int64 if given.is_wide else torch.int32)
+            else:
+                values = torch.randn(shape)
+                values = deviation * values if given.draw is Draw.VALUES else values.sigmoid()
+                made[given.name] = values.to(TORCH_DTYPES[given.dtype or self.task.dtype])
+        return made
+
+
+def smallest_sizes(probe: Probe, dims: Iterable[SampledDim]) -> tuple[dict[str, int], str]:
+    """Return the smallest sizes that the reference accepts: the sample's, each cut to one limit."""
+    problem = ""
+    for limit in (*BASES, math.inf):
+        sizes = {dim.name: dim.choices[0] if dim.choices else int(min(dim.sizes[0], limit)) for dim in dims}
+        problem = probe.problem(sizes)
+        if not problem:
+            return sizes, ""
+    return {}, problem
+
+
+def free_axes(probe: Probe, dim: SampledDim, base: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the axes of a dim that may have another size, all at once, although a constructor knows its size.
+
+    A model of 64 channels may have images of 64 rows.  If the reference does not need the size on any axis, the usual
+    places of channels stay: the second axis and the last one.
+    """
+    others = [factor * dim.sizes[0] + 1 for factor in (1, 2)]
+
+    def accepts(axes: Iterable[str]) -> bool:
+        return not any(with_extent(probe, axes, str(size)).problem(base) for size in others)
+
+    free = [axis for axis in dim.axes if accepts((axis,))]
+    if len(free) == len(dim.axes):
+        ranks = {given.name: len(given.shape) for given in probe.task.inputs}
+        free = [place for place in free if (at := _position(place))[1] not in {1, ranks[at[0]] - 1}]
+    return tuple(free) if free and accepts(free) else ()
+
+
+def with_extent(probe: Probe, axes: Iterable[str], extent: str) -> Probe:
+    """Return the probe with another extent for some axes: a dim or a size."""
+    places = set(map(_position, axes))
+    inputs = tuple(
+        replace(
+            given,
+            shape=tuple(extent if (given.name, axis) in places else before for axis, before in enumerate(given.shape)),
+        )
+        for given in probe.task.inputs
+    )
+    return replace(probe, task=replace(probe.task, inputs=inputs))
+
+
+def _position(place: str) -> tuple[str, int]:
+    name, _, axis = place.rpartition(".")
+    return name, int(axis)
+
+
+def with_any_numbers(probe: Probe, base: Mapping[str, int]) -> Probe:
+    """Return the probe with inputs of any sign, where the reference is finite for them.
+
+    Problems have inputs of `torch.rand`, for which a ReLU that does nothing is right.
+    """
+    for index, given in enumerate(probe.task.inputs):
+        if given.is_integer or given.draw not in {Draw.UNIT, Draw.POSITIVE}:
+            continue
+        inputs = list(probe.task.inputs)
+        inputs[index] = replace(given, draw=Draw.VALUES, is_widened=True)
+        wider = replace(probe, task=replace(probe.task, inputs=tuple(inputs)))
+        if all(_is_finite(wider, base, deviation) for deviation in DEVIATIONS):
+            probe = wider
+    return probe
+
+
+def _is_finite(probe: Probe, base: Mapping[str, int], deviation: float) -> bool:
+    try:
+        outputs = probe.outputs(probe.inputs(base, deviation), base)
+    except Exception:  # noqa: BLE001 - a reference may raise anything
+        return False
+    return all(bool(value.double().isfinite().all()) for value in outputs.values())

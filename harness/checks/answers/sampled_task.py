@@ -1,0 +1,72 @@
+"""The sampled task: what one sample of arguments, or several, tell about the cases of an answer."""
+
+from dataclasses import dataclass
+
+from harness.checks.answers.answer import Answer, ArgumentForm
+from harness.model.case import DType
+from harness.model.input_spec import Draw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleOrder:
+    """What a worker is asked for: samples of these inputs, and the sizes that the reference accepts."""
+
+    answer: Answer
+    inputs: tuple[str, str, str]
+    """File, module and name of the function that returns samples."""
+    samples: int = 1
+    declared: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Sizes that the user declares, by the name of the dim or by its size in the first sample."""
+    result: str = ""
+    """The file for the `SampledTask`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledDim:
+    """A size of the samples that cases may change."""
+
+    name: str
+    sizes: tuple[int, ...]
+    """Its size in each sample."""
+    axes: tuple[str, ...]
+    """Where it stands: `x.0`."""
+    low: int
+    high: int
+    choices: tuple[int, ...] = ()
+    """If there are any, the only sizes of cases."""
+    fixed: str = ""
+    """Why it has one size only; empty if it has more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledInput:
+    """A tensor of the samples."""
+
+    name: str
+    shape: tuple[str, ...]
+    """Extents of the axes, as text: `n128`, `3`."""
+    is_integer: bool = False
+    dtype: DType | None = None
+    """For floating-point numbers a type other than the case's."""
+    draw: Draw = Draw.VALUES
+    low: int = 0
+    high: str = "1"
+    """The limit of integers, exclusive, as an extent."""
+    is_wide: bool = False
+    """True for integers of 64 bits."""
+    has_gradient: bool = False
+    is_widened: bool = False
+    """True for numbers of any sign, although the samples have positive ones only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledTask:
+    """Everything from which the suite of an answer is written."""
+
+    problem: str = ""
+    """Why there are no cases; empty if there are."""
+    dims: tuple[SampledDim, ...] = ()
+    inputs: tuple[SampledInput, ...] = ()
+    arguments: tuple[ArgumentForm, ...] = ()
+    mutated: tuple[str, ...] = ()
+    dtype: DType = DType.FP32

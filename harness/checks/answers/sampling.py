@@ -1,0 +1,392 @@
+"""Samples of an answer's arguments, generalised in a worker: sizes become dims, values become ranges.
+
+Equal sizes are one dim: with several samples, those that are equal in all of them.  The reference decides which sizes a
+dim may have.  It is called with small tensors, and a size at which it fails is no legal case.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from harness import wire
+from harness.checks.answers.answer import Answer, ArgumentForm, CodePlace
+from harness.checks.answers.answer_code import load
+from harness.checks.answers.kept_outputs import key_of
+from harness.checks.answers.reference_probe import Probe, free_axes, smallest_sizes, with_any_numbers, with_extent
+from harness.checks.answers.sampled_task import SampledDim, SampledInput, SampledTask, SampleOrder
+from harness.execution.inputs import TORCH_DTYPES
+from harness.execution.result_forms import kind_of
+from harness.model.case import DType
+from harness.model.input_spec import Draw
+
+FLOATS = {dtype: name for name, dtype in TORCH_DTYPES.items() if name.is_differentiable and name is not DType.FP64}
+INTEGERS = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+HIGHEST = {1: 10_000, 2: 2048, 3: 256, 4: 64}
+"""By the number of axes of an input, the largest size of its dims.  A limit of elements counts, too."""
+OTHERWISE = 24
+PROBED = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 100, 127, 128, 129, 192, 256)
+MOST_ELEMENTS = 2**20
+"""A tensor of a sample with more elements repeats its values, so that it takes little memory."""
+FEW_VALUES = 16
+POINTWISE = frozenset(
+    {
+        *("abs", "clamp", "exp", "log", "neg", "pow", "round", "floor", "sigmoid", "sign", "sqrt", "square", "tanh"),
+        *("add", "radd", "sub", "rsub", "mul", "rmul", "div", "truediv", "rtruediv"),
+        *("eq", "ne", "lt", "le", "gt", "ge"),
+        *("to", "float", "double", "half", "bfloat16", "bool", "int", "long", "cuda", "cpu", "contiguous"),
+    }
+)
+"""Functions that large tensors of a sample go through row by row."""
+FIXED_BY_INIT = "get_init_inputs() has this size"
+FIXED_BY_REFERENCE = "the reference accepts no other size"
+
+
+class NoSample(Exception):
+    """The samples cannot be generalised; the text says why, and what to change."""
+
+
+def sample(order: SampleOrder) -> None:
+    """Write the task that an order asks for.  An error of the user's code is its problem."""
+    try:
+        task = _task(order)
+    except Exception as error:  # noqa: BLE001 - user code may raise anything; the parent reports it
+        text = str(error) if isinstance(error, NoSample) else f"{type(error).__name__}: {error}"
+        task = SampledTask(problem=text or type(error).__name__)
+    Path(order.result).write_text(wire.to_json(task), encoding="ascii")
+
+
+def _task(order: SampleOrder) -> SampledTask:
+    file, module, name = order.inputs
+    make = load(CodePlace(file=file, module=module, name=name))
+    with _SmallFactories():
+        samples = [each for _ in range(order.samples) for each in _samples_of(make())]
+    first = samples[0]
+    names = _names(order.answer, len(first))
+    for one in samples:
+        if len(one) != len(first):
+            raise NoSample(f"the samples have {len(first)} and {len(one)} arguments: return as many in each")
+    axes = dict(_axes(samples, names))
+    dims = _dims(axes, order)
+    by_sizes = {dim.sizes: dim.name for dim in dims}
+    floats = [value.dtype for value in first if isinstance(value, torch.Tensor) and value.dtype in FLOATS]
+    dtype = FLOATS[floats[0]] if floats else DType.FP32
+    inputs: list[SampledInput] = []
+    arguments: list[ArgumentForm] = []
+    for index, name in enumerate(names):
+        values = [one[index] for one in samples]
+        if isinstance(values[0], torch.Tensor):
+            given = _input(name, values, by_sizes, dims, dtype)
+            inputs.append(given)
+            arguments.append(ArgumentForm(tensor=name, element=_element(values[0].dtype, given)))
+        else:
+            arguments.append(_constant(index, values, by_sizes))
+    if not inputs:
+        raise NoSample("no argument of the samples is a tensor: return the arguments of one call")
+    answer = replace(order.answer, arguments=tuple(arguments))
+    task = SampledTask(dims=tuple(dims), inputs=tuple(inputs), arguments=tuple(arguments), dtype=dtype)
+    return _probed(Probe(answer, task), _init_sizes(answer), dict(order.declared))
+
+
+def _samples_of(returned: Any) -> list[Sequence[Any]]:
+    """Return the samples: one, or each of a list whose elements are tuples or lists of arguments."""
+    if isinstance(returned, torch.Tensor):
+        return [(returned,)]
+    if not isinstance(returned, tuple | list) or not returned:
+        raise NoSample(f"the inputs are a {type(returned).__name__}: return a tuple of arguments, or a list of tuples")
+    if isinstance(returned, list) and all(isinstance(each, tuple | list) for each in returned):
+        return list(returned)
+    return [returned]
+
+
+def _names(answer: Answer, count: int) -> list[str]:
+    """Return the names of the reference's parameters, where they can be names of inputs."""
+    function = load(answer.reference)
+    target = getattr(function, "forward", function) if answer.is_model else function
+    try:
+        found = [name for name in inspect.signature(target).parameters if name != "self"]
+    except (TypeError, ValueError):
+        found = []
+    made: list[str] = []
+    for index in range(count):
+        name = found[index] if index < len(found) else ""
+        legal = name.isidentifier() and not name.startswith("_") and name not in {"again", "args", "kwargs", "grad"}
+        made.append(name if legal and not (name[:1] == "n" and name[1:].isdigit()) else f"x{index}")
+    return made
+
+
+def _axes(samples: Sequence[Sequence[Any]], names: Sequence[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield each axis of a tensor with its sizes in all samples."""
+    for index, name in enumerate(names):
+        tensors = [one[index] for one in samples]
+        if not any(isinstance(value, torch.Tensor) for value in tensors):
+            continue
+        if not all(isinstance(value, torch.Tensor) for value in tensors):
+            raise NoSample(f"argument {index} is a tensor in some samples only")
+        if len({(value.dim(), value.dtype) for value in tensors}) > 1:
+            raise NoSample(f"argument {index} has other axes, or another type, in another sample")
+        for axis in range(tensors[0].dim()):
+            yield f"{name}.{axis}", tuple(int(value.shape[axis]) for value in tensors)
+
+
+def _dims(axes: Mapping[str, tuple[int, ...]], order: SampleOrder) -> list[SampledDim]:
+    ranks: dict[tuple[int, ...], int] = {}
+    places: dict[tuple[int, ...], list[str]] = {}
+    for place, sizes in axes.items():
+        if 0 in sizes:
+            raise NoSample(f"{place} has size 0: return tensors with elements")
+        if set(sizes) == {1}:
+            continue
+        rank = sum(other.startswith(f"{place.partition('.')[0]}.") for other in axes)
+        ranks[sizes] = max(rank, ranks.get(sizes, 0))
+        places.setdefault(sizes, []).append(place)
+    made: list[SampledDim] = []
+    for sizes, found in places.items():
+        name = _unused(f"n{sizes[0]}", made)
+        high = max(HIGHEST.get(ranks[sizes], OTHERWISE), 1)
+        made.append(SampledDim(name=name, sizes=sizes, axes=tuple(found), low=1, high=high))
+    known = {dim.name for dim in made} | {str(dim.sizes[0]) for dim in made}
+    for name, _ in order.declared:
+        if name not in known:
+            listed = ", ".join(f"{dim.name} ({', '.join(dim.axes)})" for dim in made)
+            raise NoSample(f"--sizes names {name}, but the dims are {listed}")
+    return made
+
+
+def _unused(name: str, dims: Iterable[SampledDim]) -> str:
+    """Return the name, with letters after it if a dim has it already."""
+    taken = {dim.name for dim in dims}
+    while name in taken:
+        name += "b"
+    return name
+
+
+def _input(
+    name: str,
+    values: Sequence[torch.Tensor],
+    by_sizes: Mapping[tuple[int, ...], str],
+    dims: Sequence[SampledDim],
+    dtype: DType,
+) -> SampledInput:
+    shape = tuple(
+        by_sizes.get(sizes, str(sizes[0]))
+        for axis in range(values[0].dim())
+        if (sizes := tuple(int(value.shape[axis]) for value in values))
+    )
+    flat = torch.cat([_part(value.detach()).reshape(-1).cpu() for value in values])
+    given = values[0].dtype
+    if given in FLOATS:
+        numbers = flat.to(torch.float64)
+        if not _holds_few_integers(numbers):
+            own = None if FLOATS[given] == dtype else FLOATS[given]
+            return SampledInput(name=name, shape=shape, dtype=own, draw=_draw(values, numbers), has_gradient=True)
+        low, high = int(numbers.min()), int(numbers.max()) + 1
+        return SampledInput(name=name, shape=shape, is_integer=True, low=low, high=str(high), is_wide=True)
+    if given not in INTEGERS:
+        raise NoSample(
+            f"{name} has elements of {kind_of(given)}: the virtual GPU draws float32, bfloat16, float16 and integers"
+        )
+    if given is torch.bool:
+        return SampledInput(name=name, shape=shape, is_integer=True, low=0, high="2")
+    low, largest = int(flat.min()), int(flat.max())
+    high = str(largest + 1)
+    sizes = sorted((dim.sizes[0], dim.name) for dim in dims if len(values) == 1)
+    for size, dim in sizes:
+        if largest < size <= 2 * (largest + 1) and low >= 0:
+            high = dim  # labels below a number of classes, indices of rows
+            break
+    wide = given is torch.int64
+    return SampledInput(name=name, shape=shape, is_integer=True, low=low, high=high, is_wide=wide)
+
+
+def _part(value: torch.Tensor) -> torch.Tensor:
+    """Return a part of a large tensor: the first ones along its leading axes."""
+    for axis in range(value.dim()):
+        if value.numel() <= MOST_ELEMENTS:
+            break
+        others = value.numel() // value.shape[axis]
+        value = value.narrow(axis, 0, min(value.shape[axis], max(1, MOST_ELEMENTS // others)))
+    return value
+
+
+def _element(dtype: torch.dtype, given: SampledInput) -> str:
+    """Return the type to which an input is changed for the call; empty if it is drawn in its own type."""
+    if not given.is_integer:
+        return ""
+    drawn = torch.int64 if given.is_wide else torch.int32
+    return "" if dtype == drawn else kind_of(dtype)
+
+
+def _holds_few_integers(numbers: torch.Tensor) -> bool:
+    """Return True for floating-point labels: whole numbers, of which there are few."""
+    if numbers.numel() < FEW_VALUES or not bool((numbers == numbers.round()).all()):
+        return False
+    return 1 < numbers.unique().numel() <= FEW_VALUES
+
+
+def _draw(values: Sequence[torch.Tensor], numbers: torch.Tensor) -> Draw:
+    """Return the domain that all samples share, as far as it can be seen."""
+    if values[0].dim() and values[0].shape[-1] > 1 and values[0].shape[-1] <= MOST_ELEMENTS:
+        first = _part(values[0].detach()).to(torch.float64)
+        ones = torch.ones((), dtype=torch.float64)
+        if bool((first >= 0).all()) and torch.allclose(first.sum(-1), ones, atol=1e-2):
+            return Draw.SHARES
+        if bool((first <= 0).all()) and torch.allclose(first.exp().sum(-1), ones, atol=1e-2):
+            return Draw.LOG_SHARES
+    if numbers.numel() < FEW_VALUES:
+        return Draw.VALUES
+    if bool((numbers >= 0).all()):
+        return Draw.UNIT if bool((numbers <= 1).all()) else Draw.POSITIVE
+    return Draw.VALUES
+
+
+def _constant(index: int, values: Sequence[Any], by_sizes: Mapping[tuple[int, ...], str]) -> ArgumentForm:
+    if all(value == values[0] and type(value) is type(values[0]) for value in values):
+        if values[0] is None or isinstance(values[0], int | float | bool | str):
+            return ArgumentForm(value=values[0])
+        raise NoSample(
+            f"argument {index} is a {type(values[0]).__name__}, neither a tensor nor a number, a text or None: "
+            "make it inside the functions"
+        )
+    sizes = tuple(value for value in values if isinstance(value, int))
+    if len(sizes) == len(values) and sizes in by_sizes:
+        return ArgumentForm(dim=by_sizes[sizes])
+    raise NoSample(f"argument {index} differs from sample to sample, and is no size of a tensor: keep it the same")
+
+
+def _init_sizes(answer: Answer) -> frozenset[int]:
+    """Return the integers above 1 among the constructor's arguments."""
+    if answer.init_inputs is None:
+        return frozenset()
+
+    def integers(value: Any) -> Iterator[int]:
+        if isinstance(value, tuple | list):
+            for each in value:
+                yield from integers(each)
+        elif isinstance(value, int) and not isinstance(value, bool) and value > 1:
+            yield value
+
+    return frozenset(integers(list(load(answer.init_inputs)())))
+
+
+def _probed(probe: Probe, init_sizes: frozenset[int], declared: Mapping[str, tuple[int, ...]]) -> SampledTask:
+    """Return the task with the sizes that the reference accepts."""
+    chosen = {dim.name: declared.get(dim.name, declared.get(str(dim.sizes[0]), ())) for dim in probe.task.dims}
+    dims = [_before_probing(dim, init_sizes, chosen[dim.name]) for dim in probe.task.dims]
+    base, problem = smallest_sizes(probe, dims)
+    if problem:
+        raise NoSample(f"the reference fails with tensors like those of the sample: {problem}")
+    for dim, limited in zip(probe.task.dims, tuple(dims), strict=True):
+        if limited.fixed and (axes := free_axes(probe, dim, base)):
+            probe, dims = _split(probe, dims, dim, axes)
+            base = {one.name: base.get(one.name, dim.sizes[0]) for one in dims}
+    if probe.answer.is_model:
+        probe = with_any_numbers(probe, base)
+    made = [dim if dim.choices else _with_range(probe, dim, base) for dim in dims]
+    inputs = probe.inputs(base)
+    kept = {name: value.clone() for name, value in inputs.items()}
+    first = {name: value.clone() for name, value in probe.outputs(inputs, base).items()}
+    mutated = tuple(name for name, value in inputs.items() if key_of({name: value}) != key_of({name: kept[name]}))
+    second = probe.outputs({name: value.clone() for name, value in kept.items()}, base)
+    if key_of(first) != key_of(second):
+        raise NoSample("the reference returns other values for the same inputs: it must not be random")
+    return replace(probe.task, dims=tuple(made), mutated=mutated)
+
+
+def _before_probing(dim: SampledDim, init_sizes: frozenset[int], declared: tuple[int, ...]) -> SampledDim:
+    if declared:
+        return replace(dim, choices=declared, low=min(declared), high=max(declared))
+    if init_sizes.intersection(dim.sizes):
+        return _fixed(dim, FIXED_BY_INIT)
+    return dim
+
+
+def _split(
+    probe: Probe, dims: Sequence[SampledDim], fixed: SampledDim, axes: Sequence[str]
+) -> tuple[Probe, list[SampledDim]]:
+    """Return the probe and the dims with a dim of its own for these axes of a fixed one."""
+    name = _unused(fixed.name, dims)
+    made: list[SampledDim] = []
+    for dim in dims:
+        rest = tuple(axis for axis in dim.axes if axis not in axes)
+        if rest:
+            made.append(replace(dim, axes=rest))
+        if dim.name == fixed.name:
+            made.append(replace(fixed, name=name, axes=tuple(axes)))
+    return with_extent(probe, axes, name), made
+
+
+def _fixed(dim: SampledDim, why: str) -> SampledDim:
+    sizes = tuple(sorted(set(dim.sizes)))
+    return replace(dim, choices=sizes, low=sizes[0], high=sizes[-1], fixed=why)
+
+
+def _with_range(probe: Probe, dim: SampledDim, base: Mapping[str, int]) -> SampledDim:
+    """Return the dim with the sizes at which the reference succeeds while the others have their base."""
+    candidates = [size for size in PROBED if size <= max(dim.high, base[dim.name])]
+    legal = [size for size in candidates if not probe.problem({**base, dim.name: size})]
+    from_low = [size for size in candidates if legal and size >= legal[0]]
+    if legal == from_low and len(legal) > 1:
+        return replace(dim, low=legal[0])
+    if len(legal) > 1:
+        return replace(dim, choices=tuple(legal), low=legal[0], high=legal[-1])
+    return _fixed(dim, FIXED_BY_REFERENCE)
+
+
+class _SmallFactories(TorchFunctionMode):
+    """Lets large random and constant tensors repeat one row, so that samples of any size take little memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        """By the id of a tensor that repeats a row: the tensor, which keeps the id in use, and the row."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Call the function; for one row, if the whole tensor is large."""
+        given = dict(kwargs or {})
+        if args and (known := self._rows.get(id(args[0]))) and _is_pointwise(func, (*args[1:], *given.values())):
+            whole, row = known
+            return self._repeated(func(row, *args[1:], **given), whole.shape)
+        if func not in _ROWS:
+            return func(*args, **given)
+        plain = {name: value for name, value in given.items() if name not in {"device", "pin_memory", "generator"}}
+        shape = func(*args, **plain, device="meta").shape
+        if shape.numel() <= MOST_ELEMENTS:
+            return func(*args, **given)
+        row = _ROWS[func](args, {name: value for name, value in plain.items() if name != "size"}, shape[-1])
+        return self._repeated(row, shape)
+
+    def _repeated(self, row: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+        whole = row.as_strided(shape, (*(0,) * (len(shape) - 1), 1))
+        self._rows[id(whole)] = (whole, row)
+        return whole
+
+
+def _is_pointwise(func: Callable[..., Any], others: Iterable[Any]) -> bool:
+    """Return True for a function that computes each element from one element and from numbers."""
+    return getattr(func, "__name__", "").strip("_") in POINTWISE and not any(
+        isinstance(other, torch.Tensor) for other in others
+    )
+
+
+def _row_of_integers(args: tuple[Any, ...], kwargs: Mapping[str, Any], columns: int) -> torch.Tensor:
+    bounds = [value for value in args if isinstance(value, int)]
+    low = kwargs.get("low", bounds[0] if len(bounds) > 1 else 0)
+    high = kwargs.get("high", bounds[-1] if bounds else 1)
+    return torch.randint(low, high, (columns,), dtype=kwargs.get("dtype", torch.int64))
+
+
+_ROWS: Mapping[Any, Callable[[tuple[Any, ...], Mapping[str, Any], int], torch.Tensor]] = {
+    torch.rand: lambda _, kwargs, columns: torch.rand(columns, **kwargs),
+    torch.randn: lambda _, kwargs, columns: torch.randn(columns, **kwargs),
+    torch.zeros: lambda _, kwargs, columns: torch.zeros(columns, **kwargs),
+    torch.ones: lambda _, kwargs, columns: torch.ones(columns, **kwargs),
+    torch.empty: lambda _, kwargs, columns: torch.zeros(columns, **kwargs),
+    torch.randint: _row_of_integers,
+}

@@ -1,0 +1,280 @@
+"""The emulation of a GPU by torch: `torch.cuda` and `torch.accelerator` answer for it, for the life of the process.
+
+Only child processes import this file.  `cpu_tensors` emulates tensors, and the driver in `harness.engines.triton`
+makes Triton answer for the device.
+
+Emulation takes two steps.  `install_emulation` replaces torch's functions before the device is known.  What all devices
+have in common is then imported once, in a process from which others are forked.  `emulate_torch` chooses the device.  A
+question about the device before that raises.
+
+Not emulated:
+
+* C++ extensions and whatever else calls the CUDA driver natively: `native_refusals` and
+  `harness.execution.missing_native_code` have the case abstain by name;
+* generators on the GPU: `torch.Generator("cuda")` raises, and the case abstains;
+* the lists of `torch.autocast("cuda")`: it casts what autocast casts of CPU tensors, so products, but not softmax;
+* activation checkpointing with `use_reentrant=False`: it compares devices between forward and backward.
+
+This file and `cpu_tensors` are the only ones that touch private names of torch here.  `test_torch_emulation.py` fails
+when a release of torch moves one.
+"""
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+
+from harness.engines.torch.captured_graphs import emulate_cuda_graphs
+from harness.engines.torch.cpu_tensors import CpuTensors, keep_answering_in_backward, let_default_device_be_cuda
+from harness.engines.torch.native_refusals import refuse_cpp_extensions
+from harness.engines.torch.streams import (
+    DeviceContext,
+    DeviceGuard,
+    DeviceIndexContext,
+    DeviceOfContext,
+    EmulatedEvent,
+    ExternalStream,
+    InStream,
+    Stream,
+    check_device,
+)
+from harness.errors import WorkerError
+from harness.model.device import DeviceProfile
+
+CUDA_VERSION = "13.0"
+"""The value of `torch.version.cuda` if torch was built without CUDA: new enough for every GPU of the catalogue."""
+
+
+class DeviceNotEmulated(WorkerError):
+    """A module asked about the device too early: it must be imported after `emulate_torch`."""
+
+
+class _EmulatedDevice:
+    """The device that this process emulates, once it is chosen."""
+
+    def __init__(self) -> None:
+        self.is_installed = False
+        self._profile: DeviceProfile | None = None
+        self._properties: GpuProperties | None = None
+
+    @property
+    def profile(self) -> DeviceProfile:
+        if self._profile is None:
+            raise DeviceNotEmulated("a module asked which GPU this is before the device was chosen")
+        return self._profile
+
+    @property
+    def properties(self) -> "GpuProperties":
+        # Torch returns the same object each time.
+        self._properties = self._properties or gpu_properties(self.profile)
+        return self._properties
+
+    def choose(self, profile: DeviceProfile) -> None:
+        self._profile, self._properties = profile, None
+
+
+_emulated = _EmulatedDevice()
+
+
+def emulate_torch(profile: DeviceProfile) -> None:
+    """Make torch answer as if it ran on `profile`, in this process and on this thread.
+
+    Call it before the library under test is imported.
+    """
+    if not _emulated.is_installed:
+        install_emulation()
+    _emulated.choose(profile)
+    CpuTensors().__enter__()
+
+
+def install_emulation() -> None:
+    """Replace torch's functions in this process and in its later children; the device is chosen later."""
+    _emulated.is_installed = True
+    torch.version.cuda = torch.version.cuda or CUDA_VERSION
+    _replace(torch.cuda, _device_answers() | _stream_answers() | _memory_answers() | _random_answers())
+    _replace(torch.cuda.random, _random_answers(), only_existing=True)
+    _replace(torch.cuda.memory, _memory_answers(), only_existing=True)
+    _replace(torch.cuda.nvtx, _each(_nothing, "range_push", "range_pop", "mark"))
+    _replace(torch.accelerator, _accelerator_answers(), only_existing=True)
+    _replace(torch.backends.cuda, {"is_built": lambda: True})
+    native = sys.modules["torch._C"]
+    # Inductor imports these where CUDA is compiled in, and so does the reset of TorchDynamo.
+    allocator_state = type("AllocatorState", (), {})
+    for name, answer in {
+        "_cuda_getCurrentRawStream": _zero(),
+        "_cuda_CUDAAllocator_AllocatorState": allocator_state,
+    }.items():
+        if not hasattr(native, name):
+            _replace(native, {name: answer})
+    _replace(native, _each(_zero, "_accelerator_exchangeDevice", "_accelerator_maybeExchangeDevice"))
+    # TorchDynamo asks for the `__wrapped__` of torch's own function, which is a cached one.
+    _replace(torch, {"get_device_module": wraps(torch.get_device_module)(_module_of)})
+    _replace(
+        torch, {name: _of_cpu_too(getattr(torch, name)) for name in ("set_autocast_enabled", "set_autocast_dtype")}
+    )
+    emulate_cuda_graphs()
+    refuse_cpp_extensions()
+    keep_answering_in_backward()
+    let_default_device_be_cuda()
+
+
+def _of_cpu_too(setter: Callable[..., None]) -> Callable[..., None]:
+    """Return a setter of autocast that means the CPU's tensors as well, if it is about CUDA's."""
+
+    def set_both(*args: Any) -> None:
+        setter(*args)
+        if args[0] == "cuda":
+            setter("cpu", *args[1:])
+
+    return set_both
+
+
+def _device_answers() -> dict[str, Any]:
+    def answering(answer: Callable[[], Any]) -> Callable[..., Any]:
+        def of_device(device: Any = None) -> Any:
+            check_device(device)
+            return answer()
+
+        return of_device
+
+    return {
+        "_lazy_init": _nothing(),
+        "_is_compiled": lambda: True,
+        "init": _nothing(),
+        "is_initialized": lambda: True,
+        "is_available": lambda: True,
+        "is_bf16_supported": lambda including_emulation=True: True,  # noqa: ARG005 - torch's own name for it
+        "is_tf32_supported": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "set_device": _checking(),
+        "_exchange_device": _zero(),
+        "_maybe_exchange_device": _zero(),
+        "device": DeviceContext,
+        "device_of": DeviceOfContext,
+        "_DeviceGuard": DeviceGuard,
+        "get_device_name": answering(lambda: _emulated.profile.name),
+        "get_device_capability": answering(lambda: _emulated.profile.capability),
+        "get_device_properties": answering(lambda: _emulated.properties),
+        "get_arch_list": lambda: [f"sm_{_emulated.profile.arch}"],
+        "can_device_access_peer": lambda device, peer_device: False,  # noqa: ARG005 - torch's own names for them
+        "synchronize": _checking(),
+    }
+
+
+def _stream_answers() -> dict[str, Any]:
+    one = Stream()
+    return {
+        "Stream": Stream,
+        "ExternalStream": ExternalStream,
+        "Event": EmulatedEvent,
+        "StreamContext": InStream,
+        "stream": InStream,
+        "set_stream": _nothing(),
+        **_each(lambda: lambda *_, **__: one, "current_stream", "default_stream", "get_stream_from_external"),
+    }
+
+
+def _memory_answers() -> dict[str, Any]:
+    silent = ("empty_cache", "ipc_collect", "reset_peak_memory_stats", "reset_accumulated_memory_stats")
+    settings = ("reset_max_memory_allocated", "reset_max_memory_cached", "set_per_process_memory_fraction")
+    return {
+        **_each(_nothing, *silent, *settings),
+        **_each(_zero, "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"),
+        "mem_get_info": lambda device=None: (_emulated.profile.memory_bytes,) * 2,  # noqa: ARG005 - torch's name
+        "memory_stats": lambda device=None: {},  # noqa: ARG005 - torch's name
+    }
+
+
+def _random_answers() -> dict[str, Any]:
+    # The CPU's generator is the only one.  `torch.manual_seed` seeds it before it calls `torch.cuda.manual_seed_all`.
+    return {
+        **_each(_nothing, "manual_seed", "manual_seed_all", "seed", "seed_all"),
+        "initial_seed": torch.initial_seed,
+        "get_rng_state": lambda *_, **__: torch.get_rng_state(),
+        "get_rng_state_all": lambda: [torch.get_rng_state()],
+        "set_rng_state": lambda new_state, *_, **__: torch.set_rng_state(new_state),
+        "set_rng_state_all": lambda new_states: torch.set_rng_state(new_states[0]),
+    }
+
+
+def _accelerator_answers() -> dict[str, Any]:
+    return {
+        "is_available": lambda: True,
+        "current_accelerator": lambda check_available=False: torch.device("cuda"),  # noqa: ARG005 - torch's name
+        "device_count": lambda: 1,
+        **_each(_zero, "current_device_index", "current_device_idx"),
+        **_each(_checking, "set_device_index", "set_device_idx", "synchronize"),
+        "current_stream": lambda *_, **__: Stream(),
+        "set_stream": _nothing(),
+        "device_index": DeviceIndexContext,
+        "empty_cache": _nothing(),
+    }
+
+
+def gpu_properties(profile: DeviceProfile) -> "GpuProperties":
+    """Return the result of `torch.cuda.get_device_properties`: the fields of torch 2.6 to 2.13 on a GPU, read-only."""
+    major, minor = profile.capability
+    return GpuProperties(
+        name=profile.name,
+        major=major,
+        minor=minor,
+        multi_processor_count=profile.sm_count,
+        total_memory=profile.memory_bytes,
+        L2_cache_size=profile.l2_bytes,
+        warp_size=profile.warp_size,
+        max_threads_per_block=profile.max_threads_per_block,
+        max_threads_per_multi_processor=profile.max_threads_per_sm,
+        regs_per_multiprocessor=profile.registers_per_sm,
+        shared_memory_per_block=profile.default_shared_bytes_per_block,
+        shared_memory_per_block_optin=profile.shared_bytes_per_block,
+        shared_memory_per_multiprocessor=profile.shared_bytes_per_sm,
+        clock_rate=profile.sm_clock_khz,
+        memory_clock_rate=profile.memory_clock_khz,
+        memory_bus_width=profile.memory_bus_bits,
+        gcnArchName=profile.name,
+        is_integrated=0,
+        is_multi_gpu_board=0,
+        pci_bus_id=0,
+        pci_device_id=0,
+        pci_domain_id=0,
+        uuid="00000000-0000-0000-0000-000000000000",
+    )
+
+
+class GpuProperties(SimpleNamespace):
+    """A read-only namespace, like torch's own object."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"the properties of a GPU are read-only: {name}")
+
+
+def _module_of(device: Any = None) -> ModuleType:
+    kind = "cuda" if device is None or isinstance(device, int) else torch.device(device).type
+    return getattr(torch, kind)
+
+
+def _replace(module: ModuleType, answers: dict[str, Any], *, only_existing: bool = False) -> None:
+    for name, answer in answers.items():
+        if not only_existing or hasattr(module, name):
+            setattr(module, name, answer)
+
+
+def _each(make: Callable[[], Callable[..., Any]], *names: str) -> dict[str, Any]:
+    """Return a separate function for every name: on import, TorchDynamo rejects one function with two names."""
+    return {name: make() for name in names}
+
+
+def _nothing() -> Callable[..., None]:
+    return lambda *_, **__: None
+
+
+def _zero() -> Callable[..., int]:
+    return lambda *_, **__: 0
+
+
+def _checking() -> Callable[..., None]:
+    return lambda device=None: check_device(device)

@@ -1,0 +1,103 @@
+"""The background compiler: runs the whole compiler pipeline on TTIR, and reports the resources of each kernel.
+
+`python -m harness.engines.triton.compiler_process` reads builds from standard input, one line of JSON each.  It answers
+each with its resources, one line of JSON.  It runs at the lowest priority, so the search goes first.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TextIO
+
+import triton
+
+from harness.engines.triton.later_stages import compile_to_cubin
+from harness.model.ending import REFUSED_BUILDS
+from harness.model.kernel_resources import CRASHES, Resources
+
+_USAGE = re.compile(r"REG:(\d+)\s+STACK:(\d+)\s+SHARED:(\d+)\s+LOCAL:(\d+)")
+_REFUSALS = ("PassManager::run failed", "Parse MLIR file failed", "failed to translate module to LLVM IR")
+"""The beginnings of MLIR's messages, which Triton raises as RuntimeError (3.6 to 3.9)."""
+
+
+def compile_resources(ttir: str, arch: int, options: Mapping[str, Any]) -> Resources:
+    """Compile one TTIR text and return its resources.
+
+    `Resources.failure` holds a refusal of the compiler, `Resources.unknown` a failure of this machine.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        built = compile_to_cubin(ttir, arch, given)
+        registers, local_bytes = _usage(built.cubin)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is a fact about the kernel or about the machine
+        message = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+        return Resources.failed(message) if is_refusal(error) else Resources.not_known(message)
+    metadata = built.metadata
+    return Resources(
+        registers_per_thread=registers,
+        spill_bytes=local_bytes,
+        shared_bytes=int(metadata["shared"]),
+        tensor_memory_columns=int(metadata.get("tmem_size") or 0),
+        scratch_bytes_per_program=int(metadata.get("global_scratch_size") or 0),
+        threads=32 * int(metadata["num_warps"]),
+        scratch_align=int(metadata.get("global_scratch_align") or 1),
+    )
+
+
+def is_refusal(error: Exception) -> bool:
+    """Return True if the compiler refuses the kernel; False for a full disk or a killed ptxas."""
+    if isinstance(error, RuntimeError):
+        return str(error).startswith(_REFUSALS)
+    # A negative status is a signal: only a crash of ptxas is its own, not for example SIGKILL.
+    ptxas = error.__context__
+    if isinstance(ptxas, subprocess.CalledProcessError) and ptxas.returncode < 0 and -ptxas.returncode not in CRASHES:
+        return False
+    return type(error).__name__ in REFUSED_BUILDS
+
+
+def _usage(cubin: bytes) -> tuple[int, int]:
+    """Return registers and bytes of local memory per thread, which the cuobjdump of Triton's wheel reads from a cubin.
+
+    Raises:
+        ValueError: the tool reports no usage.
+    """
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        dump = subprocess.run([tool, "--dump-resource-usage", file.name], capture_output=True, text=True, check=False)
+    found = _USAGE.search(dump.stdout)
+    if not found:
+        raise ValueError(f"cuobjdump reports no usage of the cubin: {(dump.stderr or dump.stdout).strip()}")
+    registers, stack, _, local = (int(part) for part in found.groups())
+    return registers, stack + local
+
+
+def main() -> None:
+    """Compile builds until standard input ends."""
+    answers = _reserve_output()
+    os.nice(19)
+    for line in sys.stdin:
+        build = json.loads(line)
+        resources = compile_resources(build["ttir"], build["arch"], build["options"])
+        print(json.dumps(asdict(resources)), file=answers, flush=True)
+
+
+def _reserve_output() -> TextIO:
+    """Return standard output for the answers, and send everything else that is printed to standard error.
+
+    Triton prints the kernel before it raises a PTXASError (3.6 to 3.9).
+    """
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return answers
+
+
+if __name__ == "__main__":
+    main()

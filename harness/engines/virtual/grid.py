@@ -1,0 +1,38 @@
+"""The grid of a launch, and the order in which its programs begin."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.engines.virtual.numbers.elements import Array
+from harness.model.case import ProgramOrder
+from harness.model.device import GRID_LIMITS
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchGrid:
+    x: int
+    y: int
+    z: int
+
+    @property
+    def programs(self) -> int:
+        return self.x * self.y * self.z
+
+    @property
+    def is_launchable(self) -> bool:
+        """True if no axis exceeds CUDA's limits."""
+        return all(
+            extent <= limit for extent, limit in zip((self.x, self.y, self.z), GRID_LIMITS.values(), strict=True)
+        )
+
+
+def program_ids(order: ProgramOrder, programs: int, seed: int) -> Array:
+    """Return linear program ids in the order in which they begin; `seed` decides the shuffled order."""
+    match order:
+        case ProgramOrder.FORWARD:
+            return np.arange(programs, dtype=np.int64)
+        case ProgramOrder.REVERSED:
+            return np.arange(programs - 1, -1, -1, dtype=np.int64)
+        case ProgramOrder.SHUFFLED:
+            return np.random.default_rng(seed).permutation(programs)

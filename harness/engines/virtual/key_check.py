@@ -1,0 +1,176 @@
+"""Which calls an autotuner's key tells apart, and which it does not: decided from calls in which no kernel runs.
+
+`harness.engines.triton.key_survey` makes such calls.  This file chooses the cases, and reads the keys.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from harness.engines.triton.key_survey import SurveyedCall
+from harness.model.case import Case
+from harness.model.input_spec import Tensor
+from harness.model.op import Op
+from harness.model.tuning import KeySweep
+
+Calls = Mapping[str, SurveyedCall]
+"""The first call of each autotuned kernel, by the kernel's name."""
+
+IN_A_ROW = 12
+"""Sizes one after another in a sweep."""
+FEW = 8
+"""With fewer sizes in a row it shows too little that each has a key of its own."""
+MOST_SWEPT_ELEMENTS, MOST_ELEMENTS = 2**20, 2**16
+"""Elements of the largest input of a call in which no kernel runs, and of one in which kernels run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A case that shares an entry of a cache with another case, and a config that it may leave there."""
+
+    kernel: str
+    case: Case
+    config: Any
+    mine: SurveyedCall
+    its: SurveyedCall
+
+    @property
+    def is_pruned(self) -> bool:
+        return str(self.config) not in map(str, self.mine.usable)
+
+    @property
+    def differing(self) -> tuple[str, ...]:
+        there, here = self.its.settings, self.mine.settings
+        return tuple(
+            f"{name}: {there[name]} there, {here[name]} here"
+            for name in here
+            if name in there and there[name] != here[name] and name not in self.mine.unused
+        )
+
+
+def sweep(op: Op, case: Case, dim: str) -> tuple[Case, ...]:
+    """Return the case at sizes of the dim one after another, and at powers of two, ascending."""
+    declared = op.dims[dim]
+    first = max(declared.low, min(case.dims[dim], declared.high - IN_A_ROW + 1))
+    powers = (2**power for power in range(21) if declared.grows or 2**power <= declared.high)
+    sizes = sorted({*range(first, first + IN_A_ROW), *powers})
+    swept = (replace(case, dims={**case.dims, dim: size}) for size in sizes if size >= declared.low)
+    return tuple(one for one in swept if _elements(op, one) <= MOST_SWEPT_ELEMENTS and _is_legal(op, one, dim))
+
+
+def needless(dim: str, surveyed: Sequence[tuple[int, Calls]], buckets: Sequence[str]) -> Iterator[KeySweep]:
+    """Yield the arguments of keys that change in a sweep and decide nothing."""
+    for kernel in dict.fromkeys(kernel for _, calls in surveyed for kernel in calls):
+        seen = [(size, calls[kernel]) for size, calls in surveyed if kernel in calls]
+        for argument in seen[0][1].key:
+            if argument not in buckets and (found := _needless(dim, argument, seen)):
+                yield found
+
+
+def neighbours(op: Op, case: Case) -> Iterator[Case]:
+    """Yield cases that differ from this one in one size, option or optional input."""
+    for name, dim in op.dims.items():
+        size = case.dims[name]
+        for other in dict.fromkeys(dim.choices or (2 * size, size // 2, dim.low, dim.high)):
+            yield replace(case, dims={**case.dims, name: other})
+    for name, choices in op.options.items():
+        for setting in choices:
+            yield replace(case, options={**case.options, name: setting})
+    for name in op.optional:
+        yield replace(case, absent=tuple(sorted({*case.absent} ^ {name})))
+
+
+def legal_neighbours(op: Op, case: Case) -> tuple[Case, ...]:
+    """Return the neighbours that are legal and small, each once."""
+    found = {one.digest: one for one in neighbours(op, case) if op.allows(one) and _elements(op, one) <= MOST_ELEMENTS}
+    return tuple(one for one in found.values() if one != case)
+
+
+def sharing(mine: Calls, others: Sequence[tuple[Case, Calls]]) -> Candidate | None:
+    """Return the most doubtful case that shares a key: one with a config that pruning excludes here, or else small.
+
+    A small case may well choose a config that is too large for this one.
+    """
+    found = [
+        candidate
+        for case, calls in others
+        for kernel, call in calls.items()
+        if kernel in mine and (candidate := _candidate(case, mine[kernel], call)) is not None
+    ]
+    return min(found, key=lambda one: (not one.is_pruned, prod(one.case.dims.values())), default=None)
+
+
+def _candidate(case: Case, mine: SurveyedCall, its: SurveyedCall) -> Candidate | None:
+    if its.whole_key != mine.whole_key or its.code == mine.code:
+        return None
+    here = set(map(str, mine.usable))
+    excluded = [config for config in its.usable if str(config) not in here]
+    configs = excluded or [config for config in its.usable if _constants(its) != _constants(mine)]
+    if not configs:
+        return None
+    return Candidate(kernel=mine.kernel, case=case, config=max(configs, key=_tile), mine=mine, its=its)
+
+
+def _constants(call: SurveyedCall) -> tuple[object, ...]:
+    return tuple(part for part in call.code if isinstance(part, tuple) and len(part) == 2)
+
+
+def _tile(config: Any) -> int:
+    """Return about how much memory a config takes, relative to others."""
+    return prod(abs(value) or 1 for value in config.kwargs.values() if isinstance(value, int)) * config.num_stages
+
+
+def _needless(dim: str, argument: str, seen: Sequence[tuple[int, SurveyedCall]]) -> KeySweep | None:
+    values = [call.key.get(argument, "") for _, call in seen]
+    is_unused = all(argument in call.unused for _, call in seen)
+    codes = [
+        (
+            # Other code may change with the size as well, but not by an argument that the code does not use.
+            tuple(map(str, call.usable)) if is_unused else call.code,
+            *((name, value) for name, value in call.key.items() if name != argument),
+        )
+        for _, call in seen
+    ]
+    tunings, needed = len({call.whole_key for _, call in seen}), len(set(codes))
+    row = _row([size for size, _ in seen])
+    is_new_each_time = (
+        len(row) >= FEW
+        and len({values[at] for at in row}) == len(row)
+        and 2 * len({codes[at] for at in row}) <= len(row)
+    )
+    if len(set(values)) == 1 or needed >= tunings or not (is_unused or is_new_each_time):
+        return None
+    sizes = tuple(size for size, _ in seen)
+    kernel = seen[0][1].kernel
+    return KeySweep(
+        kernel=kernel,
+        argument=argument,
+        dim=dim,
+        sizes=sizes,
+        tunings=tunings,
+        needed=needed,
+        is_unused=is_unused,
+    )
+
+
+def _row(sizes: Sequence[int]) -> list[int]:
+    """Return the positions of the longest run of sizes one after another."""
+    rows: list[list[int]] = [[]]
+    for at, size in enumerate(sizes):
+        if at and size != sizes[at - 1] + 1:
+            rows.append([])
+        rows[-1].append(at)
+    return max(rows, key=len)
+
+
+def _is_legal(op: Op, case: Case, dim: str) -> bool:
+    """Return True if the case is legal but for the range of a dim that grows."""
+    size, high = case.dims[dim], op.dims[dim].high
+    if size <= high:
+        return op.allows(case)
+    return op.dims[dim].grows and op.allows(replace(case, dims={**case.dims, dim: high}))
+
+
+def _elements(op: Op, case: Case) -> int:
+    return max((prod(one.extents(case.dims)) for one in op.inputs.values() if isinstance(one, Tensor)), default=0)

@@ -1,0 +1,408 @@
+"""The launch handler of the virtual GPU: executes the launches of one case and keeps their facts."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from harness.engines.triton.builds import BUILD_SUFFIX, RESOURCES_SUFFIX
+from harness.engines.triton.driver import LaunchRequest, tensors_of
+from harness.engines.triton.kernel_facts import (
+    KernelFacts,
+    build_digest,
+    launch_of,
+    options_of,
+    read_kernel_facts,
+    shape_digest,
+)
+from harness.engines.triton.scratch_checks import SCRATCH_OPERATIONS, ScratchRequest, allocated, scratch_source
+from harness.engines.triton.stage_process import compiled_text
+from harness.engines.triton.triton_seam import (
+    ChosenConfig,
+    ConfigBuild,
+    allocate_scratch,
+    version,
+)
+from harness.engines.ttir.parser import parse
+from harness.engines.ttir.waiting_kernels import may_wait
+from harness.engines.virtual.binding import Binding, exact_scalar, scalar
+from harness.engines.virtual.engine_settings import STEP_LIMIT_VARIABLE, EngineSettings
+from harness.engines.virtual.executors import choose_executor
+from harness.engines.virtual.grid import LaunchGrid, program_ids
+from harness.engines.virtual.machine import (
+    CannotExecuteAt,
+    Handler,
+    LaunchContext,
+    RunawayKernel,
+    TooManyTrips,
+    TooManyTripsAt,
+)
+from harness.engines.virtual.memory.events import EventCollector
+from harness.engines.virtual.memory.oversized_launch import sampled_ids
+from harness.engines.virtual.native.native_code import NativeBackend, NativeCode
+from harness.engines.virtual.operations.exact_handlers import exact_handlers
+from harness.engines.virtual.operations.rounding_growth import RoundingGrowth
+from harness.engines.virtual.operations.table import HANDLERS
+from harness.engines.virtual.prepared_launch import PreparedLaunch
+from harness.engines.virtual.synchronisation.occupancy import Occupancy, occupancy
+from harness.engines.virtual.synchronisation.residency import ResidentLaunch, stuck_error
+from harness.engines.virtual.synchronisation.thread_races import MOST_TRACED_LAUNCHES, ThreadRaceCheck
+from harness.errors import CannotExecute
+from harness.execution.case_execution import without_dispatch_modes
+from harness.execution.exact_memory import ExactMemory
+from harness.execution.poison import Poison
+from harness.model.case import LaneFill, ProgramOrder, Scale
+from harness.model.device import DeviceProfile
+from harness.model.kernel_resources import Resources
+from harness.model.run import (
+    AccessSite,
+    Deadlocked,
+    Launch,
+    MemoryEvent,
+    UninitialisedRead,
+    Unsupported,
+)
+
+
+@dataclass(slots=True)
+class VirtualCaseLaunches:
+    """The launches of one case so far."""
+
+    lane_fill: LaneFill = LaneFill.ZERO
+    order: ProgramOrder = ProgramOrder.FORWARD
+    seed: int = 0
+    """Decides a shuffled order."""
+    scale: Scale = Scale.USUAL
+    launches: list[Launch] = field(default_factory=list[Launch])
+    memory: list[MemoryEvent] = field(default_factory=list[MemoryEvent])
+    unsupported: Unsupported | None = None
+    deadlocked: Deadlocked | None = None
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+    writers: dict[int, tuple[str, str]] = field(default_factory=dict[int, "tuple[str, str]"])
+    """By address of a storage, the kernel and argument that stored to it last."""
+
+    checks_threads: bool = True
+    """False for a run that repeats another one, whose threads were checked."""
+    traced: dict[str, int] = field(default_factory=dict[str, int])
+    """The launches of each build whose threads were checked."""
+    main_has_allocator: bool = False
+    """True if the main thread had an allocator of scratch memory before the case."""
+    scratch_kernels: list[str] = field(default_factory=list[str])
+    """The kernels that got scratch memory so far."""
+
+    @property
+    def allocator_elsewhere(self) -> str:
+        """Where an allocator is set, for a thread that has none; empty if nowhere as far as is known."""
+        if self.main_has_allocator:
+            return "in the main thread"
+        return f"for the launch of {self.scratch_kernels[-1]} before" if self.scratch_kernels else ""
+
+    @property
+    def is_oversized(self) -> bool:
+        return self.scale is Scale.OVERSIZED
+
+    @property
+    def halted(self) -> Unsupported | Deadlocked | None:
+        """The ending of a case that stopped inside a launch, even if the library caught the exception."""
+        return self.unsupported or self.deadlocked
+
+    def add_seconds(self, part: str, seconds: float) -> None:
+        self.seconds[part] = self.seconds.get(part, 0.0) + seconds
+
+
+class Launches:
+    """The launch handler of a worker process.
+
+    `chosen` returns the autotune config of the launch under way.  `poison_of` returns the poison of fresh storages.
+    `compile_now` runs the whole compiler, which takes seconds.
+    """
+
+    def __init__(
+        self,
+        device: DeviceProfile,
+        chosen: Callable[[], ChosenConfig],
+        poison_of: Callable[[int], Poison | None],
+        compile_now: Callable[[str, Mapping[str, Any]], Resources],
+        settings: EngineSettings,
+    ) -> None:
+        self.case_launches = VirtualCaseLaunches()
+        self.native: NativeBackend = NativeCode(settings.executor, settings.builds)
+        """Tried before the machine."""
+        self.handlers = HANDLERS
+        """The effect of each operation; random rounding replaces it."""
+        self._exact: Mapping[str, Handler] | None = None
+        self._growth: RoundingGrowth | None = None
+        self.device = device
+        self._chosen = chosen
+        self._scratch_poison: Mapping[int, Poison] = {}
+        """By storage, the poison of the scratch memory of the launch under way."""
+        self._poison_of = lambda address: self._scratch_poison.get(address) or poison_of(address)
+        self._compile_now = compile_now
+        self.settings = settings
+        self._compiled_kernels: dict[tuple[str, ...], _Compiled] = {}
+
+    @contextmanager
+    def exactly(self, memory: ExactMemory, growth: RoundingGrowth | None) -> Generator[None]:
+        """Also compute exact values while this lasts, in the machine alone."""
+        self._exact, self._growth = exact_handlers(self.handlers, memory, growth), growth
+        try:
+            yield
+        finally:
+            self._exact = self._growth = None
+
+    def __call__(self, request: LaunchRequest) -> None:
+        """Execute one launch.
+
+        Raises:
+            CannotExecute: the kernel contains something unknown; `case_launches` keeps what and its source line.
+            RunawayKernel: a loop exceeds the limit of trips, and waits for no other program.
+            LaunchStuck: programs wait for each other forever; `case_launches` keeps which and their source lines.
+            RuntimeError: a cooperative launch has more programs than the GPU holds.
+        """
+        case = self.case_launches
+        try:
+            with nullcontext() if self._exact is None else without_dispatch_modes():
+                self._launch(request)
+        except (TooManyTrips, TooManyTripsAt) as error:
+            raise RunawayKernel(_describe_runaway(request, error)) from None
+        except CannotExecute as error:
+            if case.unsupported is None:
+                case.unsupported = self._unsupported(request, error)
+            raise
+
+    def _launch(self, request: LaunchRequest) -> None:
+        case, compiled = self.case_launches, self._compiled(request)
+        scratch_bytes = self._scratch_bytes(compiled, request)
+        chosen = self._chosen()
+        builds = tuple(map(self._config_build, chosen.builds))
+        case.launches.append(launch_of(compiled.facts, request, chosen, scratch_bytes, builds))
+        if self._growth is not None:
+            self._growth.begin(len(case.launches) - 1)
+        if scratch_bytes:
+            self._execute_with_scratch(compiled, request, scratch_bytes)
+        else:
+            self._execute(compiled, request)
+
+    # --- scratch memory ---
+
+    def _execute_with_scratch(self, compiled: "_Compiled", request: LaunchRequest, size_bytes: int) -> None:
+        case, asked = self.case_launches, self._scratch_request(compiled, request, size_bytes)
+        scratch = allocated(
+            asked,
+            lambda: allocate_scratch(size_bytes, asked.align, request.stream),
+            case.allocator_elsewhere,
+            case.memory.append,
+        )
+        case.scratch_kernels.append(request.source.fn.__name__)
+        case.memory += scratch.flaws(tensors_of(request), is_emulated=True)
+        before = len(case.memory)
+        self._scratch_poison = scratch.poison()
+        try:
+            self._execute(compiled, request)
+        finally:
+            self._scratch_poison = {}
+            reads = (event for event in case.memory[before:] if isinstance(event, UninitialisedRead))
+            case.memory += tuple(scratch.accesses(reads))
+
+    def _scratch_request(self, compiled: "_Compiled", request: LaunchRequest, size_bytes: int) -> ScratchRequest:
+        site = AccessSite(
+            kernel=request.source.fn.__name__,
+            launch=len(self.case_launches.launches) - 1,
+            argument="",
+            source=scratch_source(compiled.facts.module),
+        )
+        return ScratchRequest(
+            site=site,
+            size_bytes=size_bytes,
+            align=compiled.scratch_align,
+            bytes_per_program=compiled.scratch_bytes_per_program,
+        )
+
+    # --- kernels ---
+
+    def _compiled(self, request: LaunchRequest) -> "_Compiled":
+        options = options_of(request.metadata)
+        # A string caches its hash, so the long text as a key costs no more than a short one.
+        key = (request.ttir, *map(str, options.values()))
+        if key not in self._compiled_kernels:
+            began = time.perf_counter()
+            facts = read_kernel_facts(request.ttir, self.device.arch, options)
+            compiled = _Compiled(facts, self._thread_check(request.ttir, facts), may_wait=may_wait(facts.module))
+            self.case_launches.add_seconds("parse", time.perf_counter() - began)
+            if any(operation.name in SCRATCH_OPERATIONS for operation in facts.module.kernel.body.all_operations()):
+                resources = self._compile_now(request.ttir, options)
+                compiled.scratch_bytes_per_program = resources.scratch_bytes_per_program
+                compiled.scratch_align = resources.scratch_align
+            self._leave_build(request.ttir, facts.build, facts.options)
+            self._compiled_kernels[key] = compiled
+        return self._compiled_kernels[key]
+
+    def _config_build(self, build: ConfigBuild) -> str:
+        """Leave the build of a config that is not launched, and return its digest; empty if it has no TTIR."""
+        if not build.ttir:
+            return ""
+        options = options_of(build.metadata)
+        digest = build_digest(build.ttir, self.device.arch, options)
+        self._leave_build(build.ttir, digest, options)
+        return digest
+
+    def _leave_build(self, ttir: str, build: str, options: Mapping[str, Any]) -> None:
+        """Write the build for the background compiler, unless it is there or has been compiled."""
+        folder = self.settings.builds
+        if folder is None:
+            return
+        path = folder / f"{build}{BUILD_SUFFIX}"
+        if not path.exists() and not path.with_suffix(RESOURCES_SUFFIX).exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            content = {
+                "arch": self.device.arch,
+                "options": options,
+                "shape": shape_digest(ttir),
+                "ttir": ttir,
+            }
+            # The compiler polls the folder: it must not see a file that is half written.
+            draft = path.with_suffix(f".{time.monotonic_ns()}")
+            draft.write_text(json.dumps(content))
+            draft.rename(path)
+
+    @staticmethod
+    def _scratch_bytes(compiled: "_Compiled", request: LaunchRequest) -> int:
+        x, y, z = request.grid
+        return x * y * z * getattr(request.metadata, "num_ctas", 1) * compiled.scratch_bytes_per_program
+
+    def _occupancy(self, compiled: "_Compiled", request: LaunchRequest) -> Occupancy:
+        if compiled.occupancy is None:
+            resources = self._compile_now(request.ttir, compiled.facts.options)
+            threads = request.metadata.num_warps * self.device.warp_size
+            num_ctas = getattr(request.metadata, "num_ctas", 1)
+            compiled.occupancy = occupancy(replace(resources, threads=threads), self.device, num_ctas)
+        return compiled.occupancy
+
+    # --- executing ---
+
+    def _execute(self, compiled: "_Compiled", request: LaunchRequest) -> None:
+        case = self.case_launches
+        grid = LaunchGrid(*request.grid)
+        # CUDA refuses such a grid, so no program runs.  The ids of a sample would be ids that no GPU program has.
+        is_refused = case.is_oversized and not grid.is_launchable
+        if not grid.programs or is_refused:
+            return
+        began = time.perf_counter()
+        launch = self._prepare(compiled, request, grid)
+        began += self._check_threads(compiled, launch)
+        for argument in launch.binding.written:
+            if argument.buffer is not None:
+                case.writers[argument.buffer.address] = (launch.kernel, argument.name)
+        resident = ResidentLaunch(launch=launch, occupancy=lambda: self._occupancy(compiled, request))
+        events = EventCollector()
+        try:
+            if getattr(request.metadata, "launch_cooperative_grid", False):
+                resident.check_cooperative()
+            outcome = choose_executor(resident, events, self.native).run()
+            case.launches[-1] = replace(case.launches[-1], executor=outcome.executor, cut=outcome.was_cut)
+            case.deadlocked = outcome.deadlocked or case.deadlocked
+        finally:
+            arguments, source = launch.binding.arguments, launch.module.source
+            case.memory += events.finish(launch.kernel, len(case.launches) - 1, arguments, source)
+            case.add_seconds("execution", time.perf_counter() - began)
+        if case.deadlocked is not None:
+            raise stuck_error(case.deadlocked)
+
+    def _thread_check(self, ttir: str, facts: KernelFacts) -> ThreadRaceCheck:
+        options = {name: value for name, value in facts.options.items() if value is not None}
+
+        def compile_to(stage: str, numbered: str) -> str:
+            return compiled_text(numbered, stage, self.device.arch, options)
+
+        return ThreadRaceCheck(facts.module, ttir, facts.options["num_warps"], compile_to)
+
+    def _check_threads(self, compiled: "_Compiled", launch: PreparedLaunch) -> float:
+        """Look for races between the threads of a program, before the launch changes memory; return the seconds."""
+        case, build = self.case_launches, compiled.facts.build
+        if not case.checks_threads or launch.is_exact or launch.is_oversized:
+            return 0.0
+        if case.traced.get(build, 0) >= MOST_TRACED_LAUNCHES or not compiled.threads.may_race(launch):
+            return 0.0
+        case.traced[build] = case.traced.get(build, 0) + 1
+        began = time.perf_counter()
+        try:
+            case.memory += compiled.threads.check(launch, len(case.launches) - 1)
+        except CannotExecute as error:
+            case.launches[-1] = replace(case.launches[-1], threads_unknown=error.what)
+        seconds = time.perf_counter() - began
+        case.add_seconds("threads", seconds)
+        return seconds
+
+    def _prepare(self, compiled: "_Compiled", request: LaunchRequest, grid: LaunchGrid) -> PreparedLaunch:
+        case = self.case_launches
+        module = compiled.facts.module
+        given = dict(zip(request.source.fn.arg_names, request.arguments, strict=False))
+        make_scalar = scalar if self._exact is None else exact_scalar
+        bind = partial(Binding, module.kernel, request.source.signature, given, self._poison_of, make_scalar)
+        return PreparedLaunch(
+            kernel=request.source.fn.__name__,
+            build=compiled.facts.build,
+            device=self.device,
+            context=LaunchContext(
+                module=module,
+                grid=grid,
+                lane_fill=case.lane_fill,
+                handlers=self.handlers if self._exact is None else self._exact,
+                arch=self.device.arch,
+                poison_of=self._poison_of,
+                step_limit=self.settings.step_limit,
+            ),
+            binding=bind(),
+            bind=bind,
+            ids=sampled_ids(grid.programs) if case.is_oversized else program_ids(case.order, grid.programs, case.seed),
+            is_oversized=case.is_oversized,
+            is_long=case.scale is Scale.LONG,
+            is_exact=self._exact is not None,
+            may_wait=compiled.may_wait,
+            has_atomics=compiled.facts.atomics,
+        )
+
+    def _unsupported(self, request: LaunchRequest, error: CannotExecute) -> Unsupported:
+        kernel = request.source.fn.__name__
+        return Unsupported(
+            what=error.what,
+            kernel=kernel,
+            source=parse(request.ttir).source(error.location) if isinstance(error, CannotExecuteAt) else None,
+            triton_version=version,
+            ttir_file=_keep_ttir(self.settings.kept_ttir, kernel, request.ttir),
+        )
+
+
+def _describe_runaway(request: LaunchRequest, error: CannotExecute) -> str:
+    source = parse(request.ttir).source(error.location) if isinstance(error, CannotExecuteAt) else None
+    place = f" ({source})" if source else ""
+    return f"{request.source.fn.__name__}: {error.what}{place}; {STEP_LIMIT_VARIABLE} sets another limit"
+
+
+def _keep_ttir(folder: Path | None, kernel: str, ttir: str) -> str:
+    """Write the TTIR to the folder and return the file; without a folder return an empty text."""
+    if folder is None:
+        return ""
+    file = folder / f"{kernel}-{hashlib.sha256(ttir.encode()).hexdigest()[:12]}.ttir"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(ttir, encoding="utf-8")
+    return str(file)
+
+
+@dataclass(slots=True)
+class _Compiled:
+    """One kernel, compiled to TTIR with one set of options."""
+
+    facts: KernelFacts
+    threads: ThreadRaceCheck
+    may_wait: bool
+    """A program may wait for another one."""
+    scratch_bytes_per_program: int = 0
+    scratch_align: int = 128
+    occupancy: Occupancy | None = None
+    """None until a launch needs it: it takes the whole compiler."""

@@ -1,0 +1,68 @@
+"""Machine code on disk, keyed by everything that it depends on, so workers and later runs share one compilation."""
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from harness.engines.virtual.native.llvm_jit import Host
+from harness.engines.virtual.native.lowering import ReportedLoad, Target
+
+SUFFIX = ".native"
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A kernel's object file, the arena size that its caller provides, and its load sites."""
+
+    image: bytes
+    arena_bytes: int
+    sites: tuple[ReportedLoad, ...]
+
+
+@cache
+def _lowering_version() -> str:
+    """A digest of this package's source, so that code from another version of the lowering is never loaded."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def key(build: str, target: Target, host: Host) -> str:
+    """The name of the code of one build (a digest of its TTIR) on one CPU."""
+    parts = (build, sorted(target.tracked), target.width, host.cpu, host.features, host.llvm, _lowering_version())
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
+
+
+class Store:
+    """A folder of compiled kernels; with None, nothing is stored."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    def find(self, name: str) -> Compiled | None:
+        if self._folder is None:
+            return None
+        try:
+            content = (self._folder / f"{name}{SUFFIX}").read_bytes()
+        except FileNotFoundError:
+            return None
+        head, _, image = content.partition(b"\n")
+        facts = json.loads(head)
+        return Compiled(image, facts["arena_bytes"], tuple(ReportedLoad(*site) for site in facts["sites"]))
+
+    def keep(self, name: str, compiled: Compiled) -> None:
+        """Write the code; the rename makes it visible to other processes as a whole."""
+        if self._folder is None:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        facts = {
+            "arena_bytes": compiled.arena_bytes,
+            "sites": [(site.operation, site.argument) for site in compiled.sites],
+        }
+        draft = self._folder / f"{name}.{os.getpid()}"
+        draft.write_bytes(json.dumps(facts).encode() + b"\n" + compiled.image)
+        draft.rename(self._folder / f"{name}{SUFFIX}")

@@ -1,0 +1,185 @@
+"""Decides which launches run in native code.
+
+A kernel is compiled once the machine has spent as much time on it as compiling takes.  A background thread compiles it,
+without the GIL while LLVM works.  Until then, and for launches that native code does not support or bails out of, the
+machine executes.  A launch of a long case waits for native code.  Results are the same.
+"""
+
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from harness.engines.ttir.ir import Module
+from harness.engines.virtual.memory.events import EventCollector
+from harness.engines.virtual.native import code_cache, kernel, llvm_jit
+from harness.engines.virtual.native.lowering import Target, numbered
+from harness.engines.virtual.native.native_launch import (
+    LoadedKernel,
+    NativeLaunch,
+    NativeScratch,
+    elements_match,
+    tracked,
+)
+from harness.engines.virtual.prepared_launch import PreparedLaunch
+from harness.errors import CannotExecute, UsageError, unknown
+
+EXECUTOR_VARIABLE = "HARNESS_EXECUTOR"
+SECONDS_TO_COMPILE = 0.05
+SECONDS_PER_OPERATION = 0.0008
+"""The approximate compile time on one core of a current server."""
+
+
+class ExecutorMode(StrEnum):
+    """The value of the environment variable `HARNESS_EXECUTOR`."""
+
+    NUMPY = "numpy"
+    NATIVE = "native"
+    AUTO = "auto"
+
+
+def executor_mode(environment: Mapping[str, str]) -> ExecutorMode:
+    """Read the executor from an environment.  An empty variable counts as unset.
+
+    Raises:
+        UsageError: the value names no executor.
+    """
+    choice = environment.get(EXECUTOR_VARIABLE) or ExecutorMode.AUTO
+    if choice not in set(ExecutorMode):
+        raise UsageError(f"{EXECUTOR_VARIABLE}: {unknown('executor', choice, list(ExecutorMode))}")
+    return ExecutorMode(choice)
+
+
+@dataclass(slots=True)
+class _CompiledVariant:
+    """One kernel with one set of tracked arguments, and the state of its compilation."""
+
+    machine_budget_s: float
+    """Time that the machine may still spend on it before it is compiled."""
+    code: LoadedKernel | None = None
+    declined: str = ""
+    """The reason if native code does not support the kernel."""
+    compilation: "Future[code_cache.Compiled] | None" = None
+    name: str = ""
+
+
+@dataclass(slots=True)
+class _Kernel:
+    module: Module
+    variants: dict[frozenset[int], _CompiledVariant] = field(default_factory=dict[frozenset[int], _CompiledVariant])
+
+
+class NativeBackend(Protocol):
+    """An executor that is tried before the machine."""
+
+    def execute(self, launch: PreparedLaunch, events: EventCollector) -> bool:
+        """Return True if it executed the launch; otherwise memory is unchanged."""
+        ...
+
+    def record_machine_time(self, launch: PreparedLaunch, seconds: float) -> None:
+        """Account for the time that the machine took for a launch that `execute` declined."""
+        ...
+
+
+@dataclass(slots=True)
+class NativeCode:
+    """The native code of one process."""
+
+    choice: ExecutorMode = ExecutorMode.NUMPY
+    folder: Path | None = None
+    """The folder of compiled kernels; None keeps none."""
+    _kernels: dict[int, _Kernel] = field(default_factory=dict[int, _Kernel])
+    _scratch: NativeScratch = field(default_factory=NativeScratch)
+    _pool: ThreadPoolExecutor | None = None
+
+    def execute(self, launch: PreparedLaunch, events: EventCollector) -> bool:
+        module, binding = launch.module, launch.binding
+        if self.choice is ExecutorMode.NUMPY or not elements_match(module.kernel, binding.arguments):
+            return False
+        tracked_arguments = tracked(binding.arguments)
+        variant = self._variant(launch, tracked_arguments)
+        if launch.is_long:
+            self._start_compiling(module, variant, tracked_arguments)
+        waits = launch.is_long or self.choice is ExecutorMode.NATIVE
+        code = self._finished_code(module, variant, waits=waits)
+        if code is None:
+            return False
+        native_launch = NativeLaunch(module.kernel, binding.values, binding.arguments, launch.context.grid)
+        return native_launch.run(code, self._scratch, launch.context.lane_fill, events)
+
+    def record_machine_time(self, launch: PreparedLaunch, seconds: float) -> None:
+        """Account for the machine's time; once the kernel's budget is spent, compilation starts."""
+        if self.choice is ExecutorMode.NUMPY or not elements_match(launch.module.kernel, launch.binding.arguments):
+            return
+        tracked_arguments = tracked(launch.binding.arguments)
+        variant = self._variant(launch, tracked_arguments)
+        variant.machine_budget_s -= seconds
+        if variant.machine_budget_s < 0:
+            self._start_compiling(launch.module, variant, tracked_arguments)
+
+    def declined(self, launch: PreparedLaunch) -> str:
+        """The reason why a launch has no native code; empty if it has, or if compilation is pending."""
+        if not elements_match(launch.module.kernel, launch.binding.arguments):
+            return "arguments in elements of other types"
+        return self._variant(launch, tracked(launch.binding.arguments)).declined
+
+    # --- compiling ---
+
+    def _variant(self, launch: PreparedLaunch, tracked_arguments: frozenset[int]) -> _CompiledVariant:
+        module = launch.module
+        variants = self._kernels.setdefault(id(module), _Kernel(module)).variants
+        if tracked_arguments not in variants:
+            operations = sum(1 for _ in module.kernel.body.all_operations())
+            variant = _CompiledVariant(SECONDS_TO_COMPILE + SECONDS_PER_OPERATION * operations)
+            variant.name = code_cache.key(launch.build, _target(tracked_arguments), llvm_jit.host())
+            stored = code_cache.Store(self.folder).find(variant.name)
+            variants[tracked_arguments] = variant
+            if stored is not None:
+                variant.code = _load(module, stored)
+            elif self.choice is ExecutorMode.NATIVE:
+                self._start_compiling(module, variant, tracked_arguments)
+        return variants[tracked_arguments]
+
+    def _start_compiling(self, module: Module, variant: _CompiledVariant, tracked_arguments: frozenset[int]) -> None:
+        if variant.code is not None or variant.declined or variant.compilation is not None:
+            return
+        self._pool = self._pool or ThreadPoolExecutor(1, "native code")
+        # Python that exits takes no more work: the machine executes the launch of a thread that is left.
+        with suppress(RuntimeError):
+            variant.compilation = self._pool.submit(
+                _compile, module, _target(tracked_arguments), variant.name, self.folder
+            )
+
+    def _finished_code(self, module: Module, variant: _CompiledVariant, *, waits: bool) -> LoadedKernel | None:
+        if variant.compilation is not None and (waits or variant.compilation.done()):
+            try:
+                variant.code = _load(module, variant.compilation.result())
+            except CannotExecute as error:
+                variant.declined = error.what
+            variant.compilation = None
+        return variant.code
+
+
+def _target(tracked_arguments: frozenset[int]) -> Target:
+    host = llvm_jit.host()
+    return Target(width=host.width, has_fma=host.has_fma, tracked=tracked_arguments)
+
+
+def _compile(module: Module, target: Target, name: str, folder: Path | None) -> code_cache.Compiled:
+    lowered = kernel.lower(module, target)
+    try:
+        image = llvm_jit.compile_object(lowered.text)
+    except RuntimeError as error:  # llvmlite rejects our IR: the machine still can execute the launch
+        raise CannotExecute(f"LLVM: {str(error).splitlines()[0]}") from error
+    compiled = code_cache.Compiled(image, lowered.arena_bytes, lowered.sites)
+    code_cache.Store(folder).keep(name, compiled)
+    return compiled
+
+
+def _load(module: Module, compiled: code_cache.Compiled) -> LoadedKernel:
+    operations = numbered(module)
+    places = [(operations[site.operation].location, site.argument) for site in compiled.sites]
+    return LoadedKernel(llvm_jit.Code(compiled.image, kernel.SYMBOL), compiled.arena_bytes, places)

@@ -1,0 +1,213 @@
+"""How a case is executed, whatever it computes: exceptions become endings, phases are timed.
+
+`harness.execution.execution` executes ops.  `harness.repro_runtime.engine` executes reproducer files.
+"""
+
+import os
+import re
+import time
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import torch
+
+import harness
+from harness.engines.torch.captured_graphs import abandon_capture
+from harness.errors import CannotExecute, StoreError, SuiteError, disk_problem
+from harness.execution import flight_recorder
+from harness.execution.call_contexts import CallContexts
+from harness.execution.exception_text import cause_of, text_of
+from harness.execution.execution_hooks import NO_LAUNCHES, ObservedLaunches
+from harness.execution.missing_modules import missing
+from harness.execution.missing_native_code import native_code_missing
+from harness.model.case import Case, GradMode
+from harness.model.op import Op
+from harness.model.paired_run import PairedRunRequest, Sketch
+from harness.model.run import (
+    Completed,
+    Ending,
+    FormMismatch,
+    OutOfMemory,
+    Raised,
+    Refused,
+    Result,
+    Source,
+    Unsupported,
+)
+
+T = TypeVar("T")
+LibraryContext = Callable[[], AbstractContextManager[Any]]
+"""Makes the context manager that an engine holds around every call of the library, on any thread."""
+
+TRACEBACK_LINES = 30
+MISSING_OPERATOR = re.compile(r"Could not run '([\w:.]+)' with arguments from the")
+"""The message of torch 2.13 for an operator that it has for CUDA alone.
+
+The library does not refuse such a case: the virtual GPU cannot execute it.
+"""
+HARNESS = str(Path(harness.__file__).parent)
+UNSUPPORTED_TYPE = re.compile(r"type \w+ not supported in this architecture")
+"""What Triton says of an element type that the GPU lacks, such as fp8e4nv on sm_80."""
+NOT_THE_LIBRARY = ("/torch/", "/triton/", HARNESS, "<", "/concurrent/", "/threading.py", "/contextlib.py")
+
+
+class CaseExecution(ABC):
+    """Runs cases in this process, one after another."""
+
+    def __init__(
+        self,
+        library_context: LibraryContext,
+        on_new_thread: Callable[[], object] = lambda: None,
+        *,
+        launches: ObservedLaunches = NO_LAUNCHES,
+    ) -> None:
+        """`on_new_thread` is called once in each thread that the execution starts, before anything else."""
+        self._library_context = library_context
+        self._launches = launches
+        self._calls = CallContexts(on_new_thread)
+        self._phase = "inputs"
+        self.seconds: dict[str, float] = {}
+        """Wall-clock seconds of the latest case by phase: `inputs`, `forward`, `backward`, `reference`, `compare`, …"""
+        self.notes: list[str] = []
+        """What the op of the latest `run` told Hypothesis's `note`."""
+        self.mismatches: tuple[FormMismatch, ...] = ()
+        """The results of the latest `run` whose form differs from the definition's."""
+
+    def run(self, op: Op, case: Case) -> tuple[Ending, tuple[Result, ...]]:
+        """Return how the case ended, and its results; none unless it completed.  `mismatches` has the other ones."""
+        self.seconds = {}
+        self.notes = []
+        self.mismatches = ()
+        return self._ended(op, lambda: self._results(op, case), ())
+
+    def run_paired(self, op: Op, request: PairedRunRequest) -> tuple[Ending, tuple[Sketch, ...]]:
+        """Return how a paired run ended, and what its comparison needs of the results; nothing unless it completed."""
+        self.seconds = {}
+        return self._ended(op, lambda: self._sketches(op, request), ())
+
+    def run_again(self, op: Op, case: Case) -> tuple[Ending, Mapping[str, str]]:
+        """Run the case once more without a reference; return how it ended, and digests of results by name.
+
+        Its seconds are added to those of the run before.
+        """
+        return self._ended(op, lambda: self._digests(op, case), {})
+
+    @abstractmethod
+    def _results(self, op: Op, case: Case) -> tuple[Result, ...]:
+        """Compute the case and compare it with its reference."""
+
+    @abstractmethod
+    def _sketches(self, op: Op, request: PairedRunRequest) -> tuple[Sketch, ...]:
+        """Compute the requested case, and sketch its results."""
+
+    @abstractmethod
+    def _digests(self, op: Op, case: Case) -> dict[str, str]:
+        """Compute the case, and hash the bytes of its results."""
+
+    def _ended(self, op: Op, work: Callable[[], T], nothing: T) -> tuple[Ending, T]:
+        """Do the work; return how it ended, with `nothing` in the place of its value if it raised."""
+        try:
+            return Completed(), work()
+        except CannotExecute as error:
+            return _unsupported(error, error), nothing
+        except MemoryError as error:
+            return OutOfMemory(limit_bytes=0, message=str(error) or "MemoryError"), nothing
+        except Exception as error:
+            if problem := disk_problem(error):  # of this machine: no library is to blame
+                raise StoreError(problem) from error
+            return _ending(op, error, "inputs" if isinstance(error, SuiteError) else self._phase), nothing
+        finally:
+            abandon_capture()
+
+    @contextmanager
+    def _timed(self, phase: str) -> Generator[None]:
+        """Add up the seconds of the phase.  An exception leaves `_phase` as it is, for the ending to name."""
+        self._phase = phase
+        flight_recorder.phase(phase)
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - began
+
+
+class ExecutionFactory(Protocol):
+    """Makes the execution of an engine."""
+
+    def __call__(
+        self,
+        library_context: LibraryContext,
+        on_new_thread: Callable[[], object],
+        *,
+        launches: ObservedLaunches,
+    ) -> CaseExecution:
+        """Return an execution with this context, for an engine that observes these launches."""
+        ...
+
+
+def plain_torch() -> AbstractContextManager[None]:
+    """Return a context without the torch modes that engines hold around the library: for the harness's own tensors."""
+    return torch._C.DisableTorchFunction()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - no public name in torch 2.13
+
+
+def without_dispatch_modes() -> AbstractContextManager[None]:
+    """Return a context in which no mode sees torch's operators: a launch uses some, but is not made of them."""
+    return torch._C._DisableTorchDispatch()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - no public name in torch 2.13
+
+
+def autograd_mode(case: Case) -> AbstractContextManager[object]:
+    """Return the context of autograd in which a case calls its op."""
+    match case.grad_mode:
+        case GradMode.ENABLED:
+            return nullcontext()
+        case GradMode.NO_GRAD:
+            return torch.no_grad()
+
+
+def _ending(op: Op, error: Exception, phase: str) -> Ending:
+    kind = type(error).__name__
+    message = str(error)
+    if operator := MISSING_OPERATOR.match(message):
+        return _unsupported(CannotExecute(f"{operator[1]} on the CPU"), error)
+    if isinstance(error, NotImplementedError) and phase == "reference":
+        what = f"the definition of {op.name}, which is still to be written: replace its NotImplementedError"
+        return _unsupported(CannotExecute(what), error)
+    if part := missing(error) or native_code_missing(error):
+        return _unsupported(CannotExecute(part), error)
+    if unsupported := UNSUPPORTED_TYPE.search(message):
+        return Refused(message=f"{kind}: {unsupported[0]}")
+    if kind in op.refuses and phase in {"forward", "backward"}:
+        return Refused(message=f"{kind}: {message}")
+    if isinstance(error, torch.OutOfMemoryError):  # the GPU's memory
+        return OutOfMemory(limit_bytes=0, message=message.splitlines()[0])
+    # The CPU allocator raises a plain RuntimeError, which only its text tells from others.
+    if isinstance(error, RuntimeError) and ("can't allocate memory" in message or "not enough memory" in message):
+        return OutOfMemory(limit_bytes=0, message=message.splitlines()[0])
+    text = "".join(traceback.format_exception(error)).splitlines()[-TRACEBACK_LINES:]
+    return Raised(
+        kind=kind,
+        message=text_of(error),
+        source=_source(error),
+        phase=phase,
+        traceback="\n".join(text),
+        cause=cause_of(error),
+    )
+
+
+def _unsupported(reason: CannotExecute, error: Exception) -> Unsupported:
+    """Return the ending for something outside kernels, which the engine reports itself: torch on the CPU, imports."""
+    return Unsupported(what=reason.what, kernel="", source=_source(error), triton_version=version("triton"))
+
+
+def _source(error: Exception) -> Source | None:
+    """Return the innermost frame outside torch, Triton and the harness."""
+    frames = traceback.extract_tb(error.__traceback__)
+    # Inductor names what it generates by digests, which differ between sizes.
+    passed = (*NOT_THE_LIBRARY, os.environ.get("TORCHINDUCTOR_CACHE_DIR", "<"))
+    outside = [frame for frame in frames if not any(part in frame.filename for part in passed)]
+    return Source(file=outside[-1].filename, line=outside[-1].lineno or 0) if outside else None

@@ -1,0 +1,80 @@
+"""The reference of an op: outputs and gradients of its definition in any type, from the same rounded inputs."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import torch
+
+from harness.execution.inputs import detached
+from harness.execution.result_forms import OutputsDiffer, Tensors, forms, named
+from harness.execution.suite_arguments import arguments_for
+from harness.execution.tolerance import Array
+from harness.model.case import Case
+from harness.model.op import Op
+
+
+def reference(
+    op: Op, case: Case, inputs: Mapping[str, torch.Tensor | None], cotangents: Tensors, dtype: torch.dtype
+) -> Tensors:
+    """Return outputs and wanted gradients of the op's definition in `dtype`, from the case's rounded inputs.
+
+    Raises:
+        OutputsDiffer: the definition has other outputs than the op, by names or shapes of `cotangents`.
+    """
+    copies = {
+        name: None if value is None else detached(value, dtype if value.is_floating_point() else value.dtype)
+        for name, value in inputs.items()
+    }
+    leaves = {name: copy.requires_grad_() for name in op.wanted_gradients(case) if (copy := copies[name]) is not None}
+    outputs = _check_outputs(cotangents, op.reference(**arguments_for(op.reference, copies, op.settings(case))))
+    differentiable = {name: output for name, output in outputs.items() if output.requires_grad}
+    results = dict(outputs)
+    if leaves and differentiable:
+        made = gradients(
+            differentiable,
+            leaves,
+            {name: detached(cotangents[name], output.dtype) for name, output in differentiable.items()},
+        )
+        results |= with_zeros(made, leaves)
+    return {name: value.detach() for name, value in results.items()}
+
+
+def arrays(results: Tensors) -> dict[str, Array]:
+    """Return the results as NumPy arrays in float64."""
+    return {name: value.to(torch.float64).numpy() for name, value in results.items()}
+
+
+def gradients(outputs: Tensors, leaves: Tensors, cotangents: Tensors) -> dict[str, torch.Tensor | None]:
+    """Return the gradient `d:x` of each leaf x; None if no output depends on it."""
+    made = torch.autograd.grad(
+        tuple(outputs.values()), tuple(leaves.values()), tuple(cotangents[name] for name in outputs), allow_unused=True
+    )
+    found = cast("tuple[torch.Tensor | None, ...]", made)  # torch's stubs ignore allow_unused
+    return {f"d:{name}": _with_memory(gradient) for name, gradient in zip(leaves, found, strict=True)}
+
+
+def _with_memory(gradient: torch.Tensor | None) -> torch.Tensor | None:
+    """Return a gradient with a storage: autograd may return zeros that have none, as from `torch.sgn`."""
+    if gradient is None or not gradient._is_zerotensor():  # noqa: SLF001 - torch 2.13 has no public name for it
+        return gradient
+    return torch.zeros_like(gradient)
+
+
+def with_zeros(made: Mapping[str, torch.Tensor | None], leaves: Tensors) -> Tensors:
+    """Return the gradients with zeros in the place of None."""
+    return {
+        name: torch.zeros_like(leaves[name.removeprefix("d:")]) if gradient is None else gradient
+        for name, gradient in made.items()
+    }
+
+
+def _check_outputs(returned: Tensors, references: Any) -> Tensors:
+    """Return the definition's outputs by name, if the op returned outputs of equal names and shapes.
+
+    Cotangents may stand for what the op returned: they have the same names and shapes.
+    """
+    outputs = named(references)
+    shapes, others = ({name: value.shape for name, value in each.items()} for each in (returned, outputs))
+    if shapes != others:
+        raise OutputsDiffer(forms(references))
+    return outputs

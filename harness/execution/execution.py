@@ -1,0 +1,424 @@
+"""The execution of an op: forward, backward, reference, comparison.
+
+It is the same for every engine.  `harness.execution.execution_hooks` has what an engine adds.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness.errors import CannotExecute
+from harness.execution.case_execution import CaseExecution, LibraryContext, autograd_mode, plain_torch
+from harness.execution.compare import Noted, compare, digests, sketch
+from harness.execution.definition import arrays, gradients, reference, with_zeros
+from harness.execution.definition_memory import DefinitionMemory
+from harness.execution.exact_comparison import SAMPLES, STEP, ExactValues, compare_exact
+from harness.execution.exact_memory import ExactMemory
+from harness.execution.exact_torch import ExactTorch
+from harness.execution.execution_hooks import (
+    NO_LAUNCHES,
+    ExecutionObserver,
+    NoObserver,
+    ObservedLaunches,
+    TensorTransfer,
+    Writer,
+)
+from harness.execution.hypothesis_notes import noting
+from harness.execution.inputs import (
+    TORCH_DTYPES,
+    computing_type,
+    independent_of_taint,
+    make_cotangents,
+    make_inputs,
+    rounding_unit,
+    seed_globals,
+)
+from harness.execution.monte_carlo import Jitter
+from harness.execution.nan_taint import holds_infinity, infinity_as_nan
+from harness.execution.oversized_tensors import SparseMemory
+from harness.execution.result_forms import OutputsDiffer, Tensors, differences, form_of, forms, in_type, named
+from harness.execution.rounding_samples import BARE, IN_DOUBT, UNROUNDED, USUALLY, Sampling
+from harness.execution.suite_arguments import arguments_for
+from harness.execution.tolerance import NO_ERROR, Array, Expected, Truth, error_of, tolerance_of
+from harness.model.case import Case, DType, Scale, ValueDistribution
+from harness.model.op import Op
+from harness.model.paired_run import PairedRunRequest, Sketch
+from harness.model.product_precision import product_epsilon
+from harness.model.run import Ending, ExactComparison, FormMismatch, Result, ResultForm, Role
+
+HALVES = (torch.float16, torch.bfloat16)
+"""Products of numbers of eight bits, and of integers, are often stored in these."""
+JITTER_SEEDS = 1009
+"""Seeds of random rounding for each seed of a case; more than any case takes samples."""
+HEADROOM = 16.0
+"""An intermediate within this factor of the type's largest number may overflow if operations are reordered."""
+
+
+class Execution(CaseExecution):
+    """Runs cases of ops through the library, and compares the results with the op's definition."""
+
+    def __init__(
+        self,
+        library_context: LibraryContext,
+        on_new_thread: Callable[[], object] = lambda: None,
+        *,
+        launches: ObservedLaunches = NO_LAUNCHES,
+        transfer: TensorTransfer | None = None,
+        observer: ExecutionObserver | None = None,
+    ) -> None:
+        """Without a `transfer` the library gets the very tensors that were made, on the CPU."""
+        super().__init__(library_context, on_new_thread, launches=launches)
+        self._transfer = transfer
+        self._observer = observer or NoObserver()
+        self._writers: dict[str, Writer] = {}
+        self._memory = DefinitionMemory()
+        self._compared_last: _ComparedCase | None = None
+        self._exact_before: Mapping[str, Array] = {}
+        """The exact values of the exact run before, of the same case."""
+
+    def run_for_bits(self, op: Op, case: Case) -> tuple[Ending, Mapping[str, tuple[str, Writer]]]:
+        """Run the case without a reference; return how it ended, and by name the digest and the writer of each result.
+
+        Unlike the digests of `run_again`, these differ between NaNs of different bits.
+        """
+        return self._ended(op, lambda: self._bits(op, case), {})
+
+    def run_exact(self, op: Op, case: Case, memory: ExactMemory) -> tuple[Ending, tuple[ExactComparison, ...]]:
+        """Run the case again beside its exact values, and compare these; call it right after `run` of the same case.
+
+        A second call for the same case, whose values are moved at random, compares the exact values of the first one.
+        Results that are no floating-point numbers, or have another form than their definition, are left out.
+        """
+        return self._ended(op, lambda: self._exact_comparisons(op, case, memory), ())
+
+    def _results(self, op: Op, case: Case) -> tuple[Result, ...]:
+        computed = self._compute(op, case)
+        if case.scale is Scale.OVERSIZED:
+            return ()
+        return self._compared(computed, is_shared=self._launches.is_compared(case))
+
+    def _sketches(self, op: Op, request: PairedRunRequest) -> tuple[Sketch, ...]:
+        """Compute the case without a reference, since both runs have the same tolerances.
+
+        Tolerances follow from inputs and definition, which the runs share, and from the precision of the kernels' dots.
+        If that precision differs, this run computes its own tolerances.
+        """
+        case = request.case
+        computed = self._compute(op, case)
+        if case.scale is Scale.OVERSIZED:
+            return ()
+        if product_epsilon(self._launches.dot_precisions()) != product_epsilon(request.dot_precisions):
+            return tuple(map(Sketch.of, self._compared(computed, is_shared=True)))
+        with self._timed("compare"), plain_torch():
+            return tuple(sketch(name, value, seed=case.seed) for name, value in computed.results.items())
+
+    def _digests(self, op: Op, case: Case) -> dict[str, str]:
+        computed = self._compute(op, case, is_again=True)
+        with self._timed("compare"), plain_torch():
+            return digests(computed.results)
+
+    def _bits(self, op: Op, case: Case) -> dict[str, tuple[str, Writer]]:
+        computed = self._compute(op, case)
+        with self._timed("compare"), plain_torch():
+            found = digests(computed.results, nans_are_alike=False)
+            return {name: (digest, self._writers[name]) for name, digest in found.items()}
+
+    def _exact_comparisons(self, op: Op, case: Case, memory: ExactMemory) -> tuple[ExactComparison, ...]:
+        compared = self._compared_last
+        assert compared is not None, "the case has not been compared with its definition"
+        assert compared.computed.case == case, "another case has run since"
+
+        @contextmanager
+        def followed() -> Generator[None]:
+            with self._library_context(), ExactTorch(memory):
+                yield
+
+        computed = self._compute(op, case, is_again=True, around=followed)
+        with self._timed("reference"), plain_torch():
+            moved: list[Mapping[str, Array]] = []
+            for sample in range(SAMPLES):
+                with Jitter(STEP, JITTER_SEEDS * case.seed + sample):
+                    inputs, cotangents = compared.computed.inputs, compared.computed.cotangents
+                    moved.append(arrays(reference(op, case, inputs, cotangents, torch.float64)))
+            eager = arrays(compared.defined.eager())
+        with self._timed("compare"), plain_torch():
+            values = {
+                name: (value, memory.read(value).reshape(expected.truth.values.shape).numpy())
+                for name, expected in compared.expected.items()
+                if (value := computed.results.get(name)) is not None
+                and value.is_floating_point()
+                and value.itemsize > 1  # eight bits keep no exact value
+                and value.numel() == expected.truth.values.size
+            }
+            before = self._exact_before
+            self._exact_before = {name: exact for name, (_, exact) in values.items()}
+            return tuple(
+                compare_exact(
+                    name,
+                    ExactValues(real=real, exact=before.get(name, exact), moved=exact if name in before else None),
+                    compared.expected[name],
+                    [each[name] for each in moved],
+                    eager,
+                )
+                for name, (real, exact) in values.items()
+            )
+
+    def _compute(
+        self, op: Op, case: Case, *, is_again: bool = False, around: LibraryContext | None = None
+    ) -> "_Computed":
+        """Make the inputs, and call the library forward and backward, in the context `around`."""
+        self._observer.on_begin(case, is_again=is_again)
+        is_oversized = case.scale is Scale.OVERSIZED
+        if is_oversized and self._transfer:
+            raise CannotExecute("an oversized case, of which a few programs run,")
+        if not is_oversized:
+            self._memory.check(op, case)
+        context = SparseMemory if is_oversized else around or self._library_context
+        given = self._transfer.to_gpu if self._transfer else _itself
+        # A transfer copies, so the tensors that were made stay as they are.  Oversized cases have no reference.
+        kept = _itself if is_oversized or self._transfer else _copy
+        with self._timed("inputs"), plain_torch():
+            made = make_inputs(op, case)
+            kept_inputs = {name: None if value is None else kept(value) for name, value in made.items()}
+            inputs = {name: None if value is None else given(value) for name, value in made.items()}
+            seed_globals(case)
+        arguments = arguments_for(op.call, inputs, op.settings(case))
+
+        def forward() -> Any:
+            with context(), autograd_mode(case), noting([] if is_again else self.notes):
+                return op.call(**arguments)
+
+        with self._timed("forward"):
+            returned = self._calls.call(case.context, forward)
+        outputs = named(returned)
+        with self._timed("inputs"), plain_torch():
+            self._observer.on_outputs(outputs)
+            made_cotangents = make_cotangents(case, outputs)
+            kept_cotangents = {name: kept(value) for name, value in made_cotangents.items()}
+            cotangents = {name: given(value) for name, value in made_cotangents.items()}
+        leaves = {name: value for name in op.wanted_gradients(case) if (value := inputs[name]) is not None}
+        with self._timed("backward"):
+            work = partial(_backward, context, outputs, leaves, cotangents)
+            # With CUDA tensors, torch itself runs backward in another thread.
+            made = work() if self._transfer else self._calls.in_backward_thread(work)
+        results = {**outputs, **with_zeros(made, leaves)}
+        with self._timed("transfer"):
+            # Launches know tensors by their addresses on the GPU.
+            self._writers = {name: self._launches.writer_of(value) for name, value in results.items()}
+            if self._transfer:
+                results = {name: self._transfer.to_cpu(value) for name, value in results.items()}
+        return _Computed(
+            op=op,
+            case=case,
+            inputs=kept_inputs,
+            cotangents=kept_cotangents,
+            results=results,
+            outputs=forms(returned),
+            unused=frozenset(name for name, gradient in made.items() if gradient is None),
+        )
+
+    def _compared(self, computed: "_Computed", *, is_shared: bool) -> tuple[Result, ...]:
+        """Compare the results with their definition.
+
+        Random rounding costs most of a small case, so samplings are tried from the cheapest on, until one settles it.
+        A run that is shared, that is, whose tolerances serve for paired runs, needs at least the usual samples.
+        """
+        try:
+            with self._timed("reference"), plain_torch():
+                defined = _define(computed, is_shared=is_shared)
+                self.mismatches = (*_other_types(computed, defined), *_other_gradients(computed, defined))
+        except OutputsDiffer as error:
+            self._compared_last = None
+            expected = in_type(error.expected, computing_type(computed.case.dtype))
+            self.mismatches = differences(computed.outputs, expected)
+            return ()
+        *samplings, last = (USUALLY, IN_DOUBT) if is_shared else (BARE, UNROUNDED, USUALLY, IN_DOUBT)
+        for sampling in samplings:
+            results = self._sampled(computed, defined, sampling)
+            if sampling.settles(results):
+                return results
+        return self._sampled(computed, defined, last)
+
+    def _sampled(self, computed: "_Computed", defined: "_Defined", sampling: Sampling) -> tuple[Result, ...]:
+        with self._timed("reference"), plain_torch():
+            expected = self._expect(computed, defined, sampling)
+        with self._timed("compare"), plain_torch():
+            self._exact_before = {}
+            self._compared_last = _ComparedCase(computed=computed, defined=defined, expected=expected)
+            noted = Noted(sketch_seed=defined.sketch_seed, has_error_map=sampling.may_blame)
+            return self._compare(computed, expected, noted)
+
+    def _expect(self, computed: "_Computed", defined: "_Defined", sampling: Sampling) -> dict[str, Expected]:
+        """Return for each result the truth, the eager baseline's error, and the error that random rounding explains."""
+        op, case = computed.op, computed.case
+        limits = torch.finfo(computing_type(case.dtype))
+        partial = torch.finfo(torch.float64 if case.dtype is DType.FP64 else torch.float32).eps
+        # The subnormal numbers of other types are far below any tolerance.
+        spacing = limits.smallest_normal * limits.eps if case.dtype is DType.FP16 else 0.0
+        products = product_epsilon(self._launches.dot_precisions())
+        rounded: list[Mapping[str, Array]] = []
+        largest = max((truth.values.size for truth in defined.truth.values()), default=0)
+        may_overflow = False
+        for sample in range(sampling.runs(largest)):
+            seed = JITTER_SEEDS * case.seed + sample
+            unit = rounding_unit(case.dtype)
+            with Jitter(unit, seed, products=products, spacing=spacing, terms=sampling.moves_terms) as jitter:
+                jitter.partial = partial
+                jitter.records_largest = not sample and (
+                    case.dtype is DType.FP16 or case.values is ValueDistribution.LARGE
+                )
+                moved = reference(op, case, computed.inputs, computed.cotangents, torch.float64)
+            rounded.append(arrays(moved))
+            may_overflow |= jitter.largest * HEADROOM > limits.max
+        eager = arrays(defined.eager()) if sampling.has_baseline else None
+        return {
+            name: Expected(
+                role=Role.GRADIENT if name.startswith("d:") else Role.OUTPUT,
+                truth=truth,
+                in_range=_all_of(
+                    None if eager is None else np.isfinite(eager[name]),
+                    None if defined.infinity_as_nan is None else np.isfinite(defined.infinity_as_nan[name]),
+                    independent_of_taint(op, case, name),
+                ),
+                may_overflow=may_overflow,
+                baseline=NO_ERROR if eager is None else error_of([eager[name]], truth),
+                rounding=sampling.error([one[name] for one in rounded], truth),
+                samples=len(rounded),
+                checks_noise=sampling.checks_noise,
+                partial=partial,
+            )
+            for name, truth in defined.truth.items()
+        }
+
+    def _compare(self, computed: "_Computed", expected: Mapping[str, Expected], noted: Noted) -> tuple[Result, ...]:
+        op = computed.op
+        absent = {mismatch.name for mismatch in self.mismatches if mismatch.got is None or mismatch.expected is None}
+        values = {name: value for name, value in computed.results.items() if name in expected and name not in absent}
+        results: list[Result] = []
+        for name, value in values.items():
+            tolerance = tolerance_of(expected[name], value.dtype, op.slack)
+            results.append(compare(name, value, expected[name], tolerance, replace(noted, writer=self._writers[name])))
+        self._observer.on_expected(op, values, expected)
+        return tuple(results)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Computed:
+    """A case as the library computed it."""
+
+    op: Op
+    case: Case
+    inputs: Mapping[str, torch.Tensor | None]
+    """Copies from before the library's call, which may overwrite its inputs."""
+    cotangents: Tensors
+    """Copies from before the backward pass."""
+    results: Tensors
+    outputs: Mapping[str, ResultForm]
+    """The forms of all outputs, also of those that are no tensors."""
+    unused: frozenset[str]
+    """The gradients that are zeros because the library returns none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Defined:
+    """The results of the op's definition for a case."""
+
+    truth: Mapping[str, Truth]
+    is_float: Mapping[str, bool]
+    """By name, if a result holds floating-point numbers."""
+    infinity_as_nan: Mapping[str, Array] | None
+    """The definition's results with NaN in the place of every infinite input; None if no input is infinite.
+
+    A definition and a kernel may each turn infinity into another finite number.  NaN shows which elements it reaches.
+    """
+    eager: Callable[[], Tensors]
+    """The definition's results in the case's own type; computed at the first call."""
+    sketch_seed: int | None
+    """The seed of the sketches of results; None if no other run is compared with this one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ComparedCase:
+    """The latest case that was compared with its definition."""
+
+    computed: _Computed
+    defined: _Defined
+    expected: Mapping[str, Expected]
+
+
+def _define(computed: _Computed, *, is_shared: bool) -> _Defined:
+    case, inputs = computed.case, computed.inputs
+    defining = partial(reference, computed.op, case, cotangents=computed.cotangents)
+    exact = defining(inputs, dtype=torch.float64)
+    as_nan = None
+    if case.values is ValueDistribution.NAN_TAINTED and holds_infinity(inputs):
+        as_nan = arrays(defining(infinity_as_nan(inputs), dtype=torch.float64))
+    return _Defined(
+        truth={name: Truth.of(values) for name, values in arrays(exact).items()},
+        is_float={name: value.is_floating_point() for name, value in exact.items()},
+        infinity_as_nan=as_nan,
+        eager=cache(lambda: defining(inputs, dtype=computing_type(case.dtype))),
+        sketch_seed=case.seed if is_shared else None,
+    )
+
+
+def _other_types(computed: _Computed, defined: _Defined) -> Iterator[FormMismatch]:
+    """Yield the outputs whose element type is none that the case or its definition allows.
+
+    Statistics and losses are often float32 whatever the case's type, and an option may name another type.
+    """
+    named_types = (getattr(torch, str(setting), None) for setting in computed.op.settings(computed.case).values())
+    own = computed.case.dtype
+    allowed = {TORCH_DTYPES[own], torch.float32, *named_types, *(() if own.is_differentiable else HALVES)}
+    for name in computed.outputs:
+        got = computed.results.get(name)
+        if got is None:
+            continue
+        is_float = got.is_floating_point()
+        if is_float == defined.is_float[name] and (not is_float or got.dtype in allowed):
+            continue
+        eager = defined.eager()[name]
+        if got.dtype != eager.dtype:
+            yield FormMismatch(name=name, got=form_of(got), expected=form_of(eager))
+
+
+def _other_gradients(computed: _Computed, defined: _Defined) -> Iterator[FormMismatch]:
+    """Yield the gradients that only the definition has, or only the library.  One that is absent counts as zeros."""
+    for name, truth in defined.truth.items():
+        is_absent = name in computed.unused or name not in computed.results
+        if is_absent and truth.values.any():
+            form = form_of(computed.inputs[name.removeprefix("d:")])
+            yield FormMismatch(name=name, got=None, expected=form)
+    for name, got in computed.results.items():
+        if name not in defined.truth and bool(got.any()):
+            yield FormMismatch(name=name, got=form_of(got), expected=None)
+
+
+def _backward(
+    context: LibraryContext, outputs: Tensors, leaves: Tensors, cotangents: Tensors
+) -> Mapping[str, torch.Tensor | None]:
+    differentiable = {name: output for name, output in outputs.items() if output.requires_grad}
+    if not leaves or not differentiable:
+        return {}
+    with context():
+        return gradients(differentiable, leaves, cotangents)
+
+
+def _all_of(*masks: Array | None) -> Array | None:
+    """Return the elements in all of the masks; None for all elements."""
+    held = [mask for mask in masks if mask is not None and not mask.all()]
+    return np.logical_and.reduce(held) if held else None
+
+
+def _copy(value: torch.Tensor) -> torch.Tensor:
+    """Return a copy for the reference: libraries overwrite inputs and incoming gradients to save memory."""
+    return value.detach().clone()
+
+
+def _itself(value: torch.Tensor) -> torch.Tensor:
+    return value

@@ -1,0 +1,63 @@
+"""What a call of a candidate notes about its outputs."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness.checks.answers.answer import CONTROL, Answer, ArgumentForm, CodePlace
+from harness.checks.answers.answer_calls import call
+from harness.execution.hypothesis_notes import noting
+
+pytestmark = pytest.mark.once
+
+CANDIDATES = """
+import torch
+
+def reference(x):
+    return x
+
+def from_the_last_column(x):
+    return x - x[:, -1:]
+
+def cached(x, kept=[]):
+    kept.append(x + 1)
+    return kept[0].clone()
+
+def small_floats(x):
+    return x.to(torch.float8_e4m3fn)
+"""
+COLUMN = torch.arange(4.0)[:, None]
+ROW = torch.arange(4.0)[None]
+
+Notes = Callable[..., list[str]]
+
+
+@pytest.fixture
+def notes_of(tmp_path: Path) -> Notes:
+    file = tmp_path / "candidates.py"
+    file.write_text(CANDIDATES)
+
+    def notes(name: str, *inputs: torch.Tensor) -> list[str]:
+        candidate, reference = (CodePlace(file=str(file), module="", name=one) for one in (name, "reference"))
+        answer = Answer(candidate=candidate, reference=reference, arguments=(ArgumentForm(tensor="x"),))
+        found: list[str] = []
+        with noting(found):
+            for one in inputs:
+                call(answer, {"x": one.clone()}, {})
+        return [note.removeprefix(CONTROL) for note in found]
+
+    return notes
+
+
+def test_outputs_of_an_earlier_call_are_repeated(notes_of: Notes) -> None:
+    assert "repeated" in notes_of("cached", ROW, ROW + 1)
+
+
+def test_outputs_that_fit_other_inputs_too_are_not_repeated(notes_of: Notes) -> None:
+    assert "repeated" not in notes_of("from_the_last_column", COLUMN, COLUMN + 1)
+
+
+def test_outputs_of_small_floats_are_looked_at(notes_of: Notes) -> None:
+    assert "repeated" not in notes_of("small_floats", ROW, ROW + 1)

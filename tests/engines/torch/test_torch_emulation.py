@@ -1,0 +1,69 @@
+"""Torch answers for the emulated GPU.  A torch release that moves a private name fails here (written for 2.13.0)."""
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from harness.catalogue import find
+from tests.engines.torch.children import report_of
+
+
+@cache
+def facts(slug: str) -> Any:
+    return report_of("program_torch_facts.py", slug)
+
+
+@pytest.mark.parametrize("slug", ["h200", "rtx-pro-6000"])
+def test_torch_describes_the_emulated_device(slug: str) -> None:
+    profile = find(slug)
+    assert facts(slug)["device"] == {
+        "available": True,
+        "count": 1,
+        "current": 0,
+        "name": profile.name,
+        "capability": list(profile.capability),
+        "sm_count": profile.sm_count,
+        "shared_bytes": profile.shared_bytes_per_block,
+        "l2_bytes": profile.l2_bytes,
+        "read_only": True,
+        "second_gpu": True,
+        "bf16": True,
+        "cuda_version": True,
+        "accelerator": "cuda",
+        "module": "torch.cuda",
+        "memory_free": profile.memory_bytes,
+    }
+
+
+def test_dynamo_imports_before_the_device_is_chosen_and_questions_raise() -> None:
+    assert facts("h200")["refused_before"]
+
+
+def test_cpu_tensors_look_like_cuda_tensors_forward_and_backward() -> None:
+    assert facts("h200")["tensor"] == {
+        "device": "cuda:0",
+        "is_cuda": True,
+        "index": 0,
+        "really": "cpu",
+        "without_memory": ["meta", False, True, -1],
+        "gradients": [[[2.0] * 3] * 2, [[2.0] * 3] * 2],
+        "in_backward": ["cuda:0 True", "cuda:0 True"],
+        "moved": [True, True, True, False],
+        "pinned": 3,
+        "like": "cpu",
+        "by_default": "cpu",
+        "counted": [1, 0, 2],
+        "autocast": ["torch.float16", "torch.float32", "torch.float16", "torch.float32"],
+        "loss": 1.3828125,
+        "recomputed": [2.0, 2.0],
+        "module": "cuda:0",
+    }
+
+
+def test_streams_and_events_are_always_finished() -> None:
+    assert facts("h200")["stream"] == {"elapsed": True, "raw": 0}
+
+
+def test_seeds_reach_the_only_generator() -> None:
+    assert facts("h200")["random"] == {"seeded": True, "restored": True}
