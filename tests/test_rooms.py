@@ -71,6 +71,7 @@ LEAVES = {
     "kernel_tests": {"errors", "model", "suite"},
     "project_settings": {"errors"},
     "wording": set[str](),
+    "patches": set[str](),
 }
 """Modules that any room but `model` may import, each with the rooms and leaves that it may import itself."""
 
