@@ -3,14 +3,15 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-3.9 fuzz package browser test test-browser test-gpu lint check format site reference bench bench-gpu clean
+.PHONY: help setup setup-3.9 fuzz package browser test test-all test-browser test-gpu lint check format site reference bench bench-gpu clean
 
 VENV := .venv
 VENV_39 := .venv-triton39
 BIN := $(VENV)/bin
 JOBS ?= 2
 ARGS ?=
-SELECT_39 ?= not once
+# Of a part of the tests (ARGS), perhaps none depends on Triton: pytest ends with 5 then.
+PERHAPS_NONE = $(if $(ARGS), || [ $$? -eq 5 ])
 
 help: ## show this list
 	@sed -n 's/^\([a-z][a-z.0-9-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name text; do \
@@ -31,9 +32,13 @@ $(VENV_39)/.stamp: pyproject.toml constraints/ci-triton-3.9.txt ci/setup.sh
 fuzz: setup ## find a real bug of a released library on an emulated Blackwell GPU
 	$(BIN)/python ci/demo.py $(ARGS)
 
-test: setup setup-3.9 ## every test, with Triton 3.6.0 and with 3.9.0
+test: setup setup-3.9 ## the tests of every change, in 15 minutes: with Triton 3.6.0, and what depends on it with 3.9.0
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not nightly' $(ARGS)
+	$(VENV_39)/bin/python -m pytest -n $(JOBS) -m 'both and not nightly' $(ARGS)$(PERHAPS_NONE)
+
+test-all: setup setup-3.9 ## every test, with Triton 3.6.0 and with 3.9.0: what CI runs each night
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
-	$(VENV_39)/bin/python -m pytest -n $(JOBS) -m '$(SELECT_39)' $(ARGS)
+	$(VENV_39)/bin/python -m pytest -n $(JOBS) $(ARGS)
 
 browser: setup ## install headless Chromium by apt-get, unless there is a browser
 	ci/browser.sh
@@ -51,7 +56,7 @@ lint: setup ## check format and lint, and report how the code reads: some second
 
 check: lint ## the same, types and the quick tests: about three minutes on two cores
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow' $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow and not nightly' $(ARGS)
 
 format: setup ## format the files and fix lint
 	$(BIN)/ruff format .

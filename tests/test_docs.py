@@ -35,8 +35,6 @@ ARITHMETIC: dict[type[ast.operator], Any] = {
 }
 BY_PYTEST_AND_XDIST = frozenset({"-m", "-n", "-k", "--junitxml", "--dist"})
 
-pytestmark = pytest.mark.once
-
 
 def lines_of_blocks(page: Path) -> Iterator[str]:
     """Yield each line of a page's fenced blocks of shell commands."""

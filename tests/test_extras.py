@@ -9,8 +9,6 @@ from packaging.requirements import Requirement
 from harness import extras
 from harness.errors import MissingPart
 
-pytestmark = pytest.mark.once
-
 PROJECT = tomllib.loads((Path(__file__).resolve().parent.parent / "pyproject.toml").read_text(encoding="utf-8"))
 
 

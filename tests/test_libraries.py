@@ -15,8 +15,6 @@ from harness import libraries
 from harness.errors import LibraryError, MissingPart, UsageError
 from harness.libraries import PYTHON_TAG, absence, lacking, of_project, portable, resolve
 
-pytestmark = pytest.mark.once
-
 
 def wheel(folder: Path, version: str = "1.0", *, marker: str = "first") -> Path:
     """Make a wheel of the library `tiny`, which requires a distribution that does not exist."""

@@ -7,8 +7,6 @@ import pytest
 from harness.errors import UsageError
 from harness.project_settings import ProjectSettings, read_project_settings
 
-pytestmark = pytest.mark.once
-
 
 def test_a_project_without_settings_has_the_defaults(tmp_path: Path) -> None:
     assert read_project_settings(tmp_path) == ProjectSettings()

@@ -30,8 +30,6 @@ ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
 VARIABLE = re.compile(r'"([A-Z][A-Z_]{4,})"')
 
-pytestmark = pytest.mark.once
-
 
 def code_of(page: str) -> set[str]:
     """Return what stands in backquotes on a page of the reference."""

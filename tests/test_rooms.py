@@ -111,8 +111,6 @@ LIGHT = (
 VERSION_LIMIT_S = 0.25
 """CPU time of `harness --version`."""
 
-pytestmark = pytest.mark.once
-
 
 def test_every_room_is_in_the_order() -> None:
     rooms = {_room_of(path) for path in HARNESS.rglob("*.py")}

@@ -2,11 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-
 from harness.settings import Settings
-
-pytestmark = pytest.mark.once
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:

@@ -49,8 +49,6 @@ WCAG = [rule for rule in RULES if rule != "best-practice"]
 """Material repeats a label of its navigation, which the best practices of axe do not allow."""
 EXECUTABLE = find()
 
-pytestmark = pytest.mark.once
-
 
 class Page(HTMLParser):
     """The addresses and the anchors of one page."""

@@ -7,8 +7,6 @@ import pytest
 from harness.errors import SuiteError
 from harness.suite import beside, load_suite
 
-pytestmark = pytest.mark.once
-
 SUITE = """
 from harness.suite import Dim, DType, groups, integers, op, segments, tensor, tokens
 

@@ -8,8 +8,6 @@ from harness.errors import UsageError
 from harness.suite import load_suite
 from harness.suite_files import all_suite_files, located, named_in_project, shipped_suites, suite_files
 
-pytestmark = pytest.mark.once
-
 NORM = shipped_suites() / "fla" / "norm.py"
 
 

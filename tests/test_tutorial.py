@@ -8,8 +8,6 @@ import pytest
 
 from ci.tutorial import PAGE, PICTURES, blocks
 
-pytestmark = pytest.mark.once
-
 BLOCKS = tuple(blocks(PAGE.read_text(encoding="utf-8")))
 COMMANDS = [block.text.strip() for block in BLOCKS if block.language == "sh"]
 

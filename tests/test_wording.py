@@ -11,8 +11,6 @@ import pytest
 
 from harness.wording import counted, fitted
 
-pytestmark = pytest.mark.once
-
 LONG = "harness: " + " ".join(["one/long/path/with-hyphens.py:12"] * 6)
 
 

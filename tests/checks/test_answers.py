@@ -9,7 +9,7 @@ from ci.check_answers import NAMED, AnswerFile, answer_files
 from harness.checks.check_verdict import FlawKind
 from harness.checks.checker import Checker
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
 ANSWERS = tuple(answer_files())
 

@@ -12,7 +12,7 @@ from harness.checks.checker import Checker
 from harness.errors import UsageError
 from harness.model.case import ValueDistribution
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
 CANDIDATES = Path(__file__).with_name("candidates.py")
 LIMIT_S = 10.0

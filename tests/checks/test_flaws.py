@@ -9,8 +9,6 @@ from harness.model.case import Case, DType
 from harness.model.ending import Completed, Crashed, Ending, Refused
 from harness.model.run import Run
 
-pytestmark = pytest.mark.once
-
 CRASH = Crashed(signal=None, status=0, log_tail="")
 KILLED = Crashed(signal="SIGKILL", status=None, log_tail="")
 

@@ -20,8 +20,6 @@ from jsonschema import Draft202012Validator
 from harness.cli import parse
 from tests.ci.workflow_shell import TEMPLATES
 
-pytestmark = pytest.mark.once
-
 STAND_INS = {
     "srun": 'while [[ $1 == --* ]]; do shift; done\nexec "$@"\n',
     "scontrol": "echo 127.0.0.1\n",

@@ -12,7 +12,7 @@ from tests.ci.small_repository import small_repository
 from tests.ci.workflow_shell import TEMPLATES, WORKFLOWS, Shell, ShellStep, buildkite_steps, document, github_steps
 from tests.cli.command_line import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
 SMALL = {"ENGINE": "virtual", "CASES": "16", "HARNESS": "pip"}
 """No GPU, a short search (four cases on each of four devices), and nothing to download: pip is installed already."""

@@ -13,8 +13,6 @@ from tests.ci.small_repository import small_repository
 from tests.ci.workflow_shell import TEMPLATES, WORKFLOWS, buildkite_steps, document, github_steps
 from tests.cli.command_line import ROOT
 
-pytestmark = pytest.mark.once
-
 BIN = Path(sys.executable).parent
 GITHUB = (*sorted(TEMPLATES.glob("github-*.yml")), *sorted(WORKFLOWS.glob("*.yml")))
 SCRIPTS = (*sorted(TEMPLATES.glob("*.sh")), *sorted((ROOT / "ci").glob("*.sh")), ROOT / ".ci" / "run")
@@ -115,3 +113,39 @@ def test_this_repository_uses_the_gate() -> None:
     template, own = (document(path) for path in (TEMPLATES / "github-gate.yml", WORKFLOWS / "gate.yml"))
     assert own["jobs"] == template["jobs"]
     assert own["env"].keys() == template["env"].keys()
+
+
+def steps_of(workflow: str, job: str) -> list[str]:
+    return [step.get("run", "").strip() for step in document(WORKFLOWS / workflow)["jobs"][job]["steps"]]
+
+
+def test_each_change_runs_lint_and_tests() -> None:
+    assert document(WORKFLOWS / "tests.yml")[True] == {"pull_request": None, "push": {"branches": ["main"]}}
+    assert ".ci/run" in steps_of("tests.yml", "test")
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    targets = re.findall(r"^(?:exec )?make --no-print-directory (\S+)", script, re.MULTILINE)
+    assert targets == ["lint", "package", "browser", "test"]
+
+
+def test_a_release_publishes_after_lint_and_tests_alone() -> None:
+    jobs = document(WORKFLOWS / "release.yml")["jobs"]
+    publishing = [
+        name for name, job in jobs.items() if any("pypi-publish" in step.get("uses", "") for step in job["steps"])
+    ]
+    assert publishing == ["publish"]
+    assert set(jobs["publish"]["needs"]) == {"build", "test"}
+    assert "if" not in jobs["publish"]
+    assert ".ci/run" in steps_of("release.yml", "test")
+
+
+def test_each_night_runs_every_test() -> None:
+    assert "schedule" in document(WORKFLOWS / "nightly.yml")[True]
+    assert "make test-all" in steps_of("nightly.yml", "test-all")
+
+
+def test_the_files_that_the_package_is_checked_for_are_there() -> None:
+    script = (ROOT / "ci" / "check_package.sh").read_text(encoding="utf-8")
+    (names,) = re.findall(r"^for part in (.*); do$", script, re.MULTILINE)
+    folders = {"harness_suites": "suites", "harness_templates": "ci/templates"}
+    paths = [ROOT / folders.get(top, top) / rest for top, _, rest in (name.partition("/") for name in names.split())]
+    assert [path for path in paths if not path.is_file()] == []

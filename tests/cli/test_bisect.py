@@ -16,8 +16,6 @@ from harness.model.case import Case, DType
 from harness.wire import to_json
 from tests.findings.bisection.test_worktrees import Git
 
-pytestmark = pytest.mark.once
-
 KERNEL = Path(__file__).parents[2] / "suites" / "planted" / "kernels" / "out_of_bounds_store.py"
 SUITE = """
 from harness.suite import DType, op, tensor, tokens

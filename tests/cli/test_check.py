@@ -10,8 +10,6 @@ import pytest
 
 from tests.cli.command_line import ROOT, Project
 
-pytestmark = pytest.mark.once
-
 ANSWERS = ROOT / "tests" / "check_answers"
 CANDIDATES = ROOT / "tests" / "checks" / "candidates.py"
 

@@ -13,7 +13,7 @@ from harness.wire import from_json
 from tests.cli.command_line import ENGINE, ON, Project
 from tests.cli.fake_engine import suite_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

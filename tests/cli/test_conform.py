@@ -10,8 +10,6 @@ import pytest
 from harness.cli.command import ExitStatus
 from tests.engines.cuda import simulated_driver
 
-pytestmark = pytest.mark.once
-
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -10,8 +10,6 @@ from harness.documents.finding import finding_document
 from harness.findings import store
 from tests.findings.test_recorded_cases import FINDING, report
 
-pytestmark = pytest.mark.once
-
 OF_ONE_FINDING = ("replay", "keep", "issue", "repro", "region", "bisect")
 DAMAGED = {
     "broken.json": b'{"kind": ',

@@ -15,8 +15,6 @@ import pytest
 from tests.cli.command_line import ON, Project
 from tests.cli.fake_engine import suite_of
 
-pytestmark = pytest.mark.once
-
 SEEN = re.compile(r"^seen: \w+, (.*)$", re.MULTILINE)
 MOUNT, UNMOUNT = "/bin/mount", "/bin/umount"
 FULL = "No space left on device"

@@ -9,8 +9,6 @@ from harness.cli.common_options import environment_variable
 from tests.cli.command_line import ON, Project
 from tests.cli.fake_engine import suite_of
 
-pytestmark = pytest.mark.once
-
 
 def test_a_variable_is_given_with_the_values_to_try() -> None:
     assert environment_variable("FLA_USE_TMA=1") == ("FLA_USE_TMA", ("1",))

@@ -11,8 +11,6 @@ import pytest
 from harness.cli import COMMANDS, parse
 from tests.cli.command_line import Project
 
-pytestmark = pytest.mark.once
-
 SCREEN_LINES, SCREEN_COLUMNS = 48, 80
 
 

@@ -11,7 +11,7 @@ from tests.cli.command_line import Project
 
 GIT = shutil.which("git") or "git"
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
 ADDING = """
 import triton

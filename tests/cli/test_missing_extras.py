@@ -11,8 +11,6 @@ from harness.cli import COMMANDS, EXTRAS, main
 from harness.cli.command import ExitStatus
 from tests.cli.command_line import ROOT
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.parametrize(
     ("command", "message"),

@@ -10,7 +10,7 @@ from harness.libraries import PYTHON_TAG
 from tests.cli.command_line import ENGINE, ON, Project
 from tests.cli.fake_engine import suite_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
 SEARCH = ("--cases", "10", "--oracle", "write-overlap", *ON, "--json", "r.json")
 

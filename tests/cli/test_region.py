@@ -27,8 +27,6 @@ from tests.cli.command_line import ENGINE, ROOT, Finished
 from tests.cli.fake_engine import suite_of
 from tests.search.fakes import DEVICE, KERNEL, STORE, with_dims
 
-pytestmark = pytest.mark.once
-
 ID = "7f3a09c1"
 
 

@@ -12,7 +12,7 @@ from tests.cli.command_line import ON, Project
 from tests.cli.fake_engine import suite_of
 from tests.pytest_plugin.test_suites import Repository
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

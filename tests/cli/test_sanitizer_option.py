@@ -30,7 +30,6 @@ def test_a_missing_file_of_accepted_reports_is_an_error(command: str, capsys: py
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_a_sanitizer_report_makes_a_replayed_case_fail(tmp_path: Path) -> None:
     tool = tmp_path / "bin" / "compute-sanitizer"
     tool.parent.mkdir()

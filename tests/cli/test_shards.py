@@ -10,8 +10,6 @@ import pytest
 from tests.cli.command_line import ENGINE, Finished, Project
 from tests.cli.fake_engine import suite_of
 
-pytestmark = pytest.mark.once
-
 SEARCH = ("fuzz", "suites", "--device", "rtx-pro-6000,b200", "--cases", "64", "--oracle", "write-overlap", *ENGINE)
 SHARDS = 8
 TIMES = ("seconds", "triage_seconds")

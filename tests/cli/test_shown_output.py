@@ -9,7 +9,7 @@ import pytest
 from tests import plugin
 from tests.cli.command_line import Project
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
 KERNELS = """
 import triton

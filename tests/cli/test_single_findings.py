@@ -16,8 +16,6 @@ from harness.findings.region.record import save as save_region
 from tests.findings.test_report_merging import reported, shard
 from tests.reports.samples import BISECTION, OVERLAP, REGION, REPORT, VALUES
 
-pytestmark = pytest.mark.once
-
 WAYS = ("id", "folder", "file", "copy.json")
 
 

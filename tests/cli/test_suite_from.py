@@ -164,7 +164,6 @@ def test_a_suite_is_replaced_only_if_asked(project: Project) -> None:
     assert (project.folder / "suites/mine.py").read_text(encoding="utf-8") == "# mine\n"
 
 
-@pytest.mark.once
 def test_a_test_that_was_not_run_is_named(tmp_path: Path) -> None:
     done = Project(tmp_path).harness("suite-from", "tests/test_norm.py::test_it")
     assert (done.status, done.out) == (2, "")

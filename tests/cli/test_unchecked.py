@@ -10,7 +10,7 @@ import pytest
 from tests.cli.command_line import ON, Project
 from tests.cli.fake_engine import suite_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
 TORCH = """
 from harness.suite import op, tensor, tokens, width

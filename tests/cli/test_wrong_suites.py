@@ -9,7 +9,7 @@ import pytest
 from tests.cli.command_line import ON, Project, cpu_seconds_of_children
 from tests.cli.fake_engine import suite_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,6 @@ from harness.errors import SuiteError, UsageError
 from harness.model.verdict import Severity, Signature
 from harness.suite import load_suite
 
-pytestmark = pytest.mark.once
-
 ROOT = Path(__file__).parents[2]
 LISTED = read(ROOT / "suites" / "corpus.toml")
 ENTRY = """

@@ -11,8 +11,6 @@ from harness.corpus.verify import BugRecord, SearchBudget
 from harness.documents import files
 from tests.corpus.test_results import BUG, KEPT
 
-pytestmark = pytest.mark.once
-
 SKIPPED = """
 [[bug]]
 id = "two"

@@ -12,8 +12,6 @@ from harness.documents import files
 from harness.errors import ReplayError
 from tests.search.fakes import with_dims
 
-pytestmark = pytest.mark.once
-
 BUDGET = SearchBudget(cases=2000, seconds=600.0, processes=2, seed=0)
 BUG = HistoricalBug(
     id="one",

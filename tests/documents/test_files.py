@@ -14,8 +14,6 @@ from harness.errors import ReplayError
 from harness.findings.region.record import region_document
 from tests.reports.samples import CAUSE, OVERLAP, REGION, REPORT, STRAY, VALUES
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.parametrize("finding", [OVERLAP, VALUES, STRAY, CAUSE], ids=lambda finding: finding.id)
 def test_a_finding_is_read_back_whole(finding: Any) -> None:

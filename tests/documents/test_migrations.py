@@ -18,8 +18,6 @@ from harness.mutation import score
 from tests.corpus.test_results import KEPT
 from tests.mutation.test_score import KILLED, SURVIVED
 
-pytestmark = pytest.mark.once
-
 OLD = Path(__file__).parent / "version_1"
 REGRESSIONS = Path(__file__).parents[2] / "suites" / "regressions"
 OVERLAP = Signature(

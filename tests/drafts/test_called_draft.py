@@ -10,8 +10,6 @@ from harness.drafts.called_draft import draft_of_calls
 from harness.drafts.seen_calls import ArgumentKind, SeenArgument, SeenCall, SeenTest, load, store
 from harness.errors import UsageError
 
-pytestmark = pytest.mark.once
-
 HEADER = """
 import torch
 import torch.nn.functional as F

@@ -7,8 +7,6 @@ import pytest
 from harness.drafts.signatures import SourceParameter, read_source
 from harness.errors import UsageError
 
-pytestmark = pytest.mark.once
-
 ROWS = """
 raise AssertionError("sources are never executed")
 

@@ -9,8 +9,6 @@ import pytest
 from harness.execution.call_contexts import CallContexts
 from harness.model.case import CallContext
 
-pytestmark = pytest.mark.once
-
 ALLOCATOR = ContextVar("ALLOCATOR", default="none")
 SEEN = {
     CallContext.MAIN: "the library's",

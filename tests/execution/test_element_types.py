@@ -14,8 +14,6 @@ from harness.model.input_spec import Integer, Integers, Tensor
 from harness.model.op import Dim, Op
 from harness.model.run import Role
 
-pytestmark = pytest.mark.once
-
 
 def case(dtype: DType, values: ValueDistribution = ValueDistribution.NORMAL) -> Case:
     return Case(op="s.py:op", dims={"T": 40, "D": 33}, dtype=dtype, device=catalogue.find("b200"), values=values)

@@ -11,8 +11,6 @@ from harness.engines.virtual.memory.arguments import Argument, Buffer
 from harness.execution.error_map import largest, share
 from harness.model.picture import MOST_ACROSS, MOST_DOWN, Spread
 
-pytestmark = pytest.mark.once
-
 SHAPES = st.lists(st.integers(1, 70), min_size=0, max_size=3).map(tuple)
 
 

@@ -2,12 +2,8 @@
 
 from dataclasses import replace
 
-import pytest
-
 from harness.execution.execution_hooks import with_failed_kernel
 from harness.model.run import Completed, Raised
-
-pytestmark = pytest.mark.once
 
 RAISED = Raised(kind="OutOfResources", message="shared memory", source=None, phase="forward", traceback="")
 

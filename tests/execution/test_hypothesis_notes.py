@@ -9,8 +9,6 @@ from hypothesis.errors import InvalidArgument
 
 from harness.execution.hypothesis_notes import MOST_NOTES, noting
 
-pytestmark = pytest.mark.once
-
 
 def test_notes_are_kept_in_order() -> None:
     notes: list[str] = []

@@ -2,14 +2,10 @@
 
 from dataclasses import replace
 
-import pytest
-
 from harness.execution.paired_run_policy import choice_number, is_sampled, order_matters, with_another_config
 from harness.model.run import Launch, OrderDependence, Overlap
 from tests.execution.ops_for_tests import case
 from tests.oracles.facts import launch, site
-
-pytestmark = pytest.mark.once
 
 OVERLAP = Overlap(site=site(), same_bytes=True, cells=1, first_cells=((0, 0),), programs=(0, 1))
 DEPENDENCE = OrderDependence(site=site(), cells=1, first_cells=((0, 0),), programs=(0, 1))

@@ -12,8 +12,6 @@ from harness.findings.known_issues import KnownIssue, KnownIssues, read_known_is
 from harness.model.finding import Symptom
 from tests.findings.test_recorded_cases import FAIL, FINDING
 
-pytestmark = pytest.mark.once
-
 TODAY = date(2026, 11, 21)
 ISSUE = KnownIssue(signature=str(FAIL.signature), link="https://example.org/1", expires=date(2026, 12, 1))
 TEXT = f"""

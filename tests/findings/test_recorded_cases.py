@@ -18,8 +18,6 @@ from harness.search.judge import Judge
 from harness.wire import to_json
 from tests.search.fakes import OP, facts, with_dims
 
-pytestmark = pytest.mark.once
-
 CASE = with_dims(T=3)
 RUN = facts(CASE, lambda _: True)
 FAIL = Judge(oracles=(registry.find("write-overlap"),)).judge(OP, RUN, {}).fails[0]

@@ -16,8 +16,6 @@ from harness.model.verdict import Signature
 from tests.reports.samples import CAUSE, LINK, OLDER, OVERLAP, REPORT, STRAY, VALUES
 from tests.search.fakes import with_dims
 
-pytestmark = pytest.mark.once
-
 
 def chunk(number: int, count: int = 4) -> Chunk:
     return Chunk(

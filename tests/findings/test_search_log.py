@@ -3,15 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from harness.findings import store
 from harness.findings.search_log import SearchLog
 from harness.model.finding import Finding
 from harness.model.verdict import Signature
 from tests.reports.samples import CAUSE, OVERLAP, STRAY, VALUES
-
-pytestmark = pytest.mark.once
 
 
 def signature(finding: Finding) -> Signature:

@@ -15,8 +15,6 @@ from harness.model.finding import Finding, ReplayCount
 from tests.findings.test_recorded_cases import CASE, DOCUMENT, FAIL, FINDING, RECORDED
 from tests.search.fakes import with_dims
 
-pytestmark = pytest.mark.once
-
 VERSIONS = {"triton": "3.6.0"}
 REPEATED = replace(FINDING, repeats=ReplayCount(shown=2, runs=5, other_result="passed"))
 

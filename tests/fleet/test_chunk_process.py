@@ -13,8 +13,6 @@ from tests.cli.command_line import ENGINE, ROOT
 from tests.cli.fake_engine import suite_of
 from tests.reports.samples import OVERLAP
 
-pytestmark = pytest.mark.once
-
 CHUNK = Chunk(
     search="0123abcd",
     number=2,

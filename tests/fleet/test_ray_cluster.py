@@ -20,8 +20,6 @@ from harness.fleet.ray_cluster import Node, NodeRequest, gpu_type_of
 from tests.cli.command_line import ENGINE, ROOT, Project
 from tests.cli.fake_engine import suite_of
 
-pytestmark = pytest.mark.once
-
 SEARCH = ("fuzz", "suites", "--device", "rtx-pro-6000,b200", "--cases", "160", "--oracle", "write-overlap", *ENGINE)
 ON = ("--seed", "1", "--processes", "1")
 MARK = "NODES_OF_TEST"

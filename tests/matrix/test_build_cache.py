@@ -8,8 +8,6 @@ import pytest
 from harness.errors import disk_problem
 from harness.matrix.build_cache import BuildCache
 
-pytestmark = pytest.mark.once
-
 
 def fill(cache: BuildCache) -> None:
     for number in range(100):

@@ -6,8 +6,6 @@ import pytest
 
 from harness.mutation.library_copies import copy_with_file
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture
 def library(tmp_path: Path) -> Path:

@@ -111,20 +111,17 @@ def test_an_operator_is_tried_on_request(arguments: list[str], capsys: pytest.Ca
     assert {outcome.case.dtype for outcome in ledger.outcomes if outcome.case} == {DType.FP32}
 
 
-@pytest.mark.once
 def test_a_dtype_that_no_op_supports_is_an_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     in_float16 = [argument.replace("fp32", "fp16") for argument in arguments]
     assert main(in_float16) == 2
     assert "no op of these suites supports fp16" in capsys.readouterr().err
 
 
-@pytest.mark.once
 def test_a_missing_file_of_survivors_is_an_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*arguments, "--known", "typo.toml"]) == 2
     assert "argument --known: there is no file 'typo.toml'" in capsys.readouterr().err
 
 
-@pytest.mark.once
 def test_a_library_is_required(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     without = [argument for argument in arguments if argument not in {"--with", "library"}]
     assert main(without) == 2

@@ -7,8 +7,6 @@ import pytest
 from harness.mutation.mutants import Mutant, mutants_of
 from harness.mutation.operators import Operator
 
-pytestmark = pytest.mark.once
-
 KERNEL = "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef kernel(x, y, n, stride_t, stride_d):\n"
 
 

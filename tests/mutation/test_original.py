@@ -11,8 +11,6 @@ from harness.mutation.original import MutantJudge, Original
 from harness.oracles import registry
 from tests.search.fakes import OP, SIMPLEST, ImmediateRunner, facts, never
 
-pytestmark = pytest.mark.once
-
 OVERLAPS = (registry.find("write-overlap"),)
 
 

@@ -14,8 +14,6 @@ from harness.mutation.mutants import Mutant
 from harness.mutation.operators import Operator
 from harness.mutation.outcome import Fate, MutantOutcome
 
-pytestmark = pytest.mark.once
-
 MUTANT = Mutant(
     operator=Operator.STRICTNESS,
     file="lib/norm.py",

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from harness.model.case import Case
 from harness.model.run import Run
 from harness.model.verdict import Severity
@@ -15,8 +13,6 @@ from harness.mutation.trial import MutantObserver, MutationSetup
 from harness.search.options import Options
 from harness.search.plan import CaseBudget
 from tests.search.fakes import DEVICE, OP, ImmediateRunner, clean, facts
-
-pytestmark = pytest.mark.once
 
 MUTANT = Mutant(
     operator=Operator.STRICTNESS,

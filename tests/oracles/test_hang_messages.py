@@ -10,8 +10,6 @@ from harness.oracles.base import Evidence
 from harness.oracles.completes import Completes
 from tests.oracles.facts import KERNEL, LINE_431, case, judge, only_failure, run, signature
 
-pytestmark = pytest.mark.once
-
 
 def silent(waiting: HungParty, launch: str | None = KERNEL, **more: object) -> TimedOut:
     return TimedOut(limit_s=60.0, log_tail="", waiting=waiting, launch=launch, **more)  # pyright: ignore[reportArgumentType]

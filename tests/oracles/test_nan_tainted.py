@@ -2,14 +2,10 @@
 
 from dataclasses import replace
 
-import pytest
-
 from harness.model.case import ProgramOrder, ValueDistribution
 from harness.model.verdict import Abstain
 from harness.oracles import registry
 from tests.oracles.facts import case, run
-
-pytestmark = pytest.mark.once
 
 PLAIN = run(of=replace(case(), seed=0, order=ProgramOrder.FORWARD))
 NAN_TAINTED = replace(PLAIN, case=replace(PLAIN.case, values=ValueDistribution.NAN_TAINTED))

@@ -2,15 +2,11 @@
 
 from dataclasses import replace
 
-import pytest
-
 from harness.model.case import Scale
 from harness.model.run import Access, AccessSite, AddressSpace, Run, Stray
 from harness.model.verdict import Abstain, Fail, Outcome, Pass
 from harness.oracles import registry
 from tests.oracles.facts import KERNEL, LAUNCH, LINE_207, LINE_431, case, run
-
-pytestmark = pytest.mark.once
 
 OVERSIZED = replace(run(of=replace(case(), scale=Scale.OVERSIZED)), results=())
 STRAY = Stray(

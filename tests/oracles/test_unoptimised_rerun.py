@@ -15,8 +15,6 @@ from harness.search.judge import Judge
 from tests.oracles.facts import KERNEL, launch, only_failure, run, signature
 from tests.search.fakes import OP
 
-pytestmark = pytest.mark.once
-
 STRAYED = Faulted(fault=FaultOf.ILLEGAL_ADDRESS, message="an illegal memory access was encountered", launch=KERNEL)
 ON_BOTH = CaseAgreement(gpu="NVIDIA H200", launches=3)
 HARDWARE_FAULT = replace(

@@ -13,7 +13,7 @@ from harness.search.plan import CaseBudget
 from harness.search.session import Session
 from harness.suite import load_suite
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
 DEVICE = catalogue.find("h200")
 FILES = tuple(f"suites/planted/{name}.py" for name in ("overlapping_store", "store_into_gap", "dropped_term"))

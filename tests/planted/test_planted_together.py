@@ -16,7 +16,7 @@ from harness.suite import load_suite
 from tests.planted.test_planted import FOLDER, Unwatched
 from tests.search.test_triage_queue import Observed
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
 NAMES = ("contended_store", "misaligned_rows", "out_of_bounds_store", "store_into_gap", "uninitialised_read")
 

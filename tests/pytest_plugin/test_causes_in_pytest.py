@@ -10,8 +10,6 @@ from harness.model.finding import Finding
 from harness.pytest_plugin.sessions import PollingObserver
 from tests.reports.samples import CAUSE, OVERLAP, STRAY, VALUES
 
-pytestmark = pytest.mark.once
-
 
 def sighting(finding: Finding) -> Any:
     return SimpleNamespace(fail=finding.fail)

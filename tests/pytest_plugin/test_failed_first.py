@@ -7,7 +7,7 @@ import pytest
 from tests.cli.fake_engine import suite_of
 from tests.pytest_plugin.test_suites import Finished, Repository
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
 FAILED = [f"suites/norm.py::overlapping[{device}]" for device in ("b200", "rtx-pro-6000")]
 PASSED = [f"suites/norm.py::faultless[{device}]" for device in ("b200", "rtx-pro-6000")]

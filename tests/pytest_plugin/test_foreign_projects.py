@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.once
-
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = "attr cattrs hypothesis jinja2 libcst llvmlite numpy psutil rich torch triton"
 COUNTING = f"""

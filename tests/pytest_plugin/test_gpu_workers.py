@@ -13,7 +13,6 @@ from tests import plugin
 from tests.engines.cuda import simulated_driver
 
 pytestmark = [
-    pytest.mark.once,
     pytest.mark.slow,
     pytest.mark.skipif(find_spec("xdist") is None, reason="pytest-xdist is not installed"),
 ]

@@ -15,7 +15,7 @@ from harness.kernel_tests import KernelTest
 from tests import plugin
 from tests.cli.command_line import Project
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = """

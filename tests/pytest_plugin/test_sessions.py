@@ -7,8 +7,6 @@ from harness.search.engine_choice import EngineName
 from harness.search.options import Options
 from harness.search.plan import CaseBudget
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.parametrize(
     ("engine", "compilers", "concurrent"),

@@ -22,7 +22,7 @@ from harness.wire import to_json
 from tests import plugin
 from tests.cli.fake_engine import suite_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 FORBIDDEN = """

@@ -13,8 +13,6 @@ from harness.errors import ReplayError
 from harness.reports.summary import summary
 from tests.reports.samples import EVIL, REPORT
 
-pytestmark = pytest.mark.once
-
 DOCUMENT: dict[str, Any] = json.loads(files.dumps(REPORT))
 
 

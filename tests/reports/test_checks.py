@@ -4,8 +4,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from xml.etree import ElementTree as ET
 
-import pytest
-
 from harness.documents import files
 from harness.documents.campaign import CampaignReport
 from harness.documents.op_checks import OpChecks, unchecked, untried
@@ -17,8 +15,6 @@ from harness.reports.junit import junit
 from harness.reports.summary import conclusion, summary
 from tests.reports.samples import REPORT
 from tests.search.fakes import OP
-
-pytestmark = pytest.mark.once
 
 ROWS = (
     OpChecks(

@@ -10,8 +10,6 @@ from harness.reports.gpu_doctor import gpu_parts
 from harness.settings import Settings
 from tests.engines.cuda import simulated_driver
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.skipif(find_library("cuda") is not None, reason="this machine has NVIDIA's driver")
 def test_without_a_gpu_the_doctor_names_optional_parts() -> None:

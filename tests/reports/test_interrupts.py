@@ -13,8 +13,6 @@ from harness.search.campaign_statistics import CampaignStatistics
 from harness.search.judge import Judge
 from tests.search.fakes import OP, SIMPLEST, unsupported
 
-pytestmark = pytest.mark.once
-
 
 def interrupting(value: int) -> int:
     signal.raise_signal(signal.SIGINT)

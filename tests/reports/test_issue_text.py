@@ -14,8 +14,6 @@ from harness.reports.contents import Attached, ReportedBug
 from harness.reports.issue_text import TITLE_WIDTH, issue_body, issue_text, issue_title
 from tests.reports.samples import BISECTION, CAUSE, EVIL, MISCOMPILED, OVERLAP, REGION, REPORT, STRAY, VALUES
 
-pytestmark = pytest.mark.once
-
 REPRODUCER = Attached(name="repro.py", text="# ```\nprint('again')\n")
 KERNEL = Attached(name="repro-kernel.py", text="print('kernel')\n")
 WHOLE = ReportedBug(finding=CAUSE, versions=REPORT.versions, region=REGION, files=(REPRODUCER, KERNEL))

@@ -8,14 +8,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 
-import pytest
-
 from harness.reports.contents import ReportContents, ReportedBug
 from harness.reports.html.page import page
 from harness.reports.report_history import stages
 from tests.reports.samples import EVIL, GONE, LINK, MISCOMPILED, MISSING, OVERLAP, STRAY, VALUES, with_missing
-
-pytestmark = pytest.mark.once
 
 NOW = datetime(2030, 1, 2, 3, 4, tzinfo=UTC)
 VOID = {"meta", "link", "br", "hr", "img", "input", "wbr"}

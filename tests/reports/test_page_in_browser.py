@@ -17,7 +17,6 @@ EXECUTABLE = find()
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.slow,
-    pytest.mark.once,
     pytest.mark.skipif(EXECUTABLE is None, reason=f"no Chromium here: {INSTALL}, or set HARNESS_CHROMIUM"),
 ]
 

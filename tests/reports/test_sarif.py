@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from sarif_kit.validate import validation_errors
 
 from harness.model.finding import Excerpt, Finding
@@ -13,8 +12,6 @@ from harness.model.run import Source
 from harness.reports.contents import ReportContents, ReportedBug
 from harness.reports.sarif import sarif
 from tests.reports.samples import CAUSE, EVIL, LINK, MISSING, OVERLAP, STRAY, VALUES, with_missing
-
-pytestmark = pytest.mark.once
 
 PROJECT = Path("/project")
 

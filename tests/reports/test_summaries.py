@@ -33,8 +33,6 @@ from tests.reports.samples import (
     with_missing,
 )
 
-pytestmark = pytest.mark.once
-
 
 def bug(finding: Finding, link: str = "") -> ReportedBug:
     return ReportedBug(finding=finding, link=link)

@@ -22,8 +22,6 @@ from harness.search.triage_queue import TriageProgress
 from tests.reports.samples import MISCOMPILED
 from tests.search.fakes import DEVICE, KERNEL, SIMPLEST, facts, with_dims
 
-pytestmark = pytest.mark.once
-
 CASE = replace(with_dims(T=3), layouts={"x": Layout.STRIDED}, configs={KERNEL: 2})
 FINDING = Finding(
     fail=Fail(

@@ -2,14 +2,10 @@
 
 from dataclasses import replace
 
-import pytest
-
 from harness.execution.paired_run_policy import ONE_CASE_IN, TuningCheck, tuning_check
 from harness.search.launch_feedback import LaunchFeedback
 from harness.search.strategies import early_cases, scouts
 from tests.search.fakes import DEVICE, KERNEL, OP, SIMPLEST
-
-pytestmark = pytest.mark.once
 
 
 def test_scouts_and_early_cases_of_an_autotuned_op_have_every_check() -> None:

@@ -25,8 +25,6 @@ from harness.search.triage import Triage
 from harness.suite import load_suite
 from tests.search.fakes import DEVICE, KERNEL, OP, ImmediateRunner, Shows, Silent, clean, facts, never, out_of_order
 
-pytestmark = pytest.mark.once
-
 MODES = replace(OP, options={"mode": tuple(f"mode{number}" for number in range(12))})
 """Only the last mode works in most tests, so few cases complete."""
 PLAN = Plan(ops=(MODES,), devices=(DEVICE,), budget=CaseBudget(cases=160), seed=6, fixed_sm_count=True)

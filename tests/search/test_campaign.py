@@ -26,8 +26,6 @@ from harness.search.sort_key import sort_key
 from harness.search.strategies import scouts
 from tests.search.fakes import DEVICE, KERNEL, OP, ImmediateRunner, Silent, clean, facts, out_of_order, unsupported
 
-pytestmark = pytest.mark.once
-
 PLAN = Plan(ops=(OP,), devices=(DEVICE,), budget=CaseBudget(cases=120), seed=5)
 ALONE = Judge(oracles=(registry.find("write-overlap"),))
 """A judge that requests no paired runs."""

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
-
 from harness.model.case import Case
 from harness.model.finding import Confirmation, Finding
 from harness.model.run import Overlap, Run
@@ -20,8 +18,6 @@ from harness.search.triage_queue import TriageQueue
 from tests.oracles.facts import result
 from tests.search.fakes import DEVICE, OP, ImmediateRunner, facts, with_dims
 from tests.search.test_triage_queue import Observed
-
-pytestmark = pytest.mark.once
 
 JUDGE = Judge(oracles=(registry.find("write-overlap"), registry.find("float64-values")))
 CASES = tuple(with_dims(T=rows) for rows in (200, 300, 400))

@@ -12,8 +12,6 @@ from harness.search import causes
 from harness.search.causes import Cause, Suspect, causes_of
 from tests.oracles.facts import LAUNCH
 
-pytestmark = pytest.mark.once
-
 FORWARD, BACKWARD = "norm_fwd_kernel", "norm_bwd_kernel"
 LAUNCHES = (replace(LAUNCH, kernel=FORWARD), replace(LAUNCH, kernel=BACKWARD))
 ORACLES = frozenset(oracle.name for oracle in registry.ALL)

@@ -3,8 +3,6 @@
 from collections import Counter
 from dataclasses import replace
 
-import pytest
-
 from harness.findings.region.axes import setting_changes
 from harness.model.case import CallContext
 from harness.model.region import AxisKind
@@ -18,8 +16,6 @@ from harness.search.sort_key import sort_key
 from harness.search.strategies import early_cases
 from tests.search.fakes import DEVICE, OP, SIMPLEST, facts
 from tests.search.test_shrinking import LIMITS, SIGNATURE
-
-pytestmark = pytest.mark.once
 
 NONE, SCRATCH = LaunchFeedback(), LaunchFeedback(needs_scratch=True)
 IN_THREAD = replace(SIMPLEST, context=CallContext.THREAD)

@@ -20,8 +20,6 @@ from harness.search.strategies import early_cases
 from tests.search.fakes import DEVICE, OP, SIMPLEST, Shows, facts
 from tests.search.test_shrinking import LIMITS, SIGNATURE
 
-pytestmark = pytest.mark.once
-
 TMA, LOUD = ("FLA_USE_TMA", "1"), ("LOUD", "yes")
 TUNED = replace(OP, environment={"LOUD": ("yes",), "FLA_USE_TMA": ("1",)})
 HOME = DEVICE.sm_count

@@ -12,8 +12,6 @@ from harness.search.launch_feedback import LaunchFeedback
 from harness.search.strategies import Batch
 from tests.search.fakes import DEVICE, OP, SIMPLEST, Shows, never, with_dims
 
-pytestmark = pytest.mark.once
-
 MODES = replace(OP, options={"mode": ("sum", "mean", "none")})
 DRAWN = tuple(
     {

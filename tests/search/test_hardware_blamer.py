@@ -16,8 +16,6 @@ from harness.search.hardware_blamer import HardwareBlamer
 from harness.search.judge import Examination
 from tests.search.fakes import KERNEL, SIMPLEST, DifferingRunner, clean
 
-pytestmark = pytest.mark.once
-
 OTHER = Assembler(path="/triton/ptxas-blackwell", version="12.9.86")
 SIGNATURE = Signature(oracle="float64-values", severity=Severity.ERROR, op="", kernel=KERNEL, place="dx")
 KERNELS = ("first", "second", KERNEL, "fourth", "fifth")

@@ -20,8 +20,6 @@ from tests.engines.cuda.samples import H200
 from tests.search.fakes import OP, ImmediateRunner, facts, with_dims
 from tests.workers.setting import DEADLINE_S, specs
 
-pytestmark = pytest.mark.once
-
 JUDGE = Judge(oracles=(registry.find("write-overlap"),))
 CASE = with_dims(T=3)
 SHOWN = JUDGE.judge(OP, facts(CASE, lambda _: True), {})

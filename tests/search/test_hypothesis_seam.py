@@ -16,8 +16,6 @@ from harness.search.launch_feedback import LaunchFeedback
 from harness.search.strategies import Batch
 from tests.search.fakes import DEVICE, OP
 
-pytestmark = pytest.mark.once
-
 ROOT = Path(__file__).resolve().parents[2]
 DRAWING = """
 import sys

@@ -14,8 +14,6 @@ from harness.search.oversized import growing_dim_sets
 from tests.oracles.facts import result, run
 from tests.search.fakes import OP
 
-pytestmark = pytest.mark.once
-
 UNLAUNCHED = run(launches=())
 WITHOUT_KERNELS = replace(OP, launches=False)
 

@@ -22,8 +22,6 @@ from tests.search.fakes import DEVICE, OP, SIMPLEST, with_dims
 from tests.search.test_oversized import drawn_from
 from tests.search.test_shrinking import LIMITS, SIGNATURE
 
-pytestmark = pytest.mark.once
-
 GROWS = replace(OP, dims={**OP.dims, "T": tokens(2048)})
 VOCABULARY = replace(
     OP,

@@ -10,8 +10,6 @@ from harness.search.miscompilations import merged_miscompilations
 from tests.findings.test_recorded_cases import FINDING
 from tests.search.fakes import with_dims
 
-pytestmark = pytest.mark.once
-
 ASSEMBLER = HardwareBlame(
     blame=Blame.ASSEMBLER,
     assembler="ptxas 12.8.93 for sm_90a",

@@ -21,8 +21,6 @@ from harness.search.plan import CaseBudget, Plan
 from tests.search.fakes import DEVICE, OP, ImmediateRunner, Silent, clean, facts, unsupported
 from tests.search.test_campaign import Compiler, overlaps
 
-pytestmark = pytest.mark.once
-
 A100 = catalogue.find("a100")
 GROWING = replace(OP, name="growing", dims={**OP.dims, "T": Dim(low=1, high=2048, grows=True)})
 OTHERS = tuple(replace(OP, name=f"op{number}") for number in range(4))

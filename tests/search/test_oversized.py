@@ -4,7 +4,6 @@ from dataclasses import replace
 from math import prod
 
 import hypothesis
-import pytest
 from hypothesis import strategies as st
 
 from harness.model.case import Case, Layout, Scale, ValueDistribution
@@ -17,8 +16,6 @@ from harness.search.sort_key import sort_key
 from harness.search.strategies import ALL_HEALTH_CHECKS, Batch
 from harness.suite import tokens
 from tests.search.fakes import DEVICE, OP, SIMPLEST, with_dims
-
-pytestmark = pytest.mark.once
 
 GROWS = replace(OP, dims={**OP.dims, "T": tokens(2048)})
 """`OP` with a T that may grow in oversized cases."""

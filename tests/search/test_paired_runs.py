@@ -38,8 +38,6 @@ from tests.search.fakes import (
     clean,
 )
 
-pytestmark = pytest.mark.once
-
 CRASHED = Crashed(signal="SIGSEGV", status=None, log_tail="")
 PLAN = Plan(ops=(OP,), devices=(DEVICE,), budget=CaseBudget(cases=120), seed=5)
 

@@ -14,8 +14,6 @@ from harness.search.plan import CaseBudget, Plan, TimeBudget, batch_plans
 from harness.suite import load_suite
 from harness.suite_files import shipped_suites
 
-pytestmark = pytest.mark.once
-
 BUDGET = TimeBudget(seconds=180.0, triage_share=0.5, least_triage_s=60.0)
 
 

@@ -15,8 +15,6 @@ from harness.search.sort_key import sort_key
 from harness.search.strategies import Batch
 from tests.search.fakes import DEVICE, KERNEL, OP, SIMPLEST, Shows, with_dims
 
-pytestmark = pytest.mark.once
-
 SIGNATURE = Signature(
     oracle="write-overlap", severity=Severity.WARNING, op=OP.id, kernel=KERNEL, place="layernorm.py:431"
 )

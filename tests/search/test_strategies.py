@@ -16,8 +16,6 @@ from harness.search.plan import EXAMPLES
 from harness.search.strategies import RARE_ELEMENTS, USUAL_ELEMENTS, Batch, scouts
 from tests.search.fakes import DEVICE, KERNEL, OP, SIMPLEST
 
-pytestmark = pytest.mark.once
-
 FEEDBACK = LaunchFeedback(tile_sizes=frozenset({32, 64}), configs={KERNEL: 6})
 BATCH = Batch(op=OP, device=DEVICE, feedback=FEEDBACK, seed=8, size=400)
 

@@ -15,8 +15,6 @@ from harness.search.plan import CaseBudget, Plan
 from harness.search.structure_doubts import WRONG_SUITE
 from tests.search.fakes import DEVICE, KERNEL, OP, Silent, compared, facts, out_of_order
 
-pytestmark = pytest.mark.once
-
 JUDGE = Judge(oracles=(registry.find("write-overlap"), registry.STRUCTURE, registry.find("float64-values")))
 CASES = 60
 FLAT = FormMismatch(

@@ -20,8 +20,6 @@ from harness.search.triage import Triage
 from harness.workers.supervision.time_limits import Patience
 from tests.search.fakes import DEVICE, KERNEL, OP, ImmediateRunner, Shows, facts, never, with_dims
 
-pytestmark = pytest.mark.once
-
 JUDGE = Judge(oracles=(registry.find("write-overlap"),))
 LIMITS = ShrinkLimits(runs=300, seconds=60.0)
 

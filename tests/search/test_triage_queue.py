@@ -21,8 +21,6 @@ from harness.search.triage_queue import TriageProgress, TriageQueue
 from harness.workers.supervision.time_limits import Patience
 from tests.search.fakes import DEVICE, OP, ImmediateRunner, facts, with_dims
 
-pytestmark = pytest.mark.once
-
 JUDGE = Judge(oracles=(registry.find("write-overlap"),))
 LIMITS = ShrinkLimits(runs=300, seconds=60.0)
 

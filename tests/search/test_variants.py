@@ -9,8 +9,6 @@ from harness.model.op import Dim
 from harness.search.variants import shape_variants, value_variants
 from tests.search.fakes import OP, with_dims
 
-pytestmark = pytest.mark.once
-
 GROWING = replace(OP, dims={**OP.dims, "T": Dim(low=1, high=2048, grows=True)})
 
 

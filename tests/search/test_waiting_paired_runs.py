@@ -17,8 +17,6 @@ from harness.search.judge import Judge
 from harness.search.plan import Plan, TimeBudget
 from tests.search.fakes import DEVICE, OP, DifferingRunner, FaultingRunner, ImmediateRunner, Silent, clean
 
-pytestmark = pytest.mark.once
-
 LONG_S = 0.3
 GROWING = replace(OP, dims={**OP.dims, "T": Dim(low=1, high=2048, grows=True)})
 PLAN = Plan(ops=(GROWING,), devices=(DEVICE,), budget=TimeBudget(seconds=LONG_S), seed=5)

@@ -18,8 +18,6 @@ from harness.suite import tokens
 from tests.search.fakes import DEVICE, OP, SIMPLEST, Shows
 from tests.search.test_shrinking import LIMITS, SIGNATURE
 
-pytestmark = pytest.mark.once
-
 FULL = replace(SIMPLEST, absent=())
 NO_GRAD = replace(FULL, grad_mode=GradMode.NO_GRAD)
 WITHOUT_GRADIENTS = replace(

@@ -14,7 +14,7 @@ from harness.search.session import Session
 from harness.suite import load_suite
 from harness.workers.supervision.time_limits import Patience
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
 SUITE = str(Path(__file__).parents[2] / "suites" / "emulations" / "waiting_tuner.py")
 B200 = catalogue.find("b200")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.command_line import Finished, Project
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
 ON = ("--device", "b200", "--seed", "1", "--json", "report.json")
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.command_line import Project
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
 LIMIT_S = 300
 """A release is downloaded first."""

@@ -11,8 +11,6 @@ from harness.suite import beside
 SUITE = Path(__file__).resolve().parents[2] / "suites" / "liger" / "norm.py"
 LABELS = torch.tensor([3, 1])
 
-pytestmark = pytest.mark.once
-
 
 class CrossEntropy:
     """A function with the parameters of release 0.1."""

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.command_line import Project
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
 OPS = 7
 UNDEFINED = "undefined-lanes: _permute_kernel output_ptr"

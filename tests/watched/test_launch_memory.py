@@ -4,8 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import numpy as np
@@ -21,8 +19,6 @@ except MemoryError:
     print("refused")
 print(np.ones(2**27).nbytes)
 """
-
-pytestmark = pytest.mark.once
 
 
 def test_an_allocation_beyond_the_bound_raises_and_the_next_is_free() -> None:

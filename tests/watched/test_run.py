@@ -330,7 +330,6 @@ def test_memory_behind_an_object_of_a_library_is_put_back(tmp_path: Path) -> Non
     assert done.out.startswith("total 10.0\n"), done.out + done.err
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("words", "line"),
     [
@@ -351,7 +350,6 @@ def test_a_wrong_command_line_is_an_error_of_one_line(tmp_path: Path, words: tup
     assert done.err.startswith(f"harness: {line}")
 
 
-@pytest.mark.once
 def test_a_command_without_a_launch_was_not_checked(tmp_path: Path) -> None:
     done = Project(tmp_path).harness("run", "--", "python", "-c", "print('hello')")
     assert (done.status, done.err) == (3, "")
@@ -359,7 +357,6 @@ def test_a_command_without_a_launch_was_not_checked(tmp_path: Path) -> None:
     assert done.out.endswith("no launch was seen: this says nothing about the kernels\n")
 
 
-@pytest.mark.once
 def test_the_startup_file_of_the_environment_still_runs(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.write("own/sitecustomize.py", "print('own startup file')\n")
@@ -367,7 +364,6 @@ def test_the_startup_file_of_the_environment_still_runs(tmp_path: Path) -> None:
     assert project.harness("run", "--", "sh", "start.sh").out.startswith("own startup file\n")
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_command_and_what_it_showed_is_kept(tmp_path: Path, number: signal.Signals) -> None:
     project = Project(tmp_path)

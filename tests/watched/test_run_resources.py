@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.command_line import ROOT, Finished, Project
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
 TESTS = """
 import pytest

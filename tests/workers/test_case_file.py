@@ -7,8 +7,6 @@ import pytest
 
 from harness.workers.folder import PoolFolder
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.parametrize("is_replaced", [False, True])
 def test_a_file_whose_folder_is_gone_closes(tmp_path: Path, *, is_replaced: bool) -> None:

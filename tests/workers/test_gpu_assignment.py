@@ -16,8 +16,6 @@ from harness.workers.spec import WorkerSpec
 from tests.engines.cuda.samples import H200, FakeXidSource
 from tests.oracles.facts import DEVICE
 
-pytestmark = pytest.mark.once
-
 OTHER = replace(H200, uuid="GPU-other")
 SPEC = WorkerSpec(device=DEVICE, suites=(), scratch="", environment=(("A", "1"),))
 

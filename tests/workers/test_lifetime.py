@@ -155,7 +155,6 @@ def test_a_parent_killed_while_a_library_loads_leaves_nothing(tmp_path: Path, fi
     assert survivors(mark) == []
 
 
-@pytest.mark.once
 def test_the_parent_never_imports_torch_or_triton_though_its_children_do(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from harness.workers.pool import Pool\n"
@@ -171,7 +170,6 @@ def test_the_parent_never_imports_torch_or_triton_though_its_children_do(tmp_pat
     assert (ended.stdout, ended.stderr) == ("1.0\n[]\n", "")
 
 
-@pytest.mark.once
 def test_an_allocation_that_fails_in_torch_is_out_of_memory(tmp_path: Path) -> None:
     program = (
         "from pathlib import Path; from harness.workers.pool import Pool\n"

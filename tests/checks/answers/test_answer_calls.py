@@ -10,8 +10,6 @@ from harness.checks.answers.answer import CONTROL, Answer, ArgumentForm, CodePla
 from harness.checks.answers.answer_calls import call
 from harness.execution.hypothesis_notes import noting
 
-pytestmark = pytest.mark.once
-
 CANDIDATES = """
 import torch
 

@@ -137,7 +137,6 @@ def test_refused_ptx_is_unsupported_if_another_gpu_is_emulated(
 
 
 @pytest.mark.gpu
-@pytest.mark.once
 def test_on_hardware_workers_reuse_the_builds_made_ahead(tmp_path: Path, gpu: RealGpu) -> None:
     device = profile_of(gpu)
     run_ahead(tmp_path, "good", device=device, gpu=gpu)

@@ -9,8 +9,6 @@ from harness.engines.cuda import coredump
 from harness.engines.cuda.coredump import CoredumpFiles, GpuLocation, parse
 from harness.model.run import Source
 
-pytestmark = pytest.mark.once
-
 SPINNING = """Opening GPU coredump: /tmp/core.20
 [Current focus set to CUDA kernel 0, grid 1, block (0,0,0), thread (0,0,0), device 0, sm 0, warp 0, lane 0]
 #0  0x00007f8b577a11d0 in spin<<<(1,1,1),(128,1,1)>>> () at /work/kernels.py:35

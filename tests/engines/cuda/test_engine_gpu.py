@@ -18,7 +18,7 @@ from harness.workers.pool import Pool
 from tests.engines.cuda import emulated, sized
 from tests.engines.cuda.conftest import PoolOf
 
-pytestmark = [pytest.mark.gpu, pytest.mark.once]
+pytestmark = pytest.mark.gpu
 
 SUITE = str(Path(faults.__file__))
 OPS = {op.name: op for op in load_ops((SUITE,), ())}

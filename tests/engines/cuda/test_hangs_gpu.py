@@ -16,7 +16,7 @@ from harness.workers.pool import Pool
 from harness.workers.spec import WorkerSpec
 from tests.engines.cuda import hanging
 
-pytestmark = [pytest.mark.gpu, pytest.mark.once]
+pytestmark = pytest.mark.gpu
 
 SUITE = str(Path(hanging.__file__))
 KERNELS = Path(__file__).with_name("hanging_kernels.py")

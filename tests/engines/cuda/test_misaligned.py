@@ -17,8 +17,6 @@ from harness.workers.spec import WorkerSpec
 from tests.engines.cuda import misaligned
 from tests.engines.cuda.conftest import LIMIT_S, PoolOf
 
-pytestmark = pytest.mark.once
-
 SUITE = str(Path(misaligned.__file__))
 OPS = {op.name: op for op in load_ops((SUITE,), ())}
 FAULTS = sorted(OPS.keys() - {"aligned"})

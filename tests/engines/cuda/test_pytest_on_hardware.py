@@ -13,7 +13,6 @@ from tests import plugin
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.once,
     pytest.mark.skipif(find_spec("xdist") is None, reason="pytest-xdist is not installed"),
 ]
 

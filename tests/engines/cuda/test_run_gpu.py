@@ -13,7 +13,7 @@ from harness.settings import Settings
 from tests.cli.command_line import Finished, Project
 from tests.watched.test_run import KERNELS
 
-pytestmark = [pytest.mark.gpu, pytest.mark.once]
+pytestmark = pytest.mark.gpu
 
 TESTS = """
 import kernels

@@ -18,7 +18,7 @@ from harness.search.plan import CaseBudget
 from harness.search.session import Session
 from harness.workers.supervision.time_limits import Patience
 
-pytestmark = [pytest.mark.gpu, pytest.mark.once]
+pytestmark = pytest.mark.gpu
 
 SUITE = str(Path(faults.__file__))
 LIMIT_S = 8.0

@@ -12,7 +12,7 @@ from harness.engines.jax.jax_releases import missing_release
 from harness.extras import PINNED
 from tests.cli.command_line import Project
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[3]
 SUITE = Path(__file__).with_name("jax_suite.py")

@@ -15,8 +15,6 @@ from harness.engines.triton.driver import LaunchRequest, VirtualDriver
 from harness.errors import CannotExecute, SuiteError
 from harness.suite import jax_call
 
-pytestmark = pytest.mark.once
-
 NAMES = {
     "PRED": torch.bool,
     **{f"S{bits}": getattr(torch, f"int{bits}") for bits in (8, 16, 32, 64)},

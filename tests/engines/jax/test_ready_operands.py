@@ -4,8 +4,6 @@ import pytest
 
 from harness.engines.jax.ready_operands import ready_operands
 
-pytestmark = pytest.mark.once
-
 HEAD = "HloModule jit_f, is_scheduled=true, entry_computation_layout={(f32[8]{0})->f32[8]{0}}\n\n"
 
 

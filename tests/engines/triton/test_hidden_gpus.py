@@ -17,7 +17,6 @@ os._exit(0)
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_the_virtual_engine_hides_hardware_gpus_from_its_processes() -> None:
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "0"}
     done = subprocess.run([sys.executable, "-c", PREPARED], env=environment, capture_output=True, text=True, check=True)

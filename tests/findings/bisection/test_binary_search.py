@@ -21,8 +21,6 @@ from harness.reports.bisection_table import sentence, table
 from harness.search.judge import Judge
 from tests.search.fakes import KERNEL, OP, SIMPLEST, facts, never, unsupported
 
-pytestmark = pytest.mark.once
-
 BAD, GOOD, SKIP = Shown.BAD, Shown.GOOD, Shown.SKIP
 
 

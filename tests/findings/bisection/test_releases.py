@@ -9,8 +9,6 @@ from harness.errors import LibraryError, UsageError
 from harness.findings.bisection.releases import names_package, offered, pinned_release, version_of
 from harness.libraries import PYTHON_TAG
 
-pytestmark = pytest.mark.once
-
 LINK = '<a href="tiny_kernels-{version}-py3-none-any.whl"{attributes}>tiny_kernels-{version}-py3-none-any.whl</a>\n'
 
 

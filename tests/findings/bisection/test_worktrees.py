@@ -8,8 +8,6 @@ import pytest
 from harness.errors import UsageError
 from harness.findings.bisection.worktrees import Commit, Repository
 
-pytestmark = pytest.mark.once
-
 
 class Git:
     """A repository that tests write to."""

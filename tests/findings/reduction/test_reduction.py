@@ -17,8 +17,6 @@ from harness.findings.reduction.formatting import lay_out
 from harness.findings.reduction.text_size import size
 from tests.findings.reduction.reducing import LAUNCH, always, by, holds
 
-pytestmark = pytest.mark.once
-
 ROOT = Path(__file__).resolve().parents[3]
 
 

@@ -10,8 +10,6 @@ from harness.findings.reduction.search import Pass
 from harness.findings.reduction.temporaries import MERGED_LINE, inline_plain, merge_single_uses
 from tests.findings.reduction.reducing import LAUNCH, IsInteresting, always, by, holds
 
-pytestmark = pytest.mark.once
-
 
 def assert_reduces_to(*, origin: str, target: str, by_pass: Pass, is_interesting: IsInteresting = always) -> None:
     assert by(origin, by_pass, is_interesting) == dedent(target).lstrip()

@@ -24,8 +24,6 @@ from harness.model.input_spec import Draw
 from harness.model.op import Op
 from harness.suite import integers, load_suite, segments, tensor, tokens
 
-pytestmark = pytest.mark.once
-
 ROOT = Path(__file__).resolve().parents[3]
 WORLD = {"torch": torch, "base64": base64, "zlib": zlib, "nan": math.nan, "inf": math.inf, "device": "cpu"}
 

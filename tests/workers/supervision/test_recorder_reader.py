@@ -13,8 +13,6 @@ from harness.execution.flight_recorder import SLOT_BYTES, SLOTS, Activity, Edge,
 from harness.workers.supervision.recorder_reader import Flight, Recorder
 from tests.workers.conftest import open_files
 
-pytestmark = pytest.mark.once
-
 CHILD = """
 import os, signal, sys
 from harness.execution import flight_recorder

@@ -12,8 +12,6 @@ from harness.workers.supervision import time_limits as limits_module
 from harness.workers.supervision.time_limits import FACTOR, FIRST, FLOOR_S, Patience, TimeLimits
 from tests.workers.setting import case, specs
 
-pytestmark = pytest.mark.once
-
 MOST_S = 60.0
 GOOD = case("good")
 

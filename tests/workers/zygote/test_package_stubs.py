@@ -11,8 +11,6 @@ import pytest
 from harness.errors import MissingPart, SuiteError
 from harness.workers.zygote.package_stubs import stub_package
 
-pytestmark = pytest.mark.once
-
 KERNEL = "# @triton.jit\n"
 
 Stub = Callable[..., None]

@@ -28,7 +28,7 @@ from tests import plugin
 from tests.engines.cuda.comparison import differing
 from tests.engines.cuda.conftest import LIMIT_S
 
-pytestmark = [pytest.mark.gpu, pytest.mark.once]
+pytestmark = pytest.mark.gpu
 
 SUITE = str(Path(differing.__file__))
 OPS = {op.name: op for op in load_ops((SUITE,), ())}

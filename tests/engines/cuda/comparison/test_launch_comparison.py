@@ -11,8 +11,6 @@ from harness.engines.cuda.memory.driver_memory import DeviceMemory
 from harness.errors import MissingPart
 from harness.model.launch_difference import Difference
 
-pytestmark = pytest.mark.once
-
 
 def difference(ours: torch.Tensor, theirs: torch.Tensor) -> Difference:
     return compare("kernel", "y", ours, theirs)

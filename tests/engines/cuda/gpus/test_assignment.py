@@ -10,8 +10,6 @@ from harness.engines.cuda.gpus.quarantine import Quarantine
 from harness.errors import GpuUnavailable
 from tests.engines.cuda.samples import several
 
-pytestmark = pytest.mark.once
-
 ONE, TWO, THREE = several(3)
 
 

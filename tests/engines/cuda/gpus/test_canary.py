@@ -12,8 +12,6 @@ from harness.engines.cuda.gpus.inventory import torch_problem
 from harness.errors import MissingPart
 from tests.engines.cuda.samples import H200
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture(autouse=True)
 def precision() -> Iterator[None]:

@@ -29,8 +29,6 @@ from harness.engines.cuda.gpus.symptoms import (
 from harness.engines.cuda.gpus.xid import Xid, XidFault
 from tests.engines.cuda import simulated_driver
 
-pytestmark = pytest.mark.once
-
 UUID = "GPU-01010101-0101-0101-0101-010101010101"
 CALM = GpuSnapshot(
     uuid=UUID,

@@ -29,8 +29,6 @@ from harness.model.device import Architecture
 from tests.engines.cuda import simulated_driver
 from tests.engines.cuda.samples import H200
 
-pytestmark = pytest.mark.once
-
 BUILT = "__version__ = '2.11.0'\ndebug = False\ncuda: Optional[str] = '13.0'\n"
 
 

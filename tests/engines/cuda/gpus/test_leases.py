@@ -17,8 +17,6 @@ from harness.errors import GpuUnavailable, HarnessError, UsageError
 from harness.settings import Settings
 from tests.engines.cuda.samples import several
 
-pytestmark = pytest.mark.once
-
 ROOT = Path(__file__).resolve().parents[4]
 TWO = several(2)
 HOLDING = """

@@ -30,7 +30,7 @@ from harness.workers.gpu_assignment import GpuAssigner
 from harness.workers.spec import WorkerSpec
 from tests.engines.cuda.samples import FakeXidSource
 
-pytestmark = [pytest.mark.gpu, pytest.mark.once]
+pytestmark = pytest.mark.gpu
 
 needs_nvml = pytest.mark.skipif(find_spec("pynvml") is None, reason="nvidia-ml-py is not installed")
 

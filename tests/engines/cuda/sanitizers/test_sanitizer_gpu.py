@@ -23,7 +23,7 @@ from harness.workers.gpu_assignment import GpuAssigner
 from harness.workers.pool import Pool, PoolOptions
 from harness.workers.spec import WorkerSpec
 
-pytestmark = [pytest.mark.gpu, pytest.mark.once]
+pytestmark = pytest.mark.gpu
 
 SUITE = str(Path(faults.__file__))
 KERNELS = Path(faults.__file__).with_name("fault_kernels.py")

@@ -4,8 +4,6 @@ import pytest
 
 from ci.wrapper_scratch import Integer, UnknownForm, evaluate
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.parametrize(
     ("expression", "value"),

@@ -126,7 +126,6 @@ def test_code_of_a_release_that_does_not_run_is_one_line(tmp_path: Path) -> None
     )
 
 
-@pytest.mark.once
 def test_the_bad_and_the_mended_release_of_pypi_differ() -> None:
     finished = check("--torch", "2.11.0", "--torch", "2.12.1")
     assert (finished.stdout.splitlines()[1:], finished.returncode) == (
@@ -140,7 +139,6 @@ def test_the_bad_and_the_mended_release_of_pypi_differ() -> None:
     )
 
 
-@pytest.mark.once
 def test_a_release_that_no_index_has_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "simple" / "torch" / "index.html"
     page.parent.mkdir(parents=True)

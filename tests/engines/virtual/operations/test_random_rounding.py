@@ -15,7 +15,6 @@ from harness.engines.virtual.operations.random_rounding import EPSILON, EPSILONS
 from harness.engines.virtual.operations.table import HANDLERS
 from tests.engines.conftest import Gpu
 
-pytestmark = pytest.mark.once
 SIZE = 32
 SIDE = tl.constexpr(SIZE)
 TRUNCATIONS = {

@@ -3,14 +3,11 @@
 from itertools import pairwise
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.engines.virtual.memory.arguments import Argument
 from harness.engines.virtual.synchronisation.thread_trace import Epoch, TracedAccess
-
-pytestmark = pytest.mark.once
 
 X = Argument("x", None, 0, 4, (8,), (1,))
 ACCESSES = st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 5), min_size=1, max_size=4)), max_size=6)

@@ -42,7 +42,6 @@ def check(builder: Any, text: str, attribute: Any, shape: tuple[int, ...]) -> No
     assert sorted(list(base) for base in ours.registers if any(base)) == sorted(filter(any, triton.reg_bases))
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("parts", BLOCKED)
 def test_blocked_and_sliced_layouts_are_those_of_triton(
@@ -55,7 +54,6 @@ def test_blocked_and_sliced_layouts_are_those_of_triton(
         check(builder, sliced, builder.get_slice_layout(axis, attribute), (shape[1 - axis],))
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("shape", SHAPES[1:])
 @pytest.mark.parametrize(("version", "warps", "instruction"), PRODUCTS)
 def test_layouts_of_products_are_those_of_triton(

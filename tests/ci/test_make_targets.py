@@ -1,0 +1,52 @@
+"""`make test` and `make test-all` together run every test: their commands are read as make would run them."""
+
+import re
+import shlex
+import shutil
+import subprocess
+
+import pytest
+
+from tests.cli.command_line import ROOT
+
+TESTS = ROOT / "tests"
+MAKE = shutil.which("make") or "/usr/bin/make"
+SELECTING = {"-m", "-k", "--ignore", "--ignore-glob", "--deselect", "--last-failed"}
+
+
+def commands(target: str, *settings: str) -> list[list[str]]:
+    """Return the runs of pytest of a target, without their interpreter."""
+    done = subprocess.run(
+        [MAKE, "--dry-run", "--always-make", target, *settings], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    lines = [shlex.split(line) for line in done.stdout.splitlines() if "-m pytest" in line]
+    return [[line[0].split("/")[0], *line[3:]] for line in lines]
+
+
+def test_test_all_selects_no_part_of_the_tests() -> None:
+    assert commands("test-all") == [[".venv", "-n", "2"], [".venv-triton39", "-n", "2"]]
+
+
+def test_no_setting_of_pytest_selects_a_part_of_the_tests(pytestconfig: pytest.Config) -> None:
+    assert pytestconfig.getini("testpaths") == ["tests"]
+    assert not SELECTING & {word.split("=")[0] for word in pytestconfig.getini("addopts")}
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "conftest.py", *TESTS.rglob("conftest.py"))]
+    assert not [text for text in texts if re.search(r"collect_ignore|pytest_ignore_collect|pytest_deselected", text)]
+
+
+def test_every_test_function_is_in_a_file_that_pytest_collects() -> None:
+    others = [path for path in TESTS.rglob("*.py") if not path.name.startswith("test_")]
+    assert [
+        path for path in others if re.search(r"^def test_\w+\(", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ] == []
+
+
+def test_make_test_leaves_out_only_what_is_nightly() -> None:
+    first, second = commands("test")
+    assert first == [".venv", "-n", "2", "-m", "not nightly"]
+    assert second == [".venv-triton39", "-n", "2", "-m", "both and not nightly"]
+
+
+def test_a_part_without_a_test_of_both_tritons_is_no_failure() -> None:
+    _, second = commands("test", "ARGS=tests/ci")
+    assert second[-7:] == ["tests/ci", "||", "[", "$?", "-eq", "5", "]"]
