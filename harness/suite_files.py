@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from harness.errors import SuiteError, unknown
+from harness.model.case import HARNESS_FOLDER
 
 MARKERS = (".git", "pyproject.toml")
 MODULE_PREFIX = "harness_suite_"
@@ -77,7 +78,7 @@ def project_of(folder: Path) -> Path:
     Without such a folder, it is the given one.  Of a folder inside `.harness`, it is the project that owns `.harness`.
     """
     whole = Path(os.path.normpath(Path.cwd() / folder))
-    owner = next((one.parent for one in (whole, *whole.parents) if one.name == ".harness"), whole)
+    owner = next((one.parent for one in (whole, *whole.parents) if one.name == HARNESS_FOLDER.name), whole)
     return next((one for one in (owner, *owner.parents) if any((one / name).exists() for name in MARKERS)), owner)
 
 

@@ -63,7 +63,7 @@ LEAVES = {
     "settings": set[str](),
     "suite": {"engines.jax", "engines.torch", "errors", "model", "suite_files"},
     "catalogue": {"errors", "model"},
-    "suite_files": {"errors"},
+    "suite_files": {"errors", "model"},
     "wire": {"errors", "model"},
     "extras": {"errors"},
     "libraries": {"errors", "extras"},

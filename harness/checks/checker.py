@@ -39,7 +39,7 @@ from harness.errors import UsageError, WorkerError
 from harness.findings import store
 from harness.findings.search_log import SearchLog
 from harness.findings.versions import versions
-from harness.model.case import Case, DType, GradMode, Scale, ValueDistribution
+from harness.model.case import HARNESS_FOLDER, Case, DType, GradMode, Scale, ValueDistribution
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.paired_run import PairedRun, RunRequest
@@ -51,7 +51,7 @@ from harness.search.campaign import Campaign, CampaignWorkers
 from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
 from harness.search.options import Options, load_devices
 from harness.search.plan import CaseBudget
-from harness.search.session import FOLDER, Session, prepared
+from harness.search.session import Session, prepared
 from harness.search.sort_key import values_of
 from harness.search.strategies import scouts
 from harness.settings import Settings
@@ -62,7 +62,7 @@ from harness.workers.pool import Pool, PoolOptions
 from harness.workers.spec import WorkerSpec
 from harness.workers.supervision.time_limits import Patience
 
-CHECKS = FOLDER / "checks"
+CHECKS = HARNESS_FOLDER / "checks"
 USUAL_DEVICE = "h200"
 USUAL_CASES = 20
 TIME_LIMIT_S = 20.0
@@ -199,7 +199,7 @@ class Checker:
         """Return a pool of one process for a suite that is no search's."""
 
         def spec_of(device: DeviceProfile) -> WorkerSpec:
-            scratch = str(prepared(FOLDER) / "scratch")
+            scratch = str(prepared(HARNESS_FOLDER) / "scratch")
             return WorkerSpec(device=device, suites=(suite,), project=str(self._project), scratch=scratch)
 
         return Pool(cache(spec_of), 1, self._time_limit_s, PoolOptions(shared_zygotes=self._zygotes))
@@ -248,7 +248,7 @@ class _Check:
         self._seed = seed
         self._declared = tuple((name, tuple(values)) for name, values in sizes.items())
         identity = hashlib.sha256(f"{code}{self._declared}".encode()).hexdigest()[:10]
-        self._folder = prepared(FOLDER) and CHECKS / identity
+        self._folder = prepared(HARNESS_FOLDER) and CHECKS / identity
         self._folder.mkdir(parents=True, exist_ok=True)
         self._outputs = (self._folder / "outputs").absolute()
         self._seen = Evidences()

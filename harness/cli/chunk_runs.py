@@ -15,14 +15,15 @@ from harness.findings.report_merging import merge_chunks
 from harness.fleet.chunk_plan import chunks_of_shard, options_of
 from harness.fleet.event_stream import EventStream
 from harness.fleet.shards import NO_SHARD, Shard
+from harness.model.case import HARNESS_FOLDER
 from harness.model.verdict import Severity
 from harness.reports.finding_text import Sources
 from harness.reports.interrupts import Interrupts
 from harness.search.options import Options
-from harness.search.session import FOLDER, Session, prepared
+from harness.search.session import Session, prepared
 from harness.suite_files import located, project_of
 
-CHUNKS = FOLDER / "chunks"
+CHUNKS = HARNESS_FOLDER / "chunks"
 OF_THE_SEARCH = ("suites", "op", "device", "sm", "env", "cases", "minutes", "seed", "oracle", "libraries", "sanitizer")
 """Options that a chunk's file holds, as `argparse` names them."""
 

@@ -14,6 +14,7 @@ from harness.corpus.verify import BugRecord, SearchBudget, search_for_bug
 from harness.documents import files
 from harness.findings import store
 from harness.findings.versions import versions
+from harness.model.case import HARNESS_FOLDER
 from harness.model.finding import Finding
 from harness.reports.finding_text import Sources, render
 from harness.reports.interrupts import Interrupts
@@ -25,7 +26,7 @@ BUGS = "suites/corpus.toml"
 CASES = 2000
 MINUTES = 10.0
 PROGRESS_EVERY_S = 10.0
-STORE = Path(".harness", "corpus", "findings")
+STORE = HARNESS_FOLDER / "corpus" / "findings"
 """Apart from the findings of `harness fuzz`, which may have the same ids and more cases."""
 
 

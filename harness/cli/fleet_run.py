@@ -24,13 +24,14 @@ from harness.findings.versions import versions
 from harness.fleet.chunk_plan import chunks_of
 from harness.fleet.event_stream import CaseCount, event_in
 from harness.fleet.ray_cluster import Done, Node, NodeRequest, RayCluster, gpu_type_of
+from harness.model.case import HARNESS_FOLDER
 from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
 from harness.model.verdict import Severity, Signature
 from harness.reports.finding_text import Sources, render
 from harness.reports.interrupts import Interrupts
 from harness.search.options import Options
-from harness.search.session import FOLDER, prepared
+from harness.search.session import prepared
 
 CHUNK_CPUS = 2
 """Cores that a chunk asks for: with one, its next batch waits for the slowest case of the last."""
@@ -51,7 +52,7 @@ def run_on_ray(
     if given.minutes:
         raise UsageError("--ray takes --cases: how many chunks run at once is not known beforehand")
     chunks = chunks_of(options, 1, dict(given.env))
-    prepared(FOLDER)
+    prepared(HARNESS_FOLDER)
     with RayCluster(given.ray, options.project) as cluster, Interrupts() as interrupts:  # Ray sets handlers of its own
         run = FleetRun(cluster, chunks, interrupts)
         run.submit(options, given)

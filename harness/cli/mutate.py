@@ -25,7 +25,7 @@ from harness.cli.kernel_survey import releases_of
 from harness.cli.output import ProgressLine, print_lines, print_progress
 from harness.documents import files
 from harness.errors import UsageError, unknown
-from harness.model.case import DType
+from harness.model.case import HARNESS_FOLDER, DType
 from harness.model.op import Op
 from harness.mutation import equivalent_mutants, score
 from harness.mutation.measurement import Job, attempt_all, jobs
@@ -36,7 +36,7 @@ from harness.reports.interrupts import Interrupts
 from harness.search.engine_choice import parse_engine
 from harness.search.options import Options, load_devices, load_ops
 from harness.search.plan import CaseBudget
-from harness.search.session import FOLDER, prepared
+from harness.search.session import prepared
 from harness.suite_files import all_suite_files
 from harness.wording import counted
 
@@ -208,7 +208,7 @@ def _setting(options: Options, dtypes: tuple[DType, ...], seconds: float) -> str
 def _setup(options: Options, seconds: float) -> Generator[MutationSetup]:
     # The folder is removed afterwards: no other command may import a mutant.
     paths = libraries.resolve(options.libraries, cache=options.settings.cache)
-    with TemporaryDirectory(prefix="mutation-", dir=prepared(FOLDER)) as folder:
+    with TemporaryDirectory(prefix="mutation-", dir=prepared(HARNESS_FOLDER)) as folder:
         yield MutationSetup(options=options, library_paths=paths, folder=Path(folder).resolve(), seconds=seconds)
 
 

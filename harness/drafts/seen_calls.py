@@ -10,9 +10,10 @@ from enum import StrEnum
 from pathlib import Path
 
 from harness.errors import ReplayError, UsageError, unknown
+from harness.model.case import HARNESS_FOLDER
 from harness.wire import Scalar, from_json, to_json
 
-FOLDER = Path(".harness", "calls")
+FOLDER = HARNESS_FOLDER / "calls"
 MOST_CALLS = 64
 """Calls that the file of one test function keeps."""
 

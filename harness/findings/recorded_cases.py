@@ -8,7 +8,7 @@ from harness.documents.campaign import CampaignReport
 from harness.documents.chunk import ShardReport
 from harness.documents.finding import CaseDocument, FindingDocument, RegressionDocument
 from harness.findings.report_merging import report_in
-from harness.model.case import Case
+from harness.model.case import HARNESS_FOLDER, Case
 from harness.model.finding import Finding, WatchedLaunch, identity
 from harness.model.verdict import Signature
 from harness.suite_files import project_of
@@ -16,7 +16,7 @@ from harness.suite_files import project_of
 DOCUMENTS = (CampaignReport, ShardReport, FindingDocument, RegressionDocument, CaseDocument)
 
 
-LAUNCHES = Path(".harness", "launches")
+LAUNCHES = HARNESS_FOLDER / "launches"
 """The folder of launches that `harness run` recorded: each is a suite of one op."""
 
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from harness.documents import files
 from harness.documents.finding import FindingDocument, finding_document
 from harness.errors import ReplayError, UsageError, unknown
-from harness.model.case import Case
+from harness.model.case import HARNESS_FOLDER, Case
 from harness.model.finding import Finding
 from harness.wire import to_json
 
-FOLDER = Path(".harness", "findings")
+FOLDER = HARNESS_FOLDER / "findings"
 FINDING, TEXT, CASES = "finding.json", "finding.txt", "cases.jsonl"
 
 

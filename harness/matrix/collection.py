@@ -16,13 +16,13 @@ from harness.findings.versions import versions
 from harness.matrix.build_cache import BuildCache, Collection
 from harness.matrix.cases import cases_of
 from harness.matrix.collection_orders import FACTORY, ORDERS_VARIABLE, CollectionOrders
-from harness.model.case import Case
+from harness.model.case import HARNESS_FOLDER, Case
 from harness.model.device import DeviceProfile
 from harness.model.kernel_build import CollectedCase, CompileTarget
 from harness.model.run import Completed
 from harness.oracles.endings import describe
 from harness.search.options import Options
-from harness.search.session import FOLDER, prepared
+from harness.search.session import prepared
 from harness.workers.pool import Pool, PoolOptions
 from harness.workers.spec import GIB, VIRTUAL_GIB, WorkerSpec
 
@@ -168,7 +168,7 @@ def _spec(request: CollectionRequest, device: DeviceProfile, orders: CollectionO
         device=device,
         suites=options.suites,
         project=str(options.project),
-        scratch=str(prepared(FOLDER) / "scratch"),
+        scratch=str(prepared(HARNESS_FOLDER) / "scratch"),
         library_paths=request.library_paths,
         engine=FACTORY,
         memory_limit_bytes=GIB * MEMORY_GIB,

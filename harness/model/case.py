@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from functools import lru_cache
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from harness.model.device import DeviceProfile
@@ -287,8 +287,8 @@ class Case:
         return f"{' '.join(parts)} seed={self.seed} on {self.device}"
 
 
-HARNESS_FOLDER = ".harness"
-"""Where the harness keeps findings and all else, in the project's folder."""
+HARNESS_FOLDER = Path(".harness")
+"""Where the harness keeps findings, caches and all else, in the project's folder."""
 ADDED = ("grad_mode", "frozen", "environment", "is_exact", "context")
 """Fields that digests and JSON leave out at their default: older cases, and the ids of findings, do not have them."""
 
@@ -305,4 +305,4 @@ def seed_text(op_id: str) -> str:
     The folder of a suite that the harness wrote depends on where the project lies: it is left out too.
     """
     path = PurePath(op_id)
-    return path.name if path.is_absolute() or HARNESS_FOLDER in path.parts else op_id
+    return path.name if path.is_absolute() or HARNESS_FOLDER.name in path.parts else op_id

@@ -22,7 +22,7 @@ from harness.findings import store
 from harness.findings.recorded_cases import Recorded, read
 from harness.findings.rerun import ReplayStatus, replay
 from harness.kernel_tests import KernelTest
-from harness.model.case import Case, DType, Scalar
+from harness.model.case import HARNESS_FOLDER, Case, DType, Scalar
 from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
 from harness.model.op import Op
@@ -33,7 +33,7 @@ from harness.reports.finding_text import Sources, render
 from harness.search.hypothesis_profiles import HypothesisProfile, profile_of
 from harness.search.options import Options
 from harness.search.plan import CaseBudget
-from harness.search.session import FOLDER, Session
+from harness.search.session import Session
 from harness.search.shrinking import ShrinkLimits
 from harness.suite_files import named_in_project
 
@@ -118,7 +118,7 @@ class KernelTestItem(SearchItem):
     def _stored(self) -> Iterator[Recorded]:
         """Yield the failures of earlier runs of this test on this device, the smallest first."""
         found: list[Recorded] = []
-        for file in sorted((FOLDER / store.FOLDER.name).glob(f"*/{store.FINDING}")):
+        for file in sorted((HARNESS_FOLDER / store.FOLDER.name).glob(f"*/{store.FINDING}")):
             with suppress(ReplayError):  # harness findings names files that cannot be read
                 found += read(file)
         own = [

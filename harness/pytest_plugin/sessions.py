@@ -16,7 +16,7 @@ import pytest
 
 from harness.findings.search_log import SearchLog
 from harness.findings.versions import versions
-from harness.model.case import Case
+from harness.model.case import HARNESS_FOLDER, Case
 from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
 from harness.model.op import Op
@@ -29,7 +29,7 @@ from harness.search.campaign_statistics import CampaignStatistics, Sighting, Tri
 from harness.search.engine_choice import EngineName
 from harness.search.miscompilations import merged_miscompilations
 from harness.search.options import Options
-from harness.search.session import FOLDER, Session, prepared
+from harness.search.session import Session, prepared
 from harness.search.triage_queue import TriageProgress
 from harness.workers.fork_servers.shared_zygotes import SharedZygotes
 
@@ -132,7 +132,7 @@ class PollingObserver:
         self._others = others
         self._raise_interrupt = raise_interrupt
         self._sources = Sources(roots=session.sources)
-        folder = prepared(FOLDER) / "findings"
+        folder = prepared(HARNESS_FOLDER) / "findings"
         self.log = SearchLog(folder, lambda finding: render(finding, self._sources).plain, versions())
 
     def keep(self, sighting: Sighting, finding: Finding) -> None:

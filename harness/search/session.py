@@ -56,8 +56,6 @@ CORES_PER_VIRTUAL_GPU = 4
 """One process of the virtual GPU repeats failures on a hardware GPU for so many cores; the others compile."""
 BLAMING_S = 60.0
 """The least time for triage after failures on a hardware GPU: more builds of their kernels are compiled."""
-FOLDER = Path(HARNESS_FOLDER)
-"""Everything that is kept between searches, such as Triton's cache and findings."""
 
 
 class Session:
@@ -268,7 +266,7 @@ class Session:
         """Variables that let CUDA report where a kernel spins.  Empty under a sanitizer, which needs the process."""
         if not self.gpus or self.options.sanitizer:
             return ()
-        return coredump.environment(prepared(FOLDER) / "dumps")
+        return coredump.environment(prepared(HARNESS_FOLDER) / "dumps")
 
     @property
     def _time_limit_s(self) -> float:
@@ -310,7 +308,7 @@ def _report_unset_variables(options: Options, notify: Callable[[str], None]) -> 
 
 
 def _scratch() -> str:
-    return str(prepared(FOLDER) / "scratch")
+    return str(prepared(HARNESS_FOLDER) / "scratch")
 
 
 def prepared(folder: Path) -> Path:

@@ -15,8 +15,9 @@ from types import FrameType
 import psutil
 
 from harness.errors import UsageError
+from harness.model.case import HARNESS_FOLDER
 from harness.model.device import DeviceProfile
-from harness.search.session import FOLDER, prepared
+from harness.search.session import prepared
 from harness.watched.watch_records import FOLDER_VARIABLE, PER_LAUNCH, WatchPlan
 
 STARTUP = Path(__file__).parent / "startup"
@@ -39,7 +40,7 @@ def watch_plan(
     device: DeviceProfile, oracles: tuple[str, ...] = PER_LAUNCH, libraries: tuple[str, ...] = ()
 ) -> WatchPlan:
     """Return a plan for the virtual GPU.  Its caches are in the project's `.harness`, apart from those of searches."""
-    scratch = prepared(FOLDER) / "watched"
+    scratch = prepared(HARNESS_FOLDER) / "watched"
     return WatchPlan(device=device, oracles=oracles, scratch=str(scratch.resolve()), libraries=libraries)
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.model.case import HARNESS_FOLDER
 from harness.search.options import Options
 from harness.search.plan import CaseBudget
-from harness.search.session import FOLDER, Session
+from harness.search.session import Session
 from harness.workers.folder import PoolFolder, left_behind
 from tests.workers.setting import DEADLINE_S, ROOT, Fifo, case, processes_marked, survivors
 
@@ -75,7 +76,7 @@ def test_after_sigkill_of_the_parent_the_running_case_is_on_disk(tmp_path: Path,
 def test_the_next_session_reports_what_a_killed_one_was_running(
     tmp_path: Path, fifo: Fifo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with start_parent(tmp_path / FOLDER / "scratch") as parent:
+    with start_parent(tmp_path / HARNESS_FOLDER / "scratch") as parent:
         fifo.read()
         parent.kill()
         parent.communicate(timeout=DEADLINE_S)

@@ -20,6 +20,7 @@ from harness.findings.repro.pieces import CasePieces, LaunchRecord, TruthRecord,
 from harness.findings.repro.program_writer import ReproducedFailure, ReproProgram
 from harness.findings.repro.reduction_check import ShowsSameFailure, written
 from harness.findings.rerun import options_for
+from harness.model.case import HARNESS_FOLDER
 from harness.model.run import Run, UndefinedLanes
 from harness.model.verdict import VALUE_ORACLES, Fail, stable_place
 from harness.oracles import registry
@@ -29,7 +30,7 @@ from harness.repro_runtime import PRESENT, CheckRequest, FileRunner
 from harness.repro_runtime.judge_file import at_fault
 from harness.search.engine_choice import CustomEngine
 from harness.search.judge import Examination
-from harness.search.session import FOLDER, Session
+from harness.search.session import Session
 from harness.settings import Settings
 
 ENGINE = CustomEngine("harness.findings.repro.recording_engine:RecordingEngine")
@@ -95,7 +96,8 @@ def make(
         report(f"running {recorded.case}")
         examined = _examine(recorded, session)
         fail = _fail(recorded, examined)
-        record = wire.from_json(record_path(FOLDER / "scratch", recorded.case).read_text(encoding="ascii"), CasePieces)
+        place = record_path(HARNESS_FOLDER / "scratch", recorded.case)
+        record = wire.from_json(place.read_text(encoding="ascii"), CasePieces)
         paths = session.library_paths
     if any(launch.model for launch in examined.run.launches):
         raise UsageError(
