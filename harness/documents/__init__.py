@@ -1,6 +1,6 @@
 """The JSON files of the harness: one dataclass for each kind, which is its schema.
 
-`files` reads and writes all of them.  `migrations` brings documents of earlier schema versions up to date.
+`files` reads and writes all of them.
 
     finding      `finding.FindingDocument`, from a search: `.harness/findings/<id>/finding.json`.
     regression   `finding.RegressionDocument`, from `harness keep`: `suites/regressions/<id>.json`.

@@ -76,7 +76,7 @@ class CampaignReport:
     missing: tuple[str, ...] = ()
     """The parts of a divided search that did not report: `shard 5 of 8`."""
     kernels: tuple[str, ...] = ()
-    """The kernels that were launched; empty in files of older releases."""
+    """The kernels that were launched."""
     uncompiled: Mapping[str, int] = field(default_factory=dict[str, int])
     """Programs of `torch.compile` that ran uncompiled under `harness run`, by reason."""
     cut_off: tuple[str, ...] = ()

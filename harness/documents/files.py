@@ -1,7 +1,7 @@
 """Reading and writing of JSON documents, whatever their kind.
 
-Reading is strict, since files come from anywhere: a document is parsed, migrated to the present schema version,
-and converted field by field.  An error names the file and the exact place.  Nothing is ever executed.
+Reading is strict, since files come from anywhere: a document is parsed, its kind and schema version are
+checked, and it is converted field by field.  An error names the file and the exact place.  Nothing is ever executed.
 """
 
 import json
@@ -18,7 +18,6 @@ from cattrs import Converter
 from harness import wire
 from harness.documents.finding import FindingDocument, finding_document
 from harness.documents.kinds import SCHEMA_VERSION, Kind
-from harness.documents.migrations import MIGRATIONS, version_of
 from harness.errors import ReplayError
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
@@ -66,20 +65,18 @@ def read_plain(plain: object, *classes: type[T]) -> T:
     Raises:
         ReplayError: it is something else.
     """
-    by_kind = {_kind_of(one): one for one in classes}
-    if not isinstance(plain, dict):
-        raise ReplayError(_unknown(by_kind))
-    version = version_of(plain)
-    for older in range(version, SCHEMA_VERSION):
-        plain = MIGRATIONS[older](plain)
-    kind = plain.get("kind")
-    if not isinstance(kind, str) or kind not in by_kind:
-        raise ReplayError(f"a document of kind {kind!r}; expected {_listed(by_kind)}" if kind else _unknown(by_kind))
-    try:
-        return wire.structure(_converter(), plain, by_kind[Kind(kind)])
-    except ReplayError as error:
-        migrated = f" (read as schema version {SCHEMA_VERSION})" if version < SCHEMA_VERSION else ""
-        raise ReplayError(f"{error}{migrated}") from None
+    by_kind = {_kind_of(document): document for document in classes}
+    match plain:
+        case {"kind": kind, "schema_version": version}:
+            if type(version) is not int or version != SCHEMA_VERSION:
+                raise ReplayError(f"its schema_version is {version!r}, and this release reads {SCHEMA_VERSION}")
+            if not isinstance(kind, str) or kind not in by_kind:
+                raise ReplayError(f"a document of kind {kind!r}; expected {_listed(by_kind)}")
+            return wire.structure(_converter(), plain, by_kind[Kind(kind)])
+        case {"kind": _}:
+            raise ReplayError("schema_version: missing")
+        case _:
+            raise ReplayError(f"not a document of the harness: expected an object whose `kind` is {_listed(by_kind)}")
 
 
 def read_case(text: str) -> Case:
@@ -155,12 +152,8 @@ def _kind_of(document: type[Any]) -> Kind:
 
 
 def _listed(by_kind: dict[Kind, Any]) -> str:
-    *others, last = map(str, by_kind)
-    return f"{', '.join(others)} or {last}" if others else last
-
-
-def _unknown(by_kind: dict[Kind, Any]) -> str:
-    return f"not a document of the harness: expected an object whose `kind` is {_listed(by_kind)}"
+    *first, last = map(str, by_kind)
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _read_date(value: Any, _: Any) -> date:
@@ -170,9 +163,9 @@ def _read_date(value: Any, _: Any) -> date:
         raise wire.Mismatch("a date such as 2027-03-31", value) from None
 
 
-def _checked(made: Converter, of: type[Any], complaint_of: Callable[[Any], str]) -> None:
+def _checked(converter: Converter, of: type[Any], complaint_of: Callable[[Any], str]) -> None:
     """Refuse values of a class that no machine could run, with the complaint about them."""
-    read = made.get_structure_hook(of)
+    read = converter.get_structure_hook(of)
 
     def read_checked(value: Any, into: Any) -> Any:
         result = read(value, into)
@@ -180,7 +173,7 @@ def _checked(made: Converter, of: type[Any], complaint_of: Callable[[Any], str])
             raise wire.Misfit(complaint)
         return result
 
-    made.register_structure_hook(of, read_checked)
+    converter.register_structure_hook(of, read_checked)
 
 
 def _complaint_about_device(device: DeviceProfile) -> str:
@@ -194,12 +187,12 @@ def _complaint_about_case(case: Case) -> str:
 
 @cache
 def _converter() -> Converter:
-    """Return the converter of documents.  It is made when it is needed: that takes many milliseconds."""
-    made = wire.document_converter()
-    _checked(made, DeviceProfile, _complaint_about_device)
-    _checked(made, Case, _complaint_about_case)
-    made.register_structure_hook(date, _read_date)
-    made.register_unstructure_hook(date, date.isoformat)
-    made.register_structure_hook(Finding, lambda value, _: made.structure(value, FindingDocument).finding)
-    made.register_unstructure_hook(Finding, lambda finding: made.unstructure(finding_document(finding)))
-    return made
+    """Return the converter of documents.  Building it on first use saves many milliseconds."""
+    converter = wire.document_converter()
+    _checked(converter, DeviceProfile, _complaint_about_device)
+    _checked(converter, Case, _complaint_about_case)
+    converter.register_structure_hook(date, _read_date)
+    converter.register_unstructure_hook(date, date.isoformat)
+    converter.register_structure_hook(Finding, lambda value, _: converter.structure(value, FindingDocument).finding)
+    converter.register_unstructure_hook(Finding, lambda finding: converter.unstructure(finding_document(finding)))
+    return converter

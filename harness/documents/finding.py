@@ -78,7 +78,7 @@ class FindingDocument(RegressionDocument):
     launch: Launch | None = None
     confirmed: bool
     confirmation: Confirmation | None = None
-    """As `Finding.confirmation`; None in files of earlier versions."""
+    """As `Finding.confirmation`."""
     repeats: ReplayCount = NEVER_REPEATED
     sightings: int
     rule: str = ""

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 SCHEMA_VERSION = 2
-"""One number for all kinds.  A change of any key raises it and adds a function to `harness.documents.migrations`."""
+"""One number for all kinds.  A release reads documents of its own version alone; a change of any key raises it."""
 
 
 class Kind(StrEnum):

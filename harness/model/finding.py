@@ -135,7 +135,7 @@ class Finding:
     first_pictures: tuple[Picture, ...] = ()
     """Pictures of the first case: its larger tensors show more of a pattern than the smallest case's."""
     first_seen: FirstSeen | None = None
-    """None in files of older releases."""
+    """None for a watched command."""
     rule: str = ""
     """What cases of the search with this failure have in common: `every case with G > 1: 31 of 31; none of 9 others`.
 

@@ -10,6 +10,7 @@ import pytest
 
 from harness import catalogue
 from harness.cli import main
+from harness.documents.kinds import SCHEMA_VERSION, Kind
 from harness.findings.bisection.triton_subprocess import supported
 from harness.libraries import PYTHON_TAG
 from harness.model.case import Case, DType
@@ -34,7 +35,8 @@ LIBRARY = "from doubling.kernel import double\n\n\ndef doubled(x):\n    return d
 
 def document(op: str, dims: dict[str, int], **signature: str) -> dict[str, Any]:
     case = Case(op=op, dims=dims, dtype=DType.FP32, device=catalogue.find("rtx-pro-6000"))
-    return {"severity": "error", "op": "", **signature, "case": json.loads(to_json(case))}
+    document = {"kind": Kind.REGRESSION, "schema_version": SCHEMA_VERSION, "severity": "error", "op": "", **signature}
+    return {**document, "case": json.loads(to_json(case))}
 
 
 BUG = document("doubling_suite.py:doubled", {"T": 1}, oracle="bounds", kernel="double_kernel", place="kernel.py:1")
@@ -45,7 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A suite, a finding made with release 1.2 of the library, and an empty folder as pip's only index."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "doubling_suite.py").write_text(SUITE, encoding="utf-8")
-    (tmp_path / "bug.json").write_text(json.dumps({**BUG, "with": ["doubling==1.2"]}), encoding="utf-8")
+    (tmp_path / "bug.json").write_text(json.dumps({**BUG, "libraries": ["doubling==1.2"]}), encoding="utf-8")
     (tmp_path / "index").mkdir()
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
@@ -156,7 +158,7 @@ def test_the_release_that_introduced_a_real_bug_is_found(
         kernel="layer_norm_bwd_kernel",
         place="layernorm.py:444",
     )
-    (tmp_path / "bug.json").write_text(json.dumps({**bug, "with": ["fla-core==0.5.2"]}), encoding="utf-8")
+    (tmp_path / "bug.json").write_text(json.dumps({**bug, "libraries": ["fla-core==0.5.2"]}), encoding="utf-8")
     status = main(["bisect", "bug.json", "--bad", "0.5.0", "--good", "0.4.2"])
     printed = capsys.readouterr()
     assert status == 0, printed.err
@@ -191,7 +193,7 @@ def test_contradictory_options_are_a_usage_error_of_one_line(
 
 
 def test_an_unrecorded_package_or_release_must_be_given(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "bug.json").write_text(json.dumps({**BUG, "with": ["doubling"]}), encoding="utf-8")
+    (folder / "bug.json").write_text(json.dumps({**BUG, "libraries": ["doubling"]}), encoding="utf-8")
     publish(folder, "doubling", "1.1", "1.2")
     assert main(["bisect", "bug.json"]) == 2
     assert "--bad is needed: the finding does not say which release of doubling" in capsys.readouterr().err

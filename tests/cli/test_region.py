@@ -14,6 +14,7 @@ from rich.console import Console
 
 from harness.cli import main
 from harness.documents import files
+from harness.documents.finding import CaseDocument
 from harness.documents.kinds import SCHEMA_VERSION, Kind
 from harness.documents.region import RegionDocument
 from harness.findings.region.record import load
@@ -133,7 +134,7 @@ def test_wrong_input_is_a_usage_error_of_one_line(
     line: str,
 ) -> None:
     ProjectWithFinding(tmp_path, "overlapping")
-    (tmp_path / "case.json").write_text(to_json(with_dims(T=3)), encoding="utf-8")
+    files.write(CaseDocument(case=with_dims(T=3)), tmp_path / "case.json")
     monkeypatch.chdir(tmp_path)
     assert main(["region", *arguments]) == 2
     done = capsys.readouterr()

@@ -10,8 +10,9 @@ import pytest
 from harness import catalogue
 from harness.cli import main
 from harness.cli.command import ExitStatus
+from harness.documents import files
+from harness.documents.finding import CaseDocument
 from harness.model.case import Case, DType
-from harness.wire import to_json
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = ROOT / "tests" / "workers" / "sanitized" / "reporting.py"
@@ -39,7 +40,7 @@ def test_a_sanitizer_report_makes_a_replayed_case_fail(tmp_path: Path) -> None:
     )
     tool.chmod(0o755)
     straying = Case(op=f"{SUITE}:strays", dims={"rows": 5}, dtype=DType.FP32, device=catalogue.find("h200"))
-    (tmp_path / "case.json").write_text(to_json(straying), encoding="utf-8")
+    files.write(CaseDocument(case=straying), tmp_path / "case.json")
     engine = ("--engine", "tests.workers.sanitized.reporting:Launching", "--sanitizer", "memcheck")
     run = subprocess.run(
         [sys.executable, "-m", "harness.cli", "replay", "case.json", *engine],

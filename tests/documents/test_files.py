@@ -83,19 +83,22 @@ def test_an_error_names_the_exact_place(harm: Callable[[Any], object], message: 
     assert str(refused.value).startswith(message)
 
 
+FOREIGN = "not a document of the harness: expected an object whose `kind` is region"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("{", "not readable as JSON"),
-        ("[]", "not a document of the harness: expected an object whose `kind` is region"),
+        ("[]", FOREIGN),
         ('{"kind": "region"}', "schema_version: missing"),
         ('{"kind": "finding", "schema_version": 2}', "a document of kind 'finding'; expected region"),
         ('{"kind": ["region"], "schema_version": 2}', "a document of kind ['region']; expected region"),
-        ('{"format": ["kernel-harness-region/1"]}', "its format is ['kernel-harness-region/1']"),
-        ('{"kind": "region", "schema_version": 3}', "its schema_version is 3, and this release reads up to 2"),
-        ('{"kind": "region", "schema_version": "2"}', "its schema_version is '2', and this release reads up to 2"),
+        ('{"format": ["kernel-harness-region/1"]}', FOREIGN),
+        ('{"kind": "region", "schema_version": 3}', "its schema_version is 3, and this release reads 2"),
+        ('{"kind": "region", "schema_version": "2"}', "its schema_version is '2', and this release reads 2"),
         ('{"kind": "region", "schema_version": 2}', "region: missing"),
-        ('{"format": "kernel-harness-region/9"}', "its format is 'kernel-harness-region/9'"),
+        ('{"format": "kernel-harness-region/9"}', FOREIGN),
     ],
 )
 def test_a_document_of_another_kind_or_version_is_refused(text: str, message: str) -> None:

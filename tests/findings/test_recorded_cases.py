@@ -9,13 +9,12 @@ import pytest
 
 from harness.documents import files
 from harness.documents.campaign import CampaignReport
-from harness.documents.finding import finding_document, regression_document
+from harness.documents.finding import CaseDocument, finding_document, regression_document
 from harness.errors import ReplayError
 from harness.findings.recorded_cases import Recorded, parse, read
 from harness.model.finding import Finding
 from harness.oracles import registry
 from harness.search.judge import Judge
-from harness.wire import to_json
 from tests.search.fakes import OP, facts, with_dims
 
 CASE = with_dims(T=3)
@@ -35,10 +34,12 @@ RECORDED = Recorded(case=CASE, signature=FAIL.signature, libraries=("fla-core==0
 BARE = Recorded(case=CASE, signature=None)
 DOCUMENT: dict[str, Any] = json.loads(files.dumps(finding_document(FINDING)))
 HANDWRITTEN = {
-    **{key: DOCUMENT[key] for key in ("oracle", "severity", "op", "kernel", "place", "case")},
-    "with": ["fla-core==0.5.2"],
+    "kind": "regression",
+    **{key: DOCUMENT[key] for key in ("schema_version", "oracle", "severity", "op", "kernel", "place", "case")},
+    "libraries": ["fla-core==0.5.2"],
 }
-"""As a person may write it: without a version, which is taken for version 1."""
+"""As a person may write it: with the keys that a replay needs."""
+BARE_DOCUMENT = {"kind": "case", "schema_version": 2, "case": DOCUMENT["case"]}
 FOREIGN = "not a document of the harness: expected an object whose `kind` is campaign, shard, finding"
 
 
@@ -78,10 +79,9 @@ def with_sms(count: int) -> dict[str, Any]:
         (files.dumps(report(FINDING, FINDING)), (RECORDED, RECORDED)),
         (files.dumps(report()), ()),
         (json.dumps(DOCUMENT), (RECORDED,)),
-        (json.dumps({"kind": "case", "schema_version": 2, "case": DOCUMENT["case"]}), (BARE,)),
-        (json.dumps({"case": DOCUMENT["case"]}), (BARE,)),
-        (json.dumps({"case": DOCUMENT["case"], "with": ["x==1"]}), (replace(BARE, libraries=("x==1",)),)),
-        (to_json(CASE), (BARE,)),
+        (json.dumps(BARE_DOCUMENT), (BARE,)),
+        (json.dumps({**BARE_DOCUMENT, "libraries": ["x==1"]}), (replace(BARE, libraries=("x==1",)),)),
+        (files.dumps(CaseDocument(case=CASE)), (BARE,)),
         (json.dumps(HANDWRITTEN), (RECORDED,)),
         (files.dumps(regression_document(FINDING, ("x==1",))), (replace(RECORDED, libraries=("x==1",)),)),
         (files.dumps(finding_document(AFTER_ANOTHER)), (replace(RECORDED, preceding_case=CASE),)),
@@ -102,11 +102,11 @@ def test_reports_findings_and_cases_are_read(text: str, recorded: tuple[Recorded
         ("null", FOREIGN),
         ('{"hello": 1}', FOREIGN),
         ('{"kind": "region", "schema_version": 2}', "a document of kind 'region'; expected campaign, shard, finding"),
-        ('{"findings": 3}', "findings: expected a list, got 3"),
-        ('{"findings": [3]}', "findings[0]: expected an object, got 3"),
-        ('{"findings": [{}]}', "findings[0].oracle: missing"),
-        ('{"format": "kernel-harness-findings/9", "findings": []}', "its format is 'kernel-harness-findings/9'"),
-        (changed(schema_version=9), "its schema_version is 9, and this release reads up to 2"),
+        ('{"kind": "campaign", "schema_version": 2, "findings": 3}', "findings: expected a list, got 3"),
+        ('{"kind": "campaign", "schema_version": 2, "findings": [3]}', "findings[0]: expected an object, got 3"),
+        ('{"kind": "campaign", "schema_version": 2, "findings": [{}]}', "findings[0].oracle: missing"),
+        ('{"format": "kernel-harness-findings/9", "findings": []}', FOREIGN),
+        (changed(schema_version=9), "its schema_version is 9, and this release reads 2"),
         (changed(case=3), "case: expected an object, got 3"),
         (changed(case=case_with(dims={"T": "3"})), 'case.dims.T: expected an integer, got "3"'),
         (changed(case=case_with(dims={"T": 10**15})), "case.dims.T: expected 0 to 4294967296, got 1000000000000000"),
@@ -119,7 +119,8 @@ def test_reports_findings_and_cases_are_read(text: str, recorded: tuple[Recorded
         (changed(kernel=None), "kernel: expected a string, got null"),
         (changed(libraries="fla-core"), 'libraries: expected a list, got "fla-core"'),
         (changed(libraries=[1]), "libraries[0]: expected a string, got 1"),
-        (json.dumps({**HANDWRITTEN, "with": [1]}), "libraries[0]: expected a string, got 1 (read as schema version 2)"),
+        (json.dumps({**HANDWRITTEN, "libraries": [1]}), "libraries[0]: expected a string, got 1"),
+        (json.dumps({**HANDWRITTEN, "with": ["x==1"]}), "unknown field with"),
         (json.dumps({key: value for key, value in DOCUMENT.items() if key != "place"}), "place: missing"),
     ],
 )  # fmt: skip

@@ -88,12 +88,15 @@ def test_folders_of_two_machines_merge_by_copying(tmp_path: Path) -> None:
     assert (merged.bugs[1].finding.sightings, merged.damaged) == (3, ())
 
 
+FOREIGN = "not a document of the harness: expected an object whose `kind` is finding"
+
+
 @pytest.mark.parametrize(
     ("file", "text", "said"),
     [
         ("finding.json", "{", "finding.json: not readable as JSON"),
-        ("finding.json", '{"format": "kernel-harness-findings/9", "oracle": "x", "case": {}}', "its format is"),
-        ("finding.json", "[]", "not a document of the harness: expected an object whose `kind` is finding"),
+        ("finding.json", '{"format": "kernel-harness-findings/9", "oracle": "x", "case": {}}', FOREIGN),
+        ("finding.json", "[]", FOREIGN),
         ("finding.json", None, "finding.json: No such file or directory"),
         ("finding.json", json.dumps({"kind": "region", "schema_version": 2}), "a document of kind 'region'"),
         ("cases.jsonl", "{}\n", "cases.jsonl: "),

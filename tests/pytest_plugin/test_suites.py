@@ -15,10 +15,11 @@ import pytest
 
 from harness import catalogue
 from harness.documents.chunk import ShardReport
+from harness.documents.files import dumps
 from harness.documents.files import read as loaded
+from harness.documents.finding import CaseDocument
 from harness.findings.report_merging import merge_documents
 from harness.model.case import Case, DType
-from harness.wire import to_json
 from tests import plugin
 from tests.cli.fake_engine import suite_of
 
@@ -245,7 +246,7 @@ def test_json_files_of_other_programs_are_not_collected(repository: Repository) 
 def test_tests_of_others_stay_where_they_are(repository: Repository) -> None:
     for name in ("a/test_first.py", "suites/test_second.py", "z/test_third.py"):
         repository.write(name, "def test_passes():\n    pass\n")
-    repository.write("suites/regressions/overlap.json", to_json(CASE))
+    repository.write("suites/regressions/overlap.json", dumps(CaseDocument(case=CASE)))
     done = repository.pytest("--collect-only", "-q", "-m", "sm_120 or not sm_80 and not sm_90 and not sm_100")
     files = [line.partition("::")[0] for line in done.out.splitlines() if "::" in line]
     assert list(dict.fromkeys(files)) == [
@@ -259,8 +260,8 @@ def test_tests_of_others_stay_where_they_are(repository: Repository) -> None:
 
 def test_regressions_come_first(repository: Repository) -> None:
     clean = replace(CASE, op="suites/norm.py:faultless")
-    repository.write("suites/regressions/overlap.json", to_json(CASE))
-    repository.write("suites/regressions/clean.json", to_json(clean))
+    repository.write("suites/regressions/overlap.json", dumps(CaseDocument(case=CASE)))
+    repository.write("suites/regressions/clean.json", dumps(CaseDocument(case=clean)))
     done = repository.pytest("suites", "-m", "sm_120", "-v")
     ran = [line.split()[0] for line in done.out.splitlines() if "::" in line and "%]" in line]
     assert ran == [

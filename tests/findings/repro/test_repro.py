@@ -13,6 +13,7 @@ import pytest
 
 from harness import catalogue
 from harness.cli import main
+from harness.documents.kinds import SCHEMA_VERSION, Kind
 from harness.findings.recorded_cases import Recorded
 from harness.findings.repro import build
 from harness.findings.repro.build import Form, Reproducers, make
@@ -249,7 +250,12 @@ def test_an_unconfirmed_file_says_so_in_its_first_line(
     (tmp_path / "suite.py").write_text(ONLY_HERE, encoding="utf-8")
     case = Case(op=f"{tmp_path}/suite.py:only_here", dims={"T": 9}, dtype=DType.FP32, device=H200)
     finding = {"case": json.loads(to_json(case)), "oracle": "write-overlap", "severity": "warning", "op": case.op}
-    finding |= {"kernel": "double_kernel", "place": "overlapping_store.py:14"}
+    finding |= {
+        "kind": Kind.REGRESSION,
+        "schema_version": SCHEMA_VERSION,
+        "kernel": "double_kernel",
+        "place": "overlapping_store.py:14",
+    }
     (tmp_path / "finding.json").write_text(json.dumps(finding), encoding="utf-8")
     status = main(["repro", str(tmp_path / "finding.json"), "-o", str(tmp_path / "out.py")])
     text = (tmp_path / "out.py").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Files of schema version 1, as an earlier release wrote them, are still read."""
+"""Files that searches, maps and surveys have left are read with everything in them."""
 
 from datetime import date
 from pathlib import Path
@@ -18,7 +18,7 @@ from harness.mutation import score
 from tests.corpus.test_results import KEPT
 from tests.mutation.test_score import KILLED, SURVIVED
 
-OLD = Path(__file__).parent / "version_1"
+FOLDER = Path(__file__).parent / "recorded"
 REGRESSIONS = Path(__file__).parents[2] / "suites" / "regressions"
 OVERLAP = Signature(
     oracle="write-overlap", severity=Severity.WARNING, op="", kernel="double_kernel", place="overlapping_store.py:14"
@@ -26,7 +26,7 @@ OVERLAP = Signature(
 
 
 def test_a_finding_keeps_its_id_signature_and_pictures() -> None:
-    document = files.read(OLD / "finding.json", FindingDocument)
+    document = files.read(FOLDER / "finding.json", FindingDocument)
     finding = document.finding
     assert (finding.id, document.id, finding.fail.signature) == ("9638e974", "9638e974", OVERLAP)
     assert document.versions["triton"] == "3.6.0"
@@ -37,7 +37,7 @@ def test_a_finding_keeps_its_id_signature_and_pictures() -> None:
 
 
 def test_a_regression_is_replayed_under_its_id() -> None:
-    (recorded,) = recorded_cases.read(OLD / "regression.json")
+    (recorded,) = recorded_cases.read(FOLDER / "regression.json")
     assert (recorded.id, recorded.libraries, recorded.preceding_case) == ("342c34cb", ("fla-core==0.6.0",), None)
 
 
@@ -48,7 +48,7 @@ def test_every_regression_of_the_repository_has_the_id_of_its_file(path: Path) -
 
 
 def test_a_campaign_keeps_findings_counts_and_known_issues() -> None:
-    report = files.read(OLD / "campaign.json", CampaignReport)
+    report = files.read(FOLDER / "campaign.json", CampaignReport)
     assert [finding.id for finding in report.findings] == ["2bc88e4e", "9638e974"]
     assert (report.cases, report.builds, report.compiled_builds, report.seed) == (204, 155, 155, 0)
     op = "suites/planted/overlapping_store.py:overlapping_store"
@@ -65,29 +65,29 @@ def test_a_campaign_keeps_findings_counts_and_known_issues() -> None:
 
 
 def test_a_region_keeps_its_points_and_why_it_ended() -> None:
-    region = files.read(OLD / "region.json", RegionDocument).region
+    region = files.read(FOLDER / "region.json", RegionDocument).region
     assert (region.finding, region.signature, region.stop_reason) == ("9638e974", OVERLAP, Ended.POINTS)
     assert all(set(point.sizes) >= {SMS} for point in region.points)
 
 
 def test_results_of_the_corpus_and_of_mutants_are_kept() -> None:
-    assert results.load(OLD / "corpus.json").records == (KEPT,)
-    assert score.load(OLD / "mutation.json", "seed 0").outcomes == (KILLED, SURVIVED)
+    assert results.load(FOLDER / "corpus.json").records == (KEPT,)
+    assert score.load(FOLDER / "mutation.json", "seed 0").outcomes == (KILLED, SURVIVED)
 
 
 @pytest.mark.parametrize("name", ["finding", "regression", "campaign"])
-def test_a_migrated_document_is_written_and_read_back_whole(name: str) -> None:
+def test_a_recorded_document_is_written_and_read_back_whole(name: str) -> None:
     kinds = (CampaignReport, FindingDocument, RegressionDocument)
-    document = files.read(OLD / f"{name}.json", *kinds)
+    document = files.read(FOLDER / f"{name}.json", *kinds)
     text = files.dumps(document)
     assert files.loads(text, *kinds) == document
-    assert '"format"' not in text
+    assert text == (FOLDER / f"{name}.json").read_text(encoding="utf-8")
 
 
-def test_an_error_in_an_old_file_names_the_new_key(tmp_path: Path) -> None:
-    text = (OLD / "campaign.json").read_text(encoding="utf-8").replace('"shown": 5', '"shown": "5"', 1)
-    (tmp_path / "old.json").write_text(text, encoding="utf-8")
+def test_an_error_in_a_file_names_the_file_and_the_place(tmp_path: Path) -> None:
+    text = (FOLDER / "campaign.json").read_text(encoding="utf-8").replace('"shown": 5', '"shown": "5"', 1)
+    (tmp_path / "report.json").write_text(text, encoding="utf-8")
     with pytest.raises(ReplayError) as refused:
-        recorded_cases.read(tmp_path / "old.json")
-    place = 'findings[0].repeats.shown: expected an integer, got "5" (read as schema version 2)'
-    assert str(refused.value) == f"{tmp_path / 'old.json'}: {place}"
+        recorded_cases.read(tmp_path / "report.json")
+    place = 'findings[0].repeats.shown: expected an integer, got "5"'
+    assert str(refused.value) == f"{tmp_path / 'report.json'}: {place}"
