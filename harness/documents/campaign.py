@@ -8,6 +8,7 @@ from harness.documents.kinds import SCHEMA_VERSION, Kind
 from harness.documents.op_checks import OpChecks, UncheckedOp
 from harness.model.avoided import AvoidedDraws, SetAsideOp
 from harness.model.finding import Finding
+from harness.model.merging import ALL, ANY, EACH_ONCE, LARGEST_FIRST, RELEASES, ROWS, SORTED, TOTAL
 from harness.model.verdict import Outcome, Severity
 
 
@@ -20,7 +21,7 @@ class VerdictCount:
     """The slug."""
     oracle: str
     outcome: Outcome
-    cases: int
+    cases: int = field(metadata=TOTAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,7 @@ class SizeCount:
     size: int
     sm_count: int
     outcome: Outcome
-    cases: int
+    cases: int = field(metadata=TOTAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,55 +57,55 @@ class CampaignReport:
     schema_version: int = SCHEMA_VERSION
     findings: tuple[Finding, ...]
     """In JSON, each is a `FindingDocument`."""
-    cases: int
-    passed: int
-    failed: int
-    abstained: int
-    abstain_reasons: Mapping[str, int]
+    cases: int = field(metadata=TOTAL)
+    passed: int = field(metadata=TOTAL)
+    failed: int = field(metadata=TOTAL)
+    abstained: int = field(metadata=TOTAL)
+    abstain_reasons: Mapping[str, int] = field(metadata=LARGEST_FIRST)
     """Cases by reason."""
-    seconds: float
+    seconds: float = field(metadata=TOTAL)
     """Of the search, without confirming and shrinking."""
-    triage_seconds: float = 0.0
+    triage_seconds: float = field(default=0.0, metadata=TOTAL)
     """Of confirming and shrinking; 0 if they were interrupted."""
     seed: int
-    devices: tuple[str, ...]
-    versions: Mapping[str, str]
+    devices: tuple[str, ...] = field(metadata=EACH_ONCE)
+    versions: Mapping[str, str] = field(metadata=RELEASES)
     """Of Python and of the distributions that decide results."""
-    libraries: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = field(default=(), metadata=EACH_ONCE)
     """As given to `--with`."""
-    interrupted: bool = False
-    missing: tuple[str, ...] = ()
+    interrupted: bool = field(default=False, metadata=ANY)
+    missing: tuple[str, ...] = field(default=(), metadata=ALL)
     """The parts of a divided search that did not report: `shard 5 of 8`."""
-    kernels: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = field(default=(), metadata=SORTED)
     """The kernels that were launched."""
-    uncompiled: Mapping[str, int] = field(default_factory=dict[str, int])
+    uncompiled: Mapping[str, int] = field(default_factory=dict[str, int], metadata=LARGEST_FIRST)
     """Programs of `torch.compile` that ran uncompiled under `harness run`, by reason."""
-    cut_off: tuple[str, ...] = ()
+    cut_off: tuple[str, ...] = field(default=(), metadata=ALL)
     """The cases that still ran when the time of the search was up; they are not among `cases`."""
-    suite_errors: tuple[str, ...] = ()
+    suite_errors: tuple[str, ...] = field(default=(), metadata=EACH_ONCE)
     """A message for each op whose results never have the structure of its definition's."""
-    builds: int = 0
+    builds: int = field(default=0, metadata=TOTAL)
     """Distinct kernels that were launched: constants, config and architecture included."""
-    compiled_builds: int = 0
+    compiled_builds: int = field(default=0, metadata=TOTAL)
     """Builds that the whole compiler pipeline has compiled, so that their resources are known."""
-    accepted_reports: Mapping[str, int] = field(default_factory=dict[str, int])
+    accepted_reports: Mapping[str, int] = field(default_factory=dict[str, int], metadata=LARGEST_FIRST)
     """Reports of compute-sanitizer that a file accepts, by tool, kernel and reason."""
     gpu_wait_share: float | None = None
     """The share of time in which GPUs waited for the compiler, 0 to 1; None if nothing was compiled ahead."""
     known_findings: tuple[KnownFinding, ...] = ()
     notices: tuple[str, ...] = ()
     """What is wrong with the list of known issues."""
-    verdicts: tuple[VerdictCount, ...] = ()
-    tested_sizes: tuple[SizeCount, ...] = ()
-    op_checks: tuple[OpChecks, ...] = ()
+    verdicts: tuple[VerdictCount, ...] = field(default=(), metadata=ROWS)
+    tested_sizes: tuple[SizeCount, ...] = field(default=(), metadata=ROWS)
+    op_checks: tuple[OpChecks, ...] = field(default=(), metadata=ROWS)
     """A row for each op on each device that the search was to cover."""
     unchecked: tuple[UncheckedOp, ...] = ()
     """Ops of which no case could be checked, first on any device, then on single ones."""
     untried: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Ops that got none of a kind of check that is possible for them, by kind."""
-    avoided: tuple[AvoidedDraws, ...] = ()
+    avoided: tuple[AvoidedDraws, ...] = field(default=(), metadata=ROWS)
     """Draws that were dropped because cases like them had all ended early."""
-    set_aside: tuple[SetAsideOp, ...] = ()
+    set_aside: tuple[SetAsideOp, ...] = field(default=(), metadata=ROWS)
 
     @property
     def checked(self) -> int:

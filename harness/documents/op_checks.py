@@ -3,12 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
+from harness.model.merging import ANY, SUMS, TOTAL, merged_rows
 from harness.model.paired_run import SecondRun
 from harness.wording import counted
 
-K = TypeVar("K", bound=str)
 OVERSIZED = "oversized cases"
 RESOURCES = "resources of kernels"
 NO_CASE = "no case ran"
@@ -21,22 +20,22 @@ class OpChecks:
     op: str
     device: str
     """The slug."""
-    passed: int = 0
-    failed: int = 0
-    abstained: int = 0
-    abstain_reasons: Mapping[str, int] = field(default_factory=dict[str, int])
+    passed: int = field(default=0, metadata=TOTAL)
+    failed: int = field(default=0, metadata=TOTAL)
+    abstained: int = field(default=0, metadata=TOTAL)
+    abstain_reasons: Mapping[str, int] = field(default_factory=dict[str, int], metadata=SUMS)
     """Cases by reason, the most frequent first."""
-    oversized: int = 0
+    oversized: int = field(default=0, metadata=TOTAL)
     """Checked cases of more than 2^31 elements; they are among the cases above."""
-    may_be_oversized: bool = False
+    may_be_oversized: bool = field(default=False, metadata=ANY)
     """False if no dim of the op may grow that far."""
-    second_runs: Mapping[SecondRun, int] = field(default_factory=dict[SecondRun, int])
+    second_runs: Mapping[SecondRun, int] = field(default_factory=dict[SecondRun, int], metadata=SUMS)
     """Completed second runs of checked cases by what differs in them.  A kind that no case allows has no entry."""
-    eager: Mapping[str, int] = field(default_factory=dict[str, int])
+    eager: Mapping[str, int] = field(default_factory=dict[str, int], metadata=SUMS)
     """Checked cases by the part of a compiled program that torch's own operators computed."""
-    builds: int = 0
+    builds: int = field(default=0, metadata=TOTAL)
     """Distinct kernels that were launched."""
-    compiled_builds: int = 0
+    compiled_builds: int = field(default=0, metadata=TOTAL)
     """Those whose resources are known."""
 
     @property
@@ -97,44 +96,9 @@ def untried(rows: Iterable[OpChecks]) -> Mapping[str, tuple[str, ...]]:
     return found
 
 
-def by_op_and_device(rows: Iterable[OpChecks]) -> tuple[OpChecks, ...]:
-    """Return the sums of the rows of each op on each device, for example of several searches."""
-    sums: dict[tuple[str, str], OpChecks] = {}
-    for row in rows:
-        known = sums.get((row.op, row.device))
-        sums[row.op, row.device] = row if known is None else added(known, row)
-    return tuple(sums.values())
-
-
 def by_op(rows: Iterable[OpChecks]) -> tuple[OpChecks, ...]:
     """Return the sums over all devices, with an empty device."""
-    sums: dict[str, OpChecks] = {}
-    for row in rows:
-        before = sums.get(row.op, OpChecks(op=row.op, device=""))
-        sums[row.op] = added(before, row)
-    return tuple(sums.values())
-
-
-def added(first: OpChecks, second: OpChecks) -> OpChecks:
-    """Return the sums of two rows, under the first one's op and device."""
-    return replace(
-        first,
-        passed=first.passed + second.passed,
-        failed=first.failed + second.failed,
-        abstained=first.abstained + second.abstained,
-        abstain_reasons=_sum(first.abstain_reasons, second.abstain_reasons),
-        oversized=first.oversized + second.oversized,
-        may_be_oversized=first.may_be_oversized or second.may_be_oversized,
-        second_runs=_sum(first.second_runs, second.second_runs),
-        eager=_sum(first.eager, second.eager),
-        builds=first.builds + second.builds,
-        compiled_builds=first.compiled_builds + second.compiled_builds,
-    )
-
-
-def _sum(first: Mapping[K, int], second: Mapping[K, int]) -> Mapping[K, int]:
-    kinds = dict.fromkeys((*first, *second))  # a Counter would drop kinds with a count of 0
-    return {kind: first.get(kind, 0) + second.get(kind, 0) for kind in kinds}
+    return merged_rows(replace(row, device="") for row in rows)
 
 
 def _untried_kinds(row: OpChecks) -> Iterator[str]:

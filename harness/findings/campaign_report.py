@@ -1,6 +1,7 @@
 """The report of a campaign: what a search found, from the options and the statistics of the search."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from harness.documents.campaign import CampaignReport, SizeCount, VerdictCount
 from harness.documents.op_checks import OpChecks, unchecked, untried
@@ -29,18 +30,8 @@ def report_of(
     issues: KnownIssues = NO_ISSUES,
 ) -> CampaignReport:
     """Return the report of a search, which may have been interrupted."""
-    found = tuple(findings)
-    ops = [op.id for op in options.plan.ops]
-    # As in `registry.outcome`: to complete is enough only where nothing else is checked.
-    asked = {*options.oracles} - {registry.COMPLETES.name}
-    judges_oversized = not asked or not registry.CHECK_OVERSIZED.isdisjoint(asked)
-    rows = tuple(
-        _tested(op, device, statistics, may_be_oversized=judges_oversized)
-        for op in options.plan.ops
-        for device in options.plan.devices
-    )
-    return CampaignReport(
-        findings=found,
+    report = CampaignReport(
+        findings=tuple(findings),
         cases=statistics.cases,
         passed=statistics.passed,
         failed=statistics.failed,
@@ -58,30 +49,40 @@ def report_of(
         builds=statistics.builds,
         compiled_builds=statistics.compiled,
         accepted_reports=dict(statistics.accepted.most_common()),
-        known_findings=issues.among(found),
-        notices=issues.notices(found, statistics.kernels, ops),
         verdicts=tuple(
-            VerdictCount(op=cell.op, device=cell.device, oracle=cell.oracle, outcome=cell.outcome, cases=count)
-            for cell, count in sorted(statistics.verdicts.items())
-            if count
+            VerdictCount(**cell._asdict(), cases=count) for cell, count in sorted(statistics.verdicts.items()) if count
         ),
         tested_sizes=tuple(
-            SizeCount(
-                op=point.op,
-                dim=point.dim,
-                size=point.size,
-                sm_count=point.sm_count,
-                outcome=point.outcome,
-                cases=count,
-            )
-            for point, count in sorted(statistics.area.items())
-            if count
+            SizeCount(**point._asdict(), cases=count) for point, count in sorted(statistics.area.items()) if count
         ),
-        op_checks=rows,
-        unchecked=unchecked(rows),
-        untried=untried(rows),
+        op_checks=_op_checks(options, statistics),
         avoided=statistics.avoided,
         set_aside=statistics.set_aside,
+    )
+    return concluded(report, issues)
+
+
+def concluded(report: CampaignReport, issues: KnownIssues) -> CampaignReport:
+    """Return the report with what follows from its findings and its rows."""
+    rows = report.op_checks
+    return replace(
+        report,
+        known_findings=issues.among(report.findings),
+        notices=issues.notices(report.findings, report.kernels, {row.op for row in rows}),
+        unchecked=unchecked(rows),
+        untried=untried(rows),
+    )
+
+
+def _op_checks(options: Options, statistics: CampaignStatistics) -> tuple[OpChecks, ...]:
+    """Return a row for each op on each device."""
+    # As in `registry.outcome`: to complete is enough only where nothing else is checked.
+    asked = {*options.oracles} - {registry.COMPLETES.name}
+    judges_oversized = not asked or not registry.CHECK_OVERSIZED.isdisjoint(asked)
+    return tuple(
+        _tested(op, device, statistics, may_be_oversized=judges_oversized)
+        for op in options.plan.ops
+        for device in options.plan.devices
     )
 
 

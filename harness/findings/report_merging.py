@@ -4,24 +4,21 @@ Counts and times are added up.  Findings of one signature are one finding, with 
 place, idiom or exception proves that they have one cause.  Nothing depends on the order in which reports arrived.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
-from harness.documents.campaign import CampaignReport, SizeCount, VerdictCount
+from harness.documents.campaign import CampaignReport
 from harness.documents.chunk import ChunkReport, ShardReport, shard_of
-from harness.documents.op_checks import by_op_and_device, unchecked, untried
 from harness.errors import ReplayError, UsageError
 from harness.findings import store
+from harness.findings.campaign_report import concluded
 from harness.findings.known_issues import NO_ISSUES, KnownIssues
-from harness.model.avoided import AvoidedDraws, SetAsideOp
 from harness.model.finding import Finding, Symptom
+from harness.model.merging import merged
 from harness.model.verdict import Signature
 from harness.search.causes import Suspect, causes_of
 from harness.search.miscompilations import merged_miscompilations
 
-R = TypeVar("R", VerdictCount, SizeCount, AvoidedDraws, SetAsideOp)
 LISTED = 6
 """How many missing chunks of one shard are named one by one."""
 
@@ -31,42 +28,12 @@ def merge(reports: Sequence[CampaignReport], issues: KnownIssues = NO_ISSUES) ->
 
     A build that several of them compiled counts in each.
     """
-    findings = merge_findings(finding for report in reports for finding in report.findings)
-    rows = by_op_and_device(row for report in reports for row in report.op_checks)
-    kernels = sorted({kernel for report in reports for kernel in report.kernels})
-    return CampaignReport(
-        findings=findings,
-        cases=sum(report.cases for report in reports),
-        passed=sum(report.passed for report in reports),
-        failed=sum(report.failed for report in reports),
-        abstained=sum(report.abstained for report in reports),
-        abstain_reasons=added_counts(report.abstain_reasons for report in reports),
-        seconds=round(sum(report.seconds for report in reports), 3),
-        triage_seconds=round(sum(report.triage_seconds for report in reports), 3),
-        seed=reports[0].seed,
-        devices=tuple(dict.fromkeys(device for report in reports for device in report.devices)),
-        versions=_versions(reports),
-        libraries=tuple(dict.fromkeys(library for report in reports for library in report.libraries)),
-        interrupted=any(report.interrupted for report in reports),
-        missing=tuple(part for report in reports for part in report.missing),
-        kernels=tuple(kernels),
-        cut_off=tuple(case for report in reports for case in report.cut_off),
-        suite_errors=tuple(dict.fromkeys(error for report in reports for error in report.suite_errors)),
-        builds=sum(report.builds for report in reports),
-        compiled_builds=sum(report.compiled_builds for report in reports),
-        uncompiled=added_counts(report.uncompiled for report in reports),
-        accepted_reports=added_counts(report.accepted_reports for report in reports),
+    report = replace(
+        merged(reports),
+        findings=merge_findings(finding for report in reports for finding in report.findings),
         gpu_wait_share=_gpu_wait_share(reports),
-        known_findings=issues.among(findings),
-        notices=issues.notices(findings, kernels, {row.op for row in rows}),
-        verdicts=_summed((row for report in reports for row in report.verdicts), "cases"),
-        tested_sizes=_summed((row for report in reports for row in report.tested_sizes), "cases"),
-        op_checks=rows,
-        unchecked=unchecked(rows),
-        untried=untried(rows),
-        avoided=_summed((row for report in reports for row in report.avoided), "cases", "failed", "dropped"),
-        set_aside=_summed((row for report in reports for row in report.set_aside), "cases", "completed", "batches"),
     )
+    return concluded(report, issues)
 
 
 def merge_chunks(reports: Iterable[ChunkReport], issues: KnownIssues = NO_ISSUES) -> CampaignReport:
@@ -226,34 +193,6 @@ def _symptoms(symptoms: Iterable[Symptom], but: Signature | None = None) -> tupl
             known = found.get(one.signature)
             found[one.signature] = replace(known, sightings=known.sightings + one.sightings) if known else one
     return tuple(found.values())
-
-
-# --- counts ----------------------------------------------------------------------------------------------------------
-
-
-def added_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return the sums by name, the largest first."""
-    total = Counter[str]()
-    for one in counts:
-        total.update(one)
-    return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _summed(rows: Iterable[R], *counts: str) -> tuple[R, ...]:
-    """Return the rows that differ in more than their counts, each with the sums of its counts."""
-    sums: dict[R, Counter[str]] = {}
-    for row in rows:
-        bare = replace(row, **dict.fromkeys(counts, 0))
-        sums.setdefault(bare, Counter()).update({name: getattr(row, name) for name in counts})
-    return tuple(replace(bare, **total) for bare, total in sums.items())
-
-
-def _versions(reports: Iterable[CampaignReport]) -> Mapping[str, str]:
-    """Return the releases; several of one distribution are listed."""
-    found: dict[str, dict[str, None]] = {}
-    for name, version in ((name, version) for report in reports for name, version in report.versions.items()):
-        found.setdefault(name, {})[version] = None
-    return {name: ", ".join(releases) for name, releases in found.items()}
 
 
 def _gpu_wait_share(reports: Iterable[CampaignReport]) -> float | None:

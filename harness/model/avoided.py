@@ -1,6 +1,8 @@
 """What a search avoided: draws that meet a failure rule, and ops of which no case completes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from harness.model.merging import TOTAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -10,11 +12,11 @@ class AvoidedDraws:
     op: str
     rule: str
     """What they have in common: `G > 1`."""
-    cases: int
+    cases: int = field(metadata=TOTAL)
     """Cases with it that ran."""
-    failed: int
+    failed: int = field(metadata=TOTAL)
     """How many of them ended early; fewer than `cases` if a later one refuted the rule."""
-    dropped: int
+    dropped: int = field(metadata=TOTAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,9 +26,9 @@ class SetAsideOp:
     op: str
     device: str
     """The slug."""
-    cases: int
+    cases: int = field(metadata=TOTAL)
     """Cases that ran there."""
-    completed: int
+    completed: int = field(metadata=TOTAL)
     """Cases that completed later, after which the op got its turns again."""
-    batches: int
+    batches: int = field(metadata=TOTAL)
     """How many of its batches went to others."""

@@ -13,14 +13,15 @@ from harness.documents.bisection import BisectionDocument
 from harness.documents.campaign import CampaignReport
 from harness.documents.chunk import ShardReport
 from harness.documents.finding import FindingDocument
-from harness.documents.op_checks import OpChecks, UncheckedOp, by_op_and_device, unchecked, untried
+from harness.documents.op_checks import OpChecks, UncheckedOp, unchecked, untried
 from harness.errors import ReplayError
 from harness.findings import store
 from harness.findings.bisection import stored_bisections
 from harness.findings.known_issues import NO_ISSUES, KnownIssues
 from harness.findings.region import record
-from harness.findings.report_merging import added_counts, report_in
+from harness.findings.report_merging import report_in
 from harness.model.finding import Finding
+from harness.model.merging import largest_first, merged_rows
 from harness.model.region import Region
 from harness.model.verdict import Severity, Signature
 from harness.reports.summary import avoided_lines
@@ -105,17 +106,17 @@ class ReportContents:
     @property
     def abstain_reasons(self) -> tuple[tuple[str, int], ...]:
         """Why cases abstained and how many, the most frequent first."""
-        return tuple(added_counts(one.report.abstain_reasons for one in self.campaigns).items())
+        return tuple(largest_first(one.report.abstain_reasons for one in self.campaigns).items())
 
     @property
     def uncompiled(self) -> tuple[tuple[str, int], ...]:
         """Why programs of `torch.compile` ran uncompiled and how many, the most frequent first."""
-        return tuple(added_counts(one.report.uncompiled for one in self.campaigns).items())
+        return tuple(largest_first(one.report.uncompiled for one in self.campaigns).items())
 
     @property
     def op_checks(self) -> tuple[OpChecks, ...]:
         """The counts of each op on each device, of all campaigns together."""
-        return by_op_and_device(row for one in self.campaigns for row in one.report.op_checks)
+        return merged_rows(row for one in self.campaigns for row in one.report.op_checks)
 
     @property
     def missing(self) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """What a campaign did not check or not try is named by op."""
 
-from harness.documents.op_checks import OpChecks, UncheckedOp, added, by_op, unchecked, untried
+from harness.documents.op_checks import OpChecks, UncheckedOp, by_op, unchecked, untried
+from harness.model.merging import merged
 from harness.model.paired_run import SecondRun
 
 NORM = OpChecks(op="suites/a.py:norm", device="h200", passed=3, failed=1, abstained=2, may_be_oversized=True)
@@ -43,7 +44,7 @@ def test_a_check_on_one_device_is_enough() -> None:
 def test_sums_keep_kinds_that_never_ran() -> None:
     first = OpChecks(op="a:b", device="h200", passed=1, second_runs={SecondRun.ORDER: 0, SecondRun.SM_COUNT: 2})
     second = OpChecks(op="a:b", device="a100", passed=2, failed=1, second_runs={SecondRun.SM_COUNT: 1}, builds=4)
-    assert added(first, second) == OpChecks(
+    assert merged([first, second]) == OpChecks(
         op="a:b", device="h200", passed=3, failed=1, second_runs={SecondRun.ORDER: 0, SecondRun.SM_COUNT: 3}, builds=4
     )
     assert [(row.device, row.cases) for row in by_op([first, second])] == [("", 4)]
