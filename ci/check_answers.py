@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import harness
-from harness.checks.check_verdict import CheckVerdict, FlawKind, Ruling
+from harness.checks.check_verdict import CheckVerdict, Ruling
+from harness.model.flaw_kind import FlawKind
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "check_answers"
 PROBLEM, RIGHT = "_problem", "_right"

@@ -23,10 +23,8 @@ from typing import Any
 from harness.errors import SuiteError
 from harness.model.input_spec import Input, Tensor
 from harness.model.op import Dim, Op
+from harness.oracles.result_structure import ResultStructure
 from harness.suite import Declaration
-
-STRUCTURE = "result-structure"
-"""The oracle that compares what an op returns with its definition."""
 
 
 class KernelTest(Declaration):
@@ -61,7 +59,8 @@ class KernelTest(Declaration):
             finally:
                 self._reference = None
             inputs = {name: _without_gradient(given) for name, given in declared.inputs.items()}
-            declared = dataclasses.replace(declared, inputs=inputs, waives=frozenset({*declared.waives, STRUCTURE}))
+            waives = frozenset({*declared.waives, ResultStructure.name})
+            declared = dataclasses.replace(declared, inputs=inputs, waives=waives)
         known = {*declared.inputs, *declared.dims, *declared.options}
         others = [name for name in inspect.signature(self.function).parameters if name not in known]
         if others:

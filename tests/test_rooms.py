@@ -68,7 +68,7 @@ LEAVES = {
     "extras": {"errors"},
     "libraries": {"errors", "extras"},
     "tables": {"errors"},
-    "kernel_tests": {"errors", "model", "suite"},
+    "kernel_tests": {"errors", "model", "oracles", "suite"},
     "project_settings": {"errors"},
     "wording": set[str](),
     "patches": set[str](),

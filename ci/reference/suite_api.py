@@ -8,6 +8,7 @@ from ci.reference.markdown import code, table
 from ci.reference.source_docs import fields_of, paragraphs, signature
 from harness import kernel_tests, suite
 from harness.checks import check_verdict, checker
+from harness.model.flaw_kind import FlawKind
 from harness.model.op import Op
 from harness.watched import watched_block
 
@@ -38,7 +39,7 @@ def check() -> str:
         check_verdict.CheckVerdict,
         check_verdict.Ruling,
         check_verdict.CandidateFlaw,
-        check_verdict.FlawKind,
+        FlawKind,
     )
     return "\n\n".join((_function(checker.check), *map(_class, classes)))
 

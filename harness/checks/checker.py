@@ -31,7 +31,7 @@ from harness.checks.check_suites import (
     write_sample_suite,
     write_suite,
 )
-from harness.checks.check_verdict import CandidateFlaw, CheckVerdict, FlawKind, Ruling
+from harness.checks.check_verdict import CandidateFlaw, CheckVerdict, Ruling
 from harness.checks.code_places import CheckedCode, Code, checked_code
 from harness.checks.flaws import Evidences, counts_as_flaw, flaws_of, obstacle, replaced_names
 from harness.checks.long_samples import MOST_ELEMENTS, longer_than_sampled
@@ -41,11 +41,13 @@ from harness.findings.search_log import SearchLog
 from harness.findings.versions import versions
 from harness.model.case import HARNESS_FOLDER, Case, DType, GradMode, Scale, ValueDistribution
 from harness.model.device import DeviceProfile
+from harness.model.flaw_kind import FlawKind
 from harness.model.op import Op
-from harness.model.paired_run import PairedRun, RunRequest
+from harness.model.paired_run import PairedRun, RunRequest, SecondRun
 from harness.model.run import Completed, Raised, Refused, Run
 from harness.model.verdict import Fail
 from harness.oracles import registry
+from harness.oracles.traits import Need
 from harness.reports.finding_text import Sources, quoted, render
 from harness.search.campaign import Campaign, CampaignWorkers
 from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
@@ -70,10 +72,6 @@ LEAST_RUNS = 4
 """A check does not end earlier: all zeros in one case may be chance."""
 REFEREED = 4
 """How many cases that passed the referee looks at."""
-COMPILED = registry.READ_RESOURCES
-"""Oracles that wait for the whole compiler, which takes a second for each kernel."""
-NEED_OTHERS = frozenset({"sm-invariance"})
-"""Oracles for which a second device has to be emulated."""
 
 Sizes = Mapping[str, Sequence[int]]
 
@@ -111,8 +109,12 @@ class Checker:
         self._devices = load_devices(devices, None)
         self._cases = cases
         self._time_limit_s = time_limit_s
-        left_out = (COMPILED if not resources else frozenset()) | (NEED_OTHERS if not other_sm_counts else frozenset())
-        self._oracles = tuple(one.name for one in registry.ALL if one.name not in left_out)
+        self._oracles = registry.names_with(
+            lambda traits: (
+                (resources or Need.RESOURCES not in traits.needs)  # the whole compiler takes a second for each kernel
+                and (other_sm_counts or traits.second_run is not SecondRun.SM_COUNT)
+            )
+        )
         self._stops = stops_at_flaw
         self._stores = stores_findings
         self._settings = settings or Settings()

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.checks.answers.answer import CONTROL
-from harness.checks.check_verdict import CandidateFlaw, FlawKind
+from harness.checks.check_verdict import CandidateFlaw
+from harness.model.flaw_kind import FlawKind
 from harness.model.run import (
     Completed,
     Crashed,
@@ -19,21 +20,11 @@ from harness.model.run import (
     TimedOut,
     Unsupported,
 )
-from harness.model.verdict import VALUE_ORACLES, Fail, Severity
+from harness.model.verdict import Fail, Severity
+from harness.oracles import registry
 from harness.oracles.endings import describe
+from harness.oracles.traits import Causality
 
-ORACLES: Mapping[str, FlawKind] = {
-    **dict.fromkeys(VALUE_ORACLES, FlawKind.WRONG_VALUES),
-    "result-structure": FlawKind.WRONG_FORM,
-    "unwritten": FlawKind.UNINITIALISED,
-    "uninitialised-read": FlawKind.UNINITIALISED,
-    "write-overlap": FlawKind.RACE,
-    "order-dependence": FlawKind.RACE,
-    "order-invariance": FlawKind.RACE,
-    "repeatability": FlawKind.RACE,
-    "bounds": FlawKind.OUT_OF_BOUNDS,
-}
-"""The kinds of failures by oracle; those of `completes` follow from how the case ended."""
 RAISED: Mapping[str, FlawKind] = {
     "InputChanged": FlawKind.INPUT_CHANGED,
     "ReferenceCalled": FlawKind.REFERENCE_CALLED,
@@ -147,9 +138,10 @@ def _of_failure(fail: Fail, case: str, finding: str, seen: Evidences) -> Candida
 
 def _named(fail: Fail, case: str, seen: Evidences) -> tuple[FlawKind, str]:
     oracle = fail.signature.oracle
-    if oracle == "completes":
+    traits = registry.traits_of(oracle)
+    if traits.causality is Causality.ENDING:
         return _ended(fail, case, seen)
-    kind = ORACLES.get(oracle, FlawKind.PROMISE)
+    kind = traits.flaw
     if kind is FlawKind.WRONG_VALUES:
         if fail.message.startswith("d:"):
             return FlawKind.WRONG_GRADIENT, f"{oracle}: {fail.message}"

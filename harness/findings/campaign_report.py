@@ -12,6 +12,7 @@ from harness.model.finding import Finding
 from harness.model.op import Op
 from harness.model.verdict import Outcome
 from harness.oracles import registry
+from harness.oracles.completes import Completes
 from harness.search.campaign_statistics import CampaignStatistics
 from harness.search.op_statistics import OpStatistics
 from harness.search.options import Options
@@ -77,8 +78,8 @@ def concluded(report: CampaignReport, issues: KnownIssues) -> CampaignReport:
 def _op_checks(options: Options, statistics: CampaignStatistics) -> tuple[OpChecks, ...]:
     """Return a row for each op on each device."""
     # As in `registry.outcome`: to complete is enough only where nothing else is checked.
-    asked = {*options.oracles} - {registry.COMPLETES.name}
-    judges_oversized = not asked or not registry.CHECK_OVERSIZED.isdisjoint(asked)
+    asked = {*options.oracles} - {Completes.name}
+    judges_oversized = not asked or any(registry.traits_of(oracle).judges_oversized for oracle in asked)
     return tuple(
         _tested(op, device, statistics, may_be_oversized=judges_oversized)
         for op in options.plan.ops

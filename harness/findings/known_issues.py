@@ -23,7 +23,8 @@ from harness import tables
 from harness.documents.campaign import KnownFinding
 from harness.errors import UsageError, unknown
 from harness.model.finding import Finding
-from harness.model.verdict import FLOAT64_VALUES, VALUE_ORACLES, Fail, Signature
+from harness.model.verdict import Fail, Signature
+from harness.oracles import registry
 
 FILE = "known_issues.toml"
 KEYS = ("signature", "link", "expires")
@@ -87,10 +88,9 @@ def _entry_of(finding: Finding, live: Mapping[str, KnownIssue]) -> KnownIssue | 
 
 
 def _texts(signature: Signature) -> tuple[str, ...]:
-    """Return the entries for a signature: its own, and that of `float64-values` for what exact arithmetic decided."""
-    if signature.oracle not in VALUE_ORACLES - {FLOAT64_VALUES}:
-        return (str(signature),)
-    return str(signature), str(replace(signature, oracle=FLOAT64_VALUES))
+    """Return the entries for a signature: its own, and that of its oracle's family."""
+    names = dict.fromkeys(filter(None, (signature.oracle, registry.traits_of(signature.oracle).family)))
+    return tuple(str(replace(signature, oracle=name)) for name in names)
 
 
 def _idiom(fail: Fail) -> str:

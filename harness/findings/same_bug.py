@@ -6,6 +6,7 @@ from dataclasses import replace
 from harness.model.run import Completed
 from harness.model.verdict import Abstain, Outcome, Pass, Severity, Signature
 from harness.oracles import registry
+from harness.oracles.completes import Completes
 from harness.search.judge import Examination
 
 LINE_NUMBER = re.compile(r"(?<=\.py):\d+")
@@ -16,7 +17,7 @@ def is_same_bug(one: Signature, other: Signature) -> bool:
 
     Line numbers change, and the severity does too: a race may or may not show in the values.
     """
-    return _normalised(one).is_shown_by(_normalised(other))
+    return registry.is_shown_by(_normalised(one), _normalised(other))
 
 
 def _normalised(signature: Signature) -> Signature:
@@ -46,7 +47,7 @@ def obstacle(signature: Signature | None, examined: Examination) -> str:
     oracles = registry.related(signature.oracle) if signature is not None else frozenset[str]()
     abstained = [verdict for verdict in examined.verdicts if isinstance(verdict, Abstain)]
     reasons = [
-        *(fail.message for fail in examined.fails if fail.oracle == registry.COMPLETES.name),
+        *(fail.message for fail in examined.fails if fail.oracle == Completes.name),
         *(f"instead: {fail.signature}" for fail in examined.fails if fail.oracle in oracles),
         *(verdict.reason for verdict in abstained if verdict.oracle in oracles),
         *(verdict.reason for verdict in abstained),

@@ -27,14 +27,11 @@ class Outcome(StrEnum):
     """The run shows too little to judge; never counted as a pass."""
 
 
-FLOAT64_VALUES = "float64-values"
 GENERATED = re.compile(r"triton_[a-z]{3}_fused")
 """How the names of kernels begin that Inductor generates: programs share names, but not kernels."""
 LINE = re.compile(r"(?<=\.py):\d+")
 ORIGIN = "# from "
 """How the lines begin, at the top of a generated kernel's file, that name the program that it comes from."""
-VALUE_ORACLES = frozenset({FLOAT64_VALUES, "wrong-value", "precision"})
-"""The oracles that judge values.  Where exact arithmetic cannot decide, `float64-values` stands for the other two."""
 
 
 def stable_place(kernel: str, place: str) -> str:
@@ -63,18 +60,6 @@ class Signature:
             object.__setattr__(self, "place", stable_place(self.kernel, self.place))
         elif self.kernel:
             object.__setattr__(self, "op", "")
-
-    def is_shown_by(self, other: "Signature") -> bool:
-        """Return True if a failure with the other signature shows this one.
-
-        It is equal, or it judges the same values by other means: an engine without exact arithmetic, or a case that it
-        cannot follow, tells only that a value is off.
-        """
-        if self == other:
-            return True
-        oracles = {self.oracle, other.oracle}
-        same_values = (self.op, self.kernel, self.place) == (other.op, other.kernel, other.place)
-        return same_values and oracles <= VALUE_ORACLES and FLOAT64_VALUES in oracles
 
     def __str__(self) -> str:
         text = " ".join(part for part in (self.kernel or self.op.rpartition(":")[2], self.place) if part)

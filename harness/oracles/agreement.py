@@ -1,11 +1,13 @@
 """The promise that a launch leaves the same memory on the virtual GPU and on a hardware GPU."""
 
+from harness.model.flaw_kind import FlawKind
 from harness.model.launch_difference import Difference, Plainer
 from harness.model.paired_run import launch_of
 from harness.model.run import Launch, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import NO_LAUNCH
+from harness.oracles.traits import Causality, Traits
 
 NOT_BOTH = "this case did not run on both GPUs"
 MEANING = (
@@ -31,6 +33,13 @@ class GpuAgreement(SingleRunOracle):
     name = "agreement"
     promise = (
         "Each launch leaves the same integers on the virtual and on a hardware GPU, and numbers as rounding allows."
+    )
+    traits = Traits(
+        rank=260,
+        flaw=FlawKind.PROMISE,
+        causality=Causality.RESULT,
+        not_requested=frozenset({NOT_BOTH}),
+        varies_with_undefined_lanes=True,
     )
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
@@ -60,6 +69,9 @@ class GpuAgreement(SingleRunOracle):
             meaning=MEANING if found.agrees_once is None else EXPLAINED_BY[found.agrees_once],
             source=launch.source if launch else None,
         )
+
+
+ORACLES = (GpuAgreement(),)
 
 
 def sentence(found: Difference, gpu: str, launch: Launch | None) -> str:

@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from harness.model.flaw_kind import FlawKind
 from harness.model.paired_run import launch_of
 from harness.model.run import Run
 from harness.model.tuning import TriedConfig, TunerCall
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
+from harness.oracles.traits import Traits
 
 EXPECTED = "OutOfResources"
 """The exception that an autotuner may catch in silence: a config is too large for this GPU."""
@@ -20,6 +22,12 @@ class AutotunerChoice(SingleRunOracle):
     name = "autotuner-choice"
     promise = (
         "An autotuner chooses the fastest config that works, launches it, and hides no error but a lack of memory."
+    )
+    traits = Traits(
+        rank=100,
+        flaw=FlawKind.PROMISE,
+        not_requested=frozenset({NOT_TUNED}),
+        more_than_launch="it shows only while an autotuner tunes",
     )
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
@@ -48,6 +56,9 @@ class AutotunerChoice(SingleRunOracle):
                 meaning=mistake.meaning,
                 source=launch.source if launch else None,
             )
+
+
+ORACLES = (AutotunerChoice(),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,14 +4,16 @@ from collections.abc import Iterator, Mapping
 
 from harness.model.device import DeviceProfile
 from harness.model.ending import Completed
+from harness.model.flaw_kind import FlawKind
 from harness.model.kernel_resources import Resources
-from harness.model.paired_run import launch_of
+from harness.model.paired_run import SecondRun, launch_of
 from harness.model.run import Run
 from harness.model.tuning import ForcedRun, KeySweep, SharedEntry
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import describe
 from harness.oracles.resources import shortages
+from harness.oracles.traits import Need, Traits
 
 NO_KEYS = "the keys of no autotuner were surveyed in this case"
 
@@ -21,6 +23,14 @@ class AutotunerKey(SingleRunOracle):
 
     name = "autotuner-key"
     promise = "Calls share a config only if it works for all of them, and new sizes tune anew only if that can matter."
+    traits = Traits(
+        rank=320,
+        flaw=FlawKind.PROMISE,
+        needs=frozenset({Need.RESOURCES}),
+        second_run=SecondRun.KEYS,
+        not_requested=frozenset({NO_KEYS}),
+        more_than_launch="it shows only between two calls",
+    )
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail once for each argument that is missing or too much."""
@@ -83,6 +93,9 @@ class AutotunerKey(SingleRunOracle):
             ),
             source=launch.source if launch else None,
         )
+
+
+ORACLES = (AutotunerKey(),)
 
 
 def _mistakes(run: Run, entry: SharedEntry, resources: Mapping[str, Resources]) -> Iterator[str]:

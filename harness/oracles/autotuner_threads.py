@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 
 from harness.model.ending import Completed
-from harness.model.paired_run import launch_of
+from harness.model.flaw_kind import FlawKind
+from harness.model.paired_run import SecondRun, launch_of
 from harness.model.run import Run
 from harness.model.tuning import InterruptedRun
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import describe
+from harness.oracles.traits import Traits
 
 NOT_INTERRUPTED = "no tuning was interrupted by another thread in this case"
 
@@ -18,6 +20,13 @@ class AutotunerThreads(SingleRunOracle):
 
     name = "autotuner-threads"
     promise = "An op that declares `threads=True` may be called from one thread while it tunes a kernel in another."
+    traits = Traits(
+        rank=330,
+        flaw=FlawKind.PROMISE,
+        second_run=SecondRun.THREADS,
+        not_requested=frozenset({NOT_INTERRUPTED}),
+        more_than_launch="it shows only between two threads",
+    )
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail once, with everything that went wrong."""
@@ -48,6 +57,9 @@ class AutotunerThreads(SingleRunOracle):
             ),
             source=launch.source if launch else None,
         )
+
+
+ORACLES = (AutotunerThreads(),)
 
 
 def _mistakes(interrupted: InterruptedRun) -> Iterator[str]:

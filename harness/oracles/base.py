@@ -12,6 +12,7 @@ from harness.model.case import Case
 from harness.model.kernel_resources import Resources
 from harness.model.run import Run
 from harness.model.verdict import Verdict
+from harness.oracles.traits import Traits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,11 @@ class Oracle(Protocol):
     @property
     def promise(self) -> str:
         """One sentence about a correct kernel."""
+        ...
+
+    @property
+    def traits(self) -> Traits:
+        """What other rooms know about the oracle."""
         ...
 
     def paired_runs(self, run: Run) -> tuple[Case, ...]:

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 
 from harness.model.case import Scale
+from harness.model.flaw_kind import FlawKind
 from harness.model.picture import Span
 from harness.model.run import Access, AddressSpace, Run, Stray, Trampled
 from harness.model.verdict import Abstain, Fail, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.memory_events import at_line, judge_lines, place_of
+from harness.oracles.traits import Causality, PromiseScope, Traits
 
 LOAD = (
     "The kernel reads memory that is not its own: on a GPU it gets a neighbour's values, or dies with an illegal "
@@ -38,6 +40,15 @@ class InBounds(SingleRunOracle):
 
     name = "bounds"
     promise = "Every load, store and atomic lands in a cell of the tensor that the kernel was given."
+    traits = Traits(
+        rank=130,
+        flaw=FlawKind.OUT_OF_BOUNDS,
+        causality=Causality.KERNEL,
+        scope=PromiseScope.LAUNCH,
+        judges_oversized=True,
+        ends_launches=True,
+        has_harmful_warnings=True,
+    )
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail once for each line, with the worst of its accesses."""
@@ -71,6 +82,9 @@ class InBounds(SingleRunOracle):
         verdicts = judge_lines(self.name, run, strays, fail)
         # After an overflow several lines share one signature; the first of them stays.
         return tuple({_identity(verdict): verdict for verdict in reversed(verdicts)}.values())[::-1]
+
+
+ORACLES = (InBounds(),)
 
 
 def _fail_trampled(run: Run, event: Trampled) -> Fail:

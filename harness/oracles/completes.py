@@ -4,8 +4,9 @@ import re
 from dataclasses import dataclass
 
 from harness.model.case import Case
+from harness.model.flaw_kind import FlawKind
 from harness.model.launch_difference import Plainer
-from harness.model.paired_run import faulted_on_hardware_only
+from harness.model.paired_run import SecondRun, faulted_on_hardware_only
 from harness.model.run import (
     Completed,
     Crashed,
@@ -34,6 +35,7 @@ from harness.oracles.endings import (
     is_gone,
     responsible_oracle,
 )
+from harness.oracles.traits import Causality, PromiseScope, Proof, Traits
 
 MESSAGE_CLASS_LENGTH = 80
 WORDS_LENGTH = 300
@@ -57,6 +59,15 @@ class Completes:
 
     name = "completes"
     promise = "Every legal case runs forward and backward to its end, without an exception, a crash or a hang."
+    traits = Traits(
+        rank=0,
+        flaw=FlawKind.EXCEPTION,
+        causality=Causality.ENDING,
+        scope=PromiseScope.LAUNCH,
+        second_run=SecondRun.BUILD,
+        judges_oversized=True,
+        proof=Proof.EXCEPTION,
+    )
 
     def paired_runs(self, run: Run) -> tuple[Case, ...]:
         """Request unoptimised code of the same case if only the hardware GPU faulted."""
@@ -85,6 +96,9 @@ class Completes:
                 return (_judge_deadlocked(run, deadlocked),)
             case Refused() | Unsupported() | OutOfMemory():
                 return (Abstain(oracle=self.name, reason=describe(run.ending)),)
+
+
+ORACLES = (Completes(),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

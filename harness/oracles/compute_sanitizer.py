@@ -1,11 +1,13 @@
 """The promise that compute-sanitizer has nothing to report on the hardware GPU."""
 
 from harness.model.compute_sanitizer_report import Level, Sanitized, SanitizerRecord, Tool
+from harness.model.flaw_kind import FlawKind
 from harness.model.run import Completed, Run
 from harness.model.triton_sanitizer_report import Instrumented
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import NO_LAUNCH, unfinished
+from harness.oracles.traits import Causality, PromiseScope, Traits
 
 NOT_UNDER_IT = "the case did not run under compute-sanitizer"
 MEANING = {
@@ -26,6 +28,14 @@ class ComputeSanitizerClean(SingleRunOracle):
 
     name = "compute-sanitizer"
     promise = "compute-sanitizer has nothing to report: memory, shared memory, initialisation or barriers, by its tool."
+    traits = Traits(
+        rank=110,
+        flaw=FlawKind.PROMISE,
+        causality=Causality.KERNEL,
+        scope=PromiseScope.SANITIZED_PROCESS,
+        not_requested=frozenset({NOT_UNDER_IT}),
+        has_harmful_warnings=True,
+    )
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail for each record that is not accepted; pass only if the tool demonstrably checked everything."""
@@ -62,6 +72,9 @@ class ComputeSanitizerClean(SingleRunOracle):
             meaning=MEANING[watched.tool],
             source=at.source,
         )
+
+
+ORACLES = (ComputeSanitizerClean(),)
 
 
 def unaccepted(watched: Sanitized | Instrumented) -> tuple[SanitizerRecord, ...]:

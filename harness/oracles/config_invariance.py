@@ -2,13 +2,15 @@
 
 from harness.execution.paired_run_policy import is_sampled, with_another_config
 from harness.model.case import Case
-from harness.model.paired_run import launch_of
+from harness.model.flaw_kind import FlawKind
+from harness.model.paired_run import SecondRun, launch_of
 from harness.model.run import Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence
 from harness.oracles.endings import unfinished
 from harness.oracles.float64_values import is_wrong
 from harness.oracles.run_comparison import Disagreement, disagreements
+from harness.oracles.traits import Causality, Need, Proof, Traits
 
 
 class ConfigInvariance:
@@ -16,6 +18,15 @@ class ConfigInvariance:
 
     name = "config-invariance"
     promise = "The results are the same, up to rounding, whichever autotune config a kernel runs with."
+    traits = Traits(
+        rank=300,
+        flaw=FlawKind.PROMISE,
+        causality=Causality.RESULT,
+        needs=frozenset({Need.COMPARABLE_RESULTS}),
+        second_run=SecondRun.CONFIG,
+        proof=Proof.COMPARED_RUNS,
+        more_than_launch="it shows only between two autotune configs",
+    )
 
     def paired_runs(self, run: Run) -> tuple[Case, ...]:
         """Request the same case with another config of one kernel, for one case in `ONE_CASE_IN`."""
@@ -62,6 +73,9 @@ class ConfigInvariance:
             ),
             source=launch.source if launch else None,
         )
+
+
+ORACLES = (ConfigInvariance(),)
 
 
 def _wrong_one(run: Run, other: Run, kernel: str, name: str) -> str:

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+from harness.model.flaw_kind import FlawKind
 from harness.model.run import DESCRIPTOR_BYTES, Misaligned, Unaligned
 from harness.model.verdict import Fail, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.memory_events import at_line, judge_lines, place_of
+from harness.oracles.traits import Causality, PromiseScope, Traits
 
 MEANING = (
     "Since compute capability 9.0 a hardware unit (TMA) moves blocks through descriptors, and it knows multiples of 16 "
@@ -31,6 +33,9 @@ class DescriptorAlignment(SingleRunOracle):
 
     name = "descriptor-alignment"
     promise = "The tensor behind a descriptor, its rows, and every block through it begin at a multiple of 16 bytes."
+    traits = Traits(
+        rank=140, flaw=FlawKind.PROMISE, causality=Causality.KERNEL, scope=PromiseScope.LAUNCH, ends_launches=True
+    )
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail once for each line that makes or uses such a descriptor."""
@@ -54,6 +59,9 @@ class DescriptorAlignment(SingleRunOracle):
             )
 
         return judge_lines(self.name, run, (event for event in run.memory if isinstance(event, Misaligned)), fail)
+
+
+ORACLES = (DescriptorAlignment(),)
 
 
 def sentence(event: Misaligned) -> str:

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+from harness.model.flaw_kind import FlawKind
 from harness.model.run import AssertFailed
 from harness.model.verdict import Fail, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.memory_events import at_line, judge_lines, place_of
+from harness.oracles.traits import Causality, PromiseScope, Traits
 
 
 class DeviceAssertsHold(SingleRunOracle):
@@ -13,6 +15,9 @@ class DeviceAssertsHold(SingleRunOracle):
 
     name = "device-assert"
     promise = "Every assertion that a kernel makes on the device holds, its checks against integer overflow included."
+    traits = Traits(
+        rank=150, flaw=FlawKind.PROMISE, causality=Causality.KERNEL, scope=PromiseScope.LAUNCH, ends_launches=True
+    )
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail once for each line that asserts."""
@@ -42,3 +47,6 @@ class DeviceAssertsHold(SingleRunOracle):
             )
 
         return judge_lines(self.name, run, (event for event in run.memory if isinstance(event, AssertFailed)), fail)
+
+
+ORACLES = (DeviceAssertsHold(),)

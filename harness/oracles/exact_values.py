@@ -5,12 +5,14 @@ Both judge the exact run of a case.  `float64-values` judges by a tolerance what
 
 from math import isfinite, log10
 
+from harness.model.flaw_kind import FlawKind
 from harness.model.product_precision import product_epsilon
 from harness.model.run import ExactComparison, ExactRun, LaunchRounding, Result, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
-from harness.oracles.float64_values import is_wrong, pictures_of, worst_measure
+from harness.oracles.float64_values import Float64Values, is_wrong, pictures_of, worst_measure
 from harness.oracles.memory_events import cell
+from harness.oracles.traits import Causality, Need, Proof, Traits
 
 NO_EXACT_RUN = "the case was not computed in exact arithmetic"
 NO_DIGITS = 0.5
@@ -34,6 +36,16 @@ class WrongValue(SingleRunOracle):
 
     name = "wrong-value"
     promise = "Computed without rounding, every output and gradient equals the float64 reference."
+    traits = Traits(
+        rank=230,
+        flaw=FlawKind.WRONG_VALUES,
+        causality=Causality.RESULT,
+        needs=frozenset({Need.RESULTS, Need.EXACT_RUN}),
+        family=Float64Values.name,
+        is_same_bug_as_family=True,
+        not_requested=frozenset({NO_EXACT_RUN}),
+        proof=Proof.TRUTH,
+    )
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail once for each wrong result; results that share one tensor of one kernel count once."""
@@ -75,6 +87,15 @@ class Precision(SingleRunOracle):
 
     name = "precision"
     promise = "A right algorithm loses no more digits by rounding than eager torch does in the same type."
+    traits = Traits(
+        rank=240,
+        flaw=FlawKind.WRONG_VALUES,
+        causality=Causality.RESULT,
+        needs=frozenset({Need.RESULTS}),
+        family=Float64Values.name,
+        not_requested=frozenset({NO_EXACT_RUN}),
+        proof=Proof.TRUTH,
+    )
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail once for each kernel and tensor, with the operation at which real and exact values part most."""
@@ -130,6 +151,9 @@ class Precision(SingleRunOracle):
             source=growth.source if growth is not None else None,
             pictures=pictures_of(result, worst),
         )
+
+
+ORACLES = (WrongValue(), Precision())
 
 
 def _most_growth(run: Run, exact: ExactRun, kernel: str) -> LaunchRounding | None:

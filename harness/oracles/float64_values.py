@@ -5,12 +5,14 @@
 
 from math import isfinite, prod
 
+from harness.model.flaw_kind import FlawKind
 from harness.model.picture import Amount, Shading
 from harness.model.run import Measure, Result, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import unfinished
 from harness.oracles.memory_events import cell
+from harness.oracles.traits import Causality, Need, Proof, Traits
 
 WRONG = (
     "The result is further from the float64 truth than rounding in this precision explains: a term, a mask or an "
@@ -32,6 +34,15 @@ class Float64Values(SingleRunOracle):
 
     name = "float64-values"
     promise = "Every output and gradient agrees with the float64 reference within the tolerance of its type."
+    traits = Traits(
+        rank=250,
+        flaw=FlawKind.WRONG_VALUES,
+        causality=Causality.RESULT,
+        needs=frozenset({Need.RESULTS}),
+        family=name,
+        not_requested=frozenset({DECIDED_EXACTLY}),
+        proof=Proof.TRUTH,
+    )
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail once for each wrong result; results that share one tensor of one kernel count once."""
@@ -71,6 +82,9 @@ class Float64Values(SingleRunOracle):
             meaning=NOT_FINITE if result.nonfinite else WRONG if finite_ratio(worst) >= FAR else NEAR,
             pictures=pictures_of(result, worst),
         )
+
+
+ORACLES = (Float64Values(),)
 
 
 def pictures_of(result: Result, worst: Measure) -> tuple[Shading, ...]:

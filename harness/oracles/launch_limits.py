@@ -4,10 +4,12 @@ from collections.abc import Iterator
 
 from harness.model.case import Case, Scale
 from harness.model.device import GRID_LIMITS
+from harness.model.flaw_kind import FlawKind
 from harness.model.run import Launch
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import NO_LAUNCH, unfinished
+from harness.oracles.traits import Causality, PromiseScope, Proof, Traits
 
 Violation = tuple[str, Severity, str, str]
 """Place, severity, what was seen, what it means."""
@@ -18,6 +20,15 @@ class WithinLaunchLimits(SingleRunOracle):
 
     name = "launch-limits"
     promise = "Every launch keeps CUDA's limits for grid extents and for threads in a block."
+    traits = Traits(
+        rank=10,
+        flaw=FlawKind.PROMISE,
+        causality=Causality.KERNEL,
+        scope=PromiseScope.LAUNCH,
+        judges_oversized=True,
+        has_harmful_warnings=True,
+        proof=Proof.GPU_LIMIT,
+    )
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail once for each kernel and limit; launches before an exception count too."""
@@ -39,6 +50,9 @@ class WithinLaunchLimits(SingleRunOracle):
         if not run.launches:
             return (Abstain(oracle=self.name, reason=NO_LAUNCH),)
         return (Pass(oracle=self.name),)
+
+
+ORACLES = (WithinLaunchLimits(),)
 
 
 def violations(launch: Launch, case: Case) -> Iterator[Violation]:

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+from harness.model.flaw_kind import FlawKind
 from harness.model.run import OrderDependence
 from harness.model.verdict import Fail, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.memory_events import at_line, cells, judge_lines, place_of, shading, was_or_were
+from harness.oracles.traits import Causality, PromiseScope, Traits
 
 
 class NoOrderDependence(SingleRunOracle):
@@ -16,6 +18,7 @@ class NoOrderDependence(SingleRunOracle):
 
     name = "order-dependence"
     promise = "No program reads a cell that another program of the same launch stores or updates."
+    traits = Traits(rank=170, flaw=FlawKind.RACE, causality=Causality.KERNEL, scope=PromiseScope.LAUNCH)
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail once for each line that reads."""
@@ -50,3 +53,6 @@ class NoOrderDependence(SingleRunOracle):
             )
 
         return judge_lines(self.name, run, (event for event in run.memory if isinstance(event, OrderDependence)), fail)
+
+
+ORACLES = (NoOrderDependence(),)

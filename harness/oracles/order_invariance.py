@@ -4,12 +4,15 @@ from dataclasses import replace
 
 from harness.execution.paired_run_policy import order_matters
 from harness.model.case import Case, ProgramOrder
+from harness.model.flaw_kind import FlawKind
+from harness.model.paired_run import SecondRun
 from harness.model.run import Deadlocked, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence
 from harness.oracles.deadlock_messages import sentence
 from harness.oracles.endings import unfinished, untraced
 from harness.oracles.run_comparison import Disagreement, disagreements
+from harness.oracles.traits import Causality, Need, Proof, Traits
 
 ORDER = ProgramOrder.REVERSED
 """The order of the paired run."""
@@ -23,6 +26,15 @@ class OrderInvariance:
 
     name = "order-invariance"
     promise = "The results are the same, up to rounding, in whatever order the programs of a launch begin."
+    traits = Traits(
+        rank=280,
+        flaw=FlawKind.RACE,
+        causality=Causality.RESULT,
+        needs=frozenset({Need.COMPARABLE_RESULTS}),
+        second_run=SecondRun.ORDER,
+        proof=Proof.COMPARED_RUNS,
+        more_than_launch="it shows only between two orders of programs, beyond what rounding of the whole op explains",
+    )
 
     def paired_runs(self, run: Run) -> tuple[Case, ...]:
         """Request the same case with the programs of each launch in reversed order, if the order can matter."""
@@ -79,3 +91,6 @@ class OrderInvariance:
             ),
             source=source,
         )
+
+
+ORACLES = (OrderInvariance(),)

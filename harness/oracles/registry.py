@@ -1,116 +1,42 @@
 """All oracles, and the outcome of a case under them.
 
+Each file of this room exports its oracles as `ORACLES`, and their traits decide where they stand and who asks them.
 Causes come before consequences in `ALL`, so the first failure of a case usually explains the others.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
+from pkgutil import iter_modules
 
+from harness import oracles as room
 from harness.errors import unknown
 from harness.model.case import Case, Scale, ValueDistribution
 from harness.model.kernel_resources import Resources
 from harness.model.paired_run import PairedRun
 from harness.model.run import Completed, Run
-from harness.model.verdict import FLOAT64_VALUES, VALUE_ORACLES, Abstain, Fail, Outcome, Pass, Verdict
-from harness.oracles import scratch_buffer
-from harness.oracles.agreement import NOT_BOTH, GpuAgreement
-from harness.oracles.autotuner_choice import NOT_TUNED, AutotunerChoice
-from harness.oracles.autotuner_key import NO_KEYS, AutotunerKey
-from harness.oracles.autotuner_threads import NOT_INTERRUPTED, AutotunerThreads
+from harness.model.verdict import Abstain, Fail, Outcome, Pass, Signature, Verdict
 from harness.oracles.base import Evidence, Oracle
-from harness.oracles.bounds import InBounds
 from harness.oracles.completes import Completes
-from harness.oracles.compute_sanitizer import NOT_UNDER_IT, ComputeSanitizerClean
-from harness.oracles.config_invariance import ConfigInvariance
-from harness.oracles.descriptor_alignment import DescriptorAlignment
-from harness.oracles.device_assert import DeviceAssertsHold
 from harness.oracles.endings import NO_LAUNCH
-from harness.oracles.exact_values import NO_EXACT_RUN, Precision, WrongValue
-from harness.oracles.float64_values import DECIDED_EXACTLY, Float64Values
-from harness.oracles.launch_limits import WithinLaunchLimits
-from harness.oracles.order_dependence import NoOrderDependence
-from harness.oracles.order_invariance import OrderInvariance
-from harness.oracles.repeatability import NOT_REPEATED, Repeatability
-from harness.oracles.resources import FitsResources
-from harness.oracles.result_structure import ResultStructure
-from harness.oracles.scratch_memory import ScratchContext, ScratchMemory
-from harness.oracles.sm_invariance import SmInvariance
-from harness.oracles.thread_race import NoThreadRace
-from harness.oracles.triton_sanitizer import NOT_CHECKED, TritonSanitizerClean
-from harness.oracles.tuning_invariance import TuningInvariance
-from harness.oracles.undefined_lanes import UndefinedLaneIndependence
-from harness.oracles.uninitialised_read import NoUninitialisedReads
-from harness.oracles.unwritten import FullyWritten
-from harness.oracles.write_overlap import NoWriteOverlap
-
-COMPLETES = Completes()
-BOUNDS = InBounds()
-LIMITS, FITS, SCRATCH = WithinLaunchLimits(), FitsResources(), ScratchMemory()
-KEYS = AutotunerKey()
-STRUCTURE = ResultStructure()
-TRITONS = TritonSanitizerClean()
-
-ALL: tuple[Oracle, ...] = (
-    COMPLETES,
-    LIMITS,
-    FITS,
-    SCRATCH,
-    ScratchContext(),
-    *scratch_buffer.ALL,
-    AutotunerChoice(),
-    ComputeSanitizerClean(),
-    TRITONS,
-    BOUNDS,
-    DescriptorAlignment(),
-    DeviceAssertsHold(),
-    NoWriteOverlap(),
-    NoOrderDependence(),
-    NoThreadRace(),
-    NoUninitialisedReads(),
-    FullyWritten(),
-    UndefinedLaneIndependence(),
-    STRUCTURE,
-    WrongValue(),
-    Precision(),
-    Float64Values(),
-    GpuAgreement(),
-    Repeatability(),
-    OrderInvariance(),
-    SmInvariance(),
-    ConfigInvariance(),
-    TuningInvariance(),
-    KEYS,
-    AutotunerThreads(),
-)
+from harness.oracles.traits import UNKNOWN, Need, PromiseScope, Traits
 
 
-CHECK_OVERSIZED = frozenset({COMPLETES.name, LIMITS.name, FITS.name, SCRATCH.name, BOUNDS.name})
-"""The oracles that need neither values nor every program of a launch."""
-READ_RESOURCES = frozenset({FITS.name, KEYS.name})
-"""The oracles that read the resources of builds, which the compiler may report after the run was judged."""
-NOT_REQUESTED = frozenset(
-    {
-        scratch_buffer.NO_SCRATCH,
-        NOT_UNDER_IT,
-        NOT_CHECKED,
-        NOT_REPEATED,
-        NOT_BOTH,
-        NO_EXACT_RUN,
-        DECIDED_EXACTLY,
-        NOT_TUNED,
-        NO_KEYS,
-        NOT_INTERRUPTED,
-    }
-)
+def _all() -> Iterator[Oracle]:
+    """Yield the oracles that the files of this room export as `ORACLES`."""
+    for module in iter_modules(room.__path__):
+        if module.name != __name__.rpartition(".")[2]:
+            yield from getattr(import_module(f"{room.__name__}.{module.name}"), "ORACLES", ())
+
+
+ALL: tuple[Oracle, ...] = tuple(sorted(_all(), key=lambda oracle: oracle.traits.rank))
+_BY_NAME = {oracle.name: oracle for oracle in ALL}
+
+NOT_REQUESTED = frozenset[str]().union(*(oracle.traits.not_requested for oracle in ALL))
 """Reasons to abstain that concern engines or tools that were not requested; left out if there are others."""
 OVERSIZED = "of an oversized case a few programs run and nothing is compared"
 NO_VALUES = "FpSan computes in integers, and nothing but bits can be compared"
 NAN_TAINTED = "what infinity or NaN reaches may differ from run to run"
-COMPARE_WHOLE_RESULTS = frozenset(
-    {"sm-invariance", "config-invariance", "order-invariance", "tuning-invariance", "undefined-lanes"}
-)
-"""Oracles that compare every element; only `float64-values` knows which elements the definition determines."""
-NEED_RESULTS = COMPARE_WHOLE_RESULTS | VALUE_ORACLES | {"unwritten", "repeatability"}
 NO_SUCH_RESULT = "no result has the structure of the definition's, so none was compared"
 
 
@@ -120,10 +46,23 @@ def find(name: str) -> Oracle:
     Raises:
         UsageError: there is none; the text names the nearest.
     """
-    by_name = {oracle.name: oracle for oracle in ALL}
-    if name not in by_name:
-        raise unknown("oracle", name, by_name)
-    return by_name[name]
+    if name not in _BY_NAME:
+        raise unknown("oracle", name, _BY_NAME)
+    return _BY_NAME[name]
+
+
+def traits_of(name: str) -> Traits:
+    """Return the traits of the oracle of that name; `UNKNOWN` if this release has none."""
+    return _BY_NAME[name].traits if name in _BY_NAME else UNKNOWN
+
+
+def names_with(has: Callable[[Traits], bool]) -> tuple[str, ...]:
+    """Return the names of the oracles with such traits, in their order."""
+    return tuple(oracle.name for oracle in ALL if has(oracle.traits))
+
+
+def names_of(scope: PromiseScope) -> tuple[str, ...]:
+    return names_with(lambda traits: traits.scope is scope)
 
 
 def promised(waives: Collection[str], oracles: Iterable[Oracle] = ALL) -> tuple[Oracle, ...]:
@@ -134,12 +73,27 @@ def promised(waives: Collection[str], oracles: Iterable[Oracle] = ALL) -> tuple[
 
 def related(oracle: str) -> frozenset[str]:
     """Return the oracles that may judge what this one judged, in another run of the case."""
-    return VALUE_ORACLES if oracle in VALUE_ORACLES else frozenset({oracle})
+    head = traits_of(oracle).family
+    return frozenset({oracle, *names_with(lambda traits: bool(head) and traits.family == head)})
 
 
 def family(oracle: str) -> frozenset[str]:
-    """Return the oracles that one name stands for: with `float64-values`, those that decide in exact arithmetic."""
-    return VALUE_ORACLES if oracle == FLOAT64_VALUES else frozenset({oracle})
+    """Return the oracles that one name stands for: with that of a family's head, all of the family."""
+    return related(oracle) if traits_of(oracle).family == oracle else frozenset({oracle})
+
+
+def is_shown_by(signature: Signature, other: Signature) -> bool:
+    """Return True if a failure with the other signature shows the first one.
+
+    It is equal, or the head of their family has one of the two.  An engine without exact arithmetic, or a case that
+    exact arithmetic cannot follow, shows only that a value is off.
+    """
+    if signature == other:
+        return True
+    head = traits_of(signature.oracle).family
+    is_one_family = bool(head) and traits_of(other.oracle).family == head and head in {signature.oracle, other.oracle}
+    first, second = ((one.op, one.kernel, one.place) for one in (signature, other))
+    return is_one_family and first == second
 
 
 def paired_runs(run: Run, oracles: Iterable[Oracle] = ALL) -> tuple[Case, ...]:
@@ -173,9 +127,9 @@ def judge_all(
     verdicts: list[Verdict] = []
     without_pairs = Evidence(run=run, paired_runs=(), resources=resources)
     for oracle in promised(waives, oracles):
-        if run.case.scale is Scale.OVERSIZED and oracle.name not in CHECK_OVERSIZED:
+        if run.case.scale is Scale.OVERSIZED and not oracle.traits.judges_oversized:
             verdicts.append(Abstain(oracle=oracle.name, reason=OVERSIZED))
-        elif not _has_values(run) and oracle.name != TRITONS.name:
+        elif not _has_values(run) and not oracle.traits.judges_without_values:
             verdicts.append(Abstain(oracle=oracle.name, reason=NO_VALUES))
         elif _compares_nan_taint(oracle, run.case):
             verdicts.append(Abstain(oracle=oracle.name, reason=NAN_TAINTED))
@@ -222,11 +176,12 @@ def _has_values(run: Run) -> bool:
 
 
 def _compares_nan_taint(oracle: Oracle, case: Case) -> bool:
-    return case.values is ValueDistribution.NAN_TAINTED and oracle.name in COMPARE_WHOLE_RESULTS
+    return case.values is ValueDistribution.NAN_TAINTED and Need.COMPARABLE_RESULTS in oracle.traits.needs
 
 
 def _lacks_results(oracle: Oracle, run: Run) -> bool:
-    return bool(run.mismatches) and not run.results and oracle.name in NEED_RESULTS
+    needs_results = not oracle.traits.needs.isdisjoint({Need.RESULTS, Need.COMPARABLE_RESULTS})
+    return bool(run.mismatches) and not run.results and needs_results
 
 
 def outcome(run: Run, verdicts: Sequence[Verdict]) -> Outcome:
@@ -238,7 +193,7 @@ def outcome(run: Run, verdicts: Sequence[Verdict]) -> Outcome:
     """
     if any(isinstance(verdict, Fail) for verdict in verdicts):
         return Outcome.FAIL
-    others = tuple(verdict for verdict in verdicts if verdict.oracle != COMPLETES.name)
+    others = tuple(verdict for verdict in verdicts if verdict.oracle != Completes.name)
     checked = any(isinstance(verdict, Pass) for verdict in others or verdicts)
     return Outcome.PASS if isinstance(run.ending, Completed) and checked else Outcome.ABSTAIN
 

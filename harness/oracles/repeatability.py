@@ -1,9 +1,12 @@
 """The promise that the same case gives the same bits each time."""
 
+from harness.model.flaw_kind import FlawKind
+from harness.model.paired_run import SecondRun
 from harness.model.run import Completed, Result, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import describe, unfinished
+from harness.oracles.traits import Causality, Need, Traits
 
 NOT_REPEATED = "this case was not run a second time"
 
@@ -13,6 +16,15 @@ class Repeatability(SingleRunOracle):
 
     name = "repeatability"
     promise = "A second run of the same case computes every result again bit for bit, where no atomics are used."
+    traits = Traits(
+        rank=270,
+        flaw=FlawKind.RACE,
+        causality=Causality.RESULT,
+        needs=frozenset({Need.RESULTS}),
+        second_run=SecondRun.REPETITION,
+        not_requested=frozenset({NOT_REPEATED}),
+        varies_with_undefined_lanes=True,
+    )
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail once for each result that differs."""
@@ -38,3 +50,6 @@ class Repeatability(SingleRunOracle):
             meaning="Nothing but the order in which programs, warps or threads happen to run can differ: a race.",
             source=next((launch.source for launch in run.launches if launch.kernel == kernel), None),
         )
+
+
+ORACLES = (Repeatability(),)

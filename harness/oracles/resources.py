@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from harness.model.device import DeviceProfile
+from harness.model.flaw_kind import FlawKind
 from harness.model.kernel_resources import Resources
 from harness.model.run import Launch, Raised, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import NO_LAUNCH, ResponsibleOracle, responsible_oracle, unfinished
+from harness.oracles.traits import Need, PromiseScope, Proof, Traits
 
 TENSOR_MEMORY_COLUMNS = 512
 """Columns of one SM of compute capability 10.x, the only one with tensor memory (PTX ISA, tcgen05.alloc)."""
@@ -34,6 +36,14 @@ class FitsResources(SingleRunOracle):
 
     name = "resources"
     promise = "Every kernel, or a config of it, compiles for the GPU and fits in its memory, registers and threads."
+    traits = Traits(
+        rank=20,
+        flaw=FlawKind.PROMISE,
+        scope=PromiseScope.BUILD,
+        needs=frozenset({Need.RESOURCES}),
+        judges_oversized=True,
+        proof=Proof.GPU_LIMIT,
+    )
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail once for each kernel and resource; abstain as long as a build that could fail is not finished."""
@@ -76,6 +86,9 @@ class FitsResources(SingleRunOracle):
             meaning=MEANING,
             source=raised.source,
         )
+
+
+ORACLES = (FitsResources(),)
 
 
 def failures_of(oracle: str, run: Run, evidence: Evidence) -> tuple[Fail, ...]:

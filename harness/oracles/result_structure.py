@@ -1,9 +1,11 @@
 """The promise that results have the structure of their definition's: presence, shape and element type."""
 
+from harness.model.flaw_kind import FlawKind
 from harness.model.run import FormMismatch, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import unfinished
+from harness.oracles.traits import Causality, Proof, Traits
 
 MEANING = (
     "The caller gets another result than the op's definition has: code that unpacks, adds or copies it fails, or goes "
@@ -20,6 +22,13 @@ class ResultStructure(SingleRunOracle):
 
     name = "result-structure"
     promise = "The outputs and gradients are those of the definition, each with its shape and element type."
+    traits = Traits(
+        rank=220,
+        flaw=FlawKind.WRONG_FORM,
+        causality=Causality.RESULT,
+        proof=Proof.STRUCTURE,
+        more_than_launch="the host code decides which results the op returns",
+    )
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail once: results of a wrong structure usually have one cause."""
@@ -43,6 +52,9 @@ class ResultStructure(SingleRunOracle):
             message="; ".join(map(sentence, mismatches)),
             meaning=MEANING,
         )
+
+
+ORACLES = (ResultStructure(),)
 
 
 def sentence(mismatch: FormMismatch) -> str:

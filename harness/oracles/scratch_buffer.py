@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
+from harness.model.flaw_kind import FlawKind
 from harness.model.run import ScratchFault, ScratchFlaw
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import NO_LAUNCH, TRACING_ENGINES, unfinished
 from harness.oracles.memory_events import at_line, place_of
+from harness.oracles.traits import Causality, PromiseScope, Traits
 
 NO_SCRATCH = "no kernel needs scratch memory"
 SEEN_BY_TRACING = frozenset({ScratchFlaw.READ, ScratchFlaw.STORED})
@@ -16,9 +18,16 @@ SEEN_BY_TRACING = frozenset({ScratchFlaw.READ, ScratchFlaw.STORED})
 class ScratchBuffer(SingleRunOracle):
     """Fails on some flaws of scratch memory, once for each kernel and operation."""
 
-    def __init__(self, name: str, promise: str, flaws: frozenset[ScratchFlaw], meaning: str) -> None:
+    def __init__(self, rank: int, name: str, promise: str, flaws: frozenset[ScratchFlaw], meaning: str) -> None:
         self.name = name
         self.promise = promise
+        self.traits = Traits(
+            rank=rank,
+            flaw=FlawKind.PROMISE,
+            causality=Causality.KERNEL,
+            scope=PromiseScope.LAUNCH,
+            not_requested=frozenset({NO_SCRATCH}),
+        )
         self._flaws = flaws
         self._meaning = meaning
 
@@ -84,6 +93,7 @@ def sentence(fault: ScratchFault) -> str:
 
 
 SIZE = ScratchBuffer(
+    50,
     "scratch-size",
     "Scratch memory has the size that Triton asks for: grid times CTAs times the bytes of a program.",
     frozenset({ScratchFlaw.TOO_SMALL}),
@@ -91,6 +101,7 @@ SIZE = ScratchBuffer(
     "allocator that keeps its first buffer, or computes the size without the grid, fails with larger inputs only.",
 )
 ALIGNMENT = ScratchBuffer(
+    60,
     "scratch-alignment",
     "Scratch memory begins at a multiple of the alignment that Triton asks for.",
     frozenset({ScratchFlaw.MISALIGNED}),
@@ -98,6 +109,7 @@ ALIGNMENT = ScratchBuffer(
     "descriptor elsewhere ends the launch and the process's CUDA context.",
 )
 LIFETIME = ScratchBuffer(
+    70,
     "scratch-lifetime",
     "Scratch memory belongs to the kernel alone, as long as it runs.",
     frozenset({ScratchFlaw.FREED, ScratchFlaw.SHARED}),
@@ -105,16 +117,18 @@ LIFETIME = ScratchBuffer(
     "changes under the kernel: its descriptors then point anywhere.",
 )
 READS = ScratchBuffer(
+    80,
     "scratch-read",
     "No kernel reads scratch memory before it has written it.",
     frozenset({ScratchFlaw.READ}),
     "The kernel's descriptors, or the last user's data, are there instead of the values that the kernel expects.",
 )
 STORES = ScratchBuffer(
+    90,
     "scratch-store",
     "A program stores only its own descriptors to scratch memory, in its own part.",
     frozenset({ScratchFlaw.STORED}),
     "The store overwrites descriptors that this or another program still uses: its next access through them goes "
     "anywhere, or ends the process's CUDA context.",
 )
-ALL: tuple[ScratchBuffer, ...] = (SIZE, ALIGNMENT, LIFETIME, READS, STORES)
+ORACLES: tuple[ScratchBuffer, ...] = (SIZE, ALIGNMENT, LIFETIME, READS, STORES)

@@ -1,10 +1,12 @@
 """The promises that kernels which need scratch memory find an allocator, wherever they are launched."""
 
+from harness.model.flaw_kind import FlawKind
 from harness.model.run import Raised, Run, ScratchFault, ScratchFlaw, TimedOut
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import NO_LAUNCH, ResponsibleOracle, responsible_oracle, unfinished
 from harness.oracles.memory_events import place_of
+from harness.oracles.traits import PromiseScope, Proof, Traits
 
 
 class ScratchMemory(SingleRunOracle):
@@ -15,6 +17,9 @@ class ScratchMemory(SingleRunOracle):
 
     name = "scratch-memory"
     promise = "An allocator is set if a kernel is launched that needs scratch memory."
+    traits = Traits(
+        rank=30, flaw=FlawKind.PROMISE, scope=PromiseScope.LAUNCH, judges_oversized=True, proof=Proof.GPU_LIMIT
+    )
     meaning = (
         "The library launches a kernel with device-made tensor descriptors without `triton.set_allocator` in "
         "that thread; older GPUs need no scratch memory for it, and a thread such as autograd's does not "
@@ -81,6 +86,13 @@ class ScratchContext(ScratchMemory):
 
     name = "scratch-context"
     promise = "An allocator that is set in one thread is set in every thread that launches a kernel that needs it."
+    traits = Traits(
+        rank=40,
+        flaw=FlawKind.PROMISE,
+        scope=PromiseScope.LAUNCH,
+        proof=Proof.GPU_LIMIT,
+        more_than_launch="the host code decides in which thread it launches",
+    )
     meaning = (
         "`triton.set_allocator` sets a context variable. A fresh thread, autograd's thread for backward passes, and a "
         "pool's workers begin with an empty context: the setting of the thread that imported the library is not "
@@ -96,6 +108,9 @@ class ScratchContext(ScratchMemory):
     def _seen(self, run: Run, event: ScratchFault) -> str:
         where = "" if run.case.context.is_main else f" {run.case.context.where}"
         return f"and the allocator that is set {event.other} is missing{where or _phase(run)}"
+
+
+ORACLES = (ScratchMemory(), ScratchContext())
 
 
 def _raised(run: Run) -> Raised | None:

@@ -4,11 +4,14 @@ from dataclasses import replace
 
 from harness.execution.paired_run_policy import choice_number, is_sampled
 from harness.model.case import Case
+from harness.model.flaw_kind import FlawKind
+from harness.model.paired_run import SecondRun
 from harness.model.run import Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence
 from harness.oracles.endings import unfinished
 from harness.oracles.run_comparison import Disagreement, disagreements
+from harness.oracles.traits import Causality, Need, Proof, Traits
 
 SM_COUNTS = (1, 304)
 """The SM counts of paired runs: one program for everything, and more programs than many inputs have rows.
@@ -23,6 +26,15 @@ class SmInvariance:
 
     name = "sm-invariance"
     promise = "The results are the same, up to rounding, whatever the number of SMs."
+    traits = Traits(
+        rank=290,
+        flaw=FlawKind.PROMISE,
+        causality=Causality.RESULT,
+        needs=frozenset({Need.COMPARABLE_RESULTS}),
+        second_run=SecondRun.SM_COUNT,
+        proof=Proof.COMPARED_RUNS,
+        more_than_launch="the host code depends on the SM count",
+    )
 
     def paired_runs(self, run: Run) -> tuple[Case, ...]:
         """Request the same case at another SM count, for one case in `ONE_CASE_IN`."""
@@ -60,3 +72,6 @@ class SmInvariance:
                 "wrong on one with more or fewer SMs."
             ),
         )
+
+
+ORACLES = (SmInvariance(),)

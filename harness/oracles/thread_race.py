@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+from harness.model.flaw_kind import FlawKind
 from harness.model.run import Access, NarrowAtomic, ThreadRace
 from harness.model.verdict import Abstain, Fail, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.memory_events import at_line, cell, cells, judge_lines, place_of, was_or_were
+from harness.oracles.traits import PromiseScope, Traits
 
 RACE = (
     "A tile is a single value in the kernel's text, but each of its elements belongs to one thread of the program, and "
@@ -30,6 +32,8 @@ class NoThreadRace(SingleRunOracle):
     promise = (
         "No two threads touch a cell, one of them with a store, unless a barrier or a wide enough atomic orders them."
     )
+    # `Causality.APART`: the virtual GPU moves whole tiles, so a race changes no value there.
+    traits = Traits(rank=180, flaw=FlawKind.RACE, scope=PromiseScope.LAUNCH)
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail once for each line of the later access; abstain if a launch could not be decided."""
@@ -57,6 +61,9 @@ class NoThreadRace(SingleRunOracle):
         if unknown is not None and not events:
             return (Abstain(oracle=self.name, reason=f"{unknown.kernel}: {unknown.threads_unknown}"),)
         return judge_lines(self.name, run, events, fail)
+
+
+ORACLES = (NoThreadRace(),)
 
 
 def race_sentence(event: ThreadRace) -> str:

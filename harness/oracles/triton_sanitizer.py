@@ -1,6 +1,7 @@
 """The promise that Triton's own sanitizers have nothing to report on the hardware GPU."""
 
 from harness.model.compute_sanitizer_report import SanitizerRecord
+from harness.model.flaw_kind import FlawKind
 from harness.model.paired_run import launch_of
 from harness.model.run import Run
 from harness.model.triton_sanitizer_report import Differing, Exact, Instrumentation, Instrumented
@@ -8,6 +9,7 @@ from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verd
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.compute_sanitizer import kernel_name, lines_of, reporters, unaccepted
 from harness.oracles.endings import NO_LAUNCH, unfinished
+from harness.oracles.traits import Causality, Traits
 
 NOT_CHECKED = "the kernels were compiled without a sanitizer of Triton's"
 MEANING = {
@@ -31,6 +33,13 @@ class TritonSanitizerClean(SingleRunOracle):
 
     name = "triton-sanitizer"
     promise = "Triton's own sanitizers have nothing to report: accesses of global or of shared memory, by their kind."
+    traits = Traits(
+        rank=120,
+        flaw=FlawKind.PROMISE,
+        causality=Causality.KERNEL,
+        judges_without_values=True,
+        not_requested=frozenset({NOT_CHECKED}),
+    )
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail for each record that is not accepted; pass only if every kernel demonstrably was checked."""
@@ -85,3 +94,6 @@ class TritonSanitizerClean(SingleRunOracle):
             meaning=MEANING[watched.mode],
             source=source,
         )
+
+
+ORACLES = (TritonSanitizerClean(),)

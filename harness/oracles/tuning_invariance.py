@@ -1,13 +1,15 @@
 """The promise that a call which tunes has the same results as a later one, which finds its config in the cache."""
 
 from harness.model.ending import Completed
-from harness.model.paired_run import launch_of
+from harness.model.flaw_kind import FlawKind
+from harness.model.paired_run import SecondRun, launch_of
 from harness.model.run import Run
 from harness.model.tuning import TunedRun, TunerCall
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.autotuner_choice import NOT_TUNED
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import describe, unfinished
+from harness.oracles.traits import Causality, Need, Traits
 
 
 class TuningInvariance(SingleRunOracle):
@@ -15,6 +17,15 @@ class TuningInvariance(SingleRunOracle):
 
     name = "tuning-invariance"
     promise = "The results are the same whether a call tunes its kernels first or finds their configs in the cache."
+    traits = Traits(
+        rank=310,
+        flaw=FlawKind.PROMISE,
+        causality=Causality.RESULT,
+        needs=frozenset({Need.COMPARABLE_RESULTS}),
+        second_run=SecondRun.TUNING,
+        not_requested=frozenset({NOT_TUNED}),
+        more_than_launch="it shows only while an autotuner tunes",
+    )
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail once for each kernel that leaves other contents, or once if the second run breaks off."""
@@ -75,6 +86,9 @@ class TuningInvariance(SingleRunOracle):
             f"{describe(tuned.ending)}",
             meaning="The first call for a new key fails, however well later ones would work.",
         )
+
+
+ORACLES = (TuningInvariance(),)
 
 
 def _declared(call: TunerCall) -> str:

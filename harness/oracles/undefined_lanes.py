@@ -1,11 +1,14 @@
 """The promise that results do not depend on undefined lanes."""
 
 from harness.model.case import LaneFill
+from harness.model.flaw_kind import FlawKind
+from harness.model.paired_run import SecondRun
 from harness.model.run import Completed, Refilled, Result, Run, UndefinedLanes
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import describe, untraced
 from harness.oracles.memory_events import place_of
+from harness.oracles.traits import Causality, Need, PromiseScope, Traits
 
 BLOCK_POINTER = "block pointer without padding_option"
 """The idiom of a load that checks boundaries, and leaves what lies beyond undefined: few kernels name a padding."""
@@ -21,6 +24,16 @@ class UndefinedLaneIndependence(SingleRunOracle):
 
     name = "undefined-lanes"
     promise = "What a masked load without `other` leaves undefined does not reach any result."
+    traits = Traits(
+        rank=210,
+        flaw=FlawKind.PROMISE,
+        causality=Causality.UNDEFINED_LANES,
+        scope=PromiseScope.LAUNCH,
+        needs=frozenset({Need.COMPARABLE_RESULTS}),
+        second_run=SecondRun.LANE_FILL,
+        varies_with_undefined_lanes=True,
+        has_harmful_warnings=True,
+    )
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail at most once, with a warning: the hardware chooses the value of such lanes, usually zero."""
@@ -61,6 +74,9 @@ class UndefinedLaneIndependence(SingleRunOracle):
             source=events[0].site.source,
             idiom=BLOCK_POINTER if all(event.block_pointer for event in events) else "",
         )
+
+
+ORACLES = (UndefinedLaneIndependence(),)
 
 
 def undefined_lanes(run: Run) -> tuple[UndefinedLanes, ...]:

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+from harness.model.flaw_kind import FlawKind
 from harness.model.run import Completed, UninitialisedRead
 from harness.model.verdict import Fail, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.memory_events import at_line, cells, judge_lines, place_of, shading, was_or_were
+from harness.oracles.traits import Causality, PromiseScope, Traits
 
 USED = (
     "The kernel computes with whatever the memory held before: often zeros in a test, and another tensor's values in a "
@@ -25,6 +27,7 @@ class NoUninitialisedReads(SingleRunOracle):
 
     name = "uninitialised-read"
     promise = "No kernel loads a cell that nothing has stored since it was allocated."
+    traits = Traits(rank=190, flaw=FlawKind.UNINITIALISED, causality=Causality.KERNEL, scope=PromiseScope.LAUNCH)
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail once for each line that reads."""
@@ -57,3 +60,6 @@ class NoUninitialisedReads(SingleRunOracle):
         return judge_lines(
             self.name, run, (event for event in run.memory if isinstance(event, UninitialisedRead)), fail
         )
+
+
+ORACLES = (NoUninitialisedReads(),)

@@ -2,11 +2,13 @@
 
 from math import prod
 
+from harness.model.flaw_kind import FlawKind
 from harness.model.run import Result
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import untraced
 from harness.oracles.memory_events import cells, shading, was_or_were
+from harness.oracles.traits import Causality, Need, Traits
 
 
 class FullyWritten(SingleRunOracle):
@@ -14,6 +16,7 @@ class FullyWritten(SingleRunOracle):
 
     name = "unwritten"
     promise = "Every cell of every output and gradient is stored before the library hands it back."
+    traits = Traits(rank=200, flaw=FlawKind.UNINITIALISED, causality=Causality.RESULT, needs=frozenset({Need.RESULTS}))
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail once for each result with cells that were never stored."""
@@ -39,3 +42,6 @@ class FullyWritten(SingleRunOracle):
             ),
             pictures=shading(result.name, "never stored", result.unwritten_map, first),
         )
+
+
+ORACLES = (FullyWritten(),)

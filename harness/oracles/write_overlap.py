@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+from harness.model.flaw_kind import FlawKind
 from harness.model.run import Overlap
 from harness.model.verdict import Fail, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.memory_events import at_line, cells, judge_lines, place_of, shading, was_or_were
+from harness.oracles.traits import Causality, PromiseScope, Traits
 
 SAME = (
     "Several programs do the same work and store the same result: harmless by itself, but it wastes bandwidth, and it "
@@ -26,6 +28,7 @@ class NoWriteOverlap(SingleRunOracle):
 
     name = "write-overlap"
     promise = "No cell that a program of a launch stores, other than atomically, is stored or updated by another."
+    traits = Traits(rank=160, flaw=FlawKind.RACE, causality=Causality.KERNEL, scope=PromiseScope.LAUNCH)
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail once for each line: with an error if programs stored different bytes, otherwise with a warning."""
@@ -60,3 +63,6 @@ class NoWriteOverlap(SingleRunOracle):
             )
 
         return judge_lines(self.name, run, (event for event in run.memory if isinstance(event, Overlap)), fail)
+
+
+ORACLES = (NoWriteOverlap(),)

@@ -9,6 +9,7 @@ from harness.model.run import Completed, Refused, Run
 from harness.model.verdict import Fail
 from harness.oracles import registry
 from harness.oracles.agreement import sentence
+from harness.oracles.completes import Completes
 from harness.oracles.endings import describe, is_gone
 from harness.wording import counted
 
@@ -106,7 +107,7 @@ def conclusion(compared: Compared) -> str:
 def _how_it_broke(run: Run, again: Run | None) -> str:
     """Return the message of its finding in one line, or its ending if there is no finding."""
     paired = {} if again is None else {again.case.digest: again}
-    verdicts = registry.judge_all(run, paired, {}, oracles=(registry.find("completes"),))
+    verdicts = registry.judge_all(run, paired, {}, oracles=(Completes(),))
     messages = [verdict.message for verdict in verdicts if isinstance(verdict, Fail)]
     return (messages or [describe(run.ending)])[0].splitlines()[0]
 

@@ -8,7 +8,7 @@ from harness.documents.op_checks import OpChecks, UncheckedOp, by_op, second_run
 from harness.model.paired_run import SecondRun
 from harness.model.verdict import Outcome, Severity
 from harness.oracles import registry
-from harness.oracles.resources import FitsResources
+from harness.oracles.traits import PromiseScope
 from harness.wording import counted
 
 REASONS = 5
@@ -89,7 +89,8 @@ def checks(verdicts: Iterable[VerdictCount], rows: Iterable[OpChecks]) -> Iterat
     checked = Counter[str]()
     for row in verdicts:
         checked[row.oracle] += row.cases if row.outcome is not Outcome.ABSTAIN else 0
-    oracles = [oracle.name for oracle in registry.ALL if checked[oracle.name] and oracle.name != FitsResources.name]
+    by_case = registry.names_with(lambda traits: traits.scope is not PromiseScope.BUILD)
+    oracles = [name for name in by_case if checked[name]]
     if oracles:
         yield f"checked: {', '.join(f'{name} {checked[name]}' for name in oracles)}"
     ops = by_op(rows)

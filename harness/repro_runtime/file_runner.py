@@ -9,6 +9,7 @@ from typing import Self
 from harness.model.device import DeviceProfile
 from harness.oracles import registry
 from harness.oracles.base import Oracle, SingleRunOracle
+from harness.oracles.traits import Need
 from harness.repro_runtime.request import SUITE, CheckRequest
 from harness.search.judge import Examination, Judge
 from harness.search.options import TIME_LIMIT_S
@@ -18,8 +19,6 @@ from harness.workers.pool import Pool
 from harness.workers.spec import BUILDS, WorkerSpec
 
 ENGINE = "harness.repro_runtime.engine:FileEngine"
-NEEDS_RESOURCES = frozenset({"resources"})
-"""Oracles that need the results of the whole compiler pipeline."""
 
 
 class FileRunner:
@@ -38,7 +37,7 @@ class FileRunner:
         oracle = registry.find(request.oracle)
         self._judge = Judge(oracles=(oracle,))
         self._strict = Judge(oracles=tuple({one.name: one for one in (oracle, *_single_run_oracles())}.values()))
-        if request.oracle in NEEDS_RESOURCES:
+        if Need.RESOURCES in oracle.traits.needs:
             self._compiler = BackgroundCompiler(Path(self._scratch, BUILDS))
             self._judge = Judge(oracles=(oracle,), resources=self._compiler)
 
@@ -73,4 +72,8 @@ class FileRunner:
 
 
 def _single_run_oracles() -> tuple[Oracle, ...]:
-    return tuple(one for one in registry.ALL if isinstance(one, SingleRunOracle) and one.name not in NEEDS_RESOURCES)
+    return tuple(
+        oracle
+        for oracle in registry.ALL
+        if isinstance(oracle, SingleRunOracle) and Need.RESOURCES not in oracle.traits.needs
+    )

@@ -19,6 +19,7 @@ from harness.model.paired_run import PairedRun, RunRequest
 from harness.model.run import Completed, Deadlocked, Refused, Run, Unsupported
 from harness.model.verdict import Fail
 from harness.oracles import registry
+from harness.oracles.traits import Need
 from harness.search.campaign_statistics import CampaignStatistics, Trial
 from harness.search.case_queue import CaseQueue
 from harness.search.judge import Examination, Judge, compiled_launches
@@ -343,7 +344,7 @@ class Campaign:
 
     def _judge_late_resources(self) -> None:
         """Judge one run of each build again for resources: the compiler often reports after the run was judged."""
-        resources_only = self._judge.only(*registry.READ_RESOURCES)
+        resources_only = self._judge.only(*registry.names_with(lambda traits: Need.RESOURCES in traits.needs))
         self._count_known_builds()
         sighted = set(self.statistics.sightings)
         runs = {trial.order_key: (trial, examined) for trial, examined in (*self._builds.values(), *self._sharing)}

@@ -6,7 +6,7 @@ vary with the SM count.  This file decides from facts of the search alone, and r
 Failures at one argument of a kernel, failures of one idiom, and equal exceptions at one line have one cause in whatever
 cases they show.  Otherwise failure A explains failure B if
 
-1. A comes before B: its oracle judges causes of what the other judges, and its launch is not later;
+1. A comes before B: its oracle judges causes of what the other judges (`Causality`), and its launch is not later;
 2. nearly all cases that showed B showed A too.  An independent bug also shows where A does not;
 3. the simplest case of A, which ran alone, shows B.  An independent bug that needs more than A does is missing there.
 
@@ -19,57 +19,14 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from harness.model.run import Launch
-from harness.model.verdict import FLOAT64_VALUES, Fail, Severity, Signature
+from harness.model.verdict import Fail, Severity, Signature
 from harness.oracles import registry
+from harness.oracles.traits import Causality, Traits
 
 OTHERS_SHARE = 0.1
 """The largest share of a consequence's cases that may lack the cause: near its threshold an error is not seen."""
 GRADIENT = "d:"
 """The beginning of a gradient's name."""
-
-WRONG_VALUE = "wrong-value"
-MEMORY = frozenset(
-    {
-        "launch-limits",
-        "compute-sanitizer",
-        "triton-sanitizer",
-        "bounds",
-        "scratch-size",
-        "scratch-alignment",
-        "scratch-lifetime",
-        "scratch-read",
-        "scratch-store",
-        "descriptor-alignment",
-        "device-assert",
-        "write-overlap",
-        "order-dependence",
-        "uninitialised-read",
-    }
-)
-"""Oracles that judge what kernels do.  They explain each other, in the order of launches, and wrong values."""
-VALUES = frozenset(
-    {
-        "result-structure",
-        "unwritten",
-        WRONG_VALUE,
-        "precision",
-        FLOAT64_VALUES,
-        "agreement",
-        "repeatability",
-        "order-invariance",
-        "sm-invariance",
-        "config-invariance",
-        "tuning-invariance",
-    }
-)
-"""Oracles that judge results.  They explain each other, in the order of `registry.ALL`."""
-ENDINGS = {"completes": frozenset({"bounds", "descriptor-alignment", "device-assert"})}
-"""Oracles that judge how a case ends, with those that explain it within the same kernel."""
-UNDEFINED = "undefined-lanes"
-VARY_WITH_UNDEFINED = frozenset({UNDEFINED, "agreement", "repeatability"})
-"""Oracles that compare runs which may hold other values in undefined lanes."""
-HARMFUL_WARNINGS = frozenset({"launch-limits", "bounds", "compute-sanitizer", UNDEFINED})
-"""Oracles whose warnings may explain an error: a grid without programs, a load from a gap.  Others exclude it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +46,10 @@ class Suspect:
     @property
     def signature(self) -> Signature:
         return self.fail.signature
+
+    @property
+    def traits(self) -> Traits:
+        return registry.traits_of(self.signature.oracle)
 
     @property
     def is_error(self) -> bool:
@@ -148,7 +109,7 @@ def causes_of(suspects: Iterable[Suspect]) -> tuple[Cause, ...]:
 
 def may_explain(cause: Suspect, consequence: Suspect) -> bool:
     """Return True if nothing but the cases speaks against `cause` as the cause of `consequence`."""
-    if consequence.is_error and not cause.is_error and cause.signature.oracle not in HARMFUL_WARNINGS:
+    if consequence.is_error and not cause.is_error and not cause.traits.has_harmful_warnings:
         return False
     return _comes_before(cause, consequence) and _shows_with(cause, consequence.signature)
 
@@ -166,7 +127,8 @@ def _identity(fail: Fail) -> object:
     """Return what failures of one block have in common."""
     if fail.idiom:
         return fail.oracle, fail.idiom
-    if fail.oracle in ENDINGS and fail.source is not None:  # host code that many ops share raises the same exception
+    is_ending = registry.traits_of(fail.oracle).causality is Causality.ENDING
+    if is_ending and fail.source is not None:  # host code that many ops share raises the same exception
         return fail.oracle, fail.source, fail.signature.place
     return _place(fail)
 
@@ -179,7 +141,8 @@ def _place(fail: Fail) -> tuple[str, ...]:
     """
     signature = fail.signature
     at = (fail.argument, fail.source.file) if fail.argument and fail.source else (signature.place,)
-    oracle = WRONG_VALUE if signature.oracle == FLOAT64_VALUES else signature.oracle
+    traits = registry.traits_of(signature.oracle)
+    oracle = traits.family if traits.is_same_bug_as_family else signature.oracle
     return oracle, signature.op, signature.kernel, *at
 
 
@@ -201,13 +164,14 @@ def _shows_with(cause: Suspect, consequence: Signature) -> bool:
 
 def _comes_before(cause: Suspect, consequence: Suspect) -> bool:
     first, second = cause.signature, consequence.signature
-    if second.oracle in ENDINGS:
-        return first.oracle in ENDINGS[second.oracle] and first.kernel == second.kernel
-    if UNDEFINED in {first.oracle, second.oracle}:
-        return first.oracle == UNDEFINED and second.oracle in VARY_WITH_UNDEFINED
-    if first.oracle in MEMORY:
-        return second.oracle in MEMORY | VALUES and not _is_launched_later(cause, consequence)
-    if not {first.oracle, second.oracle} <= VALUES or _number(first.oracle) > _number(second.oracle):
+    earlier, later = cause.traits, consequence.traits
+    if later.causality is Causality.ENDING:
+        return earlier.ends_launches and first.kernel == second.kernel
+    if Causality.UNDEFINED_LANES in {earlier.causality, later.causality}:
+        return earlier.causality is Causality.UNDEFINED_LANES and later.varies_with_undefined_lanes
+    if earlier.causality is Causality.KERNEL:
+        return later.causality in {Causality.KERNEL, Causality.RESULT} and not _is_launched_later(cause, consequence)
+    if {earlier.causality, later.causality} != {Causality.RESULT} or earlier.rank > later.rank:
         return False
     if first.place.startswith(GRADIENT) and not second.place.startswith(GRADIENT) and not second.kernel:
         return False
@@ -226,17 +190,11 @@ def _is_launched_later(one: Suspect, other: Suspect) -> bool:
 
 def _causal_order(suspect: Suspect) -> tuple[bool, int, int]:
     """Return a sort key that puts causes before their consequences."""
-    oracle, at = suspect.signature.oracle, _first_launch(suspect)
-    number = _number(oracle)
-    return (False, at, number) if oracle in MEMORY else (True, number, at)
+    rank, at = suspect.traits.rank, _first_launch(suspect)
+    return (False, at, rank) if suspect.traits.causality is Causality.KERNEL else (True, rank, at)
 
 
 def _first_launch(suspect: Suspect) -> int:
     """Return the index of the first launch of the kernel at fault; beyond the last if there is none."""
     kernels = [launch.kernel for launch in suspect.launches]
     return kernels.index(suspect.signature.kernel) if suspect.signature.kernel in kernels else len(kernels)
-
-
-def _number(oracle: str) -> int:
-    """Return the place of the oracle in `registry.ALL`, where causes come before consequences."""
-    return next((number for number, one in enumerate(registry.ALL) if one.name == oracle), len(registry.ALL))

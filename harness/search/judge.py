@@ -19,9 +19,9 @@ from harness.model.run import Completed, Launch, Run
 from harness.model.verdict import Fail, Outcome, Signature, Verdict
 from harness.oracles import registry
 from harness.oracles.base import Oracle
-from harness.oracles.exact_values import WrongValue
 from harness.oracles.resources import shortages
 from harness.oracles.run_comparison import disagreements
+from harness.oracles.traits import Need
 from harness.search.runner import NoResources, ResourceSource
 
 
@@ -45,7 +45,8 @@ class Examination:
     def fail_with(self, signature: Signature) -> Fail | None:
         """Return the failure with this signature, or None if the run does not show it."""
         exactly = (fail for fail in self.fails if fail.signature == signature)
-        return next(exactly, None) or next((fail for fail in self.fails if signature.is_shown_by(fail.signature)), None)
+        showing = (fail for fail in self.fails if registry.is_shown_by(signature, fail.signature))
+        return next(exactly, None) or next(showing, None)
 
     def with_verdicts_of(self, later: "Examination") -> "Examination":
         """Return the examination with the verdicts of a later one in the place of those of the same oracles."""
@@ -82,16 +83,16 @@ class Judge:
     @property
     def checks_resources(self) -> bool:
         """True if any oracle reads the resources of kernels; the whole compiler need not run otherwise."""
-        return any(oracle.name in registry.READ_RESOURCES for oracle in self.oracles)
+        return any(Need.RESOURCES in oracle.traits.needs for oracle in self.oracles)
 
     def only(self, oracle: str, *others: str) -> "Judge":
         """Return a judge with only these oracles, which requests no paired runs for others.
 
-        If the first is `wrong-value`, every case is computed exactly: the search computes a share of them so.
+        If the first needs an exact run, every case is computed exactly: the search computes a share of them so.
         """
         names = frozenset[str]().union(*map(registry.related, (oracle, *others)))
         chosen = tuple(oracle for oracle in self.oracles if oracle.name in names)
-        return replace(self, oracles=chosen, exactly=oracle == WrongValue.name)
+        return replace(self, oracles=chosen, exactly=Need.EXACT_RUN in registry.traits_of(oracle).needs)
 
     def paired_runs(self, op: Op, run: Run) -> tuple[PairedRunRequest, ...]:
         """Return the requests for all paired runs that the oracles need, each once."""

@@ -10,12 +10,8 @@ from harness.model.paired_run import SecondRun
 from harness.model.run import Completed
 from harness.model.verdict import GENERATED, Outcome
 from harness.oracles import registry
-from harness.oracles.autotuner_key import AutotunerKey
-from harness.oracles.config_invariance import ConfigInvariance
 from harness.oracles.endings import TRACING_ENGINES
-from harness.oracles.order_invariance import OrderInvariance
-from harness.oracles.sm_invariance import SmInvariance
-from harness.oracles.tuning_invariance import TuningInvariance
+from harness.oracles.traits import Need, Traits
 from harness.search.judge import Examination, compiled_launches
 
 
@@ -37,7 +33,7 @@ class OpStatistics:
 
     def count(self, examined: Examination) -> None:
         possible = tuple(_possible_second_runs(examined))
-        builds = builds_of(examined) if registry.READ_RESOURCES & _asked(examined) else ()
+        builds = builds_of(examined) if any(Need.RESOURCES in traits.needs for traits in _asked(examined)) else ()
         self.add_outcome(examined, 1)
         self.second_runs.update(dict.fromkeys(possible, 0))
         if examined.outcome is not Outcome.ABSTAIN:
@@ -63,9 +59,9 @@ def builds_of(examined: Examination) -> frozenset[str]:
     )
 
 
-def _asked(examined: Examination) -> frozenset[str]:
-    """Return the oracles that judged the case, if only to abstain."""
-    return frozenset(verdict.oracle for verdict in examined.verdicts)
+def _asked(examined: Examination) -> Iterator[Traits]:
+    """Yield the traits of the oracles that judged the case, if only to abstain."""
+    return (registry.traits_of(verdict.oracle) for verdict in examined.verdicts)
 
 
 def _possible_second_runs(examined: Examination) -> Iterator[SecondRun]:
@@ -73,17 +69,15 @@ def _possible_second_runs(examined: Examination) -> Iterator[SecondRun]:
     run = examined.run
     if not run.launches or not isinstance(run.ending, Completed) or run.case.scale is Scale.OVERSIZED:
         return
-    asked = _asked(examined)
-    if SmInvariance.name in asked:
-        yield SecondRun.SM_COUNT
+    asked = {traits.second_run for traits in _asked(examined)}
     is_tuned = any(launch.config_count > 1 for launch in run.launches)
     by_triton = (launch for launch in run.launches if not launch.model and not GENERATED.match(launch.kernel))
     is_tuned_by_triton = any(launch.config_count > 1 for launch in by_triton)
-    if ConfigInvariance.name in asked and is_tuned:
+    if SecondRun.SM_COUNT in asked:
+        yield SecondRun.SM_COUNT
+    if SecondRun.CONFIG in asked and is_tuned:
         yield SecondRun.CONFIG
-    if TuningInvariance.name in asked and is_tuned_by_triton and run.engine == "virtual":
-        yield SecondRun.TUNING
-    if AutotunerKey.name in asked and is_tuned_by_triton and run.engine == "virtual":
-        yield SecondRun.KEYS
-    if OrderInvariance.name in asked and run.engine in TRACING_ENGINES and order_matters(run.launches, run.memory):
+    if is_tuned_by_triton and run.engine == "virtual":
+        yield from (kind for kind in (SecondRun.TUNING, SecondRun.KEYS) if kind in asked)
+    if SecondRun.ORDER in asked and run.engine in TRACING_ENGINES and order_matters(run.launches, run.memory):
         yield SecondRun.ORDER

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from harness.model.case import Scale
 from harness.model.run import Completed, Run
 from harness.model.verdict import Abstain, Fail, Pass, Verdict
-from harness.oracles.registry import STRUCTURE
-from harness.oracles.result_structure import sentence
+from harness.oracles.result_structure import ResultStructure, sentence
 from harness.search.campaign_statistics import Trial
 from harness.search.judge import Examination
 
@@ -29,11 +28,11 @@ class HeldCase:
     @property
     def fail(self) -> Fail:
         """The failure in doubt."""
-        return next(fail for fail in self.examined.fails if fail.oracle == STRUCTURE.name)
+        return next(fail for fail in self.examined.fails if fail.oracle == ResultStructure.name)
 
     @property
     def other_fails(self) -> tuple[Fail, ...]:
-        return tuple(fail for fail in self.examined.fails if fail.oracle != STRUCTURE.name)
+        return tuple(fail for fail in self.examined.fails if fail.oracle != ResultStructure.name)
 
     @property
     def not_checked(self) -> Examination:
@@ -51,7 +50,7 @@ class StructureDoubts:
 
     def hold(self, trial: Trial, examined: Examination) -> HeldCase | None:
         """Hold the case back if its failure is in doubt, and return it; return None if the case counts."""
-        is_wrong = any(fail.oracle == STRUCTURE.name for fail in examined.fails)
+        is_wrong = any(fail.oracle == ResultStructure.name for fail in examined.fails)
         if not is_wrong or trial.op.id in self._agreeing:
             return None
         held = HeldCase(trial=trial, examined=examined)
@@ -88,5 +87,5 @@ def _message(first: HeldCase, cases: int) -> str:
 
 
 def _as_unchecked(verdict: Verdict) -> Verdict:
-    is_wrong = isinstance(verdict, Fail) and verdict.oracle == STRUCTURE.name
+    is_wrong = isinstance(verdict, Fail) and verdict.oracle == ResultStructure.name
     return Abstain(oracle=verdict.oracle, reason=WRONG_SUITE) if is_wrong or isinstance(verdict, Pass) else verdict

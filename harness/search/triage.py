@@ -17,8 +17,9 @@ from harness.model.op import Op
 from harness.model.paired_run import RunRequest, case_of
 from harness.model.run import Run
 from harness.model.verdict import Fail, Outcome, Signature
+from harness.oracles import registry
 from harness.oracles.base import SingleRunOracle
-from harness.oracles.resources import FitsResources
+from harness.oracles.traits import Need
 from harness.search.campaign_statistics import Sighting, Trial
 from harness.search.judge import Examination, Judge
 from harness.search.runner import Runner
@@ -246,9 +247,9 @@ class Triage:
 def _examined(
     judge: Judge, signature: Signature, trial: Trial, case: Case, execute: Callable[[RunRequest], Run]
 ) -> Examination:
-    """Run a case and judge it; for a lack of resources, wait for the compiler, which works in the background."""
+    """Run a case and judge it; if the oracle reads resources, wait for the compiler, which works in the background."""
     examined = judge.examine(trial.op, case, execute)
-    if signature.oracle != FitsResources.name or examined.fail_with(signature) is not None:
+    if Need.RESOURCES not in registry.traits_of(signature.oracle).needs or examined.fail_with(signature) is not None:
         return examined
     return judge.judge_when_compiled(trial.op, examined.run, COMPILER_S)
 

@@ -10,12 +10,12 @@ from harness.engines.cuda.sanitizers.sanitizer_command import Sanitizing
 from harness.errors import UsageError
 from harness.model.device import DeviceProfile
 from harness.oracles import registry
-from harness.oracles.compute_sanitizer import ComputeSanitizerClean
+from harness.oracles.traits import PromiseScope
 from harness.watched.attaching import prepare_environment
 from harness.watched.build_checks import FITS
 from harness.watched.command_process import watch_plan, watched_environment
 from harness.watched.sanitized_command import under_sanitizer
-from harness.watched.watch_records import PER_LAUNCH, WatchPlan
+from harness.watched.watch_records import WatchPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +36,12 @@ def watched_oracles(names: Sequence[str], sanitizing: Sanitizing | None, *, is_v
     Raises:
         UsageError: there is no such oracle, or it needs more than one launch by itself.
     """
-    possible = (
-        *PER_LAUNCH,
-        *([FITS.name] if is_virtual else []),
-        *([ComputeSanitizerClean.name] if sanitizing else []),
+    scopes = (
+        PromiseScope.LAUNCH,
+        *([PromiseScope.BUILD] if is_virtual else []),
+        *([PromiseScope.SANITIZED_PROCESS] if sanitizing else []),
     )
+    possible = tuple(name for scope in scopes for name in registry.names_of(scope))
     chosen = tuple(registry.find(name).name for name in names) or possible
     if wrong := [name for name in chosen if name not in possible]:
         raise UsageError(f"{', '.join(wrong)} needs a suite: harness run asks {', '.join(possible)}")

@@ -18,6 +18,8 @@ from harness.model.compute_sanitizer_report import Tool
 from harness.model.device import DeviceProfile
 from harness.model.run import Launch, Source
 from harness.model.verdict import Fail
+from harness.oracles import registry
+from harness.oracles.traits import PromiseScope
 from harness.wire import from_json, to_json
 
 T = TypeVar("T")
@@ -33,25 +35,7 @@ PLAN, CHECKS, FAILURES, BUILDS, CALLS, UNCOMPILED, RECORDING = (
     ".uncompiled.jsonl",
     ".launch.pt",
 )
-PER_LAUNCH = (
-    "completes",
-    "launch-limits",
-    "scratch-memory",
-    "scratch-context",
-    "scratch-size",
-    "scratch-alignment",
-    "scratch-lifetime",
-    "scratch-read",
-    "scratch-store",
-    "bounds",
-    "descriptor-alignment",
-    "device-assert",
-    "thread-race",
-    "write-overlap",
-    "order-dependence",
-    "uninitialised-read",
-    "undefined-lanes",
-)
+PER_LAUNCH = registry.names_of(PromiseScope.LAUNCH)
 """The oracles that judge a launch without a reference and without another case."""
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ci.check_answers import NAMED, AnswerFile, answer_files
-from harness.checks.check_verdict import FlawKind
 from harness.checks.checker import Checker
+from harness.model.flaw_kind import FlawKind
 
 pytestmark = pytest.mark.slow
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from ci.check_answers import FOLDER
-from harness.checks.check_verdict import CheckVerdict, FlawKind, Ruling
+from harness.checks.check_verdict import CheckVerdict, Ruling
 from harness.checks.checker import Checker
 from harness.errors import UsageError
 from harness.model.case import ValueDistribution
+from harness.model.flaw_kind import FlawKind
 
 pytestmark = pytest.mark.slow
 

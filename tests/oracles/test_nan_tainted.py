@@ -16,5 +16,6 @@ def test_a_nan_tainted_case_is_not_compared_with_other_runs() -> None:
     assert registry.paired_runs(NAN_TAINTED) == ()
     verdicts = registry.judge_all(NAN_TAINTED, {}, {})
     silent = {one.oracle for one in verdicts if isinstance(one, Abstain) and one.reason == registry.NAN_TAINTED}
-    assert silent == registry.COMPARE_WHOLE_RESULTS
-    assert {oracle.name for oracle in registry.ALL} >= registry.COMPARE_WHOLE_RESULTS
+    assert silent == {
+        *("sm-invariance", "config-invariance", "order-invariance", "tuning-invariance", "undefined-lanes"),
+    }

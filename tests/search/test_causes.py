@@ -8,8 +8,8 @@ import pytest
 from harness.model.run import Source
 from harness.model.verdict import Fail, Severity, Signature
 from harness.oracles import registry
-from harness.search import causes
-from harness.search.causes import Cause, Suspect, causes_of
+from harness.oracles.traits import Causality
+from harness.search.causes import Cause, Suspect, causes_of, may_explain
 from tests.oracles.facts import LAUNCH
 
 FORWARD, BACKWARD = "norm_fwd_kernel", "norm_bwd_kernel"
@@ -94,7 +94,7 @@ def test_an_oracle_that_did_not_judge_the_simplest_case_does_not_separate() -> N
     ids=str,
 )
 def test_consequences_explain_no_causes(later: Signature, earlier: Signature) -> None:
-    assert not causes.may_explain(suspect(later), suspect(earlier))
+    assert not may_explain(suspect(later), suspect(earlier))
 
 
 def test_a_harmless_warning_explains_no_error() -> None:
@@ -167,7 +167,11 @@ def test_causes_keep_the_order_of_their_first_failure() -> None:
 
 
 def test_every_oracle_has_a_place_in_the_order() -> None:
-    apart = {"resources", "scratch-memory", "scratch-context", "undefined-lanes"}
+    apart = {"resources", "scratch-memory", "scratch-context"}
     apart.add("thread-race")  # the virtual GPU moves whole tiles, so a race changes no value there
     apart |= {"autotuner-choice", "autotuner-key", "autotuner-threads"}
-    assert causes.MEMORY | causes.VALUES | set(causes.ENDINGS) | apart == ORACLES
+    assert {oracle.name for oracle in registry.ALL if oracle.traits.causality is Causality.APART} == apart
+    assert registry.names_with(lambda traits: traits.causality is Causality.ENDING) == ("completes",)
+    assert registry.names_with(lambda traits: traits.causality is Causality.UNDEFINED_LANES) == ("undefined-lanes",)
+    ending = registry.names_with(lambda traits: traits.ends_launches)
+    assert ending == ("bounds", "descriptor-alignment", "device-assert")

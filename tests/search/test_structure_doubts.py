@@ -15,7 +15,7 @@ from harness.search.plan import CaseBudget, Plan
 from harness.search.structure_doubts import WRONG_SUITE
 from tests.search.fakes import DEVICE, KERNEL, OP, Silent, compared, facts, out_of_order
 
-JUDGE = Judge(oracles=(registry.find("write-overlap"), registry.STRUCTURE, registry.find("float64-values")))
+JUDGE = Judge(oracles=tuple(map(registry.find, ("write-overlap", "result-structure", "float64-values"))))
 CASES = 60
 FLAT = FormMismatch(
     name="y", got=ResultForm(kind="float32", shape=(6,)), expected=ResultForm(kind="float32", shape=(2, 3))

@@ -14,7 +14,7 @@ from harness.model.paired_run import RunRequest, case_of
 from harness.model.run import Launch, Run
 from harness.model.verdict import Abstain, Outcome, Pass, Signature
 from harness.oracles import registry
-from harness.oracles.resources import FitsResources
+from harness.oracles.traits import Need
 from harness.search.judge import Examination, Judge
 from harness.search.runner import NoResources
 
@@ -39,7 +39,7 @@ class PointChecker:
         self._op = op
         self._signature = signature
         self._execute = execute
-        needs_resources = signature.oracle == FitsResources.name
+        needs_resources = Need.RESOURCES in registry.traits_of(signature.oracle).needs
         self._judge = judge.only(signature.oracle)
         if not needs_resources:  # do not run the whole compiler pipeline for nothing
             self._judge = replace(self._judge, resources=NoResources())

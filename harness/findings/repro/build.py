@@ -22,10 +22,11 @@ from harness.findings.repro.reduction_check import ShowsSameFailure, written
 from harness.findings.rerun import options_for
 from harness.model.case import HARNESS_FOLDER
 from harness.model.run import Run, UndefinedLanes
-from harness.model.verdict import VALUE_ORACLES, Fail, stable_place
+from harness.model.verdict import Fail, stable_place
 from harness.oracles import registry
 from harness.oracles.float64_values import is_wrong
 from harness.oracles.memory_events import place_of
+from harness.oracles.traits import Need, Proof
 from harness.repro_runtime import PRESENT, CheckRequest, FileRunner
 from harness.repro_runtime.judge_file import at_fault
 from harness.search.engine_choice import CustomEngine
@@ -37,18 +38,6 @@ ENGINE = CustomEngine("harness.findings.repro.recording_engine:RecordingEngine")
 REDUCTION_S = 120.0
 CANDIDATE_LIMIT_S = 10.0
 CONFIRMATION_LIMIT_S = 180.0
-NO_KERNEL = {
-    "result-structure": "the host code decides which results the op returns",
-    "scratch-context": "the host code decides in which thread it launches",
-    "sm-invariance": "the host code depends on the SM count",
-    "config-invariance": "it shows only between two autotune configs",
-    "autotuner-choice": "it shows only while an autotuner tunes",
-    "autotuner-threads": "it shows only between two threads",
-    "autotuner-key": "it shows only between two calls",
-    "tuning-invariance": "it shows only while an autotuner tunes",
-    "order-invariance": "it shows only between two orders of programs, beyond what rounding of the whole op explains",
-}
-"""Why a launch alone cannot show what these oracles find."""
 Report = Callable[[str], object]
 
 
@@ -125,7 +114,7 @@ def _examine(recorded: Recorded, session: Session) -> Examination:
     before = (recorded.preceding_case,) if recorded.preceding_case else ()
     judge = session.judge if recorded.signature is None else session.judge.only(recorded.signature.oracle)
     examined = judge.examine(op, recorded.case, lambda request: session.pool.run_alone(request, before))
-    if recorded.signature is not None and recorded.signature.oracle == "resources":
+    if recorded.signature is not None and Need.RESOURCES in registry.traits_of(recorded.signature.oracle).needs:
         examined = judge.judge_when_compiled(op, examined.run)
     return examined
 
@@ -133,7 +122,7 @@ def _examine(recorded: Recorded, session: Session) -> Examination:
 def _fail(recorded: Recorded, examined: Examination) -> Fail:
     """Return the recorded failure; in another version of the library its line may have moved."""
     signature = recorded.signature
-    found = [fail for fail in examined.fails if signature is None or signature.is_shown_by(fail.signature)]
+    found = [fail for fail in examined.fails if signature is None or registry.is_shown_by(signature, fail.signature)]
     if signature is not None:
         of_kernel = (signature.oracle, signature.kernel)
         found += [fail for fail in examined.fails if (fail.oracle, fail.signature.kernel) == of_kernel]
@@ -169,13 +158,13 @@ class _Maker:
 
     def entry(self, *, needs_other_case: bool) -> Reproducer:
         """Return the entry-point form."""
-        exact = self._subject.oracle in program_writer.NEED_TOLERANCE
+        exact = self._subject.traits.proof in program_writer.TOLERANT
         call = self._record.defined if exact else self._record.plain
         program = program_writer.entry(self._subject, call, self._truths(None), self._run.mismatches)
         problems = [f"cannot be written as code: {', '.join(call.preamble.missing)}"] if call.preamble.missing else []
         if needs_other_case:
             problems.append("the failure needs another case to run first in the same process")
-        if self._subject.oracle in VALUE_ORACLES and not any(map(is_wrong, self._run.results)):
+        if self._subject.traits.proof is Proof.TRUTH and not any(map(is_wrong, self._run.results)):
             problems.append("rounding hides the wrong value: it shows in exact arithmetic only, which a file has not")
         return self._confirmed(Form.ENTRY, program.text, problems)
 
@@ -183,7 +172,7 @@ class _Maker:
 
     def kernel(self) -> Reproducer | str:
         """Return the kernel-level form, reduced; or the reason if there is none."""
-        if reason := NO_KERNEL.get(self._subject.oracle):
+        if reason := self._subject.traits.more_than_launch:
             return reason
         launch, returned = self._launch()
         if launch is None:
@@ -203,7 +192,7 @@ class _Maker:
                 return self._confirmed(Form.KERNEL, program.text, [f"the launch alone does not show it{lost}"])
             program, examined = found
             # A smaller kernel needs other registers and less shared memory: it would not show a limit of the GPU.
-            if self._subject.oracle not in program_writer.OF_ONE_GPU:
+            if self._subject.traits.proof is not Proof.GPU_LIMIT:
                 program = self._reduced(program, examined, runner, Path(folder), returned)
         return self._confirmed(Form.KERNEL, program.text, [])
 
@@ -216,7 +205,7 @@ class _Maker:
         """Try drawn argument values, then the exact ones; return the first program that shows the failure."""
         for exact in (False, True):
             program = self._program(launch, returned, exact=exact)
-            run = runner.examine if self._subject.oracle in program_writer.OF_ONE_GPU else runner.check
+            run = runner.examine if self._subject.traits.proof is Proof.GPU_LIMIT else runner.check
             examined = run(written(program.core + self._expected(returned), folder))
             if at_fault(examined, self._request):
                 return program, examined
@@ -226,7 +215,7 @@ class _Maker:
         self, program: ReproProgram, whole: Examination, runner: FileRunner, folder: Path, returned: dict[str, str]
     ) -> ReproProgram:
         is_same = ShowsSameFailure(program.core, whole, runner, folder, self._expected(returned))
-        if self._subject.oracle in program_writer.NEED_TOLERANCE:
+        if self._subject.traits.proof in program_writer.TOLERANT:
             is_same.keep_results()
         began = time.monotonic()
         core = reduce_kernel(program.core, is_same, seconds=REDUCTION_S, report=self._report)
@@ -267,10 +256,10 @@ class _Maker:
 
     def _truths(self, returned: dict[str, str] | None) -> dict[str, TruthRecord]:
         """Return the expected values of the returned results, or of the wrong ones."""
-        if self._subject.oracle not in program_writer.NEED_TOLERANCE:
+        if self._subject.traits.proof not in program_writer.TOLERANT:
             return {}
         names = list(self._record.truths) if returned is None else list(returned)
-        if returned is None and self._subject.oracle in VALUE_ORACLES:
+        if returned is None and self._subject.traits.proof is Proof.TRUTH:
             names = self._results()
         return {name: self._record.truths[name] for name in names if name in self._record.truths}
 

@@ -11,15 +11,14 @@ from harness.findings.repro.code_layout import COLUMNS, joined, laid_out, needed
 from harness.findings.repro.pieces import CallRecord, LaunchRecord, Preamble, TruthRecord
 from harness.model.case import CallContext, Case, Environment, LaneFill, ProgramOrder, Scale
 from harness.model.run import FormMismatch, ResultForm
-from harness.model.verdict import FLOAT64_VALUES, VALUE_ORACLES, Fail
+from harness.model.verdict import Fail
+from harness.oracles import registry
+from harness.oracles.traits import Proof, Traits
 
-STRUCTURE = "result-structure"
-NEED_TOLERANCE = VALUE_ORACLES | frozenset({"sm-invariance", "config-invariance", "order-invariance"})
-"""Oracles that compare results, and so need tolerances."""
-RAISE = frozenset({"completes", "launch-limits", "resources", "scratch-memory", "scratch-context"})
-"""Oracles whose failures raise an exception on a hardware GPU too."""
-OF_ONE_GPU = RAISE - {"completes"}
-"""Those of them that depend on limits of the GPU."""
+TOLERANT = frozenset({Proof.TRUTH, Proof.COMPARED_RUNS})
+"""Proofs that compare results, and so need tolerances."""
+RAISING = frozenset({Proof.EXCEPTION, Proof.GPU_LIMIT})
+"""Proofs by an exception on a hardware GPU too."""
 CALLS = {
     CallContext.MAIN: "run()",
     CallContext.THREAD: "ThreadPoolExecutor(1).submit(run).result()",
@@ -46,7 +45,11 @@ class ReproducedFailure:
     @property
     def checked_by(self) -> str:
         """The oracle that checks the file, which has no exact run."""
-        return FLOAT64_VALUES if self.oracle in VALUE_ORACLES else self.oracle
+        return self.traits.family or self.oracle
+
+    @property
+    def traits(self) -> Traits:
+        return registry.traits_of(self.oracle)
 
     @property
     def kernel(self) -> str:
@@ -88,9 +91,9 @@ def entry(
     mismatches: Iterable[FormMismatch] = (),
 ) -> ReproProgram:
     """Return the program that calls the op; `mismatches` are those of `result-structure`."""
-    exact = subject.oracle in NEED_TOLERANCE
+    exact = subject.traits.proof in TOLERANT
     parameters = 'device="cuda", exact=False' if exact else 'device="cuda"'
-    wrong = tuple(mismatches) if subject.oracle == STRUCTURE else ()
+    wrong = tuple(mismatches) if subject.traits.proof is Proof.STRUCTURE else ()
     # A cotangent has the shape of a wrong output, and would not fit the right one.
     is_forward = any(not one.name.startswith("d:") for one in wrong)
     statements = call.forward if is_forward and call.forward else call.statements
@@ -182,7 +185,7 @@ def _of(subject: ReproducedFailure) -> str:
 
 def _docstring(subject: ReproducedFailure, what: str, libraries: tuple[str, ...]) -> str:
     needs = ["torch", "triton", *libraries]
-    if subject.oracle in VALUE_ORACLES | RAISE:
+    if subject.traits.proof in RAISING | {Proof.TRUTH}:
         how = f"Needs {', '.join(needs)}, and a GPU or kernel-harness, which emulates one."
     else:
         how = f"Needs {', '.join(needs)} and kernel-harness, which checks each memory access."
@@ -230,7 +233,7 @@ def _main_in_place(
 ) -> str:
     """Return the main part; `is_alone` if a GPU shows the failure without the harness."""
     begin, checked = _begin_and_end(subject, of_library=of_library)
-    if subject.oracle in VALUE_ORACLES and truths and is_alone:
+    if subject.traits.proof is Proof.TRUTH and truths and is_alone:
         figures = ", ".join(f'"{name}": ({truth.whole:.4g}, {truth.row:.4g})' for name, truth in truths.items())
         tolerance = f"TOLERANCE = {{{figures}}}  # largest root-mean-square error: of the result, of its worst row"
         alone = f"{_ON_GPU}\n\n\n{begin}        sys.exit(on_gpu())\n"
@@ -238,11 +241,11 @@ def _main_in_place(
     if truths:
         figures = ", ".join(f'"{name}": ({truth.whole:.4g}, {truth.row:.4g})' for name, truth in truths.items())
         begin = f"TOLERANCE = {{{figures}}}\n\n\n{begin}"
-    if subject.oracle in RAISE and is_alone:
+    if subject.traits.proof in RAISING and is_alone:
         hangs = subject.fail.signature.place.startswith(HANGS)
         body = _HANGING if hangs else _RAISING
         right = "0"
-        if subject.oracle in OF_ONE_GPU:
+        if subject.traits.proof is Proof.GPU_LIMIT:
             right = f"0 if torch.cuda.get_device_capability() == {subject.case.device.capability} else 125"
         imports = "import faulthandler\nimport sys\n\nimport torch\n" if hangs else "import sys\n\nimport torch\n"
         alone = _ON_GPU.replace("@compare@", body.replace("@right@", right))
@@ -325,7 +328,7 @@ def _judge_arguments(subject: ReproducedFailure, *, of_library: bool) -> list[st
         given.append(f'context="{case.context}"')
     if case.environment and of_library:
         given.append(f"environment={dict(case.environment)}".replace("'", '"'))
-    if case.seed and (case.order is ProgramOrder.SHUFFLED or subject.oracle in NEED_TOLERANCE - VALUE_ORACLES):
+    if case.seed and (case.order is ProgramOrder.SHUFFLED or subject.traits.proof is Proof.COMPARED_RUNS):
         given.append(f"seed={case.seed}")
     return given
 
