@@ -28,7 +28,6 @@ checked, 130 interrupted without findings
 COMMANDS = {
     "init": "draft suites, settings and a workflow for a repository",
     "run": "run a command on an emulated GPU, and check each launch",
-    "suite-from": "draft a suite from the calls of a test",
     "fuzz": "search for failures of the ops that suite files declare",
     "check": "check a kernel against its reference, without a suite",
     "merge": "merge the reports of shards, or of several machines",
@@ -48,7 +47,7 @@ COMMANDS = {
     "devices": "list the GPUs that can be emulated",
     "doctor": "print what is installed, and the command for what is not",
 }
-"""By name, what each command does.  Its code is in the module of that name, with underscores."""
+"""By name, what each command does.  Its code is in the module of that name."""
 EXTRAS = {"repro": "repro", "mutate": "mutate"}
 """By command, the extra without which its module cannot be imported."""
 
@@ -129,8 +128,8 @@ def _parser(arguments: Sequence[str]) -> Parser:
 
 
 def module_of(command: str) -> str:
-    """Return the name of a command's module: that of `suite-from` is `harness.cli.suite_from`."""
-    return f"harness.cli.{command.replace('-', '_')}"
+    """Return the name of a command's module."""
+    return f"harness.cli.{command}"
 
 
 def _load(name: str) -> CommandModule:

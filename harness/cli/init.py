@@ -2,12 +2,15 @@
 
 import argparse
 import difflib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from harness.cli.command import ExitStatus, Parser
+from harness.cli.finding_choice import locate, read_one_finding
 from harness.cli.output import print_lines
-from harness.drafts.repository import InitPlan, PlannedFile, overwritten, plan, write
+from harness.drafts.repository import SUITES, InitPlan, PlannedFile, overwritten, plan, plan_from_test, write
+from harness.drafts.seen_calls import FOLDER, load
 from harness.errors import UsageError
 from harness.suite_files import project_of
 from harness.wording import counted
@@ -23,8 +26,12 @@ VERBS = {
 
 def run(given: argparse.Namespace) -> ExitStatus:
     """Write suite drafts, settings and a workflow, or show what would be written."""
-    root = project_of(Path.cwd())
-    planned = plan(root, given.targets, has_workflow=given.workflow)
+    if given.test and given.targets:
+        raise UsageError("--from drafts the suite of a test: leave TARGET out")
+    if given.output and not given.test:
+        raise UsageError("-o names the suite of a test: add --from TEST")
+    root = Path.cwd() if given.test else project_of(Path.cwd())
+    planned = _from_test(root, given) if given.test else plan(root, given.targets, has_workflow=given.workflow)
     existing = overwritten(planned)
     if existing and not given.force and not given.dry_run:
         names = ", ".join(map(str, existing))
@@ -34,23 +41,39 @@ def run(given: argparse.Namespace) -> ExitStatus:
             print_lines(_difference(file))
     else:
         write(root, planned)
-    print_lines(_told(root, planned, is_dry=given.dry_run))
+    print_lines(_summary(root, planned, is_dry=given.dry_run))
     return ExitStatus.CLEAN
 
 
-def _told(root: Path, planned: InitPlan, *, is_dry: bool) -> Iterator[str]:
+def _from_test(root: Path, given: argparse.Namespace) -> InitPlan:
+    test = given.test if "::" in given.test or given.test.endswith(".py") else _test_of_finding(given.test)
+    return plan_from_test(root, load(test if "::" in test else os.path.normpath(test), FOLDER), given.output)
+
+
+def _test_of_finding(name: str) -> str:
+    """Return the test function that showed a finding of `harness run`."""
+    recorded = read_one_finding(locate(name), None)
+    if recorded.watched is None:
+        raise UsageError(f"{name} is no finding of harness run: its suite is {recorded.case.op.rpartition(':')[0]}")
+    return recorded.watched.test.partition("[")[0]
+
+
+def _summary(root: Path, planned: InitPlan, *, is_dry: bool) -> Iterator[str]:
     """Yield a line for each file, and the next command."""
-    ops = {path: draft.ops for path, draft in planned.suites}
+    drafts = dict(planned.suites)
     here = "" if root == Path.cwd() else f" in {root}"
     for file in planned.files:
         if not file.is_changed:
             yield f"left as it is: {file.path}{here}"
             continue
         verb = VERBS[file.before is None, is_dry]
-        count = f", {counted(len(ops[file.path]), 'op')}" if file.path in ops else ""
+        draft = drafts.get(file.path)
+        count = f", {counted(len(draft.ops), 'op')}" if draft else ""
+        calls = f" from {counted(draft.calls, 'call')}" if draft and draft.calls else ""
         note = f": {file.note}" if file.note else ""
-        yield f"{verb} {file.path}{here}{count}{note}"
-    yield f"next: harness fuzz {planned.suites[0][0].as_posix()} --cases 30"
+        yield f"{verb} {file.path}{here}{count}{calls}{note}"
+    libraries = "".join(f" --with {library}" for library in planned.libraries)
+    yield f"next: harness fuzz {planned.suites[0][0].as_posix()}{libraries} --cases 30"
 
 
 def _difference(file: PlannedFile) -> Iterator[str]:
@@ -64,15 +87,34 @@ def add_options(parser: Parser) -> None:
 Without a target, drafts are made for every file that defines a kernel.  Sources are read, never imported.
 No file is changed without being named, and none is overwritten without --force.
 
+--from drafts one suite from what a test called under harness run.  Sizes that always agree become one dim.
+The reference is what the test compares with, if its source says so; otherwise it is marked as to be written.
+
 examples:
   harness init                          all kernels of this repository
   harness init my_kernels/norm.py       the functions or kernels of one file
   harness init my_kernels.norm --dry-run   show the changes, write nothing
+  harness run -- pytest tests/test_norm.py
+  harness init --from tests/test_norm.py::test_rms_norm   what the test called
+  harness init --from b8773cc1          the test of a finding
 
 exit status: 0 the files are written; 2 usage error, and nothing is written
 """
     parser.add_argument(
         "targets", nargs="*", metavar="TARGET", help="a Python file, or a module as my_kernels.norm (default: search)"
+    )
+    parser.add_argument(
+        "--from",
+        dest="test",
+        metavar="TEST|ID",
+        help="a test as pytest names it, a script, or the id of a finding of harness run",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help=f"the suite of --from (default: {SUITES}/NAME.py, by the name of the test)",
     )
     parser.add_argument("--dry-run", action="store_true", help="show the changes as a diff, and write nothing")
     parser.add_argument("--force", action="store_true", help="overwrite files that exist")

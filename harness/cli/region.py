@@ -41,7 +41,7 @@ def run(given: argparse.Namespace) -> ExitStatus:
     if recorded.watched is not None:
         raise UsageError(
             f"{recorded.id} is a finding of harness run, whose launch has no sizes to vary: "
-            f"draft a suite by harness suite-from {recorded.id}, and map what harness fuzz finds with it"
+            f"draft a suite by harness init --from {recorded.id}, and map what harness fuzz finds with it"
         )
     op = op_of(recorded)
     options = options_for(

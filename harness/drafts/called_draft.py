@@ -63,7 +63,8 @@ def draft_of_calls(seen: SeenTest, test_file: Path, suite: Path) -> SuiteDraft:
         for one in ops
         if not one.has_reference
     )
-    return SuiteDraft(text=text, ops=tuple(one.name for one in ops), undefined=undefined)
+    names = tuple(one.name for one in ops)
+    return SuiteDraft(text=text, ops=names, undefined=undefined, calls=len(seen.calls))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

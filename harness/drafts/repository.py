@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.drafts.called_draft import draft_of_calls
+from harness.drafts.seen_calls import SeenTest
 from harness.drafts.signatures import SourceFile, read_source
 from harness.drafts.suite_draft import SuiteDraft, TestedModule, draft_of
 from harness.errors import UsageError, store_error
@@ -46,6 +48,8 @@ class InitPlan:
 
     files: tuple[PlannedFile, ...]
     suites: tuple[tuple[Path, SuiteDraft], ...]
+    libraries: tuple[str, ...] = ()
+    """What `harness fuzz` needs for the suites, as given to `--with`."""
 
 
 def plan(root: Path, targets: Iterable[str], *, has_workflow: bool) -> InitPlan:
@@ -69,6 +73,19 @@ def plan(root: Path, targets: Iterable[str], *, has_workflow: bool) -> InitPlan:
     if has_workflow:
         planned.append(_planned(root, WORKFLOW, _workflow(modules)))
     return InitPlan(files=tuple(planned), suites=tuple(suites))
+
+
+def plan_from_test(root: Path, seen: SeenTest, output: Path | None) -> InitPlan:
+    """Plan the suite of what a test called.  Without `output` it has the name of the test.
+
+    Raises:
+        UsageError: a suite can call nothing of it.
+    """
+    name = re.sub(r"\W", "_", seen.test.rpartition("::")[2].removesuffix(".py")).removeprefix("test_")
+    path = output or Path(SUITES, f"{name}.py")
+    draft = draft_of_calls(seen, Path(seen.test.partition("::")[0]).resolve(), path)
+    file = _planned(root, path, draft.text, note=_suite_note(draft))
+    return InitPlan(files=(file,), suites=((path, draft),), libraries=seen.libraries)
 
 
 def write(root: Path, planned: InitPlan) -> None:

@@ -61,6 +61,8 @@ class SuiteDraft:
     ops: tuple[str, ...]
     undefined: tuple[tuple[str, int], ...]
     """The ops whose definition is to be written, with its line."""
+    calls: int = 0
+    """How many calls of a test it is made from."""
 
 
 def draft_of(module: TestedModule, file: str) -> SuiteDraft:

@@ -223,7 +223,7 @@ def test_a_region_of_a_launch_says_how_to_get_sizes(watched: Watched) -> None:
     finding = watched.finding("bounds", "past_the_end")
     done = watched.project.harness("region", finding["id"])
     assert (done.status, done.out, len(done.err.splitlines())) == (2, "", 1)
-    assert f"draft a suite by harness suite-from {finding['id']}" in done.err
+    assert f"draft a suite by harness init --from {finding['id']}" in done.err
 
 
 def test_a_launch_that_was_not_recorded_says_how_to_repeat_its_test(watched: Watched) -> None:

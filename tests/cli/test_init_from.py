@@ -1,4 +1,4 @@
-"""`harness suite-from` after `harness run`: the drafts run as they are."""
+"""`harness init --from` after `harness run`: the drafts run as they are."""
 
 import json
 from pathlib import Path
@@ -105,7 +105,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def drafted(project: Project, test: str, *options: str) -> str:
-    done = project.harness("suite-from", f"tests/test_scale.py::{test}", *options)
+    done = project.harness("init", "--from", f"tests/test_scale.py::{test}", *options)
     assert (done.status, done.err) == (0, "")
     return done.out
 
@@ -117,7 +117,7 @@ def fuzzed(project: Project, suite: str) -> str:
 
 def test_a_function_is_drafted_with_its_reference_and_passes(project: Project) -> None:
     assert drafted(project, "test_scale").splitlines() == [
-        "wrote suites/scale.py, 1 op from 4 calls: check what is guessed",
+        "wrote suites/scale.py, 1 op from 4 calls: check what is marked as guessed",
         "next: harness fuzz suites/scale.py --cases 30",
     ]
     text = (project.folder / "suites/scale.py").read_text(encoding="utf-8")
@@ -152,19 +152,21 @@ def test_a_module_leads_to_the_function_that_it_calls(project: Project) -> None:
 
 def test_a_finding_names_its_test(project: Project) -> None:
     report = json.loads((project.folder / "report.json").read_text(encoding="utf-8"))
-    done = project.harness("suite-from", report["findings"][0]["id"])
+    done = project.harness("init", "--from", report["findings"][0]["id"])
     assert done.out.startswith("wrote suites/past_the_end.py, 1 op from 1 call: write the definition of scale_kernel")
 
 
 def test_a_suite_is_replaced_only_if_asked(project: Project) -> None:
     project.write("suites/mine.py", "# mine\n")
-    done = project.harness("suite-from", "tests/test_scale.py::test_scale", "-o", "suites/mine.py")
+    done = project.harness("init", "--from", "tests/test_scale.py::test_scale", "-o", "suites/mine.py")
     assert (done.status, done.out) == (2, "")
-    assert done.err == "harness: suites/mine.py exists: add --force to replace it, or -o FILE to write another file\n"
+    assert done.err == (
+        "harness: suites/mine.py would be overwritten, so nothing is written: add --force, or --dry-run to compare\n"
+    )
     assert (project.folder / "suites/mine.py").read_text(encoding="utf-8") == "# mine\n"
 
 
 def test_a_test_that_was_not_run_is_named(tmp_path: Path) -> None:
-    done = Project(tmp_path).harness("suite-from", "tests/test_norm.py::test_it")
+    done = Project(tmp_path).harness("init", "--from", "tests/test_norm.py::test_it")
     assert (done.status, done.out) == (2, "")
     assert done.err == "harness: no test was seen here: run it first, as harness run -- pytest tests\n"
