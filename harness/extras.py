@@ -12,7 +12,6 @@ from harness.errors import MissingPart
 EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "repro": ("libcst", "ruff"),
-        "mutate": ("libcst",),
         "report": ("jinja2", "pygments"),
         "cluster": ("ray",),
         "jax": ("jax", "jaxlib", "jax-triton"),

@@ -15,7 +15,6 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from ci.reference.markdown import code, table
 from ci.reference.source_docs import definition, fields_of, paragraphs
 from harness import wire
-from harness.corpus.results import CorpusResults
 from harness.documents.bisection import BisectionDocument
 from harness.documents.build_matrix import BuildMatrix
 from harness.documents.campaign import CampaignReport
@@ -24,7 +23,8 @@ from harness.documents.finding import CaseDocument, FindingDocument, RegressionD
 from harness.documents.kinds import SCHEMA_VERSION, Kind
 from harness.documents.region import RegionDocument
 from harness.model.finding import Finding
-from harness.mutation.score import MutationResults
+from studies.corpus.results import CorpusResults
+from studies.mutation.score import MutationResults
 
 Schema = dict[str, Any]
 
@@ -34,13 +34,13 @@ DOCUMENTS: Mapping[type[Any], str] = {
     FindingDocument: "`.harness/findings/<id>/finding.json`, from a search",
     RegressionDocument: "`suites/regressions/<id>.json`, from `harness keep`",
     CaseDocument: "a person, who replays a case with its libraries",
-    CampaignReport: "`harness fuzz --json`, `harness merge --json`",
+    CampaignReport: "`harness fuzz --json`, `harness report --merge --json`",
     ShardReport: "`harness fuzz --shard … --json`",
     Chunk: "`.harness/chunks/<id>.json`, from a divided search",
     RegionDocument: "`harness region`",
     BisectionDocument: "`harness bisect --json`",
-    CorpusResults: "`harness corpus --json`",
-    MutationResults: "`harness mutate --json`",
+    CorpusResults: "`python -m studies.corpus --json`",
+    MutationResults: "`python -m studies.mutation --json`",
     BuildMatrix: "`harness matrix --json`",
 }
 """By class, what writes each document."""

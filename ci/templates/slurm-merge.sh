@@ -7,6 +7,6 @@ set -euo pipefail
 
 work=harness-nights/$NIGHT
 status=0
-harness merge "$work"/shard-*.json --fail-on error --json "$work/merged.json" || status=$?
+harness report --merge "$work"/shard-*.json --fail-on error --json "$work/merged.json" || status=$?
 harness report "$work/merged.json" -o "$work/report.html" --markdown "$work/summary.md" --junit "$work/junit.xml"
 exit "$status"

@@ -3,7 +3,8 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 
 from harness import __version__
@@ -30,25 +31,21 @@ COMMANDS = {
     "run": "run a command on an emulated GPU, and check each launch",
     "fuzz": "search for failures of the ops that suite files declare",
     "check": "check a kernel against its reference, without a suite",
-    "merge": "merge the reports of shards, or of several machines",
     "replay": "run the cases of findings again, each in a fresh process",
-    "report": "write findings as a page, Markdown, JUnit XML or SARIF",
+    "report": "write findings as a page or for other tools, or merge reports",
     "findings": "list the stored findings",
-    "issue": "write a finding as Markdown for an issue tracker",
     "keep": "copy a finding to the regressions that pytest replays first",
     "bisect": "find the release or commit that introduced or fixed a bug",
     "region": "map the sizes, SM counts and configs at which a bug shows",
     "repro": "write a finding as one Python file that shows it",
     "coverage": "print which kernels of a library run here, on which GPUs",
     "conform": "repeat each launch of the virtual GPU on a hardware GPU",
-    "corpus": "find historical bugs again, and none in fixed releases",
     "matrix": "compile every kernel and autotune config for every GPU",
-    "mutate": "measure how many mutants of correct kernels are noticed",
     "devices": "list the GPUs that can be emulated",
     "doctor": "print what is installed, and the command for what is not",
 }
 """By name, what each command does.  Its code is in the module of that name."""
-EXTRAS = {"repro": "repro", "mutate": "mutate"}
+EXTRAS = {"repro": "repro"}
 """By command, the extra without which its module cannot be imported."""
 
 
@@ -58,8 +55,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not words:
         print(_parser(words).format_help(), end="")
         return ExitStatus.ERROR
+    return _ended(partial(parse, words))
+
+
+def run_module(module: CommandModule, program: str, summary: str, arguments: Sequence[str]) -> int:
+    """Run a command that is no part of `harness`, such as `python -m studies.corpus`, and return its exit status."""
+
+    def parsed() -> argparse.Namespace:
+        parser = Parser(prog=program, description=summary)
+        module.add_options(parser)
+        parser.set_defaults(module=module, parser=parser)
+        return _checked(*parser.parse_known_args(arguments))
+
+    return _ended(parsed)
+
+
+def _ended(parsed: Callable[[], argparse.Namespace]) -> int:
+    """Run the command of a command line, and return its exit status."""
     try:
-        given = parse(words)
+        given = parsed()
         given.settings, given.environment = Settings.from_environment(os.environ), dict(os.environ)
         module: CommandModule = given.module
         with ended_by_signals():
@@ -86,15 +100,24 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         MissingPart: the command needs an extra that is not installed.
     """
     own, words = _split(arguments)
-    given, rest = _parser(own).parse_known_args(own)
+    given = _checked(*_parser(own).parse_known_args(own))
+    if words:
+        given.words = words
+    return given
+
+
+def _checked(given: argparse.Namespace, rest: Sequence[str]) -> argparse.Namespace:
+    """Return the parsed options.
+
+    Raises:
+        UsageError: `rest` holds an argument that the command does not know.
+    """
     if rest:
         chosen: Parser = given.parser
         name = rest[0].partition("=")[0]
         if not name.startswith("-"):
             raise UsageError(f"unexpected argument {name!r} (see {chosen.prog} --help)")
         raise unknown("option", name, chosen.option_names)
-    if words:
-        given.words = words
     return given
 
 

@@ -17,15 +17,14 @@ from harness.model.finding import Finding
 
 T = TypeVar("T")
 R = TypeVar("R", Recorded, Finding)
+FINDING_HELP = "take this finding of a report, by its number (from 1) or its id"
 
 
 def add_finding(parser: Parser) -> None:
     parser.add_argument(
         "file", metavar="ID|FILE", help="the id of a stored finding; or a finding, report or case as JSON"
     )
-    parser.add_argument(
-        "--finding", metavar="N|ID", help="take this finding of a report, by its number (from 1) or its id"
-    )
+    parser.add_argument("--finding", metavar="N|ID", help=FINDING_HELP)
 
 
 def locate(name: str) -> Path:

@@ -205,7 +205,7 @@ def _add_machines(parser: Parser) -> None:
     divided.add_argument(
         "--shard",
         metavar="I/N",
-        help="run the I-th of N equal parts, for harness merge; auto: as the CI system says",
+        help="run the I-th of N equal parts, for harness report --merge; auto: as the CI system says",
     )
     parser.add_rare(
         "--chunk",

@@ -6,10 +6,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.cli.command import ExitStatus, Parser
-from harness.cli.common_options import add_known
+from harness.cli.common_options import add_fail_on, add_known
+from harness.cli.finding_choice import FINDING_HELP
 from harness.cli.output import print_progress, write_text
 from harness.cli.report_contents import contents_of
-from harness.errors import MissingPart
+from harness.cli.report_issue import issue
+from harness.cli.report_merge import merge
+from harness.errors import MissingPart, UsageError
 from harness.extras import require
 from harness.findings.store import FOLDER as STORE
 from harness.reports import markdown
@@ -20,10 +23,26 @@ from harness.suite_files import project_of
 
 PAGE = "report.html"
 STDOUT = "-"
+FORMS = {
+    "--output": ("", "--issue"),
+    "--markdown": ("",),
+    "--junit": ("",),
+    "--sarif": ("",),
+    "--history": ("",),
+    "--json": ("--merge",),
+    "--finding": ("--issue",),
+    "--part": ("--issue",),
+}
+"""By option, the forms of the report that have it; the empty one is the report of all findings."""
 
 
 def run(given: argparse.Namespace) -> ExitStatus:
     """Write a report of all findings: as a page, and as Markdown, JUnit XML and SARIF."""
+    _check_form(given)
+    if given.merge:
+        return merge(given)
+    if given.issue:
+        return issue(given)
     contents = contents_of(given.paths, given.known, earlier=given.history)
     others = [name for name in (given.markdown, given.junit, given.sarif) if name]
     if given.output or not others:
@@ -39,6 +58,14 @@ def run(given: argparse.Namespace) -> ExitStatus:
     for complaint in contents.damaged:
         print_progress(f"not readable: {complaint}")
     return ExitStatus.CLEAN
+
+
+def _check_form(given: argparse.Namespace) -> None:
+    """Raise UsageError for an option that the chosen form of the report does not have."""
+    form = "--merge" if given.merge else "--issue" if given.issue else ""
+    for option, forms in FORMS.items():
+        if getattr(given, option[2:]) and form not in forms:
+            raise UsageError(f"{option} does not go with {form}" if form else f"{option} needs {forms[0]}")
 
 
 def _write_page_if_possible(contents: ReportContents) -> None:
@@ -71,9 +98,14 @@ examples:
   harness report                               report.html, of stored findings
   harness report new.json --history old.json   what is new, and what is gone
   harness report --markdown sum.md --junit j.xml   report.html, and for CI
-  harness report --markdown -                  to standard output, and no page
+  harness report --merge shard-*.json --json all.json   one report of all
+  harness report cf4e6df9 --issue -o issue.md  a finding for an issue tracker
 
-exit status: 0 the report was written, whatever it says; 2 usage error
+--merge stores the findings in .harness/findings, and counts what is given twice once.  --issue has the results of
+harness repro, harness region and harness bisect, if they ran before.
+
+exit status: 0 the report was written, whatever it says; 2 usage error; with --merge that of the whole search, as of
+harness fuzz, and 2 also if a shard or a chunk is missing
 """
     parser.add_argument(
         "paths",
@@ -81,7 +113,12 @@ exit status: 0 the report was written, whatever it says; 2 usage error
         metavar="FOLDER|FILE|ID",
         help=f"folders of findings, single findings, or reports of harness fuzz --json (default: {STORE})",
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help=f"the page (default: {PAGE}; - for standard output)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help=f"the page (default: {PAGE}; - for standard output), or the text of --issue (default: standard output)",
+    )
     parser.add_argument("--markdown", metavar="FILE", help="a summary as Markdown; - for standard output")
     parser.add_argument("--junit", metavar="FILE", help="the findings as failed tests; - for standard output")
     parser.add_argument("--sarif", metavar="FILE", help="SARIF 2.1.0 for code scanning; - for standard output")
@@ -93,4 +130,11 @@ exit status: 0 the report was written, whatever it says; 2 usage error
         metavar="OLDER",
         help="earlier reports as JSON, the oldest first, to show what is new and what is gone",
     )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--merge", action="store_true", help="merge the named reports into one, and print it")
+    form.add_argument("--issue", action="store_true", help="print the named finding for an issue tracker")
+    parser.add_argument("--part", choices=("title", "body"), help="with --issue: only the title, or only the body")
+    parser.add_argument("--finding", metavar="N|ID", help=FINDING_HELP)
+    parser.add_argument("--json", metavar="FILE", help="with --merge: also write the merged report as JSON")
     add_known(parser)
+    add_fail_on(parser)

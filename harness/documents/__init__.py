@@ -10,6 +10,6 @@
     shard        `chunk.ShardReport`, from `harness fuzz --shard … --json`.
     region       `region.RegionDocument`, from `harness region`.
     bisection    `bisection.BisectionDocument`, from `harness bisect --json`.
-    corpus       `harness.corpus.results.CorpusResults`, from `harness corpus --json`.
-    mutation     `harness.mutation.score.MutationResults`, from `harness mutate --json`.
+    corpus       `studies.corpus.results.CorpusResults`, from `python -m studies.corpus --json`.
+    mutation     `studies.mutation.score.MutationResults`, from `python -m studies.mutation --json`.
 """

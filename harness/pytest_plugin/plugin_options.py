@@ -90,7 +90,11 @@ def add_options(parser: pytest.Parser) -> None:
         help="the I-th of N equal parts of the searches; auto: as the variables of GitLab CI, Buildkite, CircleCI or "
         "Slurm say",
     )
-    add("--harness-json", metavar="FILE", help="write a report of all searches, for harness merge and harness report")
+    add(
+        "--harness-json",
+        metavar="FILE",
+        help="write a report of all searches, for harness report",
+    )
     add(
         "--harness-fail-on",
         choices=SEVERITIES,

@@ -1,4 +1,4 @@
-"""`--harness-shard` and `--harness-json`: which searches this pytest run has, and their report for `harness merge`.
+"""`--harness-shard` and `--harness-json`: which searches a pytest run has, and their mergeable report.
 
 Each test leaves its report as a file of its own, since it may run in a process of pytest-xdist.  The process that ends
 the run joins them.

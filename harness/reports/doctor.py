@@ -22,7 +22,6 @@ from harness.settings import Settings
 TRITON_TOOLS = ("ptxas", "cuobjdump")
 EXTRA_PURPOSES = {
     "repro": "packages for harness repro",
-    "mutate": "packages for harness mutate",
     "report": "packages for the page of harness report",
     "cluster": "packages for harness fuzz --ray",
     "jax": "packages for suites that call JAX",

@@ -45,6 +45,9 @@ class Project:
     def harness(self, *arguments: str, limit_s: float = 120) -> Finished:
         return self._finished(self.start(*arguments), limit_s)
 
+    def run(self, module: str, *arguments: str, limit_s: float = 120) -> Finished:
+        return self._finished(self.start(*arguments, module=module), limit_s)
+
     def pytest(self, *arguments: str, limit_s: float = 120) -> Finished:
         return self._finished(self.start(*arguments, module="pytest"), limit_s)
 

@@ -10,7 +10,7 @@ from harness.documents.finding import finding_document
 from harness.findings import store
 from tests.findings.test_recorded_cases import FINDING, report
 
-OF_ONE_FINDING = ("replay", "keep", "issue", "repro", "region", "bisect")
+OF_ONE_FINDING = ("replay", "keep", "report --issue", "repro", "region", "bisect")
 DAMAGED = {
     "broken.json": b'{"kind": ',
     "empty.json": b"",
@@ -32,7 +32,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def error_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """Return the line of a command that fails."""
-    assert main(arguments) == 2
+    command, *rest = arguments
+    assert main([*command.split(), *rest]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     return line
 
@@ -80,7 +81,7 @@ def write_finding_and_suite(folder: Path, suite: str) -> None:
     files.write(finding_document(FINDING), folder / "finding.json")
 
 
-@pytest.mark.parametrize("command", [one for one in OF_ONE_FINDING if one not in {"keep", "issue"}])
+@pytest.mark.parametrize("command", [one for one in OF_ONE_FINDING if one not in {"keep", "report --issue"}])
 def test_an_op_that_its_suite_lacks_is_named(folder: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     write_finding_and_suite(
         folder,
@@ -93,7 +94,7 @@ def test_an_op_that_its_suite_lacks_is_named(folder: Path, capsys: pytest.Captur
     )
 
 
-@pytest.mark.parametrize("command", [one for one in OF_ONE_FINDING if one not in {"keep", "issue"}])
+@pytest.mark.parametrize("command", [one for one in OF_ONE_FINDING if one not in {"keep", "report --issue"}])
 def test_a_case_with_other_dims_than_its_op_is_named(
     folder: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:

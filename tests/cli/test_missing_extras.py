@@ -16,7 +16,6 @@ from tests.cli.command_line import ROOT
     ("command", "message"),
     [
         ("repro", "harness repro needs libcst and ruff: pip install 'kernel-harness[repro]'"),
-        ("mutate", "harness mutate needs libcst: pip install 'kernel-harness[mutate]'"),
     ],
 )
 def test_a_command_names_its_missing_extra(

@@ -100,7 +100,7 @@ def test_the_corpus_keeps_its_findings_apart(project: Project, monkeypatch: pyte
     for version in ("1.0", "1.1"):
         (project.folder / "cache" / "libraries" / f"planted-{version}-{PYTHON_TAG}").mkdir(parents=True)
     project.write("bugs.toml", LISTED)
-    done = project.harness("corpus", "--bugs", "bugs.toml", "--cases", "10", *ENGINE)
+    done = project.run("studies.corpus", "--bugs", "bugs.toml", "--cases", "10", *ENGINE)
     (place,) = (project.folder / ".harness" / "corpus" / "findings").iterdir()
     assert f"kept in .harness/corpus/findings/{place.name}\n" in done.err
     assert not (project.folder / ".harness" / "findings").exists()

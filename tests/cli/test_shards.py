@@ -45,14 +45,14 @@ def test_eight_shards_find_what_one_finds_less_the_missing(project: Project) -> 
     runs = [shard(project, number) for number in (1, 2, 3, 5, 6, 7, 8, 3)]
     assert {run.status for run in runs} == {0, 1, 3}
     files = [f"shard-{number}-of-{SHARDS}.json" for number in (8, 3, 1, 2, 6, 5, 7, 3)]
-    merged = project.harness("merge", *files, "--json", "merged.json")
+    merged = project.harness("report", "--merge", *files, "--json", "merged.json")
     assert (merged.status, "missing: shard 4 of 8 (1 of 8 chunks) did not report" in merged.out) == (1, True)
 
     document = read(project, "shard-1-of-1.json")
     assert [one["chunk"]["number"] for one in document["chunks"]] == list(range(1, 9))
     document["chunks"] = [one for one in document["chunks"] if one["chunk"]["number"] != 4]
     project.write("seven.json", json.dumps(document))
-    seven = project.harness("merge", "seven.json", "--json", "expected.json")
+    seven = project.harness("report", "--merge", "seven.json", "--json", "expected.json")
     assert "missing: chunk 4" in seven.out
     expected = timeless(read(project, "expected.json"))
     assert {**timeless(read(project, "merged.json")), "missing": ()} == {**expected, "missing": ()}
@@ -71,7 +71,7 @@ def test_a_chunk_is_repeated_by_its_file(project: Project) -> None:
 
 def test_a_missing_shard_is_no_clean_result(project: Project) -> None:
     assert shard(project, 5).status == 0
-    merged = project.harness("merge", "shard-5-of-8.json")
+    merged = project.harness("report", "--merge", "shard-5-of-8.json")
     assert merged.status == 2
     assert "missing: shard 1 of 8 (1 of 8 chunks) did not report" in merged.out
 
@@ -93,7 +93,7 @@ def test_an_interrupted_shard_keeps_the_chunks_that_ran(project: Project) -> Non
     assert process.returncode == 1
     numbers = [one["chunk"]["number"] for one in read(project, "cut.json")["chunks"]]
     assert numbers in ([1, 2, 3], [1, 2, 3, 4])
-    merged = project.harness("merge", "cut.json")
+    merged = project.harness("report", "--merge", "cut.json")
     assert (merged.status, "missing: chunks " in merged.out) == (1, True)
 
 

@@ -86,7 +86,7 @@ def test_keep_asks_which_finding_of_a_report(capsys: pytest.CaptureFixture[str])
 
 
 def test_an_issue_holds_the_stored_reproducer(ways: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["issue", ways["id"]]) == 0
+    assert main(["report", ways["id"], "--issue"]) == 0
     done = capsys.readouterr()
     assert done.out.startswith("# layer\\_norm\\_bwd\\_kernel: dx\\[2, 0\\]")
     assert "```python\nprint('again')\n```" in done.out
@@ -96,9 +96,9 @@ def test_an_issue_holds_the_stored_reproducer(ways: dict[str, str], capsys: pyte
 
 @pytest.mark.usefixtures("ways")
 def test_the_parts_of_an_issue_are_separate(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["issue", "report.json", "--finding", VALUES.id, "--title"]) == 0
+    assert main(["report", "report.json", "--issue", "--finding", VALUES.id, "--part", "title"]) == 0
     assert capsys.readouterr().out == f"{VALUES.case.op_name}: {VALUES.fail.message}\n"
-    assert main(["issue", "report.json", "--finding", VALUES.id, "--body", "-o", "issue.md"]) == 0
+    assert main(["report", "report.json", "--issue", "--finding", VALUES.id, "--part", "body", "-o", "issue.md"]) == 0
     assert Path("issue.md").read_text(encoding="utf-8").startswith(r"**d:x\[1, 2, 4\] is nan**")
     remedy = f"no reproducer is stored: run harness repro {VALUES.id} first, and the text holds it"
     assert capsys.readouterr().err == f"issue.md\n{remedy}\n"
@@ -121,8 +121,29 @@ def test_standard_output_gets_no_page_beside_it(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.usefixtures("ways")
-@pytest.mark.parametrize("arguments", [("keep", "--in", "kept"), ("issue",), ("findings",), ("report",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [("keep", "--in", "kept"), ("report", "--issue"), ("findings",), ("report",)], ids=" ".join
+)
 def test_the_report_of_a_shard_is_a_report_too(arguments: tuple[str, ...]) -> None:
     files.write(shard(1, reported(1, VALUES)), Path("shard.json"))
     command, *options = arguments
     assert main([command, "shard.json", *options]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--merge"], "--merge needs the reports to merge: what harness fuzz --json wrote"),
+        (["--issue"], "--issue needs one finding: its id, or the file that holds it"),
+        (["a.json", "--merge", "--markdown", "sum.md"], "--markdown does not go with --merge"),
+        (["a.json", "--issue", "--history", "old.json"], "--history does not go with --issue"),
+        (["--json", "merged.json"], "--json needs --merge"),
+        (["cf4e6df9", "--part", "title"], "--part needs --issue"),
+    ],
+    ids=" ".join,
+)
+def test_an_option_of_another_form_is_a_usage_error(
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", *options]) == 2
+    assert capsys.readouterr().err == f"harness: {message}\n"

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.corpus import results
 from harness.documents import files
 from harness.documents.campaign import CampaignReport, KnownFinding, SizeCount, VerdictCount
 from harness.documents.finding import FindingDocument, RegressionDocument
@@ -14,9 +13,10 @@ from harness.errors import ReplayError
 from harness.findings import recorded_cases
 from harness.model.region import SMS, Ended
 from harness.model.verdict import Outcome, Severity, Signature
-from harness.mutation import score
-from tests.corpus.test_results import KEPT
-from tests.mutation.test_score import KILLED, SURVIVED
+from studies.corpus import results
+from studies.mutation import score
+from tests.studies.corpus.test_results import KEPT
+from tests.studies.mutation.test_score import KILLED, SURVIVED
 
 FOLDER = Path(__file__).parent / "recorded"
 REGRESSIONS = Path(__file__).parents[2] / "suites" / "regressions"

@@ -128,7 +128,7 @@ def _commands(bug: ReportedBug) -> Iterator[tuple[str, str]]:
         yield "reproducer", f"harness repro {finding.id}"
     if bug.region is None and not finding.engine_options:
         yield "region", f"harness region {finding.id}"
-    yield "issue text", f"harness issue {finding.id}"
+    yield "issue text", f"harness report {finding.id} --issue"
 
 
 def _second_runs(contents: ReportContents) -> tuple[tuple[SecondRun, str], ...]:
