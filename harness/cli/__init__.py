@@ -38,8 +38,6 @@ COMMANDS = {
     "bisect": "find the release or commit that introduced or fixed a bug",
     "region": "map the sizes, SM counts and configs at which a bug shows",
     "repro": "write a finding as one Python file that shows it",
-    "coverage": "print which kernels of a library run here, on which GPUs",
-    "conform": "repeat each launch of the virtual GPU on a hardware GPU",
     "matrix": "compile every kernel and autotune config for every GPU",
     "devices": "list the GPUs that can be emulated",
     "doctor": "print what is installed, and the command for what is not",

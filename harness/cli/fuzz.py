@@ -29,6 +29,7 @@ from harness.cli.fleet_run import run_on_ray
 from harness.cli.hypothesis_folder import use_hypothesis_folder
 from harness.cli.search_output import print_notice, print_report, status_of, write
 from harness.cli.search_run import SearchRun
+from harness.cli.surveys import CONFORMANCE_CASES, COVERAGE_CASES, SURVEYS
 from harness.errors import UsageError
 from harness.findings.known_issues import KnownIssues, read_known_issues
 from harness.fleet.chunk_plan import chunks_of
@@ -63,6 +64,8 @@ def run(given: argparse.Namespace) -> ExitStatus:
     chunk = taken_chunk(given) if given.chunk else None
     if not given.suites:
         raise UsageError("the following arguments are required: SUITE (see harness fuzz --help)")
+    if given.survey:
+        return SURVEYS[given.survey](given)
     shard = parse_shard(given.shard, os.environ) if given.shard else None
     if shard is not None and given.seed is None:
         raise UsageError("the shards of one search need one seed: add --seed N, the same for all of them")
@@ -143,6 +146,7 @@ examples:
   harness fuzz fla:norm --with fla-core==0.6.0 --device b200 --minutes 5
   harness fuzz my_suite.py --with ../my-library --op rms_norm --sm 20 --seed 1
   harness fuzz fla:norm --with fla-core==0.6.0 --engine cuda
+  harness fuzz liger --with liger-kernel==0.8.5 --survey coverage
 
 exit status: 0 clean, 1 findings, 2 usage or harness error, 3 no findings, but an op could not be checked on any
 device, 130 interrupted without findings
@@ -175,6 +179,12 @@ device, 130 interrupted without findings
         default=TRIAGE_S / 60,
         metavar="M",
         help="minutes to confirm and shrink what --cases found (default: %(default)g)",
+    )
+    parser.add_rare(
+        "--survey",
+        choices=tuple(SURVEYS),
+        help="judge no results: coverage prints which kernels run here on which GPUs, conformance how far emulated and "
+        f"hardware GPU agree (default of --cases: {COVERAGE_CASES} and {CONFORMANCE_CASES} of each op on each device)",
     )
     parser.add_argument("--seed", type=int, metavar="S", help="equal seeds draw equal cases (default: random)")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""The table of `harness conform`: how far emulated and hardware GPU agree, by kernel and argument."""
+"""The table of `--survey conformance`: how far emulated and hardware GPU agree, by kernel and argument."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The table of `harness coverage`: executed launches by library, kernel and device, and why others abstain."""
+"""The table of `--survey coverage`: executed launches by library, kernel and device, and why others abstain."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

@@ -23,8 +23,8 @@ from harness.cli.common_options import (
     positive,
 )
 from harness.cli.hypothesis_folder import use_hypothesis_folder
-from harness.cli.kernel_survey import releases_of
 from harness.cli.output import ProgressLine, print_lines, print_progress
+from harness.cli.surveys import releases_of
 from harness.documents import files
 from harness.errors import UsageError, unknown
 from harness.model.case import HARNESS_FOLDER, DType
@@ -203,7 +203,7 @@ def _setting(options: Options, dtypes: tuple[DType, ...], seconds: float) -> str
     only = f"{', '.join(dtypes)}; " if dtypes else ""
     cases = options.budget.cases if isinstance(options.budget, CaseBudget) else 0
     budget = f"at most {cases} cases or {seconds:g} s a mutant"
-    return f"{releases_of(options)}; {devices}; {only}seed {options.seed}; {budget}"
+    return f"{releases_of(options.libraries)}; {devices}; {only}seed {options.seed}; {budget}"
 
 
 @contextmanager

@@ -238,8 +238,8 @@ def test_a_search_writes_only_to_its_own_folder(project: Project) -> None:
         (("fuzz", "suites", "--oracle", "overlap"), "unknown oracle 'overlap': did you mean write-overlap?"),
         (("fuzz", "suites", "--engine", "cudaa"), "unknown engine 'cudaa': did you mean cuda or cuda,virtual?"),
         (("fuzz", "suites", "--engine", "cuda,virtul"), "unknown engine 'cuda,virtul': did you mean cuda,virtual or"),
-        (("conform", "suites", "--devices", "h200"), "unknown option '--devices': did you mean --device"),
-        (("conform", "suites", "--device", "h20o"), "unknown device 'h20o': did you mean h20"),
+        (("matrix", "suites", "--devices", "h200"), "unknown option '--devices': did you mean --device"),
+        (("matrix", "suites", "--device", "h20o"), "unknown device 'h20o': did you mean h20"),
         (("fuzz", "suites", "--case", "3"), "unknown option '--case': did you mean --cases"),
         (("fuzz", "suites", "--cases", "few"), "argument --cases: 'few' is not a whole number"),
         (("fuzz", "suites", "--cases", "0"), "argument --cases: 0 is less than 1"),
@@ -298,7 +298,9 @@ def test_coverage_prints_executed_launches_and_fails_for_abstentions(
     project: Project, op: str, status: int, row: str
 ) -> None:
     project.write("suites/one.py", suite_of(op))
-    done = project.harness("coverage", "suites/one.py", "--cases", "2", "--device", "a100", "--device", "h200", *ENGINE)
+    done = project.harness(
+        "fuzz", "suites/one.py", "--survey", "coverage", "--cases", "4", "--device", "a100,h200", *ENGINE
+    )
     assert done.status == status
     assert row in done.out
 

@@ -1,4 +1,4 @@
-"""`harness conform` and `--engine cuda,virtual` without a GPU; `tests/engines/cuda` runs them on one."""
+"""`--survey conformance` and `--engine cuda,virtual` without a GPU; `tests/engines/cuda` runs them on one."""
 
 import os
 import subprocess
@@ -15,13 +15,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize(
     "arguments",
-    [("conform", "suites/fla/norm.py"), ("fuzz", "suites/fla/norm.py", "--engine", "cuda,virtual")],
-    ids=["conform", "fuzz"],
+    [
+        ("fuzz", "suites/fla/norm.py", "--survey", "conformance"),
+        ("fuzz", "suites/fla/norm.py", "--engine", "cuda,virtual"),
+    ],
+    ids=["survey", "search"],
 )
 def test_comparing_with_a_hardware_gpu_needs_one(arguments: tuple[str, ...], tmp_path: Path) -> None:
     driver = simulated_driver.build(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-m", "harness.cli", *arguments],
+        [sys.executable, "-m", "harness.cli", "fuzz", "suites/fla/norm.py", *arguments],
         cwd=ROOT,
         env={**os.environ, "LD_LIBRARY_PATH": str(driver), "SIMULATED_GPUS": "0"},
         capture_output=True,

@@ -1,0 +1,149 @@
+"""`harness fuzz --survey`: what runs here, and whether both GPUs agree, by kernel.  Results are not judged."""
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from harness.cli.command import ExitStatus
+from harness.cli.common_options import devices_of, libraries_of
+from harness.cli.hypothesis_folder import use_hypothesis_folder
+from harness.cli.output import ProgressLine, print_lines
+from harness.errors import UsageError
+from harness.findings.versions import versions
+from harness.model.device import DeviceProfile
+from harness.model.paired_run import faulted_on_hardware_only, request_paired_run
+from harness.model.run import Run
+from harness.reports import conformance, coverage_table
+from harness.search.engine_choice import EngineChoice, EngineName, parse_engine
+from harness.search.kernel_coverage import CoverageRequest, measure
+from harness.search.leasing import own_devices
+from harness.search.options import Options, load_devices, load_ops
+from harness.search.plan import CaseBudget
+from harness.search.session import Session
+from harness.suite_files import all_suite_files
+from harness.wording import counted
+
+TARGETS = "a100,h200,b200,rtx-pro-6000"
+"""One for each compile target of data centres and workstations: sm_80, sm_90, sm_100, sm_120."""
+COVERAGE_CASES = 6
+CONFORMANCE_CASES = 20
+TURN = 10
+"""Ops take turns of this many cases, so a run that stops early has seen something of each kernel."""
+PROGRESS_EVERY_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Survey:
+    """The cases of a survey, and the options of their session."""
+
+    request: CoverageRequest
+    options: Options
+    conditions: str
+    """The releases, cases and seed, in words."""
+
+
+class _TimeIsUp(Exception):
+    """`--minutes` are over."""
+
+
+def _cover(given: argparse.Namespace) -> ExitStatus:
+    """Run some cases of each op on each device and print which kernels ran."""
+    devices = load_devices(devices_of(given) or TARGETS, given.sm)
+    survey = _survey(given, devices, parse_engine(given.engine), COVERAGE_CASES)
+    progress = ProgressLine(PROGRESS_EVERY_S)
+    finished = 0
+
+    def show(run: Run) -> None:
+        nonlocal finished
+        finished += 1
+        progress(f"{finished} cases, last {run.case}")
+
+    with Session(survey.options) as session:
+        measured = measure(survey.request, session.pool, show)
+    print_lines([f"launches executed with {survey.conditions}\n", *coverage_table.lines(measured, devices)])
+    return ExitStatus.CLEAN if measured.whole else ExitStatus.NOTHING_CHECKED
+
+
+def _conform(given: argparse.Namespace) -> ExitStatus:
+    """Run some cases of each op on both GPUs and print where they differ."""
+    if parse_engine(given.engine) not in {EngineName.VIRTUAL, EngineName.BOTH}:
+        raise UsageError(f"--survey conformance runs cases on {EngineName.BOTH}: leave out --engine")
+    devices = own_devices(given.sm) if given.device is None else load_devices(given.device, given.sm)
+    survey = _survey(given, devices, EngineName.BOTH, CONFORMANCE_CASES, turn=TURN)
+    compared, progress, started = conformance.Compared(), ProgressLine(PROGRESS_EVERY_S), time.monotonic()
+    reruns = list[tuple[Run, Future[Run]]]()
+    with Session(survey.options) as session:
+
+        def add(run: Run) -> None:
+            # The paired run is compiled without optimisation.  It shows whether the compiler is at fault.
+            if faulted_on_hardware_only(run):
+                reruns.append((run, session.pool.submit(request_paired_run(run, run.case))))
+            else:
+                compared.add(run)
+            progress(f"{compared.cases + len(reruns)} cases, last {run.case}")
+            if given.minutes is not None and time.monotonic() - started > 60 * given.minutes:
+                raise _TimeIsUp
+
+        try:
+            measure(survey.request, session.pool, add)
+        except _TimeIsUp:
+            print_lines([f"the {counted(given.minutes, 'minute')} are over: not all cases were run\n"])
+        for first, again in reruns:
+            compared.add(first, again.result())
+    print_lines([f"both GPUs with {survey.conditions}\n", *conformance.lines(compared)])
+    if compared.agrees:
+        return ExitStatus.CLEAN
+    return ExitStatus.FINDINGS if compared.has_findings else ExitStatus.NOTHING_CHECKED
+
+
+SURVEYS: Mapping[str, Callable[[argparse.Namespace], ExitStatus]] = MappingProxyType(
+    {"coverage": _cover, "conformance": _conform}
+)
+"""By the value of `--survey`, what runs it."""
+
+
+def releases_of(libraries: Iterable[str]) -> str:
+    """Return the releases that cases run with: `fla-core==0.6.0, triton==3.6.0, torch==2.13.0`."""
+    installed = versions()
+    return ", ".join((*libraries, f"triton=={installed['triton']}", f"torch=={installed['torch']}"))
+
+
+def _survey(
+    given: argparse.Namespace,
+    devices: tuple[DeviceProfile, ...],
+    engine: EngineChoice,
+    usual_cases: int,
+    turn: int | None = None,
+) -> _Survey:
+    """Return which cases to run, and how.  With `turn`, ops take turns of so many cases.
+
+    Raises:
+        UsageError: a suite or an op does not exist.
+    """
+    suites = all_suite_files(given.suites)
+    ops, seed = load_ops(suites, tuple(given.op)), given.seed or 0
+    cases = usual_cases if given.cases is None else -(-given.cases // (len(ops) * len(devices)))
+    request = CoverageRequest(ops=ops, devices=devices, cases=cases, seed=seed, turn=turn)
+    use_hypothesis_folder()
+    libraries = libraries_of(given)
+    return _Survey(
+        request=request,
+        options=Options(
+            suites=suites,
+            devices=devices,
+            ops=ops,
+            budget=CaseBudget(cases=cases * len(request.pairs)),
+            seed=seed,
+            processes=given.processes or len(os.sched_getaffinity(0)),
+            fixed_sm_count=True,
+            libraries=libraries,
+            time_limit_s=given.time_limit,
+            engine=engine,
+            settings=given.settings,
+        ),
+        conditions=f"{releases_of(libraries)}; {counted(cases, 'case')} an op and device, seed {seed}",
+    )
