@@ -15,10 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ("fuzz", "suites/fla/norm.py", "--survey", "conformance"),
-        ("fuzz", "suites/fla/norm.py", "--engine", "cuda,virtual"),
-    ],
+    [("--survey", "conformance"), ("--engine", "cuda,virtual")],
     ids=["survey", "search"],
 )
 def test_comparing_with_a_hardware_gpu_needs_one(arguments: tuple[str, ...], tmp_path: Path) -> None:
