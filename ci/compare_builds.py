@@ -264,7 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _usual_cache() -> Path:
-    from harness.matrix.build_cache import FOLDER  # noqa: PLC0415 - comparing needs no harness
+    from harness.compiling.build_cache import FOLDER  # noqa: PLC0415 - comparing needs no harness
     from harness.settings import Settings  # noqa: PLC0415 - as above
 
     return Settings.from_environment(os.environ).cache / FOLDER

@@ -10,11 +10,11 @@ from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import add_libraries, add_suites, duration, json_path, libraries_of, positive
 from harness.cli.hypothesis_folder import use_hypothesis_folder
 from harness.cli.output import ProgressLine, print_lines
+from harness.compiling.build_cache import FOLDER, BuildCache
 from harness.documents.build_matrix import BuildMatrix
 from harness.documents.files import dumps, write_text
 from harness.errors import UsageError, store_error, unknown
 from harness.matrix.baseline import Figure, changes, read_baseline
-from harness.matrix.build_cache import FOLDER, BuildCache
 from harness.matrix.cells import AMD_SHARED_BYTES
 from harness.matrix.collection import CollectionRequest
 from harness.matrix.measuring import make_matrix

@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from harness import wire
+from harness.compiling.build_cache import BuildCache, Collection
+from harness.compiling.collection_orders import FACTORY, ORDERS_VARIABLE, CollectionOrders
 from harness.findings.versions import versions
-from harness.matrix.build_cache import BuildCache, Collection
 from harness.matrix.cases import cases_of
-from harness.matrix.collection_orders import FACTORY, ORDERS_VARIABLE, CollectionOrders
 from harness.model.case import HARNESS_FOLDER, Case
 from harness.model.device import DeviceProfile
 from harness.model.kernel_build import CollectedCase, CompileTarget

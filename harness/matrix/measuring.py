@@ -5,6 +5,9 @@ from dataclasses import replace
 from time import monotonic
 
 from harness.catalogue import gap
+from harness.compiling.build_cache import BuildCache
+from harness.compiling.compiler_child import cpu_seconds
+from harness.compiling.compilers import Compilers
 from harness.documents.build_matrix import (
     BuildMatrix,
     CompiledBuild,
@@ -13,10 +16,7 @@ from harness.documents.build_matrix import (
     UnfinishedCase,
 )
 from harness.findings.versions import versions
-from harness.matrix.build_cache import BuildCache
 from harness.matrix.collection import CollectionRequest, DeviceCollection, collect, target_of
-from harness.matrix.compilers import Compilers
-from harness.matrix.cpu_time import cpu_seconds
 from harness.model.kernel_build import BuildFacts, BuildRequest, CollectedBuild, CollectedKernel, CompileTarget
 
 Progress = Callable[[str], None]

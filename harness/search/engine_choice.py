@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from harness.errors import unknown
 
-COMPILE_AHEAD_FACTORY = "harness.engines.cuda.compile_ahead_engine:CompileAheadEngine"
+COMPILE_AHEAD_FACTORY = "harness.compiling.compile_ahead_engine:CompileAheadEngine"
 """Compiles for `EngineName.CUDA` in other processes.  It launches nothing, so no case is checked there."""
 
 

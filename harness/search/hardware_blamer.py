@@ -12,7 +12,7 @@ from enum import Enum, auto
 from threading import Lock
 from typing import Protocol
 
-from harness.engines.cuda.assemblers import Assembler, Assemblers
+from harness.engines.triton.assemblers import Assembler, Assemblers
 from harness.errors import HarnessError
 from harness.model.hardware_blame import Blame, HardwareBlame
 from harness.model.kernel_assembly import KernelAssembly

@@ -5,8 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Lock, Thread
 
-from harness.engines.cuda.assemblers import find_assemblers
 from harness.engines.cuda.gpus.inventory import RealGpu
+from harness.engines.triton.assemblers import find_assemblers
 from harness.errors import HarnessError, WorkerError
 from harness.model.case import Case
 from harness.model.device import DeviceProfile

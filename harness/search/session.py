@@ -15,6 +15,8 @@ from types import TracebackType
 from typing import Self
 
 from harness import libraries
+from harness.compiling.background_compiler import BackgroundCompiler
+from harness.compiling.compile_ahead import CompileAhead
 from harness.engines.cuda import coredump
 from harness.engines.cuda.emulation import compiler_environment
 from harness.engines.cuda.gpus.inventory import RealGpu
@@ -37,8 +39,6 @@ from harness.search.options import Options
 from harness.search.plan import CaseBudget, Plan, TimeBudget
 from harness.search.triage import Triage, unconfirmed
 from harness.search.triage_queue import TriageObserver, TriageQueue
-from harness.workers.background_compiler import BackgroundCompiler
-from harness.workers.compile_ahead import CompileAhead
 from harness.workers.folder import left_behind
 from harness.workers.fork_servers.shared_zygotes import SharedZygotes
 from harness.workers.gpu_assignment import GpuAssigner

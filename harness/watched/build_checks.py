@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from harness.compiling.background_compiler import BackgroundCompiler
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.kernel_resources import Resources
@@ -19,7 +20,6 @@ from harness.model.verdict import Abstain, Fail, Outcome
 from harness.oracles import registry
 from harness.oracles.resources import FitsResources
 from harness.watched.watch_records import LaunchedBuild, LaunchedBuilds, LaunchFailure
-from harness.workers.background_compiler import BackgroundCompiler
 
 POLL_S = 1.0
 WAIT_S = 30.0

@@ -15,7 +15,7 @@ from triton.runtime.jit import JITFunction
 from harness.engines.cuda.comparison.launches import LaunchComparison
 from harness.engines.cuda.gpus.inventory import real_gpus
 from harness.engines.triton import triton_seam
-from harness.engines.triton.compiler_process import compile_resources
+from harness.engines.triton.build_resources import compile_resources
 from harness.engines.triton.driver import LaunchHandler, LaunchRequest, VirtualDriver
 from harness.engines.ttir.parser import parse
 from harness.engines.virtual import machine

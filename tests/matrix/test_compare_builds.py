@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from ci.compare_builds import Compiled, PackedBuild, compiled, differences, pack, table, unpacked
+from harness.compiling.build_cache import BuildCache
+from harness.compiling.compilers import Compilers
 from harness.documents.build_matrix import BuildMatrix, CompiledBuild, MatrixRow
 from harness.documents.files import write
-from harness.matrix.build_cache import BuildCache
-from harness.matrix.compilers import Compilers
 from harness.model.kernel_build import BuildRequest, CollectedBuild, CollectedKernel, CompileTarget
 from tests.engines.triton.ttir_texts import REFUSED_BY_PTXAS, STORE
 

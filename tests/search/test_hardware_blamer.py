@@ -6,7 +6,7 @@ from itertools import cycle
 
 import pytest
 
-from harness.engines.cuda.assemblers import Assembler, Assemblers
+from harness.engines.triton.assemblers import Assembler, Assemblers
 from harness.errors import WorkerError
 from harness.model.hardware_blame import Blame, HardwareBlame
 from harness.model.kernel_assembly import KernelAssembly

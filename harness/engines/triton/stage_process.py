@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 LIMIT_S = 120.0
 NOT_INHERITED = frozenset({"HARNESS_WATCH"})
@@ -44,12 +44,21 @@ def compiled_text(ttir: str, stage: str, arch: int, options: Mapping[str, Any]) 
     return done.stdout
 
 
+def reserve_output() -> TextIO:
+    """Return standard output for the answers, and send everything else that is printed to standard error.
+
+    Triton prints the kernel before it raises a PTXASError (3.6 to 3.9).
+    """
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return answers
+
+
 def main() -> None:
     """Compile the build on standard input."""
     from harness.engines.triton.later_stages import compile_to_stage  # noqa: PLC0415 - the caller needs no compiler
 
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what Triton prints must not mix with the answer
+    answers = reserve_output()
     build = json.loads(sys.stdin.read())
     answers.write(compile_to_stage(build["ttir"], build["stage"], build["arch"], build["options"]))
     answers.close()

@@ -14,7 +14,7 @@ import torch
 
 from harness.engines.torch.inductor.inductor_emulation import EMULATION
 from harness.engines.triton import triton_seam
-from harness.engines.triton.compiler_process import compile_resources
+from harness.engines.triton.build_resources import compile_resources
 from harness.engines.triton.driver import LaunchHandler, RuntimeSupport, VirtualDriver
 from harness.engines.triton.warmup import report_resources_at_warmup
 from harness.engines.virtual.engine_settings import settings_of

@@ -19,7 +19,7 @@ from triton.runtime import _allocation
 from triton.runtime.errors import OutOfResources
 
 from harness.engines.triton import later_stages, triton_seam
-from harness.engines.triton.compiler_process import compile_resources
+from harness.engines.triton.build_resources import compile_resources
 from harness.errors import CannotExecute
 from tests.engines.conftest import Gpu, MakeGpu
 

@@ -18,7 +18,7 @@ import triton.language as tl
 
 from harness import catalogue
 from harness.engines.triton import later_stages, triton_seam
-from harness.engines.triton.compiler_process import compile_resources
+from harness.engines.triton.build_resources import compile_resources
 from harness.engines.triton.driver import LaunchRequest, VirtualDriver
 from harness.engines.triton.machine_code import amd_facts, amd_instructions, cubin_instructions, ptxas_facts
 from harness.engines.triton.triton_stages import CallRecorder, RecordedBuild, RecordedCall, compile_stages, front_end

@@ -13,7 +13,7 @@ from triton.compiler.errors import CompilationError
 from harness.catalogue import find
 from harness.engines.torch.torch_emulation import emulate_torch
 from harness.engines.triton import triton_seam
-from harness.engines.triton.compiler_process import compile_resources
+from harness.engines.triton.build_resources import compile_resources
 from harness.engines.triton.driver import VirtualDriver
 from harness.engines.virtual.engine_settings import EngineSettings
 from harness.engines.virtual.launches import Launches, VirtualCaseLaunches

@@ -10,35 +10,24 @@ machine, is no answer: the next search tries again.
 """
 
 import json
-import os
-import subprocess
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from signal import Signals
 from types import TracebackType
 from typing import Self
 
-from harness import wire
-from harness.engines.triton.builds import BUILD_SUFFIX, RESOURCES_SUFFIX
-from harness.errors import ReplayError
-from harness.model.kernel_resources import CRASHES, Resources
+from harness.compiling.build_cache import ResourcesFolder
+from harness.compiling.compiler_child import CompilerChild, Unanswered, program
+from harness.engines.triton.builds import BUILD_SUFFIX
+from harness.model.kernel_resources import Resources
 from harness.model.run import Launch
-from harness.workers.folder import PoolFolder
-from harness.workers.supervision import linux
 
 SETTLE_S = 20.0
-ATTEMPTS = 2
 CACHE = "triton-resources"
 """The folder of Triton's cache of whole kernels, next to the builds.  The workers' cache holds TTIR as "cubins"."""
-KEPT_FORMAT = 2
-"""Format 1 kept failures of the machine, too."""
-LONGEST_QUOTE = 60
 
 
 class BackgroundCompiler:
@@ -46,9 +35,12 @@ class BackgroundCompiler:
 
     def __init__(self, builds: Path, *, settle_s: float = SETTLE_S) -> None:
         self._builds = builds
-        self._cache = (builds.parent / CACHE).resolve()
+        self._kept = ResourcesFolder(builds)
+        self._resources = self._kept.known()
+        self._child = CompilerChild(
+            program(), builds.parent, {"TRITON_CACHE_DIR": str((builds.parent / CACHE).resolve())}
+        )
         self._settle_s = settle_s
-        self._resources: dict[str, Resources] = {}
         self._shapes: set[str] = set()
         self._new: deque[_Build] = deque()
         self._similar: deque[_Build] = deque()
@@ -56,12 +48,6 @@ class BackgroundCompiler:
         self._closed = False
         self._compiling = False
         self._error: Exception | None = None
-        self._process: subprocess.Popen[str] | None = None
-        self._folder: PoolFolder | None = None
-        """Holds the compiler's temporary files, which it cannot remove when it is killed."""
-        for path in builds.glob(f"*{RESOURCES_SUFFIX}"):  # unreadable files are removed before engines look for them
-            if (kept := _read(path)) is not None:
-                self._resources[path.stem] = kept
         self._requested = set(self._resources)
         self._thread = threading.Thread(target=self._serve, name="background-compiler", daemon=True)
         self._thread.start()
@@ -108,16 +94,10 @@ class BackgroundCompiler:
         """Kill the compiler's process; builds that wait stay unknown."""
         with self._changed:
             self._closed = True
-            process = self._process
             self._changed.notify_all()
-        if process is not None:
-            _kill(process)
+        self._child.kill()
         self._thread.join()
-        if self._process is not None:
-            _kill(self._process)
-            _reap(self._process)
-        if self._folder is not None:
-            self._folder.remove()
+        self._child.close()
         for build in (*self._new, *self._similar):
             build.path.unlink(missing_ok=True)  # a later search writes it again if needed
 
@@ -135,8 +115,7 @@ class BackgroundCompiler:
 
     def _request(self, build: str) -> None:
         path = self._builds / f"{build}{BUILD_SUFFIX}"
-        kept = _read(path.with_suffix(RESOURCES_SUFFIX))
-        if kept is not None:
+        if (kept := self._kept.find(build)) is not None:
             self._resources[build] = kept
             self._requested.add(build)
             return
@@ -169,25 +148,15 @@ class BackgroundCompiler:
                 self._changed.notify_all()
 
     def _compile(self, build: "_Build") -> Resources:
-        """The answer of the compiler's process.  If it crashes at each attempt, the kernel is at fault."""
-        ends: list[_Died] = []
-        while len(ends) < ATTEMPTS:
-            try:
-                process = self._process or self._start()
-            except OSError as error:
-                return Resources.not_known(f"the compiler's process cannot be started: {error}")
-            answer = _exchange(process, build.text)
-            if isinstance(answer, Resources):
-                if not answer.unknown:
-                    _write(build.path.with_suffix(RESOURCES_SUFFIX), answer)
-                return answer
-            with self._changed:
-                self._process = None
-            ends.append(answer)
-        others = [end.how for end in ends if end.crash is None]
-        if others:
-            return Resources.not_known(f"the compiler's process {others[-1]}")
-        return Resources.failed(f"the compiler crashes over it: {ends[-1].crash}, {ATTEMPTS} times of {ATTEMPTS}")
+        try:
+            answer = self._child.ask(build.text, Resources)
+        except OSError as error:
+            return Resources.not_known(f"the compiler's process cannot be started: {error}")
+        if isinstance(answer, Unanswered):
+            return Resources.failed(answer.reason) if answer.is_refusal else Resources.not_known(answer.reason)
+        if not answer.unknown:
+            self._kept.keep(build.path.stem, answer)
+        return answer
 
     def _next(self) -> "_Build | None":
         with self._changed:
@@ -198,119 +167,9 @@ class BackgroundCompiler:
             self._compiling = True
             return self._new.popleft() if self._new else self._similar.popleft()
 
-    def _start(self) -> subprocess.Popen[str]:
-        with self._changed:
-            self._folder = self._folder or PoolFolder(str(self._builds.parent))
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "harness.engines.triton.compiler_process"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                encoding="utf-8",
-                errors="replace",
-                env=os.environ | {"TRITON_CACHE_DIR": str(self._cache), "TMPDIR": str(self._folder.temporary)},
-                start_new_session=True,
-            )
-            if self._closed:  # `close` may have looked for a process just before
-                _kill(self._process)
-            return self._process
-
 
 @dataclass(frozen=True, slots=True)
 class _Build:
     path: Path
     text: str
     """The build file's content: one line of JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Died:
-    """The end of a compiler's process that gave no answer."""
-
-    how: str
-    crash: str | None = None
-    """The signal, if the process raised it itself."""
-
-
-def _exchange(process: subprocess.Popen[str], text: str) -> Resources | _Died:
-    """The compiler's answer to a build.  A process that gives none is killed: its later answers could be wrong too."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    line = ""
-    with suppress(BrokenPipeError):
-        process.stdin.write(f"{text}\n")
-        process.stdin.flush()
-        line = process.stdout.readline()
-    if not line:
-        return _died(_reap(process))
-    try:
-        return wire.from_json(line, Resources)
-    except ReplayError:
-        _kill(process)
-        _reap(process)
-        return _Died(f"answers {line.strip()[:LONGEST_QUOTE]!r}")
-
-
-_SIGNALS = frozenset(Signals)
-"""The signals that have names; real-time signals have none."""
-
-
-def _died(status: int) -> _Died:
-    if status >= 0:
-        return _Died(f"ended with status {status}")
-    name = Signals(-status).name if -status in _SIGNALS else f"signal {-status}"
-    return _Died(f"was ended by {name}", name if -status in CRASHES else None)
-
-
-def _kill(process: subprocess.Popen[str]) -> None:
-    """Kill the process and the assembler that it may wait for, which can run for minutes."""
-    if process.poll() is None:
-        linux.kill_group(process.pid)
-
-
-def _reap(process: subprocess.Popen[str]) -> int:
-    """Close the pipes of a process that has ended.  Returns its exit status."""
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with suppress(BrokenPipeError):  # it had not read everything
-                pipe.close()
-    return process.wait()
-
-
-# --- resources kept from one search to the next ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
-    """The content of a resources file."""
-
-    format: int
-    resources: Resources
-
-
-def _read(path: Path) -> Resources | None:
-    """The content of the file; None if there is none.  A file that cannot be read is removed."""
-    try:
-        kept = wire.from_json(path.read_bytes(), _Kept)
-    except FileNotFoundError:
-        return None
-    except ReplayError:
-        kept = None
-    if kept is not None and kept.format == KEPT_FORMAT:
-        return kept.resources
-    path.unlink(missing_ok=True)
-    return None
-
-
-def _write(path: Path, resources: Resources) -> None:
-    """Write the file whole or not at all.  On a full disk, the next search compiles the build again."""
-    draft = path.with_suffix(f".{os.getpid()}")
-    with suppress(OSError):
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(wire.to_json(_Kept(format=KEPT_FORMAT, resources=resources)))
-            file.flush()
-            os.fsync(file.fileno())  # or a power cut could leave an empty file of that name
-        draft.rename(path)
-    with suppress(OSError):
-        draft.unlink(missing_ok=True)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.compiling.build_cache import BuildCache
 from harness.errors import disk_problem
-from harness.matrix.build_cache import BuildCache
 
 
 def fill(cache: BuildCache) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from harness.model.kernel_build import CompileTarget
 
-FACTORY = "harness.matrix.collecting_engine:CollectingEngine"
+FACTORY = "harness.compiling.collecting_engine:CollectingEngine"
 ORDERS_VARIABLE = "HARNESS_MATRIX"
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from triton.backends.nvidia.compiler import get_ptxas
 
-from harness.engines.cuda.assemblers import find_assemblers
 from harness.engines.cuda.emulation import compiler_environment
+from harness.engines.triton.assemblers import find_assemblers
 from harness.engines.triton.triton_seam import FULL_CACHE_SUFFIX
 from harness.errors import WorkerError
 from harness.model.kernel_assembly import KernelAssembly
@@ -14,8 +14,8 @@ from harness.model.paired_run import rebuilt
 from harness.model.run import Completed
 from harness.search.engine_choice import COMPILE_AHEAD_FACTORY, EngineName
 from harness.workers.pool import Pool
+from tests.compiling.test_compile_ahead_engine import BLACKWELL, LIMIT_S, case_of, spec_of
 from tests.engines.cuda.samples import H200
-from tests.engines.cuda.test_compile_ahead_engine import BLACKWELL, LIMIT_S, case_of, spec_of
 
 
 def test_the_other_assembler_has_another_version() -> None:

@@ -6,7 +6,7 @@ and see the device that the cuda engine emulates.  Results are uninitialised mem
 
 import os
 
-from harness.engines.cuda.compiling_driver import CompilingDriver
+from harness.compiling.compiling_driver import CompilingDriver
 from harness.engines.cuda.emulated_limits import SharedMemoryCheck
 from harness.engines.cuda.emulation import emulated_profile, gpu_of_worker
 from harness.engines.cuda.gpus.inventory import RealGpu

@@ -1,19 +1,11 @@
-"""The background compiler: runs the whole compiler pipeline on TTIR, and reports the resources of each kernel.
+"""The resources of a kernel: the whole compiler pipeline on its TTIR, in this process."""
 
-`python -m harness.engines.triton.compiler_process` reads builds from standard input, one line of JSON each.  It answers
-each with its resources, one line of JSON.  It runs at the lowest priority, so the search goes first.
-"""
-
-import json
-import os
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import triton
 
@@ -77,27 +69,3 @@ def _usage(cubin: bytes) -> tuple[int, int]:
         raise ValueError(f"cuobjdump reports no usage of the cubin: {(dump.stderr or dump.stdout).strip()}")
     registers, stack, _, local = (int(part) for part in found.groups())
     return registers, stack + local
-
-
-def main() -> None:
-    """Compile builds until standard input ends."""
-    answers = _reserve_output()
-    os.nice(19)
-    for line in sys.stdin:
-        build = json.loads(line)
-        resources = compile_resources(build["ttir"], build["arch"], build["options"])
-        print(json.dumps(asdict(resources)), file=answers, flush=True)
-
-
-def _reserve_output() -> TextIO:
-    """Return standard output for the answers, and send everything else that is printed to standard error.
-
-    Triton prints the kernel before it raises a PTXASError (3.6 to 3.9).
-    """
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    return answers
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
-"""The folder that keeps TTIR, the facts of builds, and what cases launch, from one matrix to the next.
+"""What is kept of compiled builds: the resources of a search's builds, and all that a matrix compiles and collects.
 
-Files are named by a digest of what decides their content.  Each is written whole or not at all, so a matrix that was
-killed goes on where it was.  A file that cannot be read counts as missing.
+Files are named by a digest of what decides their content.  Each is written whole or not at all, so what was killed goes
+on where it was.  A file that cannot be read counts as missing.
 """
 
 import gzip
@@ -13,14 +13,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness import wire
+from harness.engines.triton.builds import RESOURCES_SUFFIX
 from harness.errors import ReplayError
 from harness.model.kernel_build import BuildFacts, CollectedCase
+from harness.model.kernel_resources import Resources
 
 T = TypeVar("T")
 FORMAT = 1
 """Raised when the facts of a build, or what is collected of a case, change."""
 FOLDER = f"matrix-{FORMAT}"
 """The folder's name inside the harness's cache."""
+RESOURCES_FORMAT = 2
+"""Format 1 kept failures of the machine, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +80,48 @@ class Collection:
 
     def cases(self) -> tuple[CollectedCase, ...]:
         """Return all cases so far."""
-        found = (_read(path, CollectedCase) for path in sorted(self.folder.glob("*.json")))
-        return tuple(case for case in found if case is not None)
+        cases = (_read(path, CollectedCase) for path in sorted(self.folder.glob("*.json")))
+        return tuple(case for case in cases if case is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KeptResources:
+    """The content of a resources file."""
+
+    format: int
+    resources: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcesFolder:
+    """The resources in the folder where engines leave builds, by the digest of the build."""
+
+    folder: Path
+
+    def known(self) -> dict[str, Resources]:
+        """Return all resources.  Unreadable files are removed, so that engines leave their builds again."""
+        names = [path.stem for path in self.folder.glob(f"*{RESOURCES_SUFFIX}")]
+        return {name: kept for name in names if (kept := self.find(name)) is not None}
+
+    def find(self, build: str) -> Resources | None:
+        path = self._place(build)
+        if not path.exists():
+            return None
+        kept = _read(path, _KeptResources)
+        if kept is not None and kept.format == RESOURCES_FORMAT:
+            return kept.resources
+        path.unlink(missing_ok=True)
+        return None
+
+    def keep(self, build: str, resources: Resources) -> None:
+        """Keep the resources.  On a full disk, the next search compiles the build again."""
+        with suppress(OSError):
+            _write(
+                self._place(build), wire.to_json(_KeptResources(format=RESOURCES_FORMAT, resources=resources)).encode()
+            )
+
+    def _place(self, build: str) -> Path:
+        return self.folder / f"{build}{RESOURCES_SUFFIX}"
 
 
 def _read(path: Path, expected: type[T]) -> T | None:
@@ -91,7 +135,10 @@ def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        draft.write_bytes(content)
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # or a power cut could leave an empty file of that name
         draft.replace(path)
     except OSError as error:  # a write to a full disk names no file, and the cache may be on another one
         raise OSError(error.errno, error.strerror, str(path)) from None

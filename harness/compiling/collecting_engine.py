@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from harness import wire
+from harness.compiling.build_cache import BuildCache, Collection
+from harness.compiling.collection_orders import ORDERS_VARIABLE, CollectionOrders
 from harness.engines.triton import triton_seam
 from harness.engines.triton.driver import LaunchHandler, LaunchRequest, VirtualDriver
 from harness.engines.triton.kernel_facts import BUILD_OPTIONS, without_locations
@@ -26,8 +28,6 @@ from harness.engines.triton.triton_stages import (
     front_end,
 )
 from harness.engines.virtual.engine import VirtualEngine
-from harness.matrix.build_cache import BuildCache, Collection
-from harness.matrix.collection_orders import ORDERS_VARIABLE, CollectionOrders
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.kernel_build import (

@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from harness.compiling.background_compiler import CACHE, BackgroundCompiler
 from harness.model.kernel_resources import Resources
 from harness.model.run import Launch
-from harness.workers.background_compiler import CACHE, BackgroundCompiler
 from tests.engines.triton.ttir_texts import CRASHES_LLVM, REFUSED_BY_PTXAS, STORE
 
 SETTLE_S = 60.0
@@ -47,7 +47,7 @@ def compilers() -> list[psutil.Process]:
 
 def is_compiler(process: psutil.Process) -> bool:
     try:
-        return "harness.engines.triton.compiler_process" in process.cmdline()
+        return "harness.compiling.compiler_process" in process.cmdline()
     except psutil.NoSuchProcess:  # or a zombie
         return False
 
@@ -140,21 +140,23 @@ def test_a_kernel_that_the_compiler_refuses_does_not_delay_others(builds: Path) 
 
 def test_a_kernel_that_crashes_the_compiler_is_tried_again_next_time(builds: Path) -> None:
     resources = compiled(builds, leave(builds, "bad", ttir=CRASHES_LLVM))
-    assert resources == Resources.failed("the compiler crashes over it: SIGABRT, 2 times of 2")
+    assert resources == Resources.failed(resources.failure)
+    assert resources.failure.startswith("the compiler's process died of SIGABRT (UNREACHABLE executed at ")
+    assert resources.failure.endswith("), 2 times of 2")
     assert names(builds) == []
 
 
 @pytest.mark.parametrize("end", [signal.SIGSEGV, signal.SIGBUS], ids=NAME)
 def test_a_signal_raised_by_the_compiler_itself_is_the_kernels_failure(builds: Path, end: signal.Signals) -> None:
     resources = compiled_under(end, builds, leave(builds, "one"))
-    assert resources == Resources.failed(f"the compiler crashes over it: {end.name}, 2 times of 2")
+    assert resources == Resources.failed(f"the compiler's process died of {end.name}, 2 times of 2")
     assert names(builds) == []
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM], ids=NAME)
 def test_a_compiler_killed_from_outside_leaves_the_kernel_unknown(builds: Path, end: signal.Signals) -> None:
     resources = compiled_under(end, builds, leave(builds, "one"))
-    assert resources == Resources.not_known(f"the compiler's process was ended by {end.name}")
+    assert resources == Resources.not_known(f"the compiler's process died of {end.name}")
     assert names(builds) == []
 
 
@@ -175,7 +177,8 @@ def test_a_compiler_that_cannot_load_leaves_the_kernel_unknown(
     (tmp_path / "triton.py").write_text("import no_such_module\n", encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     resources = compiled(builds, leave(builds, "one"))
-    assert resources == Resources.not_known("the compiler's process ended with status 1")
+    reason = "ModuleNotFoundError: No module named 'no_such_module'"
+    assert resources == Resources.not_known(f"the compiler's process ended with status 1 ({reason})")
 
 
 def test_a_compiler_that_cannot_be_started_leaves_the_kernel_unknown(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness import wire
-from harness.engines.triton.compiler_process import compile_resources
+from harness.engines.triton.build_resources import compile_resources
 from harness.model.kernel_resources import Resources
 from tests.engines.triton.ttir_texts import REFUSED_BY_MLIR, REFUSED_BY_PTXAS, STORE
 
@@ -93,7 +93,7 @@ def test_an_unreadable_cubin_is_no_failure_of_the_kernel(make_ptxas: MakePtxas) 
 def test_output_of_triton_does_not_mix_with_the_answers(tmp_path: Path) -> None:
     build = json.dumps({"arch": 90, "options": {"num_warps": 4}, "ttir": REFUSED_BY_PTXAS})
     done = subprocess.run(
-        [sys.executable, "-m", "harness.engines.triton.compiler_process"],
+        [sys.executable, "-m", "harness.compiling.compiler_process"],
         input=f"{build}\n{build}\n",
         capture_output=True,
         text=True,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.matrix.build_cache import BuildCache
-from harness.matrix.compilers import Compilers
+from harness.compiling.build_cache import BuildCache
+from harness.compiling.compilers import Compilers
 from harness.model.kernel_build import BuildFacts, BuildRequest, CompileTarget
 from tests.engines.triton.ttir_texts import CRASHES_LLVM, REFUSED_BY_MLIR, REFUSED_BY_PTXAS, STORE
 
@@ -20,7 +20,7 @@ def request(ttir: str, arch: int = 90) -> BuildRequest:
 
 
 def compiled(cache: BuildCache, *texts: str, time_limit_s: float = 60.0) -> dict[str, BuildFacts]:
-    with Compilers(cache, 1, time_limit_s=time_limit_s, program=DYING) as compilers:
+    with Compilers(cache, 1, time_limit_s=time_limit_s, command=DYING) as compilers:
         return {one.ttir: facts for one, facts in compilers.compile(map(request, texts))}
 
 

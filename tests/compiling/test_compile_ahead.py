@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.compiling.compile_ahead import AHEAD, CompileAhead
 from harness.errors import WorkerError
 from harness.model.case import ValueDistribution
 from harness.model.kernel_assembly import KernelAssembly
 from harness.model.paired_run import rebuilt
 from harness.model.run import Completed, Crashed, HungParty, TimedOut
-from harness.workers.compile_ahead import AHEAD, CompileAhead
 from harness.workers.pool import Pool, PoolOptions
 from tests.workers.setting import DEADLINE_S, Fifo, case, specs
 

@@ -1,21 +1,31 @@
-"""A compiler's process: `python -m harness.matrix.build_process CACHE` compiles one build after another.
+"""A compiler's process: `python -m harness.compiling.compiler_process` compiles one build after another.
 
-Requests come on standard input and facts leave on standard output, one line of JSON each.  Standard error is a file.
-It gets what else is printed.  The message of a failed build is read from it, since MLIR prints its reasons.
+Builds come on standard input and answers leave on standard output, one line of JSON each.  Standard error gets what
+else is printed.
+
+* For a search, builds have their TTIR with them, and the answers are `Resources`.  It runs at the lowest priority, so
+  the search goes first.
+* For a matrix, whose cache is the only argument, requests name their TTIR in the cache, and the answers are
+  `BuildFacts`.  The message of a failed build is read from standard error, which is a file: MLIR prints its reasons.
 """
 
 import hashlib
+import json
 import os
 import re
 import resource
 import sys
 import tempfile
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
 from harness import wire
-from harness.engines.triton.compiler_process import is_refusal
+from harness.compiling.build_cache import BuildCache
+from harness.compiling.compiler_child import cpu_seconds
+from harness.engines.triton.build_resources import compile_resources, is_refusal
 from harness.engines.triton.machine_code import (
     amd_facts,
     amd_instructions,
@@ -23,11 +33,11 @@ from harness.engines.triton.machine_code import (
     ptxas_facts,
     ptxas_refusal,
 )
+from harness.engines.triton.stage_process import reserve_output
 from harness.engines.triton.triton_stages import StagedBuild, compile_stages
 from harness.errors import CannotExecute
-from harness.matrix.build_cache import BuildCache
-from harness.matrix.cpu_time import cpu_seconds
 from harness.model.kernel_build import BuildFacts, BuildRequest, Vendor
+from harness.model.kernel_resources import Resources
 from harness.model.run import Source
 
 MEMORY_LIMIT_BYTES = 16 * 1024**3
@@ -39,25 +49,44 @@ _FATAL = re.compile(r"^LLVM ERROR: (.*)$", re.MULTILINE)
 _FAILED_PASS = re.compile(r"note: (Pipeline failed while executing \[`\w+`)")
 
 
-def main(folder: str) -> None:
+def main(cache: str | None = None) -> None:
     """Compile until standard input ends."""
-    answers, printed = _reserve_output()
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    cache = BuildCache(Path(folder))
+    answers = reserve_output()
     with tempfile.TemporaryDirectory(prefix="kernel-harness-") as scratch:
         tempfile.tempdir = scratch  # Triton leaves the PTX there that ptxas refuses
-        file = Path(scratch) / "kernel.ttir"
+        answer = _answer_search() if cache is None else _answer_matrix(BuildCache(Path(cache)), Path(scratch))
         for line in sys.stdin:
-            request = wire.from_json(line, BuildRequest)
-            file.write_text(cache.ttir(request.ttir), encoding="utf-8")
-            facts = compile_build(request, file, printed)
-            print(wire.to_json(facts), file=answers, flush=True)
+            with suppress(OSError):  # it is a pipe
+                os.ftruncate(2, 0)
+                os.lseek(2, 0, os.SEEK_SET)
+            print(wire.to_json(answer(line)), file=answers, flush=True)
+
+
+def _answer_search() -> Callable[[str], Resources]:
+    os.nice(19)
+
+    def answer(line: str) -> Resources:
+        build = json.loads(line)
+        return compile_resources(build["ttir"], build["arch"], build["options"])
+
+    return answer
+
+
+def _answer_matrix(cache: BuildCache, scratch: Path) -> Callable[[str], BuildFacts]:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    printed = os.fdopen(os.dup(2), "r", encoding="utf-8", errors="replace")
+    file = scratch / "kernel.ttir"
+
+    def answer(line: str) -> BuildFacts:
+        request = wire.from_json(line, BuildRequest)
+        file.write_text(cache.ttir(request.ttir), encoding="utf-8")
+        return compile_build(request, file, printed)
+
+    return answer
 
 
 def compile_build(request: BuildRequest, ttir: Path, printed: TextIO) -> BuildFacts:
     """Compile one file of TTIR and return its facts; `printed` is the file that holds what the compiler prints."""
-    printed.seek(0)
-    printed.truncate()
     began = cpu_seconds()
     options = {name: value for name, value in request.options.items() if value is not None}
     try:
@@ -97,7 +126,6 @@ def _facts_of(request: BuildRequest, staged: StagedBuild) -> BuildFacts:
 
 def _failed(error: Exception, printed: TextIO) -> BuildFacts:
     """Return the facts of a build that raised: the compiler's own reason, and the line of source that it names."""
-    printed.flush()
     printed.seek(0)
     text = f"{printed.read()}\n{error}"
     diagnostic = _DIAGNOSTIC.search(text)
@@ -119,12 +147,5 @@ def _failed(error: Exception, printed: TextIO) -> BuildFacts:
     return BuildFacts(failure=message, failure_source=source)
 
 
-def _reserve_output() -> tuple[TextIO, TextIO]:
-    """Return standard output for the answers, and the file behind standard error, which gets everything else."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    return answers, os.fdopen(os.dup(2), "w+", encoding="utf-8", errors="replace")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
