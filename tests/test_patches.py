@@ -2,11 +2,7 @@
 
 from types import ModuleType
 
-import pytest
-
 from harness.patches import Patches
-
-pytestmark = pytest.mark.once
 
 
 class Base:
