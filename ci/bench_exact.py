@@ -13,8 +13,8 @@ from pathlib import Path
 
 from harness import libraries
 from harness.catalogue import find
-from harness.engines.virtual import engine
 from harness.engines.virtual.native.native_code import EXECUTOR_VARIABLE, ExecutorMode
+from harness.execution import reruns
 from harness.model.case import Case, Scale
 from harness.search.launch_feedback import LaunchFeedback
 from harness.search.strategies import Batch
@@ -44,21 +44,21 @@ def main() -> None:
         cases = [case for case in drawn if case.scale is Scale.USUAL]
 
         def measured(chosen: Callable[..., bool], cases: list[Case] = cases) -> tuple[float, Counter[str]]:
-            engine.needs_exact_run = chosen
+            reruns.needs_exact_run = chosen
             seconds = Counter[str]()
             began = time.process_time()
             for case in cases:
                 seconds.update(loaded.engine.run(loaded.ops[case.op], case).seconds)
             return 1e3 * (time.process_time() - began) / len(cases), seconds
 
-        usual = engine.needs_exact_run
+        usual = reruns.needs_exact_run
         try:
             measured(lambda *_: True)  # compiles the kernels
             without, machine = measured(lambda *_: False)
             whole, exact = measured(lambda *_: True)
             share, _ = measured(usual)
         finally:
-            engine.needs_exact_run = usual
+            reruns.needs_exact_run = usual
         numpy, exactly = (1e3 * one / len(cases) for one in (machine["execution"], exact["exact"]))
         print(
             f"{op.name:14} {numpy:8.1f} {exactly:8.1f} {exactly / numpy:8.2f} {without:8.1f} {whole:9.1f} {share:13.1f}"

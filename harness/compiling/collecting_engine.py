@@ -66,12 +66,9 @@ class CollectingEngine(VirtualEngine):
 
     def run(self, op: Op, case: Case) -> Run:
         """Collect the kernels of a case that its suite has not launched on this device so far."""
-        self._begin(case, case.lane_fill)
         self._calls.clear()
-        try:
+        with self._state_for(case):
             ending, _ = self._execution.run_again(op, case)
-        finally:
-            self._fresh.forget()
         collection = self._cache.collection(self._orders.collections[op.suite])
         launches = len(self._calls)
         collected = CollectedCase(

@@ -57,11 +57,7 @@ class CompileAheadEngine(VirtualEngine):
         """Compile the kernels that the case launches; `seconds["compile"]` is the time of the compiler."""
         if case.scale is Scale.OVERSIZED:  # the cuda engine does not run such cases
             return Run(case=case, engine=self.name, ending=Completed())
-        case_launches = self._begin(case, case.lane_fill)
-        try:
+        with self._state_for(case) as launches:
             ending, _ = self._execution.run_again(op, case)
-        finally:
-            self._fresh.forget()
-        return Run(
-            case=case, engine=self.name, ending=ending, seconds={"compile": case_launches.seconds.get("front_end", 0.0)}
-        )
+        seconds = {"compile": launches.seconds.get("front_end", 0.0)}
+        return Run(case=case, engine=self.name, ending=ending, seconds=seconds)

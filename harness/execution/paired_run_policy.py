@@ -6,9 +6,8 @@ comparison.  Every decision follows from the case and its launches, so it is the
 
 from collections.abc import Iterable
 from dataclasses import replace
-from enum import IntEnum
 
-from harness.model.case import CallContext, Case, Scale
+from harness.model.case import Case
 from harness.model.run import Launch, MemoryEvent, OrderDependence, Overlap
 
 ONE_CASE_IN = 8
@@ -30,24 +29,6 @@ def choice_number(case: Case) -> int:
     It depends on the seed alone, so the choice stays the same while other parts of the case shrink.
     """
     return case.seed // ONE_CASE_IN
-
-
-class TuningCheck(IntEnum):
-    """What is checked of the autotuners of a sampled case, by the remainder of its `choice_number`."""
-
-    TUNING = 0
-    """A run in which they tune."""
-    KEYS = 1
-    """Runs that share an entry of their caches."""
-    THREADS = 2
-    """A run in another thread while they tune."""
-
-
-def tuning_check(case: Case) -> TuningCheck | None:
-    """Return what is checked of the autotuners of this case, if it has any; None if nothing is."""
-    if not is_sampled(case) or case.scale is not Scale.USUAL or case.context is not CallContext.MAIN:
-        return None
-    return TuningCheck(choice_number(case) % len(TuningCheck))
 
 
 def with_another_config(case: Case, launches: Iterable[Launch]) -> tuple[str, Case] | None:

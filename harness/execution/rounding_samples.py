@@ -10,11 +10,6 @@ DOUBTFUL = 100.0
 """Errors of at least this many tolerances cannot be a matter of rounding."""
 
 
-def is_right(result: Result) -> bool:
-    """Return True if a result is within its tolerance, as a whole and in every tile."""
-    return result.whole.ratio <= 1 and result.worst_tile.ratio <= 1 and not result.nonfinite
-
-
 def is_doubtful(result: Result) -> bool:
     """Return True if a result is beyond its tolerance, but by less than a close decision may cause.
 
@@ -26,7 +21,7 @@ def is_doubtful(result: Result) -> bool:
 
 def are_right(results: Iterable[Result]) -> bool:
     """Return True if more samples would change nothing: they only ever widen tolerances."""
-    return all(map(is_right, results))
+    return all(result.is_right for result in results)
 
 
 def are_certain(results: Iterable[Result]) -> bool:

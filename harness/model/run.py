@@ -405,6 +405,11 @@ class Result:
     unwritten_map: Spread | None = field(default=None, compare=False)
     """The elements that were never written, for a picture."""
 
+    @property
+    def is_right(self) -> bool:
+        """True if the result is within its tolerance, as a whole and in every tile."""
+        return self.whole.ratio <= 1 and self.worst_tile.ratio <= 1 and not self.nonfinite
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultForm:

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 
 from harness.errors import SuiteError
-from harness.execution.paired_run_policy import ONE_CASE_IN, TuningCheck, tuning_check
+from harness.execution.paired_run_policy import ONE_CASE_IN
+from harness.execution.reruns import AUTOTUNER_CHECKS, Rerun, autotuner_check
 from harness.model.case import CallContext, Case, DType, Environment, GradMode, Layout, Scale, ValueDistribution
 from harness.model.device import DeviceProfile
 from harness.model.input_spec import Tensor
@@ -198,9 +199,9 @@ def early_cases(op: Op, drawn: Sequence[Case], feedback: LaunchFeedback) -> tupl
     for simple in scouts(op, drawn[0].device)[:1] if drawn else ():
         made += early_long_cases(op, simple)
         # The scouts themselves get the check of seed 0.
-        needed = set(TuningCheck) - {tuning_check(simple)} - (set() if op.threads else {TuningCheck.THREADS})
-        checks = sorted(needed)
-        made += (replace(simple, seed=check * ONE_CASE_IN) for check in checks) if feedback.configs else ()
+        needless = {autotuner_check(simple), *(() if op.threads else (Rerun.THREADS,))}
+        seeds = (number * ONE_CASE_IN for number, check in enumerate(AUTOTUNER_CHECKS) if check not in needless)
+        made += (replace(simple, seed=seed) for seed in seeds) if feedback.configs else ()
     return tuple(filter(op.allows, made))
 
 

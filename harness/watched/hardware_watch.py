@@ -24,13 +24,11 @@ from harness.engines.cuda.memory.redzones import RedzoneMemory
 from harness.engines.cuda.sanitizers.plain_memory import memory_for
 from harness.engines.triton import triton_seam
 from harness.engines.triton.driver import LaunchRequest
+from harness.execution.reruns import recording
 from harness.model.device import DeviceProfile
 from harness.model.ending import Completed, Ending, Faulted, Unsupported
 from harness.model.run import Run
-from harness.model.verdict import Verdict
-from harness.oracles import registry
 from harness.watched.argument_memory import host_copies, size_bytes
-from harness.watched.call_sites import CallSites
 from harness.watched.launch_recorder import LaunchDetails, LaunchRecorder, current_test, launch_case
 from harness.watched.program_threads import CallingLines, MainThread, note_lines_of_backward
 from harness.watched.recorded_launch import record_launch
@@ -51,21 +49,17 @@ def watch_hardware(plan: WatchPlan, folder: Path) -> LaunchRecorder:
     Host code sees the figures of the plan's device, if that is another one.
     """
     gpu = gpu_of_worker(os.environ)
-    recorder = LaunchRecorder(RecordFiles(folder), CallSites(plan.libraries, plan.scratch))
-    oracles = tuple(map(registry.find, plan.oracles))
+    recorder = LaunchRecorder(plan, RecordFiles(folder))
     lines = CallingLines((*plan.libraries, plan.scratch))  # where Inductor writes what it generates
     memory, chooser = memory_for(None, os.environ), triton_seam.ConfigChooser()
     launches = WatchedLaunches(gpu.arch, lambda: chooser.chosen, memory)
     reports = SanitizerReports(plan.sanitizer, Path(plan.accepts)) if plan.sanitizer else None
 
-    def judge(run: Run) -> tuple[Verdict, ...]:
-        return registry.judge_all(run, {}, {}, (), oracles)
-
     emulated = emulated_profile(plan.device, gpu)
     if plan.device != profile_of(gpu):
         emulate_torch_cuda(emulated)
         SharedMemoryCheck(emulated, gpu, None).install()
-    watch = HardwareWatch(launches, memory, recorder, judge, lines, plan.device, reports)
+    watch = HardwareWatch(launches, memory, recorder, lines, plan.device, reports)
     triton_seam.set_driver(RealDriver(emulated, gpu.arch, watch))
     chooser.install()
     triton_seam.watch_allocations(launches.allocate)
@@ -74,8 +68,7 @@ def watch_hardware(plan: WatchPlan, folder: Path) -> LaunchRecorder:
     guard.__enter__()
     atexit.register(guard.__exit__, None, None, None)
     note_lines_of_backward(lines)
-    atexit.register(recorder.write)
-    os.register_at_fork(after_in_child=recorder.begin_in_child)
+    recorder.write_at_exit()
     return recorder
 
 
@@ -87,7 +80,6 @@ class HardwareWatch:
         launches: WatchedLaunches,
         memory: RedzoneMemory,
         recorder: LaunchRecorder,
-        judge: Callable[[Run], tuple[Verdict, ...]],
         lines: CallingLines,
         device: DeviceProfile,
         reports: SanitizerReports | None,
@@ -95,7 +87,6 @@ class HardwareWatch:
         self._launches = launches
         self._memory = memory
         self._recorder = recorder
-        self._judge = judge
         self._lines = lines
         self._device = device
         self._reports = reports
@@ -120,22 +111,22 @@ class HardwareWatch:
     def _unchecked(self, test: str, request: LaunchRequest, what: str) -> None:
         ending = Unsupported(what=what, kernel="", source=None, triton_version="")
         run = Run(case=launch_case(request, self._device), engine=CudaEngine.name, ending=ending)
-        self._recorder.add(test, run, self._judge(run), LaunchDetails(self._lines.find, _no_recording))
+        self._recorder.add(test, run, LaunchDetails(self._lines.find, _no_recording))
 
     def _checked(self, test: str, request: LaunchRequest, launch: Callable[[], None]) -> None:
         facts = CudaCaseLaunches(finds_writer=True, main_has_allocator=MainThread.sees_allocator())
-        self._launches.case_launches = facts
         before: Mapping[int, Any] | None = None
         ending: Ending = Completed()
         try:
             before = host_copies(request) if size_bytes(request) <= MOST_COPIED_BYTES else None
-            self._launches(request, launch)
+            with recording(self._launches, facts):
+                self._launches(request, launch)
         except Exception as error:
             ending = as_fault(self._lines.raised(error), facts.unfinished)
             raise
         finally:
             run = self._run(request, facts, ending)
-            self._recorder.add(test, run, self._judge(run), self._details(request, before, run))
+            self._recorder.add(test, run, self._details(request, before, run))
             self._is_lost = isinstance(ending, Faulted)
             if facts.memory or self._memory.guarded_bytes > MOST_GUARDED_BYTES:
                 self._memory.forget()  # a damaged redzone stays damaged

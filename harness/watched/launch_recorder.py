@@ -1,5 +1,6 @@
 """Records what the launches of one process show, test by test."""
 
+import atexit
 import os
 import sys
 import threading
@@ -15,10 +16,17 @@ from harness.execution.inputs import TORCH_DTYPES
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
 from harness.model.run import Run, Source
-from harness.model.verdict import Abstain, Fail, Outcome, Signature, Verdict
+from harness.model.verdict import Abstain, Fail, Outcome, Signature
 from harness.oracles import registry
 from harness.watched.call_sites import CallSites
-from harness.watched.watch_records import LaunchedBuild, LaunchFailure, RecordFiles, TestChecks, UncompiledProgram
+from harness.watched.watch_records import (
+    LaunchedBuild,
+    LaunchFailure,
+    RecordFiles,
+    TestChecks,
+    UncompiledProgram,
+    WatchPlan,
+)
 
 RECORD_INTERVAL_S = 1.0
 WORTH_RECORDING = 2
@@ -27,15 +35,17 @@ LOOKED_UP_LAUNCHES = 64
 """The first launches of a test: the calls that led to them are looked up."""
 RECORDED_CALLS = 8
 """Different calls of a test that are recorded."""
-DTYPES = {dtype: one for one, dtype in TORCH_DTYPES.items() if one.is_float}
+DTYPES = {torch_dtype: dtype for dtype, torch_dtype in TORCH_DTYPES.items() if dtype.is_float}
 TEST_VARIABLE = "PYTEST_CURRENT_TEST"
 
 
 class LaunchRecorder:
-    """Writes what this process sees, test by test.  Failures are written at once, counts about once a second."""
+    """Judges launches and writes what they show, test by test: failures at once, counts about once a second."""
 
-    def __init__(self, files: RecordFiles | None, sites: CallSites) -> None:
-        self._sites = sites
+    def __init__(self, plan: WatchPlan, files: RecordFiles | None) -> None:
+        """Write to these files; None to write nothing."""
+        self._sites = CallSites(plan.libraries, plan.scratch)
+        self._oracles = tuple(map(registry.find, plan.oracles))
         self._lock = threading.RLock()
         self.record_to(files)
 
@@ -49,6 +59,11 @@ class LaunchRecorder:
         """The number of programs of the launch that was recorded last, by what it showed."""
         self._forget()
 
+    def write_at_exit(self) -> None:
+        """Write when this process ends, and when a forked child of it does."""
+        atexit.register(self.write)
+        os.register_at_fork(after_in_child=self.begin_in_child)
+
     def begin_in_child(self) -> None:
         """Start anew in a forked child, which the parent's counts do not concern."""
         self._lock = threading.RLock()
@@ -56,11 +71,12 @@ class LaunchRecorder:
         if "multiprocessing.util" in sys.modules:  # its children leave without `atexit`
             sys.modules["multiprocessing.util"].Finalize(None, self.write, exitpriority=0)
 
-    def add(self, test: str, run: Run, verdicts: tuple[Verdict, ...], details: "LaunchDetails") -> None:
-        """Count one launch of a test, and record what it shows for the first time."""
+    def add(self, test: str, run: Run, details: "LaunchDetails") -> None:
+        """Judge and count one launch of a test, and record what it shows for the first time."""
         with self._lock:
             if self._files is None:
                 return
+            verdicts = registry.judge_all(run, {}, {}, (), self._oracles)
             if test != self.test:
                 self.write()
                 self._forget()

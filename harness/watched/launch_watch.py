@@ -4,12 +4,11 @@ A launch is judged by itself, as a case of one launch.  If it left lanes undefin
 values there; its arguments are copied before, and get the results of the first execution back.
 """
 
-import atexit
 import os
 import threading
-from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import replace
+from functools import partial
 from io import StringIO
 from pathlib import Path
 
@@ -25,14 +24,12 @@ from harness.execution.call_contexts import CallContexts
 from harness.execution.case_execution import plain_torch, without_dispatch_modes
 from harness.execution.compare import digests
 from harness.execution.poison import FreshMemory
+from harness.execution.reruns import Rerun, RerunRequest, recording, with_reruns
 from harness.model.case import LaneFill, Scale
 from harness.model.ending import Completed, Ending, OutOfMemory, Unsupported
 from harness.model.run import Measure, Refilled, Result, Role, Run, UndefinedLanes, UninitialisedRead
-from harness.model.verdict import Verdict
-from harness.oracles import registry
 from harness.settings import Settings
 from harness.watched.argument_memory import Copies, copies_of, restore, size_bytes
-from harness.watched.call_sites import CallSites
 from harness.watched.launch_memory import bounded_memory
 from harness.watched.launch_recorder import LaunchDetails, LaunchRecorder, current_test, launch_case
 from harness.watched.program_threads import (
@@ -62,16 +59,12 @@ def watch_process(plan: WatchPlan, folder: Path | None) -> LaunchRecorder:
 
     The records go to the folder; without one, to nowhere until the recorder gets one.
     """
-    recorder = LaunchRecorder(RecordFiles(folder) if folder else None, CallSites(plan.libraries, plan.scratch))
-    oracles = tuple(map(registry.find, plan.oracles))
+    recorder = LaunchRecorder(plan, RecordFiles(folder) if folder else None)
     fresh = FreshMemory(MOST_FRESH_BYTES)
     lines = CallingLines((*plan.libraries, plan.scratch))  # where Inductor writes what it generates
 
-    def judge(run: Run) -> tuple[Verdict, ...]:
-        return registry.judge_all(run, {}, {}, (), oracles)
-
     def around(launches: Launches) -> LaunchWatch:
-        return LaunchWatch(launches, recorder, judge, fresh, lines)
+        return LaunchWatch(launches, recorder, fresh, lines)
 
     def enter_modes() -> None:
         CpuTensors().__enter__()
@@ -84,25 +77,16 @@ def watch_process(plan: WatchPlan, folder: Path | None) -> LaunchRecorder:
     FollowedPrograms((CpuTensors, FreshMemory), recorder.add_uncompiled).follow()
     run_backward_on_its_own_thread(lines, CallContexts())
     emulate_on_every_thread(enter_modes)
-    atexit.register(recorder.write)
-    os.register_at_fork(after_in_child=recorder.begin_in_child)
+    recorder.write_at_exit()
     return recorder
 
 
 class LaunchWatch:
     """The handler of all launches of this process."""
 
-    def __init__(
-        self,
-        launches: Launches,
-        recorder: LaunchRecorder,
-        judge: Callable[[Run], tuple[Verdict, ...]],
-        fresh: FreshMemory,
-        lines: CallingLines,
-    ) -> None:
+    def __init__(self, launches: Launches, recorder: LaunchRecorder, fresh: FreshMemory, lines: CallingLines) -> None:
         self._launches = launches
         self._recorder = recorder
-        self._judge = judge
         self._fresh = fresh
         self._lines = lines
         self._fresh_before = 0
@@ -125,27 +109,29 @@ class LaunchWatch:
             if test != self._recorder.test:  # the test made tensors before its first launch
                 self._fresh.forget(self._fresh_before)
             self._recorder.add_call(test, request)
-            taken_bytes = size_bytes(request)
-            before = copies_of(request) if taken_bytes <= MOST_COPIED_BYTES else None
-            ending: Ending = Completed()
-            self._begin(LaneFill.ZERO, Scale.LONG if taken_bytes > NATIVE_BYTES else Scale.USUAL)
-            facts = self._launches.case_launches
-            try:
-                with bounded_memory(self._memory_share):
-                    self._launches(request)
-            except MemoryError as error:
-                ending = OutOfMemory(limit_bytes=0, message=str(error) or type(error).__name__)
-                raise
-            except CannotExecute as error:
-                ending = facts.halted or Unsupported(what=error.what, kernel="", source=None, triton_version="")
-                raise
-            except Exception as error:
-                ending = facts.halted or self._lines.raised(error)
-                raise
-            finally:
-                run = self._run(request, facts, ending, before)
-                self._recorder.add(test, run, self._judge(run), self._details(request, before))
-                self._fresh_before = self._fresh.count
+            self._checked(test, request)
+
+    def _checked(self, test: str, request: LaunchRequest) -> None:
+        taken_bytes = size_bytes(request)
+        before = copies_of(request) if taken_bytes <= MOST_COPIED_BYTES else None
+        ending: Ending = Completed()
+        facts = self._facts(LaneFill.ZERO, Scale.LONG if taken_bytes > NATIVE_BYTES else Scale.USUAL)
+        try:
+            with recording(self._launches, facts), bounded_memory(self._memory_share):
+                self._launches(request)
+        except MemoryError as error:
+            ending = OutOfMemory(limit_bytes=0, message=str(error) or type(error).__name__)
+            raise
+        except CannotExecute as error:
+            ending = facts.halted or Unsupported(what=error.what, kernel="", source=None, triton_version="")
+            raise
+        except Exception as error:
+            ending = facts.halted or self._lines.raised(error)
+            raise
+        finally:
+            run = self._run(request, facts, ending, before)
+            self._recorder.add(test, run, self._details(request, before))
+            self._fresh_before = self._fresh.count
 
     def _details(self, request: LaunchRequest, before: Copies | None) -> LaunchDetails:
         def save(path: Path) -> None:
@@ -155,10 +141,14 @@ class LaunchWatch:
 
         return LaunchDetails(self._lines.find, save)
 
-    def _begin(self, fill: LaneFill, scale: Scale) -> None:
-        begun = self._launches.case_launches = VirtualCaseLaunches(lane_fill=fill, scale=scale, traced=self._traced)
-        begun.checks_threads = fill is LaneFill.ZERO
-        begun.main_has_allocator = MainThread.sees_allocator()
+    def _facts(self, fill: LaneFill, scale: Scale) -> VirtualCaseLaunches:
+        return VirtualCaseLaunches(
+            lane_fill=fill,
+            scale=scale,
+            traced=self._traced,
+            checks_threads=fill is LaneFill.ZERO,
+            main_has_allocator=MainThread.sees_allocator(),
+        )
 
     def _run(self, request: LaunchRequest, facts: VirtualCaseLaunches, ending: Ending, before: Copies | None) -> Run:
         run = Run(
@@ -170,32 +160,30 @@ class LaunchWatch:
         )
         if not isinstance(ending, Completed):
             return run
-        needs_refill = any(isinstance(event, UndefinedLanes) for event in facts.memory)
-        if not needs_refill and not any(isinstance(event, UninitialisedRead) for event in facts.memory):
+        if any(isinstance(event, UndefinedLanes | UninitialisedRead) for event in facts.memory):
+            run = replace(run, results=_results(request))
+        if before is None:
             return run
-        results = _results(request)
-        refilled = self._refilled(request, before) if needs_refill and before is not None else None
-        return replace(run, results=results, refilled=refilled)
+        refill = partial(self._refill, request, before, facts.scale)
+        return with_reruns(run, None, frozenset({Rerun.LANE_FILL}), refill)
 
-    def _refilled(self, request: LaunchRequest, before: Copies) -> Refilled:
+    def _refill(self, request: LaunchRequest, before: Copies, scale: Scale, rerun: RerunRequest) -> Run:
         """Execute the launch again with other values in undefined lanes, and put its first results back."""
         after = copies_of(request)
-        first = self._launches.case_launches
-        ending: Ending = Completed()
+        again = recording(self._launches, self._facts(LaneFill.ODD, scale))
         try:
             restore(request, before)
-            self._begin(LaneFill.ODD, first.scale)
-            with bounded_memory(self._memory_share), redirect_stdout(StringIO()):  # the kernel has printed once
+            with again, bounded_memory(self._memory_share), redirect_stdout(StringIO()):  # the kernel has printed once
                 self._launches(request)
-            found = _digests(request)
+            refilled = Refilled(ending=Completed(), digests=_digests(request))
         except MemoryError as error:
-            ending, found = OutOfMemory(limit_bytes=0, message=str(error)), {}
+            refilled = Refilled(ending=OutOfMemory(limit_bytes=0, message=str(error)), digests={})
         except CannotExecute as error:
-            ending, found = Unsupported(what=error.what, kernel="", source=None, triton_version=""), {}
+            unsupported = Unsupported(what=error.what, kernel="", source=None, triton_version="")
+            refilled = Refilled(ending=unsupported, digests={})
         finally:
             restore(request, after)
-            self._launches.case_launches = first
-        return Refilled(ending=ending, digests=found)
+        return replace(rerun.first, refilled=refilled)
 
 
 def _digests(request: LaunchRequest) -> dict[str, str]:
@@ -212,7 +200,7 @@ def _nonfinite(tensor: torch.Tensor) -> int:
 
 def _results(request: LaunchRequest) -> tuple[Result, ...]:
     """Return the arguments as results that nothing is known about but their bits."""
-    kernel, found = request.source.fn.__name__, _digests(request)
+    kernel, by_name = request.source.fn.__name__, _digests(request)
     with plain_torch(), without_dispatch_modes():
         return tuple(
             Result(
@@ -224,7 +212,7 @@ def _results(request: LaunchRequest) -> tuple[Result, ...]:
                 unwritten=0,
                 first_unwritten=None,
                 nonfinite=_nonfinite(tensor),
-                digest=found[name],
+                digest=by_name[name],
                 writer=(kernel, name),
             )
             for name, tensor in tensors_of(request).items()

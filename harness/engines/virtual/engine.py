@@ -3,11 +3,10 @@
 import importlib
 import os
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
-from math import prod
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -25,27 +24,15 @@ from harness.engines.virtual.tuning_runs import TuningRuns
 from harness.execution.case_execution import ExecutionFactory
 from harness.execution.exact_memory import ExactMemory
 from harness.execution.execution import Execution
-from harness.execution.execution_hooks import ObservedLaunches, with_failed_kernel
-from harness.execution.paired_run_policy import TuningCheck, is_sampled, order_matters, tuning_check
+from harness.execution.execution_hooks import ObservedLaunches
+from harness.execution.paired_run_policy import is_sampled, order_matters
 from harness.execution.poison import FreshMemory
-from harness.execution.rounding_samples import are_right, is_right
+from harness.execution.reruns import AUTOTUNER_CHECKS, Rerun, RerunRequest, recording, with_reruns, with_seconds
 from harness.model.case import Case, LaneFill, Scale
 from harness.model.device import DeviceProfile
-from harness.model.ending import REFUSED_BUILDS
 from harness.model.op import Op
 from harness.model.paired_run import PairedRun, PairedRunRequest
-from harness.model.run import (
-    Completed,
-    Ending,
-    ExactComparison,
-    ExactRun,
-    Raised,
-    Refilled,
-    Result,
-    Run,
-    UndefinedLanes,
-)
-from harness.model.tuning import InterruptedRun, KeyCheck, TunedRun
+from harness.model.run import Completed, Ending, ExactComparison, ExactRun, Refilled, Run
 from harness.oracles.endings import describe
 from harness.settings import Settings
 
@@ -59,22 +46,12 @@ class ExactExecution(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Tuned:
-    """What the checks of a case's autotuners found."""
-
-    tuned: TunedRun | None = None
-    keys: KeyCheck | None = None
-    interrupted: InterruptedRun | None = None
-    seconds: Mapping[str, float] = field(default_factory=dict[str, float])
-
-
 class VirtualEngine:
     """Emulates one device and runs cases on it.  A process has one engine."""
 
     name = "virtual"
-    checks_tuning = True
-    """False if the launches of benchmarks would disturb what the engine reports."""
+    reruns: frozenset[Rerun] = frozenset(Rerun)
+    """The reruns that the engine serves."""
 
     def __init__(
         self,
@@ -165,146 +142,137 @@ class VirtualEngine:
         self._launches.native = executing
 
     def run(self, op: Op, case: Case) -> Run:
-        case_launches = self._begin(case, case.lane_fill)
-        refilled, exact, tuning = None, None, _Tuned()
-        try:
-            ending, results = self._execution.run(op, case)
-            ending = case_launches.halted or with_failed_kernel(ending, self._chooser.failed)
-            mismatches, notes = self._execution.mismatches, tuple(self._execution.notes)
-            eager = dict(EMULATION.eager)
-            if isinstance(ending, Completed) and needs_exact_run(case, case_launches, results):
-                exact = self._run_exactly(op, case, case_launches, results)
-            if isinstance(ending, Completed) and _needs_refill(case, case_launches):
-                refilled = self._refill(op, case, case_launches)
-            check = needed_tuning_check(op, case, case_launches, ending)
-            if check is not None and self.checks_tuning and self._chooser.autotuned:
-                tuning = self._check_autotuners(op, case, case_launches, results, check)
-        finally:
-            self._fresh.forget()
-        return Run(
-            case=case,
-            engine=self.name,
-            ending=ending,
-            launches=tuple(case_launches.launches),
-            results=() if case_launches.halted else results,
-            mismatches=() if case_launches.halted else mismatches,
-            notes=notes,
-            eager=eager,
-            memory=tuple(case_launches.memory),
-            refilled=refilled,
-            exact=exact,
-            tuned=tuning.tuned,
-            keys=tuning.keys,
-            interrupted=tuning.interrupted,
-            seconds={**_seconds_by_part(self._execution.seconds, case_launches.seconds), **tuning.seconds},
-        )
+        first = self._main_run(op, case)
+        served = self.reruns if self._chooser.autotuned else self.reruns.difference(AUTOTUNER_CHECKS)
+        return with_reruns(first, op, served, partial(self._serve, op))
 
     def run_paired(self, op: Op, request: PairedRunRequest) -> PairedRun:
         """Run one case without comparing it with a reference, and with only one fill of undefined lanes."""
         case = request.case
-        case_launches = self._begin(case, case.lane_fill)
-        case_launches.checks_threads = False
-        try:
+        with self._state_for(case) as launches:
             ending, sketches = self._execution.run_paired(op, request)
-        finally:
-            self._fresh.forget()
-        return PairedRun(
-            case=case,
-            engine=self.name,
-            ending=case_launches.halted or with_failed_kernel(ending, self._chooser.failed),
-            launches=tuple(case_launches.launches),
-            sketches=() if case_launches.halted else sketches,
-            memory=tuple(case_launches.memory),
-            seconds=_seconds_by_part(self._execution.seconds, case_launches.seconds),
-        )
+            return PairedRun(
+                case=case,
+                engine=self.name,
+                ending=launches.ending(ending, self._chooser.failed),
+                launches=tuple(launches.launches),
+                sketches=() if launches.halted else sketches,
+                memory=tuple(launches.memory),
+                seconds=self._seconds(launches.seconds),
+            )
 
-    def _begin(self, case: Case, lane_fill: LaneFill) -> VirtualCaseLaunches:
+    def _main_run(self, op: Op, case: Case) -> Run:
+        with self._state_for(case, checks_threads=True) as launches:
+            ending, results = self._execution.run(op, case)
+            return Run(
+                case=case,
+                engine=self.name,
+                ending=launches.ending(ending, self._chooser.failed),
+                launches=tuple(launches.launches),
+                results=() if launches.halted else results,
+                mismatches=() if launches.halted else self._execution.mismatches,
+                notes=tuple(self._execution.notes),
+                eager=dict(EMULATION.eager),
+                memory=tuple(launches.memory),
+                seconds=self._seconds(launches.seconds),
+            )
+
+    @contextmanager
+    def _state_for(self, case: Case, *, checks_threads: bool = False) -> Generator[VirtualCaseLaunches]:
+        """Hold the state of one run of a case, main run or rerun; the handler gets its former launches back.
+
+        The threads of a case are checked in its main run alone.
+        """
         assert self._launches is not None, "emulate a device first"
         self._chooser.requested, self._chooser.failed = case.configs, None
         self._chooser.compiles_all = is_sampled(case) and case.scale is Scale.USUAL
         self._chooser.autotuned.clear()
         EMULATION.parts.clear()
-        self._launches.case_launches = VirtualCaseLaunches(
-            lane_fill=lane_fill, order=case.order, seed=case.seed, scale=case.scale
+        self._execution.seconds = {}
+        launches = VirtualCaseLaunches(
+            lane_fill=case.lane_fill,
+            order=case.order,
+            seed=case.seed,
+            scale=case.scale,
+            checks_threads=checks_threads,
+            main_has_allocator=triton_seam.has_allocator(),
         )
-        self._launches.case_launches.main_has_allocator = triton_seam.has_allocator()
-        return self._launches.case_launches
-
-    def _refill(self, op: Op, case: Case, first: VirtualCaseLaunches) -> Refilled:
-        """Run the case again with another fill of undefined lanes.  Only that can make the results differ."""
-        self._fresh.forget()
-        again = self._begin(case, LaneFill.ODD)
-        again.checks_threads = False
-        ending, digests = self._execution.run_again(op, case)
-        for part, seconds in again.seconds.items():
-            first.add_seconds(part, seconds)
-        return Refilled(ending=again.halted or ending, digests=digests)
-
-    def _check_autotuners(
-        self, op: Op, case: Case, first: VirtualCaseLaunches, results: tuple[Result, ...], check: TuningCheck
-    ) -> _Tuned:
-        """Run the case again to check its autotuners."""
-        assert self._launches is not None
-        seconds, began = self._execution.seconds, time.perf_counter()
-
-        def begin(case: Case) -> VirtualCaseLaunches:
+        try:
+            with recording(self._launches, launches):
+                yield launches
+        finally:
             self._fresh.forget()
-            again = self._begin(case, case.lane_fill)
-            again.checks_threads = False
-            return again
 
+    def _seconds(self, launches: Mapping[str, float]) -> dict[str, float]:
+        """Return seconds by part.  The host part is forward and backward without compiler and executors."""
+        phases = self._execution.seconds
+        calls = phases.get("forward", 0.0) + phases.get("backward", 0.0)
+        parts = {name: phases.get(name, 0.0) for name in ("inputs", "reference", "compare")}
+        return {**parts, **launches, "host": max(0.0, calls - sum(launches.values()))}
+
+    # --- reruns ---
+
+    def _serve(self, op: Op, request: RerunRequest) -> Run:
+        """Return the run of the request with the outcome of the rerun."""
+        match request.rerun:
+            case Rerun.EXACT:
+                return self._run_exactly(op, request.first)
+            case Rerun.LANE_FILL:
+                return self._refill(op, request.first)
+            case Rerun.TUNING | Rerun.KEYS | Rerun.THREADS:
+                return self._check_autotuners(op, request)
+
+    def _refill(self, op: Op, first: Run) -> Run:
+        """Run the case with another fill of undefined lanes.  Only that can make the results differ."""
+        with self._state_for(replace(first.case, lane_fill=LaneFill.ODD)) as launches:
+            ending, digests = self._execution.run_again(op, first.case)
+            refilled = Refilled(ending=launches.ending(ending, self._chooser.failed), digests=digests)
+            return replace(with_seconds(first, self._seconds(launches.seconds)), refilled=refilled)
+
+    def _check_autotuners(self, op: Op, request: RerunRequest) -> Run:
+        """Run the case with autotuners that do something else than the case says."""
+        first, began = request.first, time.perf_counter()
         runs = TuningRuns(
             op=op,
             execution=self._execution,
             chooser=self._chooser,
-            begin=begin,
+            state_for=self._state_for,
             other_execution=self._new_execution,
             on_other_thread=_pretend_on_this_thread,
         )
-        self._execution.seconds = {}
-        match check:
-            case TuningCheck.TUNING:
-                found = _Tuned(tuned=runs.tune(case, tuple(first.launches)))
-            case TuningCheck.KEYS:
-                found = _Tuned(keys=runs.check_keys(case))
-            case TuningCheck.THREADS:
-                digests = {result.name: result.digest for result in results}
-                found = _Tuned(interrupted=runs.interrupt(case, tuple(first.launches), digests))
-        self._launches.case_launches, self._execution.seconds = first, seconds
-        return replace(found, seconds={"tuning": time.perf_counter() - began})
+        match request.rerun:
+            case Rerun.KEYS:
+                checked = replace(first, keys=runs.check_keys(first.case))
+            case Rerun.THREADS:
+                digests = {result.name: result.digest for result in first.results}
+                checked = replace(first, interrupted=runs.interrupt(first.case, first.launches, digests))
+            case _:
+                checked = replace(first, tuned=runs.tune(first.case, first.launches))
+        return with_seconds(checked, {"tuning": time.perf_counter() - began})
 
-    def _run_exactly(
-        self, op: Op, case: Case, first: VirtualCaseLaunches, results: tuple[Result, ...]
-    ) -> ExactRun | None:
-        """Run the case again in exact arithmetic; once more, if a result is off, to find where its digits go."""
+    def _run_exactly(self, op: Op, first: Run) -> Run:
+        """Run the case in exact arithmetic; once more, if a result is off, to find where its digits go."""
         if not isinstance(self._execution, ExactExecution):
-            return None
-        exact = self._exact_run(self._execution, op, case, first, None)
-        lost = {result.name for result in results if not is_right(result)}
-        if not any(one.name in lost or not one.is_right for one in exact.comparisons):
-            return exact
-        growth = RoundingGrowth()
-        moved = self._exact_run(self._execution, op, case, first, growth)
-        return replace(exact, comparisons=moved.comparisons or exact.comparisons, roundings=growth.launches())
+            return first
+        run, exact = self._exact_run(self._execution, op, first, None)
+        lost = {result.name for result in first.results if not result.is_right}
+        if any(comparison.name in lost or not comparison.is_right for comparison in exact.comparisons):
+            growth = RoundingGrowth()
+            run, moved = self._exact_run(self._execution, op, run, growth)
+            exact = replace(exact, comparisons=moved.comparisons or exact.comparisons, roundings=growth.launches())
+        return replace(run, exact=exact)
 
     def _exact_run(
-        self,
-        execution: ExactExecution,
-        op: Op,
-        case: Case,
-        first: VirtualCaseLaunches,
-        growth: RoundingGrowth | None,
-    ) -> ExactRun:
+        self, execution: ExactExecution, op: Op, first: Run, growth: RoundingGrowth | None
+    ) -> tuple[Run, ExactRun]:
+        """Return the run with the seconds of an exact run, and the exact run."""
         assert self._launches is not None
-        self._fresh.forget()
         memory = ExactMemory()
-        again = self._begin(case, case.lane_fill)
-        with self._launches.exactly(memory, growth):
-            ending, comparisons = execution.run_exact(op, case, memory)
-        self._launches.case_launches = first
-        first.add_seconds("exact", sum(again.seconds.values()))
-        ending = again.halted or ending
-        return ExactRun(
+        with self._state_for(first.case) as launches, self._launches.exactly(memory, growth):
+            ending, comparisons = execution.run_exact(op, first.case, memory)
+            ending = launches.ending(ending, self._chooser.failed)
+            seconds = self._seconds({"exact": sum(launches.seconds.values())})
+        return with_seconds(first, seconds), ExactRun(
             comparisons=comparisons,
             doubts=tuple(memory.doubts),
             obstacle="" if isinstance(ending, Completed) else describe(ending),
@@ -325,51 +293,8 @@ class VirtualEngine:
         return self._launches.case_launches
 
 
-MOST_TUNED_PROGRAMS = 8192
-"""Programs of all launches beyond which a case is not run again with autotuners that tune: it would take long."""
-EXACT_SHARE = 8
-"""One case of so many has an exact run although its results are right: it takes about as long as the case."""
-
-
-def needs_exact_run(case: Case, case_launches: VirtualCaseLaunches, results: tuple[Result, ...]) -> bool:
-    """Return True if a result is wrong, or the case belongs to the share that is computed exactly in any case."""
-    if case.scale is Scale.OVERSIZED or case_launches.halted or not results:
-        return False
-    if any(launch.model for launch in case_launches.launches):  # another runtime computes between the kernels
-        return False
-    is_drawn = case.scale is Scale.USUAL and int(case.digest, 16) % EXACT_SHARE == 0
-    return case.is_exact or is_drawn or not are_right(results)
-
-
-def needed_tuning_check(op: Op, case: Case, case_launches: VirtualCaseLaunches, ending: Ending) -> TuningCheck | None:
-    """Return the check of its autotuners for which a case that has some is run again; None if it is not.
-
-    If none of a kernel's configs works, the autotuner tunes: that is where it chooses one all the same.
-    """
-    programs = sum(prod(launch.grid) for launch in case_launches.launches)
-    if isinstance(ending, Raised):
-        return TuningCheck.TUNING if ending.kind in REFUSED_BUILDS and is_sampled(case) else None
-    if not isinstance(ending, Completed) or programs > MOST_TUNED_PROGRAMS:
-        return None
-    check = tuning_check(case)
-    return TuningCheck.KEYS if check is TuningCheck.THREADS and not op.threads else check
-
-
-def _needs_refill(case: Case, case_launches: VirtualCaseLaunches) -> bool:
-    """Return True if the case met undefined lanes, filled them with zero, and its results can be compared."""
-    has_undefined = any(isinstance(event, UndefinedLanes) for event in case_launches.memory)
-    return has_undefined and case.lane_fill is LaneFill.ZERO and case.scale is Scale.USUAL
-
-
 def _pretend_on_this_thread() -> None:
     """Enter torch's mode in this thread: modes are thread-local, and backward passes run in their own thread."""
     from harness.engines.torch.cpu_tensors import CpuTensors  # noqa: PLC0415 - as in `emulate`
 
     CpuTensors().__enter__()
-
-
-def _seconds_by_part(phases: dict[str, float], launches: dict[str, float]) -> dict[str, float]:
-    """Return seconds by part.  The host part is forward and backward without compiler and executors."""
-    calls = phases.get("forward", 0.0) + phases.get("backward", 0.0)
-    parts = {name: phases.get(name, 0.0) for name in ("inputs", "reference", "compare")}
-    return {**parts, **launches, "host": max(0.0, calls - sum(launches.values()))}

@@ -55,6 +55,7 @@ from harness.engines.virtual.synchronisation.thread_races import MOST_TRACED_LAU
 from harness.errors import CannotExecute
 from harness.execution.case_execution import without_dispatch_modes
 from harness.execution.exact_memory import ExactMemory
+from harness.execution.execution_hooks import with_failed_kernel
 from harness.execution.poison import Poison
 from harness.model.case import LaneFill, ProgramOrder, Scale
 from harness.model.device import DeviceProfile
@@ -62,6 +63,7 @@ from harness.model.kernel_resources import Resources
 from harness.model.run import (
     AccessSite,
     Deadlocked,
+    Ending,
     Launch,
     MemoryEvent,
     UninitialisedRead,
@@ -110,6 +112,10 @@ class VirtualCaseLaunches:
     def halted(self) -> Unsupported | Deadlocked | None:
         """The ending of a case that stopped inside a launch, even if the library caught the exception."""
         return self.unsupported or self.deadlocked
+
+    def ending(self, ending: Ending, failed: tuple[str, int] | None) -> Ending:
+        """Return how the case ended, from the ending that the library shows and the kernel that failed first."""
+        return self.halted or with_failed_kernel(ending, failed)
 
     def add_seconds(self, part: str, seconds: float) -> None:
         self.seconds[part] = self.seconds.get(part, 0.0) + seconds

@@ -1,8 +1,8 @@
 """The second runs that check autotuners: they tune, keys are surveyed, entries of caches shared, tuning interrupted."""
 
 import random
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,12 +15,10 @@ from harness.engines.triton.triton_seam import ConfigChooser
 from harness.engines.virtual.key_check import Calls, Candidate, legal_neighbours, needless, sharing, sweep
 from harness.engines.virtual.launches import VirtualCaseLaunches
 from harness.execution.case_execution import CaseExecution
-from harness.execution.execution_hooks import with_failed_kernel
-from harness.execution.rounding_samples import is_right
 from harness.model.case import Case, GradMode
 from harness.model.op import Op
 from harness.model.run import Ending, Launch, MemoryEvent, UndefinedLanes
-from harness.model.tuning import ForcedRun, InterruptedRun, KeyCheck, SharedEntry, TunedRun
+from harness.model.tuning import ForcedRun, InterruptedRun, KeyCheck, KeySweep, SharedEntry, TunedRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +28,8 @@ class TuningRuns:
     op: Op
     execution: CaseExecution
     chooser: ConfigChooser
-    begin: Callable[[Case], VirtualCaseLaunches]
-    """Begins a case, and forgets the one before."""
+    state_for: Callable[[Case], AbstractContextManager[VirtualCaseLaunches]]
+    """Makes the context of one run of a case."""
     other_execution: Callable[[], CaseExecution]
     """Makes an execution for another thread."""
     on_other_thread: Callable[[], object]
@@ -40,11 +38,10 @@ class TuningRuns:
     def tune(self, case: Case, launches: Sequence[Launch]) -> TunedRun:
         """Run the case with autotuners that tune, and then choose the configs of these launches."""
         tuning = Tuning(self.chooser, _configs(launches))
-        case_launches = self.begin(case)
-        with tuning.installed():
+        with self.state_for(case) as case_launches, tuning.installed():
             ending, digests = self.execution.run_again(self.op, case)
         return TunedRun(
-            ending=case_launches.halted or with_failed_kernel(ending, self.chooser.failed),
+            ending=case_launches.ending(ending, self.chooser.failed),
             digests=digests,
             calls=tuple(tuning.calls),
             same_configs=tuning.same_configs,
@@ -53,15 +50,8 @@ class TuningRuns:
     def check_keys(self, case: Case) -> KeyCheck:
         """Survey the keys of the case's autotuners, and run what shares an entry with it."""
         mine = self._survey(case)
-        varying = (name for name, dim in self.op.dims.items() if dim.varies)
-        sweeps = [
-            found
-            for dim in varying
-            for found in needless(
-                dim, [(one.dims[dim], self._survey(one)) for one in sweep(self.op, case, dim)], self.op.buckets
-            )
-        ]
-        candidate = sharing(mine, [(one, self._survey(one)) for one in legal_neighbours(self.op, case)])
+        sweeps = [part for name, dim in self.op.dims.items() if dim.varies for part in self._sweep(case, name)]
+        candidate = sharing(mine, [(near, self._survey(near)) for near in legal_neighbours(self.op, case)])
         entry = None if candidate is None else self._share(case, candidate)
         return KeyCheck(kernels=tuple(mine), sweeps=tuple(sweeps), shared=() if entry is None else (entry,))
 
@@ -71,15 +61,17 @@ class TuningRuns:
         `launches` and `digests` are those of the case alone.  Returns None if there is no other call.
         """
         varying = [name for name, dim in self.op.dims.items() if dim.varies]
-        near = (
-            one for one in legal_neighbours(self.op, case) if any(one.dims[name] != case.dims[name] for name in varying)
+        neighbours = (
+            near
+            for near in legal_neighbours(self.op, case)
+            if any(near.dims[name] != case.dims[name] for name in varying)
         )
-        if (other := next(near, None)) is None:
+        if (other := next(neighbours, None)) is None:
             return None
         other = replace(other, grad_mode=GradMode.NO_GRAD)  # so that it needs no third thread
         execution = self.other_execution()
-        alone = self.begin(other)
-        _, other_digests = execution.run_again(self.op, other)
+        with self.state_for(other) as alone:
+            _, other_digests = execution.run_again(self.op, other)
         ended = list[tuple[Ending, Mapping[str, str]]]()
 
         def call() -> None:
@@ -88,8 +80,7 @@ class TuningRuns:
                 ended.append(execution.run_again(self.op, other))
 
         tuning = InterruptedTuning(self.chooser, _configs(launches), call, _configs(alone.launches))
-        case_launches = self.begin(case)
-        with tuning.installed():
+        with self.state_for(case) as case_launches, tuning.installed():
             ending, tuned = self.execution.run_again(self.op, case)
             tuning.join()
         other_ending, other_tuned = ended[0] if ended else (None, {})
@@ -97,16 +88,20 @@ class TuningRuns:
         return InterruptedRun(
             kernel=tuning.interrupted,
             other=_difference(case, other),
-            ending=case_launches.halted or with_failed_kernel(ending, self.chooser.failed),
+            ending=case_launches.ending(ending, self.chooser.failed),
             other_ending=other_ending,
             differing=_differing(digests, tuned) if is_comparable else (),
             other_differing=_differing(other_digests, other_tuned) if is_comparable else (),
         )
 
+    def _sweep(self, case: Case, dim: str) -> Iterator[KeySweep]:
+        """Survey the case at many sizes of one dim."""
+        surveyed = [(swept.dims[dim], self._survey(swept)) for swept in sweep(self.op, case, dim)]
+        yield from needless(dim, surveyed, self.op.buckets)
+
     def _survey(self, case: Case) -> Calls:
         survey = KeySurvey(self.chooser)
-        self.begin(case)
-        with survey.installed():
+        with self.state_for(case), survey.installed():
             self.execution.run_again(self.op, case)
         return survey.calls
 
@@ -124,13 +119,12 @@ class TuningRuns:
         )
 
     def _force(self, case: Case, configs: Mapping[str, Any]) -> ForcedRun:
-        case_launches = self.begin(case)
-        with self._forced(configs):
+        with self.state_for(case) as case_launches, self._forced(configs):
             ending, results = self.execution.run(self.op, case)
         events = [event for event in case_launches.memory if not isinstance(event, UndefinedLanes)]
         return ForcedRun(
-            ending=case_launches.halted or with_failed_kernel(ending, self.chooser.failed),
-            wrong=tuple(result.name for result in results if result.unwritten or not is_right(result)),
+            ending=case_launches.ending(ending, self.chooser.failed),
+            wrong=tuple(result.name for result in results if result.unwritten or not result.is_right),
             events=tuple(dict.fromkeys(_words(event) for event in events if event.site.kernel in configs)),
             builds=tuple(dict.fromkeys(launch.build for launch in case_launches.launches if launch.kernel in configs)),
         )

@@ -17,6 +17,7 @@ from harness.engines.cuda.memory.driver_memory import CudaError, DeviceMemory
 from harness.engines.triton import triton_seam
 from harness.engines.virtual.engine import VirtualEngine
 from harness.engines.virtual.launches import Launches
+from harness.execution.reruns import Rerun
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.launch_difference import CaseAgreement
@@ -31,7 +32,8 @@ class ComparisonEngine(VirtualEngine):
     """Runs cases on the virtual GPU and compares their launches with those of one hardware GPU."""
 
     name = "cuda,virtual"
-    checks_tuning = False
+    reruns = frozenset({Rerun.EXACT, Rerun.LANE_FILL})
+    """The launches of benchmarks would be compared as well."""
 
     _gpu: RealGpu
     _cache: Path

@@ -1,0 +1,135 @@
+"""The life of a case in a worker: its main run, then the reruns that this run requests.
+
+A rerun computes the case again, right after its main run and in the same process, with one thing changed.  For a
+watched launch it executes the launch again.  The main run is a value before the first rerun begins.  So it alone
+decides which reruns follow, and none of them changes what it recorded.  Runs in other processes are paired runs.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import prod
+from typing import Protocol, TypeVar
+
+from harness.execution.paired_run_policy import choice_number, is_sampled
+from harness.model.case import CallContext, Case, LaneFill, Scale
+from harness.model.ending import REFUSED_BUILDS
+from harness.model.op import Op
+from harness.model.run import Completed, Raised, Run, UndefinedLanes
+
+EXACT_SHARE = 8
+"""One case of so many has an exact run although its results are right: it takes about as long as the case."""
+MOST_TUNED_PROGRAMS = 8192
+"""Programs of all launches beyond which a case is not run again to check its autotuners: it would take long."""
+
+F = TypeVar("F")
+
+
+class Rerun(StrEnum):
+    """What a rerun changes."""
+
+    EXACT = "exact"
+    """The arithmetic: exact values beside the rounded ones."""
+    LANE_FILL = "lane_fill"
+    """The values of undefined lanes."""
+    TUNING = "tuning"
+    """The autotuners tune."""
+    KEYS = "keys"
+    """The keys of autotuners are surveyed, and entries of their caches shared."""
+    THREADS = "threads"
+    """Another thread calls the op while the first autotuner tunes."""
+
+
+AUTOTUNER_CHECKS = (Rerun.TUNING, Rerun.KEYS, Rerun.THREADS)
+"""A sampled case gets the one whose position is the remainder of its `choice_number`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerunRequest:
+    """A request to compute the case of a run again."""
+
+    rerun: Rerun
+    first: Run
+    """The main run, with the outcomes of earlier reruns."""
+
+
+def requested_reruns(run: Run, op: Op | None = None) -> Iterator[Rerun]:
+    """Yield the reruns that a main run requests, in their order; `op` is None for a watched launch."""
+    is_complete = isinstance(run.ending, Completed)
+    if is_complete and needs_exact_run(run):
+        yield Rerun.EXACT
+    if is_complete and needs_other_lanes(run):
+        yield Rerun.LANE_FILL
+    if op is not None and (check := needed_autotuner_check(op, run)) is not None:
+        yield check
+
+
+def with_reruns(first: Run, op: Op | None, served: frozenset[Rerun], serve: Callable[[RerunRequest], Run]) -> Run:
+    """Return the main run with the outcomes of the reruns that it requests and the engine serves, one after another."""
+    run = first
+    for rerun in requested_reruns(first, op):
+        if rerun in served:
+            run = serve(RerunRequest(rerun=rerun, first=run))
+    return run
+
+
+def needs_exact_run(run: Run) -> bool:
+    """Return True if a result is wrong, or the case belongs to the share that is computed exactly in any case."""
+    case = run.case
+    if case.scale is Scale.OVERSIZED or not run.results:
+        return False
+    if any(launch.model for launch in run.launches):  # another runtime computes between the kernels
+        return False
+    is_drawn = case.scale is Scale.USUAL and int(case.digest, 16) % EXACT_SHARE == 0
+    return case.is_exact or is_drawn or not all(result.is_right for result in run.results)
+
+
+def needs_other_lanes(run: Run) -> bool:
+    """Return True if the case met undefined lanes, filled them with zero, and its results can be compared."""
+    case = run.case
+    is_plain = case.lane_fill is LaneFill.ZERO and case.scale is Scale.USUAL
+    return is_plain and any(isinstance(event, UndefinedLanes) for event in run.memory)
+
+
+def needed_autotuner_check(op: Op, run: Run) -> Rerun | None:
+    """Return the check of its autotuners that a case with some requests; None if it requests none.
+
+    If none of a kernel's configs works, the autotuner tunes: that is where it chooses one all the same.
+    """
+    if isinstance(run.ending, Raised):
+        return Rerun.TUNING if run.ending.kind in REFUSED_BUILDS and is_sampled(run.case) else None
+    programs = sum(prod(launch.grid) for launch in run.launches)
+    if not isinstance(run.ending, Completed) or programs > MOST_TUNED_PROGRAMS:
+        return None
+    check = autotuner_check(run.case)
+    return Rerun.KEYS if check is Rerun.THREADS and not op.threads else check
+
+
+def autotuner_check(case: Case) -> Rerun | None:
+    """Return what is checked of the autotuners of this case, if it has any; None if nothing is."""
+    if not is_sampled(case) or case.scale is not Scale.USUAL or case.context is not CallContext.MAIN:
+        return None
+    return AUTOTUNER_CHECKS[choice_number(case) % len(AUTOTUNER_CHECKS)]
+
+
+def with_seconds(run: Run, seconds: Mapping[str, float]) -> Run:
+    """Return the run with these seconds added, by part."""
+    added = {part: run.seconds.get(part, 0.0) + more for part, more in seconds.items()}
+    return replace(run, seconds={**run.seconds, **added})
+
+
+class RecordingHandler(Protocol[F]):
+    """Handles launches, and records their facts for the run in progress."""
+
+    case_launches: F
+
+
+@contextmanager
+def recording(handler: RecordingHandler[F], facts: F) -> Generator[F]:
+    """Record launches in these facts; afterwards in those from before again."""
+    before, handler.case_launches = handler.case_launches, facts
+    try:
+        yield facts
+    finally:
+        handler.case_launches = before
