@@ -19,7 +19,7 @@ from harness.search.kernel_coverage import Coverage, CoverageRequest, measure
 from harness.search.options import Options, load_devices, load_ops
 from harness.search.plan import CaseBudget
 from harness.search.session import Session
-from harness.suite_files import all_suite_files
+from harness.suite_files import named_suites
 
 PROJECT = Path(__file__).resolve().parent.parent
 DEVICES = "a100,h200,b200,rtx-pro-6000"
@@ -68,8 +68,8 @@ def main() -> None:
 
 def survey(library: Guarded, devices: tuple[DeviceProfile, ...], cases: int) -> Coverage:
     """Run some cases of each op on each device."""
-    suites = all_suite_files([str(PROJECT / library.suites)])
-    request = CoverageRequest(ops=load_ops(suites, ()), devices=devices, cases=cases, seed=0)
+    suites = named_suites([str(PROJECT / library.suites)])
+    request = CoverageRequest(ops=load_ops(suites, (), PROJECT), devices=devices, cases=cases, seed=0)
     options = Options(
         suites=suites,
         devices=devices,

@@ -37,7 +37,7 @@ from harness.errors import SuiteError, unknown
 from harness.model.case import DType
 from harness.model.input_spec import Draw, Extent, Input, Integer, Integers, Segments, Tensor, extent_of
 from harness.model.op import GRADIENTS, Dim, Op
-from harness.suite_files import MODULE_PREFIX, located
+from harness.suite_files import MODULE_PREFIX, located, seed_name
 
 __all__ = [
     "DType",
@@ -58,7 +58,7 @@ __all__ = [
 
 FORBIDDEN_AT_TOP = ("triton", "torch", "jax")
 ARGUMENTS = frozenset({field.name for field in dataclasses.fields(Op)} | {"compiled"}) - {
-    *("name", "suite", "call", "reference")
+    *("name", "suite", "call", "reference", "seed_name")
 }
 """The keyword arguments of `op`."""
 BY_NAME = ("dims", "inputs", "options", "environment", "stubs")
@@ -244,8 +244,8 @@ class Declaration:
         self._reference = function
         return function
 
-    def complete(self, suite: str) -> Op:
-        """Return the op.
+    def complete(self, suite: str, seed_name: str = "") -> Op:
+        """Return the op of the suite of this name; draws depend on `seed_name`, by default the same.
 
         Raises:
             SuiteError: the op has no reference, or its declaration contradicts itself.  Later, `where` of the returned
@@ -260,7 +260,7 @@ class Declaration:
         if mistake := next(_mistakes(options), ""):
             raise SuiteError(f"{place} {mistake}")
         call = compiled(self._call) if is_compiled else self._call
-        declared = Op(name=self.name, suite=suite, call=call, reference=reference, **options)
+        declared = Op(name=self.name, suite=suite, seed_name=seed_name, call=call, reference=reference, **options)
         if declared.where is None:
             return declared
         where = _blaming_suite(declared.where, place)
@@ -422,7 +422,7 @@ def load_suite(file: str, project: Path = Path()) -> tuple[Op, ...]:
     declared = list({id(value): value for value in vars(module).values() if isinstance(value, Declaration)}.values())
     if not declared:
         raise SuiteError(f"{file} declares no op: decorate a function with @harness.suite.op(...)")
-    return tuple(one.complete(file) for one in declared)
+    return tuple(declaration.complete(file, seed_name(path)) for declaration in declared)
 
 
 def _is_test(path: Path) -> bool:

@@ -36,13 +36,13 @@ def suite_files(given: str) -> tuple[str, ...]:
     raise SuiteError(f"no suite in the folder {given!r}: a suite is a Python file that imports harness.suite")
 
 
-def all_suite_files(given: list[str]) -> tuple[str, ...]:
-    """Return the suite files that several arguments name, each once.
+def named_suites(arguments: Iterable[str]) -> tuple[str, ...]:
+    """Return the names in cases of the suites that several arguments name, each once.
 
     Raises:
         SuiteError, UsageError: as `suite_files`.
     """
-    return tuple(dict.fromkeys(file for argument in given for file in suite_files(argument)))
+    return tuple(dict.fromkeys(named_in_project(file) for argument in arguments for file in suite_files(argument)))
 
 
 def shipped_suites() -> Path:
@@ -89,10 +89,26 @@ def named_in_project(file: str) -> str:
     """
     path = Path(os.path.normpath(Path.cwd() / file))
     project = project_of(Path.cwd())
-    if path.is_relative_to(project):
-        return str(path.relative_to(project))
-    shipped = shipped_suites()
-    return str(SHIPPED / path.relative_to(shipped)) if path.is_relative_to(shipped) else str(path)
+    if path.is_relative_to(shipped_suites()):  # first: they may be installed inside the project
+        name = _shipped_name(path)
+        return name if located(name, project) == path else str(path)
+    return str(path.relative_to(project)) if path.is_relative_to(project) else str(path)
+
+
+def seed_name(file: Path) -> str:
+    """Return the name of a suite that draws depend on: the same from every folder, however the file is named.
+
+    It is relative to the file's own project.  A suite that comes with the harness has the name that it has there.  The
+    folder of a suite that the harness wrote depends on where the project lies: it is left out.
+    """
+    path = file.resolve()
+    if path.is_relative_to(shipped_suites()):
+        return _shipped_name(path)
+    return path.name if HARNESS_FOLDER.name in path.parts else str(path.relative_to(project_of(path.parent)))
+
+
+def _shipped_name(path: Path) -> str:
+    return str(SHIPPED / path.relative_to(shipped_suites()))
 
 
 def folder_that_holds(suite: str, folders: Iterable[Path]) -> Path | None:

@@ -6,7 +6,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.suite import load_suite
-from harness.suite_files import all_suite_files, located, named_in_project, shipped_suites, suite_files
+from harness.suite_files import located, named_in_project, named_suites, seed_name, shipped_suites, suite_files
 
 NORM = shipped_suites() / "fla" / "norm.py"
 
@@ -30,7 +30,7 @@ def test_a_library_s_name_stands_for_all_its_suites() -> None:
 def test_a_file_of_that_name_comes_first(empty_folder: Path) -> None:
     (empty_folder / "fla").mkdir()
     (empty_folder / "fla" / "mine.py").write_text("from harness.suite import op\n")
-    assert all_suite_files(["fla"]) == ("fla/mine.py",)
+    assert named_suites(["fla"]) == ("fla/mine.py",)
 
 
 def test_a_misspelt_name_is_corrected() -> None:
@@ -50,3 +50,40 @@ def test_a_project_s_own_suite_wins_over_a_shipped_one(empty_folder: Path) -> No
     own.parent.mkdir(parents=True)
     own.write_text("# mine\n")
     assert located("suites/fla/norm.py", empty_folder) == own
+
+
+def test_a_shipped_suite_keeps_its_name_where_the_project_has_another_of_that_name(empty_folder: Path) -> None:
+    own = empty_folder / "suites" / "fla" / "norm.py"
+    own.parent.mkdir(parents=True)
+    own.write_text("from harness.suite import op\n")
+    assert named_suites(["fla:norm"]) == (str(NORM),)
+    assert named_suites(["suites/fla/norm.py"]) == ("suites/fla/norm.py",)
+
+
+def test_a_suite_that_is_named_twice_counts_once(empty_folder: Path) -> None:
+    (empty_folder / "mine.py").write_text("from harness.suite import op\n")
+    assert named_suites(["mine.py", "./mine.py", str(empty_folder / "mine.py"), "fla:norm", str(NORM)]) == (
+        "mine.py",
+        "suites/fla/norm.py",
+    )
+
+
+@pytest.mark.parametrize("marker", ["pyproject.toml", ".git"])
+def test_draws_see_a_suite_s_path_within_its_project(empty_folder: Path, marker: str) -> None:
+    project = empty_folder / "project"
+    (project / "tests").mkdir(parents=True)
+    (project / marker).touch()
+    assert seed_name(project / "tests" / "mine.py") == "tests/mine.py"
+    assert seed_name(Path("project/tests/../tests/mine.py")) == "tests/mine.py"
+
+
+def test_draws_do_not_see_the_folder_of_a_suite_without_a_project(empty_folder: Path) -> None:
+    assert seed_name(empty_folder / "here" / "mine.py") == seed_name(empty_folder / "there" / "mine.py") == "mine.py"
+
+
+def test_draws_do_not_see_where_the_harness_wrote_a_suite() -> None:
+    assert seed_name(Path(".harness/checks/1f/softmax.py")) == "softmax.py"
+
+
+def test_draws_see_a_shipped_suite_by_the_name_that_it_has_everywhere() -> None:
+    assert seed_name(NORM) == "suites/fla/norm.py"

@@ -53,7 +53,7 @@ from harness.search.options import (
 )
 from harness.search.plan import CaseBudget, TimeBudget
 from harness.search.session import Session
-from harness.suite_files import all_suite_files, named_in_project, project_of
+from harness.suite_files import named_suites, project_of
 from harness.workers.spec import Isolation
 
 USUAL_CASES = 300
@@ -102,7 +102,7 @@ def _search(options: Options, report_path: Path | None, issues: KnownIssues, fai
 
 def _options(given: argparse.Namespace) -> Options:
     project = project_of(Path.cwd())
-    suites = tuple(map(named_in_project, all_suite_files(given.suites)))
+    suites = named_suites(given.suites)
     engine = parse_engine(given.engine)
     if given.minutes and given.triage_minutes != TRIAGE_S / 60:
         raise UsageError("--triage-minutes goes with --cases: --minutes covers confirming and shrinking")

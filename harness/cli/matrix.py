@@ -25,7 +25,7 @@ from harness.reports.matrix_csv import csv_text
 from harness.reports.matrix_text import detail_lines, lines
 from harness.search.options import Options, load_ops
 from harness.search.plan import CaseBudget
-from harness.suite_files import all_suite_files
+from harness.suite_files import named_suites, project_of
 
 CASES = 6
 TIME_LIMIT_S = 600.0
@@ -41,12 +41,13 @@ def run(given: argparse.Namespace) -> ExitStatus:
     files = {option: json_path(getattr(given, option), option) for option in WRITERS}
     fail_on = _figures(given.fail_on, has_baseline=given.baseline is not None)
     baseline = read_baseline(given.baseline, given.libraries) if given.baseline else None
-    suites = all_suite_files(given.suites)
+    suites, project = named_suites(given.suites), project_of(Path.cwd())
     devices = catalogue.find_all(",".join(given.device)) if given.device else catalogue.devices()
     options = Options(
         suites=suites,
+        project=project,
         devices=devices,
-        ops=load_ops(suites, tuple(given.op)),
+        ops=load_ops(suites, tuple(given.op), project),
         budget=CaseBudget(cases=given.cases),
         seed=given.seed,
         processes=given.processes or len(os.sched_getaffinity(0)),

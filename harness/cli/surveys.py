@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 from harness.cli.command import ExitStatus
@@ -24,7 +25,7 @@ from harness.search.leasing import own_devices
 from harness.search.options import Options, load_devices, load_ops
 from harness.search.plan import CaseBudget
 from harness.search.session import Session
-from harness.suite_files import all_suite_files
+from harness.suite_files import named_suites, project_of
 from harness.wording import counted
 
 TARGETS = "a100,h200,b200,rtx-pro-6000"
@@ -124,8 +125,8 @@ def _survey(
     Raises:
         UsageError: a suite or an op does not exist.
     """
-    suites = all_suite_files(given.suites)
-    ops, seed = load_ops(suites, tuple(given.op)), given.seed or 0
+    suites, project = named_suites(given.suites), project_of(Path.cwd())
+    ops, seed = load_ops(suites, tuple(given.op), project), given.seed or 0
     cases = usual_cases if given.cases is None else -(-given.cases // (len(ops) * len(devices)))
     request = CoverageRequest(ops=ops, devices=devices, cases=cases, seed=seed, turn=turn)
     use_hypothesis_folder()
@@ -136,6 +137,7 @@ def _survey(
             suites=suites,
             devices=devices,
             ops=ops,
+            project=project,
             budget=CaseBudget(cases=cases * len(request.pairs)),
             seed=seed,
             processes=given.processes or len(os.sched_getaffinity(0)),

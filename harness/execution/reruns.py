@@ -57,7 +57,7 @@ class RerunRequest:
 def requested_reruns(run: Run, op: Op | None = None) -> Iterator[Rerun]:
     """Yield the reruns that a main run requests, in their order; `op` is None for a watched launch."""
     is_complete = isinstance(run.ending, Completed)
-    if is_complete and needs_exact_run(run):
+    if is_complete and needs_exact_run(run, op):
         yield Rerun.EXACT
     if is_complete and needs_other_lanes(run):
         yield Rerun.LANE_FILL
@@ -74,14 +74,15 @@ def with_reruns(first: Run, op: Op | None, served: frozenset[Rerun], serve: Call
     return run
 
 
-def needs_exact_run(run: Run) -> bool:
+def needs_exact_run(run: Run, op: Op | None = None) -> bool:
     """Return True if a result is wrong, or the case belongs to the share that is computed exactly in any case."""
     case = run.case
     if case.scale is Scale.OVERSIZED or not run.results:
         return False
     if any(launch.model for launch in run.launches):  # another runtime computes between the kernels
         return False
-    is_drawn = case.scale is Scale.USUAL and int(case.digest, 16) % EXACT_SHARE == 0
+    digest = case.digest if op is None else op.seed_digest(case)
+    is_drawn = case.scale is Scale.USUAL and int(digest, 16) % EXACT_SHARE == 0
     return case.is_exact or is_drawn or not all(result.is_right for result in run.results)
 
 

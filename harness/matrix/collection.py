@@ -23,6 +23,7 @@ from harness.model.run import Completed
 from harness.oracles.endings import describe
 from harness.search.options import Options
 from harness.search.session import prepared
+from harness.suite_files import located
 from harness.workers.pool import Pool, PoolOptions
 from harness.workers.spec import GIB, VIRTUAL_GIB, WorkerSpec
 
@@ -178,7 +179,8 @@ def _spec(request: CollectionRequest, device: DeviceProfile, orders: CollectionO
 
 def _key(request: CollectionRequest, suite: str, device: DeviceProfile, targets: Iterable[CompileTarget]) -> str:
     """Return a digest of everything that decides what the cases of a suite launch on a device."""
-    files = [Path(request.options.project, suite), *sorted(Path(request.options.project, suite).parent.rglob("*.py"))]
+    file = located(suite, request.options.project)
+    files = [file, *sorted(file.parent.rglob("*.py"))]
     decisive = {
         "versions": dict(versions()),
         "environment": _decisive_environment(os.environ, request.options.libraries),

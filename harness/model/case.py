@@ -6,10 +6,10 @@ This file has the axes along which cases vary.  `harness.search` decides which v
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from functools import lru_cache
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from harness.model.device import DeviceProfile
@@ -243,11 +243,6 @@ class Case:
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:8]
 
     @property
-    def seed_digest(self) -> str:
-        """The digest, but equal for copies of a suite outside the project, in whatever folder: what draws depend on."""
-        return replace(self, op=seed_text(self.op)).digest
-
-    @property
     def process(self) -> ProcessKind:
         """What the process that runs the case must have; one process can run all cases with an equal one."""
         return self.device, self.environment
@@ -297,12 +292,3 @@ ADDED = ("grad_mode", "frozen", "environment", "is_exact", "context")
 def _plain(device: DeviceProfile) -> Mapping[str, Any]:
     # Cached, since a device has more fields than a case and all cases of a device share it.
     return asdict(device)
-
-
-def seed_text(op_id: str) -> str:
-    """Return what draws of an op depend on: its id, but without the folder of a suite outside the project.
-
-    The folder of a suite that the harness wrote depends on where the project lies: it is left out too.
-    """
-    path = PurePath(op_id)
-    return path.name if path.is_absolute() or HARNESS_FOLDER.name in path.parts else op_id

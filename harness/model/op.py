@@ -5,12 +5,12 @@ sizes.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from typing import Any
 
-from harness.model.case import USUAL_DTYPES, Case, DType, Environment, GradMode, Scalar, Scale, seed_text
+from harness.model.case import USUAL_DTYPES, Case, DType, Environment, GradMode, Scalar, Scale
 from harness.model.input_spec import Input, Tensor
 
 GRADIENTS = "gradients"
@@ -113,6 +113,8 @@ class Op:
     """True for an op that several threads may call at once, also while one of them tunes a kernel."""
     launches: bool = True
     """False for an op that may run without a kernel: a case that launches none is then checked by its values."""
+    seed_name: str = ""
+    """The suite's name as draws see it, the same however the suite is named.  Empty: `suite`."""
 
     @property
     def id(self) -> str:
@@ -121,8 +123,12 @@ class Op:
 
     @property
     def seed_text(self) -> str:
-        """What draws depend on beside the seed; see `seed_text`."""
-        return seed_text(self.id)
+        """What draws depend on beside the seed."""
+        return f"{self.seed_name or self.suite}:{self.name}"
+
+    def seed_digest(self, case: Case) -> str:
+        """Return the digest of a case of this op, but equal however the suite is named: what draws depend on."""
+        return replace(case, op=self.seed_text).digest
 
     @property
     def libraries(self) -> tuple[tuple[str, ...], ...]:

@@ -42,7 +42,7 @@ class Trial:
         Former paired runs come last, by digest.  Timing decides which of two cases first requested the paired run, so
         their number means nothing.
         """
-        return (True, 0, self.case.digest) if self.was_paired_run else (False, self.number, "")
+        return (True, 0, self.op.seed_digest(self.case)) if self.was_paired_run else (False, self.number, "")
 
 
 class VerdictCell(NamedTuple):

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from harness.model.case import CallContext, Case, Scale
+from harness.model.op import Op
 from harness.search.launch_feedback import LaunchFeedback
 
 WITH_SCRATCH_ONE_IN = 4
@@ -20,11 +21,11 @@ ALL = (*(QUICK * 4), *((CallContext.OTHER_ALLOCATOR,) * 3), CallContext.SPAWNED)
 """Contexts to choose from with scratch memory.  A spawned child takes seconds, since it loads everything again."""
 
 
-def in_drawn_context(case: Case, feedback: LaunchFeedback) -> Case:
+def in_drawn_context(op: Op, case: Case, feedback: LaunchFeedback) -> Case:
     """Return the case, perhaps in another context; equal cases get equal ones."""
     if case.scale is not Scale.USUAL:
         return case
-    number = int(case.seed_digest, 16)
+    number = int(op.seed_digest(case), 16)
     one_in, contexts = (WITH_SCRATCH_ONE_IN, ALL) if feedback.needs_scratch else (ONE_IN, QUICK)
     return case if number % one_in else replace(case, context=contexts[number // one_in % len(contexts)])
 

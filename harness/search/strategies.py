@@ -101,7 +101,7 @@ class Batch:
 
         # Not by `map`, which makes Hypothesis draw other cases.
         def placed(case: Case) -> None:
-            case = in_drawn_context(case, self.feedback)
+            case = in_drawn_context(self.op, case, self.feedback)
             body(replace(case, environment=self.environment) if self.environment else case)
 
         _visit(self.op, cases(self.op, self.device, self.feedback), placed, (self.seed, self.size), phases)

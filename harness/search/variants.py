@@ -27,7 +27,7 @@ def shape_variants(op: Op, case: Case, count: int) -> Iterator[Case]:
     """Yield up to `count` legal cases with other growing dims, values and seeds; equal cases yield equal variants."""
     if case.scale is not Scale.USUAL:
         return
-    random = Random(case.seed_digest)  # noqa: S311 -- reproducible, not secret
+    random = Random(op.seed_digest(case))  # noqa: S311 -- reproducible, not secret
     growing = [name for name, dim in op.dims.items() if dim.grows and not dim.choices]
     for _ in range(count):
         dims = dict(case.dims)
@@ -41,7 +41,7 @@ def shape_variants(op: Op, case: Case, count: int) -> Iterator[Case]:
 def value_variants(op: Op, case: Case, count: int) -> Iterator[Case]:
     """Yield up to `count` legal cases with other values and seeds; equal cases yield equal variants."""
     # The text seeds the draws: another word would draw other cases.
-    random = Random(f"twins of {case.seed_digest}")  # noqa: S311 -- reproducible, not secret
+    random = Random(f"twins of {op.seed_digest(case)}")  # noqa: S311 -- reproducible, not secret
     for _ in range(count if case.scale is Scale.USUAL else 0):
         variant = replace(case, values=random.choice(values_of(op)), seed=random.randrange(SEEDS))
         if op.allows(variant):

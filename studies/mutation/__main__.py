@@ -34,7 +34,7 @@ from harness.search.engine_choice import parse_engine
 from harness.search.options import Options, load_devices, load_ops
 from harness.search.plan import CaseBudget
 from harness.search.session import prepared
-from harness.suite_files import all_suite_files
+from harness.suite_files import located, named_suites, project_of
 from harness.wording import counted
 from studies.mutation import equivalent_mutants, score
 from studies.mutation.measurement import Job, attempt_all, jobs
@@ -53,7 +53,11 @@ PROGRESS_EVERY_S = 10.0
 def run(given: argparse.Namespace) -> ExitStatus:
     """Try mutants of the kernels that the ops execute, and print their fates."""
     options = _options(given)
-    sources = (given.known,) if given.known else equivalent_mutants.files_for(options.suites)
+    sources = (
+        (given.known,)
+        if given.known
+        else equivalent_mutants.files_for(located(suite, options.project) for suite in options.suites)
+    )
     known = tuple(argument for source in sources for argument in equivalent_mutants.read(source))
     path = json_path(given.json)
     if not options.libraries:
@@ -152,11 +156,12 @@ def _attempt(setup: MutationSetup, sample: tuple[Job, ...], store: "_ResultStore
 
 
 def _options(given: argparse.Namespace) -> Options:
-    suites = all_suite_files(given.suites)
+    suites, project = named_suites(given.suites), project_of(Path.cwd())
     return Options(
         suites=suites,
+        project=project,
         devices=load_devices(given.device, None),
-        ops=_with_dtypes(load_ops(suites, tuple(given.op)), tuple(map(DType, given.dtype))),
+        ops=_with_dtypes(load_ops(suites, tuple(given.op), project), tuple(map(DType, given.dtype))),
         budget=CaseBudget(cases=given.cases),
         seed=given.seed,
         processes=given.processes or len(os.sched_getaffinity(0)),

@@ -50,9 +50,9 @@ def stripped(lines: str) -> str:
     return "\n".join(line.strip() for line in lines.strip().splitlines())
 
 
-def files_for(suites: Iterable[str]) -> tuple[Path, ...]:
+def files_for(suites: Iterable[Path]) -> tuple[Path, ...]:
     """Return the existing files named `mutants.toml` in the suites' folders and one folder above, each once."""
-    folders = (Path(suite).absolute().parent for suite in suites)
+    folders = (suite.absolute().parent for suite in suites)
     found = dict.fromkeys(place / FILE for folder in folders for place in (folder, folder.parent))
     return tuple(path for path in found if path.is_file())
 

@@ -53,6 +53,7 @@ class MutationSetup:
         return WorkerSpec(
             device=device,
             suites=self.options.suites,
+            project=str(self.options.project),
             scratch=str(self.folder),
             library_paths=self.library_paths,
             engine=self.options.engine.factory,

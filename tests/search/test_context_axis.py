@@ -23,7 +23,7 @@ HOME = DEVICE.sm_count
 
 
 def contexts_of(feedback: LaunchFeedback, cases: int = 3200) -> Counter[CallContext]:
-    return Counter(in_drawn_context(replace(SIMPLEST, seed=seed), feedback).context for seed in range(cases))
+    return Counter(in_drawn_context(OP, replace(SIMPLEST, seed=seed), feedback).context for seed in range(cases))
 
 
 def test_a_quarter_of_the_cases_with_scratch_memory_leave_the_main_thread() -> None:

@@ -124,12 +124,12 @@ def test_survivors_are_read_from_the_suites_folder_and_the_one_above(
     above, beside = tmp_path / "suites" / "mutants.toml", tmp_path / "suites" / "fla" / "mutants.toml"
     (tmp_path / "mutants.toml").touch()
     monkeypatch.chdir(tmp_path)
-    assert equivalent_mutants.files_for(["suites/fla/norm.py"]) == ()
+    assert equivalent_mutants.files_for([Path("suites/fla/norm.py")]) == ()
     above.touch()
     beside.touch()
-    assert equivalent_mutants.files_for(["suites/fla/norm.py", "suites/fla/gla.py"]) == (beside, above)
+    assert equivalent_mutants.files_for([Path("suites/fla/norm.py"), Path("suites/fla/gla.py")]) == (beside, above)
     monkeypatch.chdir(tmp_path / "suites" / "fla")
-    assert equivalent_mutants.files_for(["norm.py"]) == (beside, above)
+    assert equivalent_mutants.files_for([Path("norm.py")]) == (beside, above)
 
 
 def test_the_files_of_survivors_are_valid() -> None:
