@@ -10,8 +10,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
@@ -22,7 +21,6 @@ from harness.catalogue import find
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
-from harness.model.paired_run import RunRequest
 from harness.model.run import Run
 from harness.model.verdict import Fail
 from harness.search.campaign import Campaign, CampaignWorkers
@@ -30,12 +28,12 @@ from harness.search.campaign_statistics import CampaignStatistics, Trial
 from harness.search.judge import Judge
 from harness.search.launch_feedback import LaunchFeedback
 from harness.search.plan import CaseBudget, Plan
+from harness.search.runner import RecordingRunner
 from harness.search.strategies import Batch
 from harness.settings import Settings
 from harness.suite import load_suite
 from harness.workers.pool import Pool
 from harness.workers.spec import WorkerSpec
-from harness.workers.supervision.time_limits import Patience
 
 SUITE = "suites/fla/norm.py"
 LIBRARY = "fla-core==0.6.0"
@@ -49,31 +47,16 @@ ISOLATED_CASES = 40
 ROUNDS = 5
 
 
-class TimedRunner:
-    """A pool that adds up where the time of its runs goes."""
+class SecondsSpent:
+    """Adds up where the time of runs goes."""
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-        self.seconds: Counter[str] = Counter()
+    def __init__(self) -> None:
+        self.by_part: Counter[str] = Counter()
         self.runs = 0
 
-    def submit(self, request: RunRequest) -> Future[Run]:
-        future = self._pool.submit(request)
-        future.add_done_callback(self._add)
-        return future
-
-    def run(self, request: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
-        return self._pool.run(request, patience=patience)
-
-    def run_alone(
-        self, request: RunRequest, before: Sequence[Case] = (), *, patience: Patience = Patience.USUAL
-    ) -> Run:
-        return self._pool.run_alone(request, before, patience=patience)
-
-    def _add(self, future: Future[Run]) -> None:
-        if not future.cancelled() and not future.exception():
-            self.seconds.update(future.result().seconds)
-            self.runs += 1
+    def add(self, run: Run) -> None:
+        self.by_part.update(run.seconds)
+        self.runs += 1
 
 
 class SilentObserver:
@@ -121,13 +104,14 @@ def _suite(
 
 def _search(state: str, pool: Pool, ops: tuple[Op, ...], device: DeviceProfile, cases: int) -> None:
     pool.prepare(device)
-    runner = TimedRunner(pool)
+    spent = SecondsSpent()
+    runner = RecordingRunner(pool, spent.add)
     began = _cpu_seconds()
     plan = Plan(ops=ops, devices=(device,), budget=CaseBudget(cases=cases), seed=0)
     statistics = Campaign(plan, CampaignWorkers(runner=runner, processes=PROCESSES), Judge(), SilentObserver()).run()
     taken = _cpu_seconds() - began
-    parts = ", ".join(f"{part} {1e3 * spent / runner.runs:.1f}" for part, spent in runner.seconds.most_common())
-    print(f"  {state}: {statistics.cases / statistics.seconds:6.1f} cases/s, {runner.runs} runs, paired runs included")
+    parts = ", ".join(f"{part} {1e3 * seconds / spent.runs:.1f}" for part, seconds in spent.by_part.most_common())
+    print(f"  {state}: {statistics.cases / statistics.seconds:6.1f} cases/s, {spent.runs} runs, paired runs included")
     used = 100 * taken / (PROCESSES * statistics.seconds)
     print(f"        ms of CPU a case: {1e3 * taken / statistics.cases:.1f}, of {PROCESSES} cores {used:.0f} % used")
     print(f"        ms a run: {parts}")

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from harness.checks.answers.answer import NO_BACKWARD, REFUSED, Answer
-from harness.checks.answers.sampled_task import SampledDim, SampledInput, SampledTask, SampleOrder
-from harness.checks.long_samples import longest_of
+from harness.checks.answer import NO_BACKWARD, REFUSED, Answer
+from harness.checks.rare_cases import longest_of
+from harness.checks.sampled_task import SampledDim, SampledInput, SampledTask, SampleOrder
 from harness.model.input_spec import Draw
 
 HEAD = '''"""Written by harness check."""
@@ -19,8 +19,8 @@ REFEREE = "referee"
 
 def write_sample_suite(path: Path, order: SampleOrder) -> None:
     path.write_text(
-        f"""{HEAD}from harness.checks.answers.answer import Answer, CodePlace
-from harness.checks.answers.sampled_task import SampleOrder
+        f"""{HEAD}from harness.checks.answer import Answer, CodePlace
+from harness.checks.sampled_task import SampleOrder
 from harness.suite import op
 
 ORDER = {order!r}
@@ -28,7 +28,7 @@ ORDER = {order!r}
 
 @op(dims={{}}, inputs={{}}, launches=False)
 def {SAMPLES}():
-    from harness.checks.answers.sampling import sample
+    from harness.checks.sampling import sample
 
     sample(ORDER)
 
@@ -59,7 +59,7 @@ def write_referee_suite(path: Path, answer: Answer, task: SampledTask) -> None:
     path.write_text(
         f"""{_top(answer)}@op({_declared(plain)}, launches=False)
 def {REFEREE}({_parameters(task)}):
-    from harness.checks.answers.referee import compare
+    from harness.checks.referee import compare
 
     compare(ANSWER, {{{names}}}, {{{sizes}}})
 
@@ -73,7 +73,7 @@ def nothing():
 
 
 def _top(answer: Answer) -> str:
-    return f"""{HEAD}from harness.checks.answers.answer import Answer, ArgumentForm, CodePlace
+    return f"""{HEAD}from harness.checks.answer import Answer, ArgumentForm, CodePlace
 from harness.suite import Dim, DType, Draw, integers, op, tensor
 
 ANSWER = {answer!r}
@@ -88,14 +88,14 @@ def _op(name: str, task: SampledTask) -> str:
     refuses = f'refuses=("{REFUSED}", "{NO_BACKWARD}")'
     return f"""@op({_declared(task)}, options={{"again": (False, True)}}, {refuses})
 def {name}({_parameters(task)}, again):
-    from harness.checks.answers.answer_calls import call
+    from harness.checks.candidate_calls import call
 
     return call(ANSWER, {{{names}}}, {{{sizes}}}, again=again)
 
 
 @{name}.reference
 def {name}_reference({_parameters(task)}):
-    from harness.checks.answers.answer_calls import define
+    from harness.checks.candidate_calls import define
 
     return define(ANSWER, {{{names}}}, {{{sizes}}})
 """

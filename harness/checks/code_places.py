@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.checks.answers.answer import CodePlace
+from harness.checks.answer import CodePlace
 from harness.errors import UsageError, unknown
 
 MODEL, CANDIDATE, INPUTS, INIT_INPUTS = "Model", "ModelNew", "get_inputs", "get_init_inputs"

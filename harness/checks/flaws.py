@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.checks.answers.answer import CONTROL
+from harness.checks.answer import CONTROL
 from harness.checks.check_verdict import CandidateFlaw
 from harness.model.flaw_kind import FlawKind
 from harness.model.run import (

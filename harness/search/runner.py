@@ -1,6 +1,6 @@
 """Protocols: what the search needs from the processes that run cases."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
@@ -27,6 +27,25 @@ class Runner(Protocol):
     ) -> Run:
         """Run it in a fresh process, after the cases `before`, and wait."""
         ...
+
+
+class RecordingRunner:
+    """A runner that shows each submitted run to a function, before whoever waits for it."""
+
+    def __init__(self, runner: Runner, record: Callable[[Run], None]) -> None:
+        self._runner = runner
+        self._record = record
+        self.run = runner.run
+        self.run_alone = runner.run_alone
+
+    def submit(self, request: RunRequest) -> Future[Run]:
+        future = self._runner.submit(request)
+        future.add_done_callback(self._take)
+        return future
+
+    def _take(self, future: Future[Run]) -> None:
+        if not future.cancelled() and future.exception() is None:
+            self._record(future.result())
 
 
 class ResourceSource(Protocol):

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from harness.checks.answers.answer import Answer
-from harness.checks.answers.answer_calls import defined_by
-from harness.checks.answers.kept_outputs import key_of, read_outputs
+from harness.checks.answer import Answer
+from harness.checks.kept_outputs import key_of, read_outputs
+from harness.checks.reference import defined_by
 from harness.execution.case_execution import plain_torch
 from harness.execution.result_forms import Tensors, named
 

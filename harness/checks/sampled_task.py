@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from harness.checks.answers.answer import Answer, ArgumentForm
+from harness.checks.answer import Answer, ArgumentForm, CodePlace
 from harness.model.case import DType
 from harness.model.input_spec import Draw
 
@@ -12,8 +12,8 @@ class SampleOrder:
     """What a worker is asked for: samples of these inputs, and the sizes that the reference accepts."""
 
     answer: Answer
-    inputs: tuple[str, str, str]
-    """File, module and name of the function that returns samples."""
+    inputs: CodePlace
+    """The function that returns samples."""
     samples: int = 1
     declared: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Sizes that the user declares, by the name of the dim or by its size in the first sample."""
@@ -36,6 +36,11 @@ class SampledDim:
     """If there are any, the only sizes of cases."""
     fixed: str = ""
     """Why it has one size only; empty if it has more."""
+
+    def __str__(self) -> str:
+        sizes = ", ".join(map(str, self.choices)) if self.choices else f"{self.low} to {self.high}"
+        fixed = f" ({self.fixed})" if self.fixed else ""
+        return f"{self.name} ({', '.join(self.axes)}): {sizes}{fixed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

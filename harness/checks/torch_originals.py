@@ -33,7 +33,7 @@ NAMESPACES = frozenset(
     }
 )
 ABOVE = (
-    "harness.checks.answers",
+    "harness.checks",
     "harness.model",
     "harness.execution",
     "harness.suite",

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from harness.checks.answers.answer import CodePlace
+from harness.checks.answer import CodePlace
 
 MODULE_PREFIX = "harness_answer_"
 

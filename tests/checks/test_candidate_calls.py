@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.checks.answers.answer import CONTROL, Answer, ArgumentForm, CodePlace
-from harness.checks.answers.answer_calls import call
+from harness.checks.answer import CONTROL, Answer, ArgumentForm, CodePlace
+from harness.checks.candidate_calls import call
 from harness.execution.hypothesis_notes import noting
 
 CANDIDATES = """

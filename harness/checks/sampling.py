@@ -14,11 +14,11 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from harness import wire
-from harness.checks.answers.answer import Answer, ArgumentForm, CodePlace
-from harness.checks.answers.answer_code import load
-from harness.checks.answers.kept_outputs import key_of
-from harness.checks.answers.reference_probe import Probe, free_axes, smallest_sizes, with_any_numbers, with_extent
-from harness.checks.answers.sampled_task import SampledDim, SampledInput, SampledTask, SampleOrder
+from harness.checks.answer import Answer, ArgumentForm
+from harness.checks.answer_code import load
+from harness.checks.kept_outputs import key_of
+from harness.checks.reference_probe import Probe, free_axes, smallest_sizes, with_any_numbers, with_extent
+from harness.checks.sampled_task import SampledDim, SampledInput, SampledTask, SampleOrder
 from harness.execution.inputs import TORCH_DTYPES
 from harness.execution.result_forms import kind_of
 from harness.model.case import DType
@@ -61,8 +61,7 @@ def sample(order: SampleOrder) -> None:
 
 
 def _task(order: SampleOrder) -> SampledTask:
-    file, module, name = order.inputs
-    make = load(CodePlace(file=file, module=module, name=name))
+    make = load(order.inputs)
     with _SmallFactories():
         samples = [each for _ in range(order.samples) for each in _samples_of(make())]
     first = samples[0]

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from harness.checks.answers.answer import Answer
-from harness.checks.answers.answer_calls import defined_by
-from harness.checks.answers.sampled_task import SampledDim, SampledTask
+from harness.checks.answer import Answer
+from harness.checks.reference import defined_by
+from harness.checks.sampled_task import SampledDim, SampledTask
 from harness.execution.case_execution import plain_torch
 from harness.execution.inputs import TORCH_DTYPES
 from harness.execution.result_forms import named

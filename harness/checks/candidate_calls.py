@@ -1,0 +1,318 @@
+"""Calls of a candidate by the ops of generated suites, in a worker.
+
+The candidate is called first.  Then its effects are examined: inputs that it changed, calls of the reference, outputs
+that are the same for other inputs.  The candidate may corrupt its own process, so what torch and the harness need is
+put back after each call.  `referee` compares its outputs once more, in a process that never imports it.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from harness.checks.answer import CONTROL, Answer
+from harness.checks.answer_code import code_of, load
+from harness.checks.kept_outputs import keep_names, keep_outputs, key_of
+from harness.checks.reference import Reference, arguments_of, built
+from harness.execution.case_execution import plain_torch
+from harness.execution.hypothesis_notes import note
+from harness.execution.result_forms import named
+
+MOST_REMEMBERED = 256
+MOST_KEPT = 64
+"""Results of torch's functions that one call keeps."""
+FEWEST_BETWEEN = 5
+"""From so many elements on, the ends of a tensor stay as they are when a candidate is called with other values."""
+DISTINCT_VALUES = 4
+"""Finite values that an output must have to be no right result of other inputs, as the zeros of one column may be."""
+
+
+class InputChanged(Exception):
+    """The candidate changed an input in place that the reference leaves as it is."""
+
+
+class ReferenceCalled(Exception):
+    """The candidate called the reference."""
+
+
+class ProcessForked(Exception):
+    """The candidate forked its process."""
+
+
+class NoBackward(Exception):
+    """No output of the candidate has a gradient, although inputs require one."""
+
+
+def call(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], *, again: bool = False) -> Any:
+    """Call the candidate with the inputs of a case.
+
+    Args:
+        answer: what to call.
+        inputs: tensors by name.
+        sizes: the case's dims.
+        again: call it twice, first with other values in the same memory; only what the second call returns counts.
+
+    Raises:
+        InputChanged, ReferenceCalled, ProcessForked, NoBackward: as their classes say.
+        NotALegalCase: the candidate or the reference fails, and the reference fails for these inputs.
+        Exception: whatever the candidate raises, if the reference does not.
+    """
+    candidate = _candidate(answer)
+    with plain_torch():
+        kept = {name: value.detach().clone() for name, value in inputs.items()}
+    candidate.load()
+    before = candidate.call_with_other_values(inputs, kept, sizes) if again else ""
+    try:
+        with candidate.spoils(), _ReferenceWatch(answer, candidate.guarded), _TorchResults() as torch_results:
+            returned = candidate.function(*arguments_of(answer, inputs, sizes))
+    except ReferenceCalled:
+        raise
+    except Exception:
+        candidate.reference.refuse_if_illegal(kept, sizes)
+        raise
+    if candidate.has_forked:
+        raise ProcessForked("the candidate forks its process")
+    with plain_torch():
+        candidate.reference.refuse_if_illegal(kept, sizes)
+        _refuse_changes(answer, inputs, kept)
+        outputs = named(returned)
+        candidate.note_outputs(kept, outputs)
+        if torch_results.has_all(outputs, kept):
+            note(f"{CONTROL}copied")
+        if before and before == key_of(outputs) and _tell_inputs_apart(outputs):
+            note(f"{CONTROL}repeated")
+        if answer.folder:
+            keep_outputs(Path(answer.folder), key_of(kept), returned)
+    if torch.is_grad_enabled() and any(value.requires_grad for value in inputs.values()):
+        candidate.may_have_changed = True
+        if not any(output.requires_grad for output in outputs.values()):
+            raise NoBackward("no output of the candidate requires a gradient")
+    return tuple(returned) if isinstance(returned, list) else returned
+
+
+def define(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
+    """Call the reference, with floating-point tensors of any one type."""
+    candidate = _candidate(answer)
+    if candidate.may_have_changed:
+        candidate.restore()
+    return candidate.reference.defined(inputs, sizes)
+
+
+class _Candidate:
+    """The candidate of an answer in this process, beside its reference."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self.reference = Reference(answer)
+        self._loaded: Callable[..., Any] | None = None
+        self.may_have_changed = False
+        """True if code of the candidate may have run since the last `restore`: its backward pass."""
+        self._earlier: dict[object, tuple[str, str]] = {}
+        self.has_forked = False
+        self._is_in_candidate = False
+        os.register_at_fork(before=self._note_fork)
+        code = code_of(self.reference.function)
+        self.guarded = _place(code) if code is not None else None
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        assert self._loaded is not None, "it is loaded first"
+        return self._loaded
+
+    def load(self) -> None:
+        """Import the candidate at the first call: an import may crash or hang, and then the case says so."""
+        if self._loaded is not None:
+            return
+        with self.spoils():
+            loaded = load(self._answer.candidate)
+            if self._answer.is_model:
+                loaded = built(self._answer, loaded)
+        if self._answer.is_model:
+            with plain_torch(), torch.no_grad():
+                self._share_weights(loaded)
+        self._loaded = loaded
+
+    @contextmanager
+    def spoils(self) -> Generator[None]:
+        """Put back what the candidate replaces while the context lasts, and end processes that it forks."""
+        process, self._is_in_candidate = os.getpid(), True
+        try:
+            yield
+        finally:
+            if os.getpid() != process:
+                os._exit(0)
+            self._is_in_candidate = False
+            self.restore()
+
+    def restore(self) -> None:
+        self.may_have_changed = False
+        for name in self.reference.originals.restore():
+            note(f"{CONTROL}replaces {name}")
+
+    def call_with_other_values(
+        self, inputs: Mapping[str, Any], kept: Mapping[str, Any], sizes: Mapping[str, int]
+    ) -> str:
+        """Call the candidate with other values in the same memory, and put the case's values back.
+
+        Returns the key of the outputs; empty if the values are no others, or if the candidate fails.
+        """
+        with plain_torch():
+            other_values = {name: _other_values(value) for name, value in kept.items()}
+            for name, value in inputs.items():
+                value.data.copy_(other_values[name])
+        key = ""
+        try:
+            with self.spoils(), torch.no_grad():
+                returned = self.function(*arguments_of(self._answer, inputs, sizes))
+            with plain_torch():
+                key = key_of(named(returned)) if key_of(other_values) != key_of(kept) else ""
+        except Exception:  # noqa: BLE001, S110 - the second call, with the case's own values, decides
+            pass
+        with plain_torch():
+            for name, value in inputs.items():
+                value.data.copy_(kept[name])
+        return key
+
+    def note_outputs(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+        """Note outputs that are constant, or the same as those for other inputs."""
+        if not outputs or any(value.numel() < 2 or not len(_finite(value)) for value in outputs.values()):
+            return
+        if all(not bool((value != 0).any()) for value in outputs.values()):
+            note(f"{CONTROL}zeros")
+        elif all(_is_constant(value) for value in outputs.values()):
+            note(f"{CONTROL}constant")
+        form = tuple((name, tuple(value.shape), value.dtype) for name, value in outputs.items())
+        input_key, output_key = key_of(inputs), key_of(outputs)
+        before = self._earlier.get(form)
+        if before and before[0] != input_key and before[1] == output_key and _tell_inputs_apart(outputs):
+            note(f"{CONTROL}repeated")
+        if len(self._earlier) < MOST_REMEMBERED:
+            self._earlier.setdefault(form, (input_key, output_key))
+
+    def _note_fork(self) -> None:
+        self.has_forked = self.has_forked or self._is_in_candidate
+
+    def _share_weights(self, candidate: Any) -> None:
+        """Give the candidate's module the weights of the reference's that have the same names and shapes."""
+        weights, own_weights = self.reference.model.state_dict(), candidate.state_dict()
+        names = tuple(
+            name for name, value in weights.items() if name in own_weights and own_weights[name].shape == value.shape
+        )
+        self.reference.vary_weights(names)
+        for name in names:
+            own_weights[name].copy_(weights[name])
+        if self._answer.folder:
+            keep_names(Path(self._answer.folder), names)
+
+
+@cache
+def _candidate(answer: Answer) -> _Candidate:
+    return _Candidate(answer)
+
+
+class _ReferenceWatch:
+    """Notices a call of the reference's code while the context lasts, by whatever name it was imported."""
+
+    def __init__(self, answer: Answer, guarded: tuple[str, str, int] | None) -> None:
+        self._name = answer.reference.name
+        self._guarded = guarded
+        self._is_called = False
+
+    def __enter__(self) -> None:
+        if self._guarded is not None:
+            sys.setprofile(self._see)
+
+    def __exit__(self, kind: object, error: object, at: object) -> None:
+        sys.setprofile(None)
+        if self._is_called:
+            raise ReferenceCalled(f"the candidate calls the reference {self._name}")
+
+    def _see(self, frame: FrameType, event: str, argument: Any) -> None:
+        del argument
+        if event == "call" and not self._is_called:
+            self._is_called = _place(frame.f_code) == self._guarded
+
+
+def _place(code: CodeType) -> tuple[str, str, int]:
+    return code.co_filename, code.co_name, code.co_firstlineno
+
+
+class _TorchResults(TorchFunctionMode):
+    """Keeps what torch's functions return in a call.  A kernel that only copies one of them computes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._results: list[torch.Tensor] = []
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Call the function, and keep its result."""
+        returned = func(*args, **(kwargs or {}))
+        for each in returned if isinstance(returned, tuple | list) else (returned,):
+            if isinstance(each, torch.Tensor) and len(self._results) < MOST_KEPT:
+                self._results.append(each)
+        return returned
+
+    def has_all(self, outputs: Mapping[str, torch.Tensor], inputs: Mapping[str, torch.Tensor]) -> bool:
+        """Return True if each output has the values of a tensor that torch made in other memory, and of no input."""
+        return bool(outputs) and all(self._has(output, inputs) for output in outputs.values())
+
+    def _has(self, output: torch.Tensor, inputs: Mapping[str, torch.Tensor]) -> bool:
+        if output.numel() < 2 or any(_are_equal(output, value) for value in inputs.values()):
+            return False
+        if _is_constant(output):  # zeros of `torch.zeros`, for example
+            return False
+        memory = output.untyped_storage().data_ptr()
+        return any(
+            _are_equal(output, result) for result in self._results if result.untyped_storage().data_ptr() != memory
+        )
+
+
+def _are_equal(first: torch.Tensor, second: torch.Tensor) -> bool:
+    if first.numel() != second.numel() or first.dtype != second.dtype:
+        return False
+    return bool((first.detach().reshape(-1) == second.detach().reshape(-1)).all())
+
+
+def _is_constant(value: torch.Tensor) -> bool:
+    return bool((value == value.reshape(-1)[0]).all())
+
+
+def _tell_inputs_apart(outputs: Mapping[str, torch.Tensor]) -> bool:
+    """Return True if other inputs hardly ever give the same outputs."""
+    return all(len(_finite(value).unique()) >= DISTINCT_VALUES for value in outputs.values())
+
+
+def _finite(value: torch.Tensor) -> torch.Tensor:
+    """Return the finite elements in float64: `isfinite` knows not every 8-bit float."""
+    wide = value.double()
+    return wide[wide.isfinite()]
+
+
+def _other_values(kept: torch.Tensor) -> torch.Tensor:
+    """Return values of the same domain: those of the tensor, in another order, and some of them twice.
+
+    So sums and norms differ.  The first and the last element stay, for a candidate may tell inputs apart by them.
+    """
+    moved = kept.reshape(-1).clone()
+    if len(moved) < FEWEST_BETWEEN:
+        return moved.flip(0).reshape(kept.shape)
+    moved[1:-1] = moved[1:-1].flip(0)
+    moved[2:-1:2] = moved[1:-2:2]
+    return moved.reshape(kept.shape)
+
+
+def _refuse_changes(answer: Answer, inputs: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
+    for name, value in inputs.items():
+        if name not in answer.mutated and key_of({name: value}) != key_of({name: kept[name]}):
+            changed = (value.detach() != kept[name]) & ~(value.detach().isnan() & kept[name].isnan())
+            at = [int(part) for part in changed.nonzero()[0]] if bool(changed.any()) else []
+            raise InputChanged(f"the candidate changes its input {name} in place, first at {at}")

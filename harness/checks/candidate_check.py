@@ -1,0 +1,289 @@
+"""One check of one candidate: sample the arguments, search for failures, and let the referee confirm what passed.
+
+Every part that runs code of others runs in a process that may die.  The referee's process never imports the candidate:
+`referee` compares outputs that the candidate's process kept on disk with the reference.
+"""
+
+import hashlib
+import shutil
+import threading
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from filelock import FileLock
+
+from harness.checks.answer import NO_BACKWARD, Answer
+from harness.checks.check_processes import CheckProcesses
+from harness.checks.check_suites import FORWARD, REFEREE, write_referee_suite, write_suite
+from harness.checks.check_verdict import CandidateFlaw, CheckVerdict, Ruling
+from harness.checks.code_places import CheckedCode
+from harness.checks.flaws import Evidences, counts_as_flaw, flaws_of, obstacle, replaced_names
+from harness.checks.rare_cases import has_usual_values, rare_cases
+from harness.checks.sampled_task import SampledTask, SampleOrder
+from harness.errors import WorkerError
+from harness.findings import store
+from harness.findings.search_log import SearchLog
+from harness.findings.versions import versions
+from harness.model.case import HARNESS_FOLDER, Case, GradMode, Scale
+from harness.model.flaw_kind import FlawKind
+from harness.model.op import Op
+from harness.model.paired_run import PairedRun
+from harness.model.run import Completed, Raised, Refused, Run
+from harness.model.verdict import Fail
+from harness.reports.finding_text import Sources, quoted, render
+from harness.search.campaign import Campaign, CampaignWorkers
+from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
+from harness.search.runner import RecordingRunner
+from harness.search.session import Session, prepared
+from harness.search.strategies import scouts
+from harness.suite import load_suite
+from harness.suite_files import named_in_project
+
+CHECKS = HARNESS_FOLDER / "checks"
+LEAST_RUNS = 4
+"""A check does not end earlier: all zeros in one case may be chance."""
+REFEREED = 4
+"""How many cases that passed the referee looks at."""
+ATTEMPTS = 2
+"""How often a check begins whose processes fail without a flaw of the candidate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOrder:
+    """What a check is asked for."""
+
+    code: CheckedCode
+    declared: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """The sizes of some dims, by their size in the sample."""
+    cases: int
+    seed: int
+    stops_at_flaw: bool
+    stores_findings: bool
+
+    @property
+    def identity(self) -> str:
+        """A digest of what is checked: checks with an equal one share a folder."""
+        return hashlib.sha256(f"{self.code}{self.declared}".encode()).hexdigest()[:10]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Outcome:
+    """What the search and the referee say."""
+
+    statistics: CampaignStatistics = field(default_factory=CampaignStatistics)
+    flaws: tuple[CandidateFlaw, ...] = ()
+    reason: str = ""
+    """Why processes failed; empty if they did not."""
+
+
+class CandidateCheck:
+    """One check; it observes the campaign of its own search."""
+
+    def __init__(self, order: CheckOrder, processes: CheckProcesses) -> None:
+        self._order = order
+        self._code = order.code
+        self._processes = processes
+        self._folder = prepared(HARNESS_FOLDER) and CHECKS / order.identity
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._outputs = (self._folder / "outputs").absolute()
+        self._evidences = Evidences()
+        self._lock = threading.Lock()
+        self._notes: list[str] = []
+        self._has_flaw = False
+
+    def run(self) -> CheckVerdict:
+        """Check it, after other processes are done that check the same candidate here."""
+        with FileLock(self._folder / "lock"):
+            return self._run()
+
+    def _run(self) -> CheckVerdict:
+        answer = Answer(
+            candidate=self._code.candidate,
+            reference=self._code.reference,
+            init_inputs=self._code.init_inputs,
+            weights_seed=self._order.seed,
+            folder=str(self._outputs),
+        )
+        contents = {path: _content(path) for path in self._code.files}
+        task = self._sample(answer)
+        shutil.rmtree(self._outputs, ignore_errors=True)
+        outcome = self._attempts(answer, task)
+        changed = [str(path) for path, content in contents.items() if _content(path) != content]
+        if changed:
+            message = f"{', '.join(changed)} changed or vanished while the candidate was checked"
+            outcome.flaws = (*outcome.flaws, CandidateFlaw(kind=FlawKind.TAMPERING, message=message))
+        shutil.rmtree(self._outputs, ignore_errors=True)
+        return self._verdict(task, outcome)
+
+    def _sample(self, answer: Answer) -> SampledTask:
+        """Return what the samples of the arguments show, and the sizes that the reference accepts."""
+        code, declared = self._code, self._order.declared
+        order = SampleOrder(
+            answer=replace(answer, folder="", weights_seed=0),
+            inputs=code.inputs,
+            declared=declared,
+            result=str((self._folder / "task.json").absolute()),
+        )
+        files = tuple(_content(Path(place.file)) for place in (code.reference, code.inputs) if place.file)
+        key = (code.reference, code.inputs, code.init_inputs, declared, files)
+        task = self._processes.task(order, self._folder, key)
+        widened = [sampled.name for sampled in task.inputs if sampled.is_widened]
+        self._notes += [f"{name}: numbers of any sign, since the reference is finite for them" for name in widened]
+        return task
+
+    def _attempts(self, answer: Answer, task: SampledTask) -> _Outcome:
+        """Search and ask the referee, once more if processes fail without a flaw."""
+        path = self._folder / "candidate.py"
+        name = write_suite(path, answer, task)
+        suite = named_in_project(str(path))
+        ops = {op.name: op for op in load_suite(suite, self._processes.project)}
+        outcome = _Outcome()
+        for _ in range(ATTEMPTS):
+            outcome.reason = ""
+            try:
+                outcome.statistics = self._search(suite, ops[name], ops[f"{name}{FORWARD}"])
+                outcome.flaws = flaws_of(self._evidences)
+                if not outcome.flaws and outcome.statistics.passed:
+                    outcome.flaws = self._referee(answer, task)
+            except WorkerError as error:  # the candidate may have destroyed what the processes need
+                outcome.flaws, outcome.reason = flaws_of(self._evidences), str(error)
+            if outcome.flaws or not outcome.reason:
+                break
+        return outcome
+
+    def _verdict(self, task: SampledTask, outcome: _Outcome) -> CheckVerdict:
+        statistics, reason = outcome.statistics, outcome.reason
+        is_right = statistics.passed and not reason
+        ruling = Ruling.WRONG if outcome.flaws else Ruling.RIGHT if is_right else Ruling.UNCHECKED
+        if ruling is Ruling.UNCHECKED and not reason:
+            reason = obstacle(self._evidences.runs)
+        if replaced := replaced_names(self._evidences.runs):
+            self._notes.append(f"the candidate replaces {', '.join(replaced[:5])}; it was put back")
+        return CheckVerdict(
+            ruling=ruling,
+            candidate=str(self._code.candidate),
+            reference=str(self._code.reference),
+            flaws=outcome.flaws,
+            reason=reason,
+            cases=statistics.cases,
+            passed=statistics.passed,
+            failed=statistics.failed,
+            abstained=statistics.abstained,
+            devices=tuple(device.slug for device in self._processes.devices),
+            dims=tuple(map(str, task.dims)),
+            notes=tuple(self._notes),
+            seed=self._order.seed,
+        )
+
+    # --- the search --------------------------------------------------------------------------------------------------
+
+    def _search(self, suite: str, full: Op, forward: Op) -> CampaignStatistics:
+        """Search with gradients if the candidate has them."""
+        order = self._order
+        with self._processes.session(suite, (full, forward), order.cases, order.seed) as session:
+            op = self._with_or_without_gradients(session, full, forward)
+            runner = RecordingRunner(session.pool, self._record)
+            workers = CampaignWorkers(runner=runner, processes=session.processes)
+            campaign = Campaign(replace(session.options.plan, ops=(op,)), workers, session.judge, self)
+            self._campaign = campaign
+            statistics = campaign.run()
+            for sighting in statistics.in_order():
+                identity = _stored(session, sighting) if order.stores_findings else ""
+                self._add(sighting.fail, sighting.first.case, identity)
+            if not self._evidences.failures:
+                for case in rare_cases(op, self._evidences.completed):
+                    self._examine_rare(session, op, case, statistics)
+        return statistics
+
+    def _with_or_without_gradients(self, session: Session, full: Op, forward: Op) -> Op:
+        """Return the op for the campaign, after a case that asks for all gradients."""
+        first = scouts(full, self._processes.devices[0])
+        if not first or not any(declared.grad for declared in full.inputs.values()):
+            return forward
+        run = session.pool.run(replace(first[0], seed=self._order.seed % 2**16 | 1))
+        lacking = [result.name for result in run.mismatches if result.name.startswith("d:") and result.got is None]
+        match run.ending:
+            case Refused(message=message) if message.startswith(NO_BACKWARD):
+                self._notes.append("gradients: not checked, since the candidate's outputs have none")
+                return forward
+            case _ if lacking:
+                self._notes.append(f"gradients: not checked, since the candidate has no {', '.join(lacking)}")
+                return forward
+            case _:
+                return full
+
+    def _examine_rare(self, session: Session, op: Op, case: Case, statistics: CampaignStatistics) -> None:
+        examined = session.judge.examine(op, case, session.pool.run)
+        ending = examined.run.ending
+        if case.scale is Scale.LONG and isinstance(ending, Raised):
+            sizes = ", ".join(f"{name}={size}" for name, size in case.dims.items())
+            error = f"{ending.kind}: {ending.message}"
+            self._notes.append(f"the candidate refuses {sizes}, which is longer than the sample: {error}")
+            return
+        self._record(examined.run)
+        statistics.count(examined)
+        for fail in examined.fails:
+            self._add(fail, case, "")
+
+    def tick(self, statistics: CampaignStatistics, latest: Case | None) -> None:
+        """End the campaign after a flaw, once there are enough runs to name it."""
+        del statistics, latest
+        if self._has_flaw and len(self._evidences.runs) >= LEAST_RUNS:
+            self._campaign.stop()
+
+    def sighted(self, fail: Fail, trial: Trial) -> None:
+        """Note the first error, if the check stops at one."""
+        del trial
+        self._has_flaw = self._has_flaw or (self._order.stops_at_flaw and counts_as_flaw(fail))
+
+    def _record(self, run: Run) -> None:
+        if not isinstance(run, PairedRun):
+            with self._lock:
+                self._evidences.runs.append(run)
+
+    def _add(self, fail: Fail, case: Case, identity: str) -> None:
+        if counts_as_flaw(fail):
+            self._evidences.failures.append((fail, str(case), identity))
+        else:
+            self._notes.append(f"warning: {fail.oracle}: {fail.message}")
+
+    # --- the referee -------------------------------------------------------------------------------------------------
+
+    def _referee(self, answer: Answer, task: SampledTask) -> tuple[CandidateFlaw, ...]:
+        """Return the flaws that the referee sees in cases that passed."""
+        path = self._folder / f"{REFEREE}.py"
+        write_referee_suite(path, answer, task)
+        suite = named_in_project(str(path))
+        chosen = [run.case for run in self._evidences.completed if has_usual_values(run.case)][:REFEREED]
+        if not chosen:
+            self._notes.append("the referee had no case of normal values to look at")
+        with self._processes.pool(suite) as pool:
+            for case in chosen:
+                again = replace(
+                    case, op=f"{suite}:{REFEREE}", options={}, configs={}, grad_mode=GradMode.NO_GRAD, frozen=()
+                )
+                match pool.run(again).ending:
+                    case Completed():
+                        pass
+                    case Raised(kind=kind, message=message):
+                        text = f"{kind}: {message}"
+                        return (CandidateFlaw(kind=FlawKind.TAMPERING, message=text, case=str(case)),)
+                    case ending:
+                        self._notes.append(f"the referee could not decide: {ending}")
+        return ()
+
+
+def _stored(session: Session, sighting: Sighting) -> str:
+    """Store the failure, and return the id of its finding."""
+    sources = Sources(roots=session.sources)
+    (finding,) = quoted((session.not_tried(sighting),), sources)
+    log = SearchLog(store.FOLDER, lambda stored: render(stored, sources).plain, versions())
+    log.keep(sighting.fail.signature, finding)
+    return finding.id
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None

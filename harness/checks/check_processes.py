@@ -1,0 +1,94 @@
+"""The processes of a checker.  They stay warm between checks, and may die by what a candidate does."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from harness import wire
+from harness.checks.check_suites import SAMPLES, write_sample_suite
+from harness.checks.sampled_task import SampledTask, SampleOrder
+from harness.errors import UsageError
+from harness.model.case import HARNESS_FOLDER, Case, DType
+from harness.model.device import DeviceProfile
+from harness.model.op import Op
+from harness.model.run import Completed, Raised
+from harness.search.options import Options
+from harness.search.plan import CaseBudget
+from harness.search.session import Session, prepared
+from harness.settings import Settings
+from harness.suite_files import named_in_project, project_of
+from harness.workers.fork_servers.shared_zygotes import SharedZygotes
+from harness.workers.pool import Pool, PoolOptions
+from harness.workers.spec import WorkerSpec
+from harness.workers.supervision.time_limits import Patience
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckProcesses:
+    """What starts processes: for the search of one check, and for suites that are no search's."""
+
+    devices: tuple[DeviceProfile, ...]
+    oracles: tuple[str, ...]
+    time_limit_s: float
+    settings: Settings
+    project: Path = field(default_factory=lambda: project_of(Path.cwd()))
+    _zygotes: SharedZygotes = field(default_factory=SharedZygotes)
+    _tasks: dict[Hashable, SampledTask] = field(default_factory=dict[Hashable, SampledTask])
+
+    def close(self) -> None:
+        """End every process."""
+        self._zygotes.close()
+
+    def session(self, suite: str, ops: tuple[Op, ...], cases: int, seed: int) -> Session:
+        """Return the session of a search."""
+        options = Options(
+            suites=(suite,),
+            ops=ops,
+            devices=self.devices,
+            budget=CaseBudget(cases=cases),
+            seed=seed,
+            project=self.project,
+            oracles=self.oracles,
+            fixed_sm_count=True,
+            time_limit_s=self.time_limit_s,
+            settings=self.settings,
+        )
+        return Session(options, shared_zygotes=self._zygotes)
+
+    def pool(self, suite: str) -> Pool:
+        """Return a pool of one process for a suite that is no search's."""
+
+        def spec_of(device: DeviceProfile) -> WorkerSpec:
+            scratch = str(prepared(HARNESS_FOLDER) / "scratch")
+            return WorkerSpec(device=device, suites=(suite,), project=str(self.project), scratch=scratch)
+
+        return Pool(cache(spec_of), 1, self.time_limit_s, PoolOptions(shared_zygotes=self._zygotes))
+
+    def task(self, order: SampleOrder, folder: Path, key: Hashable) -> SampledTask:
+        """Return what the samples show, asked for once for each content of the files.
+
+        Raises:
+            UsageError: the samples cannot be generalised.
+        """
+        if key not in self._tasks:
+            self._tasks[key] = self._sampled(order, folder)
+        return self._tasks[key]
+
+    def _sampled(self, order: SampleOrder, folder: Path) -> SampledTask:
+        path = folder / f"{SAMPLES}.py"
+        write_sample_suite(path, order)
+        suite = named_in_project(str(path))
+        case = Case(op=f"{suite}:{SAMPLES}", dims={}, dtype=DType.FP32, device=self.devices[0])
+        with self.pool(suite) as pool:
+            run = pool.run(case, patience=Patience.HURRIED)
+        match run.ending:
+            case Completed():
+                task = wire.from_json(Path(order.result).read_text(encoding="ascii"), SampledTask)
+            case Raised(kind=kind, message=message):
+                raise UsageError(f"{order.inputs}: {kind}: {message}")
+            case ending:
+                raise UsageError(f"{order.inputs} gives no sample: its process ended so: {ending}")
+        if task.problem:
+            raise UsageError(f"{order.inputs}: {task.problem}")
+        return task
