@@ -5,21 +5,43 @@ same names, and `kernel_test`, from here: they are imported when they are used.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.checks.checker import Checker, check
+    from harness.kernel_tests import kernel_test
+    from harness.suite import Dim, Draw, DType, groups, integers, op, segments, tensor, tokens, width
+    from harness.watched.watched_block import run
 
 __version__ = "0.1.0"
+__all__ = [
+    "Checker",
+    "DType",
+    "Dim",
+    "Draw",
+    "check",
+    "groups",
+    "integers",
+    "kernel_test",
+    "op",
+    "run",
+    "segments",
+    "tensor",
+    "tokens",
+    "width",
+]
 
-_SUITE = ("DType", "Dim", "Draw", "groups", "integers", "op", "segments", "tensor", "tokens", "width")
-_CHECKS = ("Checker", "check")
-_PLACES = {
+_MODULES = {
+    "Checker": "harness.checks.checker",
+    "check": "harness.checks.checker",
     "kernel_test": "harness.kernel_tests",
     "run": "harness.watched.watched_block",
-    **dict.fromkeys(_CHECKS, "harness.checks.checker"),
-    **dict.fromkeys(_SUITE, "harness.suite"),
 }
+"""By name, the module that has it; other names are those of `harness.suite`."""
 
+if not TYPE_CHECKING:  # a type checker would take any name for one of this function's
 
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_PLACES[name]), name)
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_MODULES.get(name, "harness.suite")), name)

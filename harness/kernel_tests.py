@@ -18,11 +18,11 @@ test file may import torch and Triton at its top.
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from harness.errors import SuiteError
 from harness.model.input_spec import Input, Tensor
-from harness.model.op import Dim, Op
+from harness.model.op import Dim, Op, OpSettings
 from harness.oracles.result_structure import ResultStructure
 from harness.suite import Declaration
 
@@ -77,7 +77,7 @@ def kernel_test(
     inputs: Mapping[str, Input],
     device: str | None = None,
     cases: int | None = None,
-    **more: Any,
+    **more: Unpack[OpSettings],
 ) -> Callable[[Callable[..., Any]], KernelTest]:
     """Decorate a test function of pytest that calls kernels.
 

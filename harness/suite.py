@@ -31,12 +31,12 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from harness.errors import SuiteError, unknown
 from harness.model.case import DType
 from harness.model.input_spec import Draw, Extent, Input, Integer, Integers, Segments, Tensor, extent_of
-from harness.model.op import GRADIENTS, Dim, Op
+from harness.model.op import GRADIENTS, Dim, Op, OpSettings
 from harness.suite_files import MODULE_PREFIX, located, seed_name
 
 __all__ = [
@@ -57,9 +57,7 @@ __all__ = [
 ]
 
 FORBIDDEN_AT_TOP = ("triton", "torch", "jax")
-ARGUMENTS = frozenset({field.name for field in dataclasses.fields(Op)} | {"compiled"}) - {
-    *("name", "suite", "call", "reference", "seed_name")
-}
+ARGUMENTS = frozenset({"dims", "inputs", *OpSettings.__annotations__})
 """The keyword arguments of `op`."""
 BY_NAME = ("dims", "inputs", "options", "environment", "stubs")
 SEVERAL = ("dtypes", "requires", "refuses", "waives", "apart", "buckets")
@@ -378,7 +376,7 @@ def _exception_text(error: BaseException) -> str:
 
 
 def op(
-    *, dims: Mapping[str, Dim], inputs: Mapping[str, Input], **more: Any
+    *, dims: Mapping[str, Dim], inputs: Mapping[str, Input], **more: Unpack[OpSettings]
 ) -> Callable[[Callable[..., Any]], Declaration]:
     """Decorate a function that calls the library under test; its name becomes the op's name.
 
@@ -388,8 +386,8 @@ def op(
     Args:
         dims: the range of each size by name, for example `{"T": tokens(), "D": width()}`.
         inputs: what the function takes, by name: `tensor(…)`, `integers(…)` or `segments(…)`.
-        more: other fields of `harness.model.op.Op`: `options`, `environment`, `dtypes`, `where`, `refuses`, `requires`,
-            `stubs`, `waives`, `apart`, `slack`, `launches`.
+        more: `compiled`, and other fields of `harness.model.op.Op`: `options`, `environment`, `dtypes`, `where`,
+            `refuses`, `requires`, `stubs`, `waives`, `apart`, `buckets`, `slack`, `threads`, `launches`.
     """
 
     def declare(call: Callable[..., Any]) -> Declaration:

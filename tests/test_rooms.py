@@ -118,7 +118,7 @@ def test_every_room_is_in_the_order() -> None:
 def test_imports_between_rooms_point_one_way() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {target}"
-        for path in sorted(HARNESS.rglob("*.py"))
+        for path in sorted({*HARNESS.rglob("*.py")} - {HARNESS / "__init__.py"})  # it names what the rooms offer
         for line, target in _imports_of_harness(path)
         if target not in _allowed(_room_of(path))
     ]

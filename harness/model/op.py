@@ -4,11 +4,11 @@
 sizes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, TypedDict
 
 from harness.model.case import USUAL_DTYPES, Case, DType, Environment, GradMode, Scalar, Scale
 from harness.model.input_spec import Input, Tensor
@@ -57,6 +57,26 @@ class Dim:
 
 Requirement = str | tuple[str, ...]
 """A distribution that must be installed.  A tuple has the names that it had over time, the current one first."""
+
+
+class OpSettings(TypedDict, total=False):
+    """The optional arguments of `harness.suite.op`, for type checkers; the fields of an `Op` explain them."""
+
+    options: Mapping[str, Sequence[Scalar]]
+    environment: Mapping[str, Sequence[str]]
+    dtypes: tuple[DType, ...]
+    requires: tuple[Requirement, ...]
+    stubs: Mapping[str, str]
+    where: Callable[[Mapping[str, Any]], bool] | None
+    refuses: tuple[str, ...]
+    waives: Collection[str]
+    apart: tuple[str, ...]
+    buckets: tuple[str, ...]
+    slack: float
+    threads: bool
+    launches: bool
+    compiled: bool
+    """True to compile the op's function by `torch.compile`; see `harness.suite.compiled`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
