@@ -12,8 +12,8 @@ from harness.cli.finding_choice import add_finding, locate, read_one_finding
 from harness.cli.output import print_lines, print_progress
 from harness.documents import files
 from harness.errors import UsageError
-from harness.findings.bisection.histories import Commits, History, Member, MemberTrial, Releases, Tritons
-from harness.findings.bisection.member_check import MemberCheck
+from harness.findings.bisection.histories import Commits, History, Member, Releases, Tritons
+from harness.findings.bisection.member_check import MemberCheck, MemberTrial
 from harness.findings.bisection.releases import names_package, pinned_release, requirement_of
 from harness.findings.bisection.stored_bisections import save
 from harness.findings.bisection.stretches import Bisected, Ending, Stretch, bisect, stretches
@@ -106,15 +106,15 @@ def _history(given: argparse.Namespace, recorded: Recorded) -> History:
     trial = MemberTrial(
         recorded=recorded,
         other_libraries=tuple(given.libraries) or _other_libraries(recorded.libraries, package),
-        engine=parse_engine(given.engine),
+        engine=str(parse_engine(given.engine)),
         time_limit_s=given.time_limit,
         runs=given.runs,
-        settings=given.settings,
     )
     if given.repo:
-        return Commits(Path(given.repo), trial)
+        return Commits(Path(given.repo), trial, given.settings)
     assert package is not None
-    return Tritons(package, trial) if package == TRITON else Releases(package, trial)
+    releases = Tritons if package == TRITON else Releases
+    return releases(package, trial, given.settings)
 
 
 def _package_of(recorded: Recorded) -> str:

@@ -115,11 +115,11 @@ class CampaignReport:
     @property
     def unchecked_ops(self) -> tuple[UncheckedOp, ...]:
         """The ops that were checked on no device."""
-        return tuple(one for one in self.unchecked if not one.device)
+        return tuple(op for op in self.unchecked if not op.device)
 
     def failures(self, fail_on: Severity) -> tuple[Finding, ...]:
         """Return the findings that count as failures: no known ones, and only errors unless warnings count too."""
-        known = {one.finding for one in self.known_findings}
+        known = {issue.finding for issue in self.known_findings}
         return tuple(finding for finding in self.findings if counts(finding, fail_on) and finding.id not in known)
 
 

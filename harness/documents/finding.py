@@ -65,7 +65,7 @@ class RegressionDocument:
     @property
     def failure(self) -> Signature:
         """The signature as a value."""
-        return Signature(oracle=self.oracle, severity=self.severity, op=self.op, kernel=self.kernel, place=self.place)
+        return Signature(**_shared(self, Signature))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,77 +105,40 @@ class FindingDocument(RegressionDocument):
     @property
     def finding(self) -> Finding:
         """The finding as a value."""
-        return Finding(
-            fail=Fail(
-                signature=self.failure,
-                message=self.message,
-                meaning=self.meaning,
-                source=self.source,
-                pictures=self.pictures,
-                idiom=self.idiom,
-            ),
-            case=self.case,
-            launch=self.launch,
-            first_case=self.first_case,
-            sightings=self.sightings,
-            rule=self.rule,
-            confirmed=self.confirmed,
-            repeats=self.repeats,
-            preceding_case=self.preceding_case,
-            libraries=self.libraries,
-            engine_options=self.engine_options,
-            first_pictures=self.first_pictures,
-            first_seen=self.first_seen,
-            excerpt=self.excerpt,
-            hardware_blame=self.hardware_blame,
-            symptoms=self.symptoms,
-            watched=self.watched,
-        )
+        fail = Fail(**_shared(self, Fail, signature=self.failure))
+        return Finding(**_shared(self, Finding, fail=fail))
 
 
 def finding_document(finding: Finding, versions: Mapping[str, str] | None = None) -> FindingDocument:
     """Return the document of a finding."""
-    fail, signature = finding.fail, finding.fail.signature
-    return FindingDocument(
-        id=finding.id,
-        oracle=signature.oracle,
-        severity=signature.severity,
-        kernel=signature.kernel,
-        op=finding.case.op,
-        place=signature.place,
-        signature=str(signature),
-        message=fail.message,
-        libraries=finding.libraries,
-        case=finding.case,
-        preceding_case=finding.preceding_case,
-        meaning=fail.meaning,
-        source=fail.source,
-        launch=finding.launch,
-        confirmed=finding.confirmed,
-        confirmation=finding.confirmation,
-        repeats=finding.repeats,
-        sightings=finding.sightings,
-        rule=finding.rule,
-        first_case=finding.first_case,
-        engine_options=finding.engine_options,
-        replay=finding.replay_command,
-        pictures=fail.pictures,
-        first_pictures=finding.first_pictures,
-        first_seen=finding.first_seen,
-        excerpt=finding.excerpt,
-        hardware_blame=finding.hardware_blame,
-        versions=versions or {},
-        symptoms=finding.symptoms,
-        idiom=fail.idiom,
-        watched=finding.watched,
-    )
+    sources = (finding.fail.signature, finding.fail, finding)
+    parts: dict[str, Any] = {
+        name: value for source in sources for name, value in _shared(source, FindingDocument).items()
+    }
+    parts |= {
+        "id": finding.id,
+        "op": finding.case.op,
+        "signature": str(finding.fail.signature),
+        "confirmation": finding.confirmation,
+        "replay": finding.replay_command,
+        "versions": versions or {},
+    }
+    return FindingDocument(**parts)
 
 
 def regression_document(finding: Finding, libraries: tuple[str, ...]) -> RegressionDocument:
     """Return what `harness keep` writes; `libraries` replace those on record, if there are any."""
-    whole = finding_document(finding)
-    kept: dict[str, Any] = {
-        each.name: getattr(whole, each.name) for each in fields(RegressionDocument) if each.name != "kind"
-    }
-    symptoms = tuple(replace(symptom, source=None) for symptom in finding.symptoms)
-    return replace(RegressionDocument(**kept), libraries=libraries or finding.libraries, symptoms=symptoms)
+    kept = _shared(
+        finding_document(finding),
+        RegressionDocument,
+        kind=Kind.REGRESSION,
+        libraries=libraries or finding.libraries,
+        symptoms=tuple(replace(symptom, source=None) for symptom in finding.symptoms),
+    )
+    return RegressionDocument(**kept)
+
+
+def _shared(source: Any, of: type[Any], **changes: Any) -> dict[str, Any]:
+    """Return the fields of a value that another class has too, with changes."""
+    names = {each.name for each in fields(of)}
+    return {each.name: getattr(source, each.name) for each in fields(source) if each.name in names} | changes

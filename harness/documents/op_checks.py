@@ -89,11 +89,11 @@ def untried(rows: Iterable[OpChecks]) -> Mapping[str, tuple[str, ...]]:
 
     Ops of which no case could be checked are left out: `unchecked` names them.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    ops_by_kind: dict[str, tuple[str, ...]] = {}
     for row in by_op(rows):
         for kind in _untried_kinds(row) if row.checked else ():
-            found[kind] = (*found.get(kind, ()), row.op)
-    return found
+            ops_by_kind[kind] = (*ops_by_kind.get(kind, ()), row.op)
+    return ops_by_kind
 
 
 def by_op(rows: Iterable[OpChecks]) -> tuple[OpChecks, ...]:

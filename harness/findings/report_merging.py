@@ -39,7 +39,7 @@ def merge(reports: Sequence[CampaignReport], issues: KnownIssues = NO_ISSUES) ->
 def merge_chunks(reports: Iterable[ChunkReport], issues: KnownIssues = NO_ISSUES) -> CampaignReport:
     """Return the report of the chunks of one search.  A chunk that ran twice counts once."""
     chosen = chosen_chunks(reports)
-    merged = merge([one.report for one in chosen], issues)
+    merged = merge([report.report for report in chosen], issues)
     return replace(merged, seed=chosen[0].chunk.search_seed)
 
 
@@ -82,22 +82,22 @@ def report_in(document: CampaignReport | ShardReport) -> CampaignReport:
 def chosen_chunks(reports: Iterable[ChunkReport]) -> list[ChunkReport]:
     """Return one report of each chunk, in the order of the search: the one with the most cases, a whole one first."""
     best: dict[str, ChunkReport] = {}
-    for one in reports:
-        known = best.get(one.chunk.id)
-        if known is None or _completeness(one) > _completeness(known):
-            best[one.chunk.id] = one
-    return sorted(best.values(), key=lambda one: (one.chunk.search, one.chunk.number))
+    for report in reports:
+        known = best.get(report.chunk.id)
+        if known is None or _completeness(report) > _completeness(known):
+            best[report.chunk.id] = report
+    return sorted(best.values(), key=lambda report: (report.chunk.search, report.chunk.number))
 
 
 def merge_shards(shards: Sequence[ShardReport], issues: KnownIssues = NO_ISSUES) -> CampaignReport:
     """Return the report of the shards of one search.  A missing shard or chunk is named in `missing`."""
-    reports = [one for shard in shards for one in shard.chunks]
+    reports = [report for shard in shards for report in shard.chunks]
     return replace(merge_chunks(reports, issues), missing=tuple(_missing(shards)))
 
 
 def _missing(shards: Sequence[ShardReport]) -> Iterator[str]:
     """Yield the shards without a report, and the chunks that the others left."""
-    ran = {one.chunk.number for shard in shards for one in shard.chunks}
+    ran = {report.chunk.number for shard in shards for report in shard.chunks}
     missing = [number for number in range(1, shards[0].chunk_count + 1) if number not in ran]
     counts = {shard.shard_count for shard in shards}
     count = counts.pop() if len(counts) == 1 else 0
@@ -116,8 +116,8 @@ def _listed(numbers: Sequence[int]) -> str:
     return f"chunk{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers[:LISTED]))}{more}"
 
 
-def _completeness(one: ChunkReport) -> tuple[bool, int]:
-    return one.is_whole, one.report.cases
+def _completeness(report: ChunkReport) -> tuple[bool, int]:
+    return report.is_whole, report.report.cases
 
 
 # --- findings --------------------------------------------------------------------------------------------------------
@@ -140,33 +140,37 @@ def merge_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def _merged(same: Sequence[Finding]) -> Finding:
     """Return the finding with the smallest case, with what the others add."""
     best = min(same, key=store.rank)
-    cases = {case.digest: case for one in same for case in one.cases}
+    cases = {case.digest: case for finding in same for case in finding.cases}
     return replace(
         best,
         first_case=same[0].first_case,
         first_seen=same[0].first_seen,
         first_pictures=same[0].first_pictures,
-        sightings=sum(one.sightings for one in same),
+        sightings=sum(finding.sightings for finding in same),
         cases=tuple(cases.values()),
-        libraries=tuple(dict.fromkeys(library for one in same for library in one.libraries)),
-        symptoms=_symptoms(symptom for one in same for symptom in one.symptoms),
+        libraries=tuple(dict.fromkeys(library for finding in same for library in finding.libraries)),
+        symptoms=_symptoms(symptom for finding in same for symptom in finding.symptoms),
     )
 
 
 def _without_own(finding: Finding, merged: Mapping[Signature, Finding]) -> Finding:
     """Drop the symptoms that were seen apart from the finding: elsewhere, each is a confirmed finding of its own."""
-    symptoms = (one for one in finding.symptoms if one.signature not in merged or not merged[one.signature].confirmed)
+    symptoms = (
+        symptom
+        for symptom in finding.symptoms
+        if symptom.signature not in merged or not merged[symptom.signature].confirmed
+    )
     return replace(finding, symptoms=tuple(symptoms))
 
 
 def _joined(merged: Mapping[Signature, Finding]) -> dict[Signature, Finding]:
     """Join the findings of one cause, as far as their place, idiom or exception proves it."""
-    best_first = sorted(merged.values(), key=lambda one: not one.confirmed)
-    suspects = (Suspect(fail=one.fail, cases={case.digest for case in one.cases}) for one in best_first)
+    best_first = sorted(merged.values(), key=lambda bug: not bug.confirmed)
+    suspects = (Suspect(fail=bug.fail, cases={case.digest for case in bug.cases}) for bug in best_first)
     causes = {cause.head: cause.symptoms for cause in causes_of(suspects)}
     symptom_of = {symptom: head for head, symptoms in causes.items() for symptom in symptoms}
     for finding in best_first:  # what was not tried, and is a symptom elsewhere
-        owner = next((one for one in best_first if finding.fail.signature in one.signatures[1:]), None)
+        owner = next((bug for bug in best_first if finding.fail.signature in bug.signatures[1:]), None)
         if owner is not None and not finding.confirmed and owner.fail.signature not in symptom_of:
             symptom_of.setdefault(finding.fail.signature, owner.fail.signature)
     joined = {signature: finding for signature, finding in merged.items() if signature not in symptom_of}
@@ -187,15 +191,16 @@ def _joined(merged: Mapping[Signature, Finding]) -> dict[Signature, Finding]:
 
 def _symptoms(symptoms: Iterable[Symptom], but: Signature | None = None) -> tuple[Symptom, ...]:
     """Return each symptom once, with the sightings of all its mentions."""
-    found: dict[Signature, Symptom] = {}
-    for one in symptoms:
-        if one.signature != but:
-            known = found.get(one.signature)
-            found[one.signature] = replace(known, sightings=known.sightings + one.sightings) if known else one
-    return tuple(found.values())
+    by_signature: dict[Signature, Symptom] = {}
+    for symptom in symptoms:
+        if symptom.signature != but:
+            known = by_signature.get(symptom.signature)
+            sightings = symptom.sightings + (known.sightings if known else 0)
+            by_signature[symptom.signature] = replace(known or symptom, sightings=sightings)
+    return tuple(by_signature.values())
 
 
 def _gpu_wait_share(reports: Iterable[CampaignReport]) -> float | None:
-    shares = [(one.gpu_wait_share, one.seconds) for one in reports if one.gpu_wait_share is not None]
+    shares = [(report.gpu_wait_share, report.seconds) for report in reports if report.gpu_wait_share is not None]
     seconds = sum(seconds for _, seconds in shares)
     return sum(share * seconds for share, seconds in shares) / seconds if seconds else None

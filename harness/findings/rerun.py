@@ -59,13 +59,13 @@ class Replayed:
             return self.findings
         expected = (recorded.signature, *recorded.symptoms)
         return tuple(
-            finding for finding in self.findings if any(is_same_bug(finding.fail.signature, one) for one in expected)
+            finding for finding in self.findings if any(is_same_bug(finding.fail.signature, bug) for bug in expected)
         )
 
     @property
     def others(self) -> tuple[Finding, ...]:
         """The other failures of the case."""
-        return tuple(one for one in self.findings if one not in self.same)
+        return tuple(finding for finding in self.findings if finding not in self.same)
 
     @property
     def status(self) -> "ReplayStatus":
@@ -183,10 +183,10 @@ def replay(recorded: Recorded, session: Session) -> Replayed:
 
     A recorded failure is checked by its own oracle and by all that need no further run, a bare case by every oracle.
     """
-    op = next(one for one in session.options.ops if one.id == recorded.case.op)
+    op = next(op for op in session.options.ops if op.id == recorded.case.op)
     before = (recorded.preceding_case,) if recorded.preceding_case else ()
     signature = recorded.signature
-    asked = [one.name for one in registry.ALL if signature is None or isinstance(one, SingleRunOracle)]
+    asked = [oracle.name for oracle in registry.ALL if signature is None or isinstance(oracle, SingleRunOracle)]
     judge = session.judge.only(*asked, *([signature.oracle] if signature else []))
     patience = Patience.LONG if signature is not None and _is_slow(signature) else Patience.USUAL
     examined = judge.examine(

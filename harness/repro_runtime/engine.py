@@ -119,8 +119,8 @@ class FileExecution(CaseExecution):
 
         def run_file() -> tuple[ModuleType, Tensors]:
             with SparseMemory() if case.scale is Scale.OVERSIZED else self._library_context():
-                made: Mapping[str, torch.Tensor | None] = file.run() or {}
-                return file, {name: value for name, value in made.items() if value is not None}
+                returned: Mapping[str, torch.Tensor | None] = file.run() or {}
+                return file, {name: value for name, value in returned.items() if value is not None}
 
         with self._timed("forward"):
             # The main thread imports what the file imports, as it does for cases.

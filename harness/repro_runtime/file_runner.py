@@ -36,7 +36,7 @@ class FileRunner:
         self._compiler: BackgroundCompiler | None = None
         oracle = registry.find(request.oracle)
         self._judge = Judge(oracles=(oracle,))
-        self._strict = Judge(oracles=tuple({one.name: one for one in (oracle, *_single_run_oracles())}.values()))
+        self._strict = Judge(oracles=tuple({asked.name: asked for asked in (oracle, *_single_run_oracles())}.values()))
         if Need.RESOURCES in oracle.traits.needs:
             self._compiler = BackgroundCompiler(Path(self._scratch, BUILDS))
             self._judge = Judge(oracles=(oracle,), resources=self._compiler)
@@ -52,10 +52,10 @@ class FileRunner:
 
     def examine(self, file: Path) -> Examination:
         """Run the file in a fresh process, and check it with the requested oracle."""
-        found = self._judge.examine(self._op, self.request.case(file), self._pool.run_alone)
+        examination = self._judge.examine(self._op, self.request.case(file), self._pool.run_alone)
         if self._compiler is None:
-            return found
-        return self._judge.judge_when_compiled(self._op, found.run)
+            return examination
+        return self._judge.judge_when_compiled(self._op, examination.run)
 
     def check(self, file: Path) -> Examination:
         """Run the file in a process that may have run others, and check it with every oracle that needs one run."""

@@ -1,17 +1,18 @@
 """The main function of a reproducer: run the file, print the verdict, and return the exit status."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from harness import catalogue
+from harness.documents import files
 from harness.errors import HarnessError
-from harness.model.case import CallContext, LaneFill, ProgramOrder, Scale
 from harness.model.run import Raised
 from harness.model.verdict import Abstain, Fail, Verdict
 from harness.oracles import registry
 from harness.oracles.endings import describe
 from harness.repro_runtime.file_runner import FileRunner
-from harness.repro_runtime.request import CheckRequest
+from harness.repro_runtime.request import CheckRequest, file_case
 from harness.search.judge import Examination
 
 FIXED, PRESENT, UNTESTABLE = 0, 1, 125
@@ -26,13 +27,8 @@ def judge(  # noqa: PLR0913 - generated files pass each by keyword, so that they
     device: str,
     kernel: str = "",
     sm_count: int | None = None,
-    configs: Mapping[str, int] | None = None,
-    lane_fill: str = LaneFill.ZERO,
-    order: str = ProgramOrder.FORWARD,
-    scale: str = Scale.USUAL,
-    seed: int = 0,
     environment: Mapping[str, str] | None = None,
-    context: str = CallContext.MAIN,
+    **settings: object,
 ) -> int:
     """Run the file's `run()` on the emulated device, print the oracle's verdict, and return the exit status.
 
@@ -42,31 +38,17 @@ def judge(  # noqa: PLR0913 - generated files pass each by keyword, so that they
         device: the slug of the device.
         kernel: the kernel at fault; empty for any.
         sm_count: replaces that of the device.
-        configs: the index of the autotune config, by kernel.
-        lane_fill: as `harness.model.case.Case`, like all below.
-        order: the order of programs.
-        scale: usual or oversized.
-        seed: of the order and of compared runs.
         environment: variables that are set before the file runs.
-        context: the thread or process that calls `run()`, after the main thread has loaded the file.
+        settings: other fields of `harness.model.case.Case` as its JSON has them: `order="shuffled", seed=3`.
 
     Returns:
         1 if the failure shows, 0 if it is fixed, 125 if it cannot be tested here.
     """
     try:
         (profile,) = catalogue.find_all(device, sm_count=sm_count)
-        request = CheckRequest(
-            oracle=oracle,
-            kernel=kernel,
-            device=profile,
-            configs=configs or {},
-            lane_fill=LaneFill(lane_fill),
-            order=ProgramOrder(order),
-            scale=Scale(scale),
-            seed=seed,
-            environment=tuple(sorted((environment or {}).items())),
-            context=CallContext(context),
-        )
+        usual = files.plain_of(file_case(profile, environment=tuple(sorted((environment or {}).items()))))
+        case = files.read_case(json.dumps({**usual, **settings}))
+        request = CheckRequest(oracle=oracle, kernel=kernel, settings=case)
         with FileRunner(request) as runner:
             status, text = status_of(runner.examine(Path(file)), request)
     except HarnessError as error:
@@ -86,8 +68,8 @@ def status_of(examination: Examination, request: CheckRequest) -> tuple[int, str
         return PRESENT, f"{request.oracle}: {fail.message}"
     verdicts = [verdict for verdict in examination.verdicts if verdict.oracle == request.oracle]
     if verdicts and not any(isinstance(verdict, Abstain) for verdict in verdicts):
-        others = "".join(f"; other kernels: {verdict.message}" for verdict in verdicts if isinstance(verdict, Fail))
-        return FIXED, f"{request.oracle}: passed{_for(request.kernel)}: {registry.find(request.oracle).promise}{others}"
+        rest = "".join(f"; other kernels: {verdict.message}" for verdict in verdicts if isinstance(verdict, Fail))
+        return FIXED, f"{request.oracle}: passed{_for(request.kernel)}: {registry.find(request.oracle).promise}{rest}"
     reasons = "; ".join(registry.reasons(verdicts)) or describe(ending)
     return UNTESTABLE, f"{request.oracle}: cannot be tested: {reasons}"
 

@@ -1,10 +1,10 @@
-"""The request to check a reproducer: oracle, kernel, device, and the settings of its case."""
+"""The request to check a reproducer: oracle, kernel, and the case that runs a file."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from harness.model.case import CallContext, Case, DType, Environment, LaneFill, ProgramOrder, Scale
+from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
 
 FILE = "file"
@@ -18,30 +18,16 @@ class CheckRequest:
     """The oracle that checks a file, and the settings of its case."""
 
     oracle: str
-    device: DeviceProfile
+    settings: Case
+    """As `file_case` returns it."""
     kernel: str = ""
     """The kernel that must be at fault; empty for any."""
-    configs: Mapping[str, int] = field(default_factory=dict[str, int])
-    lane_fill: LaneFill = LaneFill.ZERO
-    order: ProgramOrder = ProgramOrder.FORWARD
-    scale: Scale = Scale.USUAL
-    seed: int = 0
-    environment: Environment = ()
-    context: CallContext = CallContext.MAIN
 
     def case(self, file: Path) -> Case:
         """Return the case that runs the file with these settings."""
-        return Case(
-            op=f"{SUITE}:{FILE}",
-            dims={},
-            dtype=DType.FP32,
-            device=self.device,
-            options={FILE: str(file.resolve())},
-            configs=self.configs,
-            lane_fill=self.lane_fill,
-            order=self.order,
-            scale=self.scale,
-            seed=self.seed,
-            environment=self.environment,
-            context=self.context,
-        )
+        return replace(self.settings, options={FILE: str(file.resolve())})
+
+
+def file_case(device: DeviceProfile, **settings: Any) -> Case:
+    """Return a case of no file yet; the settings are fields of `Case`."""
+    return Case(op=f"{SUITE}:{FILE}", dims={}, dtype=DType.FP32, device=device, **settings)

@@ -6,27 +6,28 @@ A move changes one axis, or two dims.  A case that no move can simplify is there
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from enum import StrEnum
+from functools import partial
 from itertools import combinations, permutations
 
 from harness.model.case import CallContext, Case, GradMode, LaneFill, Layout, ProgramOrder, Scale, ValueDistribution
 from harness.model.op import Op
-from harness.search.sort_key import CONTEXTS, DTYPES, LAYOUTS, ORDERS, VALUES, dim_order
+from harness.search.sort_key import DTYPES, LAYOUTS, dim_order
 
 FIRST_STEPS = 4
 
-Axis = Callable[[Op, Case, int], Iterator[Case]]
+Axis = Callable[[Op, Case], Iterator[Case]]
 
 
-def home(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
+def home(home_sm_count: int, op: Op, case: Case) -> Iterator[Case]:
     """The device's own SM count."""
     del op
     if case.device.sm_count != home_sm_count:
         yield replace(case, device=case.device.with_sm_count(home_sm_count))
 
 
-def leaps(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
+def leaps(op: Op, case: Case) -> Iterator[Case]:
     """Everything at its simplest; everything but the dims; only the dims."""
-    del home_sm_count
     simple = replace(
         case,
         dtype=min(op.dtypes, key=DTYPES.index),
@@ -49,59 +50,48 @@ def leaps(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
             yield leap
 
 
-def environment(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
+def environment(op: Op, case: Case) -> Iterator[Case]:
     """No environment variable, then one less."""
-    del op, home_sm_count
-    rests = (tuple(one for one in case.environment if one != left_out) for left_out in case.environment)
+    del op
+    rests = (tuple(variable for variable in case.environment if variable != left_out) for left_out in case.environment)
     for fewer in dict.fromkeys(((), *rests)):
         if fewer != case.environment:
             yield replace(case, environment=fewer)
 
 
-def context(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
-    """A simpler thread, context or process."""
-    del op, home_sm_count
-    for simpler in CONTEXTS[: CONTEXTS.index(case.context)]:
-        yield replace(case, context=simpler)
-
-
-def scale(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
+def scale(op: Op, case: Case) -> Iterator[Case]:
     """Tensors of the usual size, with the same dims if they are in range."""
-    del home_sm_count
     usual = replace(case, scale=Scale.USUAL)
     if case.scale is not Scale.USUAL and op.allows(usual):
         yield usual
 
 
-def each_dim(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
+def each_dim(op: Op, case: Case) -> Iterator[Case]:
     """Each dim by itself: its smallest sizes, then steps down from the largest possible step, halving it each time."""
-    del home_sm_count
     for name in dim_order(op):
         for size in _smaller(op, name, case.dims[name]):
             yield from _legal(op, case, {name: size})
 
 
-def dims_together(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
+def dims_together(op: Op, case: Case) -> Iterator[Case]:
     """Two dims reduced by the same amount, for failures that depend on their difference."""
-    del home_sm_count
-    for one, other in combinations([name for name in dim_order(op) if not op.dims[name].choices], 2):
-        most = min(case.dims[name] - op.dims[name].low for name in (one, other))
+    for first, second in combinations([name for name in dim_order(op) if not op.dims[name].choices], 2):
+        most = min(case.dims[name] - op.dims[name].low for name in (first, second))
         for step in _steps(most):
-            yield from _legal(op, case, {one: case.dims[one] - step, other: case.dims[other] - step})
+            yield from _legal(op, case, {first: case.dims[first] - step, second: case.dims[second] - step})
 
 
-def dims_traded(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
+def dims_traded(op: Op, case: Case) -> Iterator[Case]:
     """One dim at its smallest sizes and another enlarged, for failures that depend on the number of elements."""
-    del home_sm_count
-    for one, other in permutations([name for name in dim_order(op) if not op.dims[name].choices], 2):
-        product = case.dims[one] * case.dims[other]
-        for size in range(max(1, op.dims[one].low), min(op.dims[one].low + FIRST_STEPS, case.dims[one])):
-            yield from _legal(op, case, {one: size, other: -(-product // size)})
+    for first, second in permutations([name for name in dim_order(op) if not op.dims[name].choices], 2):
+        product = case.dims[first] * case.dims[second]
+        for size in range(max(1, op.dims[first].low), min(op.dims[first].low + FIRST_STEPS, case.dims[first])):
+            yield from _legal(op, case, {first: size, second: -(-product // size)})
 
 
-def configs(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
+def configs(op: Op, case: Case) -> Iterator[Case]:
     """The first config for all kernels, then for either half of them, then smaller indices for each kernel."""
-    del op, home_sm_count
+    del op
     if case.configs:
         yield replace(case, configs={})
     names = sorted(case.configs)
@@ -110,21 +100,19 @@ def configs(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
             yield replace(case, configs={name: case.configs[name] for name in half})
     for kernel, index in case.configs.items():
         for smaller in range(index):
-            others = {name: other for name, other in case.configs.items() if name != kernel}
-            yield replace(case, configs={**others, kernel: smaller} if smaller else others)
+            rest = {name: other for name, other in case.configs.items() if name != kernel}
+            yield replace(case, configs={**rest, kernel: smaller} if smaller else rest)
 
 
-def dtype(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
+def dtype(op: Op, case: Case) -> Iterator[Case]:
     """Simpler element types."""
-    del home_sm_count
     for simpler in DTYPES[: DTYPES.index(case.dtype)]:
         if simpler in op.dtypes:
             yield replace(case, dtype=simpler)
 
 
-def absent(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
+def absent(op: Op, case: Case) -> Iterator[Case]:
     """Without optional inputs: none of them, then one less."""
-    del home_sm_count
     present = [name for name in op.optional if name not in case.absent]
     fewer = [op.optional] if present else []
     fewer += [tuple(sorted((*case.absent, name))) for name in present]
@@ -135,9 +123,8 @@ def absent(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
             yield simpler
 
 
-def options(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
+def options(op: Op, case: Case) -> Iterator[Case]:
     """Simpler settings of each option."""
-    del home_sm_count
     settings = op.settings(case)
     for name, choices in op.options.items():
         if settings[name] not in choices:
@@ -148,9 +135,8 @@ def options(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
                 yield simpler
 
 
-def gradients(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
+def gradients(op: Op, case: Case) -> Iterator[Case]:
     """Gradients of all inputs, then of one more."""
-    del home_sm_count
     fewer = [tuple(other for other in case.frozen if other != name) for name in case.frozen]
     for grad_mode in dict.fromkeys((GradMode.ENABLED, case.grad_mode)):
         for frozen in dict.fromkeys(((), *fewer, case.frozen)):
@@ -159,9 +145,9 @@ def gradients(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
                 yield simpler
 
 
-def layouts(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
+def layouts(op: Op, case: Case) -> Iterator[Case]:
     """Contiguous layouts for all tensors, then simpler layouts for each."""
-    del op, home_sm_count
+    del op
     if case.layouts:
         yield replace(case, layouts={})
     for name, layout in case.layouts.items():
@@ -170,48 +156,47 @@ def layouts(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
             yield replace(case, layouts=rest if simpler is Layout.CONTIGUOUS else {**rest, name: simpler})
 
 
-def values(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
-    """Simpler values, and zero in undefined lanes."""
-    del op, home_sm_count
-    for simpler in VALUES[: VALUES.index(case.values)]:
-        yield replace(case, values=simpler)
-    if case.lane_fill is not LaneFill.ZERO:
-        yield replace(case, lane_fill=LaneFill.ZERO)
+def choices(*names: str) -> Axis:
+    """Return the axis of fields that are enums: simpler members of each, the simplest first."""
+
+    def axis(op: Op, case: Case) -> Iterator[Case]:
+        del op
+        for name in names:
+            chosen = getattr(case, name)
+            assert isinstance(chosen, StrEnum)
+            members = tuple(type(chosen))
+            yield from (replace(case, **{name: simpler}) for simpler in members[: members.index(chosen)])
+
+    return axis
 
 
-def order(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
-    """Simpler orders of the programs."""
-    del op, home_sm_count
-    for simpler in ORDERS[: ORDERS.index(case.order)]:
-        yield replace(case, order=simpler)
-
-
-def seed(op: Op, case: Case, home_sm_count: int) -> Iterator[Case]:
+def seed(op: Op, case: Case) -> Iterator[Case]:
     """Seeds 0 and 1."""
-    del op, home_sm_count
+    del op
     yield from (replace(case, seed=small) for small in (0, 1) if small < case.seed)
 
 
-AXES: tuple[Axis, ...] = (
-    home,
-    leaps,
-    environment,
-    context,
-    scale,
-    each_dim,
-    dims_together,
-    dims_traded,
-    options,
-    gradients,
-    configs,
-    dtype,
-    absent,
-    layouts,
-    values,
-    order,
-    seed,
-)
-"""In the order tried: axes that make the following runs quicker come first."""
+def axes(home_sm_count: int) -> tuple[Axis, ...]:
+    """Return the axes in the order tried: those that make the following runs quicker come first."""
+    return (
+        partial(home, home_sm_count),
+        leaps,
+        environment,
+        choices("context"),
+        scale,
+        each_dim,
+        dims_together,
+        dims_traded,
+        options,
+        gradients,
+        configs,
+        dtype,
+        absent,
+        layouts,
+        choices("values", "lane_fill"),
+        choices("order"),
+        seed,
+    )
 
 
 def _smaller(op: Op, name: str, size: int) -> Iterator[int]:

@@ -11,10 +11,10 @@ from harness.search import moves
 from harness.search.campaign_statistics import Trial
 from harness.search.drawn_contexts import early_contexts, in_drawn_context
 from harness.search.launch_feedback import LaunchFeedback
-from harness.search.shrinking import shrink
 from harness.search.sort_key import sort_key
 from harness.search.strategies import early_cases
 from tests.search.fakes import DEVICE, OP, SIMPLEST, facts
+from tests.search.shrinks import shrink
 from tests.search.test_shrinking import LIMITS, SIGNATURE
 
 NONE, SCRATCH = LaunchFeedback(), LaunchFeedback(needs_scratch=True)
@@ -54,9 +54,9 @@ def test_feedback_remembers_that_a_kernel_needed_scratch_memory() -> None:
 
 
 def test_the_main_thread_is_simplest() -> None:
-    assert list(moves.context(OP, SIMPLEST, HOME)) == []
+    assert list(moves.choices("context")(OP, SIMPLEST)) == []
     forked = replace(SIMPLEST, context=CallContext.FORKED)
-    simpler = [*moves.context(OP, forked, HOME), forked]
+    simpler = [*moves.choices("context")(OP, forked), forked]
     assert [case.context for case in simpler] == list(CallContext)[:6]
     keys = [sort_key(OP, case, HOME) for case in simpler]
     assert keys == sorted(keys)

@@ -14,10 +14,10 @@ from harness.search.failure_rules import place_of
 from harness.search.launch_feedback import LaunchFeedback
 from harness.search.options import with_environment
 from harness.search.plan import CaseBudget, Plan, batch_plans
-from harness.search.shrinking import shrink
 from harness.search.sort_key import sort_key
 from harness.search.strategies import early_cases
 from tests.search.fakes import DEVICE, OP, SIMPLEST, Shows, facts
+from tests.search.shrinks import shrink
 from tests.search.test_shrinking import LIMITS, SIGNATURE
 
 TMA, LOUD = ("FLA_USE_TMA", "1"), ("LOUD", "yes")
@@ -59,8 +59,8 @@ def test_each_environment_has_an_early_case() -> None:
 
 def test_a_case_without_variables_is_simplest() -> None:
     both = replace(SIMPLEST, environment=(TMA, LOUD))
-    assert list(moves.environment(TUNED, SIMPLEST, HOME)) == []
-    fewer = list(moves.environment(TUNED, both, HOME))
+    assert list(moves.environment(TUNED, SIMPLEST)) == []
+    fewer = list(moves.environment(TUNED, both))
     assert [case.environment for case in fewer] == [(), (LOUD,), (TMA,)]
     keys = [sort_key(TUNED, case, HOME) for case in (*fewer, both)]
     assert keys == sorted(keys)

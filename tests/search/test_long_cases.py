@@ -13,12 +13,12 @@ from harness.search.campaign_statistics import Trial
 from harness.search.launch_feedback import LaunchFeedback
 from harness.search.long_cases import LENGTHS, MAX_ELEMENTS, ONE_IN, SHORTEST, early_long_cases, long_cases, long_dims
 from harness.search.oversized import INDEX_LIMIT
-from harness.search.shrinking import shrink
 from harness.search.sort_key import sort_key
 from harness.search.strategies import Batch
 from harness.search.variants import shape_variants, value_variants
 from harness.suite import tokens
 from tests.search.fakes import DEVICE, OP, SIMPLEST, with_dims
+from tests.search.shrinks import shrink
 from tests.search.test_oversized import drawn_from
 from tests.search.test_shrinking import LIMITS, SIGNATURE
 
@@ -112,8 +112,8 @@ def test_a_long_case_lies_between_usual_and_oversized_ones() -> None:
     oversized = replace(with_dims(T=INDEX_LIMIT), scale=Scale.OVERSIZED)
     keys = [sort_key(GROWS, case, HOME) for case in (usual, long, oversized)]
     assert keys == sorted(keys)
-    assert list(moves.scale(GROWS, long, HOME)) == []
-    assert list(moves.scale(GROWS, replace(usual, scale=Scale.LONG), HOME)) == [usual]
+    assert list(moves.scale(GROWS, long)) == []
+    assert list(moves.scale(GROWS, replace(usual, scale=Scale.LONG))) == [usual]
 
 
 def test_a_failure_of_long_dims_shrinks_to_the_shortest() -> None:

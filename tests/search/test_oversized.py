@@ -131,8 +131,8 @@ def test_a_case_of_usual_size_is_simpler_than_an_oversized_one() -> None:
     oversized = replace(small, dims={**SIMPLEST.dims, "T": 2**31})
     home = DEVICE.sm_count
     assert sort_key(GROWS, with_dims(T=2048, D=1024), home) < sort_key(GROWS, small, home)
-    assert list(moves.scale(GROWS, small, home)) == [SIMPLEST]
-    assert list(moves.scale(GROWS, oversized, home)) == []
+    assert list(moves.scale(GROWS, small)) == [SIMPLEST]
+    assert list(moves.scale(GROWS, oversized)) == []
 
 
 def test_tokens_that_do_not_grow_keep_to_their_range() -> None:

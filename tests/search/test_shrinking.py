@@ -10,10 +10,11 @@ from harness.model.case import Case, DType, Layout, ValueDistribution
 from harness.model.verdict import Severity, Signature
 from harness.search.campaign_statistics import Trial
 from harness.search.launch_feedback import LaunchFeedback
-from harness.search.shrinking import Shrinking, ShrinkLimits, Shrunk, shrink
+from harness.search.shrinking import Shrinking, ShrinkLimits
 from harness.search.sort_key import sort_key
 from harness.search.strategies import Batch
 from tests.search.fakes import DEVICE, KERNEL, OP, SIMPLEST, Shows, with_dims
+from tests.search.shrinks import Shrunk, shrink
 
 SIGNATURE = Signature(
     oracle="write-overlap", severity=Severity.WARNING, op=OP.id, kernel=KERNEL, place="layernorm.py:431"

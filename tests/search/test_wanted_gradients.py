@@ -11,11 +11,11 @@ from harness.search import moves
 from harness.search.campaign_statistics import Trial
 from harness.search.launch_feedback import LaunchFeedback
 from harness.search.plan import EXAMPLES
-from harness.search.shrinking import shrink
 from harness.search.sort_key import sort_key
 from harness.search.strategies import Batch, early_cases
 from harness.suite import tokens
 from tests.search.fakes import DEVICE, OP, SIMPLEST, Shows
+from tests.search.shrinks import shrink
 from tests.search.test_shrinking import LIMITS, SIGNATURE
 
 FULL = replace(SIMPLEST, absent=())
@@ -99,9 +99,9 @@ def test_asking_for_all_gradients_is_simplest() -> None:
     some, none = replace(FULL, frozen=("x",)), replace(FULL, frozen=("residual", "weight", "x"))
     keys = [sort_key(OP, case, HOME) for case in (FULL, some, none, NO_GRAD)]
     assert keys == sorted(keys)
-    assert list(moves.gradients(OP, FULL, HOME)) == []
-    assert list(moves.gradients(OP, NO_GRAD, HOME)) == [FULL]
-    assert list(moves.gradients(OP, replace(FULL, frozen=("weight", "x")), HOME)) == [
+    assert list(moves.gradients(OP, FULL)) == []
+    assert list(moves.gradients(OP, NO_GRAD)) == [FULL]
+    assert list(moves.gradients(OP, replace(FULL, frozen=("weight", "x")))) == [
         FULL,
         replace(FULL, frozen=("x",)),
         replace(FULL, frozen=("weight",)),
@@ -109,7 +109,7 @@ def test_asking_for_all_gradients_is_simplest() -> None:
 
 
 def test_an_input_that_becomes_absent_is_not_frozen() -> None:
-    for case in moves.absent(OP, replace(FULL, frozen=("weight", "x")), HOME):
+    for case in moves.absent(OP, replace(FULL, frozen=("weight", "x"))):
         assert case.frozen == (("x",) if "weight" in case.absent else ("weight", "x"))
 
 

@@ -62,8 +62,8 @@ def find_border(walk: Sequence[T], probe: Callable[[T], Shown]) -> Border:
                 skips_in_a_row += 1
         still_open = [position for position in range(bad + 1, good) if position not in skipped]
         next_ = still_open[int(len(still_open) * _fraction(skips_in_a_row))] if still_open else None
-    found = good if good < len(walk) else None
-    return Border(bad=bad, good=found, skipped_between=tuple(sorted(one for one in skipped if bad < one < good)))
+    first_good = good if good < len(walk) else None
+    return Border(bad=bad, good=first_good, skipped_between=tuple(sorted(skipped & set(range(bad + 1, good)))))
 
 
 def _fraction(skips: int) -> float:

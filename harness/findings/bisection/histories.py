@@ -12,42 +12,15 @@ from packaging.version import Version
 
 from harness.errors import LibraryError, UsageError, unknown
 from harness.findings.bisection.binary_search import Shown
-from harness.findings.bisection.member_check import MemberCheck, check_member
+from harness.findings.bisection.member_check import MemberCheck, MemberTrial
 from harness.findings.bisection.releases import offered, version_of
-from harness.findings.bisection.triton_subprocess import TritonCheckRequest, check_with_triton, supported
+from harness.findings.bisection.triton_subprocess import check_with_triton, supported
 from harness.findings.bisection.worktrees import Commit, Repository
-from harness.findings.recorded_cases import Recorded
-from harness.findings.rerun import options_for
 from harness.libraries import resolve
-from harness.search.engine_choice import EngineChoice
 from harness.settings import Settings
 
 NO_SUCH_RELEASE = "No matching distribution found"
 """Part of pip's error message."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberTrial:
-    """The case and all settings that are the same for every member."""
-
-    recorded: Recorded
-    other_libraries: tuple[str, ...]
-    """Libraries under test that are not bisected, as `--with` takes them."""
-    engine: EngineChoice
-    time_limit_s: float
-    runs: int
-    settings: Settings = Settings()
-
-    def check(self, spec: str) -> MemberCheck:
-        """Run the case with this library before the others."""
-        options = options_for(
-            self.recorded,
-            libraries=(spec, *self.other_libraries),
-            time_limit_s=self.time_limit_s,
-            engine=self.engine,
-            settings=self.settings,
-        )
-        return check_member(self.recorded, options, self.runs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +49,7 @@ class History(Protocol):
         """
         ...
 
-    def is_older(self, one: Member, other: Member) -> bool: ...
+    def is_older(self, first: Member, second: Member) -> bool: ...
 
     def oldest(self) -> Member:
         """Return the first member.
@@ -101,7 +74,7 @@ class Releases:
     A yanked release or a pre-release counts too if an option names it.
     """
 
-    def __init__(self, package: str, trial: MemberTrial) -> None:
+    def __init__(self, package: str, trial: MemberTrial, settings: Settings) -> None:
         """List the releases with pip.
 
         Raises:
@@ -109,6 +82,7 @@ class Releases:
         """
         self.subject = package
         self._trial = trial
+        self._settings = settings
         self._known = {version: Member(name=str(version)) for version in self._listed()}
 
     def find(self, name: str, option: str) -> Member:
@@ -119,8 +93,8 @@ class Releases:
             self._known[version] = Member(name=str(version))
         return self._known[version]
 
-    def is_older(self, one: Member, other: Member) -> bool:
-        return Version(one.name) < Version(other.name)
+    def is_older(self, first: Member, second: Member) -> bool:
+        return Version(first.name) < Version(second.name)
 
     def oldest(self) -> Member:
         return self._known[min(self._known)]
@@ -134,14 +108,14 @@ class Releases:
 
     def check(self, member: Member) -> MemberCheck:
         """Install the release in a folder of its own, and check the case with it."""
-        return self._trial.check(f"{self.subject}=={member.name}")
+        return self._trial.check(self._settings, f"{self.subject}=={member.name}")
 
     def _listed(self) -> Iterable[Version]:
-        return offered(self.subject, self._trial.settings.cache)
+        return offered(self.subject, self._settings.cache)
 
     def _require_release(self, version: Version) -> None:
         try:
-            resolve([f"{self.subject}=={version}"], cache=self._trial.settings.cache, report=_say_nothing)
+            resolve([f"{self.subject}=={version}"], cache=self._settings.cache, report=_say_nothing)
         except LibraryError as error:
             if NO_SUCH_RELEASE not in str(error):
                 raise
@@ -153,17 +127,10 @@ class Tritons(Releases):
 
     def check(self, member: Member) -> MemberCheck:
         """Check the case in a process tree that has this Triton."""
-        request = TritonCheckRequest(
-            recorded=self._trial.recorded,
-            libraries=self._trial.other_libraries,
-            engine=str(self._trial.engine),
-            time_limit_s=self._trial.time_limit_s,
-            runs=self._trial.runs,
-        )
-        return check_with_triton(Version(member.name), request, self._trial.settings.cache)
+        return check_with_triton(Version(member.name), self._trial, self._settings.cache)
 
     def _listed(self) -> Iterable[Version]:
-        return supported().filter(offered(self.subject, self._trial.settings.cache))
+        return supported().filter(offered(self.subject, self._settings.cache))
 
     def _require_release(self, version: Version) -> None:
         if supported().contains(version, prereleases=True):
@@ -173,10 +140,11 @@ class Tritons(Releases):
 class Commits:
     """The commits of a local repository along first parents; packages are imported from a checkout, not installed."""
 
-    def __init__(self, path: Path, trial: MemberTrial) -> None:
+    def __init__(self, path: Path, trial: MemberTrial, settings: Settings) -> None:
         self.subject = path.resolve().name
         self._repository = Repository(path)
         self._trial = trial
+        self._settings = settings
         self._commits: dict[str, Commit] = {}
 
     def find(self, name: str, option: str) -> Member:
@@ -184,8 +152,8 @@ class Commits:
         del option
         return self._member(self._repository.commit(name))
 
-    def is_older(self, one: Member, other: Member) -> bool:
-        return self._repository.is_older(self._commits[one.name], self._commits[other.name])
+    def is_older(self, first: Member, second: Member) -> bool:
+        return self._repository.is_older(self._commits[first.name], self._commits[second.name])
 
     def oldest(self) -> Member:
         """Refuse: the first commit of a repository is never meant."""
@@ -201,7 +169,7 @@ class Commits:
         """Check the commit out into a folder of its own, and check the case with it.  Skip it if it has no package."""
         with self._repository.checked_out(self._commits[member.name]) as folder:
             try:
-                return self._trial.check(str(folder))
+                return self._trial.check(self._settings, str(folder))
             except UsageError as error:
                 return MemberCheck(shown=Shown.SKIP, explanation=str(error).replace(str(folder), member.name))
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from harness.errors import LibraryError, SuiteError
 from harness.findings.bisection.binary_search import Shown
 from harness.findings.recorded_cases import Recorded
-from harness.findings.rerun import Replayed, replay
+from harness.findings.rerun import Replayed, options_for, replay
 from harness.findings.same_bug import is_gone, is_same_bug, obstacle
-from harness.search.options import Options
+from harness.search.engine_choice import parse_engine
 from harness.search.session import Session
+from harness.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,19 +24,38 @@ class MemberCheck:
     """The signature that was seen, a statement that the bug does not show, or why nothing could be checked."""
 
 
-def check_member(recorded: Recorded, options: Options, runs: int) -> MemberCheck:
-    """Replay the case up to `runs` times with the libraries of `options`, until a run shows the bug.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberTrial:
+    """The case and all settings that are the same for every member."""
 
-    A library that cannot be installed or imported is no evidence.
-    """
-    checks: list[MemberCheck] = []
-    try:
-        with Session(options) as session:
-            while len(checks) < runs and not (checks and checks[-1].shown is Shown.BAD):
-                checks.append(check_of(replay(recorded, session)))
-    except (LibraryError, SuiteError) as error:
-        return MemberCheck(shown=Shown.SKIP, explanation=str(error).splitlines()[0])
-    return combine(checks)
+    recorded: Recorded
+    other_libraries: tuple[str, ...]
+    """Libraries under test that are not bisected, as `--with` takes them."""
+    engine: str
+    """As `--engine` takes it, so that another process can read the trial."""
+    time_limit_s: float
+    runs: int
+
+    def check(self, settings: Settings, *libraries: str) -> MemberCheck:
+        """Replay the case up to `runs` times with these libraries before the others, until a run shows the bug.
+
+        A library that cannot be installed or imported is no evidence.
+        """
+        options = options_for(
+            self.recorded,
+            libraries=(*libraries, *self.other_libraries),
+            time_limit_s=self.time_limit_s,
+            engine=parse_engine(self.engine),
+            settings=settings,
+        )
+        checks: list[MemberCheck] = []
+        try:
+            with Session(options) as session:
+                while len(checks) < self.runs and not (checks and checks[-1].shown is Shown.BAD):
+                    checks.append(check_of(replay(self.recorded, session)))
+        except (LibraryError, SuiteError) as error:
+            return MemberCheck(shown=Shown.SKIP, explanation=str(error).splitlines()[0])
+        return combine(checks)
 
 
 def combine(checks: list[MemberCheck]) -> MemberCheck:
@@ -60,7 +80,7 @@ def check_of(replayed: Replayed) -> MemberCheck:
             return MemberCheck(shown=Shown.BAD, explanation=str(fail.signature))
     if not is_gone(signature, examined):
         return MemberCheck(shown=Shown.SKIP, explanation=obstacle(signature, examined))
-    others = ", ".join(dict.fromkeys(str(fail.signature) for fail in examined.fails))
+    signatures = ", ".join(dict.fromkeys(str(fail.signature) for fail in examined.fails))
     return MemberCheck(
-        shown=Shown.GOOD, explanation=f"does not show it; fails {others}" if others else "does not show it"
+        shown=Shown.GOOD, explanation=f"does not show it; fails {signatures}" if signatures else "does not show it"
     )

@@ -53,8 +53,8 @@ def offered(package: str, cache: Path) -> tuple[Version, ...]:
         check=False,
         stdin=subprocess.DEVNULL,
     )
-    if found := OFFERED.search(finished.stdout):
-        return tuple(sorted(Version(one) for one in found[1].split(", ")))
+    if offer := OFFERED.search(finished.stdout):
+        return tuple(sorted(Version(version) for version in offer[1].split(", ")))
     known = _similar(package, cache)
     if UNREACHABLE in finished.stderr or canonicalize_name(package) in known:
         last = (finished.stderr.strip().splitlines() or [f"pip ended with {finished.returncode}"])[-1]
@@ -94,20 +94,20 @@ def names_package(spec: str, package: str) -> bool:
 def pinned_release(spec: str) -> str | None:
     """Return the one release that a `--with` allows; None if it allows several."""
     requirement = requirement_of(spec)
-    exact = [one.version for one in requirement.specifier if one.operator == "=="] if requirement else []
+    exact = [pin.version for pin in requirement.specifier if pin.operator == "=="] if requirement else []
     return exact[0] if len(exact) == 1 and not exact[0].endswith(".*") else None
 
 
 def _similar(package: str, cache: Path) -> set[str]:
     """Return packages that the user may have meant: those under test, and installed ones with a similar name."""
-    installed = {canonicalize_name(one.metadata["Name"]) for one in distributions()}
+    installed = {canonicalize_name(distribution.metadata["Name"]) for distribution in distributions()}
     near = difflib.get_close_matches(canonicalize_name(package), installed, cutoff=NEAR)
     return {*_required_by_suites(), *_cached(cache), *near}
 
 
 def _cached(cache: Path) -> Iterator[str]:
     for folder in cache.glob(f"libraries/*-{libraries.PYTHON_TAG}"):
-        yield from (canonicalize_name(one.metadata["Name"]) for one in distributions(path=[str(folder)]))
+        yield from (canonicalize_name(package.metadata["Name"]) for package in distributions(path=[str(folder)]))
 
 
 def _required_by_suites() -> Iterator[str]:

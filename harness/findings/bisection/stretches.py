@@ -105,12 +105,12 @@ def stretches(history: History, bad: Member, good: Member | None, fixed: Member 
         good = history.oldest()
     if fixed is not None and not history.is_older(bad, fixed):
         raise UsageError(f"--fixed needs one that is newer than {bad.name}, which should be bad; {fixed.name} is not")
-    found: list[Stretch] = []
+    chosen: list[Stretch] = []
     if good is not None:
-        found.append(Stretch(direction=Direction.INTRODUCED, members=history.between(good, bad)[::-1]))
+        chosen.append(Stretch(direction=Direction.INTRODUCED, members=history.between(good, bad)[::-1]))
     if fixed is not None:
-        found.append(Stretch(direction=Direction.FIXED, members=history.between(bad, fixed)))
-    return tuple(found)
+        chosen.append(Stretch(direction=Direction.FIXED, members=history.between(bad, fixed)))
+    return tuple(chosen)
 
 
 def bisect(history: History, parts: tuple[Stretch, ...], report: Report) -> Bisected:
@@ -125,10 +125,10 @@ def bisect(history: History, parts: tuple[Stretch, ...], report: Report) -> Bise
         return checks[member].shown
 
     searched = tuple(
-        SearchedStretch(stretch=one, first_shown=probe(one.members[0]), border=find_border(one.members, probe))
-        for one in parts
+        SearchedStretch(stretch=part, first_shown=probe(part.members[0]), border=find_border(part.members, probe))
+        for part in parts
     )
-    members = tuple(dict.fromkeys(member for one in parts for member in _ascending(one)))
+    members = tuple(dict.fromkeys(member for stretch in parts for member in _ascending(stretch)))
     return Bisected(
         subject=history.subject,
         checks=tuple((member, checks[member]) for member in members if member in checks),

@@ -4,15 +4,13 @@ Triton cannot be installed for the workers alone: parent, workers and the backgr
 separate process tree runs the check.  Its PYTHONPATH begins with a folder that holds only that Triton.  Everything
 else, such as torch and the harness, is what is installed here.
 
-`python -m harness.findings.bisection.triton_subprocess` reads a `TritonCheckRequest` and prints a `MemberCheck`, both
-as JSON.
+`python -m harness.findings.bisection.triton_subprocess` reads a `MemberTrial` and prints a `MemberCheck`, both as JSON.
 """
 
 import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
@@ -23,26 +21,11 @@ from packaging.version import Version
 from harness import libraries, wire
 from harness.errors import HarnessError, LibraryError, WorkerError
 from harness.findings.bisection.binary_search import Shown
-from harness.findings.bisection.member_check import MemberCheck, check_member
-from harness.findings.recorded_cases import Recorded
-from harness.findings.rerun import options_for
+from harness.findings.bisection.member_check import MemberCheck, MemberTrial
 from harness.findings.versions import installed
-from harness.search.engine_choice import parse_engine
 from harness.settings import Settings
 
 PACKAGE = "triton"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TritonCheckRequest:
-    """The input of the other process."""
-
-    recorded: Recorded
-    libraries: tuple[str, ...]
-    engine: str
-    """As `--engine` takes it."""
-    time_limit_s: float
-    runs: int
 
 
 def supported() -> SpecifierSet:
@@ -51,10 +34,10 @@ def supported() -> SpecifierSet:
         needed = map(Requirement, requires("kernel-harness") or ())
     except PackageNotFoundError:
         return SpecifierSet()
-    return next((one.specifier for one in needed if one.name == PACKAGE), SpecifierSet())
+    return next((requirement.specifier for requirement in needed if requirement.name == PACKAGE), SpecifierSet())
 
 
-def check_with_triton(version: Version, request: TritonCheckRequest, cache: Path) -> MemberCheck:
+def check_with_triton(version: Version, trial: MemberTrial, cache: Path) -> MemberCheck:
     """Check the case with this Triton.  Skip a release that is out of range or cannot be installed.
 
     Raises:
@@ -69,7 +52,7 @@ def check_with_triton(version: Version, request: TritonCheckRequest, cache: Path
     path = os.pathsep.join(part for part in (folder, os.environ.get("PYTHONPATH")) if part)
     finished = subprocess.run(
         [sys.executable, "-m", __name__],
-        input=wire.to_json(request),
+        input=wire.to_json(trial),
         env=os.environ | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
@@ -90,16 +73,9 @@ def check_with_triton(version: Version, request: TritonCheckRequest, cache: Path
 
 def main() -> int:
     """Run the check in the other process."""
-    request = wire.from_json(sys.stdin.read(), TritonCheckRequest)
+    trial = wire.from_json(sys.stdin.read(), MemberTrial)
     try:
-        options = options_for(
-            request.recorded,
-            libraries=request.libraries,
-            time_limit_s=request.time_limit_s,
-            engine=parse_engine(request.engine),
-            settings=Settings.from_environment(os.environ),
-        )
-        check = check_member(request.recorded, options, request.runs)
+        check = trial.check(Settings.from_environment(os.environ))
     except HarnessError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -57,11 +57,11 @@ class Repository:
         self._git("rev-parse", "--git-dir")
         return self._log("-1", f"{revision}^{{commit}}")[0]
 
-    def is_older(self, one: Commit, other: Commit) -> bool:
+    def is_older(self, first: Commit, second: Commit) -> bool:
         """Return True if this commit is an ancestor of the other one."""
-        if one == other:
+        if first == second:
             return False
-        return self._git("merge-base", one.hash, other.hash, check=False).strip() == one.hash
+        return self._git("merge-base", first.hash, second.hash, check=False).strip() == first.hash
 
     def between(self, older: Commit, newer: Commit) -> tuple[Commit, ...]:
         """Return both commits and all between them along first parents, so that a merge counts as one change.

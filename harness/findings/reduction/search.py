@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from harness.findings.reduction.text_size import LINE, size, syntax, unknown_names, widest
 from harness.findings.reduction.tree import Edit, Tree
+from harness.search.problem import Problem
 
 Pass = Callable[[Tree], Sequence[Edit]]
 """A pass: it lists edits of a tree, the most promising first.  Edits of one pass can be combined freely."""
@@ -14,21 +15,25 @@ class Search:
     """The smallest interesting text so far, and the answers of the test."""
 
     def __init__(self, text: str, is_interesting: Callable[[str], bool], seconds: float) -> None:
-        self.text = text
-        self.tries = 0
-        self._is_interesting = is_interesting
-        self._answers = {text: True}
+        self._problem = Problem(text, is_interesting, size=size, identity=str)
+        self._problem.allow(until=time.monotonic() + seconds)
         self._refused: set[str] = set()
         """Syntax trees that are not interesting, whatever their layout."""
-        self._end = time.monotonic() + seconds
-        self._size = size(text)
         self._unknown = unknown_names(text)
         self._tree = Tree(text)
 
     @property
+    def text(self) -> str:
+        return self._problem.best
+
+    @property
+    def tries(self) -> int:
+        return self._problem.runs
+
+    @property
     def exhausted(self) -> bool:
         """True if the time is used up."""
-        return time.monotonic() >= self._end
+        return self._problem.is_exhausted
 
     def take(self, offer: Pass, *, by_halves: bool = True) -> None:
         """Apply as many edits of a pass as possible: all at once, then halves, down to single ones.
@@ -50,33 +55,20 @@ class Search:
 
     def accepts(self, candidate: str | None) -> bool:
         """Return True if the candidate is smaller and interesting; then it becomes the text."""
-        if candidate is None or candidate == self.text:
-            return False
         try:
-            measured = size(candidate)
+            if candidate is None or not self._problem.is_simpler(candidate) or not self._may_run(candidate):
+                return False
         except SyntaxError:
             return False
-        if measured >= self._size or not self._may_run(candidate):
-            return False
         meaning = syntax(candidate)
-        if meaning in self._refused or not self.is_interesting(candidate):
+        if meaning in self._refused or not self._problem.fails(candidate):
             self._refused.add(meaning)
             return False
-        self.text, self._size = candidate, measured
         return True
 
     def lay_out(self, layout: Callable[[str], str]) -> None:
         """Change the layout of the text, even if that makes it longer."""
-        formatted = layout(self.text)
-        if self.is_interesting(formatted):
-            self.text, self._size = formatted, size(formatted)
-
-    def is_interesting(self, candidate: str) -> bool:
-        """Return the answer of the expensive test, which sees each text once."""
-        if candidate not in self._answers:
-            self.tries += 1
-            self._answers[candidate] = self._is_interesting(candidate)
-        return self._answers[candidate]
+        self._problem.take(layout(self.text))
 
     def _parsed(self) -> Tree:
         if self._tree.text != self.text:

@@ -7,10 +7,10 @@ import warnings
 from collections.abc import Iterator
 from functools import lru_cache
 
+from harness.search.problem import Size
+
 LINE = 120
 """The most columns of a reduced line."""
-
-Size = tuple[int, float, int]
 
 
 def size(text: str) -> Size:

@@ -5,13 +5,16 @@ Owns what may change in a case.  `harness.findings.region.size_probes` decides w
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
-from harness.model.case import CallContext, Case, GradMode, Layout, Scalar
+from harness.model.case import CallContext, Case, GradMode, Layout
 from harness.model.input_spec import Tensor
 from harness.model.op import Op
 from harness.model.region import SMS, Axis, AxisKind, Sizes
 from harness.model.run import Launch, Run
 from harness.search.sort_key import dim_order, layouts_of, values_of
+
+V = TypeVar("V")
 
 MAX_SMS = 1024
 """Three times the SM count of the largest GPU today."""
@@ -67,6 +70,11 @@ def _dim(op: Op, case: Case, name: str) -> Axis:
     return Axis(kind=AxisKind.DIM, name=name, low=dim.low, high=high, choices=tuple(sorted(dim.choices)), is_open=grown)
 
 
+def _change(case: Case, kind: AxisKind, name: str, value: str, **fields: Any) -> Change:
+    """Return the change of some fields of the case, which is one value of one axis."""
+    return Change(axis=Axis(kind=kind, name=name), value=value, case=replace(case, **fields))
+
+
 def _configs(case: Case, run: Run, kernel: str) -> Iterator[Change]:
     """Yield the configs of the kernel at fault, or of each kernel if none is named.
 
@@ -74,82 +82,68 @@ def _configs(case: Case, run: Run, kernel: str) -> Iterator[Change]:
     """
     tuned = {launch.kernel: launch.config_count for launch in run.launches if launch.config_count > 1}
     for name in [kernel] if kernel else sorted(tuned):
+        rest = _without(case.configs, name)
         for index in range(tuned.get(name, 0)):
-            chosen = {
-                **{other: case.configs[other] for other in case.configs if other != name},
-                **_unless_zero(name, index),
-            }
-            axis = Axis(kind=AxisKind.CONFIG, name=name)
-            yield Change(axis=axis, value=f"config {index + 1}", case=replace(case, configs=chosen))
-
-
-def _unless_zero(name: str, index: int) -> Mapping[str, int]:
-    return {name: index} if index else {}
+            configs = {**rest, name: index} if index else rest
+            yield _change(case, AxisKind.CONFIG, name, f"config {index + 1}", configs=configs)
 
 
 def _dtypes(op: Op, case: Case) -> Iterator[Change]:
     for dtype in op.dtypes:
-        yield Change(axis=Axis(kind=AxisKind.DTYPE, name="dtype"), value=str(dtype), case=replace(case, dtype=dtype))
+        yield _change(case, AxisKind.DTYPE, "dtype", str(dtype), dtype=dtype)
 
 
 def _options(op: Op, case: Case) -> Iterator[Change]:
     for name, choices in op.options.items():
         for setting in choices:
-            options: Mapping[str, Scalar] = {**case.options, name: setting}
-            axis = Axis(kind=AxisKind.OPTION, name=name)
-            yield Change(axis=axis, value=str(setting), case=replace(case, options=options))
+            yield _change(case, AxisKind.OPTION, name, str(setting), options={**case.options, name: setting})
 
 
 def _gradients(op: Op, case: Case) -> Iterator[Change]:
     """Yield the modes of autograd, and the gradient of each input, wanted and not."""
     names = op.differentiable(case)
     for mode in GradMode if names else ():
-        axis = Axis(kind=AxisKind.GRAD_MODE, name="autograd")
-        yield Change(axis=axis, value=str(mode), case=replace(case, grad_mode=mode))
+        yield _change(case, AxisKind.GRAD_MODE, "autograd", str(mode), grad_mode=mode)
     for name in names if case.grad_mode is GradMode.ENABLED else ():
         others = tuple(other for other in case.frozen if other != name)
-        axis = Axis(kind=AxisKind.GRADIENT, name=name)
-        yield Change(axis=axis, value="wanted", case=replace(case, frozen=others))
-        yield Change(axis=axis, value="not wanted", case=replace(case, frozen=tuple(sorted((*others, name)))))
+        yield _change(case, AxisKind.GRADIENT, name, "wanted", frozen=others)
+        yield _change(case, AxisKind.GRADIENT, name, "not wanted", frozen=tuple(sorted((*others, name))))
 
 
 def _environment(op: Op, case: Case) -> Iterator[Change]:
     """Yield each declared environment variable unset, and with each value."""
     for name, values in op.environment.items():
-        others = tuple(one for one in case.environment if one[0] != name)
-        axis = Axis(kind=AxisKind.ENVIRONMENT, name=name)
-        yield Change(axis=axis, value="unset", case=replace(case, environment=others))
+        others = tuple(variable for variable in case.environment if variable[0] != name)
+        yield _change(case, AxisKind.ENVIRONMENT, name, "unset", environment=others)
         for value in values:
             chosen = tuple(sorted((*others, (name, value))))
-            yield Change(axis=axis, value=value, case=replace(case, environment=chosen))
+            yield _change(case, AxisKind.ENVIRONMENT, name, value, environment=chosen)
 
 
 def _contexts(case: Case, run: Run) -> Iterator[Change]:
     """Yield every context, if a kernel needs scratch memory: the allocator is what depends on it."""
     if case.context is not CallContext.MAIN or any(launch.scratch_bytes for launch in run.launches):
         for context in CallContext:
-            axis = Axis(kind=AxisKind.CONTEXT, name="context")
-            yield Change(axis=axis, value=str(context), case=replace(case, context=context))
+            yield _change(case, AxisKind.CONTEXT, "context", str(context), context=context)
 
 
 def _inputs(op: Op, case: Case) -> Iterator[Change]:
     """Yield the presence of optional inputs, the layout of each input that is present, and the values."""
     for name in op.optional:
         others = tuple(other for other in case.absent if other != name)
-        layouts = {other: layout for other, layout in case.layouts.items() if other != name}
-        axis = Axis(kind=AxisKind.ABSENT, name=name)
-        yield Change(axis=axis, value="given", case=replace(case, absent=others))
-        without = tuple(sorted((*others, name)))
-        frozen = tuple(other for other in case.frozen if other != name)
-        yield Change(axis=axis, value="absent", case=replace(case, absent=without, layouts=layouts, frozen=frozen))
-    tensors = (name for name, given in op.inputs.items() if isinstance(given, Tensor) and name not in case.absent)
+        yield _change(case, AxisKind.ABSENT, name, "given", absent=others)
+        absent, frozen = tuple(sorted((*others, name))), tuple(other for other in case.frozen if other != name)
+        layouts = _without(case.layouts, name)
+        yield _change(case, AxisKind.ABSENT, name, "absent", absent=absent, layouts=layouts, frozen=frozen)
+    tensors = (name for name, spec in op.inputs.items() if isinstance(spec, Tensor) and name not in case.absent)
     for name in (*tensors, GRAD):
+        rest = _without(case.layouts, name)
         for layout in layouts_of(op, name):
-            rest = {other: kept for other, kept in case.layouts.items() if other != name}
             layouts = rest if layout is Layout.CONTIGUOUS else {**rest, name: layout}
-            axis = Axis(kind=AxisKind.LAYOUT, name=name)
-            yield Change(axis=axis, value=str(layout), case=replace(case, layouts=layouts))
+            yield _change(case, AxisKind.LAYOUT, name, str(layout), layouts=layouts)
     for values in values_of(op):
-        yield Change(
-            axis=Axis(kind=AxisKind.VALUES, name="values"), value=str(values), case=replace(case, values=values)
-        )
+        yield _change(case, AxisKind.VALUES, "values", str(values), values=values)
+
+
+def _without(named: Mapping[str, V], name: str) -> dict[str, V]:
+    return {other: value for other, value in named.items() if other != name}

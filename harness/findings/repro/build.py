@@ -29,6 +29,7 @@ from harness.oracles.memory_events import place_of
 from harness.oracles.traits import Need, Proof
 from harness.repro_runtime import PRESENT, CheckRequest, FileRunner
 from harness.repro_runtime.judge_file import at_fault
+from harness.repro_runtime.request import file_case
 from harness.search.engine_choice import CustomEngine
 from harness.search.judge import Examination
 from harness.search.session import Session
@@ -147,11 +148,9 @@ class _Maker:
         self._request = CheckRequest(
             oracle=subject.checked_by,
             kernel=subject.kernel,
-            device=case.device,
-            lane_fill=case.lane_fill,
-            order=case.order,
-            scale=case.scale,
-            seed=case.seed,
+            settings=file_case(
+                case.device, lane_fill=case.lane_fill, order=case.order, scale=case.scale, seed=case.seed
+            ),
         )
 
     # --- the op's call ---

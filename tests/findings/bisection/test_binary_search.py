@@ -101,8 +101,8 @@ class Letters:
         del option
         return Member(name=name)
 
-    def is_older(self, one: Member, other: Member) -> bool:
-        return one.name < other.name
+    def is_older(self, first: Member, second: Member) -> bool:
+        return first.name < second.name
 
     def oldest(self) -> Member:
         return self.ALL[0]
