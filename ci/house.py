@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import tokenize
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,6 +20,9 @@ ROOT = Path(__file__).resolve().parent.parent
 LONG_SENTENCE = 25
 MANY_PARAMETERS = 5
 SHOWN = 8
+CRUMB = 60
+PRONOUNS = frozenset({"one", "found", "given", "made", "others", "theirs", "told"})
+"""Names that say nothing about what they hold."""
 SAME_KIND_OF_THING = frozenset({"__init__.py", "__main__.py", "engine.py", "launches.py", "driver.py", "worker.py"})
 """File names that may stand in two rooms."""
 NATIVE, OPERATIONS = ROOT / "harness/engines/virtual/native", ROOT / "harness/engines/virtual/operations"
@@ -68,6 +71,8 @@ def main(arguments: Sequence[str]) -> int:
     harness = [file for file in python if file.is_relative_to(ROOT / "harness")]
     _sizes(python)
     _names()
+    _pronouns(harness)
+    _crumbs(harness)
     _shares(harness)
     docs = list(_prose(_files(["README.md", "CONTRIBUTING.md", "docs"])))
     print(f"docs: {_lengths(docs)}")
@@ -193,6 +198,37 @@ def _names() -> None:
     print(f"names of files and public classes that stand twice: {len(twice)}")
     for name, places in twice.items():
         print(f"  {name}: {' '.join(places)}")
+
+
+def stored_pronouns(file: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each parameter, variable and attribute of a file that has no noun as its name."""
+    for node in _nodes(file):
+        match node:
+            case (
+                ast.Name(id=name, ctx=ast.Store())
+                | ast.Attribute(attr=name, ctx=ast.Store())
+                | ast.arg(arg=name)
+                | ast.MatchAs(name=str(name))
+            ) if name.lstrip("_") in PRONOUNS:
+                yield node.lineno, name
+            case _:
+                pass
+
+
+def _pronouns(files: Sequence[Path]) -> None:
+    counts = Counter(name.lstrip("_") for file in files for _, name in stored_pronouns(file))
+    print("stored names that are no nouns:", *(f"{name} {counts[name]}" for name in sorted(PRONOUNS)))
+
+
+def _crumbs(files: Sequence[Path]) -> None:
+    """Print the number of short files that one other file imports."""
+    importers = Counter(module for modules in module_imports().values() for module in modules)
+    lines = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in files if file.name != "__init__.py"}
+    crumbs = [file for file, count in lines.items() if count <= CRUMB and importers[_module(file)] == 1]
+    total = sum(lines[file] for file in crumbs)
+    print(f"files of at most {CRUMB} lines with one importer: {len(crumbs)}, {total} lines")
+    once = sum(importers[_module(file)] == 1 for file in lines)
+    print(f"files with one importer: {once} of {len(lines)}")
 
 
 def _shares(files: Sequence[Path]) -> None:
