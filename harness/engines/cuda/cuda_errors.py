@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from harness.model.run import Ending, Faulted, FaultOf, OutOfMemory, Raised, Refused, Source
 
 CUDA_ERROR = re.compile(r"(?:CUDA error|Triton Error \[CUDA\]): ([^\n|]*)")
-"""How torch (2.6 to 2.13) and Triton (3.6 to 3.9) report an error of the CUDA driver."""
+"""How torch (2.11 to 2.13) and Triton (3.6 to 3.9) report an error of the CUDA driver."""
 ASSERTION = re.compile(
     r"^(.+?):(\d+): \S*: block: \[(\d+,\d+,\d+)\], thread: \[(\d+,\d+,\d+)\] Assertion `(.*)` failed\.", re.MULTILINE
 )

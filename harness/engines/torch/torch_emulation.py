@@ -216,7 +216,7 @@ def _accelerator_answers() -> dict[str, Any]:
 
 
 def gpu_properties(profile: DeviceProfile) -> "GpuProperties":
-    """Return the result of `torch.cuda.get_device_properties`: the fields of torch 2.6 to 2.13 on a GPU, read-only."""
+    """Return the result of `torch.cuda.get_device_properties`: the fields of torch 2.11 to 2.13 on a GPU, read-only."""
     major, minor = profile.capability
     return GpuProperties(
         name=profile.name,

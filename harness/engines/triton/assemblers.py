@@ -12,11 +12,9 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from harness.engines.triton.triton_releases import RELEASES, release_of
+
 USUAL, BLACKWELL = "ptxas", "ptxas-blackwell"
-FIRST_WITH_NEWER = (10, 0)
-"""The first compute capability that gets the newer release, `ptxas-blackwell`, from Triton 3.6 to 3.8."""
-FIRST_WITH_NEWER_FROM_39 = (9, 0)
-TRITON_39 = (3, 9)
 VERSION = re.compile(r"\bV(\d+\.\d+\.\d+)\b")
 LIMIT_S = 10.0
 
@@ -47,20 +45,19 @@ class Assemblers:
 def find_assemblers(capability: tuple[int, int]) -> Assemblers:
     """Return the assemblers of the installed Triton for this compute capability."""
     shipped = _shipped()
-    first = FIRST_WITH_NEWER_FROM_39 if _triton_version() >= TRITON_39 else FIRST_WITH_NEWER
+    first = release_of(_triton_version()).newer_ptxas_from
     taken = BLACKWELL if capability >= first and BLACKWELL in shipped else USUAL
     chosen = os.environ.get(f"TRITON_{taken.upper().replace('-', '_')}_PATH", "")
     usual = (_assembler(chosen) if chosen else None) or shipped.get(taken)
-    others = [one for one in shipped.values() if usual is not None and one.version != usual.version]
+    others = [assembler for assembler in shipped.values() if usual is not None and assembler.version != usual.version]
     return Assemblers(usual=usual, other=others[0] if others else None)
 
 
-def _triton_version() -> tuple[int, int]:
+def _triton_version() -> str:
     try:
-        major, minor = distribution("triton").version.split(".")[:2]
+        return distribution("triton").version
     except PackageNotFoundError:
-        return (0, 0)
-    return int(major), int(minor)
+        return RELEASES[0].version
 
 
 def _shipped() -> dict[str, Assembler]:
@@ -69,8 +66,8 @@ def _shipped() -> dict[str, Assembler]:
     except PackageNotFoundError:
         return {}
     paths = {file.name: str(Path(str(file.locate())).resolve()) for file in files if "nvidia" in file.parts}
-    found = {name: _assembler(paths[name]) for name in (USUAL, BLACKWELL) if name in paths}
-    return {name: one for name, one in found.items() if one is not None}
+    usable = {name: _assembler(paths[name]) for name in (USUAL, BLACKWELL) if name in paths}
+    return {name: assembler for name, assembler in usable.items() if assembler is not None}
 
 
 def _assembler(path: str) -> Assembler | None:

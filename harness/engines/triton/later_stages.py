@@ -17,6 +17,9 @@ from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import AsmDict, CompiledKernel, make_backend
 
+from harness.engines.triton.triton_releases import TESTED
+from harness.patches import PATCHES
+
 BINARY = "cubin"
 LAST_TEXT = "ptx"
 FIRST_STAGES = ("ttir", "ttgir")
@@ -111,7 +114,7 @@ def whole_pipeline(hook: Any = None) -> Generator[None]:
 
 @cache
 def compile_texts_on_request() -> None:
-    """Let `asm` of kernels that end at TTIR have the later stages too, in this process, for good."""
+    """Let `asm` of kernels that end at TTIR have the later stages too, in this process."""
     construct = CompiledKernel.__init__
 
     def construct_kernel(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -119,7 +122,8 @@ def compile_texts_on_request() -> None:
         if LAST_TEXT not in self.asm and any(stage in self.asm for stage in FIRST_STAGES):
             self.asm = _RequestedTexts(self)
 
-    CompiledKernel.__init__ = construct_kernel
+    why = "compile the later stages of a kernel when a program reads one"
+    PATCHES.replace(CompiledKernel, "__init__", construct_kernel, why=why, releases=TESTED)
 
 
 class _RequestedTexts(AsmDict):

@@ -22,15 +22,15 @@ from triton.runtime.cache import triton_key
 from triton.runtime.errors import OutOfResources, PTXASError
 from triton.runtime.jit import JITFunction, KernelInterface
 
+from harness.engines.triton.compile_steps import CompileStep, compile_through
 from harness.engines.triton.later_stages import NOT_COMPILED, compile_texts_on_request, target, whole_pipeline
 from harness.engines.triton.source_paths import KernelSource
+from harness.engines.triton.triton_releases import TESTED
 from harness.errors import CannotExecute, CannotRunHere
 from harness.execution import flight_recorder
 from harness.model.ending import REFUSED_BUILDS
 from harness.model.kernel_assembly import KernelAssembly
-
-VERSIONS = ("3.6", "3.7", "3.8", "3.9")
-"""The releases whose private names were checked; others may work."""
+from harness.patches import PATCHES
 
 ERROR_LENGTH = 100
 """Characters of an error's message that are kept."""
@@ -117,7 +117,7 @@ class ConfigChooser:
         """The error of a kernel since an autotuner last began to try a config."""
 
     def install(self) -> None:
-        """Replace methods of `Autotuner` and `JITFunction` in this process, for good.
+        """Replace methods of `Autotuner` and `JITFunction` in this process.
 
         Libraries have autotuners of their own, most of them subclasses or copies of Triton's.  A copy is a class of
         kernels with a method `_bench`.  Those that are defined later are found when they are.
@@ -139,7 +139,7 @@ class ConfigChooser:
                 if "run" in vars(cls) and not issubclass(cls, Autotuner):
                     chooser._choose_configs(cls)
 
-        kernels.__init_subclass__ = classmethod(init_subclass)
+        _replace(kernels, "__init_subclass__", classmethod(init_subclass), "find the autotuners of libraries")
 
     def _record_calls(self) -> None:
         original = JITFunction.run
@@ -155,7 +155,7 @@ class ConfigChooser:
                 chooser._raised = summary_of(error)
                 raise
 
-        JITFunction.run = run
+        _replace(JITFunction, "run", run, "note each call of a kernel and what it raises")
 
     def _record_swallowed_errors(self, autotuner: type[Any]) -> None:
         """Record errors that an autotuner catches: it takes such a config for slow and does not report it."""
@@ -172,7 +172,7 @@ class ConfigChooser:
                 flight_recorder.swallowed(kernel_name(self), chooser._raised, str(config))
             return timings
 
-        autotuner._bench = bench  # noqa: SLF001 - as above
+        _replace(autotuner, "_bench", bench, "note the errors that an autotuner swallows")
 
     def _choose_configs(self, autotuner: type[Any]) -> None:
         original = autotuner.run
@@ -191,7 +191,7 @@ class ConfigChooser:
             every = chooser.compiles_all and len(usable) > 1
             return chooser.choose(self, call, usable, chooser._compiled(self, usable, args, kwargs) if every else ())
 
-        autotuner.run = run
+        _replace(autotuner, "run", run, "take the config that the case names")
 
     def _compiled(
         self, tuner: Any, usable: Sequence[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -283,14 +283,16 @@ class ConfigChooser:
         return self.current[-1] if self.current else NOT_TUNED
 
 
+def _replace(owner: Any, name: str, replacement: object, why: str) -> None:
+    PATCHES.replace(owner, name, replacement, why=why, releases=TESTED)
+
+
 def _record_compiling() -> None:
-    original = JITFunction._do_compile  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
+    def note(kernel: Any, compile_kernel: Callable[[], Any], *_: Any) -> Any:
+        with flight_recorder.compiling(kernel.fn.__name__):
+            return compile_kernel()
 
-    def compile_kernel(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with flight_recorder.compiling(self.fn.__name__):
-            return original(self, *args, **kwargs)
-
-    JITFunction._do_compile = compile_kernel  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
+    compile_through(CompileStep.NOTE, note, "note which kernel is being compiled, for hangs and crashes")
 
 
 def _settings_of(tuner: Any, config: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -334,7 +336,7 @@ def summary_of(error: Exception) -> str:
 def intercept_loading(
     check: Callable[[Any], None], refused: Callable[[str, Exception], Exception], *, shared_bytes_per_block: int
 ) -> None:
-    """Wrap Triton's loading of kernels onto a hardware GPU that emulates another one, in this process, for good.
+    """Wrap Triton's loading of kernels onto a hardware GPU that emulates another one, in this process.
 
     Args:
         check: is called with each `CompiledKernel` before it is loaded, and may raise.
@@ -342,9 +344,8 @@ def intercept_loading(
         shared_bytes_per_block: the limit that Triton compares with; by default it asks the hardware.
     """
     module: Any = importlib.import_module("triton.compiler.compiler")
-    module.max_shared_mem = lambda _device: shared_bytes_per_block
+    _replace(module, "max_shared_mem", lambda _device: shared_bytes_per_block, "load builds for the hardware")
     load = CompiledKernel._init_handles  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
-    build = JITFunction._do_compile  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
 
     def load_kernel(self: Any) -> None:
         check(self)
@@ -354,14 +355,14 @@ def intercept_loading(
             self._run = None  # otherwise Triton keeps a `_run` that raises its own error next time
             raise refused(self.src.fn.__name__, error) from None
 
-    def compile_kernel(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def explain(kernel: Any, compile_kernel: Callable[[], Any], *_: Any) -> Any:
         try:
-            return build(self, *args, **kwargs)
+            return compile_kernel()
         except PTXASError as error:
-            raise refused(self.fn.__name__, error) from None
+            raise refused(kernel.fn.__name__, error) from None
 
-    CompiledKernel._init_handles = load_kernel  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
-    JITFunction._do_compile = compile_kernel  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
+    _replace(CompiledKernel, "_init_handles", load_kernel, "check a build against the emulated GPU before it is loaded")
+    compile_through(CompileStep.EXPLAIN, explain, "explain why ptxas refuses the build for the hardware")
 
 
 def shared_bytes_on(kernel: Any, arch: int, options: Mapping[str, Any]) -> int:
@@ -380,27 +381,26 @@ def shared_bytes_on(kernel: Any, arch: int, options: Mapping[str, Any]) -> int:
 
 
 def assemble_otherwise(assembly: KernelAssembly, arch: int) -> None:
-    """Assemble the kernels that `assembly` names in its way, in this process, for good.
+    """Assemble the kernels that `assembly` names in its way, in this process.
 
     The builds get a cache of their own: some of these knobs are no part of the keys of Triton's cache.
     """
-    build = JITFunction._do_compile  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
     name = "-".join(filter(None, (Path(assembly.ptxas).name, "" if assembly.optimises else "unoptimised")))
     newer = getattr(knobs.nvidia, "ptxas_blackwell", None)
     tool = "ptxas_blackwell" if newer is not None and get_ptxas(arch).path == newer.path else "ptxas"
 
-    def compile_kernel(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if assembly.kernels and self.fn.__name__ not in assembly.kernels:
-            return build(self, *args, **kwargs)
+    def assemble(kernel: Any, compile_kernel: Callable[[], Any], *_: Any) -> Any:
+        if assembly.kernels and kernel.fn.__name__ not in assembly.kernels:
+            return compile_kernel()
         with knobs.nvidia.scope(), knobs.cache.scope():
             if not assembly.optimises:
                 knobs.nvidia.disable_ptxas_opt = True
             if assembly.ptxas:
                 setattr(knobs.nvidia, tool, assembly.ptxas)
             knobs.cache.dir = str(Path(knobs.cache.dir, name))
-            return build(self, *args, **kwargs)
+            return compile_kernel()
 
-    JITFunction._do_compile = compile_kernel  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
+    compile_through(CompileStep.ASSEMBLE, assemble, "repeat a failure with another assembler")
 
 
 def set_driver(driver: object) -> None:
@@ -427,12 +427,13 @@ def query_ptxas_version(arch: int) -> None:
 
 
 def compile_to_ttir_only() -> None:
-    """Cut the pipeline after TTIR, in this process, for good.  Triton then loads the TTIR's text as the "cubin".
+    """Cut the pipeline after TTIR, in this process.  Triton then loads the TTIR's text as the "cubin".
 
     In Triton 3.6 to 3.8 the cut is no part of the cache's key, so the process needs its own TRITON_CACHE_DIR.
     A program that reads a later stage of a kernel, as in `kernel.asm["ptx"]`, gets it compiled then.
     """
-    knobs.runtime.add_stages_inspection_hook = cast("Any", _cut_after_ttir)  # its signature changed in 3.9
+    # The hook's signature changed in 3.9.
+    _replace(knobs.runtime, "add_stages_inspection_hook", _cut_after_ttir, "compile to TTIR only")
     compile_texts_on_request()
 
 
@@ -488,7 +489,7 @@ def on_compile(listener: Callable[[float], None]) -> None:
     def on_times(*, times: Any, **_: Any) -> None:
         listener(times.total / 1e6)
 
-    knobs.compilation.listener = on_times
+    _replace(knobs.compilation, "listener", on_times, "measure the time of front ends")
 
 
 def kernel_source(kernel: Any) -> KernelSource:
@@ -523,7 +524,7 @@ AllocationWatch = Callable[[Callable[[int, int, int], object], int, int, int], o
 
 
 def watch_allocations(watch: AllocationWatch) -> None:
-    """Make Triton's launcher call `watch` with this thread's allocator and its arguments, in this process, for good."""
+    """Make Triton's launcher call `watch` with this thread's allocator and its arguments, in this process."""
     variable: Any = _allocation._allocator  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - this file is the seam
 
     class Watched:
@@ -536,7 +537,7 @@ def watch_allocations(watch: AllocationWatch) -> None:
         def reset(self, token: Any) -> None:
             variable.reset(token)
 
-    cast("Any", _allocation)._allocator = Watched()  # noqa: SLF001 - as above
+    _replace(_allocation, "_allocator", Watched(), "watch the allocation of kernels' scratch memory")
 
 
 def allocate_scratch(size_bytes: int, align: int, stream: int) -> object:

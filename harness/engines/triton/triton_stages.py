@@ -19,11 +19,13 @@ from triton.backends.compiler import GPUTarget, Language
 from triton.backends.nvidia.compiler import get_ptxas_version
 from triton.compiler.compiler import make_backend
 from triton.runtime.autotuner import Autotuner
-from triton.runtime.jit import JITFunction
 
+from harness.engines.triton.compile_steps import CompileStep, compile_through
+from harness.engines.triton.triton_releases import TESTED
 from harness.engines.triton.triton_seam import usable_configs
 from harness.errors import CannotExecute
 from harness.model.kernel_build import CompileTarget, Vendor
+from harness.patches import PATCHES
 
 LAST_STAGES = {Vendor.NVIDIA: "cubin", Vendor.AMD: "amdgcn"}
 """The last stage whose result has a fact.  On AMD GPUs the assembly has them all."""
@@ -106,17 +108,18 @@ class CallRecorder:
         """Text, index and survival of the config under way."""
 
     def install(self) -> None:
-        """Replace methods of `Autotuner` and `JITFunction` for good."""
+        """Replace methods of `Autotuner` and `JITFunction` in this process."""
         recorder = self
 
-        def compile_kernel(self: Any, *given: Any, **named: Any) -> Any:
-            return recorder._record(self, *given, **named)
+        def record(kernel: Any, compile_kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            del compile_kernel
+            return recorder._record(kernel, *args, **kwargs)
 
         def run(self: Any, *args: Any, **kwargs: Any) -> Any:
             return recorder._try_all(self, args, kwargs)
 
-        JITFunction._do_compile = compile_kernel  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - this file is a seam
-        Autotuner.run = run
+        compile_through(CompileStep.COLLECT, record, "record a build in place of compiling it")
+        PATCHES.replace(Autotuner, "run", run, why="record every config of a call", releases=TESTED)
 
     def _try_all(self, tuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run every config in its order, those that pruning drops too."""
@@ -154,10 +157,10 @@ class CallRecorder:
             return error
         return None
 
-    def _record(self, kernel: Any, *given: Any, **named: Any) -> "_NotLaunched":
+    def _record(self, kernel: Any, *args: Any, **kwargs: Any) -> "_NotLaunched":
         """Record one build in the place of `JITFunction._do_compile`."""
         names = ("key", "signature", "device", "constexprs", "options", "attrs", "warmup")
-        values = dict(zip(names, given, strict=False)) | named
+        values = dict(zip(names, args, strict=False)) | kwargs
         text, index, is_kept = self._config
         options = dict(values["options"].__dict__)
         build = RecordedBuild(text or _launch_options(options), index, is_kept)

@@ -10,8 +10,10 @@ from typing import Any
 from triton.runtime.jit import JITFunction
 
 from harness.engines.triton.kernel_facts import options_of
+from harness.engines.triton.triton_releases import TESTED
 from harness.errors import CannotExecute
 from harness.model.kernel_resources import Resources
+from harness.patches import PATCHES
 
 SPILL_BYTES = 4
 """The size of one spill, as Triton's NVIDIA driver counts spills."""
@@ -20,7 +22,7 @@ SPILL_BYTES = 4
 def report_resources_at_warmup(
     compile_now: Callable[[str, Mapping[str, Any]], Resources], record_usage: Callable[[str, int, int], object]
 ) -> None:
-    """Make `JITFunction.warmup` return kernels with their resources, in this process, for good.
+    """Make `JITFunction.warmup` return kernels with their resources, in this process.
 
     `record_usage` is called with TTIR, registers and spills, before a kernel with that text is loaded.
     """
@@ -41,4 +43,5 @@ def report_resources_at_warmup(
         kernel.module = None  # load a kernel again that was launched before, so that it reads the usage
         return kernel
 
-    JITFunction.warmup = warmed
+    why = "show host code the registers, spills and shared memory that it reads"
+    PATCHES.replace(JITFunction, "warmup", warmed, why=why, releases=TESTED)
