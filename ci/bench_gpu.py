@@ -24,9 +24,9 @@ from harness.engines.cuda.gpus.inventory import real_gpus
 from harness.errors import HarnessError
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import CUDA
 from harness.model.op import Op
 from harness.model.run import Run
-from harness.search.engine_choice import EngineName
 from harness.search.judge import Judge
 from harness.search.options import Options, load_ops
 from harness.search.plan import TimeBudget
@@ -177,7 +177,7 @@ def cold(bench: Bench) -> None:
             budget=TimeBudget(seconds=COLD_S),
             seed=5,
             libraries=(bench.library,),
-            engine=EngineName.CUDA,
+            engine=CUDA,
             gpus=1,
         )
         with Session(options, print) as session:

@@ -15,9 +15,9 @@ from harness.engines.cuda.emulation import compiler_environment
 from harness.engines.cuda.gpus.inventory import RealGpu, profile_of
 from harness.engines.cuda.sanitizers.sanitizer_command import sanitizing
 from harness.model.case import Case, Scale
+from harness.model.engine_traits import COMPILE_AHEAD, CUDA
 from harness.model.op import Dim, Op
 from harness.model.run import Run
-from harness.search.engine_choice import COMPILE_AHEAD_FACTORY, EngineName
 from harness.search.judge import Judge
 from harness.search.launch_feedback import LaunchFeedback
 from harness.search.strategies import Batch
@@ -71,7 +71,7 @@ class Bench:
             suites=(SUITE,),
             scratch=str(folder),
             library_paths=tuple(map(str, libraries.resolve([library], cache=SETTINGS.cache))),
-            engine=EngineName.CUDA.factory,
+            engine=CUDA.factory,
         )
         """The spec of every worker; each pool replaces a field or two."""
 
@@ -93,7 +93,7 @@ class Bench:
     def compile_ahead(self, cases: Sequence[Case], suite: str = SUITE) -> None:
         """Compile the kernels of these cases for the first GPU, on all cores, without launching them."""
         spec = replace(
-            self.spec, suites=(suite,), engine=COMPILE_AHEAD_FACTORY, environment=compiler_environment(self.gpus[0])
+            self.spec, suites=(suite,), engine=COMPILE_AHEAD.factory, environment=compiler_environment(self.gpus[0])
         )
         with Pool(lambda device: replace(spec, device=device), len(os.sched_getaffinity(0)), 300.0) as pool:
             for compiled in [pool.submit(case) for case in cases]:

@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT))
 from harness import catalogue  # noqa: E402 — after the path that finds it
 from harness.model.case import Case, DType  # noqa: E402
 from harness.model.device import DeviceProfile  # noqa: E402
+from harness.model.engine_traits import EngineTraits  # noqa: E402
 from harness.model.op import Op  # noqa: E402
 from harness.model.paired_run import PairedRun, PairedRunRequest  # noqa: E402
 from harness.model.run import Completed, Run  # noqa: E402
@@ -34,7 +35,7 @@ ROWS = (10, 100, 500)
 class CallEngine:
     """Calls the op with the case's dims.  It emulates no device and compares nothing."""
 
-    name = "call"
+    traits = EngineTraits(name="call")
 
     def prepare(self) -> None:
         pass
@@ -50,11 +51,11 @@ class CallEngine:
 
     def run(self, op: Op, case: Case) -> Run:
         result = op.call(**case.dims)
-        return Run(case=case, engine=self.name, ending=Completed(), seconds={"result": float(result)})
+        return Run(case=case, engine=self.traits.name, ending=Completed(), seconds={"result": float(result)})
 
     def run_paired(self, op: Op, request: PairedRunRequest) -> Run:
         del op
-        return PairedRun(case=request.case, engine=self.name, ending=Completed(), sketches=())
+        return PairedRun(case=request.case, engine=self.traits.name, ending=Completed(), sketches=())
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from harness.errors import UsageError
 from harness.findings.known_issues import FILE as KNOWN
 from harness.libraries import absolute_path
 from harness.model.compute_sanitizer_report import Tool
+from harness.model.engine_traits import ENGINES, VIRTUAL
 from harness.model.triton_sanitizer_report import Instrumentation
 from harness.model.verdict import Severity
 from harness.project_settings import read_project_settings
@@ -52,12 +53,12 @@ def devices_of(given: argparse.Namespace) -> str | None:
 
 def add_engine(parser: Parser) -> None:
     """`--engine` and `--time-limit`."""
+    places = ", ".join(f"{one} ({one.place})" if one.place else one.name for one in ENGINES)
     parser.add_argument(
         "--engine",
-        default="virtual",
+        default=VIRTUAL.name,
         metavar="NAME",
-        help="where cases run: virtual, cuda (the GPUs of this machine), cuda,virtual (each launch on both), or "
-        "module:factory of another engine (default: %(default)s)",
+        help=f"where cases run: {places}, or module:factory of another engine (default: %(default)s)",
     )
     add_time_limit(parser)
 

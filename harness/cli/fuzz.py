@@ -40,7 +40,7 @@ from harness.model.verdict import Severity
 from harness.oracles import registry
 from harness.reports.interrupts import Interrupts
 from harness.search import USUAL_DEVICES
-from harness.search.engine_choice import EngineName, parse_engine
+from harness.search.engine_choice import parse_engine
 from harness.search.leasing import own_devices
 from harness.search.options import (
     TRIAGE_S,
@@ -106,7 +106,7 @@ def _options(given: argparse.Namespace) -> Options:
     engine = parse_engine(given.engine)
     if given.minutes and given.triage_minutes != TRIAGE_S / 60:
         raise UsageError("--triage-minutes goes with --cases: --minutes covers confirming and shrinking")
-    if given.compilers is not None and engine is not EngineName.CUDA:
+    if given.compilers is not None and not engine.is_hardware:
         raise UsageError("--compilers compile ahead of real GPUs: add --engine cuda")
     ops = with_environment(load_ops(suites, tuple(given.op), project), dict(given.env))
     return Options(

@@ -42,11 +42,12 @@ from harness.findings.search_log import SearchLog
 from harness.findings.versions import versions
 from harness.model.compute_sanitizer_report import Tool
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import ENGINES, VIRTUAL, EngineTraits
 from harness.model.finding import Finding
 from harness.model.verdict import Severity
 from harness.reports.finding_text import Sources, quoted, render
 from harness.reports.watch_summary import watch_summary
-from harness.search.engine_choice import EngineName, parse_engine
+from harness.search.engine_choice import parse_engine
 from harness.search.leasing import leased
 from harness.search.options import check_sanitizer_engine, load_devices
 from harness.search.session import prepared
@@ -115,14 +116,15 @@ def run(given: argparse.Namespace) -> int:
     return _status(report, end, Severity(given.fail_on))
 
 
-def _engine_of(given: argparse.Namespace) -> EngineName:
+def _engine_of(given: argparse.Namespace) -> EngineTraits:
     engine = parse_engine(given.engine)
-    if engine not in {EngineName.VIRTUAL, EngineName.CUDA}:
-        raise UsageError(f"--engine {given.engine}: a command runs on virtual or cuda")
-    return EngineName(str(engine))
+    if not engine.runs_commands:
+        able = " or ".join(other.name for other in ENGINES if other.runs_commands)
+        raise UsageError(f"--engine {given.engine}: a command runs on {able}")
+    return engine
 
 
-def _sanitizing(given: argparse.Namespace, engine: EngineName, options: Mapping[str, str]) -> Sanitizing | None:
+def _sanitizing(given: argparse.Namespace, engine: EngineTraits, options: Mapping[str, str]) -> Sanitizing | None:
     if given.sanitizer and names_triton_sanitizer(given.sanitizer):
         raise UsageError(
             f"--sanitizer {given.sanitizer}: harness fuzz takes Triton's sanitizers, a command runs under "
@@ -160,7 +162,7 @@ def _status(report: CampaignReport, end: CommandEnd, fail_on: Severity) -> int:
 def _options(given: argparse.Namespace, slug: str, given_libraries: tuple[str, ...]) -> tuple[str, ...]:
     """Return the options that repeat the run."""
     sm_count = ("--sm", str(given.sm)) if given.sm else ()
-    is_named = given.device is not None or given.engine == EngineName.VIRTUAL
+    is_named = given.device is not None or given.engine == VIRTUAL.name
     device = ("--device", slug) if is_named else ()
     return (*_engine_options(given), *device, *sm_count, *(word for one in given_libraries for word in ("--with", one)))
 
@@ -168,7 +170,7 @@ def _options(given: argparse.Namespace, slug: str, given_libraries: tuple[str, .
 def _engine_options(given: argparse.Namespace) -> tuple[str, ...]:
     """Return the options that choose a hardware GPU; none for the virtual one."""
     sanitizer = ("--sanitizer", given.sanitizer) if given.sanitizer else ()
-    return ("--engine", given.engine, *sanitizer) if given.engine != EngineName.VIRTUAL else ()
+    return ("--engine", given.engine, *sanitizer) if given.engine != VIRTUAL.name else ()
 
 
 def add_options(parser: Parser) -> None:
@@ -198,7 +200,7 @@ exit status: 1 findings; otherwise the status of the command, or 3 if it is 0 an
     )
     parser.add_argument(
         "--engine",
-        default=str(EngineName.VIRTUAL),
+        default=VIRTUAL.name,
         metavar="NAME",
         help="where kernels run: virtual, or cuda (a GPU of this machine) (default: %(default)s)",
     )

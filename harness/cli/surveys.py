@@ -16,10 +16,11 @@ from harness.cli.output import ProgressLine, print_lines
 from harness.errors import UsageError
 from harness.findings.versions import versions
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import COMPARISON, VIRTUAL, EngineTraits
 from harness.model.paired_run import faulted_on_hardware_only, request_paired_run
 from harness.model.run import Run
 from harness.reports import conformance, coverage_table
-from harness.search.engine_choice import EngineChoice, EngineName, parse_engine
+from harness.search.engine_choice import parse_engine
 from harness.search.kernel_coverage import CoverageRequest, measure
 from harness.search.leasing import own_devices
 from harness.search.options import Options, load_devices, load_ops
@@ -71,10 +72,10 @@ def _cover(given: argparse.Namespace) -> ExitStatus:
 
 def _conform(given: argparse.Namespace) -> ExitStatus:
     """Run some cases of each op on both GPUs and print where they differ."""
-    if parse_engine(given.engine) not in {EngineName.VIRTUAL, EngineName.BOTH}:
-        raise UsageError(f"--survey conformance runs cases on {EngineName.BOTH}: leave out --engine")
+    if parse_engine(given.engine) not in {VIRTUAL, COMPARISON}:
+        raise UsageError(f"--survey conformance runs cases on {COMPARISON}: leave out --engine")
     devices = own_devices(given.sm) if given.device is None else load_devices(given.device, given.sm)
-    survey = _survey(given, devices, EngineName.BOTH, CONFORMANCE_CASES, turn=TURN)
+    survey = _survey(given, devices, COMPARISON, CONFORMANCE_CASES, turn=TURN)
     compared, progress, started = conformance.Compared(), ProgressLine(PROGRESS_EVERY_S), time.monotonic()
     reruns = list[tuple[Run, Future[Run]]]()
     with Session(survey.options) as session:
@@ -116,7 +117,7 @@ def releases_of(libraries: Iterable[str]) -> str:
 def _survey(
     given: argparse.Namespace,
     devices: tuple[DeviceProfile, ...],
-    engine: EngineChoice,
+    engine: EngineTraits,
     usual_cases: int,
     turn: int | None = None,
 ) -> _Survey:

@@ -80,7 +80,7 @@ class CollectingEngine(VirtualEngine):
         )
         collection.keep(case.digest, collected)
         self._calls.clear()
-        return Run(case=case, engine=self.name, ending=ending)
+        return Run(case=case, engine=self.traits.name, ending=ending)
 
     def _new_kernels(self, op: Op, case: Case, collection: Collection) -> Iterator[CollectedKernel]:
         seen: dict[tuple[str, ...], set[str]] = {}

@@ -17,6 +17,7 @@ from harness.engines.triton.driver import LaunchHandler
 from harness.engines.virtual.engine import VirtualEngine
 from harness.model.case import Case, Scale
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import COMPILE_AHEAD
 from harness.model.kernel_assembly import KernelAssembly
 from harness.model.op import Op
 from harness.model.run import Completed, Run
@@ -25,7 +26,7 @@ from harness.model.run import Completed, Run
 class CompileAheadEngine(VirtualEngine):
     """Emulates the device that the cuda engine would emulate, and compiles the kernels that a case launches."""
 
-    name = "ahead"
+    traits = COMPILE_AHEAD
 
     _gpu: RealGpu
     _instrumentation: Instrumenting | None
@@ -56,8 +57,8 @@ class CompileAheadEngine(VirtualEngine):
     def run(self, op: Op, case: Case) -> Run:
         """Compile the kernels that the case launches; `seconds["compile"]` is the time of the compiler."""
         if case.scale is Scale.OVERSIZED:  # the cuda engine does not run such cases
-            return Run(case=case, engine=self.name, ending=Completed())
+            return Run(case=case, engine=self.traits.name, ending=Completed())
         with self._state_for(case) as launches:
             ending, _ = self._execution.run_again(op, case)
         seconds = {"compile": launches.seconds.get("front_end", 0.0)}
-        return Run(case=case, engine=self.name, ending=ending, seconds=seconds)
+        return Run(case=case, engine=self.traits.name, ending=ending, seconds=seconds)

@@ -4,6 +4,7 @@ from typing import Protocol, runtime_checkable
 
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import EngineTraits
 from harness.model.kernel_assembly import KernelAssembly
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest
@@ -14,8 +15,8 @@ class Engine(Protocol):
     """Runs cases in a worker process.  It emulates one device for the life of the process."""
 
     @property
-    def name(self) -> str:
-        """The name in runs: `virtual`, `cuda`, `cuda,virtual`."""
+    def traits(self) -> EngineTraits:
+        """The name in runs, and what the engine can do."""
         ...
 
     def prepare(self) -> None:

@@ -10,6 +10,7 @@ from harness.errors import ReplayError, UsageError
 from harness.findings.recorded_cases import Recorded, is_recorded_launch
 from harness.findings.same_bug import is_gone, is_same_bug, obstacle
 from harness.libraries import of_project
+from harness.model.engine_traits import EngineTraits
 from harness.model.finding import Finding
 from harness.model.op import Op
 from harness.model.run import Completed
@@ -17,7 +18,6 @@ from harness.model.verdict import Abstain, Severity, Signature
 from harness.oracles import registry
 from harness.oracles.base import SingleRunOracle
 from harness.oracles.completes import Completes
-from harness.search.engine_choice import EngineChoice
 from harness.search.judge import Examination
 from harness.search.options import TIME_LIMIT_S, Options, SanitizerChoice
 from harness.search.plan import CaseBudget
@@ -150,7 +150,7 @@ def options_for(  # noqa: PLR0913 - the options of several commands, by keyword
     recorded: Recorded,
     *,
     libraries: tuple[str, ...],
-    engine: EngineChoice,
+    engine: EngineTraits,
     time_limit_s: float = TIME_LIMIT_S,
     sanitizer: SanitizerChoice | None = None,
     settings: Settings = Settings(),

@@ -29,6 +29,7 @@ from harness.model.ending import (
     Unsupported,
     Wait,
 )
+from harness.model.engine_traits import EngineTraits, traits_of_engine
 from harness.model.launch_difference import CaseAgreement
 from harness.model.picture import ElementSpan, Spread
 from harness.model.triton_sanitizer_report import Instrumented
@@ -574,3 +575,7 @@ class Run:
     The parts are `inputs`, `front_end`, `parse`, `threads`, `execution`, `reference`, `compare` and `host`.
     `STARVED` is the time in which a busy machine gave the process no core, if that was seen.
     """
+
+    @property
+    def engine_traits(self) -> EngineTraits:
+        return traits_of_engine(self.engine)

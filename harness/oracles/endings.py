@@ -30,9 +30,6 @@ NO_LAUNCH = "no kernel was launched"
 SUITE_PHASES = frozenset({"inputs", "reference", "compare"})
 """Phases in which only the suite's own code runs."""
 
-TRACING_ENGINES = frozenset({"virtual", "cuda,virtual"})
-"""The engines that see every memory access.  With others, the absence of memory events proves nothing."""
-
 
 def fails_alike(run: Run, again: Run) -> bool:
     """Return True if the same kernel faulted on the hardware GPU in both runs."""
@@ -113,7 +110,7 @@ def untraced(run: Run) -> str | None:
     """Return why the absence of memory events proves nothing; None if every access was traced to the end."""
     if reason := unfinished(run):
         return reason
-    if run.engine not in TRACING_ENGINES:
+    if not run.engine_traits.has_provenance:
         return f"the {run.engine} engine does not see memory accesses"
     if not run.launches:
         return NO_LAUNCH

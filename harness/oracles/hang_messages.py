@@ -1,8 +1,7 @@
 """The messages about cases that gave no answer: which party hangs, and where."""
 
+from harness.model.engine_traits import traits_of_engine
 from harness.model.run import HungParty, Run, TimedOut
-
-VIRTUAL = "virtual"
 
 COMPILING = "The compiler had not finished this kernel by then: callers of the library wait as long, or forever."
 SPINNING = "The kernel never ends: callers that wait for the GPU wait forever, and others that share it wait as well."
@@ -71,7 +70,7 @@ def _who(timed_out: TimedOut, engine: str) -> str:
     match timed_out.waiting:
         case HungParty.COMPILER:
             return f": the compiler works on {timed_out.launch or 'a kernel'}"
-        case HungParty.DEVICE if engine == VIRTUAL:
+        case HungParty.DEVICE if traits_of_engine(engine).is_virtual:
             return f": the virtual GPU is at work on {timed_out.launch}"
         case HungParty.DEVICE:
             return f": the device spins in {timed_out.launch or 'a kernel'}{at}"
@@ -88,7 +87,7 @@ def _meaning(timed_out: TimedOut, engine: str) -> str:
         case HungParty.COMPILER:
             return COMPILING
         case HungParty.DEVICE:
-            return AT_WORK if engine == VIRTUAL else SPINNING
+            return AT_WORK if traits_of_engine(engine).is_virtual else SPINNING
         case HungParty.HOST:
             return HOST
         case HungParty.UNKNOWN:

@@ -6,7 +6,7 @@ from harness.model.flaw_kind import FlawKind
 from harness.model.run import ScratchFault, ScratchFlaw
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
-from harness.oracles.endings import NO_LAUNCH, TRACING_ENGINES, unfinished
+from harness.oracles.endings import NO_LAUNCH, unfinished
 from harness.oracles.memory_events import at_line, place_of
 from harness.oracles.traits import Causality, PromiseScope, Traits
 
@@ -46,7 +46,7 @@ class ScratchBuffer(SingleRunOracle):
             return (Abstain(oracle=self.name, reason=NO_LAUNCH),)
         if not any(launch.scratch_bytes for launch in run.launches):
             return (Abstain(oracle=self.name, reason=NO_SCRATCH),)
-        if self._flaws <= SEEN_BY_TRACING and run.engine not in TRACING_ENGINES:
+        if self._flaws <= SEEN_BY_TRACING and not run.engine_traits.has_provenance:
             return (Abstain(oracle=self.name, reason=f"the {run.engine} engine does not see memory accesses"),)
         return (Pass(oracle=self.name),)
 

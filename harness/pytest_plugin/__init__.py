@@ -19,6 +19,7 @@ import pytest
 
 from harness import __version__, catalogue
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import VIRTUAL
 from harness.pytest_plugin.plugin_options import (
     PARTS,
     RAN_ON,
@@ -77,7 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         shard_reports.begin(config)
     devices_for(config)  # reports a wrong option before tests are collected
-    if config.option.harness_sanitizer and config.option.harness_engine == "virtual":
+    if config.option.harness_sanitizer and config.option.harness_engine == VIRTUAL.name:
         raise pytest.UsageError("--harness-sanitizer watches kernels on a real GPU: add --harness-engine cuda")
     worker_input: dict[str, Any] = getattr(config, "workerinput", {})
     config.stash[SEED_GIVEN] = worker_input.get(SEED_CHOSEN, config.option.harness_seed is not None)

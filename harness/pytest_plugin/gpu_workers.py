@@ -11,8 +11,9 @@ import pytest
 
 from harness.engines.cuda.gpus.inventory import RealGpu, real_gpus
 from harness.errors import HarnessError, MissingPart
+from harness.model.engine_traits import CUDA, VIRTUAL, EngineTraits
 from harness.pytest_plugin.plugin_options import AUTO, PARTS, SETTINGS, names_suites
-from harness.search.engine_choice import EngineChoice, EngineName, find_engine, parse_engine
+from harness.search.engine_choice import find_engine, parse_engine
 from harness.search.leasing import leased
 
 WAIT_S = 60.0
@@ -20,7 +21,7 @@ WAIT_S = 60.0
 LEASED = pytest.StashKey[RealGpu]()
 
 
-def engine_for(config: pytest.Config) -> EngineChoice:
+def engine_for(config: pytest.Config) -> EngineTraits:
     """Return the engine that `--harness-engine` names; for `auto`, the one that this machine can run.
 
     Raises:
@@ -29,7 +30,7 @@ def engine_for(config: pytest.Config) -> EngineChoice:
     engine: str = config.option.harness_engine
     if engine != AUTO:
         return parse_engine(engine)
-    return EngineName.VIRTUAL if _missing() else EngineName.CUDA
+    return VIRTUAL if _missing() else CUDA
 
 
 def why_virtual(config: pytest.Config) -> str:

@@ -20,6 +20,7 @@ from harness.findings.known_issues import FILE, KnownIssues, read_known_issues
 from harness.findings.recorded_cases import Recorded, read
 from harness.findings.rerun import ReplayStatus, options_for, replay
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import VIRTUAL, EngineTraits
 from harness.model.finding import Finding
 from harness.model.op import Op
 from harness.model.verdict import Severity
@@ -32,7 +33,6 @@ from harness.reports.finding_text import Sources, render
 from harness.reports.junit import properties
 from harness.reports.summary import summary
 from harness.search.campaign_statistics import CampaignStatistics
-from harness.search.engine_choice import EngineChoice, EngineName
 from harness.search.options import Options, SanitizerChoice, load_ops, sanitizer_for
 from harness.search.plan import CaseBudget
 from harness.search.session import Session
@@ -123,7 +123,7 @@ class HarnessItem(pytest.Item):
         return read_known_issues(self.config.rootpath / FILE, date.today())  # noqa: DTZ011 - dates of people
 
     @property
-    def engine(self) -> EngineChoice:
+    def engine(self) -> EngineTraits:
         return engine_for(self.config)
 
     @property
@@ -259,7 +259,7 @@ class SearchItem(HarnessItem):
             budget=CaseBudget(cases=option.harness_cases),
             seed=option.harness_seed,
             project=project_of(Path.cwd()),
-            processes=None if self.engine is EngineName.CUDA else self._cores,
+            processes=None if self.engine.is_hardware else self._cores,
             compilers=max(0, self._cores - 2),  # one process runs on the GPU, and this one checks results
             fixed_sm_count=option.harness_sm is not None,
             libraries=self.libraries,
@@ -291,7 +291,7 @@ class RegressionItem(HarnessItem):
         options = options_for(
             self.recorded,
             libraries=tuple(option.harness_with),
-            engine=EngineName.VIRTUAL if option.harness_engine == AUTO else self.engine,
+            engine=VIRTUAL if option.harness_engine == AUTO else self.engine,
             sanitizer=self.sanitizer(),
             settings=self.settings,
             shows_output=self.config.option.capture == "no",

@@ -12,6 +12,7 @@ import pytest
 from harness import catalogue
 from harness.errors import UsageError
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import ENGINES
 from harness.project_settings import read_project_settings
 from harness.search import USUAL_DEVICES
 from harness.settings import Settings
@@ -69,8 +70,8 @@ def add_options(parser: pytest.Parser) -> None:
     add(
         "--harness-engine",
         metavar="NAME",
-        help="where cases run: virtual, cuda, cuda,virtual, module:factory of another engine, or auto: on the GPUs of "
-        "this machine or, without any, on the virtual GPU (default: auto)",
+        help=f"where cases run: {', '.join(map(str, ENGINES))}, module:factory of another engine, or auto: on the "
+        "GPUs of this machine or, without any, on the virtual GPU (default: auto)",
     )
     add(
         "--harness-sanitizer",

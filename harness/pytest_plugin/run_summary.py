@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from harness.documents.campaign import CampaignReport
 from harness.pytest_plugin.plugin_options import RAN_ON
 from harness.reports.summary import named
-from harness.search.engine_choice import EngineName
 from harness.search.session import Session
 from harness.wording import counted
 
@@ -37,7 +36,7 @@ def place_of(session: Session) -> str:
     """Return `NVIDIA H200 (132 SMs)`, `the virtual GPU`, or the name of another engine."""
     if session.gpus:
         return ", ".join(dict.fromkeys(f"{gpu.name} ({gpu.sm_count} SMs)" for gpu in session.gpus))
-    return "the virtual GPU" if session.options.engine is EngineName.VIRTUAL else str(session.options.engine)
+    return "the virtual GPU" if session.options.engine.is_virtual else str(session.options.engine)
 
 
 @dataclass(slots=True)

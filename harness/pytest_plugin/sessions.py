@@ -26,7 +26,6 @@ from harness.reports.finding_text import Sources, quoted, render
 from harness.reports.interrupts import SIGNALS, Interrupts
 from harness.search.campaign import Campaign
 from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
-from harness.search.engine_choice import EngineName
 from harness.search.miscompilations import merged_miscompilations
 from harness.search.options import Options
 from harness.search.session import Session, prepared
@@ -167,5 +166,5 @@ def _key(target: SearchTarget) -> tuple[str, DeviceProfile]:
 
 def concurrent_searches(options: Options) -> int:
     """Return how many searches may run in addition to the current one."""
-    at_once = min(AT_ONCE, (options.compilers or 0) // COMPILERS_EACH) if options.engine is EngineName.CUDA else 1
+    at_once = min(AT_ONCE, (options.compilers or 0) // COMPILERS_EACH) if options.engine.is_hardware else 1
     return max(0, at_once - 1)

@@ -1,65 +1,22 @@
-"""The engine that a user chooses for a search, and the factory that workers load for it."""
-
-from dataclasses import dataclass
-from enum import StrEnum
+"""The engine that a user chooses for a search."""
 
 from harness.errors import unknown
+from harness.model.engine_traits import ENGINES, EngineTraits
 
-COMPILE_AHEAD_FACTORY = "harness.compiling.compile_ahead_engine:CompileAheadEngine"
-"""Compiles for `EngineName.CUDA` in other processes.  It launches nothing, so no case is checked there."""
-
-
-class EngineName(StrEnum):
-    """An engine of the harness, as the user types it."""
-
-    VIRTUAL = "virtual"
-    CUDA = "cuda"
-    BOTH = "cuda,virtual"
-    """Launches on the hardware GPU and on the virtual GPU, and compares what they leave."""
-
-    @property
-    def factory(self) -> str:
-        """Module and name of the callable that makes the engine in a worker."""
-        return FACTORIES[self]
-
-    @property
-    def needs_gpu(self) -> bool:
-        return self is not EngineName.VIRTUAL
+SPELLINGS = {name: engine for engine in ENGINES for name in (engine.name, *engine.aliases)}
 
 
-@dataclass(frozen=True, slots=True)
-class CustomEngine:
-    """An engine from outside the harness, given as `module:factory`."""
-
-    factory: str
-
-    def __str__(self) -> str:
-        return self.factory
-
-    @property
-    def needs_gpu(self) -> bool:
-        """False: the harness leases no GPU for an engine that it does not know."""
-        return False
-
-
-EngineChoice = EngineName | CustomEngine
-"""`str()` gives the text that `--engine` takes."""
-
-FACTORIES = {
-    EngineName.VIRTUAL: "harness.engines.virtual.engine:VirtualEngine",
-    EngineName.CUDA: "harness.engines.cuda.engine:CudaEngine",
-    EngineName.BOTH: "harness.engines.cuda.comparison.engine:ComparisonEngine",
-}
-SPELLINGS = {**{str(name): name for name in EngineName}, "virtual,cuda": EngineName.BOTH}
-_BY_FACTORY = {factory: name for name, factory in FACTORIES.items()}
-
-
-def find_engine(text: str) -> EngineName | None:
+def find_engine(text: str) -> EngineTraits | None:
     """Return the harness's own engine that a short name or a factory names, if there is one."""
-    return SPELLINGS.get(text) or _BY_FACTORY.get(text)
+    return SPELLINGS.get(text) or next((engine for engine in ENGINES if engine.factory == text), None)
 
 
-def parse_engine(text: str) -> EngineChoice:
+def custom_engine(factory: str) -> EngineTraits:
+    """Return an engine from outside the harness, as `module:factory`.  The harness leases no GPU for it."""
+    return EngineTraits(name=factory, factory=factory)
+
+
+def parse_engine(text: str) -> EngineTraits:
     """Return the engine for what `--engine` says: a short name, or `module:factory`.
 
     Raises:
@@ -69,4 +26,4 @@ def parse_engine(text: str) -> EngineChoice:
         return known
     if ":" not in text:
         raise unknown("engine", text, SPELLINGS)
-    return CustomEngine(text)
+    return custom_engine(text)

@@ -10,7 +10,6 @@ from harness.model.paired_run import SecondRun
 from harness.model.run import Completed
 from harness.model.verdict import GENERATED, Outcome
 from harness.oracles import registry
-from harness.oracles.endings import TRACING_ENGINES
 from harness.oracles.traits import Need, Traits
 from harness.search.judge import Examination, compiled_launches
 
@@ -54,9 +53,9 @@ class OpStatistics:
 def builds_of(examined: Examination) -> frozenset[str]:
     """Return the builds that the case launched; none if the engine leaves no TTIR to compile."""
     run = examined.run
-    return (
-        frozenset(launch.build for launch in compiled_launches(run)) if run.engine in TRACING_ENGINES else frozenset()
-    )
+    if not run.engine_traits.has_provenance:
+        return frozenset()
+    return frozenset(launch.build for launch in compiled_launches(run))
 
 
 def _asked(examined: Examination) -> Iterator[Traits]:
@@ -77,7 +76,7 @@ def _possible_second_runs(examined: Examination) -> Iterator[SecondRun]:
         yield SecondRun.SM_COUNT
     if SecondRun.CONFIG in asked and is_tuned:
         yield SecondRun.CONFIG
-    if is_tuned_by_triton and run.engine == "virtual":
+    if is_tuned_by_triton and run.engine_traits.checks_tuning:
         yield from (kind for kind in (SecondRun.TUNING, SecondRun.KEYS) if kind in asked)
-    if SecondRun.ORDER in asked and run.engine in TRACING_ENGINES and order_matters(run.launches, run.memory):
+    if SecondRun.ORDER in asked and run.engine_traits.has_provenance and order_matters(run.launches, run.memory):
         yield SecondRun.ORDER

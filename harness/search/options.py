@@ -10,10 +10,10 @@ from harness.engines.cuda.sanitizers.sanitizer_command import Sanitizing, saniti
 from harness.engines.cuda.sanitizers.suppressions import read_suppressions
 from harness.errors import SuiteError, UsageError, unknown
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import VIRTUAL, EngineTraits
 from harness.model.op import Op
 from harness.oracles import registry
 from harness.search import USUAL_DEVICES
-from harness.search.engine_choice import EngineChoice, EngineName
 from harness.search.plan import Budget, Plan, TimeBudget
 from harness.search.shrinking import ShrinkLimits
 from harness.settings import Settings
@@ -55,7 +55,7 @@ class Options:
     """Names of the oracles to use; empty means all."""
     isolation: Isolation = Isolation.WORKER
     time_limit_s: float = TIME_LIMIT_S
-    engine: EngineChoice = EngineName.VIRTUAL
+    engine: EngineTraits = VIRTUAL
     sanitizer: SanitizerChoice | None = None
     gpus: int | None = None
     """How many hardware GPUs to lease.  None: all that are free."""
@@ -70,7 +70,7 @@ class Options:
     @property
     def engine_options(self) -> tuple[str, ...]:
         """The command-line options that select this engine and sanitizer; empty for the virtual GPU."""
-        if self.engine is EngineName.VIRTUAL:
+        if self.engine is VIRTUAL:
             return ()
         sanitizer = ("--sanitizer", str(self.sanitizer)) if self.sanitizer else ()
         return ("--engine", str(self.engine), *sanitizer)
@@ -88,11 +88,11 @@ class Options:
             budget=self.budget,
             seed=self.seed,
             fixed_sm_count=self.fixed_sm_count,
-            adds_variants=self.engine is EngineName.CUDA and isinstance(self.budget, TimeBudget),
+            adds_variants=self.engine.is_hardware and isinstance(self.budget, TimeBudget),
         )
 
 
-def sanitizer_for(text: str | None, engine: EngineChoice, accepts: Path, settings: Settings) -> SanitizerChoice | None:
+def sanitizer_for(text: str | None, engine: EngineTraits, accepts: Path, settings: Settings) -> SanitizerChoice | None:
     """Return the sanitizer that `--sanitizer` names; the file `accepts` lists the reports that are accepted.
 
     Raises:
@@ -106,9 +106,9 @@ def sanitizer_for(text: str | None, engine: EngineChoice, accepts: Path, setting
     return instrumenting(text, accepted) if names_triton_sanitizer(text) else sanitizing(text, settings, accepted)
 
 
-def check_sanitizer_engine(text: str | None, engine: EngineChoice) -> None:
+def check_sanitizer_engine(text: str | None, engine: EngineTraits) -> None:
     """Raise UsageError if a sanitizer is named, and the engine runs no kernel on a GPU."""
-    if text and engine in {EngineName.VIRTUAL, EngineName.BOTH}:
+    if text and engine.has_provenance:
         raise UsageError("--sanitizer watches kernels on a real GPU: add --engine cuda")
 
 

@@ -25,12 +25,12 @@ from harness.engines.cuda.sanitizers.sanitizer_command import SLOWDOWN, Sanitizi
 from harness.errors import UsageError
 from harness.model.case import HARNESS_FOLDER, Case
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import COMPILE_AHEAD, VIRTUAL
 from harness.model.finding import Finding
 from harness.oracles import registry
 from harness.search.campaign import Campaign, CampaignWorkers, Observer
 from harness.search.campaign_statistics import CampaignStatistics, Sighting
 from harness.search.deadline import Deadline
-from harness.search.engine_choice import COMPILE_AHEAD_FACTORY, EngineName
 from harness.search.hardware_runs import HardwareBlaming
 from harness.search.judge import Judge
 from harness.search.leasing import leased
@@ -100,7 +100,7 @@ class Session:
         self.pool = self._new_pool(notify)
         self._compilers = _compilers(options, self.processes)
         self._ahead = self._new_compile_ahead(notify) if self._compilers else None
-        self._blaming = self._new_blaming() if gpus and options.engine is EngineName.CUDA else None
+        self._blaming = self._new_blaming() if gpus and options.engine.is_hardware else None
 
     def __enter__(self) -> Self:
         return self
@@ -208,7 +208,7 @@ class Session:
 
     def _virtual_spec(self, device: DeviceProfile) -> WorkerSpec:
         plain = self._spec_of(device)
-        return replace(plain, engine=EngineName.VIRTUAL.factory, sanitizing=None, instrumenting=None, environment=())
+        return replace(plain, engine=VIRTUAL.factory, sanitizing=None, instrumenting=None, environment=())
 
     def _new_pool(self, notify: Callable[[str], None]) -> Pool:
         options = PoolOptions(
@@ -226,7 +226,7 @@ class Session:
         def spec_of(device: DeviceProfile) -> WorkerSpec:
             spec = self._spec_of(device)
             environment = (*gpu_environment, *spec.environment)
-            return replace(spec, engine=COMPILE_AHEAD_FACTORY, environment=environment, sanitizing=None)
+            return replace(spec, engine=COMPILE_AHEAD.factory, environment=environment, sanitizing=None)
 
         # The limit does not adapt: a rare config can compile ten times as long as nearly all others, and is no hang.
         options = PoolOptions(shared_zygotes=self._shared_zygotes, is_limit_adaptive=False, sends_ahead=False)
@@ -279,7 +279,7 @@ class Session:
 
 def _cases_at_once(options: Options, gpus: int) -> int:
     """Return how many processes run cases: one for each core, or a few for each hardware GPU."""
-    if options.engine is not EngineName.CUDA:
+    if not options.engine.is_hardware:
         return len(os.sched_getaffinity(0))
     if options.sanitizer or options.compilers == 0:
         return gpus
@@ -289,7 +289,7 @@ def _cases_at_once(options: Options, gpus: int) -> int:
 
 def _compilers(options: Options, at_once: int) -> int:
     """Return how many processes compile ahead: `--compilers`, or the cores that GPU processes and this one leave."""
-    if options.engine is not EngineName.CUDA:
+    if not options.engine.is_hardware:
         return 0
     left = len(os.sched_getaffinity(0)) - at_once - 1
     return max(0, left if options.compilers is None else options.compilers)

@@ -14,6 +14,7 @@ from typing import Self
 from harness.compiling.background_compiler import BackgroundCompiler
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import VIRTUAL
 from harness.model.kernel_resources import Resources
 from harness.model.run import Completed, Run
 from harness.model.verdict import Abstain, Fail, Outcome
@@ -88,7 +89,7 @@ class BuildChecks:
         for one in launched:
             run = Run(
                 case=Case(op="", dims={}, dtype=one.dtype, device=self._device),
-                engine="virtual",
+                engine=VIRTUAL.name,
                 ending=Completed(),
                 launches=(one.launch,),
             )

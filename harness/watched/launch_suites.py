@@ -12,9 +12,9 @@ from pathlib import Path
 from harness.errors import HarnessError
 from harness.findings.recorded_cases import LAUNCHES, Recorded
 from harness.findings.rerun import options_for, replay
+from harness.model.engine_traits import VIRTUAL, EngineTraits
 from harness.model.finding import Finding, ReplayCount
 from harness.oracles.compute_sanitizer import ComputeSanitizerClean
-from harness.search.engine_choice import EngineName
 from harness.search.options import SanitizerChoice
 from harness.search.session import Session, prepared
 from harness.settings import Settings
@@ -57,7 +57,7 @@ class LaunchRepeater:
     settings: Settings
     keep: Callable[[Finding], None]
     """Receives each finding that repeats alone."""
-    engine: EngineName = EngineName.VIRTUAL
+    engine: EngineTraits = VIRTUAL
     sanitizer: SanitizerChoice | None = None
     """The tool under which the launches were made."""
 

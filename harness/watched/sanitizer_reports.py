@@ -15,6 +15,7 @@ from harness.engines.cuda.sanitizers.sanitizer_records import mark_accepted
 from harness.engines.cuda.sanitizers.suppressions import Suppression, read_suppressions
 from harness.model.case import Case, DType
 from harness.model.compute_sanitizer_report import Sanitized, SanitizerRecord
+from harness.model.engine_traits import CUDA
 from harness.model.run import Completed, Run
 from harness.model.verdict import Fail
 from harness.oracles.base import Evidence
@@ -111,7 +112,7 @@ def rest_of_reports(
 
 
 def _fails(sanitized: Sanitized, records: tuple[SanitizerRecord, ...], case: Case) -> Iterable[Fail]:
-    run = Run(case=case, engine="cuda", ending=Completed(), sanitizer=replace(sanitized, records=records))
+    run = Run(case=case, engine=CUDA.name, ending=Completed(), sanitizer=replace(sanitized, records=records))
     verdicts = ComputeSanitizerClean().judge(Evidence(run=run, paired_runs=(), resources={}))
     return (verdict for verdict in verdicts if isinstance(verdict, Fail))
 

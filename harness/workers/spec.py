@@ -6,6 +6,7 @@ from enum import StrEnum
 from harness.engines.cuda.sanitizers.instrumentation import Instrumenting
 from harness.engines.cuda.sanitizers.sanitizer_command import Sanitizing
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import VIRTUAL
 
 GIB = 1024**3
 VIRTUAL_GIB = 4
@@ -58,7 +59,7 @@ class WorkerSpec:
     """The tool of compute-sanitizer under which the processes run."""
     instrumenting: Instrumenting | None = None
     """Triton's own sanitizer, with which they compile kernels; `environment` turns it on."""
-    engine: str = "harness.engines.virtual.engine:VirtualEngine"
+    engine: str = VIRTUAL.factory
     """The factory of the `harness.execution.engine.Engine`, as `module:name`; called without arguments."""
     memory_limit_bytes: int = VIRTUAL_GIB * GIB
     """The memory that a worker may allocate beyond what its fork server holds after loading."""

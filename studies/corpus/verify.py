@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 from harness.errors import LibraryError, MissingPart, SuiteError, UsageError
 from harness.model.case import Case
+from harness.model.engine_traits import VIRTUAL
 from harness.model.finding import Finding
 from harness.model.verdict import Fail
 from harness.search.campaign_statistics import CampaignStatistics, Trial
-from harness.search.engine_choice import EngineName, parse_engine
+from harness.search.engine_choice import parse_engine
 from harness.search.options import TIME_LIMIT_S, Options, load_devices, load_ops, with_environment
 from harness.search.plan import CaseBudget
 from harness.search.session import Session
@@ -37,7 +38,7 @@ class SearchBudget:
     processes: int
     seed: int
     time_limit_s: float = TIME_LIMIT_S
-    engine: str = EngineName.VIRTUAL.factory
+    engine: str = VIRTUAL.factory
     """Module and name of the engine's factory."""
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import VIRTUAL
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest
 from harness.model.run import FormMismatch, ResultForm, Run
@@ -42,7 +43,7 @@ class FakeEngine:
     breaks the harness at more than a hundred rows.
     """
 
-    name = "virtual"
+    traits = VIRTUAL
 
     def prepare(self) -> None:
         """There is nothing to load."""

@@ -14,8 +14,8 @@ from harness.engines.cuda.gpus.inventory import RealGpu, profile_of
 from harness.engines.triton.triton_seam import FULL_CACHE_SUFFIX
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import COMPILE_AHEAD, CUDA
 from harness.model.run import Completed, Ending, OutOfMemory, Raised, Run, Unsupported
-from harness.search.engine_choice import COMPILE_AHEAD_FACTORY, EngineName
 from harness.search.options import load_ops
 from harness.workers.gpu_assignment import GpuAssigner
 from harness.workers.pool import Pool, PoolOptions
@@ -44,7 +44,7 @@ def spec_of(
 
 def run_ahead(scratch: Path, *ops: str, device: DeviceProfile = BLACKWELL, gpu: RealGpu = H200) -> list[Run]:
     """Run ops in a fresh process that compiles for a GPU."""
-    with Pool(spec_of(scratch, COMPILE_AHEAD_FACTORY, compiler_environment(gpu)), 1, LIMIT_S) as pool:
+    with Pool(spec_of(scratch, COMPILE_AHEAD.factory, compiler_environment(gpu)), 1, LIMIT_S) as pool:
         return [pool.run(case_of(op, device)) for op in ops]
 
 
@@ -86,7 +86,7 @@ def test_a_case_that_exceeds_memory_ends_when_compiled_ahead(tmp_path: Path) -> 
 def sized_runs(scratch: Path, *ops: str, gpu: RealGpu = H200) -> list[Run]:
     tuned = {op.name: Case(op=op.id, dims={"T": 4, "D": 16}, dtype=DType.FP16, device=BLACKWELL) for op in SIZED}
     sized = replace(
-        spec_of(scratch, COMPILE_AHEAD_FACTORY, compiler_environment(gpu))(BLACKWELL), suites=(SIZED_SUITE,)
+        spec_of(scratch, COMPILE_AHEAD.factory, compiler_environment(gpu))(BLACKWELL), suites=(SIZED_SUITE,)
     )
     with Pool(lambda _: sized, 1, LIMIT_S) as pool:
         return [pool.run(tuned[op]) for op in ops]
@@ -128,7 +128,7 @@ def test_refused_ptx_is_unsupported_if_another_gpu_is_emulated(
 ) -> None:
     (op,) = load_ops((UNASSEMBLED_SUITE,), ())
     spec = replace(
-        spec_of(tmp_path, COMPILE_AHEAD_FACTORY, compiler_environment(H200))(device), suites=(UNASSEMBLED_SUITE,)
+        spec_of(tmp_path, COMPILE_AHEAD.factory, compiler_environment(H200))(device), suites=(UNASSEMBLED_SUITE,)
     )
     with Pool(lambda _: spec, 1, LIMIT_S) as pool:
         run = pool.run(Case(op=op.id, dims={"T": 4}, dtype=DType.FP32, device=device))
@@ -143,8 +143,6 @@ def test_on_hardware_workers_reuse_the_builds_made_ahead(tmp_path: Path, gpu: Re
     kept = tmp_path / f"triton{FULL_CACHE_SUFFIX}"
     before = set(kept.rglob("*"))
     assert any(path.suffix == ".cubin" for path in before)
-    with Pool(
-        spec_of(tmp_path, EngineName.CUDA.factory), 1, LIMIT_S, PoolOptions(gpus=GpuAssigner((gpu,), print))
-    ) as pool:
+    with Pool(spec_of(tmp_path, CUDA.factory), 1, LIMIT_S, PoolOptions(gpus=GpuAssigner((gpu,), print))) as pool:
         assert pool.run(case_of("good", device)).ending == Completed()
     assert set(kept.rglob("*")) == before

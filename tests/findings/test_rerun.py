@@ -9,10 +9,10 @@ from harness import catalogue
 from harness.findings.recorded_cases import Recorded
 from harness.findings.rerun import Replayed, ReplayStatus, options_for, replay
 from harness.model.case import Case, DType
+from harness.model.engine_traits import VIRTUAL
 from harness.model.finding import Finding
 from harness.model.run import Raised, Run
 from harness.model.verdict import Severity, Signature
-from harness.search.engine_choice import EngineName
 from harness.search.judge import Judge
 from harness.search.session import Session
 from tests.search.fakes import KERNEL, OP, SIMPLEST, facts, never, unsupported
@@ -34,7 +34,7 @@ def test_a_rerun_waits_for_the_background_compiler(tmp_path: Path, monkeypatch: 
             oracle="resources", severity=Severity.ERROR, op="", kernel="product_kernel", place="shared memory"
         ),
     )
-    with Session(options_for(recorded, libraries=(), engine=EngineName.VIRTUAL)) as session:
+    with Session(options_for(recorded, libraries=(), engine=VIRTUAL)) as session:
         replayed = replay(recorded, session)
     assert [finding.fail.signature for finding in replayed.findings] == [recorded.signature]
 

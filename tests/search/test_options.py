@@ -4,7 +4,8 @@ import pytest
 
 from harness.engines.cuda.sanitizers.sanitizer_command import Sanitizing
 from harness.model.compute_sanitizer_report import Tool
-from harness.search.engine_choice import CustomEngine, EngineChoice, EngineName
+from harness.model.engine_traits import COMPARISON, CUDA, VIRTUAL, EngineTraits
+from harness.search.engine_choice import custom_engine
 from harness.search.options import Options
 from harness.search.plan import CaseBudget
 
@@ -14,15 +15,15 @@ MEMCHECK = Sanitizing(tool=Tool.MEMCHECK, command=("compute-sanitizer",), versio
 @pytest.mark.parametrize(
     ("engine", "sanitizer", "options"),
     [
-        (EngineName.VIRTUAL, None, ()),
-        (EngineName.CUDA, None, ("--engine", "cuda")),
-        (EngineName.CUDA, MEMCHECK, ("--engine", "cuda", "--sanitizer", "memcheck")),
-        (EngineName.BOTH, None, ("--engine", "cuda,virtual")),
-        (CustomEngine("mine:Engine"), None, ("--engine", "mine:Engine")),
+        (VIRTUAL, None, ()),
+        (CUDA, None, ("--engine", "cuda")),
+        (CUDA, MEMCHECK, ("--engine", "cuda", "--sanitizer", "memcheck")),
+        (COMPARISON, None, ("--engine", "cuda,virtual")),
+        (custom_engine("mine:Engine"), None, ("--engine", "mine:Engine")),
     ],
 )
 def test_engine_options_are_those_of_the_command_line(
-    engine: EngineChoice, sanitizer: Sanitizing | None, options: tuple[str, ...]
+    engine: EngineTraits, sanitizer: Sanitizing | None, options: tuple[str, ...]
 ) -> None:
     asked = Options(
         suites=(), ops=(), devices=(), budget=CaseBudget(cases=1), seed=0, engine=engine, sanitizer=sanitizer

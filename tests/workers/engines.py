@@ -6,6 +6,7 @@ from pathlib import Path
 from harness.execution import flight_recorder
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import CUDA, VIRTUAL, EngineTraits
 from harness.model.kernel_assembly import KernelAssembly
 from harness.model.op import Op
 from harness.model.paired_run import PairedRun, PairedRunRequest, Sketch
@@ -15,7 +16,7 @@ from harness.model.run import Completed, Raised, Refused, Run
 class Calling:
     """Lets exceptions of the op escape, and puts its result into `seconds`."""
 
-    name = "calling"
+    traits = EngineTraits(name="calling")
 
     def __init__(self) -> None:
         self.device: DeviceProfile | None = None
@@ -36,12 +37,12 @@ class Calling:
         assert self.device == case.device
         result = op.call(**case.dims)
         if op.name == "answers_at_length":
-            return Run(case=case, engine=self.name, ending=Refused(message="x" * (result << 20)))
-        return Run(case=case, engine=self.name, ending=Completed(), seconds={"result": float(result)})
+            return Run(case=case, engine=self.traits.name, ending=Refused(message="x" * (result << 20)))
+        return Run(case=case, engine=self.traits.name, ending=Completed(), seconds={"result": float(result)})
 
     def run_paired(self, op: Op, request: PairedRunRequest) -> Run:
         sketch = Sketch(name="y", shape=(), projections=(float(op.call(**request.case.dims)),))
-        return PairedRun(case=request.case, engine=self.name, ending=Completed(), sketches=(sketch,))
+        return PairedRun(case=request.case, engine=self.traits.name, ending=Completed(), sketches=(sketch,))
 
 
 class Catching(Calling):
@@ -52,13 +53,13 @@ class Catching(Calling):
             return super().run(op, case)
         except Exception as error:  # noqa: BLE001 — as an engine must
             ending = Raised(kind=type(error).__name__, message=str(error), source=None, phase="forward", traceback="")
-            return Run(case=case, engine=self.name, ending=ending)
+            return Run(case=case, engine=self.traits.name, ending=ending)
 
 
 class Launching(Calling):
     """Calls the op within the launch of a kernel, on what passes for a virtual GPU."""
 
-    name = "virtual"
+    traits = VIRTUAL
 
     def run(self, op: Op, case: Case) -> Run:
         with (
@@ -71,7 +72,7 @@ class Launching(Calling):
 class Launched(Calling):
     """Calls the op after the launch of a kernel."""
 
-    name = "virtual"
+    traits = VIRTUAL
 
     def run(self, op: Op, case: Case) -> Run:
         with flight_recorder.launching("spin_kernel", (4, 1, 1)):
@@ -108,12 +109,12 @@ class WithTorch(Calling):
 class Noting(Calling):
     """Calls nothing, and leaves a file for each case in the folder that MISCHIEF_FOLDER names."""
 
-    name = "noting"
+    traits = EngineTraits(name="noting")
 
     def run(self, op: Op, case: Case) -> Run:
         del op
         Path(os.environ["MISCHIEF_FOLDER"], case.digest).touch()
-        return Run(case=case, engine=self.name, ending=Completed())
+        return Run(case=case, engine=self.traits.name, ending=Completed())
 
 
 class Assembling(Noting):
@@ -126,12 +127,12 @@ class Assembling(Noting):
 class Noticing(Calling):
     """Calls nothing, and reports if `Noting` had the case before; MISCHIEF_FOLDER as there."""
 
-    name = "noticing"
+    traits = EngineTraits(name="noticing")
 
     def run(self, op: Op, case: Case) -> Run:
         del op
         was_there = Path(os.environ["MISCHIEF_FOLDER"], case.digest).exists()
-        return Run(case=case, engine=self.name, ending=Completed(), seconds={"result": float(was_there)})
+        return Run(case=case, engine=self.traits.name, ending=Completed(), seconds={"result": float(was_there)})
 
     def assemble(self, assembly: KernelAssembly) -> None:
         assert Path(os.environ["MISCHIEF_FOLDER"], Path(assembly.ptxas).name).exists()
@@ -140,4 +141,4 @@ class Noticing(Calling):
 class OnHardware(Calling):
     """Passes for the engine on a hardware GPU."""
 
-    name = "cuda"
+    traits = CUDA

@@ -29,6 +29,7 @@ from harness.execution.execution_hooks import ObservedLaunches, with_failed_kern
 from harness.execution.paired_run_policy import is_sampled, order_matters, with_another_config
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import CUDA
 from harness.model.kernel_assembly import KernelAssembly
 from harness.model.op import Op
 from harness.model.paired_run import PairedRun, PairedRunRequest
@@ -39,7 +40,7 @@ from harness.model.triton_sanitizer_report import Instrumentation, Instrumented
 class CudaEngine:
     """Runs cases on one GPU while it emulates one device; one engine per process."""
 
-    name = "cuda"
+    traits = CUDA
 
     _memory: RedzoneMemory
     _execution: Execution
@@ -123,7 +124,7 @@ class CudaEngine:
             self._memory.forget()
         return Run(
             case=case,
-            engine=self.name,
+            engine=self.traits.name,
             ending=ending,
             launches=tuple(case_launches.launches),
             results=results,
@@ -145,7 +146,7 @@ class CudaEngine:
             self._memory.forget()
         return PairedRun(
             case=request.case,
-            engine=self.name,
+            engine=self.traits.name,
             ending=ending,
             launches=tuple(case_launches.launches),
             sketches=sketches,
@@ -171,7 +172,7 @@ class CudaEngine:
             report = replace(report, exact=exact, unproven=report.unproven or reason)
         return Run(
             case=case,
-            engine=self.name,
+            engine=self.traits.name,
             ending=ending,
             launches=tuple(before.launches),
             instrumented=report,

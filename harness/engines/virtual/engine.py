@@ -30,6 +30,7 @@ from harness.execution.poison import FreshMemory
 from harness.execution.reruns import AUTOTUNER_CHECKS, Rerun, RerunRequest, recording, with_reruns, with_seconds
 from harness.model.case import Case, LaneFill, Scale
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import VIRTUAL
 from harness.model.op import Op
 from harness.model.paired_run import PairedRun, PairedRunRequest
 from harness.model.run import Completed, Ending, ExactComparison, ExactRun, Refilled, Run
@@ -49,7 +50,7 @@ class ExactExecution(Protocol):
 class VirtualEngine:
     """Emulates one device and runs cases on it.  A process has one engine."""
 
-    name = "virtual"
+    traits = VIRTUAL
     reruns: frozenset[Rerun] = frozenset(Rerun)
     """The reruns that the engine serves."""
 
@@ -153,7 +154,7 @@ class VirtualEngine:
             ending, sketches = self._execution.run_paired(op, request)
             return PairedRun(
                 case=case,
-                engine=self.name,
+                engine=self.traits.name,
                 ending=launches.ending(ending, self._chooser.failed),
                 launches=tuple(launches.launches),
                 sketches=() if launches.halted else sketches,
@@ -166,7 +167,7 @@ class VirtualEngine:
             ending, results = self._execution.run(op, case)
             return Run(
                 case=case,
-                engine=self.name,
+                engine=self.traits.name,
                 ending=launches.ending(ending, self._chooser.failed),
                 launches=tuple(launches.launches),
                 results=() if launches.halted else results,

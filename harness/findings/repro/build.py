@@ -30,12 +30,12 @@ from harness.oracles.traits import Need, Proof
 from harness.repro_runtime import PRESENT, CheckRequest, FileRunner
 from harness.repro_runtime.judge_file import at_fault
 from harness.repro_runtime.request import file_case
-from harness.search.engine_choice import CustomEngine
+from harness.search.engine_choice import custom_engine
 from harness.search.judge import Examination
 from harness.search.session import Session
 from harness.settings import Settings
 
-ENGINE = CustomEngine("harness.findings.repro.recording_engine:RecordingEngine")
+ENGINE = custom_engine("harness.findings.repro.recording_engine:RecordingEngine")
 REDUCTION_S = 120.0
 CANDIDATE_LIMIT_S = 10.0
 CONFIRMATION_LIMIT_S = 180.0

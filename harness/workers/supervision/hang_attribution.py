@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from harness.execution.flight_recorder import Activity
+from harness.model.engine_traits import VIRTUAL, traits_of_engine
 from harness.model.run import HungParty, TimedOut
 from harness.workers.supervision import processes, stacks
 from harness.workers.supervision.processes import RUNNING, Thread
@@ -14,8 +15,6 @@ BETWEEN_S = 0.1
 BUSY_TICKS = 5
 """A thread that uses this many CPU ticks over all samples is running; on a busy machine it gets no more."""
 BUSY_PERCENT = 99
-VIRTUAL = "virtual"
-"""The name of the engine that runs kernels on the CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +22,7 @@ class HangEvidence:
     """Observations of the worker before it is killed."""
 
     flight: Flight
-    engine: str = VIRTUAL
+    engine: str = VIRTUAL.name
     compilers: tuple[str, ...] = ()
     """Names of the compilers that it started and that still run."""
     utilisation: tuple[int, ...] = ()
@@ -40,7 +39,7 @@ class HangEvidence:
         unfinished = self.flight.unfinished
         if self.compilers or (unfinished is not None and unfinished.kind is Activity.COMPILE):
             return HungParty.COMPILER
-        if self.engine == VIRTUAL and unfinished is not None and unfinished.kind is Activity.LAUNCH:
+        if traits_of_engine(self.engine).is_virtual and unfinished is not None and unfinished.kind is Activity.LAUNCH:
             return HungParty.DEVICE
         may_be_on_gpu = not self.flight.is_waited_for
         # A host that waits for the GPU makes any work there suspect.  Without that, only a GPU that is always busy is:
@@ -49,7 +48,9 @@ class HangEvidence:
         least_percent = 1 if is_synchronising else BUSY_PERCENT
         if may_be_on_gpu and len(self.utilisation) == SAMPLES and min(self.utilisation) >= least_percent:
             return HungParty.DEVICE
-        if may_be_on_gpu and (any(self.utilisation) or (not self.utilisation and self.engine != VIRTUAL)):
+        if may_be_on_gpu and (
+            any(self.utilisation) or (not self.utilisation and not traits_of_engine(self.engine).is_virtual)
+        ):
             return HungParty.UNKNOWN  # the GPU works now and then, or its utilisation is not known
         return HungParty.HOST if self.threads and self.threads[-1] else HungParty.UNKNOWN
 

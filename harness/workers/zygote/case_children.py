@@ -25,7 +25,6 @@ from harness.workers.supervision import linux
 from harness.workers.zygote.loading import Loaded, load, prepare
 
 LOG_BYTES = 4096
-ON_REAL_GPUS = "cuda"
 CUDA_IN_A_FORK = "a forked child of a process that uses CUDA, which cannot use it"
 
 
@@ -41,12 +40,14 @@ class SpawnOrders:
 
 def run_in_child(loaded: Loaded, request: RunRequest, run: Callable[[], Run]) -> Run:
     """Return the run of a request whose case asks for a child process; `run` runs it in the process that calls it."""
-    engine = loaded.engine.name
+    engine = loaded.engine.traits
     if case_of(request).context is CallContext.SPAWNED:
         return _spawned(loaded, request)
-    if ON_REAL_GPUS in engine.split(","):
-        return _unanswered(request, engine, Unsupported(what=CUDA_IN_A_FORK, kernel="", source=None, triton_version=""))
-    return _forked(engine, request, run)
+    if engine.needs_gpu:
+        return _unanswered(
+            request, engine.name, Unsupported(what=CUDA_IN_A_FORK, kernel="", source=None, triton_version="")
+        )
+    return _forked(engine.name, request, run)
 
 
 def run_one(loaded: Loaded, op: Op, request: RunRequest) -> Run:
@@ -97,7 +98,7 @@ def _spawned(loaded: Loaded, request: RunRequest) -> Run:
         file.seek(0)
         answer = file.read()
     log = printed[-LOG_BYTES:].decode(errors="replace")
-    return _answer(loaded.engine.name, request, process.returncode, answer, log)
+    return _answer(loaded.engine.traits.name, request, process.returncode, answer, log)
 
 
 def _answer(engine: str, request: RunRequest, status: int, answer: bytes, log: str) -> Run:

@@ -63,7 +63,7 @@ def _serve(stream: socket.socket, loaded: Loaded) -> None:
     if problem := loaded.engine.begin():
         _send_fault(stream, ChildError(kind=FaultKind.GPU, message=problem))
         return
-    send(stream, FrameKind.HELLO, loaded.engine.name.encode())
+    send(stream, FrameKind.HELLO, loaded.engine.traits.name.encode())
     inbox = Inbox()
     while piece := stream.recv(PIECE_BYTES):
         inbox.add(piece)
@@ -100,7 +100,9 @@ def _answer_to(frame: Frame, loaded: Loaded) -> Run | ChildError:
         memory_limit.lift_limit()  # to describe the error takes memory, too
         if memory_limit.is_out_of_memory(error):
             message = f"{type(error).__name__}: {error}"
-            return Run(case=case, engine=loaded.engine.name, ending=OutOfMemory(limit_bytes=limit, message=message))
+            return Run(
+                case=case, engine=loaded.engine.traits.name, ending=OutOfMemory(limit_bytes=limit, message=message)
+            )
         if problem := disk_problem(error):
             return ChildError(kind=FaultKind.DISK, message=problem)
         return ChildError(kind=FaultKind.WORKER, message=f"the engine failed on {case}:\n{traceback.format_exc()}")
@@ -112,7 +114,7 @@ def _run(loaded: Loaded, op: Op, request: RunRequest) -> Run:
     engine = loaded.engine
     if (assembly := assembly_of(request)) is not None:
         if not isinstance(engine, AssemblingEngine):
-            raise WorkerError(f"the {engine.name} engine cannot assemble kernels in another way")
+            raise WorkerError(f"the {engine.traits} engine cannot assemble kernels in another way")
         state.is_rebuilt = True
         engine.assemble(assembly)
     with flight_recorder.running(str(case_of(request))):

@@ -42,8 +42,6 @@ ENVIRONMENT = {
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # torch.cuda.is_available() must not start CUDA before the fork.
 }
 LAST_LINES = 12
-ON_HARDWARE = "cuda"
-"""The engine whose processes see no emulated GPU, so that JAX is imported as it is installed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +90,7 @@ def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
     importlib.invalidate_caches()
     engine.emulate(spec.device)
     import_submodules_on_use()
-    if engine.name != ON_HARDWARE:
+    if not engine.traits.is_hardware:  # on hardware, JAX is imported as it is installed
         prepare_imports()
     BUILTINS["__import__"] = import_past_frameworks
     try:
@@ -104,7 +102,7 @@ def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
         is_public = is_shipped(suite, Path(spec.project))
         if obstacle := _missing(suite, ops, spec.library_paths, is_public=is_public) or _unimportable(suite, ops):
             return ChildError(kind=FaultKind.LIBRARY, message=obstacle)
-        if engine.name != ON_HARDWARE and (obstacle := _jax_obstacle(ops)):
+        if not engine.traits.is_hardware and (obstacle := _jax_obstacle(ops)):
             return ChildError(kind=FaultKind.LIBRARY, message=f"{suite}: {obstacle}")
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)

@@ -7,7 +7,7 @@ import pytest
 from harness.engines.cuda.gpus.inventory import RealGpu, profile_of, real_gpus
 from harness.errors import MissingPart
 from harness.model.device import DeviceProfile
-from harness.search.engine_choice import EngineName
+from harness.model.engine_traits import CUDA
 from harness.workers.fork_servers.shared_zygotes import SharedZygotes
 from harness.workers.gpu_assignment import GpuAssigner
 from harness.workers.pool import Pool, PoolOptions
@@ -48,7 +48,7 @@ def pool_of(gpu: RealGpu, shared_zygotes: SharedZygotes, scratch: str) -> Iterat
 
     def made(suite: str) -> Pool:
         def spec(device: DeviceProfile) -> WorkerSpec:
-            return WorkerSpec(device=device, suites=(suite,), scratch=scratch, engine=EngineName.CUDA.factory)
+            return WorkerSpec(device=device, suites=(suite,), scratch=scratch, engine=CUDA.factory)
 
         if suite not in pools:
             pools[suite] = Pool(

@@ -10,8 +10,8 @@ from harness.engines.cuda.emulation import worker_environment
 from harness.engines.cuda.gpus.inventory import RealGpu
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import CUDA
 from harness.model.run import Completed, HungParty, Run, TimedOut
-from harness.search.engine_choice import EngineName
 from harness.workers.pool import Pool
 from harness.workers.spec import WorkerSpec
 from tests.engines.cuda import hanging
@@ -35,7 +35,7 @@ def runs(gpu: RealGpu, device: DeviceProfile, tmp_path_factory: pytest.TempPathF
         device=device,
         suites=(SUITE,),
         scratch=str(scratch),
-        engine=EngineName.CUDA.factory,
+        engine=CUDA.factory,
         environment=(*worker_environment(gpu), *coredump.environment(dumps)),
     )
     with Pool(lambda _: spec, processes=1, time_limit_s=LIMIT_S) as pool:

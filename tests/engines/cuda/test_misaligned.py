@@ -8,8 +8,8 @@ from harness import catalogue
 from harness.engines.cuda.gpus.inventory import RealGpu
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import VIRTUAL
 from harness.model.run import Completed, Faulted, FaultOf
-from harness.search.engine_choice import EngineName
 from harness.search.judge import Judge
 from harness.search.options import load_ops
 from harness.workers.pool import Pool
@@ -30,7 +30,7 @@ def test_the_virtual_gpu_reports_each_misalignment_and_nothing_else(tmp_path: Pa
     device = catalogue.find("h200")
 
     def spec(device: DeviceProfile) -> WorkerSpec:
-        return WorkerSpec(device=device, suites=(SUITE,), scratch=str(tmp_path), engine=EngineName.VIRTUAL.factory)
+        return WorkerSpec(device=device, suites=(SUITE,), scratch=str(tmp_path), engine=VIRTUAL.factory)
 
     with Pool(spec, 1, LIMIT_S) as pool:
         found = {name: Judge().examine(op, case_of(name, device), pool.run).fails for name, op in OPS.items()}

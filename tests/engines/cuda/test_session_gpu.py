@@ -11,8 +11,8 @@ from harness.engines.cuda import coredump
 from harness.engines.cuda.gpus.inventory import RealGpu
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import CUDA
 from harness.model.run import Completed, Faulted, TimedOut
-from harness.search.engine_choice import EngineName
 from harness.search.options import Options, load_ops
 from harness.search.plan import CaseBudget
 from harness.search.session import Session
@@ -34,7 +34,7 @@ def session(gpu: RealGpu, device: DeviceProfile, tmp_path_factory: pytest.TempPa
         devices=(device,),
         budget=CaseBudget(cases=len(ops)),
         seed=1,
-        engine=EngineName.CUDA,
+        engine=CUDA,
         time_limit_s=LIMIT_S,
     )
     # The session writes into the working directory.

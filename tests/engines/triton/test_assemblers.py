@@ -9,10 +9,10 @@ from harness.engines.cuda.emulation import compiler_environment
 from harness.engines.triton.assemblers import find_assemblers
 from harness.engines.triton.triton_seam import FULL_CACHE_SUFFIX
 from harness.errors import WorkerError
+from harness.model.engine_traits import COMPILE_AHEAD, VIRTUAL
 from harness.model.kernel_assembly import KernelAssembly
 from harness.model.paired_run import rebuilt
 from harness.model.run import Completed
-from harness.search.engine_choice import COMPILE_AHEAD_FACTORY, EngineName
 from harness.workers.pool import Pool
 from tests.compiling.test_compile_ahead_engine import BLACKWELL, LIMIT_S, case_of, spec_of
 from tests.engines.cuda.samples import H200
@@ -37,7 +37,7 @@ def test_the_usual_assembler_is_the_one_that_triton_takes(capability: tuple[int,
 
 def builds(scratch: Path, *assemblies: KernelAssembly) -> dict[str, dict[str, bytes]]:
     """Return the builds of a case for each of these assemblies, by folder of the cache and kernel."""
-    with Pool(spec_of(scratch, COMPILE_AHEAD_FACTORY, compiler_environment(H200)), 1, LIMIT_S) as pool:
+    with Pool(spec_of(scratch, COMPILE_AHEAD.factory, compiler_environment(H200)), 1, LIMIT_S) as pool:
         for assembly in assemblies:
             run = pool.run_alone(rebuilt(case_of("good", BLACKWELL), assembly))
             assert run.ending == Completed()
@@ -64,7 +64,7 @@ def test_only_the_named_kernels_are_assembled_otherwise(tmp_path: Path) -> None:
 
 def test_the_virtual_gpu_refuses_another_assembly(tmp_path: Path) -> None:
     with (
-        Pool(spec_of(tmp_path, EngineName.VIRTUAL.factory), 1, LIMIT_S) as pool,
+        Pool(spec_of(tmp_path, VIRTUAL.factory), 1, LIMIT_S) as pool,
         pytest.raises(WorkerError, match="cannot assemble kernels in another way"),
     ):
         pool.run_alone(rebuilt(case_of("good", BLACKWELL), KernelAssembly(optimises=False)))

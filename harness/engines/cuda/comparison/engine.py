@@ -20,6 +20,7 @@ from harness.engines.virtual.launches import Launches
 from harness.execution.reruns import Rerun
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import COMPARISON
 from harness.model.launch_difference import CaseAgreement
 from harness.model.op import Op
 from harness.model.paired_run import PairedRun, PairedRunRequest
@@ -31,7 +32,7 @@ R = TypeVar("R", bound=Run)
 class ComparisonEngine(VirtualEngine):
     """Runs cases on the virtual GPU and compares their launches with those of one hardware GPU."""
 
-    name = "cuda,virtual"
+    traits = COMPARISON
     reruns = frozenset({Rerun.EXACT, Rerun.LANE_FILL})
     """The launches of benchmarks would be compared as well."""
 

@@ -13,12 +13,12 @@ from harness.engines.cuda.gpus.inventory import RealGpu
 from harness.engines.virtual.operations.table import HANDLERS
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import COMPARISON
 from harness.model.launch_difference import Plainer
 from harness.model.run import Completed, Run
 from harness.model.verdict import Fail
 from harness.oracles.agreement import EXPLAINED_BY
 from harness.oracles.completes import STAYS
-from harness.search.engine_choice import EngineName
 from harness.search.judge import Judge
 from harness.search.options import load_ops
 from harness.workers.gpu_assignment import GpuAssigner
@@ -69,7 +69,7 @@ def pool(gpu: RealGpu, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Poo
     scratch = str(tmp_path_factory.mktemp("scratch"))
 
     def spec(device: DeviceProfile) -> WorkerSpec:
-        return WorkerSpec(device=device, suites=(SUITE,), scratch=scratch, engine=EngineName.BOTH.factory)
+        return WorkerSpec(device=device, suites=(SUITE,), scratch=scratch, engine=COMPARISON.factory)
 
     with Pool(spec, 1, LIMIT_S, PoolOptions(gpus=GpuAssigner((gpu,), print))) as made:
         yield made

@@ -23,9 +23,9 @@ from harness.errors import MissingPart, UsageError
 from harness.execution.paired_run_policy import with_another_config
 from harness.model.case import Case, DType
 from harness.model.compute_sanitizer_report import SanitizerRecord
+from harness.model.engine_traits import COMPILE_AHEAD, CUDA, VIRTUAL
 from harness.model.run import Completed, Faulted, FaultOf, Launch, Run
 from harness.model.triton_sanitizer_report import Differing, Instrumentation, Instrumented
-from harness.search.engine_choice import COMPILE_AHEAD_FACTORY, EngineName
 from harness.search.options import sanitizer_for
 from harness.settings import Settings
 from harness.workers.pool import Pool
@@ -114,14 +114,14 @@ def test_a_workers_environment_names_the_sanitizer_and_its_options() -> None:
 
 def test_an_older_triton_and_the_virtual_gpu_have_no_sanitizers() -> None:
     with pytest.raises(UsageError, match="add --engine cuda"):
-        sanitizer_for("gsan", EngineName.VIRTUAL, NOWHERE, Settings())
+        sanitizer_for("gsan", VIRTUAL, NOWHERE, Settings())
     if HAS_SANITIZERS:
-        assert sanitizer_for("consan", EngineName.CUDA, NOWHERE, Settings()) == replace(
+        assert sanitizer_for("consan", CUDA, NOWHERE, Settings()) == replace(
             instrumenting_with(Instrumentation.CONSAN), version=version("triton")
         )
         return
     with pytest.raises(MissingPart, match=r"gsan is a part of Triton 3\.9, and 3\.\S+ is installed: pip install"):
-        sanitizer_for("gsan", EngineName.CUDA, NOWHERE, Settings())
+        sanitizer_for("gsan", CUDA, NOWHERE, Settings())
 
 
 def test_an_unknown_option_is_named() -> None:
@@ -147,7 +147,7 @@ def test_kernels_are_compiled_ahead_with_the_checks(mode: Instrumentation, tmp_p
         device=BLACKWELL,
         suites=(SUITE,),
         scratch=str(tmp_path),
-        engine=COMPILE_AHEAD_FACTORY,
+        engine=COMPILE_AHEAD.factory,
         environment=(*compiler_environment(H200), *instrumenting_with(mode).environment),
         instrumenting=instrumenting_with(mode),
     )

@@ -12,11 +12,11 @@ from harness.engines.cuda.gpus.inventory import RealGpu
 from harness.engines.cuda.sanitizers.instrumentation import instrumenting, works_in
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import CUDA
 from harness.model.run import Completed, Faulted, FaultOf, Run
 from harness.model.triton_sanitizer_report import Instrumented
 from harness.model.verdict import Abstain, Fail, Pass, Verdict
 from harness.oracles import registry
-from harness.search.engine_choice import EngineName
 from harness.workers.gpu_assignment import GpuAssigner
 from harness.workers.pool import Pool, PoolOptions
 from harness.workers.spec import WorkerSpec
@@ -48,7 +48,7 @@ def runs_under(gpu: RealGpu, device: DeviceProfile, tmp_path: Path) -> Iterator[
             device=emulated,
             suites=(SUITE,),
             scratch=str(tmp_path / "scratch"),
-            engine=EngineName.CUDA.factory,
+            engine=CUDA.factory,
             environment=choice.environment,
             instrumenting=choice,
         )

@@ -14,10 +14,10 @@ from harness.errors import MissingPart
 from harness.model.case import Case, DType
 from harness.model.compute_sanitizer_report import Sanitized, Tool
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import CUDA
 from harness.model.run import Completed, Run
 from harness.model.verdict import Fail
 from harness.oracles import registry
-from harness.search.engine_choice import EngineName
 from harness.settings import Settings
 from harness.workers.gpu_assignment import GpuAssigner
 from harness.workers.pool import Pool, PoolOptions
@@ -52,7 +52,7 @@ def runs_under(gpu: RealGpu, device: DeviceProfile, tmp_path_factory: pytest.Tem
             device=device,
             suites=(SUITE,),
             scratch=scratch,
-            engine=EngineName.CUDA.factory,
+            engine=CUDA.factory,
             sanitizing=sanitizer_command.sanitizing(tool, SETTINGS),
             load_limit_s=600.0,
         )

@@ -1,0 +1,84 @@
+"""The engines of the harness: their names, and what other rooms know about them.
+
+Data alone: the parent process reads it, and stays free of torch and Triton.  No other file compares names of engines.
+An engine from outside has traits of its own, as `Engine.traits`; processes other than its workers know its name alone.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineTraits:
+    """What other rooms know about an engine."""
+
+    name: str
+    """The name in runs and on the command line."""
+    factory: str = ""
+    """Module and name of the callable that makes the engine in a worker: `module:factory`."""
+    place: str = ""
+    """The GPUs that it runs on, for the help of `--engine`."""
+    aliases: tuple[str, ...] = ()
+    """Other names on the command line."""
+    needs_gpu: bool = False
+    """True if a session leases hardware GPUs for it.  Its workers use CUDA, so they cannot be forked again."""
+    has_provenance: bool = False
+    """True if it interprets kernels: it sees each access to memory with its tensor, and leaves TTIR to compile."""
+    has_exact_runs: bool = False
+    """True if it repeats cases in exact arithmetic."""
+    repeats_cases: bool = False
+    """True if it runs a case twice and compares the bits."""
+    checks_tuning: bool = False
+    """True if it lets autotuners tune in a further run."""
+    runs_commands: bool = False
+    """True if `harness run` checks launches with it."""
+
+    @property
+    def is_virtual(self) -> bool:
+        """True if kernels run on the CPU alone, in the process that launches them."""
+        return self.has_provenance and not self.needs_gpu
+
+    @property
+    def is_hardware(self) -> bool:
+        """True if kernels run on hardware alone: other processes may compile for it, or show who is at fault."""
+        return self.needs_gpu and not self.has_provenance
+
+    def __str__(self) -> str:
+        return self.name
+
+
+VIRTUAL = EngineTraits(
+    name="virtual",
+    factory="harness.engines.virtual.engine:VirtualEngine",
+    has_provenance=True,
+    has_exact_runs=True,
+    checks_tuning=True,
+    runs_commands=True,
+)
+CUDA = EngineTraits(
+    name="cuda",
+    factory="harness.engines.cuda.engine:CudaEngine",
+    place="the GPUs of this machine",
+    needs_gpu=True,
+    repeats_cases=True,
+    runs_commands=True,
+)
+COMPARISON = EngineTraits(
+    name="cuda,virtual",
+    factory="harness.engines.cuda.comparison.engine:ComparisonEngine",
+    place="each launch on both",
+    aliases=("virtual,cuda",),
+    needs_gpu=True,
+    has_provenance=True,
+    has_exact_runs=True,
+)
+COMPILE_AHEAD = EngineTraits(name="ahead", factory="harness.compiling.compile_ahead_engine:CompileAheadEngine")
+"""Compiles for `CUDA` in other processes.  It launches nothing, so no case is checked there."""
+
+ENGINES = (VIRTUAL, CUDA, COMPARISON)
+"""The engines that a user can choose by name; the first is the usual one."""
+_BY_NAME = {engine.name: engine for engine in ENGINES}
+
+
+def traits_of_engine(name: str) -> EngineTraits:
+    """Return the traits of the engine that a run names; none of them if the engine is from outside."""
+    return _BY_NAME.get(name) or EngineTraits(name=name)
