@@ -21,7 +21,7 @@ from harness.checks.answer import CONTROL, Answer
 from harness.checks.answer_code import code_of, load
 from harness.checks.kept_outputs import keep_names, keep_outputs, key_of
 from harness.checks.reference import Reference, arguments_of, built
-from harness.execution.case_execution import plain_torch
+from harness.engines.torch.torch_seam import plain_torch
 from harness.execution.hypothesis_notes import note
 from harness.execution.result_forms import named
 

@@ -14,7 +14,7 @@ import torch
 from harness.checks.answer import Answer
 from harness.checks.kept_outputs import key_of, read_outputs
 from harness.checks.reference import defined_by
-from harness.execution.case_execution import plain_torch
+from harness.engines.torch.torch_seam import plain_torch
 from harness.execution.result_forms import Tensors, named
 
 COARSE = 0.03

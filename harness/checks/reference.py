@@ -12,7 +12,7 @@ from harness.checks.answer import Answer
 from harness.checks.answer_code import load
 from harness.checks.kept_outputs import read_names
 from harness.checks.torch_originals import Originals
-from harness.execution.case_execution import plain_torch
+from harness.engines.torch.torch_seam import plain_torch
 from harness.execution.inputs import seed_of
 
 _ORIGINALS = [Originals()]

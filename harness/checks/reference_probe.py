@@ -9,7 +9,7 @@ import torch
 from harness.checks.answer import Answer
 from harness.checks.reference import defined_by
 from harness.checks.sampled_task import SampledDim, SampledTask
-from harness.execution.case_execution import plain_torch
+from harness.engines.torch.torch_seam import plain_torch
 from harness.execution.inputs import TORCH_DTYPES
 from harness.execution.result_forms import named
 from harness.model.input_spec import Draw, extent_of

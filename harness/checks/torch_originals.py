@@ -11,6 +11,8 @@ from operator import is_
 from types import ModuleType
 from typing import Any
 
+from harness.engines.torch.torch_seam import PRIVATE_NAMESPACES
+
 NAMESPACES = frozenset(
     {
         "builtins",
@@ -28,8 +30,7 @@ NAMESPACES = frozenset(
         "torch.random",
         "torch.special",
         "torch.overrides",
-        "torch._tensor",
-        "torch._VF",
+        *PRIVATE_NAMESPACES,
     }
 )
 ABOVE = (

@@ -23,8 +23,7 @@ from harness.execution import flight_recorder
 from harness.execution.call_contexts import CallContexts
 from harness.execution.exception_text import cause_of, text_of
 from harness.execution.execution_hooks import NO_LAUNCHES, ObservedLaunches
-from harness.execution.missing_modules import missing
-from harness.execution.missing_native_code import native_code_missing
+from harness.execution.missing_parts import missing_part
 from harness.model.case import Case, GradMode
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest, Sketch
@@ -150,16 +149,6 @@ class ExecutionFactory(Protocol):
         ...
 
 
-def plain_torch() -> AbstractContextManager[None]:
-    """Return a context without the torch modes that engines hold around the library: for the harness's own tensors."""
-    return torch._C.DisableTorchFunction()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - no public name in torch 2.13
-
-
-def without_dispatch_modes() -> AbstractContextManager[None]:
-    """Return a context in which no mode sees torch's operators: a launch uses some, but is not made of them."""
-    return torch._C._DisableTorchDispatch()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - no public name in torch 2.13
-
-
 def autograd_mode(case: Case) -> AbstractContextManager[object]:
     """Return the context of autograd in which a case calls its op."""
     match case.grad_mode:
@@ -177,7 +166,7 @@ def _ending(op: Op, error: Exception, phase: str) -> Ending:
     if isinstance(error, NotImplementedError) and phase == "reference":
         what = f"the definition of {op.name}, which is still to be written: replace its NotImplementedError"
         return _unsupported(CannotExecute(what), error)
-    if part := missing(error) or native_code_missing(error):
+    if part := missing_part(error):
         return _unsupported(CannotExecute(part), error)
     if unsupported := UNSUPPORTED_TYPE.search(message):
         return Refused(message=f"{kind}: {unsupported[0]}")

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import torch
 
+from harness.engines.torch.torch_seam import is_zeros_without_memory
 from harness.execution.inputs import detached
 from harness.execution.result_forms import OutputsDiffer, Tensors, forms, named
 from harness.execution.suite_arguments import arguments_for
@@ -55,7 +56,7 @@ def gradients(outputs: Tensors, leaves: Tensors, cotangents: Tensors) -> dict[st
 
 def _with_memory(gradient: torch.Tensor | None) -> torch.Tensor | None:
     """Return a gradient with a storage: autograd may return zeros that have none, as from `torch.sgn`."""
-    if gradient is None or not gradient._is_zerotensor():  # noqa: SLF001 - torch 2.13 has no public name for it
+    if gradient is None or not is_zeros_without_memory(gradient):
         return gradient
     return torch.zeros_like(gradient)
 

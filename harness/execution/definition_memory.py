@@ -11,11 +11,16 @@ from typing import Any
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
 
+from harness.engines.torch.torch_seam import (
+    OperatorMode,
+    plain_torch,
+    storage_key,
+    takes_device,
+    tree_leaves,
+    tree_map_only,
+)
 from harness.errors import CannotExecute
-from harness.execution.case_execution import plain_torch
 from harness.execution.inputs import INTEGER_DTYPES, TORCH_DTYPES, draw_segments
 from harness.execution.suite_arguments import arguments_for
 from harness.model.case import Case, Scalar
@@ -117,8 +122,7 @@ class _Kept:
 
     def add(self, tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
-        # Its address, which torch 2.13 has no public name for: meta tensors have no data pointer.
-        self._storages[storage._cdata] = storage  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        self._storages[storage_key(storage)] = storage
         return tensor
 
     @property
@@ -126,7 +130,7 @@ class _Kept:
         return sum(storage.nbytes() for storage in self._storages.values())
 
 
-class _OnMeta(TorchDispatchMode):
+class _OnMeta(OperatorMode):
     """Makes every new tensor without values, and records the largest."""
 
     def __init__(self) -> None:
@@ -143,7 +147,7 @@ class _OnMeta(TorchDispatchMode):
             raise CannotExecute("a long definition without values")
         given = dict(kwargs or {})
         tensors = [leaf for leaf in tree_leaves((args, given)) if isinstance(leaf, torch.Tensor)]
-        is_factory = not tensors and any(argument.name == "device" for argument in func._schema.arguments)  # noqa: SLF001
+        is_factory = not tensors and takes_device(func)
         if is_factory or any(tensor.device == META for tensor in tensors):
             args = tree_map_only(torch.Tensor, _to_meta, args)
             if is_factory or given.get("device") is not None:

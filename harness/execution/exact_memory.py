@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from harness.engines.torch.torch_seam import is_zeros_without_memory
+
 Array = NDArray[Any]
 
 UNKNOWN = float("nan")
@@ -80,7 +82,7 @@ class ExactMemory:
 
     def read(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return the exact values of a floating-point tensor: a new float64 tensor of its shape, NaN where unknown."""
-        if not tensor.numel() or tensor._is_zerotensor():  # noqa: SLF001 - zeros without memory, which autograd makes
+        if not tensor.numel() or is_zeros_without_memory(tensor):
             return tensor.detach().to(torch.float64)
         elements = self._elements_of(tensor)
         values, raw, bits = (_view(part, tensor) for part in (elements.values, elements.raw, elements.bits))

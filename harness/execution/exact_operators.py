@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from harness.engines.torch.torch_seam import composite_keys, cpu_keys, overload_of, schema_of
+
 Decision = Callable[..., Any]
 """Returns, of an operator's arguments, the choice that its result depends on in steps."""
 
@@ -55,7 +57,7 @@ class ExactOperator:
 @cache
 def operator_of(func: Any) -> ExactOperator:
     """Return the rule of an operator's overload."""
-    schema = func._schema  # noqa: SLF001 - the schema has no public name in torch 2.13
+    schema = schema_of(func)
     base = schema.name.partition("::")[2]
     functional = base[:-1] if base.endswith("_") and not base.endswith("__") else base
     written = tuple(
@@ -66,7 +68,7 @@ def operator_of(func: Any) -> ExactOperator:
         name=schema.name.replace("::", "."),
         rule=_rule(func, base, written=bool(written)),
         written=written,
-        decision=_decision(functional, func._overloadname),  # noqa: SLF001 - likewise
+        decision=_decision(functional, overload_of(func)),
         absorbs_nan=functional in _ABSORBS_NAN,
         has_loose_integers=functional.startswith("_embedding_bag"),
     )
@@ -74,18 +76,18 @@ def operator_of(func: Any) -> ExactOperator:
 
 def argument(func: Any, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Return an argument of a call by its name; None if the operator has none of that name."""
-    for at, declared in enumerate(func._schema.arguments):  # noqa: SLF001 - likewise
+    for at, declared in enumerate(schema_of(func).arguments):
         if declared.name == name:
             return args[at] if at < len(args) else kwargs.get(name, declared.default_value)
     return None
 
 
 def _rule(func: Any, base: str, *, written: bool) -> ExactRule:
-    returns = func._schema.returns  # noqa: SLF001 - likewise
+    returns = schema_of(func).returns
     if kernel_inside(func) is not None:
         return ExactRule.INSIDE
     if base == "view":
-        return ExactRule.BITS if func._overloadname == "dtype" else ExactRule.VIEW  # noqa: SLF001 - likewise
+        return ExactRule.BITS if overload_of(func) == "dtype" else ExactRule.VIEW
     if base in _RULES:
         return _RULES[base]
     if torch.Tag.nondeterministic_seeded in func.tags:
@@ -100,14 +102,7 @@ def kernel_inside(func: Any) -> Any:
 
     Without autograd, torch shows an operator that consists of others as a whole.
     """
-    private: Any = torch._C  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - torch 2.13 has no public names for it
-    keys = private.DispatchKey
-    if func.namespace not in _TORCH:
-        return private.DispatchKeySet(keys.CPU)
-    has_kernel = private._dispatch_has_kernel_for_dispatch_key  # noqa: SLF001 - likewise
-    name = func.name()
-    is_composite = has_kernel(name, "CompositeImplicitAutograd") and not has_kernel(name, "CPU")
-    return private.DispatchKeySet(keys.CompositeImplicitAutograd) if is_composite else None
+    return composite_keys(func) if func.namespace in _TORCH else cpu_keys()
 
 
 def _decision(functional: str, overload: str) -> Decision | None:

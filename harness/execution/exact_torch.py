@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.execution.case_execution import plain_torch
+from harness.engines.torch.torch_seam import OperatorMode, is_zeros_without_memory, plain_torch
 from harness.execution.exact_memory import UNKNOWN, ExactMemory
 from harness.execution.exact_operators import ExactOperator, ExactRule, argument, kernel_inside, operator_of
 
@@ -27,17 +26,12 @@ _UNFOLLOWED: Any = object()
 """The result of an operator that the exact run cannot follow."""
 
 
-class ExactTorch(TorchDispatchMode):
+class ExactTorch(OperatorMode):
     """While active, every operator also computes the exact values of its floating-point results."""
 
     def __init__(self, memory: ExactMemory) -> None:
         super().__init__()
         self._memory = memory
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # Torch would wrap every call to keep TorchDynamo out, which takes longer than the operation itself.
-        return False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -320,7 +314,7 @@ def _is_followed(tensor: torch.Tensor) -> bool:
         tensor.layout is torch.strided
         and tensor.device.type == "cpu"
         and not tensor.is_quantized
-        and not _is_zeros_without_memory(tensor)
+        and not is_zeros_without_memory(tensor)
         and not tensor.is_neg()
     )
 
@@ -337,13 +331,9 @@ def _like(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     return values.conj_physical() if tensor.is_conj() else values
 
 
-def _is_zeros_without_memory(tensor: torch.Tensor) -> bool:
-    return tensor._is_zerotensor()  # noqa: SLF001 - no public name
-
-
 def _address(tensor: torch.Tensor) -> int:
     """Return the address of a tensor's storage; 0 if it has none."""
-    if tensor.layout is not torch.strided or tensor.device.type != "cpu" or _is_zeros_without_memory(tensor):
+    if tensor.layout is not torch.strided or tensor.device.type != "cpu" or is_zeros_without_memory(tensor):
         return 0
     return tensor.untyped_storage().data_ptr()
 

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from harness.engines.torch.torch_seam import plain_torch
 from harness.errors import CannotExecute
-from harness.execution.case_execution import CaseExecution, LibraryContext, autograd_mode, plain_torch
+from harness.execution.case_execution import CaseExecution, LibraryContext, autograd_mode
 from harness.execution.compare import Noted, compare, digests, sketch
 from harness.execution.definition import arrays, gradients, reference, with_zeros
 from harness.execution.definition_memory import DefinitionMemory

@@ -14,14 +14,15 @@ from math import isfinite
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from harness.engines.torch.torch_seam import OperatorMode, schema_of
 
 NOISE_ELEMENTS = 1 << 16
 """The period of the noise."""
 FLOAT32_EPSILON = float(torch.finfo(torch.float32).eps)
 
 
-class Jitter(TorchDispatchMode):
+class Jitter(OperatorMode):
     """While active, every new floating-point tensor is multiplied by `1 + epsilon * u`, u uniform in [-1, 1].
 
     Products use the larger of `epsilon` and `products`; matrix products apply it to every factor.  A sum of n numbers
@@ -54,11 +55,6 @@ class Jitter(TorchDispatchMode):
         self.records_largest = False
         self.largest = 0.0
         """The largest finite magnitude of any intermediate so far, if `records_largest`."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # Torch would wrap every call to keep TorchDynamo out, which takes longer than the operation itself.
-        return False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -188,7 +184,7 @@ class _Nature(Enum):
 
 @cache
 def _nature(func: Any) -> _Nature:
-    returns = func._schema.returns  # noqa: SLF001 - the schema has no public name
+    returns = schema_of(func).returns
     packet = func.overloadpacket
     if packet in _EXACT or any(result.alias_info is not None for result in returns):
         return _Nature.EXACT

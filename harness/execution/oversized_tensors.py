@@ -12,11 +12,17 @@ from types import TracebackType
 from typing import Any
 
 import torch
-from torch._library.custom_ops import OPDEFS  # ops of torch.library.custom_op: torch 2.13 has no public list
-from torch._ops import HigherOrderOperator  # torch.ops has no public name for it
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
+from harness.engines.torch.torch_seam import (
+    HigherOrderOperator,
+    OperatorMode,
+    custom_operator,
+    schema_of,
+    storage_key,
+    takes_device,
+    tree_leaves,
+    tree_map,
+)
 from harness.errors import CannotExecute, HarnessError
 
 LARGE = 1 << 24
@@ -42,7 +48,7 @@ def sparse(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     return torch.frombuffer(pages, dtype=dtype, count=prod(shape)).view(tuple(shape))
 
 
-class SparseMemory(TorchDispatchMode):
+class SparseMemory(OperatorMode):
     """While active, large tensors that torch allocates are sparse, and operations on large tensors return zeros.
 
     A number that host code reads from such a result is wrong.  An exception after that says nothing about the library.
@@ -73,9 +79,9 @@ class SparseMemory(TorchDispatchMode):
         given = dict(kwargs or {})
         if isinstance(func, HigherOrderOperator):
             return func(*args, **given)
-        if (own := OPDEFS.get(func.name())) is not None:
+        if (own := custom_operator(func)) is not None:
             with self, torch.no_grad():  # dispatched again, it would arrive here again
-                return own._init_fn(*args, **given)  # noqa: SLF001 - the decorated function has no public name
+                return own(*args, **given)
         follows = any(isinstance(leaf, torch.Tensor) and _address(leaf) in self._unknown for leaf in tree_leaves(args))
         if follows and func.overloadpacket.__name__ in READS:
             self._has_read_unknown = True
@@ -89,7 +95,7 @@ class SparseMemory(TorchDispatchMode):
     def _called(self, func: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
         if func.is_view or not (_allocates(func, args, given) or _any_large((args, given))):
             return func(*args, **given)
-        if func._schema.is_mutable:  # noqa: SLF001 - the schema has no public name
+        if schema_of(func).is_mutable:
             if func.overloadpacket.__name__ in MOVES_STORAGE:
                 raise CannotExecute(f"{func} of an oversized tensor")
             return args[0]
@@ -100,8 +106,7 @@ class SparseMemory(TorchDispatchMode):
 
 
 def _address(tensor: torch.Tensor) -> int:
-    # torch 2.13 has no public name for it.
-    return tensor.untyped_storage()._cdata  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return storage_key(tensor.untyped_storage())
 
 
 def is_large(value: object) -> bool:
@@ -129,16 +134,12 @@ def _without_memory(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Map
         return meta if isinstance(leaf, torch.device) else leaf
 
     meta_kwargs = dict(tree_map(on_meta, kwargs))
-    if _takes_device(func):
+    if takes_device(func):
         meta_kwargs["device"] = meta
     try:
         return func(*tree_map(on_meta, args), **meta_kwargs)
     except (NotImplementedError, RuntimeError) as error:
         raise CannotExecute(f"{func} of an oversized tensor") from error
-
-
-def _takes_device(func: Any) -> bool:
-    return any(argument.name == "device" for argument in func._schema.arguments)  # noqa: SLF001 - it has no public name
 
 
 def _zeros_like(leaf: Any) -> Any:

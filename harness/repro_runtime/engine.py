@@ -14,9 +14,10 @@ import numpy as np
 import torch
 
 from harness.engines.torch.inductor.inductor_emulation import EMULATION
+from harness.engines.torch.torch_seam import plain_torch
 from harness.engines.virtual.engine import VirtualEngine
 from harness.errors import SuiteError
-from harness.execution.case_execution import CaseExecution, LibraryContext, plain_torch
+from harness.execution.case_execution import CaseExecution, LibraryContext
 from harness.execution.compare import Noted, compare, digests, sketch
 from harness.execution.execution_hooks import NO_LAUNCHES, ObservedLaunches
 from harness.execution.oversized_tensors import SparseMemory

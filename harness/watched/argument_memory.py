@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
+from harness.engines.torch.torch_seam import plain_torch, without_dispatch_modes
 from harness.engines.triton.driver import LaunchRequest, descriptor_tensor
-from harness.execution.case_execution import plain_torch, without_dispatch_modes
 
 Copies = Mapping[int, torch.UntypedStorage]
 """Copies of storages, by the address of the original."""

@@ -19,8 +19,9 @@ import torch
 import triton.language as tl
 
 from harness.drafts.seen_calls import ArgumentKind, SeenArgument, SeenCall, function_of
+from harness.engines.torch.torch_seam import plain_torch, without_dispatch_modes
 from harness.engines.triton.driver import LaunchRequest
-from harness.execution.case_execution import NOT_THE_LIBRARY, plain_torch, without_dispatch_modes
+from harness.execution.case_execution import NOT_THE_LIBRARY
 
 SMALL = 2**16
 """Elements of a tensor of integers up to which its range is looked up."""

@@ -16,12 +16,12 @@ import torch
 
 from harness.engines.torch.cpu_tensors import CpuTensors
 from harness.engines.torch.inductor.followed_programs import FollowedPrograms
+from harness.engines.torch.torch_seam import plain_torch, without_dispatch_modes
 from harness.engines.triton.driver import LaunchRequest, tensors_of
 from harness.engines.virtual.engine import VirtualEngine
 from harness.engines.virtual.launches import Launches, VirtualCaseLaunches
 from harness.errors import CannotExecute
 from harness.execution.call_contexts import CallContexts
-from harness.execution.case_execution import plain_torch, without_dispatch_modes
 from harness.execution.compare import digests
 from harness.execution.poison import FreshMemory
 from harness.execution.reruns import Rerun, RerunRequest, recording, with_reruns

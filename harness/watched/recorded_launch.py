@@ -18,9 +18,9 @@ import triton.language as tl
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from harness.engines.torch.torch_seam import plain_torch, without_dispatch_modes
 from harness.engines.triton.driver import LaunchRequest
 from harness.errors import ReplayError
-from harness.execution.case_execution import plain_torch, without_dispatch_modes
 from harness.execution.poison import PATTERNS, FreshMemory
 from harness.watched.watch_records import CannotRecord
 

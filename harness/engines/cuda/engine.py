@@ -1,6 +1,5 @@
 """The cuda engine: cases run in this process on the hardware GPU, for which the host code may see another device."""
 
-import importlib
 import os
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
@@ -20,6 +19,7 @@ from harness.engines.cuda.sanitizers.fpsan_runs import Bits, compare_configs
 from harness.engines.cuda.sanitizers.instrumentation import Instrumenting
 from harness.engines.cuda.sanitizers.instrumented_builds import InstrumentedBuilds, enable_instrumentation, obstacle
 from harness.engines.cuda.sanitizers.plain_memory import memory_for
+from harness.engines.torch.inductor.inductor_emulation import load_dynamo
 from harness.engines.torch.native_refusals import refuse_cuda_graphs
 from harness.engines.torch.torch_emulation import gpu_properties
 from harness.engines.triton import triton_seam
@@ -62,7 +62,7 @@ class CudaEngine:
         os.environ["TRITON_CACHE_DIR"] += triton_seam.FULL_CACHE_SUFFIX
         triton_seam.hash_compiler()
         with suppress(ImportError):
-            importlib.import_module("torch._dynamo")
+            load_dynamo()
 
     def emulate(self, device: DeviceProfile) -> None:
         """Show the device to host code; compile for, and run on, the hardware GPU.

@@ -23,10 +23,10 @@ from harness.engines.jax.gpu_triton import (
 from harness.engines.jax.jax_kernels import LaunchKind
 from harness.engines.jax.ready_operands import Ready
 from harness.engines.jax.xla_ffi import XlaBuffer
+from harness.engines.torch.torch_seam import plain_torch
 from harness.engines.triton.driver import VirtualDriver
 from harness.engines.triton.triton_seam import ChosenConfig
 from harness.errors import CannotExecute
-from harness.execution.case_execution import plain_torch
 
 GARBAGE = 0x7F
 """Every byte of memory that nothing has produced yet.  As an integer it is far beyond any extent."""

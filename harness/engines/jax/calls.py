@@ -18,10 +18,10 @@ from harness.engines.jax.gpu_triton import AnyKernelCall
 from harness.engines.jax.jax_imports import prepare_imports
 from harness.engines.jax.ready_operands import Ready, ready_operands
 from harness.engines.jax.xla_ffi import XlaBuffer
+from harness.engines.torch.torch_seam import plain_torch
 from harness.engines.triton.driver import VirtualDriver
 from harness.engines.triton.triton_seam import active_driver
 from harness.errors import CannotExecute, SuiteError
-from harness.execution.case_execution import plain_torch
 
 Function = Callable[..., Any]
 MOST_ELEMENTS = 2**31

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from harness.engines.torch.torch_seam import OperatorMode, schema_of
 from harness.errors import CannotExecute
 
 _ATEN = torch.ops.aten
@@ -43,7 +43,7 @@ def abandon_capture() -> None:
         capture.__exit__(None, None, None)
 
 
-class GraphCapture(TorchDispatchMode):
+class GraphCapture(OperatorMode):
     """While active, records operations and launches."""
 
     def __init__(self) -> None:
@@ -53,11 +53,6 @@ class GraphCapture(TorchDispatchMode):
         """Memory that was allocated during the capture, by address."""
         self._before: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
         """Other memory that an operation changed, with its contents from before."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # Torch would wrap every call to keep TorchDynamo out, which takes longer than the operation itself.
-        return False
 
     def add_launch(self, launch: Callable[[], object]) -> None:
         """Record a launch, which is made when the graph is replayed."""
@@ -79,7 +74,7 @@ class GraphCapture(TorchDispatchMode):
     ) -> Any:
         """Run an operation, and record how its results are made again."""
         kwargs = dict(kwargs or {})
-        packet, schema = func.overloadpacket, func._schema  # noqa: SLF001 - the schema has no public name
+        packet, schema = func.overloadpacket, schema_of(func)
         if packet in _READS:
             raise CannotExecute(f"a CUDA graph whose host code reads a tensor during the capture ({func})")
         names = [argument.name for argument in schema.arguments]

@@ -10,7 +10,7 @@ question about the device before that raises.
 Not emulated:
 
 * C++ extensions and whatever else calls the CUDA driver natively: `native_refusals` and
-  `harness.execution.missing_native_code` have the case abstain by name;
+  `harness.execution.missing_parts` have the case abstain by name;
 * generators on the GPU: `torch.Generator("cuda")` raises, and the case abstains;
 * the lists of `torch.autocast("cuda")`: it casts what autocast casts of CPU tensors, so products, but not softmax;
 * activation checkpointing with `use_reentrant=False`: it compares devices between forward and backward.

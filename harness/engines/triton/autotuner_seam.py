@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from harness.engines.torch.torch_seam import plain_torch, without_dispatch_modes
 from harness.engines.triton.triton_seam import ChosenConfig, ConfigChooser, kernel_name, reason_of, summary_of
 from harness.errors import CannotRunHere
 from harness.execution import flight_recorder
-from harness.execution.case_execution import plain_torch, without_dispatch_modes
 from harness.model.tuning import TriedConfig, TunerCall
 
 MOST_TRIED = 2

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from harness.engines.torch.torch_seam import is_held_once, plain_torch
 from harness.engines.triton.triton_seam import has_allocator
 from harness.engines.ttir.ir import Module
 from harness.execution import flight_recorder
-from harness.execution.case_execution import plain_torch
 from harness.execution.poison import PATTERNS, SAME_SIZE, Poison
 from harness.model.run import AccessSite, ScratchFault, ScratchFlaw, Source, UninitialisedRead
 
@@ -212,4 +212,4 @@ def _address_of(buffer: Any) -> int:
 
 def _is_freed(storage: torch.UntypedStorage) -> bool:
     """Return True if nothing but this module holds the storage."""
-    return torch._C._storage_Use_Count(storage._cdata) <= 1  # noqa: SLF001  # pyright: ignore - no public name in torch 2.13
+    return is_held_once(storage)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from harness.engines.torch.torch_seam import plain_torch
 from harness.engines.ttir.ir import Function, Parameter, Type
 from harness.engines.ttir.reach import Slots, reach_of
 from harness.engines.virtual.machine import Value
@@ -17,7 +18,6 @@ from harness.engines.virtual.memory.views import cell_bytes_of
 from harness.engines.virtual.numbers.elements import Array, carrier, rounded
 from harness.engines.virtual.numbers.exact_pairs import TORCH_TYPES, ExactPair
 from harness.errors import CannotExecute
-from harness.execution.case_execution import plain_torch
 
 ScalarFactory = Callable[[Type, Any], Value]
 

@@ -1,6 +1,5 @@
 """The virtual engine: runs cases in this process, on the CPU, as on the GPU that it emulates."""
 
-import importlib
 import os
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -11,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from harness.engines.torch.inductor.inductor_emulation import EMULATION
+from harness.engines.torch.inductor.inductor_emulation import EMULATION, load_dynamo
 from harness.engines.triton import triton_seam
 from harness.engines.triton.build_resources import compile_resources
 from harness.engines.triton.driver import LaunchHandler, RuntimeSupport, VirtualDriver
@@ -90,8 +89,7 @@ class VirtualEngine:
     def prepare(self) -> None:
         """Install the emulation of torch.cuda, and load what every case needs on any device.
 
-        TorchDynamo takes 0.8 s; torch's modes and most libraries import it.  A version that asks for the GPU at import
-        raises here, and each process imports it later.
+        A TorchDynamo that asks for the GPU at import raises here, and each process imports it later.
         """
         from harness.engines.torch.torch_emulation import DeviceNotEmulated, install_emulation  # noqa: PLC0415 - it changes torch for good
 
@@ -100,7 +98,7 @@ class VirtualEngine:
         install_emulation()
         triton_seam.hash_compiler()
         with suppress(DeviceNotEmulated):
-            importlib.import_module("torch._dynamo")
+            load_dynamo()
 
     def emulate(self, device: DeviceProfile) -> None:
         """Make Triton and torch see the device, and cut the compiler's pipeline after TTIR."""

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from harness.engines.torch.torch_seam import without_dispatch_modes
 from harness.engines.triton.builds import BUILD_SUFFIX, RESOURCES_SUFFIX
 from harness.engines.triton.driver import LaunchRequest, tensors_of
 from harness.engines.triton.kernel_facts import (
@@ -53,7 +54,6 @@ from harness.engines.virtual.synchronisation.occupancy import Occupancy, occupan
 from harness.engines.virtual.synchronisation.residency import ResidentLaunch, stuck_error
 from harness.engines.virtual.synchronisation.thread_races import MOST_TRACED_LAUNCHES, ThreadRaceCheck
 from harness.errors import CannotExecute
-from harness.execution.case_execution import without_dispatch_modes
 from harness.execution.exact_memory import ExactMemory
 from harness.execution.execution_hooks import with_failed_kernel
 from harness.execution.poison import Poison

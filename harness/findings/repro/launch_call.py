@@ -7,8 +7,8 @@ from typing import Any
 import torch
 import triton.language as tl
 
+from harness.engines.torch.torch_seam import plain_torch
 from harness.engines.triton.driver import LaunchRequest
-from harness.execution.case_execution import plain_torch
 from harness.findings.repro.code_layout import needed_imports
 from harness.findings.repro.pieces import LaunchRecord, Preamble
 from harness.findings.repro.sources import PLAIN, Definitions

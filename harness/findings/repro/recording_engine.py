@@ -8,11 +8,12 @@ from pathlib import Path
 import torch
 
 from harness import wire
+from harness.engines.torch.torch_seam import plain_torch
 from harness.engines.triton.builds import BUILDS_VARIABLE
 from harness.engines.triton.driver import LaunchHandler, LaunchRequest
 from harness.engines.virtual.engine import VirtualEngine
 from harness.engines.virtual.launches import Launches
-from harness.execution.case_execution import LibraryContext, plain_torch
+from harness.execution.case_execution import LibraryContext
 from harness.execution.execution import Execution
 from harness.execution.execution_hooks import ObservedLaunches
 from harness.execution.tolerance import Expected, sizes, tolerance_of

@@ -83,11 +83,11 @@ def test_importing_jax_starts_no_thread_and_keeps_the_folder_of_the_cache() -> N
 @pytest.mark.skipif(bool(missing_release()), reason=missing_release() or "JAX is installed")
 def test_a_jax_that_asks_for_a_gpu_is_something_that_is_missing() -> None:
     program = (
-        "from harness.execution.missing_modules import missing\n"
+        "from harness.execution.missing_parts import missing_part\n"
         "try:\n"
         "    import jax_triton\n"
         "except ImportError as error:\n"
-        "    print(missing(error))"
+        "    print(missing_part(error))"
     )
     assert printed(program) == ["JAX with support for GPUs, which is not installed"]
 

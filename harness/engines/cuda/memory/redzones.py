@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch.utils import dlpack
 
-from harness.execution.case_execution import plain_torch
+from harness.engines.torch.torch_seam import plain_torch
 from harness.execution.poison import PATTERNS, SAME_SIZE
 from harness.model.run import AddressSpace
 

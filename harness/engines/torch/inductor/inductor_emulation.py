@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from types import CodeType
 from typing import Protocol
@@ -52,6 +53,11 @@ class InductorEmulation:
 
 
 EMULATION = InductorEmulation()
+
+
+def load_dynamo() -> None:
+    """Import TorchDynamo, which takes 0.8 s: torch's modes and most libraries import it."""
+    import_module("torch._dynamo")
 
 
 def check_release(version: str) -> None:

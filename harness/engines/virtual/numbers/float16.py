@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from harness.execution.case_execution import plain_torch
+from harness.engines.torch.torch_seam import plain_torch
 
 Array = NDArray[Any]
 
