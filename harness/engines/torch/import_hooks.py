@@ -1,10 +1,11 @@
-"""Changes of a module when it is imported, whoever imports it first and when.
+"""Rules for the import of modules, no matter which code imports them first: changed when they are loaded, or replaced.
 
 This file is light: it imports neither torch nor a library.
 """
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -13,31 +14,62 @@ Execute = Callable[[], None]
 """Runs the code of a module."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ImportRule(MetaPathFinder):
+    """Finds some modules in the place of Python."""
+
+    owner: str
+    """An owner has one rule."""
+    covers: Callable[[str], bool]
+    find: Callable[[str, ModuleSpec | None], ModuleSpec | None]
+    """Gets a module's name, and its spec if it is installed.  None leaves the module to Python."""
+    file: str = ""
+    """The file that asks for the rule."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        del target
+        return self.find(fullname, PathFinder.find_spec(fullname, path)) if self.covers(fullname) else None
+
+
+def add_rule(rule: ImportRule, *, after_python: bool = False) -> ImportRule:
+    """Follow a rule from now on, unless its owner has one.  Return the owner's rule.
+
+    With `after_python` it finds only modules that nothing else finds.
+    """
+    for known in sys.meta_path:
+        if isinstance(known, ImportRule) and known.owner == rule.owner:
+            return known
+    sys.meta_path.insert(len(sys.meta_path) if after_python else 0, rule)
+    return rule
+
+
 def on_import(name: str, run: Callable[[ModuleType, Execute], None]) -> None:
     """Let `run` run the code of a module when it is imported, and change what it likes before and after.
 
     The first call for a name counts.  It has no effect on a module that is imported already.
     """
-    if not any(isinstance(finder, _Finder) and finder.name == name for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder(name, run))
+
+    def find(_: str, installed: ModuleSpec | None) -> ModuleSpec | None:
+        if installed is not None and installed.loader is not None:
+            installed.loader = _RunningLoader(installed.loader, run)
+        return installed
+
+    add_rule(ImportRule(owner=f"the import of {name}", covers=name.__eq__, find=find))
 
 
-class _Finder(MetaPathFinder):
-    """Finds one module where Python finds it."""
+def change_when_imported(name: str, change: Callable[[ModuleType], None]) -> None:
+    """Change a module now if it is imported, otherwise as soon as it is."""
 
-    def __init__(self, name: str, run: Callable[[ModuleType, Execute], None]) -> None:
-        self.name = name
-        self._run = run
+    def run(module: ModuleType, execute: Execute) -> None:
+        execute()
+        change(module)
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname != self.name:
-            return None
-        spec = PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _RunningLoader(spec.loader, self._run)
-        return spec
+    if name in sys.modules:
+        change(sys.modules[name])
+    else:
+        on_import(name, run)
 
 
 class _RunningLoader(Loader):

@@ -4,14 +4,13 @@ On hardware these are CUDA graphs, which launch kernels without Triton's driver;
 virtual GPU.  There, a C++ extension gets tensors of the CPU that only Python takes for tensors of a GPU.
 """
 
-import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
 import torch
 
-from harness.engines.torch.import_hooks import Execute, on_import
+from harness.engines.torch.import_hooks import change_when_imported
 from harness.errors import CannotExecute
 
 EXTENSIONS = "torch.utils.cpp_extension"
@@ -27,15 +26,7 @@ def refuse_cuda_graphs() -> None:
 
 def refuse_cpp_extensions() -> None:
     """Make torch's builder of C++ extensions raise once it is imported.  Its import takes too long for every worker."""
-    if (module := sys.modules.get(EXTENSIONS)) is not None:
-        _refuse_building(module)
-    else:
-        on_import(EXTENSIONS, _load_refusing)
-
-
-def _load_refusing(module: ModuleType, execute: Execute) -> None:
-    execute()
-    _refuse_building(module)
+    change_when_imported(EXTENSIONS, _refuse_building)
 
 
 def _refuse_building(module: ModuleType) -> None:

@@ -1,30 +1,36 @@
-"""Import stubs for frameworks that a library imports around its kernels and that are not installed.
+"""Import stubs for modules that a library imports around its kernels, and that no kernel needs.
 
-A kernel library may import `transformers` or a similar framework when its package is imported, for layers and models
-that no op here uses.  There are two remedies if the import of an op's module fails because a framework is missing:
+Two kinds of modules get stubs:
 
-* A parent package whose own `__init__` imports the framework becomes an empty package: its `__init__` does not run.
-* A module that itself imports names of the framework gets stubs, which raise when they are called.
+* Modules of a framework that is not installed.  A library may import `transformers` or a similar framework for layers
+  and models that no op here uses.  If the import of an op's module fails because a framework is missing, a parent
+  package whose own `__init__` imports the framework becomes an empty package: its `__init__` does not run.  If the
+  module itself imports names of the framework, the framework's modules are stubs.
+* Modules without a kernel of a package that an op's `stubs` name.  vLLM or SGLang need a GPU, a compiled extension and
+  dozens of distributions to be imported as a whole.  A module of such a package whose text has `triton.jit` is imported
+  from its file.  A package is empty, but for the modules and packages in it.  Every other module is a stub.
 
-Stubs of a few kinds may be called, since modules call them when they are imported: loggers, versions, decorators that
-compile, and questions after what is available.  Other errors of the import are raised, and so is a call of a kernel
-into the framework.
+All names exist in a stub.  A stub is false, so a question after what is there gets a no.  Some stubs may be called
+while modules are imported.  A call of a stub from a case raises: the case abstains, and names the stub.
 """
 
 import builtins
 import importlib
-import importlib.machinery
 import importlib.util
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.abc import Loader, MetaPathFinder
-from types import ModuleType
+from functools import partial
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 from packaging.version import Version
 
-from harness.errors import MissingPart
+from harness.engines.torch.import_hooks import ImportRule, add_rule
+from harness.errors import MissingPart, SuiteError
 
 FRAMEWORKS = frozenset(
     {
@@ -46,13 +52,24 @@ WITH_EXTENSION = frozenset({"transformer_engine"})
 """Packages whose `__init__` refuses to work without a compiled extension, which no kernel in Triton needs."""
 
 OLDER_THAN_ANY = "0"
-"""The `__version__` of a stub: libraries compare it when they are imported."""
+"""The `__version__` of a framework's stub: libraries compare it when they are imported."""
 
 LOGGERS = frozenset({"logger", "logging"})
 """Names whose calls, and those of everything below them, have no effect: `transformers.utils.logging.get_logger`."""
 
 LAZY_SUBMODULES = {"torch.distributed": ("tensor",)}
 """Submodules that libraries use without importing them (Liger 0.6.5 to 0.8.2), since frameworks usually have."""
+
+KERNEL_MARKS = (b"triton.jit", b"triton.autotune")
+"""A file of a stubbed package with one of them is imported."""
+
+PROVIDED = "MODULES"
+"""The name in a file of stubs: the names that modules have, by module."""
+IMPORTED = "IMPORTED"
+"""The name in a file of stubs: modules without a kernel that are imported from their files nevertheless."""
+
+Called = Callable[[str, tuple[Any, ...], Mapping[str, Any]], Any]
+"""Gets the full name of a stub that is called, and the arguments; returns the result."""
 
 
 def import_past_frameworks(
@@ -77,7 +94,7 @@ def import_past_frameworks(
                 raise
             if package is not None:
                 _replace_by_empty(package)
-            elif missing is None or not _add_stub(missing):
+            elif missing is None or not _stub_framework(missing):
                 raise
 
 
@@ -86,6 +103,28 @@ def import_submodules_on_use() -> None:
     for package, names in LAZY_SUBMODULES.items():
         if (module := sys.modules.get(package)) is not None and "__getattr__" not in vars(module):
             module.__getattr__ = _import_on_use(package, names)
+
+
+def stub_package(package: str, provided: ModuleType) -> None:
+    """Import only the modules with kernels of the package from now on.
+
+    Args:
+        package: a top-level name, such as `vllm`.
+        provided: the suite's file of stubs.  Its `MODULES` maps names of modules to their names and values; modules of
+            other distributions may be among them.  Its `IMPORTED` names modules to be imported as they are.
+
+    Raises:
+        SuiteError: the file has neither of them, or another file has stubbed the package.
+    """
+    modules: Mapping[str, Mapping[str, object]] | None = getattr(provided, PROVIDED, None)
+    imported: Sequence[str] | None = getattr(provided, IMPORTED, None)
+    file = str(provided.__file__)
+    if modules is None and imported is None:
+        raise SuiteError(f"{file} provides no stubs for {package}: define {PROVIDED} or {IMPORTED}")
+    stubbed = _StubbedPackage(package, modules or {}, frozenset(imported or ()), file)
+    rule = ImportRule(owner=f"the stubs of {package}", covers=stubbed.covers, find=stubbed.find, file=file)
+    if (known := add_rule(rule)).file != file:
+        raise SuiteError(f"{known.file} and {file} provide stubs for {package}: use one file")
 
 
 def _import_on_use(package: str, names: Sequence[str]) -> Any:
@@ -99,8 +138,8 @@ def _import_on_use(package: str, names: Sequence[str]) -> Any:
 
 def _framework_missing(error: BaseException) -> str | None:
     """The missing framework that made the import fail; the library may have raised an error of its own for it."""
-    for one in _chain(error):
-        if isinstance(one, ModuleNotFoundError) and (root := str(one.name).partition(".")[0]) in FRAMEWORKS:
+    for cause in _chain(error):
+        if isinstance(cause, ModuleNotFoundError) and (root := _root(str(cause.name))) in FRAMEWORKS:
             return root
     return None
 
@@ -111,28 +150,31 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
+def _frames(error: BaseException) -> Iterator[FrameType]:
+    """Yield the frames of the error and of the errors before it, each from the outermost."""
+    for cause in _chain(error):
+        trace = cause.__traceback__
+        while trace is not None:
+            yield trace.tb_frame
+            trace = trace.tb_next
+
+
 def _package_in_progress(error: BaseException, module: str) -> str | None:
     """The outermost parent package of the module whose `__init__` was running when the import failed."""
     parts = module.split(".")
     above = {".".join(parts[:count]) for count in range(1, len(parts))}
-    for one in _chain(error):
-        trace = one.__traceback__
-        while trace is not None:
-            frame, trace = trace.tb_frame, trace.tb_next
-            if frame.f_code.co_name == "<module>" and (name := frame.f_globals.get("__name__")) in above:
-                return name
+    for frame in _frames(error):
+        if frame.f_code.co_name == "<module>" and (name := frame.f_globals.get("__name__")) in above:
+            return name
     return None
 
 
 def _half_package(error: BaseException) -> str | None:
     """The outermost package of `WITH_EXTENSION` whose `__init__` was running when the import failed."""
-    for one in _chain(error):
-        trace = one.__traceback__
-        while trace is not None:
-            names, trace = trace.tb_frame.f_globals, trace.tb_next
-            name = str(names.get("__name__", ""))
-            if "__path__" in names and name.partition(".")[0] in WITH_EXTENSION:
-                return name
+    for frame in _frames(error):
+        name = str(frame.f_globals.get("__name__", ""))
+        if "__path__" in frame.f_globals and _root(name) in WITH_EXTENSION:
+            return name
     return None
 
 
@@ -150,85 +192,182 @@ def _replace_by_empty(package: str) -> None:
         setattr(sys.modules[parent], name, empty)
 
 
-def _add_stub(framework: str) -> bool:
-    """Make the framework importable; False if a stub was added before and did not help."""
-    finder = next((one for one in sys.meta_path if isinstance(one, _Finder)), None)
-    if finder is None:
-        finder = _Finder()
-        sys.meta_path.append(finder)  # at the end, so that an installed module comes first
-    if framework in finder.frameworks:
-        return False
-    finder.frameworks.add(framework)
-    return True
+def _stub_framework(framework: str) -> bool:
+    """Make the framework importable; False if it was before and that did not help."""
+
+    def find(fullname: str, _: ModuleSpec | None) -> ModuleSpec:
+        return ModuleSpec(fullname, _StubLoader(_of_framework, {"__version__": OLDER_THAN_ANY}), is_package=True)
+
+    rule = ImportRule(owner=f"the framework {framework}", covers=partial(_is_within, package=framework), find=find)
+    return add_rule(rule, after_python=True) is rule
 
 
-class _Finder(MetaPathFinder, Loader):
-    """Finds stubs of modules of missing frameworks."""
-
-    def __init__(self) -> None:
-        self.frameworks: set[str] = set()
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        del path, target
-        if fullname.partition(".")[0] not in self.frameworks:
-            return None
-        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Give the module every attribute, except those with two underscores that Python itself looks up."""
-        own = module.__name__
-
-        def read(name: str) -> "_Stub":
-            if name.startswith("__"):
-                raise AttributeError(f"the import stub for {own!r} has no attribute {name!r}")
-            return _Stub(f"{own}.{name}")
-
-        module.__getattr__ = read
-        vars(module)["__version__"] = OLDER_THAN_ANY
-
-
-class _Stub:
-    """A name of a framework that is not installed."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, name: str) -> "_Stub":
-        if name.startswith("__"):
-            raise AttributeError(f"{self._name} is not installed")
-        return _Stub(f"{self._name}.{name}")
-
-    def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type, ...]:
-        """Allow it as a base class, of models that no op makes."""
-        del bases
-        return ()
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        path = self._name.split(".")
-        if not LOGGERS.isdisjoint(path):
-            return self
-        for name, answer in ANSWERS.items():
-            if name.fullmatch(path[-1]):
-                return answer(*args, **kwargs)
-        raise MissingPart(f"{self._name} is called, but {path[0]} is not installed: add --with {path[0]}")
+def _of_framework(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Return what a stub of a framework returns, or raise."""
+    path = name.split(".")
+    if not LOGGERS.isdisjoint(path):
+        return _Stub(name, _of_framework)
+    for pattern, answer in ANSWERS.items():
+        if pattern.fullmatch(path[-1]):
+            return answer(*args, **kwargs)
+    raise MissingPart(f"{name} is called, but {path[0]} is not installed: add --with {path[0]}")
 
 
 def _decorated(function: Any = None, **settings: Any) -> Any:
-    """Leave the function as it is.  It is not given if the decorator is called with settings alone."""
+    """Leave the function as it is.  There is none yet if the decorator is called with settings alone."""
     del settings
     return _decorated if function is None else function
-
-
-def _unavailable(*args: object, **kwargs: object) -> bool:
-    del args, kwargs
-    return False
 
 
 ANSWERS: Mapping[re.Pattern[str], Callable[..., Any]] = {
     re.compile(r"Version"): Version,
     re.compile(r"torch_compile"): _decorated,
-    re.compile(r"is_\w+_available"): _unavailable,
+    re.compile(r"is_\w+_available"): lambda *_, **__: False,
 }
-"""What stubs return that modules call when they are imported, by their last name."""
+"""The results of a framework's stubs that modules call when they are imported, by their last name."""
+
+
+class _StubbedPackage:
+    """One package of which only the modules with kernels are imported, and the modules that its file provides."""
+
+    def __init__(
+        self, package: str, modules: Mapping[str, Mapping[str, object]], imported: frozenset[str], file: str
+    ) -> None:
+        self._package = package
+        self._modules = modules
+        self._imported = imported
+        self._file = file
+        self._imports = 0
+        """The imports of modules with kernels that are in progress."""
+
+    def covers(self, module: str) -> bool:
+        return _root(module) == self._package or any(
+            _is_within(module, name) or _is_within(name, module) for name in self._modules
+        )
+
+    def find(self, fullname: str, installed: ModuleSpec | None) -> ModuleSpec | None:
+        is_inside = _root(fullname) == self._package
+        if not is_inside and installed is not None:  # another distribution, and it is installed
+            return None
+        if is_inside and installed is None and fullname not in self._modules:
+            return None  # this release has no such module
+        provided = self._modules.get(fullname)
+        if provided is None and installed is not None and self._is_imported(fullname, installed):
+            installed.loader = _KernelLoader(fullname, str(installed.origin), self._note_import)
+            return installed
+        spec = ModuleSpec(fullname, _StubLoader(self._called, provided or {}, has_modules=True), is_package=True)
+        spec.submodule_search_locations = list((installed and installed.submodule_search_locations) or ())
+        return spec
+
+    def _is_imported(self, fullname: str, spec: ModuleSpec) -> bool:
+        if not isinstance(spec.loader, SourceFileLoader) or spec.origin is None:
+            return False
+        text = Path(spec.origin).read_bytes()
+        return fullname in self._imported or any(mark in text for mark in KERNEL_MARKS)
+
+    def _note_import(self, step: int) -> None:
+        self._imports += step
+
+    def _called(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Return a decorated function as it is, and a stub for all other arguments; raise in a case."""
+        if not self._imports:
+            raise MissingPart(
+                f"{name} is called, but only the kernels of {self._package} are imported: provide it in {self._file}"
+            )
+        match args:
+            case (FunctionType() | type() as decorated,) if not kwargs:
+                return decorated
+            case _:
+                return _Stub(f"{name}(…)", self._called)
+
+
+class _KernelLoader(SourceFileLoader):
+    """Imports a module from its file; stubs may be called meanwhile."""
+
+    def __init__(self, fullname: str, path: str, note_import: Callable[[int], None]) -> None:
+        super().__init__(fullname, path)
+        self._note_import = note_import
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._note_import(1)
+        try:
+            super().exec_module(module)
+        finally:
+            self._note_import(-1)
+
+
+class _StubLoader(Loader):
+    """Makes a module of every name, except those with two underscores that Python itself looks up."""
+
+    def __init__(self, called: Called, provided: Mapping[str, object], *, has_modules: bool = False) -> None:
+        self._called = called
+        self._provided = provided
+        self._has_modules = has_modules
+        """True if some of its names may be modules that can be imported."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        own = module.__name__
+
+        def read(name: str) -> object:
+            if name.startswith("__"):
+                raise AttributeError(f"the import stub for {own!r} has no attribute {name!r}")
+            full_name = f"{own}.{name}"
+            if self._has_modules:
+                try:  # `from package import module` asks for the attribute first
+                    return importlib.import_module(full_name)
+                except ModuleNotFoundError as error:
+                    if error.name != full_name:
+                        raise
+            return _Stub(full_name, self._called)
+
+        vars(module).update(self._provided)
+        module.__getattr__ = read
+
+
+class _Stub:
+    """A name of a module that is not imported."""
+
+    def __init__(self, name: str, called: Called) -> None:
+        self._name = name
+        self._called = called
+
+    def __getattr__(self, name: str) -> "_Stub":
+        if name.startswith("__"):
+            raise AttributeError(f"the import stub {self._name} has no attribute {name!r}")
+        return _Stub(f"{self._name}.{name}", self._called)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._called(self._name, args, kwargs)
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __getitem__(self, key: object) -> "_Stub":
+        return _Stub(f"{self._name}[…]", self._called)
+
+    def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type, ...]:
+        """Allow it as a base class, of layers and models that no op makes."""
+        del bases
+        return ()
+
+    def _itself(self, other: object) -> "_Stub":
+        del other
+        return self
+
+    def _no(self, other: object) -> bool:
+        del other
+        return False
+
+    __or__ = __ror__ = _itself
+    __contains__ = __lt__ = __le__ = __gt__ = __ge__ = _no
+
+
+def _is_within(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+def _root(module: str) -> str:
+    return module.partition(".")[0]

@@ -26,8 +26,7 @@ from harness.suite import BUILTINS, beside, load_suite
 from harness.suite_files import is_shipped, located
 from harness.workers.protocol import ChildError, FaultKind
 from harness.workers.spec import BUILDS, WorkerSpec, ZygoteSpec
-from harness.workers.zygote.import_stubs import import_past_frameworks, import_submodules_on_use
-from harness.workers.zygote.package_stubs import stub_package
+from harness.workers.zygote.import_stubs import import_past_frameworks, import_submodules_on_use, stub_package
 from harness.workers.zygote.suite_imports import imports_of, imports_of_helpers
 
 ENVIRONMENT = {

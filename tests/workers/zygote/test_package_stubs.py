@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from harness.errors import MissingPart, SuiteError
-from harness.workers.zygote.package_stubs import stub_package
+from harness.workers.zygote.import_stubs import stub_package
 
 KERNEL = "# @triton.jit\n"
 

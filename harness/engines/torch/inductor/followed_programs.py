@@ -5,16 +5,14 @@ own backend does not hand to Inductor.
 """
 
 import os
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property, wraps
-from types import ModuleType
 from typing import Any
 
 import torch
 
-from harness.engines.torch.import_hooks import Execute, on_import
+from harness.engines.torch.import_hooks import change_when_imported
 from harness.engines.torch.inductor.device_guard import install_device_guard
 from harness.engines.torch.inductor.inductor_emulation import EMULATION, check_release
 from harness.errors import CannotExecute
@@ -39,8 +37,8 @@ class FollowedPrograms:
 
     def follow(self) -> None:
         """Compile programs for the emulated device from now on.  The first one loads what that needs."""
-        _change(DYNAMO, self._replace_optimize)
-        _change(INDUCTOR, self._replace_compile_fx)
+        change_when_imported(DYNAMO, self._replace_optimize)
+        change_when_imported(INDUCTOR, self._replace_compile_fx)
 
     @cached_property
     def _obstacle(self) -> str:
@@ -101,16 +99,3 @@ class FollowedPrograms:
         except CannotExecute as error:
             self._on_uncompiled(error.what)
             return graph
-
-
-def _change(name: str, change: Callable[[ModuleType], None]) -> None:
-    """Change a module now, or when it is imported."""
-
-    def load(module: ModuleType, execute: Execute) -> None:
-        execute()
-        change(module)
-
-    if name in sys.modules:
-        change(sys.modules[name])
-    else:
-        on_import(name, load)
