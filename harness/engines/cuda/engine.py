@@ -22,6 +22,7 @@ from harness.engines.cuda.sanitizers.plain_memory import memory_for
 from harness.engines.torch.inductor.inductor_emulation import load_dynamo
 from harness.engines.torch.native_refusals import refuse_cuda_graphs
 from harness.engines.torch.torch_emulation import gpu_properties
+from harness.engines.torch.torch_seam import RUN
 from harness.engines.triton import triton_seam
 from harness.errors import WorkerError
 from harness.execution.execution import Execution
@@ -35,6 +36,7 @@ from harness.model.op import Op
 from harness.model.paired_run import PairedRun, PairedRunRequest
 from harness.model.run import Completed, Ending, Faulted, OutOfMemory, Repeated, Run
 from harness.model.triton_sanitizer_report import Instrumentation, Instrumented
+from harness.patches import PATCHES
 
 
 class CudaEngine:
@@ -286,7 +288,7 @@ def _ending_after_rerun(ending: Ending) -> Ending:
 
 
 def emulate_torch_cuda(profile: DeviceProfile) -> None:
-    """Make torch.cuda report the figures of this profile, for the rest of this process."""
+    """Make torch.cuda report the figures of this profile, until `PATCHES` are undone."""
     if torch.cuda.is_initialized():
         raise WorkerError(
             "CUDA was started before the device was emulated: no worker could be forked from this process"
@@ -300,6 +302,5 @@ def emulate_torch_cuda(profile: DeviceProfile) -> None:
         "get_device_capability": lambda device=None: profile.capability,  # noqa: ARG005 - as above
         "get_device_properties": lambda device=None: properties,  # noqa: ARG005 - as above
     }
-    for name, answer in answers.items():
-        setattr(torch.cuda, name, answer)
+    PATCHES.replace_each(torch.cuda, answers, why="it answers for the emulated GPU", releases=RUN)
     refuse_cuda_graphs()  # a capture forbids to wait for a launch, as every launch here is

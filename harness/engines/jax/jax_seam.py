@@ -18,10 +18,13 @@ from harness.engines.jax.jax_kernels import JaxKernelBuild
 from harness.engines.jax.jax_releases import LIBRARY, check_releases
 from harness.engines.jax.xla_ffi import Execute, handler
 from harness.errors import CannotExecute
+from harness.extras import PINNED
+from harness.patches import PATCHES
 
 TARGET = "kernel_harness_triton_call"
 """The name of the FFI target that executes kernels on the virtual GPU."""
 
+RUN = f"jax-triton {PINNED['jax']['jax-triton']}"
 Recorded = Callable[[AnyKernelCall], int]
 """Takes a call that is being lowered, and returns its number."""
 
@@ -33,10 +36,12 @@ _handlers: list[Any] = []
 def adapt(library: Any) -> None:
     """Lower kernel calls for the CPU, compile kernels as far as TTIR, and lead calls to our FFI target."""
     generator = _CodeGenerator(library.code_gen)
-    library.code_gen = generator
-    library.compile_ttir_inplace = functools.partial(_compile_to_ttir, library, generator)
-    library.jax = _JaxWithTarget(library.jax)
-    library.zlib = _Uncompressed
+    replace = functools.partial(PATCHES.replace, library, releases=RUN)
+    replace("code_gen", generator, why="the source of a kernel is kept while it is compiled")
+    compile_to_ttir = functools.partial(_compile_to_ttir, library, generator)
+    replace("compile_ttir_inplace", compile_to_ttir, why="a kernel is compiled as far as TTIR")
+    replace("jax", _JaxWithTarget(library.jax), why="kernel calls are lowered to our FFI target")
+    replace("zlib", _Uncompressed, why="compressing would lose the call")
     library.mlir.register_lowering(
         library.triton_kernel_call_p,
         functools.partial(library.triton_kernel_call_lowering, library.get_cuda_backend),

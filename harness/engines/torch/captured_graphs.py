@@ -10,12 +10,15 @@ Memory pools are not emulated: graphs that share a pool do not share memory.
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 
-from harness.engines.torch.torch_seam import OperatorMode, schema_of
+from harness.engines.torch.native_refusals import refusing
+from harness.engines.torch.torch_seam import RUN, OperatorMode, schema_of
 from harness.errors import CannotExecute
+from harness.patches import PATCHES
 
 _ATEN = torch.ops.aten
 _READS = frozenset({_ATEN._local_scalar_dense, _ATEN.nonzero, _ATEN.masked_select, _ATEN.equal})  # noqa: SLF001 - aten's own name
@@ -124,24 +127,25 @@ def _tensors(value: object) -> Iterator[torch.Tensor]:
 
 
 def emulate_cuda_graphs() -> None:
-    """Make torch's CUDA graphs record and replay on the emulated GPU, in this process, for good."""
-    graphs: Any = torch.cuda.CUDAGraph  # a class: libraries subclass it, and ask `isinstance`
-    for name in ("capture_begin", "capture_end", "replay", "reset", "pool", "instantiate"):
-        setattr(graphs, name, vars(_EmulatedGraph)[name])
-    graphs.__new__ = _made
-    graphs.__init__ = lambda self, keep_graph=False: None  # noqa: ARG005 - torch's name; without CUDA its own raises
-    graphs.__del__ = lambda self: None  # noqa: ARG005 - there is nothing to release
-    for name in ("raw_cuda_graph", "raw_cuda_graph_exec", "get_graph_data", "debug_dump", "enable_debug_mode"):
-        setattr(graphs, name, _refusing(f"the handle of a CUDA graph (torch.cuda.CUDAGraph.{name})"))
+    """Make torch's CUDA graphs record and replay on the emulated GPU, until `PATCHES` are undone."""
+    emulated = ("capture_begin", "capture_end", "replay", "reset", "pool", "instantiate")
+    handles = ("raw_cuda_graph", "raw_cuda_graph_exec", "get_graph_data", "debug_dump", "enable_debug_mode")
+    replace = partial(PATCHES.replace_each, why="the emulated GPU records and replays graphs itself", releases=RUN)
+    # A class: libraries subclass it, and ask `isinstance`.
+    replace(torch.cuda.CUDAGraph, {name: vars(_EmulatedGraph)[name] for name in emulated})
+    replace(torch.cuda.CUDAGraph, {"__new__": _made, "__init__": _do_nothing, "__del__": _do_nothing})
+    refused = {name: refusing(f"the handle of a CUDA graph (torch.cuda.CUDAGraph.{name})") for name in handles}
+    replace(torch.cuda.CUDAGraph, refused)
     native = sys.modules["torch._C"]
     if not hasattr(native, "_host_emptyCache"):  # `torch.cuda.graph` calls it where CUDA is compiled in
-        setattr(native, "_host_emptyCache", lambda: None)  # noqa: B010 - the type stubs have no such function
-    inside: Any = torch.cuda.graphs
-    inside.torch = _TorchOfWarmUps()
+        replace(native, {"_host_emptyCache": lambda: None})
+    replace(torch.cuda.graphs, {"torch": _TorchOfWarmUps()})
     for module in (torch.cuda, torch.cuda.graphs):
-        answers: Any = module
-        answers.graph_pool_handle = lambda: (0, next(_POOLS))
-        answers.is_current_stream_capturing = lambda: current_capture() is not None
+        answers = {
+            "graph_pool_handle": lambda: (0, next(_POOLS)),
+            "is_current_stream_capturing": lambda: current_capture() is not None,
+        }
+        replace(module, answers)
 
 
 class _TorchOfWarmUps:
@@ -163,11 +167,8 @@ def _made(cls: type[Any], *_: Any, **__: Any) -> Any:
     return made
 
 
-def _refusing(what: str) -> Callable[..., None]:
-    def refuse(*_: object, **__: object) -> None:
-        raise CannotExecute(what)
-
-    return refuse
+def _do_nothing(*_: object, **__: object) -> None:
+    """Take the place of methods of torch that raise without CUDA."""
 
 
 class _EmulatedGraph:

@@ -22,6 +22,8 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from harness.engines.torch.matrix_products import HALVES, close_gaps, widen
+from harness.engines.torch.torch_seam import RUN
+from harness.patches import PATCHES
 
 CPU = torch.device("cpu")
 GPU = torch.device("cuda", 0)
@@ -109,10 +111,9 @@ def keep_answering_in_backward() -> None:
     def no_mode(tensors: object) -> bool:  # noqa: ARG001 - torch's own asks of the tensors
         return False
 
-    tensor_class: Any = torch.Tensor
-    tensor_class.backward = backward
-    autograd: Any = torch.autograd
-    autograd.has_torch_function = no_mode
+    why = "torch hands the call to the mode, which is off inside a call, and a backward function would see the CPU"
+    PATCHES.replace(torch.Tensor, "backward", backward, why=why, releases=RUN)
+    PATCHES.replace(torch.autograd, "has_torch_function", no_mode, why=why, releases=RUN)
 
 
 def let_default_device_be_cuda() -> None:
@@ -126,7 +127,9 @@ def let_default_device_be_cuda() -> None:
     def on_cpu(self: Any, device: Any) -> None:
         original(self, CPU if _means_cuda(device) else device)
 
-    context.__init__ = on_cpu
+    PATCHES.replace(
+        context, "__init__", on_cpu, why="its mode is below ours, and would make CUDA tensors", releases=RUN
+    )
 
 
 def _to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:

@@ -4,24 +4,26 @@ On hardware these are CUDA graphs, which launch kernels without Triton's driver;
 virtual GPU.  There, a C++ extension gets tensors of the CPU that only Python takes for tensors of a GPU.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 
 from harness.engines.torch.import_hooks import change_when_imported
+from harness.engines.torch.torch_seam import RUN
 from harness.errors import CannotExecute
+from harness.patches import PATCHES
 
 EXTENSIONS = "torch.utils.cpp_extension"
 
 
 def refuse_cuda_graphs() -> None:
-    """Make the creation of a CUDA graph or of its memory pool raise, in this process, for good."""
-    graphs: Any = torch.cuda.CUDAGraph  # a class: libraries subclass it, and ask `isinstance`
-    graphs.__new__ = _refusing("CUDA graphs (torch.cuda.CUDAGraph)")
+    """Make the creation of a CUDA graph or of its memory pool raise, until `PATCHES` are undone."""
+    # A class: libraries subclass it, and ask `isinstance`.
+    _refuse(torch.cuda.CUDAGraph, {"__new__": "CUDA graphs (torch.cuda.CUDAGraph)"})
     for module in (torch.cuda, torch.cuda.graphs):
-        setattr(module, "graph_pool_handle", _refusing("CUDA graphs (torch.cuda.graph_pool_handle)"))  # noqa: B010 - of two modules
+        _refuse(module, {"graph_pool_handle": "CUDA graphs (torch.cuda.graph_pool_handle)"})
 
 
 def refuse_cpp_extensions() -> None:
@@ -30,11 +32,17 @@ def refuse_cpp_extensions() -> None:
 
 
 def _refuse_building(module: ModuleType) -> None:
-    for name in ("load", "load_inline"):
-        setattr(module, name, _refusing(f"a C++ extension ({EXTENSIONS}.{name})"))
+    _refuse(module, {name: f"a C++ extension ({EXTENSIONS}.{name})" for name in ("load", "load_inline")})
 
 
-def _refusing(what: str) -> Callable[..., NoReturn]:
+def _refuse(owner: object, refused: Mapping[str, str]) -> None:
+    for name, what in refused.items():
+        PATCHES.replace(owner, name, refusing(what), why="the harness cannot follow it", releases=RUN)
+
+
+def refusing(what: str) -> Callable[..., NoReturn]:
+    """Return a function that raises `CannotExecute`."""
+
     def refuse(*args: object, **kwargs: object) -> NoReturn:
         del args, kwargs
         raise CannotExecute(what)

@@ -1,4 +1,4 @@
-"""The emulation of a GPU by torch: `torch.cuda` and `torch.accelerator` answer for it, for the life of the process.
+"""The emulation of a GPU by torch: `torch.cuda` and `torch.accelerator` answer for it, until `PATCHES` are undone.
 
 Only child processes import this file.  `cpu_tensors` emulates tensors, and the driver in `harness.engines.triton`
 makes Triton answer for the device.
@@ -15,8 +15,7 @@ Not emulated:
 * the lists of `torch.autocast("cuda")`: it casts what autocast casts of CPU tensors, so products, but not softmax;
 * activation checkpointing with `use_reentrant=False`: it compares devices between forward and backward.
 
-This file and `cpu_tensors` are the only ones that touch private names of torch here.  `test_torch_emulation.py` fails
-when a release of torch moves one.
+`test_torch_emulation.py` fails when a release of torch moves one of the private names here.
 """
 
 import sys
@@ -41,8 +40,10 @@ from harness.engines.torch.streams import (
     Stream,
     check_device,
 )
+from harness.engines.torch.torch_seam import RUN
 from harness.errors import WorkerError
 from harness.model.device import DeviceProfile
+from harness.patches import PATCHES
 
 CUDA_VERSION = "13.0"
 """The value of `torch.version.cuda` if torch was built without CUDA: new enough for every GPU of the catalogue."""
@@ -93,27 +94,35 @@ def emulate_torch(profile: DeviceProfile) -> None:
 def install_emulation() -> None:
     """Replace torch's functions in this process and in its later children; the device is chosen later."""
     _emulated.is_installed = True
-    torch.version.cuda = torch.version.cuda or CUDA_VERSION
-    _replace(torch.cuda, _device_answers() | _stream_answers() | _memory_answers() | _random_answers())
-    _replace(torch.cuda.random, _random_answers(), only_existing=True)
-    _replace(torch.cuda.memory, _memory_answers(), only_existing=True)
-    _replace(torch.cuda.nvtx, _each(_nothing, "range_push", "range_pop", "mark"))
-    _replace(torch.accelerator, _accelerator_answers(), only_existing=True)
-    _replace(torch.backends.cuda, {"is_built": lambda: True})
+    if torch.version.cuda is None:
+        _replace(torch.version, {"cuda": CUDA_VERSION}, "libraries ask torch for its CUDA")
+    answers = "it answers for the emulated GPU"
+    _replace(torch.cuda, _device_answers() | _stream_answers() | _memory_answers() | _random_answers(), answers)
+    _replace(torch.cuda.random, _existing(torch.cuda.random, _random_answers()), answers)
+    _replace(torch.cuda.memory, _existing(torch.cuda.memory, _memory_answers()), answers)
+    _replace(torch.cuda.nvtx, _each(_nothing, "range_push", "range_pop", "mark"), answers)
+    _replace(torch.accelerator, _existing(torch.accelerator, _accelerator_answers()), answers)
+    _replace(torch.backends.cuda, {"is_built": lambda: True}, answers)
     native = sys.modules["torch._C"]
-    # Inductor imports these where CUDA is compiled in, and so does the reset of TorchDynamo.
-    allocator_state = type("AllocatorState", (), {})
-    for name, answer in {
+    where_compiled_in = {
         "_cuda_getCurrentRawStream": _zero(),
-        "_cuda_CUDAAllocator_AllocatorState": allocator_state,
-    }.items():
-        if not hasattr(native, name):
-            _replace(native, {name: answer})
-    _replace(native, _each(_zero, "_accelerator_exchangeDevice", "_accelerator_maybeExchangeDevice"))
-    # TorchDynamo asks for the `__wrapped__` of torch's own function, which is a cached one.
-    _replace(torch, {"get_device_module": wraps(torch.get_device_module)(_module_of)})
+        "_cuda_CUDAAllocator_AllocatorState": type("AllocatorState", (), {}),
+    }
     _replace(
-        torch, {name: _of_cpu_too(getattr(torch, name)) for name in ("set_autocast_enabled", "set_autocast_dtype")}
+        native,
+        {name: answer for name, answer in where_compiled_in.items() if not hasattr(native, name)},
+        "Inductor and the reset of TorchDynamo import it where CUDA is compiled in",
+    )
+    _replace(native, _each(_zero, "_accelerator_exchangeDevice", "_accelerator_maybeExchangeDevice"), answers)
+    _replace(
+        torch,
+        {"get_device_module": wraps(torch.get_device_module)(_module_of)},
+        "it caches its answer, and TorchDynamo asks for its `__wrapped__`",
+    )
+    _replace(
+        torch,
+        {name: _of_cpu_too(getattr(torch, name)) for name in ("set_autocast_enabled", "set_autocast_dtype")},
+        "autocast of CUDA tensors casts those of the emulated GPU, which are on the CPU",
     )
     emulate_cuda_graphs()
     refuse_cpp_extensions()
@@ -166,7 +175,7 @@ def _device_answers() -> dict[str, Any]:
 
 
 def _stream_answers() -> dict[str, Any]:
-    one = Stream()
+    stream = Stream()
     return {
         "Stream": Stream,
         "ExternalStream": ExternalStream,
@@ -174,7 +183,7 @@ def _stream_answers() -> dict[str, Any]:
         "StreamContext": InStream,
         "stream": InStream,
         "set_stream": _nothing(),
-        **_each(lambda: lambda *_, **__: one, "current_stream", "default_stream", "get_stream_from_external"),
+        **_each(lambda: lambda *_, **__: stream, "current_stream", "default_stream", "get_stream_from_external"),
     }
 
 
@@ -257,10 +266,13 @@ def _module_of(device: Any = None) -> ModuleType:
     return getattr(torch, kind)
 
 
-def _replace(module: ModuleType, answers: dict[str, Any], *, only_existing: bool = False) -> None:
-    for name, answer in answers.items():
-        if not only_existing or hasattr(module, name):
-            setattr(module, name, answer)
+def _replace(module: ModuleType, answers: dict[str, Any], why: str) -> None:
+    PATCHES.replace_each(module, answers, why=why, releases=RUN)
+
+
+def _existing(module: ModuleType, answers: dict[str, Any]) -> dict[str, Any]:
+    """Return the answers to questions that this release of the module has."""
+    return {name: answer for name, answer in answers.items() if hasattr(module, name)}
 
 
 def _each(make: Callable[[], Callable[..., Any]], *names: str) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from harness.errors import MissingPart
 
 RELEASES = ("2.11", "2.13")
 """The releases of torch that the tests were run with."""
+RUN = f"torch {RELEASES[0]} to {RELEASES[-1]}"
+"""The same, as patches name it."""
 NATIVE = (
     "DispatchKey",
     "DispatchKeySet",

@@ -17,9 +17,10 @@ import numpy.typing as npt
 import torch
 from torch.utils import dlpack
 
-from harness.engines.torch.torch_seam import plain_torch
+from harness.engines.torch.torch_seam import RUN, plain_torch
 from harness.execution.poison import PATTERNS, SAME_SIZE
 from harness.model.run import AddressSpace
+from harness.patches import PATCHES
 
 REDZONE_BYTES = 1 << 15
 """On each side of a tensor; a multiple of `ALIGNMENT`."""
@@ -217,14 +218,15 @@ class RedzoneMemory:
             self._is_guarding = False
 
     def install(self) -> None:
-        """Replace torch's factories for the rest of this process.
+        """Replace torch's factories until `PATCHES` are undone.
 
         A torch mode would not do: autograd's threads do not inherit the modes of the calling thread.
         """
         with torch.device("cpu"):
             torch.empty(0)  # torch remembers its factories at the first use of a default device
         for owner, name, is_fresh in _FACTORIES:
-            setattr(owner, name, self._wrap_factory(getattr(owner, name), is_fresh=is_fresh))
+            factory = self._wrap_factory(getattr(owner, name), is_fresh=is_fresh)
+            PATCHES.replace(owner, name, factory, why="its tensors lie between redzones", releases=RUN)
 
     def damages(self) -> tuple[Damage, ...]:
         """Return all damage; synchronises with the GPU."""

@@ -13,6 +13,9 @@ from typing import Any
 
 import torch
 
+from harness.engines.torch.inductor.inductor_emulation import RUN
+from harness.patches import PATCHES
+
 # Typed as `Any`: these modules are private, and their types tell little.
 native: Any = import_module("torch._C")
 FakeTensorMode: Any = import_module("torch._subclasses.fake_tensor").FakeTensorMode
@@ -43,11 +46,15 @@ def keep_new_fakes_on_cpu() -> None:
             kwargs = {name: cpu_for_gpu(value) for name, value in (kwargs or {}).items()}
         return dispatch(self, func, types, args, kwargs)
 
-    FakeTensorMode.dispatch = dispatch_on_one_device
-    # As on a machine without a GPU, `torch.tensor` makes no memory on the device of a fake tensor.  The guard of CUDA
-    # devices stays the one of `device_guard`.
-    FakeTensorMode.avoid_device_init = True
-    native._ensureCUDADeviceGuardSet = lambda: None  # noqa: SLF001 - this file is a seam
+    _replace(FakeTensorMode, {"dispatch": dispatch_on_one_device}, "fake tensors of a program are on the CPU")
+    no_memory = "as without a GPU, `torch.tensor` makes no memory on the device of a fake tensor"
+    _replace(FakeTensorMode, {"avoid_device_init": True}, no_memory)
+    why = "the guard of CUDA devices stays the one of `device_guard`"
+    _replace(native, {"_ensureCUDADeviceGuardSet": lambda: None}, why)
+
+
+def _replace(owner: Any, replacements: Mapping[str, object], why: str) -> None:
+    PATCHES.replace_each(owner, replacements, why=why, releases=RUN)
 
 
 def cpu_for_gpu(value: Any) -> Any:
@@ -87,10 +94,13 @@ def emulate_in_traces(answering: tuple[type, ...], handed_over: HandOver) -> Non
     _hand_over_on_cpu(handed_over)
     variable: Any = import_module("torch._dynamo.variables.tensor").TensorVariable
     build: Callable[..., Any] = import_module("torch._dynamo.variables.base").VariableTracker.build
-    variable.method_attr_device = lambda _, tx: build(tx, GPU)
-    variable.method_attr_is_cuda = lambda _, tx: build(tx, True)  # noqa: FBT003 - the value that is built
-    variable.method_attr_is_cpu = lambda _, tx: build(tx, False)  # noqa: FBT003 - as above
-    variable.method_get_device = lambda _, tx: build(tx, GPU.index)
+    answers = {
+        "method_attr_device": lambda _, tx: build(tx, GPU),
+        "method_attr_is_cuda": lambda _, tx: build(tx, True),  # noqa: FBT003 - the value that is built
+        "method_attr_is_cpu": lambda _, tx: build(tx, False),  # noqa: FBT003 - as above
+        "method_get_device": lambda _, tx: build(tx, GPU.index),
+    }
+    _replace(variable, answers, "Dynamo does not trace into the mode that answers for the GPU")
 
 
 def _leave_out_modes(answering: tuple[type, ...]) -> None:
@@ -104,7 +114,7 @@ def _leave_out_modes(answering: tuple[type, ...]) -> None:
         self.mode_stack.clear()
         self.mode_stack.extend(others)
 
-    state.__init__ = without_them
+    _replace(state, {"__init__": without_them}, "Dynamo would trace into the modes that answer for the GPU")
     _keep_in_stacks(answering)
 
 
@@ -118,7 +128,8 @@ def _keep_in_stacks(answering: tuple[type, ...]) -> None:
         devices = [mode for mode in others if isinstance(mode, DeviceContext)]  # the default device is at the bottom
         set_others([*devices, *them, *(mode for mode in others if mode not in devices)])
 
-    known.set_torch_function_mode_stack = set_with_them
+    why = "a compiled program sets the stack of the modes that Dynamo knows"
+    _replace(known, {"set_torch_function_mode_stack": set_with_them}, why)
 
 
 def _hand_over_on_cpu(handed_over: HandOver) -> None:
@@ -132,7 +143,7 @@ def _hand_over_on_cpu(handed_over: HandOver) -> None:
             return original(self, graph, *args, **kwargs)
         return handed_over(_name_of(self.compiler_fn), lambda: original(self, graph, *args, **kwargs))
 
-    output.call_user_compiler = call_user_compiler
+    _replace(output, {"call_user_compiler": call_user_compiler}, "a backend gets the graph as one of the CPU")
 
 
 def _name_of(backend: Any) -> str:

@@ -14,8 +14,9 @@ import torch
 
 from harness.engines.torch.import_hooks import change_when_imported
 from harness.engines.torch.inductor.device_guard import install_device_guard
-from harness.engines.torch.inductor.inductor_emulation import EMULATION, check_release
+from harness.engines.torch.inductor.inductor_emulation import EMULATION, RUN, check_release
 from harness.errors import CannotExecute
+from harness.patches import PATCHES
 
 DYNAMO = "torch._dynamo"
 """The module through which `torch.compile` reaches TorchDynamo."""
@@ -66,8 +67,10 @@ class FollowedPrograms:
                     options["disable"] = True
             return original(*args, **options)
 
-        # `torch.compile` calls the first, and `explain` of Dynamo the second.
-        dynamo.optimize = dynamo.eval_frame.optimize = optimize
+        for owner in (dynamo, dynamo.eval_frame):  # `torch.compile` calls the first, and `explain` of Dynamo the second
+            PATCHES.replace(
+                owner, "optimize", optimize, why="a program that cannot be compiled is reported", releases=RUN
+            )
 
     def _handed_over(self, backend: str, hand_over: Callable[[], Any]) -> Any:
         """Hand a graph to its backend, and report it unless that hands it to Inductor."""
@@ -87,7 +90,8 @@ class FollowedPrograms:
             self._of_thread.reached_inductor = True
             return self._compiled(graph, inputs, options)
 
-        inductor.compile_fx = compile_fx
+        why = "Inductor compiles a program for the emulated GPU"
+        PATCHES.replace(inductor, "compile_fx", compile_fx, why=why, releases=RUN)
 
     def _compiled(self, graph: Any, inputs: Sequence[Any], options: dict[str, Any]) -> Any:
         from harness.engines.torch.inductor.compiled_calls import emulated  # noqa: PLC0415 - it imports Inductor

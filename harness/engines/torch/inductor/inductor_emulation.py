@@ -16,6 +16,8 @@ from harness.errors import CannotExecute
 
 RELEASES = ("2.13",)
 """The releases of torch whose Inductor the virtual GPU was run with."""
+RUN = f"torch {RELEASES[0]}"
+"""The same, as patches name it."""
 COMPILED_GRAPH = "__compiled_fn_"
 """How the names of compiled graphs begin, among the globals of a function."""
 

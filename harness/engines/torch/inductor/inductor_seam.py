@@ -1,4 +1,4 @@
-"""The seam to PyTorch Inductor: the only file with its private names, and with those of TorchDynamo.
+"""The seam to PyTorch Inductor: the file with its private names.  `dynamo_seam` has those of TorchDynamo.
 
 Dynamo and AOTAutograd see the tensors of the virtual GPU as they are, on the CPU.  Only the last step, Inductor's own,
 gets each graph as one of CUDA tensors.  So every decision that Inductor takes from the device is the emulated device's.
@@ -24,9 +24,10 @@ from torch import fx
 
 from harness.engines.torch.cpu_tensors import CpuTensors
 from harness.engines.torch.inductor.dynamo_seam import CPU, GPU, FakeDevices, keep_new_fakes_on_cpu, move_to_cpu
-from harness.engines.torch.inductor.inductor_emulation import ConfigChoice
+from harness.engines.torch.inductor.inductor_emulation import RUN, ConfigChoice
 from harness.errors import CannotExecute
 from harness.model.verdict import ORIGIN
+from harness.patches import PATCHES
 
 # Typed as `Any`: these modules are private, and their types tell little.
 native: Any = import_module("torch._C")
@@ -82,7 +83,7 @@ OPERATOR = re.compile(r"extern_kernels\.(\w+)\(|torch\.ops\.((?:aten|prims)\.\w+
 
 
 class EmulatedInductor:
-    """Inductor for the emulated device, installed in this process for good."""
+    """Inductor for the emulated device, installed until `PATCHES` are undone."""
 
     def __init__(self, choice: ConfigChoice) -> None:
         self._choice = choice
@@ -101,9 +102,10 @@ class EmulatedInductor:
 
     def install(self) -> None:
         """Replace Inductor's benchmarks, its allocator of CUDA memory, and the loader of its kernels."""
+        # `enable_autograd_cache` is a setting, which a config module keeps apart from its attributes.
         functorch_config.enable_autograd_cache = False
-        triton_helpers.set_driver_to_gpu = lambda: None
-        guards._empty_strided_cuda = _empty_strided  # noqa: SLF001 - this file is the seam
+        _replace(triton_helpers, {"set_driver_to_gpu": lambda: None}, "the driver of the emulated GPU is active")
+        _replace(guards, {"_empty_strided_cuda": _empty_strided}, "it allocates CUDA memory")
         self._on_gpu.install()
         self._choose_configs()
         self._choose_templates()
@@ -231,7 +233,7 @@ class EmulatedInductor:
             with emulated._choice.launching_as(text, index, count):
                 return original(self, *args, stream=stream, benchmark_run=benchmark_run, **kwargs)
 
-        tuner.run = run
+        _replace(tuner, {"run": run}, "it would launch the fastest config")
 
     def _choose_templates(self) -> None:
         """Let each product or attention take the template that the case names, in the place of the fastest one."""
@@ -244,7 +246,8 @@ class EmulatedInductor:
             emulated._selected.append((text, index, len(choices)))
             return {choice: 1.0 + (number != index) for number, choice in enumerate(choices)}
 
-        select_algorithm.AlgorithmSelectorCache.do_autotuning = do_autotuning
+        why = "it would take the fastest template"
+        _replace(select_algorithm.AlgorithmSelectorCache, {"do_autotuning": do_autotuning}, why)
 
     def _requested_template(self) -> int:
         """Return the index that the case requests for the template that is chosen next."""
@@ -282,9 +285,14 @@ class EmulatedInductor:
             draft.rename(file)
             return getattr(code_cache.PyCodeCache.load_by_key_path(key, str(file)), kernel_name)
 
-        scheduling.define_kernel = define_kernel
-        code_cache._load_triton_kernel_from_source = load  # noqa: SLF001 - as above
-        async_compile._load_triton_kernel_from_source = load  # noqa: SLF001 - as above
+        _replace(scheduling, {"define_kernel": define_kernel}, "the name of a kernel leads to the user's lines")
+        for module in (code_cache, async_compile):
+            why = "places of findings name the file, which is called like the kernel"
+            _replace(module, {"_load_triton_kernel_from_source": load}, why)
+
+
+def _replace(owner: Any, replacements: Mapping[str, object], why: str) -> None:
+    PATCHES.replace_each(owner, replacements, why=why, releases=RUN)
 
 
 class _NotLaunched(Exception):
@@ -312,7 +320,7 @@ def _empty_strided(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
 
 
 def _let_flex_attention_train() -> None:
-    """Let flex attention decide as for CUDA tensors.  It reads the device before Inductor does, and finds the CPU."""
+    """Let flex attention decide as for CUDA tensors."""
     original = flex_attention._apply_kernel_options  # noqa: SLF001 - as above
 
     def apply_kernel_options(*args: Any, **kwargs: Any) -> Any:
@@ -320,15 +328,18 @@ def _let_flex_attention_train() -> None:
         options["OUTPUT_LOGSUMEXP"] = options["OUTPUT_LOGSUMEXP"] or torch.is_grad_enabled()
         return options
 
-    flex_attention._apply_kernel_options = apply_kernel_options  # noqa: SLF001 - as above
-    flex_attention._validate_device = lambda query, key, value: None  # noqa: ARG005, SLF001 - torch's own names
+    answers = {
+        "_apply_kernel_options": apply_kernel_options,
+        "_validate_device": lambda query, key, value: None,  # noqa: ARG005 - torch's own names
+    }
+    _replace(flex_attention, answers, "it reads the device before Inductor does, and finds the CPU")
 
 
 def _match_patterns_on_cpu() -> None:
     """Trace the patterns of Inductor's passes on the CPU, also for a graph without a tensor among its inputs."""
     for name in ("pre_grad", "joint_graph", "post_grad", "freezing_patterns"):
         passes: Any = import_module(f"torch._inductor.fx_passes.{name}")
-        passes.lazy_init = _of_cpu(passes.lazy_init)
+        _replace(passes, {"lazy_init": _of_cpu(passes.lazy_init)}, "a graph without inputs has no device")
 
 
 def _of_cpu(lazy_init: Callable[..., Any]) -> Callable[..., Any]:
@@ -358,9 +369,11 @@ class _GraphsOnGpu:
             with native._EnableTorchFunction(), CpuTensors():  # noqa: SLF001 - as above
                 return get_attr(self, *args)
 
-        converter.from_real_tensor, lowering.get_attr = from_real_tensor, get_attr_on_gpu
+        _replace(converter, {"from_real_tensor": from_real_tensor}, "constants of a graph are on the emulated GPU")
+        _replace(lowering, {"get_attr": get_attr_on_gpu}, "the mode answers for the device of a constant")
         keep_new_fakes_on_cpu()
-        lowering.constant_name = lambda self, name, device_override: name  # noqa: ARG005 - a copy on the GPU is no other
+        why = "a copy of a constant on the GPU is no other constant"
+        _replace(lowering, {"constant_name": lambda self, name, device_override: name}, why)  # noqa: ARG005 - torch's names
 
     @contextmanager
     def during(self, graph: Any, inputs: Sequence[Any]) -> Generator[None]:
