@@ -4,9 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from harness.engines.cuda.emulation import worker_environment
-from harness.engines.cuda.gpus.assignment import Assignment
+from harness.engines.cuda.gpus.assignment import Assignment, Quarantine
 from harness.engines.cuda.gpus.inventory import VISIBLE, RealGpu
-from harness.engines.cuda.gpus.quarantine import Quarantine
 from harness.engines.cuda.gpus.xid_monitor import XidMonitor
 from harness.workers.spec import WorkerSpec
 

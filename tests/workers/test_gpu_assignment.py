@@ -8,7 +8,7 @@ from harness.engines.cuda.emulation import gpu_of
 from harness.engines.cuda.gpus.canary import Healthy, Sick
 from harness.engines.cuda.gpus.health import LOST
 from harness.engines.cuda.gpus.inventory import RealGpu
-from harness.engines.cuda.gpus.xid import Xid
+from harness.engines.cuda.gpus.symptoms import Xid
 from harness.engines.cuda.gpus.xid_monitor import XidMonitor
 from harness.errors import GpuUnavailable, MissingPart
 from harness.workers.gpu_assignment import GpuAssigner

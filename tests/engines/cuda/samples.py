@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from harness.engines.cuda.gpus.inventory import ComputeMode, RealGpu
-from harness.engines.cuda.gpus.xid import Xid
+from harness.engines.cuda.gpus.symptoms import Xid
 
 H200 = RealGpu(
     uuid="GPU-00000000-0000-0000-0000-000000000000",

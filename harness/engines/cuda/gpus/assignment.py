@@ -1,11 +1,43 @@
 """Assigns a GPU to each process of a pool: a healthy one with the fewest processes, in turn."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from threading import Lock
 
 from harness.engines.cuda.gpus.inventory import RealGpu
-from harness.engines.cuda.gpus.quarantine import Quarantine
 from harness.errors import GpuUnavailable
+
+
+class Quarantine:
+    """The sick GPUs of a session with their reasons.  They get no more cases, because their failures blame no kernel.
+
+    A GPU never leaves.  Thread-safe.
+    """
+
+    def __init__(self, report: Callable[[str], object] | None = None) -> None:
+        self._report = report or _print_to_stderr
+        self._reasons: dict[str, str] = {}
+        self._lock = Lock()
+
+    def add(self, gpu: RealGpu, reason: str) -> None:
+        """Add a GPU and report its reason in one line; later reasons are ignored."""
+        with self._lock:
+            if gpu.uuid in self._reasons:
+                return
+            self._reasons[gpu.uuid] = reason
+        self._report(
+            f"{gpu} is in quarantine for this session: {reason}. Its cases go to other GPUs; no kernel is blamed"
+        )
+
+    def __contains__(self, gpu: RealGpu) -> bool:
+        with self._lock:
+            return gpu.uuid in self._reasons
+
+    @property
+    def reasons(self) -> tuple[tuple[str, str], ...]:
+        """UUID and reason of each, in order of arrival."""
+        with self._lock:
+            return tuple(self._reasons.items())
 
 
 class Assignment:
@@ -60,3 +92,7 @@ class Assignment:
     def _reasons(self) -> str:
         ours = {gpu.uuid for gpu in self._gpus}
         return "; ".join(f"{uuid}: {reason}" for uuid, reason in self._quarantine.reasons if uuid in ours)
+
+
+def _print_to_stderr(line: str) -> None:
+    print(line, file=sys.stderr)  # noqa: T201 - a message for the user

@@ -13,8 +13,7 @@ from typing import Any, Self
 import psutil
 
 from harness.engines.cuda.gpus.inventory import ComputeMode
-from harness.engines.cuda.gpus.symptoms import GpuProcess, GpuSnapshot, Lost, RowRemap
-from harness.engines.cuda.gpus.xid import Xid
+from harness.engines.cuda.gpus.symptoms import GpuProcess, GpuSnapshot, Lost, RowRemap, Xid
 from harness.errors import MissingPart
 
 INSTALL = "pip install nvidia-ml-py"

@@ -1,11 +1,12 @@
-"""The state of a GPU, concerns about using it, and changes between two states.
+"""The state of a GPU, and its symptoms: facts with their sentences.  `health` reads them.
 
-Facts with their sentences; `health` reads the facts.
+Xid events are symptoms that NVIDIA's kernel module reports when something goes wrong.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from harness.engines.cuda.gpus.inventory import ComputeMode
 
@@ -54,91 +55,137 @@ class GpuSnapshot:
     memory_used_bytes: int | None
 
 
+class XidFault(StrEnum):
+    """The likely cause of an event."""
+
+    KERNEL = "kernel"
+    """A program misbehaved: the driver ends it, and the GPU stays usable."""
+    GPU = "gpu"
+    """The card, its memory, links or firmware failed: no kernel is to blame."""
+    EITHER = "either"
+    """The event does not show the cause."""
+
+
+MEANINGS: dict[int, tuple[str, XidFault]] = {
+    8: ("a kernel ran longer than the watchdog allows", XidFault.KERNEL),
+    13: ("exception in the compute engine, usually a stray access or an illegal instruction", XidFault.KERNEL),
+    31: ("page fault of the GPU's memory, usually a stray access", XidFault.KERNEL),
+    43: ("the GPU stopped working for a program that misbehaved", XidFault.KERNEL),
+    45: ("a program's remaining work was cleared away after it was killed or failed", XidFault.KERNEL),
+    48: ("memory error of two bits, which ECC cannot correct", XidFault.GPU),
+    61: ("internal microcontroller stopped", XidFault.GPU),
+    62: ("internal microcontroller halted", XidFault.GPU),
+    63: ("a row of memory was remapped, or noted to be", XidFault.GPU),
+    64: ("a row of memory could not be remapped", XidFault.GPU),
+    74: ("NVLink failed", XidFault.GPU),
+    79: ("the GPU has fallen off the bus", XidFault.GPU),
+    92: ("many memory errors that ECC corrected", XidFault.GPU),
+    94: ("memory error that was contained within one program", XidFault.GPU),
+    95: ("memory error that was not contained", XidFault.GPU),
+    119: ("the GPU's system processor does not answer", XidFault.GPU),
+    120: ("the GPU's system processor failed", XidFault.GPU),
+    140: ("memory error that could not be corrected", XidFault.GPU),
+}
+"""A summary of NVIDIA's catalogue of Xid errors, for events that a machine with Triton kernels may meet."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lost:
+class Symptom:
+    """A reason not to use a GPU, or not to trust its results."""
+
+    sentence: ClassVar[str]
+    """What the GPU does, and the remedy.  Its fields are those of the symptom."""
+    blames_card: ClassVar[bool] = False
+    """True if the card itself failed, so that failures of cases meanwhile blame no kernel."""
+
+    uuid: str
+    """The GPU; in an Xid event of a MIG slice its parent GPU."""
+
+    def __str__(self) -> str:
+        return f"{self.uuid} {self.sentence.format(self)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost(Symptom):
     """The GPU no longer answers."""
 
-    uuid: str
-
-    def __str__(self) -> str:
-        return f"{self.uuid} no longer answers: reset it (sudo nvidia-smi -r) or restart the machine"
+    sentence = "no longer answers: reset it (sudo nvidia-smi -r) or restart the machine"
+    blames_card = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotShared:
+class NotShared(Symptom):
     """The compute mode prevents a second process from using the GPU."""
 
-    uuid: str
+    sentence = (
+        "is in compute mode {0.mode}, and several processes use a GPU in turn: sudo nvidia-smi -i {0.uuid} -c DEFAULT"
+    )
     mode: ComputeMode
 
-    def __str__(self) -> str:
-        return (
-            f"{self.uuid} is in compute mode {self.mode}, and several processes use a GPU in turn: "
-            f"sudo nvidia-smi -i {self.uuid} -c DEFAULT"
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForeignProcess:
+class ForeignProcess(Symptom):
     """A process of another program uses the GPU."""
 
-    uuid: str
+    sentence = "is also used by {0.process}: time limits and memory are not ours alone"
     process: GpuProcess
 
-    def __str__(self) -> str:
-        return f"{self.uuid} is also used by {self.process}: time limits and memory are not ours alone"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowRemapDue:
+class RowRemapDue(Symptom):
     """A row of memory waits to be replaced, or cannot be replaced."""
 
-    uuid: str
+    sentence = "{0.remedy}"
+    blames_card = True
     rows: RowRemap
 
-    def __str__(self) -> str:
+    @property
+    def remedy(self) -> str:
         if self.rows is RowRemap.FAILED:
-            return f"{self.uuid} has no spare row left for memory that failed: have the card replaced"
-        return (
-            f"{self.uuid} uses a row of memory that is to be replaced: reset it (sudo nvidia-smi -r) before trusting it"
-        )
+            return "has no spare row left for memory that failed: have the card replaced"
+        return "uses a row of memory that is to be replaced: reset it (sudo nvidia-smi -r) before trusting it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryErrors:
+class MemoryErrors(Symptom):
     """ECC found errors that it could not correct."""
 
-    uuid: str
+    sentence = "met {0.count} memory errors that ECC could not correct: its results are not to be trusted"
+    blames_card = True
     count: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.uuid} met {self.count} memory errors that ECC could not correct: its results are not to be trusted"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModeChanged:
+class ModeChanged(Symptom):
     """The compute mode was changed."""
 
-    uuid: str
+    sentence = "was set from compute mode {0.before} to {0.after}"
     before: ComputeMode
     after: ComputeMode
 
-    def __str__(self) -> str:
-        return f"{self.uuid} was set from compute mode {self.before} to {self.after}"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Xid(Symptom):
+    """An Xid event."""
+
+    sentence = "reported Xid {0.code}: {0.meaning}"
+    code: int
+
+    @property
+    def fault(self) -> XidFault:
+        return MEANINGS.get(self.code, ("", XidFault.EITHER))[1]
+
+    @property
+    def meaning(self) -> str:
+        return MEANINGS.get(self.code, ("see NVIDIA's catalogue of Xid errors", XidFault.EITHER))[0]
 
 
-Concern = Lost | NotShared | ForeignProcess | RowRemapDue | MemoryErrors
-Change = Lost | ModeChanged | ForeignProcess | RowRemapDue | MemoryErrors
-
-
-def concerns(snapshot: GpuSnapshot | Lost) -> tuple[Concern, ...]:
+def concerns(snapshot: GpuSnapshot | Lost) -> tuple[Symptom, ...]:
     """Return the reasons not to use the GPU, or not to trust its results."""
     return tuple(_concerns(snapshot))
 
 
-def changes(before: GpuSnapshot, after: GpuSnapshot | Lost) -> tuple[Change, ...]:
+def changes(before: GpuSnapshot, after: GpuSnapshot | Lost) -> tuple[Symptom, ...]:
     """Return the changes between two snapshots that may explain a failure; improvements are left out.
 
     New processes that /proc does not show are left out too.  Inside a container the driver may report our own
@@ -147,12 +194,7 @@ def changes(before: GpuSnapshot, after: GpuSnapshot | Lost) -> tuple[Change, ...
     return tuple(_changes(before, after))
 
 
-def is_hardware_fault(change: Concern | Change) -> bool:
-    """Return True if the card itself failed, so that failures of cases meanwhile blame no kernel."""
-    return isinstance(change, Lost | RowRemapDue | MemoryErrors)
-
-
-def _concerns(snapshot: GpuSnapshot | Lost) -> Iterator[Concern]:
+def _concerns(snapshot: GpuSnapshot | Lost) -> Iterator[Symptom]:
     if isinstance(snapshot, Lost):
         yield snapshot
         return
@@ -166,7 +208,7 @@ def _concerns(snapshot: GpuSnapshot | Lost) -> Iterator[Concern]:
         yield MemoryErrors(uuid=snapshot.uuid, count=snapshot.ecc_uncorrected)
 
 
-def _changes(before: GpuSnapshot, after: GpuSnapshot | Lost) -> Iterator[Change]:
+def _changes(before: GpuSnapshot, after: GpuSnapshot | Lost) -> Iterator[Symptom]:
     if isinstance(after, Lost):
         yield after
         return

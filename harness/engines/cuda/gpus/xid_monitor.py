@@ -13,7 +13,7 @@ from typing import Protocol
 from harness.engines.cuda.gpus.canary import Healthy, Sick, run_canary
 from harness.engines.cuda.gpus.health import LOST, GpuHealthMonitor
 from harness.engines.cuda.gpus.inventory import RealGpu
-from harness.engines.cuda.gpus.xid import Xid, XidFault
+from harness.engines.cuda.gpus.symptoms import Xid, XidFault
 from harness.errors import MissingPart
 
 CHECK_EVERY_S = 1.0

@@ -4,9 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from harness.engines.cuda.gpus.assignment import Assignment
+from harness.engines.cuda.gpus.assignment import Assignment, Quarantine
 from harness.engines.cuda.gpus.inventory import RealGpu
-from harness.engines.cuda.gpus.quarantine import Quarantine
 from harness.errors import GpuUnavailable
 from tests.engines.cuda.samples import several
 

@@ -22,11 +22,11 @@ from harness.engines.cuda.gpus.symptoms import (
     NotShared,
     RowRemap,
     RowRemapDue,
+    Xid,
+    XidFault,
     changes,
     concerns,
-    is_hardware_fault,
 )
-from harness.engines.cuda.gpus.xid import Xid, XidFault
 from tests.engines.cuda import simulated_driver
 
 UUID = "GPU-01010101-0101-0101-0101-010101010101"
@@ -80,7 +80,7 @@ def test_each_concern_states_the_remedy() -> None:
         "uses a row of memory that is to be replaced: reset it (sudo nvidia-smi -r) before trusting it",
         "met 2 memory errors that ECC could not correct: its results are not to be trusted",
     ]
-    assert [type(concern) for concern in concerns(seen) if is_hardware_fault(concern)] == [RowRemapDue, MemoryErrors]
+    assert [type(concern) for concern in concerns(seen) if concern.blames_card] == [RowRemapDue, MemoryErrors]
     assert concerns(Lost(uuid=UUID)) == (Lost(uuid=UUID),)
 
 

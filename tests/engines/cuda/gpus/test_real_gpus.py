@@ -20,8 +20,7 @@ from harness.engines.cuda.gpus.canary import Healthy, Sick, run_canary
 from harness.engines.cuda.gpus.health import GpuHealthMonitor, utilisation
 from harness.engines.cuda.gpus.inventory import ComputeMode, RealGpu, inventory, profile_of, real_gpus
 from harness.engines.cuda.gpus.leases import lease
-from harness.engines.cuda.gpus.symptoms import ForeignProcess, GpuSnapshot, Lost, RowRemap, changes, is_hardware_fault
-from harness.engines.cuda.gpus.xid import Xid, XidFault
+from harness.engines.cuda.gpus.symptoms import ForeignProcess, GpuSnapshot, Lost, RowRemap, Xid, XidFault, changes
 from harness.engines.cuda.gpus.xid_monitor import XidMonitor
 from harness.errors import GpuUnavailable, MissingPart
 from harness.reports.gpu_doctor import gpu_parts
@@ -166,7 +165,7 @@ def test_health_reports_other_processes_and_utilisation(gpus: tuple[RealGpu, ...
         assert isinstance(as_others, GpuSnapshot)
         news = changes(before, as_others)
         assert [change.process.pid for change in news if isinstance(change, ForeignProcess)] == [other.pid]
-        assert not any(map(is_hardware_fault, news))
+        assert not any(change.blames_card for change in news)
         assert isinstance(as_ours, GpuSnapshot)
         assert other.pid not in {process.pid for process in as_ours.processes}
         assert busy is None or busy > 0
@@ -192,7 +191,7 @@ def test_a_stray_access_blames_no_gpu(gpus: tuple[RealGpu, ...], tmp_path: Path)
         xids = monitor.xids()
         print("observed", observed, *xids, sep="\n")  # noqa: T201 - whether events arrive differs between machines
         assert all(xid.fault is XidFault.KERNEL for xid in xids)
-        assert not any(map(is_hardware_fault, changes(before, monitor.snapshot(uuid))))
+        assert not any(change.blames_card for change in changes(before, monitor.snapshot(uuid)))
     assert run_canary(gpus[0]) == Healthy()
 
 
