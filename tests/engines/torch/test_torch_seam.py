@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
 import torch
 
 from harness.engines.torch import torch_seam
@@ -37,8 +36,6 @@ OTHER_ATTRIBUTES = {
 }
 """Private attributes of others that any room may read."""
 MODULE = re.compile(r"(torch|jax|jaxlib|jax_triton)(\.\w+)*")
-
-pytestmark = pytest.mark.once
 
 
 def test_private_modules_are_named_in_their_rooms_alone() -> None:
