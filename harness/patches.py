@@ -1,7 +1,7 @@
 """The registry of patches: every attribute of another project that the harness replaces in this process.
 
 `PATCHES` has them in the order in which they were made.  Each names its reason and the releases for which it was
-written.  A process of the user's own undoes them at its end.
+written.  In a process of the user's own they are suspended outside of `harness.run`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -48,6 +48,8 @@ class Patches:
 
     def __init__(self) -> None:
         self._patches: list[Patch] = []
+        self._suspended: list[Patch] | None = None
+        """What is to be made again, while all are suspended."""
 
     def replace(self, owner: Any, name: str, replacement: object, *, why: str, releases: str) -> None:
         """Replace an attribute.  `owner` is a module, a class, or an object with a `__dict__`."""
@@ -59,6 +61,9 @@ class Patches:
             why=why,
             releases=releases,
         )
+        if self._suspended is not None:
+            self._suspended.append(patch)
+            return
         setattr(owner, name, replacement)
         self._patches.append(patch)
 
@@ -71,6 +76,17 @@ class Patches:
         """Undo all patches, the newest first: one attribute may be replaced several times."""
         while self._patches:
             self._patches.pop().undo()
+
+    def suspend(self) -> None:
+        """Undo all patches until `resume`.  Those that are asked for meanwhile wait."""
+        undone = [patch for patch in reversed(self._patches) if patch.undo()]
+        self._patches, self._suspended = [], undone[::-1]
+
+    def resume(self) -> None:
+        """Make the suspended patches again."""
+        suspended, self._suspended = self._suspended or (), None
+        for patch in suspended:
+            self.replace(patch.owner, patch.name, patch.replacement, why=patch.why, releases=patch.releases)
 
     def __iter__(self) -> Iterator[Patch]:
         return iter(tuple(self._patches))

@@ -47,6 +47,20 @@ def test_replacements_of_one_attribute_are_undone_in_turn() -> None:
     assert not hasattr(module, "question")
 
 
+def test_patches_are_suspended_and_made_again() -> None:
+    patches, module = Patches(), ModuleType("other_project")
+    module.__dict__["answer"] = 1
+    patches.replace(module, "answer", 2, why="a test", releases="1.0")
+    patches.replace(module, "answer", 3, why="another", releases="1.0")
+    patches.suspend()
+    patches.replace(module, "question", 4, why="asked for meanwhile", releases="1.0")
+    assert (module.__dict__["answer"], hasattr(module, "question"), list(patches)) == (1, False, [])
+    patches.resume()
+    assert (module.__dict__["answer"], module.__dict__["question"]) == (3, 4)
+    patches.undo()
+    assert (module.__dict__["answer"], hasattr(module, "question")) == (1, False)
+
+
 def test_a_replacement_that_somebody_wraps_stays_beneath_theirs() -> None:
     patches, owner = Patches(), User()
     patches.replace(owner, "own", lambda: "patched", why="a test", releases="1.0")

@@ -5,7 +5,7 @@ import threading
 import traceback
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,14 @@ import torch
 
 from harness.engines.torch.captured_graphs import current_capture
 from harness.engines.torch.inductor.inductor_emulation import is_compiled
+from harness.engines.torch.torch_seam import RUN
 from harness.engines.triton.triton_seam import has_allocator
 from harness.execution.call_contexts import CallContexts
 from harness.execution.case_execution import NOT_THE_LIBRARY
 from harness.execution.exception_text import text_of
 from harness.model.ending import Raised
 from harness.model.run import Source
+from harness.patches import PATCHES
 
 
 class CallingLines:
@@ -83,14 +85,13 @@ def emulate_on_every_thread(enter_modes: Callable[[], None]) -> None:
         self.run = run_emulated
         original(self)
 
-    threading.Thread.start = start
+    why = "torch's modes belong to a thread"
+    PATCHES.replace(threading.Thread, "start", start, why=why, releases="Python 3.11 to 3.13")
 
 
 def note_lines_of_backward(lines: CallingLines) -> None:
     """Note which line calls backward: torch runs it on threads of its own for CUDA tensors."""
-    autograd: Any = torch.autograd
-    for name in ("backward", "grad"):
-        setattr(autograd, name, _noting_line(getattr(autograd, name), lines))
+    _wrap_backward(lambda original: _noting_line(original, lines), "it runs on threads of torch's own")
 
 
 def _noting_line(original: Callable[..., Any], lines: CallingLines) -> Callable[..., Any]:
@@ -106,9 +107,13 @@ def _noting_line(original: Callable[..., Any], lines: CallingLines) -> Callable[
 
 def run_backward_on_its_own_thread(lines: CallingLines, contexts: CallContexts) -> None:
     """Run backward passes on a thread with an empty context, as torch does with CUDA tensors."""
-    autograd: Any = torch.autograd
+    wrap = partial(_on_backward_thread, lines=lines, contexts=contexts)
+    _wrap_backward(wrap, "it runs on a thread of its own, as with CUDA tensors")
+
+
+def _wrap_backward(wrap: Callable[[Callable[..., Any]], Callable[..., Any]], why: str) -> None:
     for name in ("backward", "grad"):
-        setattr(autograd, name, _on_backward_thread(getattr(autograd, name), lines, contexts))
+        PATCHES.replace(torch.autograd, name, wrap(getattr(torch.autograd, name)), why=why, releases=RUN)
 
 
 def _on_backward_thread(

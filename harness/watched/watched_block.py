@@ -1,7 +1,6 @@
 """`harness.run` in Python: checks the launches of a block of code or of a function, in this process."""
 
 import importlib
-import os
 from contextlib import ContextDecorator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Self
 from harness import catalogue
 from harness.errors import UsageError
 from harness.model.device import DeviceProfile
-from harness.watched.attaching import prepare_environment
 from harness.watched.command_process import watch_plan
 from harness.watched.watch_records import RecordFiles, read_checks, read_failures, read_uncompiled
 from harness.watched.watch_report import Seen, WatchedCommand, findings_of
@@ -20,21 +18,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from harness.model.finding import Finding
-    from harness.watched.launch_recorder import LaunchRecorder
+    from harness.watched.block_emulation import BlockEmulation
 
 
 class _Process:
-    """The GPU that this process emulates, once it does."""
+    """The GPU that the blocks of this process emulate, once there was one."""
 
     device: DeviceProfile | None = None
-    recorder: "LaunchRecorder"
+    emulation: "BlockEmulation"
 
 
 def run(device: str = "b200", *, sm_count: int | None = None) -> "WatchedBlock":
     """Return a context manager that checks the Triton launches of a block, as on an emulated GPU.
 
-    It also decorates a function, such as a test.  The process emulates the GPU from the first block on, to its end.
-    Libraries read the device when they are imported: import them inside the block.
+    It also decorates a function, such as a test.  The process emulates the GPU inside the blocks alone.  Libraries read
+    the device when they are imported: import them inside the block.
 
     Args:
         device: the GPU, by its name in `harness devices`.
@@ -65,7 +63,7 @@ class WatchedBlock(ContextDecorator):
         Raises:
             UsageError: this process emulates another GPU, or is watched already.
         """
-        recorder = self._attached()
+        recorder = self._attached().recorder
         self._folder = TemporaryDirectory(prefix="harness-run-")
         recorder.record_to(RecordFiles(Path(self._folder.name)))
         return self
@@ -73,8 +71,9 @@ class WatchedBlock(ContextDecorator):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _Process.recorder.write()
-        _Process.recorder.record_to(None)
+        _Process.emulation.recorder.write()
+        _Process.emulation.recorder.record_to(None)
+        _Process.emulation.leave()
         with self._folder as name:
             seen = Seen(checks=read_checks(Path(name)), failures=read_failures(Path(name)))
             self.uncompiled = read_uncompiled(Path(name))
@@ -87,12 +86,13 @@ class WatchedBlock(ContextDecorator):
         lines = (f"{finding.severity} {finding.fail.signature}: {finding.fail.message}" for finding in self.findings)
         return "\n".join(lines) or "no findings"
 
-    def _attached(self) -> "LaunchRecorder":
+    def _attached(self) -> "BlockEmulation":
         if _Process.device is None:
-            plan = watch_plan(self.device)
-            prepare_environment(os.environ, plan)
-            _Process.recorder = importlib.import_module("harness.watched.launch_watch").watch_process(plan, None)
+            emulation = importlib.import_module("harness.watched.block_emulation").BlockEmulation
+            _Process.emulation = emulation(watch_plan(self.device))
             _Process.device = self.device
         elif _Process.device != self.device:
             raise UsageError(f"this process emulates {_Process.device}: check {self.device} in another process")
-        return _Process.recorder
+        else:
+            _Process.emulation.enter()
+        return _Process.emulation

@@ -1,5 +1,6 @@
 """`harness.run` in Python: blocks and functions whose launches are checked, in a process of their own."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,10 @@ with harness.run(device="h200", sm_count=20) as first:
 
     x = torch.ones(20, device="cuda")
     kernels.run(kernels.past_the_end, x)
-kernels.run(kernels.past_the_end, x)  # outside any block
+try:
+    kernels.run(kernels.past_the_end, x)  # outside any block
+except RuntimeError as error:
+    print(error)
 
 
 @harness.run(device="h200", sm_count=20)
@@ -57,9 +61,32 @@ def test_the_launches_of_a_block_are_checked_in_this_process(tmp_path: Path) -> 
         text=True,
         check=True,
     )
-    counts, finding, programs, refusal = done.stdout.splitlines()
+    no_gpu, counts, finding, programs, refusal = done.stdout.splitlines()
+    assert no_gpu.startswith("0 active drivers")
     assert counts == "1 2 1 1"
     seen = "program 0 stores 1 lane of y outside the storage, at element 5 (kernels.py:16)"
     assert finding == f"error bounds: past_the_end kernels.py:16: {seen}"
     assert programs == "1 {'its backend is eager': 1}"
     assert refusal == "this process emulates h200 (20 SMs, sm_90): check b200 (148 SMs, sm_100) in another process"
+
+
+def test_a_block_leaves_torch_and_triton_as_they_were(tmp_path: Path) -> None:
+    (tmp_path / "kernels.py").write_text(KERNELS, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("program_undone.py"))],
+        cwd=tmp_path,
+        env={"PYTHONPATH": f"{tmp_path}:{ROOT}", "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout) == {
+        "inside": ["NVIDIA H200", True],
+        "changed": [],
+        "variables": [],
+        "modes": True,
+        "is_cuda": False,
+        "again": ["NVIDIA H200", True],
+        "launches": [1, 1],
+        "changed_again": [],
+    }

@@ -43,6 +43,8 @@ def moved(name: object) -> MissingPart:
 try:
     from torch._library.custom_ops import OPDEFS
     from torch._ops import HigherOrderOperator
+    from torch.overrides import TorchFunctionMode
+    from torch.overrides import _get_current_function_mode_stack as _function_mode_stack  # pyright: ignore[reportPrivateUsage] - as below
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 except ImportError as _error:
@@ -62,6 +64,11 @@ class OperatorMode(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         # Torch would wrap every call to keep TorchDynamo out, which takes longer than the operation itself.
         return False
+
+
+def function_modes() -> list[TorchFunctionMode]:
+    """Return the modes of torch's functions that are active on this thread, the outermost first."""
+    return _function_mode_stack()
 
 
 def plain_torch() -> AbstractContextManager[None]:
