@@ -90,7 +90,7 @@ MEANINGS: dict[int, tuple[str, XidFault]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Symptom:
+class GpuSymptom:
     """A reason not to use a GPU, or not to trust its results."""
 
     sentence: ClassVar[str]
@@ -106,7 +106,7 @@ class Symptom:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lost(Symptom):
+class Lost(GpuSymptom):
     """The GPU no longer answers."""
 
     sentence = "no longer answers: reset it (sudo nvidia-smi -r) or restart the machine"
@@ -114,7 +114,7 @@ class Lost(Symptom):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotShared(Symptom):
+class NotShared(GpuSymptom):
     """The compute mode prevents a second process from using the GPU."""
 
     sentence = (
@@ -124,7 +124,7 @@ class NotShared(Symptom):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForeignProcess(Symptom):
+class ForeignProcess(GpuSymptom):
     """A process of another program uses the GPU."""
 
     sentence = "is also used by {0.process}: time limits and memory are not ours alone"
@@ -132,7 +132,7 @@ class ForeignProcess(Symptom):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowRemapDue(Symptom):
+class RowRemapDue(GpuSymptom):
     """A row of memory waits to be replaced, or cannot be replaced."""
 
     sentence = "{0.remedy}"
@@ -147,7 +147,7 @@ class RowRemapDue(Symptom):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryErrors(Symptom):
+class MemoryErrors(GpuSymptom):
     """ECC found errors that it could not correct."""
 
     sentence = "met {0.count} memory errors that ECC could not correct: its results are not to be trusted"
@@ -156,7 +156,7 @@ class MemoryErrors(Symptom):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModeChanged(Symptom):
+class ModeChanged(GpuSymptom):
     """The compute mode was changed."""
 
     sentence = "was set from compute mode {0.before} to {0.after}"
@@ -165,7 +165,7 @@ class ModeChanged(Symptom):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Xid(Symptom):
+class Xid(GpuSymptom):
     """An Xid event."""
 
     sentence = "reported Xid {0.code}: {0.meaning}"
@@ -180,12 +180,12 @@ class Xid(Symptom):
         return MEANINGS.get(self.code, ("see NVIDIA's catalogue of Xid errors", XidFault.EITHER))[0]
 
 
-def concerns(snapshot: GpuSnapshot | Lost) -> tuple[Symptom, ...]:
+def concerns(snapshot: GpuSnapshot | Lost) -> tuple[GpuSymptom, ...]:
     """Return the reasons not to use the GPU, or not to trust its results."""
     return tuple(_concerns(snapshot))
 
 
-def changes(before: GpuSnapshot, after: GpuSnapshot | Lost) -> tuple[Symptom, ...]:
+def changes(before: GpuSnapshot, after: GpuSnapshot | Lost) -> tuple[GpuSymptom, ...]:
     """Return the changes between two snapshots that may explain a failure; improvements are left out.
 
     New processes that /proc does not show are left out too.  Inside a container the driver may report our own
@@ -194,7 +194,7 @@ def changes(before: GpuSnapshot, after: GpuSnapshot | Lost) -> tuple[Symptom, ..
     return tuple(_changes(before, after))
 
 
-def _concerns(snapshot: GpuSnapshot | Lost) -> Iterator[Symptom]:
+def _concerns(snapshot: GpuSnapshot | Lost) -> Iterator[GpuSymptom]:
     if isinstance(snapshot, Lost):
         yield snapshot
         return
@@ -208,7 +208,7 @@ def _concerns(snapshot: GpuSnapshot | Lost) -> Iterator[Symptom]:
         yield MemoryErrors(uuid=snapshot.uuid, count=snapshot.ecc_uncorrected)
 
 
-def _changes(before: GpuSnapshot, after: GpuSnapshot | Lost) -> Iterator[Symptom]:
+def _changes(before: GpuSnapshot, after: GpuSnapshot | Lost) -> Iterator[GpuSymptom]:
     if isinstance(after, Lost):
         yield after
         return
