@@ -3,6 +3,7 @@
 It installs our driver, cuts the compiler's pipeline after TTIR, and chooses autotune configs.
 """
 
+import gc
 import importlib
 from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -405,7 +406,15 @@ def assemble_otherwise(assembly: KernelAssembly, arch: int) -> None:
 
 def set_driver(driver: object) -> None:
     """Make `driver` the one that Triton asks about the device."""
-    triton.runtime.driver.set_active(cast("Any", driver))
+    _replace(triton.runtime.driver, "_active", driver, "it answers for the emulated GPU")
+
+
+def forget_kernels() -> None:
+    """Drop what is compiled in this process: a kernel stays with the driver for which it was compiled."""
+    # `isinstance` asks objects for their class, and proxies of others warn or raise then.
+    kernels = [candidate for candidate in gc.get_objects() if issubclass(type(candidate), JITFunction)]
+    for kernel in kernels:
+        kernel.device_caches.clear()
 
 
 def active_driver() -> Any:
@@ -610,10 +619,10 @@ class HardwareLauncher:
     @contextmanager
     def _emulated_driver(self) -> Generator[None]:
         emulated = triton.runtime.driver.active
-        set_driver(self._driver)
+        triton.runtime.driver.set_active(self._driver)
         try:
             with whole_pipeline(), knobs.cache.scope():
                 knobs.cache.dir = str(self._cache)
                 yield
         finally:
-            set_driver(emulated)
+            triton.runtime.driver.set_active(emulated)

@@ -17,7 +17,7 @@ from triton.backends.nvidia.compiler import CUDABackend
 from harness.engines.cuda.gpus.inventory import RealGpu
 from harness.engines.cuda.sanitizers.fpsan_runs import INEXACT
 from harness.engines.cuda.sanitizers.instrumentation import Instrumenting, instrumentation_from
-from harness.engines.triton.triton_seam import VERSIONS
+from harness.engines.triton.triton_releases import TESTED
 from harness.model.triton_sanitizer_report import Instrumentation, Instrumented
 from harness.patches import PATCHES
 
@@ -154,6 +154,4 @@ def _run_one_program_per_sm(shared_bytes: int) -> None:
         return parse(self, {**opts, "min_shared_mem": shared_bytes})
 
     why = "GSan keeps one clock per SM: no second program may fit there"
-    PATCHES.replace(
-        CUDABackend, "parse_options", parse_options, why=why, releases=f"Triton {VERSIONS[0]} to {VERSIONS[-1]}"
-    )
+    PATCHES.replace(CUDABackend, "parse_options", parse_options, why=why, releases=TESTED)
