@@ -97,11 +97,11 @@ def lacking(required: Iterable[str | tuple[str, ...]], specs: Iterable[str]) -> 
     named = [_distributions_of(_read(spec)) for spec in specs]
     if not all(named):
         return ()
-    given = {name for names in named for name in names}
+    provided = {name for names in named for name in names}
     return tuple(
         names[0]
-        for names in dict.fromkeys((one,) if isinstance(one, str) else one for one in required)
-        if not any(canonicalize_name(name) in given or any(distributions(name=name)) for name in map(name_of, names))
+        for names in dict.fromkeys((spelled,) if isinstance(spelled, str) else spelled for spelled in required)
+        if not any(canonicalize_name(name) in provided or any(distributions(name=name)) for name in map(name_of, names))
     )
 
 
@@ -188,7 +188,7 @@ def _read(spec: str) -> Source:
             f"--with {spec!r} is neither a requirement such as fla-core==0.5.2, nor a wheel, nor a folder"
         ) from error
     name = canonicalize_name(requirement.name)
-    pinned = [given.version for given in requirement.specifier if given.operator in ("==", "===")]
+    pinned = [specifier.version for specifier in requirement.specifier if specifier.operator in ("==", "===")]
     exact = len(pinned) == len(requirement.specifier) == 1 and not pinned[0].endswith(".*")
     is_built = argument == spec
     key = _key(name, pinned[0], is_built=is_built) if exact else None
@@ -210,7 +210,9 @@ def _distributions_of(source: Source) -> set[str]:
     """Return the names of the distributions in a source; nothing if they are unknown."""
     match source:
         case ImportableFolder(path=path):
-            return {canonicalize_name(found.metadata["Name"]) for found in distributions(path=[str(path)])}
+            return {
+                canonicalize_name(distribution.metadata["Name"]) for distribution in distributions(path=[str(path)])
+            }
         case Release(name=str(name)):
             return {name}
         case Release(argument=argument) if argument.endswith(".whl"):
@@ -267,15 +269,15 @@ def _installed(release: Release, folder: Path, report: Callable[[str], object]) 
 
 
 def _key_of_installed(release: Release, unfinished: Path, report: Callable[[str], object]) -> str:
-    found = next(iter(distributions(path=[str(unfinished)])), None)
-    if found is None:
+    distribution = next(iter(distributions(path=[str(unfinished)])), None)
+    if distribution is None:
         raise LibraryError(f"cannot install {release.spec}: pip put no distribution into {unfinished}")
-    name = canonicalize_name(found.metadata["Name"])
-    report(f"--with {release.spec} is {name} {found.version}")
+    name = canonicalize_name(distribution.metadata["Name"])
+    report(f"--with {release.spec} is {name} {distribution.version}")
     if release.name is not None:
-        return _key(name, found.version, is_built=release.is_built)
+        return _key(name, distribution.version, is_built=release.is_built)
     # Sources in a folder change without a new version, so the key has a digest of the installed files.
-    return f"{_key(name, found.version)}-{_digest_of_tree(unfinished)}"
+    return f"{_key(name, distribution.version)}-{_digest_of_tree(unfinished)}"
 
 
 def _run_pip(release: Release, target: Path) -> None:
@@ -304,7 +306,7 @@ def _unpack_sources(release: Release, target: Path) -> None:
             raise _failure(release, target.parent, command, finished.stderr)
         tree = unpacked.parent
         root = next(root for root in (tree / "src", tree) if any(root.glob("*/__init__.py")) or root == tree)
-        for package in sorted(found.parent for found in root.glob("*/__init__.py")):
+        for package in sorted(file.parent for file in root.glob("*/__init__.py")):
             if package.name not in NOT_INSTALLED:
                 shutil.copytree(package, target / package.name, symlinks=True)
         described = message_from_string(unpacked.read_text(encoding="utf-8"))

@@ -66,11 +66,11 @@ def rounding_unit(dtype: DType) -> float:
 
 def make_inputs(op: Op, case: Case) -> dict[str, torch.Tensor | None]:
     """Return the inputs by name, None for absent ones; differentiable ones that are not frozen are leaves."""
-    made: dict[str, torch.Tensor | None] = {}
+    tensors: dict[str, torch.Tensor | None] = {}
     taint, differentiable = _nan_taint(op, case), op.differentiable(case)
     for name, declared in op.inputs.items():
         if name in case.absent:
-            made[name] = None
+            tensors[name] = None
             continue
         match declared:
             case Tensor():
@@ -78,14 +78,14 @@ def make_inputs(op: Op, case: Case) -> dict[str, torch.Tensor | None]:
                 values = draw(case, name, declared.extents(case.dims), dtype, declared.draw)
                 if taint is not None and (declared.dtype or case.dtype).is_differentiable:
                     taint.taint(declared, values)
-                made[name] = lay_out(values, case.layout_of(name)).requires_grad_(
+                tensors[name] = lay_out(values, case.layout_of(name)).requires_grad_(
                     name in differentiable and name not in case.frozen
                 )
             case Integers():
-                made[name] = draw_integers(case, name, declared)
+                tensors[name] = draw_integers(case, name, declared)
             case Segments():
-                made[name] = draw_segments(case, name, declared)
-    return made
+                tensors[name] = draw_segments(case, name, declared)
+    return tensors
 
 
 def independent_of_taint(op: Op, case: Case, result: str) -> npt.NDArray[np.bool_] | None:
@@ -198,13 +198,15 @@ def draw_integers(case: Case, name: str, declared: Integers) -> torch.Tensor:
     shape, dtype = declared.extents(case.dims), INTEGER_DTYPES[declared.dtype]
     if _is_sparse(case, shape):
         return _sparse_integers(shape, dtype, low, high)
-    made = torch.randint(low, max(high, low + 1), shape, generator=generator, dtype=dtype)
+    integers = torch.randint(low, max(high, low + 1), shape, generator=generator, dtype=dtype)
     at_edges = AT_EDGES[int(torch.randint(len(AT_EDGES), (), generator=generator))]
-    made = torch.where(torch.rand(shape, generator=generator) < at_edges, _at_edges(made, low, high, generator), made)
+    integers = torch.where(
+        torch.rand(shape, generator=generator) < at_edges, _at_edges(integers, low, high, generator), integers
+    )
     if declared.ignore is not None:
         share = IGNORED_SHARES[int(torch.randint(len(IGNORED_SHARES), (), generator=generator))]
-        made[torch.rand(shape, generator=generator) < share] = declared.ignore
-    return made
+        integers[torch.rand(shape, generator=generator) < share] = declared.ignore
+    return integers
 
 
 def _sparse_integers(shape: tuple[int, ...], dtype: torch.dtype, low: int, high: int) -> torch.Tensor:
@@ -215,10 +217,10 @@ def _sparse_integers(shape: tuple[int, ...], dtype: torch.dtype, low: int, high:
     nearest = min(max(low, 0), high - 1)
     if nearest:
         raise CannotExecute(f"an oversized tensor of integers from {low} to {high}, without zero,")
-    made = sparse(shape, dtype)
-    flat = made.view(-1)
+    integers = sparse(shape, dtype)
+    flat = integers.view(-1)
     flat[:FEW] = flat[-FEW:] = high - 1
-    return made
+    return integers
 
 
 def _at_edges(values: torch.Tensor, low: int, high: int, generator: torch.Generator) -> torch.Tensor:

@@ -63,30 +63,30 @@ class Jitter(OperatorMode):
         nature = _nature(func)
         if nature is _Nature.MATRIX_PRODUCT and self._products > self._epsilon:
             args = tuple(
-                self._factor(one, self._products) for one in args
+                self._factor(tensor, self._products) for tensor in args
             )  # before the sum inside, whose terms may cancel
         elif nature is _Nature.SOLVER:
-            args = tuple(self._factor(one, self._epsilon) for one in args)
-        made = func(*args, **kwargs) if kwargs else func(*args)
+            args = tuple(self._factor(tensor, self._epsilon) for tensor in args)
+        result = func(*args, **kwargs) if kwargs else func(*args)
         match nature:
             case _Nature.EXACT:
-                return made
+                return result
             case _Nature.PRODUCT | _Nature.MATRIX_PRODUCT:
                 scale = self._products
             case _Nature.SUM:
-                terms = _terms_of(args[0], made)
+                terms = _terms_of(args[0], result)
                 scale = max(self._epsilon, self.partial * _in_a_row(terms))
                 if self._terms:
                     moved = self._factor(args[0], self.partial * _steps_of_a_walk(terms))
-                    made = func(moved, *args[1:], **(kwargs or {}))
+                    result = func(moved, *args[1:], **(kwargs or {}))
             case _Nature.OTHER | _Nature.SOLVER:
                 scale = self._epsilon
             case _Nature.WITH_MASK:
-                self._move(made[0], self._epsilon)
-                return made
-        for one in made if isinstance(made, tuple | list) else (made,):
-            self._move(one, scale)
-        return made
+                self._move(result[0], self._epsilon)
+                return result
+        for tensor in result if isinstance(result, tuple | list) else (result,):
+            self._move(tensor, scale)
+        return result
 
     def _factor(self, value: Any, scale: float) -> Any:
         """Return a moved copy of a factor or term."""

@@ -52,15 +52,15 @@ class FreshMemory(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Call the function, and poison its result if it is fresh memory."""
-        made = func(*args, **(kwargs or {}))
-        if func in _FACTORIES and isinstance(made, torch.Tensor):
-            self._poison(made)
-        return made
+        result = func(*args, **(kwargs or {}))
+        if func in _FACTORIES and isinstance(result, torch.Tensor):
+            self._poison(result)
+        return result
 
     def poison_of(self, address: int) -> Poison | None:
         """Return the poison of the storage at this address; None for initialised memory."""
-        found = self._fresh.get(address)
-        return found[0] if found else None
+        fresh = self._fresh.get(address)
+        return fresh[0] if fresh else None
 
     def adopt(self, tensor: torch.Tensor) -> None:
         """Poison a tensor whose memory another library allocated, and which nothing has written yet."""
@@ -80,13 +80,13 @@ class FreshMemory(TorchFunctionMode):
         _, storage = self._fresh.pop(address)
         self._bytes -= storage.nbytes()
 
-    def _poison(self, made: torch.Tensor) -> None:
-        pattern = PATTERNS.get(made.dtype)
-        storage = made.untyped_storage()
+    def _poison(self, tensor: torch.Tensor) -> None:
+        pattern = PATTERNS.get(tensor.dtype)
+        storage = tensor.untyped_storage()
         if pattern is None or not storage.nbytes() or storage.device.type != "cpu":
             return
         # The whole storage, since a strided tensor's gaps are poisoned too; without torch, whose modes would see it.
-        size = made.element_size()
+        size = tensor.element_size()
         memory = (ctypes.c_uint8 * (storage.nbytes() // size * size)).from_address(storage.data_ptr())
         np.ctypeslib.as_array(memory).view(f"i{size}").fill(pattern)
         if storage.data_ptr() not in self._fresh:

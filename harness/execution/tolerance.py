@@ -146,14 +146,15 @@ def error_of(results: Sequence[Array], truth: Truth) -> Errors:
     if not results:
         return NO_ERROR
     each = [sizes(_finite(result - truth.values)) for result in results]
-    squares = np.stack([np.square(one.per_tile) for one in each]).mean(0)
-    return Errors(per_tile=np.sqrt(squares), whole=math.sqrt(sum(one.whole**2 for one in each) / len(each)))
+    squares = np.stack([np.square(errors.per_tile) for errors in each]).mean(0)
+    return Errors(per_tile=np.sqrt(squares), whole=math.sqrt(sum(errors.whole**2 for errors in each) / len(each)))
 
 
 def largest_error_of(results: Sequence[Array], truth: Truth) -> Errors:
     """Return for each tile, and for the whole, the error of the result that is worst there."""
     each = [error_of([result], truth) for result in results]
-    return Errors(per_tile=np.stack([one.per_tile for one in each]).max(0), whole=max(one.whole for one in each))
+    tiles = np.stack([errors.per_tile for errors in each])
+    return Errors(per_tile=tiles.max(0), whole=max(errors.whole for errors in each))
 
 
 def sampling_factor(count: int) -> float:

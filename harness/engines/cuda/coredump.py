@@ -121,7 +121,7 @@ def read_dump(files: CoredumpFiles, program: str, *, limit_s: float = READ_LIMIT
 
 def parse(backtrace: str) -> GpuLocation | None:
     """Return the kernel of a backtrace and its innermost line; None if no frame is a kernel's."""
-    frames = [found for line in backtrace.splitlines() if (found := FRAME.match(line))]
+    frames = [frame for line in backtrace.splitlines() if (frame := FRAME.match(line))]
     kernels = [frame["function"] for frame in frames if frame["grid"]]
     if not kernels:
         return None

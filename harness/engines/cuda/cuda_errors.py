@@ -49,12 +49,12 @@ def as_fault(ending: Ending, launch: str | None) -> Ending:
 
 def parse_fault(message: str, launch: str | None) -> Faulted | OutOfMemory | None:
     """Return the fault that an error message reports; None if the CUDA context survived."""
-    found = CUDA_ERROR.search(message)
-    if not found:
+    error = CUDA_ERROR.search(message)
+    if not error:
         return None
-    text = found[1].strip()
+    text = error[1].strip()
     if OUT_OF_MEMORY in text:
-        return OutOfMemory(limit_bytes=0, message=found[0].strip())
+        return OutOfMemory(limit_bytes=0, message=error[0].strip())
     if any(part in text for part in CALL_ERRORS):
         return None
     fault = next((fault for part, fault in FAULTS_BY_TEXT.items() if part in text), FaultOf.OTHER)

@@ -40,8 +40,8 @@ def use_one_connection(environment: MutableMapping[str, str]) -> None:
 
 def gpu_of(environment: Iterable[tuple[str, str]] | Mapping[str, str]) -> RealGpu | None:
     """Return the GPU that these variables assign; None for a worker of the virtual GPU."""
-    found = dict(environment).get(GPU_VARIABLE)
-    return wire.from_json(found, RealGpu) if found else None
+    facts = dict(environment).get(GPU_VARIABLE)
+    return wire.from_json(facts, RealGpu) if facts else None
 
 
 def gpu_of_worker(environment: Mapping[str, str]) -> RealGpu:

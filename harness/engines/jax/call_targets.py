@@ -120,9 +120,9 @@ class CallTargets:
         self, executable: JaxExecutable, number: int, arguments: list[XlaBuffer], results: list[XlaBuffer]
     ) -> None:
         with plain_torch():
-            inputs, outputs = [one.tensor() for one in arguments], [one.tensor() for one in results]
+            inputs, outputs = [argument.tensor() for argument in arguments], [result.tensor() for result in results]
             buffers = (*inputs, *outputs)
-            owned = {one.data_ptr() for one in inputs}
+            owned = {tensor.data_ptr() for tensor in inputs}
             assert executable.driver.support is not None, "the driver runs no models"
             for output in outputs:
                 if output.data_ptr() not in owned:
@@ -148,11 +148,11 @@ def _as_tuned(
     if len(known) != len(inputs):
         raise CannotExecute("a JAX executable whose program cannot be read, to tell which inputs are ready early,")
     ready = zip(inputs, known, strict=True)
-    replaced = {one.data_ptr(): _garbage(one) for one, is_ready in ready if not is_ready}
-    given = {one.data_ptr() for one in inputs}
+    replaced = {tensor.data_ptr(): _garbage(tensor) for tensor, is_ready in ready if not is_ready}
+    addresses = {tensor.data_ptr() for tensor in inputs}
     # By the time the kernel runs, an output no longer holds what a benchmark stored.
-    replaced |= {one.data_ptr(): _garbage(one) for one in outputs if one.data_ptr() not in given}
-    return _Buffers(tuple(replaced.get(one.data_ptr(), one) for one in (*inputs, *outputs)), len(inputs))
+    replaced |= {tensor.data_ptr(): _garbage(tensor) for tensor in outputs if tensor.data_ptr() not in addresses}
+    return _Buffers(tuple(replaced.get(tensor.data_ptr(), tensor) for tensor in (*inputs, *outputs)), len(inputs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class _Buffers:
 
     def aliased(self, aliases: Sequence[tuple[int, int, int]], rule: AliasRule) -> Iterator[torch.Tensor]:
         """Yield the inputs that tuning restores."""
-        for given, result, _ in aliases:
+        for operand, result, _ in aliases:
             match rule:
                 case AliasRule.BUFFERS:
                     other = result
@@ -172,16 +172,16 @@ class _Buffers:
                     other = self.inputs + result
                 case AliasRule.NONE:
                     continue
-            if self.tensors[given].data_ptr() == self.tensors[other].data_ptr():
-                yield self.tensors[given]
+            if self.tensors[operand].data_ptr() == self.tensors[other].data_ptr():
+                yield self.tensors[operand]
 
 
 def _garbage(tensor: torch.Tensor) -> torch.Tensor:
-    made = torch.empty(tensor.shape, dtype=tensor.dtype)
+    garbage = torch.empty(tensor.shape, dtype=tensor.dtype)
     if tensor.dtype is torch.bool:
-        return made.fill_(1)  # no other byte is a boolean
-    made.reshape(-1).view(torch.uint8).fill_(GARBAGE)
-    return made
+        return garbage.fill_(1)  # no other byte is a boolean
+    garbage.reshape(-1).view(torch.uint8).fill_(GARBAGE)
+    return garbage
 
 
 def _configs(tuned: TritonAutotunedKernelCall) -> tuple[ChosenConfig, ...]:
@@ -191,7 +191,7 @@ def _configs(tuned: TritonAutotunedKernelCall) -> tuple[ChosenConfig, ...]:
 def _tune(executable: JaxExecutable, tuned: TritonAutotunedKernelCall, buffers: _Buffers) -> int:
     """Launch every config, restore what is to be restored, and return the config that the case asks for."""
     restored = tuple(buffers.aliased(tuned.aliases, executable.settings.aliases))
-    before = [one.clone() for one in restored]
+    before = [tensor.clone() for tensor in restored]
     for config in _configs(tuned):
         call, _ = tuned.calls[config.index]
         kind = LaunchKind(model=executable.settings.model, config=config, is_benchmark=True)
@@ -206,14 +206,14 @@ def _tune(executable: JaxExecutable, tuned: TritonAutotunedKernelCall, buffers: 
 def _launch(
     executable: JaxExecutable, call: TritonKernelCall, buffers: Sequence[torch.Tensor], kind: LaunchKind
 ) -> None:
-    arrays, given = iter(buffers), list[object]()
+    arrays, arguments = iter(buffers), list[object]()
     for parameter in call.parameters:
         match parameter:
             case ArrayParameter(bytes_to_zero=count):
                 array = next(arrays)
                 if count:
                     array.reshape(-1).view(torch.uint8)[:count].zero_()
-                given.append(array)
+                arguments.append(array)
             case ScalarParameter(value=value):
-                given.append(value)
-    call.kernel.build.launch(executable.driver, (call.grid_x, call.grid_y, call.grid_z), given, kind)
+                arguments.append(value)
+    call.kernel.build.launch(executable.driver, (call.grid_x, call.grid_y, call.grid_z), arguments, kind)

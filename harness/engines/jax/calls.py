@@ -53,16 +53,16 @@ def call(function: Function, tensors: Sequence[torch.Tensor], *, tuned_while: st
     driver = active_driver()
     if not isinstance(driver, VirtualDriver) or driver.support is None:
         raise CannotExecute("a JAX call on another engine than the virtual GPU")
-    if any(one.numel() >= MOST_ELEMENTS for one in tensors):
+    if any(tensor.numel() >= MOST_ELEMENTS for tensor in tensors):
         raise CannotExecute("an oversized case in JAX")
     jax = _jax()
     run = functools.partial(_run, jax, driver, settings)
-    wanted = [one.requires_grad and torch.is_grad_enabled() for one in tensors]
+    wanted = [tensor.requires_grad and torch.is_grad_enabled() for tensor in tensors]
     if not any(wanted):
         with plain_torch():
-            results = run(function, [_array(jax, one) for one in tensors])
+            results = run(function, [_array(jax, tensor) for tensor in tensors])
         flat, tree = jax.tree_util.tree_flatten(results)
-        return jax.tree_util.tree_unflatten(tree, [_tensor(one) for one in flat])
+        return jax.tree_util.tree_unflatten(tree, [_tensor(result) for result in flat])
     differentiated = _Differentiated(jax, run, function, wanted)
     flat = _Gradients.apply(differentiated, *tensors)
     return jax.tree_util.tree_unflatten(differentiated.tree, flat)
@@ -95,7 +95,7 @@ class _Compiled:
     ready: Mapping[int, Ready]
 
 
-def _compile(jax: Any, function: Function, given: Sequence[Any]) -> _Compiled:
+def _compile(jax: Any, function: Function, arguments: Sequence[Any]) -> _Compiled:
     calls: dict[int, AnyKernelCall] = {}
 
     def recorded(call: AnyKernelCall) -> int:
@@ -107,26 +107,28 @@ def _compile(jax: Any, function: Function, given: Sequence[Any]) -> _Compiled:
         return function(*arrays)
 
     with jax_seam.recording(recorded):
-        compiled = jax.jit(fresh).lower(*given).compile()
+        compiled = jax.jit(fresh).lower(*arguments).compile()
     return _Compiled(compiled, calls, ready_operands(jax_seam.text_of(compiled), jax_seam.TARGET))
 
 
-def _run(jax: Any, driver: VirtualDriver, settings: TargetSettings, function: Function, given: Sequence[Any]) -> Any:
+def _run(
+    jax: Any, driver: VirtualDriver, settings: TargetSettings, function: Function, arguments: Sequence[Any]
+) -> Any:
     """Compile and run a function of arrays, and return its results once they are there.
 
     As `jax.jit` does, it compiles a function once for arguments of certain shapes and types.
     """
-    leaves, tree = jax.tree_util.tree_flatten(given)
-    key = (function, tree, *((one.shape, one.dtype) for one in leaves))
+    leaves, tree = jax.tree_util.tree_flatten(arguments)
+    key = (function, tree, *((leaf.shape, leaf.dtype) for leaf in leaves))
     with _running:
-        compiled = _compiled.pop(key, None) or _compile(jax, function, given)
+        compiled = _compiled.pop(key, None) or _compile(jax, function, arguments)
         _compiled[key] = compiled
         if len(_compiled) > MOST_COMPILED:
             _compiled.popitem(last=False)
         executable = JaxExecutable(driver, settings, compiled.calls, compiled.ready)
         _targets.add(executable)
         try:
-            results = jax.block_until_ready(compiled.run(*given))
+            results = jax.block_until_ready(compiled.run(*arguments))
         finally:
             _targets.remove(executable)
     if executable.error is not None:
@@ -147,7 +149,7 @@ class _Differentiated:
         self.tree: Any = None
 
     def forward(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        arrays = [_array(self._jax, one) for one in tensors]
+        arrays = [_array(self._jax, tensor) for tensor in tensors]
         floating: list[bool] = []
         trees: list[Any] = []
 
@@ -155,27 +157,30 @@ class _Differentiated:
             """Return the floating-point results, and the others."""
             flat, tree = self._jax.tree_util.tree_flatten(self._function(*arrays))
             trees.append(tree)
-            floating[:] = [self._jax.numpy.issubdtype(one.dtype, np.floating) for one in flat]
+            floating[:] = [self._jax.numpy.issubdtype(result.dtype, np.floating) for result in flat]
             pairs = list(zip(flat, floating, strict=True))
-            return [one for one, is_floating in pairs if is_floating], [one for one, other in pairs if not other]
+            return (
+                [result for result, is_floating in pairs if is_floating],
+                [result for result, is_floating in pairs if not is_floating],
+            )
 
         def linearised(*arrays: Any) -> Any:
             def partly(*wanted: Any) -> Any:
                 values = iter(wanted)
-                return split(*(next(values) if is_wanted else one for one, is_wanted in pairs))
+                return split(*(next(values) if is_wanted else array for array, is_wanted in pairs))
 
             pairs = list(zip(arrays, self._wanted, strict=True))
-            return self._jax.vjp(partly, *(one for one, is_wanted in pairs if is_wanted), has_aux=True)
+            return self._jax.vjp(partly, *(array for array, is_wanted in pairs if is_wanted), has_aux=True)
 
-        floats, self._pullback, others = self._run(linearised, arrays)
+        floats, self._pullback, integers = self._run(linearised, arrays)
         self._floating, self.tree = floating, trees[-1]
-        first, second = iter(floats), iter(others)
+        first, second = iter(floats), iter(integers)
         return [_tensor(next(first) if is_floating else next(second)) for is_floating in floating]
 
     def backward(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
         pairs = zip(gradients, self._floating, strict=True)
-        cotangents = [_array(self._jax, one) for one, is_floating in pairs if is_floating]
-        pulled = self._run(lambda pullback, given: pullback(given), [self._pullback, cotangents])
+        cotangents = [_array(self._jax, gradient) for gradient, is_floating in pairs if is_floating]
+        pulled = self._run(lambda pullback, cotangents: pullback(cotangents), [self._pullback, cotangents])
         values = iter(pulled)
         return [_tensor(next(values)) if is_wanted else None for is_wanted in self._wanted]
 

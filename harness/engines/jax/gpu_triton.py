@@ -82,9 +82,9 @@ class SerializedCall(bytes):
     call: AnyKernelCall
 
     def __new__(cls, call: AnyKernelCall, name: str, metadata: bytes) -> Self:
-        made = super().__new__(cls, name.encode() + metadata)
-        made.call = call
-        return made
+        serialized = super().__new__(cls, name.encode() + metadata)
+        serialized.call = call
+        return serialized
 
 
 def create_array_parameter(bytes_to_zero: int, divisibility: int) -> ArrayParameter:

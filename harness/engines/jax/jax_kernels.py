@@ -71,9 +71,9 @@ class JaxKernelBuild:
             chooser.failed = chooser.failed or (self.kernel, kind.config.count)
             raise
 
-    def _arguments(self, given: Sequence[Any]) -> list[Any]:
+    def _arguments(self, arguments: Sequence[Any]) -> list[Any]:
         """Return an argument for each parameter of the Python function: compile-time constants included."""
         signature, names = self.source.signature, self.source.fn.arg_names
         constants = {names[path[0]]: value for path, value in self.source.constants.items()}
-        values = iter(given)
+        values = iter(arguments)
         return [constants.get(name) if signature.get(name) == "constexpr" else next(values) for name in names]

@@ -14,12 +14,12 @@ def missing_release() -> str:
     wrong = list[str]()
     for name, known in PINNED["jax"].items():
         try:
-            found = importlib.metadata.version(name)
+            installed = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             wrong.append(f"{name} is not installed")
             continue
-        if found != known:
-            wrong.append(f"{name} {found} is installed")
+        if installed != known:
+            wrong.append(f"{name} {installed} is installed")
     if not wrong:
         return ""
     releases = " and ".join(f"{name} {known}" for name, known in PINNED["jax"].items())

@@ -61,9 +61,9 @@ class _CodeGenerator:
         return self._original.ast_to_ttir(function, source, **options)
 
 
-def _compile_to_ttir(library: Any, generator: _CodeGenerator, *given: Any) -> Any:
+def _compile_to_ttir(library: Any, generator: _CodeGenerator, *arguments: Any) -> Any:
     """Take the place of jax-triton's `compile_ttir_inplace`, which compiles to PTX."""
-    module, backend, options, compute_capability, _ = given
+    module, backend, options, compute_capability, _ = arguments
     ttir = str(backend.make_ttir(module, {}, options, compute_capability))
     build = JaxKernelBuild(ttir, generator.source, options)
     return library.CompilationResult(binary=build, name=build.kernel, shared_mem_bytes=0, ttgir=None, llir=None)

@@ -23,7 +23,7 @@ def ready_operands(executable: str, target: str) -> Mapping[int, Ready]:
 
     Calls with one number are the same for the runtime, and the first of them is tuned.
     """
-    found: dict[int, Ready] = {}
+    calls: dict[int, Ready] = {}
     is_entry, ready = False, dict[str, bool]()
     for line in executable.splitlines():
         if computation := _COMPUTATION.match(line):
@@ -38,9 +38,9 @@ def ready_operands(executable: str, target: str) -> Mapping[int, Ready]:
             case "constant":
                 ready[name] = True
             case "custom-call" if f'custom_call_target="{target}"' in rest and (number := _NUMBER.search(rest)):
-                found.setdefault(int(number[1]), tuple(ready.get(one, False) for one in operands))
+                calls.setdefault(int(number[1]), tuple(ready.get(operand, False) for operand in operands))
             case _ if operation in _SAME_MEMORY:
-                ready[name] = all(ready.get(one, False) for one in operands)
+                ready[name] = all(ready.get(operand, False) for operand in operands)
             case _:
                 pass
-    return found
+    return calls

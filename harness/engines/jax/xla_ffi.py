@@ -133,8 +133,8 @@ Execute = Callable[[int, list[XlaBuffer], list[XlaBuffer]], None]
 def handler(execute: Execute) -> Any:
     """Return a C function for `jax.ffi.pycapsule`.  Keep it alive as long as XLA may call it."""
 
-    def handle(given: Any) -> None:
-        frame = given.contents
+    def handle(frame_pointer: Any) -> None:
+        frame = frame_pointer.contents
         if frame.extension:
             extension = ctypes.cast(frame.extension, ctypes.POINTER(_MetadataExtension)).contents
             if extension.type == _METADATA_EXTENSION:
@@ -151,4 +151,4 @@ def handler(execute: Execute) -> Any:
 
 def _buffers(values: Any) -> list[XlaBuffer]:
     buffers = (ctypes.cast(values.items[index], ctypes.POINTER(_Buffer)).contents for index in range(values.size))
-    return [XlaBuffer(one.data or 0, DTYPES[one.dtype], tuple(one.dims[: one.rank])) for one in buffers]
+    return [XlaBuffer(buffer.data or 0, DTYPES[buffer.dtype], tuple(buffer.dims[: buffer.rank])) for buffer in buffers]

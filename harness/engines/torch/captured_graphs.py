@@ -81,27 +81,32 @@ class GraphCapture(OperatorMode):
         if packet in _READS:
             raise CannotExecute(f"a CUDA graph whose host code reads a tensor during the capture ({func})")
         names = [argument.name for argument in schema.arguments]
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
-        writes = [one.name for one in schema.arguments if one.alias_info is not None and one.alias_info.is_write]
-        for name in writes:
-            self._keep(given.get(name))
-        made = func(*args, **kwargs)
-        new = [
-            one
-            for returned, value in zip(schema.returns, made if len(schema.returns) != 1 else (made,), strict=False)
-            if returned.alias_info is None
-            for one in _tensors(value)
+        arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+        writes = [
+            declared.name
+            for declared in schema.arguments
+            if declared.alias_info is not None and declared.alias_info.is_write
         ]
-        for one in new:
-            self._own[one.untyped_storage().data_ptr()] = one.untyped_storage()
+        for name in writes:
+            self._keep(arguments.get(name))
+        results = func(*args, **kwargs)
+        values = results if len(schema.returns) != 1 else (results,)
+        new = [
+            tensor
+            for returned, value in zip(schema.returns, values, strict=False)
+            if returned.alias_info is None
+            for tensor in _tensors(value)
+        ]
+        for tensor in new:
+            self._own[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
         if writes or (new and packet not in _UNWRITTEN):
             self._steps.append(lambda: _repeat(func, args, kwargs, new))
-        return made
+        return results
 
     def _keep(self, written: object) -> None:
         """Copy memory that is about to be changed, unless the graph has allocated it."""
-        for one in _tensors(written):
-            storage = one.untyped_storage()
+        for tensor in _tensors(written):
+            storage = tensor.untyped_storage()
             address = storage.data_ptr()
             if address not in self._own and address not in self._before:
                 self._before[address] = storage, storage.clone()
@@ -110,8 +115,8 @@ class GraphCapture(OperatorMode):
 def _repeat(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], new: list[torch.Tensor]) -> None:
     """Run an operation again, and copy its new results to where the graph has them."""
     with torch.no_grad():
-        made = func(*args, **kwargs)
-        for target, value in zip(new, _tensors(made), strict=False):
+        results = func(*args, **kwargs)
+        for target, value in zip(new, _tensors(results), strict=False):
             target.copy_(value)
 
 
@@ -162,9 +167,9 @@ class _TorchOfWarmUps:
 
 
 def _made(cls: type[Any], *_: Any, **__: Any) -> Any:
-    made = object.__new__(cls)
-    vars(made).update(_captured=None, _pool=None)
-    return made
+    graph = object.__new__(cls)
+    vars(graph).update(_captured=None, _pool=None)
+    return graph
 
 
 def _do_nothing(*_: object, **__: object) -> None:

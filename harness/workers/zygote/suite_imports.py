@@ -54,15 +54,17 @@ def _suite_functions_in(function: Callable[..., Any]) -> Iterator[Callable[..., 
     names = tuple(_names(function.__code__))
     for cell in function.__closure__ or ():
         with suppress(ValueError):  # an empty cell
-            if isinstance(found := cell.cell_contents, FunctionType) and _is_of_suite(found):
-                yield found
+            if isinstance(helper := cell.cell_contents, FunctionType) and _is_of_suite(helper):
+                yield helper
     for name in names:
         match function.__globals__.get(name):
-            case FunctionType() as found if _is_of_suite(found):
-                yield found
+            case FunctionType() as helper if _is_of_suite(helper):
+                yield helper
             case ModuleType(__name__=str(module)) as loaded if module.startswith(MODULE_PREFIX):
                 attributes = (vars(loaded).get(attribute) for attribute in names)
-                yield from (found for found in attributes if isinstance(found, FunctionType) and _is_of_suite(found))
+                yield from (
+                    helper for helper in attributes if isinstance(helper, FunctionType) and _is_of_suite(helper)
+                )
             case _:
                 pass
 

@@ -18,30 +18,30 @@ def roundings(ttir: str) -> tuple[str, ...]:
 
     Two correct computations may round there in different directions.
     """
-    found: set[str] = set()
+    kinds: set[str] = set()
     for function in parse(ttir).functions.values():
         for operation in function.body.all_operations():
             if operation.name in {"arith.truncf", "tt.fp_to_fp"}:
-                found.add(operation.result_types[0].element)
+                kinds.add(operation.result_types[0].element)
             elif operation.name == "tt.dot" and operation.operand_types[0].element == "f32":
-                found.add(str(operation.attributes.get("inputPrecision", "ieee")))
-    return tuple(sorted(ROUNDINGS[element] for element in found & ROUNDINGS.keys()))
+                kinds.add(str(operation.attributes.get("inputPrecision", "ieee")))
+    return tuple(sorted(ROUNDINGS[element] for element in kinds & ROUNDINGS.keys()))
 
 
-def compare(kernel: str, name: str, ours: torch.Tensor, theirs: torch.Tensor) -> Difference:
-    """Return how far two tensors of one type differ; `ours` is the virtual GPU's."""
-    ours, theirs = ours.detach().contiguous(), theirs.contiguous()
-    bits = getattr(torch, f"int{8 * ours.element_size()}")
-    unequal = ours.view(bits) != theirs.view(bits)
+def compare(kernel: str, name: str, virtual: torch.Tensor, hardware: torch.Tensor) -> Difference:
+    """Return how far two tensors of one type differ; `virtual` is the virtual GPU's."""
+    virtual, hardware = virtual.detach().contiguous(), hardware.contiguous()
+    bits = getattr(torch, f"int{8 * virtual.element_size()}")
+    unequal = virtual.view(bits) != hardware.view(bits)
     ulps = scaled = 0.0
-    if ours.is_floating_point():
-        wide, other = ours.double(), theirs.double()
+    if virtual.is_floating_point():
+        wide, other = virtual.double(), hardware.double()
         unequal &= ~(wide.isnan() & other.isnan())
         apart = distance(wide, other)[unequal]
         size = torch.maximum(wide.abs(), other.abs())[unequal]
         if apart.numel():
             # One unit in the last place of the larger magnitude; the clamp keeps zero out of the logarithm.
-            unit = torch.exp2(torch.floor(torch.log2(size.clamp(min=1e-300)))) * torch.finfo(ours.dtype).eps
+            unit = torch.exp2(torch.floor(torch.log2(size.clamp(min=1e-300)))) * torch.finfo(virtual.dtype).eps
             ulps = float(torch.nan_to_num(apart / unit, nan=float("inf"), posinf=float("inf")).max())
             furthest, largest = float(apart.max()), _largest(wide)
             scaled = furthest / largest if largest else float("inf") if furthest else 0.0
@@ -50,22 +50,22 @@ def compare(kernel: str, name: str, ours: torch.Tensor, theirs: torch.Tensor) ->
     return Difference(
         kernel=kernel,
         argument=name,
-        dtype=str(ours.dtype).removeprefix("torch."),
-        elements=ours.numel(),
+        dtype=str(virtual.dtype).removeprefix("torch."),
+        elements=virtual.numel(),
         differing=int(unequal.sum()),
         ulps=ulps,
         scaled=scaled,
     )
 
 
-def doubt(found: Difference, ours: torch.Tensor, theirs: torch.Tensor, rounding_error: torch.Tensor) -> float:
+def doubt(difference: Difference, virtual: torch.Tensor, hardware: torch.Tensor, rounding_error: torch.Tensor) -> float:
     """Return the largest ratio of an element's distance to the distance that rounding explains.
 
     `rounding_error` is sampled for each element.  A few roundings of the largest element are always allowed.
     """
-    wide, other = ours.detach().double(), theirs.double()
+    wide, other = virtual.detach().double(), hardware.double()
     apart = distance(wide, other)
-    allowed = SAMPLING_MARGIN * rounding_error + found.few_roundings * _largest(wide)
+    allowed = SAMPLING_MARGIN * rounding_error + difference.few_roundings * _largest(wide)
     over = torch.where(apart == 0, 0.0, apart / allowed)
     over = torch.where(allowed == float("inf"), 0.0, over)
     return float(over.max()) if over.numel() else 0.0

@@ -36,8 +36,8 @@ def _reason_in_kernel(ttir: str) -> str:
         return "it follows addresses that are stored in memory"
     if "tt.cat" in ttir:
         return "tl.cat may put elements in any order"
-    if found := UNSPECIFIED_ACCURACY.search(ttir):
-        return f"CUDA does not state the accuracy of {found[0]} for all arguments"
+    if function := UNSPECIFIED_ACCURACY.search(ttir):
+        return f"CUDA does not state the accuracy of {function[0]} for all arguments"
     try:
         functions = parse(ttir).functions.values()
     except CannotExecute:  # the virtual GPU reports this itself

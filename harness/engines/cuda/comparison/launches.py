@@ -97,9 +97,11 @@ class LaunchComparison:
         If rounding explains too little, plainer builds of the kernel are tried.
         """
         errors = dict[str, torch.Tensor]()
-        found = self._differences(done, after, errors)
+        differences = self._differences(done, after, errors)
         for plainer in Plainer:
-            unexplained = [name for name, one in found.items() if not one.is_explained and one.agrees_once is None]
+            unexplained = [
+                name for name, seen in differences.items() if not seen.is_explained and seen.agrees_once is None
+            ]
             if not unexplained:
                 break
             try:
@@ -108,8 +110,8 @@ class LaunchComparison:
                 continue
             for name in unexplained:
                 if plain[name].is_explained:
-                    found[name] = replace(found[name], agrees_once=plainer)
-        return found.values()
+                    differences[name] = replace(differences[name], agrees_once=plainer)
+        return differences.values()
 
     def _differences(
         self, done: "_VirtualLaunch", after: Mapping[int, bytearray], errors: dict[str, torch.Tensor]
@@ -122,18 +124,18 @@ class LaunchComparison:
         hardware = {
             name: _like(tensor, after[tensor.untyped_storage().data_ptr()]) for name, tensor in done.tensors.items()
         }
-        found = {
+        differences = {
             name: replace(compare(kernel, name, tensor, hardware[name]), rounds=rounds)
             for name, tensor in done.tensors.items()
         }
-        far = [name for name, one in found.items() if one.is_floating and not one.is_explained]
+        far = [name for name, seen in differences.items() if seen.is_floating and not seen.is_explained]
         if (new := [name for name in far if name not in errors]) and done.elements <= MAX_SAMPLED_ELEMENTS:
             errors |= self._rounding_errors(done.request, {name: done.tensors[name] for name in new}, done.before)
         for name in errors.keys() & far:
-            found[name] = replace(
-                found[name], doubt=doubt(found[name], done.tensors[name], hardware[name], errors[name])
+            differences[name] = replace(
+                differences[name], doubt=doubt(differences[name], done.tensors[name], hardware[name], errors[name])
             )
-        return found
+        return differences
 
     @contextmanager
     def paused(self) -> Generator[None]:

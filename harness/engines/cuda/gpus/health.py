@@ -82,7 +82,7 @@ class GpuHealthMonitor:
         ours = own_processes() if ours is None else ours
         return GpuSnapshot(
             uuid=uuid,
-            processes=tuple(_process(found) for found in running if found.pid not in ours),
+            processes=tuple(_process(process) for process in running if process.pid not in ours),
             ecc_uncorrected=self._query(
                 nvml.nvmlDeviceGetTotalEccErrors,
                 handle,
@@ -153,9 +153,9 @@ def own_processes() -> frozenset[int]:
     return frozenset((this.pid, *(child.pid for child in this.children(recursive=True))))
 
 
-def _process(found: Any) -> GpuProcess:
-    memory = found.usedGpuMemory
-    return GpuProcess(pid=found.pid, name=_name(found.pid), memory_bytes=None if memory is None else int(memory))
+def _process(process: Any) -> GpuProcess:
+    memory = process.usedGpuMemory
+    return GpuProcess(pid=process.pid, name=_name(process.pid), memory_bytes=None if memory is None else int(memory))
 
 
 def _name(pid: int) -> str:

@@ -111,10 +111,10 @@ def real_gpus() -> tuple[RealGpu, ...]:
     Raises:
         MissingPart: there is none; the text states the cause and the remedy.
     """
-    found = inventory()
-    usable = tuple(gpu for gpu in found.gpus if gpu.compute_mode is ComputeMode.SHARED)
+    machine = inventory()
+    usable = tuple(gpu for gpu in machine.gpus if gpu.compute_mode is ComputeMode.SHARED)
     if not usable:
-        raise MissingPart(f"no GPU for cases: {found.problem or unshared(found.gpus)}; {VIRTUAL_NEEDS_NONE}")
+        raise MissingPart(f"no GPU for cases: {machine.problem or unshared(machine.gpus)}; {VIRTUAL_NEEDS_NONE}")
     if problem := torch_problem(usable[0].cuda_version):
         raise MissingPart(f"no GPU for cases: {problem}; {VIRTUAL_NEEDS_NONE}")
     return usable

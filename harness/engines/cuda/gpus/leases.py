@@ -38,8 +38,8 @@ def leases_folder(settings: Settings) -> Path:
     else:
         folder = Path(tempfile.gettempdir()) / f"kernel-harness-gpus-{os.getuid()}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise HarnessError(
             f"{folder} belongs to another user: export {LEASES_VARIABLE}=… names another folder for GPU leases"
         )

@@ -148,9 +148,9 @@ class _Piece:
         """Return the content as a tensor like a contiguous one, with a storage of its own."""
         self.element_size = like.element_size()
         typed = self.arena.typed(like.dtype)
-        made = _as_own_storage(typed.as_strided(like.shape, like.stride(), self.begin // self.element_size))
+        tensor = _as_own_storage(typed.as_strided(like.shape, like.stride(), self.begin // self.element_size))
         # DLPack in torch before 2.10 changes the stride of dims of size 1 to 1.
-        return made if made.stride() == like.stride() else made.as_strided(like.shape, like.stride())
+        return tensor if tensor.stride() == like.stride() else tensor.as_strided(like.shape, like.stride())
 
     def with_layout(self, like: torch.Tensor) -> torch.Tensor:
         """Return the content as a tensor with the layout of another one and a storage of its own."""
@@ -307,33 +307,33 @@ class RedzoneMemory:
         def with_redzones(*args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_compiling():  # TorchDynamo traces the original
                 return original(*args, **kwargs)
-            made = original(*args, **kwargs)
-            if not self._is_guarding or not self._is_guarded(made):
-                return made
+            tensor = original(*args, **kwargs)
+            if not self._is_guarding or not self._is_guarded(tensor):
+                return tensor
             is_own = kwargs.get("out") is None  # the caller goes on with the tensor that it passed as `out`
-            return self._move_between_redzones(made, is_fresh=is_fresh) if is_own else made
+            return self._move_between_redzones(tensor, is_fresh=is_fresh) if is_own else tensor
 
         with_redzones.__name__ = original.__name__
         return with_redzones
 
-    def _is_guarded(self, made: object) -> bool:
+    def _is_guarded(self, tensor: object) -> bool:
         """Return True for a tensor on the GPU; a subclass, as those of compilers, may have no memory."""
-        if type(made) is not torch.Tensor or made.device.type != self._device:
+        if type(tensor) is not torch.Tensor or tensor.device.type != self._device:
             return False
-        return not (made.is_cuda and torch.cuda.is_current_stream_capturing())
+        return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
-    def _move_between_redzones(self, made: torch.Tensor, *, is_fresh: bool) -> torch.Tensor:
+    def _move_between_redzones(self, tensor: torch.Tensor, *, is_fresh: bool) -> torch.Tensor:
         with plain_torch():
-            size = made.untyped_storage().nbytes()
+            size = tensor.untyped_storage().nbytes()
             if not size:
-                return made
-            piece = self._allocate(size, made, is_fresh=is_fresh)
-            moved = piece.as_contiguous(made) if _is_contiguous(made, size) else piece.with_layout(made)
+                return tensor
+            piece = self._allocate(size, tensor, is_fresh=is_fresh)
+            moved = piece.as_contiguous(tensor) if _is_contiguous(tensor, size) else piece.with_layout(tensor)
             if not is_fresh:
-                moved.copy_(made.detach())
-            elif (pattern := PATTERNS.get(made.dtype)) is not None:
+                moved.copy_(tensor.detach())
+            elif (pattern := PATTERNS.get(tensor.dtype)) is not None:
                 piece.poison(pattern)
-            return moved.requires_grad_(made.requires_grad)
+            return moved.requires_grad_(tensor.requires_grad)
 
 
 def _rounded_up(size: int, unit: int) -> int:

@@ -134,7 +134,7 @@ def _gsan() -> Any:
 
 def _unescape(text: str) -> str:
     """Decode a string of TTIR, which escapes bytes of UTF-8 as two hexadecimal digits."""
-    plain = ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()) if found[1] else found[2], text.encode())
+    plain = ESCAPED.sub(lambda match: bytes.fromhex(match[1].decode()) if match[1] else match[2], text.encode())
     return plain.decode(errors="replace")
 
 

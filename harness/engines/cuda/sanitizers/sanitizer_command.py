@@ -121,20 +121,20 @@ def sanitizing(
     if name not in list(Tool):
         raise unknown("sanitizer", name, [*Tool, *Instrumentation])
     executable = probe(find(settings))
-    given = [option.removeprefix("--").partition("=")[0] for option in further if option.startswith("--")]
+    chosen = [option.removeprefix("--").partition("=")[0] for option in further if option.startswith("--")]
     for option in further:
         if SHORT_OPTION.match(option):
             raise UsageError(f"--sanitizer {wanted}: give {option} by its long name (see {executable.path} --help)")
-    for option in given:
+    for option in chosen:
         if option not in executable.options:
             raise UsageError(f"{NAME} {executable.version} has no option --{option} (see {executable.path} --help)")
     tool = Tool(name)
     return Sanitizing(
         tool=tool,
-        command=(*command(executable, tool, given, options), *further),
+        command=(*command(executable, tool, chosen, options), *further),
         version=executable.version,
         suppressions=suppressions,
-        filtered=next((f"--{option}" for option in given if option in FILTERS), ""),
+        filtered=next((f"--{option}" for option in chosen if option in FILTERS), ""),
     )
 
 
@@ -181,10 +181,10 @@ def probe(path: str) -> Executable:
 
 
 def command(
-    executable: Executable, tool: Tool, given: Collection[str] = (), options: Mapping[str, str] = COMMON_OPTIONS
+    executable: Executable, tool: Tool, chosen: Collection[str] = (), options: Mapping[str, str] = COMMON_OPTIONS
 ) -> tuple[str, ...]:
     """Return the start of the command line, without options that the release lacks or the user gives."""
-    wanted = executable.options.difference(given)
+    wanted = executable.options.difference(chosen)
     usual = ((name, value) for name, value in {**options, **TOOL_OPTIONS[tool]}.items() if name in wanted)
     return (executable.path, "--tool", tool, *(word for name, value in usual for word in (f"--{name}", value)))
 
@@ -200,8 +200,8 @@ def environment(tool: Tool) -> dict[str, str]:
 
 def _candidates(toolkits: Iterable[Path]) -> Iterator[str]:
     """Yield the executables in order of preference."""
-    if found := shutil.which(NAME):
-        yield found
+    if executable := shutil.which(NAME):
+        yield executable
     for home in toolkits:
         yield from _executables_in(home)
     yield from _in_wheel()

@@ -139,8 +139,8 @@ def _nearest_text(chain: tuple[Element, ...], names: tuple[str, ...]) -> str:
     """Return the first such text in the innermost element of the chain that has one."""
     for node in chain:
         for name in names:
-            if found := _text(node, name) or (_text(node, f"what/{name}")):
-                return found
+            if match := _text(node, name) or (_text(node, f"what/{name}")):
+                return match
     return ""
 
 
@@ -191,8 +191,8 @@ def _level(level: str, text: str) -> Level:
 
 
 def _space(text: str) -> str:
-    found = re.search(r"__(global|shared|local)__", text)
-    return found.group(1) if found else ""
+    match = re.search(r"__(global|shared|local)__", text)
+    return match.group(1) if match else ""
 
 
 def _text(node: Element, path: str) -> str:

@@ -64,8 +64,8 @@ def read_suppressions(path: Path) -> tuple[Suppression, ...]:
         return ()
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
-    found = tables.entries(document, "accept", path)
-    return tuple(_entry(f"{path}, entry {number}", entry) for number, entry in enumerate(found, 1))
+    entries = tables.entries(document, "accept", path)
+    return tuple(_entry(f"{path}, entry {number}", entry) for number, entry in enumerate(entries, 1))
 
 
 def _entry(place: str, entry: dict[str, Any]) -> Suppression:

@@ -57,7 +57,7 @@ def call_compiled(
         if key != _latest.key:
             inductor.forget()
             _latest.key, _latest.call = key, inductor.compiled(program, options)
-        if not any(one is inductor.eager for one in EMULATION.parts):
+        if not any(part is inductor.eager for part in EMULATION.parts):
             EMULATION.parts.append(inductor.eager)
         return inductor.call(_latest.call, args, kwargs)
 
@@ -126,7 +126,7 @@ def _in_program() -> Generator[None]:
 def _identity(program: Callable[..., Any], outer: tuple[object, ...] = ()) -> object:
     """Return what tells programs apart: code and the values that it closes over.  `outer` has the functions around."""
     code = getattr(program, "__code__", program)
-    if any(program is one for one in outer):  # a function may close over itself
+    if any(program is function for function in outer):  # a function may close over itself
         return code
     cells = getattr(program, "__closure__", None) or ()
     return code, _kinds((cell.cell_contents for cell in cells), (*outer, program))

@@ -110,9 +110,9 @@ def _leave_out_modes(answering: tuple[type, ...]) -> None:
     def without_them(self: Any, py_stack: Any, *args: Any, **kwargs: Any) -> None:
         modes = list(py_stack)
         original(self, modes, *args, **kwargs)
-        others = [known for known, mode in zip(self.mode_stack, modes, strict=True) if not isinstance(mode, answering)]
+        pairs = tuple(zip(self.mode_stack, modes, strict=True))
         self.mode_stack.clear()
-        self.mode_stack.extend(others)
+        self.mode_stack.extend(known for known, mode in pairs if not isinstance(mode, answering))
 
     _replace(state, {"__init__": without_them}, "Dynamo would trace into the modes that answer for the GPU")
     _keep_in_stacks(answering)
@@ -123,10 +123,10 @@ def _keep_in_stacks(answering: tuple[type, ...]) -> None:
     known: Any = import_module("torch._dynamo.utils")
     get, set_others = known.get_torch_function_mode_stack, known.set_torch_function_mode_stack
 
-    def set_with_them(others: Sequence[Any]) -> None:
+    def set_with_them(modes: Sequence[Any]) -> None:
         them = [mode for mode in get() if isinstance(mode, answering)]
-        devices = [mode for mode in others if isinstance(mode, DeviceContext)]  # the default device is at the bottom
-        set_others([*devices, *them, *(mode for mode in others if mode not in devices)])
+        devices = [mode for mode in modes if isinstance(mode, DeviceContext)]  # the default device is at the bottom
+        set_others([*devices, *them, *(mode for mode in modes if mode not in devices)])
 
     why = "a compiled program sets the stack of the modes that Dynamo knows"
     _replace(known, {"set_torch_function_mode_stack": set_with_them}, why)

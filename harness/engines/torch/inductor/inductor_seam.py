@@ -202,12 +202,12 @@ class EmulatedInductor:
             return compiled
         self.eager.update(_operators_called(compiled.source_code))
 
-        def run_on_virtual_gpu(given: Any) -> Any:
+        def run_on_virtual_gpu(inputs: Any) -> Any:
             if self._is_warming_up:
                 raise _NotLaunched
             with native._EnableTorchFunction(), config.patch(OPTIONS):  # noqa: SLF001 - as above
                 try:
-                    return run(given)
+                    return run(inputs)
                 except AssertionError as error:
                     if (operator := OTHER_STRIDES.search(str(error))) is not None:
                         raise CannotExecute(f"{operator[1]}, whose result has other strides on the CPU,") from error
@@ -360,9 +360,9 @@ class _GraphsOnGpu:
         convert, get_attr = converter.from_real_tensor, lowering.get_attr
 
         def from_real_tensor(self: Any, *args: Any, **kwargs: Any) -> Any:
-            made = convert(self, *args, **kwargs)
-            graphs_on_gpu._turn(made)
-            return made
+            tensor = convert(self, *args, **kwargs)
+            graphs_on_gpu._turn(tensor)
+            return tensor
 
         def get_attr_on_gpu(self: Any, *args: Any) -> Any:
             # The mode answers for the device.  Dynamo may have taken the caller's own modes off.
@@ -389,8 +389,8 @@ class _GraphsOnGpu:
                     node.kwargs = map_aggregate(node.kwargs, _gpu_for_cpu)
             yield
         finally:
-            for one in self._turned:
-                one.fake_device = CPU
+            for tensor in self._turned:
+                tensor.fake_device = CPU
             self._turned, FakeDevices.are_real = before, before is not None
 
     def _turn(self, value: Any) -> None:
@@ -401,8 +401,8 @@ class _GraphsOnGpu:
                 value.fake_device = GPU
                 self._turned.append(value)
         elif isinstance(value, list | tuple):
-            for one in value:
-                self._turn(one)
+            for item in value:
+                self._turn(item)
 
 
 def _gpu_for_cpu(value: Any) -> Any:
@@ -411,7 +411,7 @@ def _gpu_for_cpu(value: Any) -> Any:
 
 def _operators_called(wrapper: str) -> Counter[str]:
     """Return the operators of torch that a generated wrapper calls."""
-    return Counter(f"aten.{found[1]}" if found[1] else found[2] for found in OPERATOR.finditer(wrapper))
+    return Counter(f"aten.{call[1]}" if call[1] else call[2] for call in OPERATOR.finditer(wrapper))
 
 
 def _origins(node_schedule: Any) -> str:
@@ -425,10 +425,10 @@ def _origins(node_schedule: Any) -> str:
 
 def _line_of(node: Any) -> str:
     target = str(getattr(node.meta.get("original_aten"), "_overloadpacket", node.target))
-    found = USER_CODE.findall(str(node.meta.get("stack_trace") or ""))
-    if not found:
+    lines = USER_CODE.findall(str(node.meta.get("stack_trace") or ""))
+    if not lines:
         return target
-    file, line, text = found[-1]
+    file, line, text = lines[-1]
     return f"{Path(file).name}:{line}  {text.strip()}  ({target})"
 
 
