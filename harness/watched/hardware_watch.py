@@ -21,7 +21,7 @@ from harness.engines.cuda.engine import CudaEngine, emulate_torch_cuda
 from harness.engines.cuda.gpus.inventory import profile_of
 from harness.engines.cuda.launches import CudaCaseLaunches, WatchedLaunches
 from harness.engines.cuda.memory.redzones import RedzoneMemory
-from harness.engines.cuda.sanitizers.plain_memory import memory_for
+from harness.engines.cuda.sanitizers.sanitized_memory import memory_for
 from harness.engines.triton import triton_seam
 from harness.engines.triton.driver import LaunchRequest
 from harness.execution.reruns import recording

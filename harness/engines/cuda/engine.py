@@ -11,14 +11,14 @@ from harness.engines.cuda.cuda_errors import as_fault, parse_fault
 from harness.engines.cuda.driver import RealDriver
 from harness.engines.cuda.emulated_limits import SharedMemoryCheck
 from harness.engines.cuda.emulation import emulated_profile, gpu_of_worker, sm_limit, use_one_connection
-from harness.engines.cuda.gpus.canary_program import CANARY_ELEMENTS, check_memory, check_sums, to_gpu, wait_for_memory
+from harness.engines.cuda.gpus.canary import CANARY_ELEMENTS, check_memory, check_sums, to_gpu, wait_for_memory
 from harness.engines.cuda.green_context import SmLimit
 from harness.engines.cuda.launches import CudaCaseLaunches, WatchedLaunches
 from harness.engines.cuda.memory.redzones import RedzoneMemory
 from harness.engines.cuda.sanitizers.fpsan_runs import Bits, compare_configs
 from harness.engines.cuda.sanitizers.instrumentation import Instrumenting
 from harness.engines.cuda.sanitizers.instrumented_builds import InstrumentedBuilds, enable_instrumentation, obstacle
-from harness.engines.cuda.sanitizers.plain_memory import memory_for
+from harness.engines.cuda.sanitizers.sanitized_memory import memory_for
 from harness.engines.torch.inductor.inductor_emulation import load_dynamo
 from harness.engines.torch.native_refusals import refuse_cuda_graphs
 from harness.engines.torch.torch_emulation import gpu_properties

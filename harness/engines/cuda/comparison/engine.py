@@ -11,7 +11,7 @@ from typing import TypeVar
 from harness.engines.cuda.comparison.launches import LaunchComparison
 from harness.engines.cuda.cuda_errors import as_fault
 from harness.engines.cuda.emulation import gpu_of_worker, use_one_connection
-from harness.engines.cuda.gpus.canary_program import CANARY_ELEMENTS, check_memory, wait_for_memory
+from harness.engines.cuda.gpus.canary import CANARY_ELEMENTS, check_memory, wait_for_memory
 from harness.engines.cuda.gpus.inventory import VISIBLE, RealGpu
 from harness.engines.cuda.memory.driver_memory import CudaError, DeviceMemory
 from harness.engines.triton import triton_seam

@@ -7,9 +7,6 @@ bit.  Three things are not exact and therefore not judged: comparisons of number
 import re
 from collections.abc import Mapping, Sequence
 
-import torch
-
-from harness.engines.cuda.memory.redzones import ALLOCATED_BY_TORCH, RedzoneMemory
 from harness.execution.execution_hooks import Writer
 from harness.model.paired_run import launch_of
 from harness.model.run import Launch
@@ -23,17 +20,6 @@ INEXACT = re.compile(
 
 Bits = Mapping[str, tuple[str, Writer]]
 """By result, a digest of its bits and the launch that stored it."""
-
-
-class TracedMemory(RedzoneMemory):
-    """Reports floating-point tensors that torch computed: torch adds floats, in an order of its own."""
-
-    def unchecked_reason(self, tensor: torch.Tensor, *, is_stored: bool) -> str:
-        """Return why the bits of a tensor may depend on more than the kernels; empty if they do not."""
-        del is_stored
-        if not tensor.is_floating_point() or not tensor.numel():
-            return ""
-        return "" if any(arena.contains(tensor) for arena in self._arenas) else ALLOCATED_BY_TORCH
 
 
 def compare_configs(

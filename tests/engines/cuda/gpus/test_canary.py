@@ -5,8 +5,17 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from harness.engines.cuda.gpus.canary import CANNOT_CHECK, Healthy, Sick, assess, run_canary
-from harness.engines.cuda.gpus.canary_program import check_memory, check_products, check_sums, wait_for_memory
+from harness.engines.cuda.gpus.canary import (
+    CANNOT_CHECK,
+    Healthy,
+    Sick,
+    assess,
+    check_memory,
+    check_products,
+    check_sums,
+    run_canary,
+    wait_for_memory,
+)
 from harness.engines.cuda.gpus.child_query import Answered, QueryTimedOut, ask
 from harness.engines.cuda.gpus.inventory import torch_problem
 from harness.errors import MissingPart
