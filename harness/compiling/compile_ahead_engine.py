@@ -32,13 +32,9 @@ class CompileAheadEngine(VirtualEngine):
     _instrumentation: Instrumenting | None
     """Triton's own sanitizer that is compiled into each kernel.  Set by `emulate`, like `_gpu`."""
 
-    def prepare(self) -> None:
-        """Prepare like the virtual engine, which hides all GPUs, but use the cuda engine's cache."""
-        super().prepare()
-        os.environ["TRITON_CACHE_DIR"] += triton_seam.FULL_CACHE_SUFFIX
-
     def emulate(self, device: DeviceProfile) -> None:
-        """Show the device to host code; compile to binaries for the hardware GPU."""
+        """Show the device to host code; compile to binaries for the hardware GPU, in the cuda engine's cache."""
+        os.environ["TRITON_CACHE_DIR"] += triton_seam.FULL_CACHE_SUFFIX
         self._gpu = gpu_of_worker(os.environ)
         self._instrumentation = enable_instrumentation(self._gpu, os.environ)
         super().emulate(emulated_profile(device, self._gpu))

@@ -29,10 +29,9 @@ class Isolation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZygoteSpec:
-    """The part of a worker's specification without its device.  Workers with equal parts share a zygote."""
+    """The part of a worker's specification without device and folders.  Workers with equal parts share a zygote."""
 
     engine: str
-    scratch: str
     library_paths: tuple[str, ...]
 
 
@@ -74,5 +73,5 @@ class WorkerSpec:
 
     @property
     def zygote(self) -> ZygoteSpec:
-        """The part that does not depend on the device."""
-        return ZygoteSpec(engine=self.engine, scratch=self.scratch, library_paths=self.library_paths)
+        """The part that depends neither on the device nor on a folder of the campaign."""
+        return ZygoteSpec(engine=self.engine, library_paths=self.library_paths)

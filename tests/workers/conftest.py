@@ -6,7 +6,16 @@ from uuid import uuid4
 
 import pytest
 
+from harness.workers.fork_servers.shared_zygotes import SharedZygotes
 from tests.workers.setting import MARK, Fifo, survivors
+
+OWN_ZYGOTES = SharedZygotes.of
+
+
+@pytest.fixture(autouse=True)
+def own_zygotes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each pool have its own zygotes again: these tests are about processes."""
+    monkeypatch.setattr(SharedZygotes, "of", OWN_ZYGOTES)
 
 
 @pytest.fixture(autouse=True)

@@ -35,6 +35,14 @@ def pid(rows: int) -> int:
 
 
 @mischief
+def folders(rows: int) -> int:
+    """Note the folders of the process in a file; `rows` names it."""
+    seen = (Path.cwd(), os.environ["TRITON_CACHE_DIR"], tempfile.gettempdir())
+    Path(os.environ["MISCHIEF_FOLDER"], str(rows)).write_text("\n".join(map(str, seen)), encoding="utf-8")
+    return rows
+
+
+@mischief
 def works(rows: int) -> int:
     """About so many hundreds of microseconds of work."""
     return sum(value % 7 for value in range(rows * 1000))

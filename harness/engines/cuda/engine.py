@@ -61,7 +61,6 @@ class CudaEngine:
     def prepare(self) -> None:
         """Load everything that cases on any device need, without starting CUDA."""
         use_one_connection(os.environ)
-        os.environ["TRITON_CACHE_DIR"] += triton_seam.FULL_CACHE_SUFFIX
         triton_seam.hash_compiler()
         with suppress(ImportError):
             load_dynamo()
@@ -71,6 +70,7 @@ class CudaEngine:
 
         This is where the engine reads its environment: the fork server has set it for this device by now.
         """
+        os.environ["TRITON_CACHE_DIR"] += triton_seam.FULL_CACHE_SUFFIX
         gpu = gpu_of_worker(os.environ)
         self._arch = gpu.arch
         emulated = emulated_profile(device, gpu)

@@ -59,14 +59,13 @@ class VirtualEngine:
         make_execution: ExecutionFactory = Execution,
         fresh: FreshMemory | None = None,
     ) -> None:
-        """Make an engine that emulates no device yet.  Reads the environment.
+        """Make an engine that emulates no device yet.
 
         Args:
             around: may wrap the handler of launches, to see each launch before and after it is executed.
             make_execution: makes the execution of cases; that of ops by default.
             fresh: poisons fresh memory; the engine's own by default.
         """
-        self._settings = settings_of(os.environ)
         self._around = around
         self._fresh = FreshMemory() if fresh is None else fresh
         self._chooser = triton_seam.ConfigChooser()
@@ -101,7 +100,7 @@ class VirtualEngine:
             load_dynamo()
 
     def emulate(self, device: DeviceProfile) -> None:
-        """Make Triton and torch see the device, and cut the compiler's pipeline after TTIR."""
+        """Make Triton and torch see the device, and cut the compiler's pipeline after TTIR.  Reads the environment."""
         from harness.engines.torch.torch_emulation import emulate_torch  # noqa: PLC0415 - it changes torch for good
 
         self._launches = Launches(
@@ -109,7 +108,7 @@ class VirtualEngine:
             chosen=lambda: self._chooser.chosen,
             poison_of=self._fresh.poison_of,
             compile_now=lambda ttir, options: compile_resources(ttir, device.arch, options),
-            settings=self._settings,
+            settings=settings_of(os.environ),
         )
         emulate_torch(device)
         self._drive(device, self._around(self._launches))

@@ -90,7 +90,7 @@ class SharedZygote:
 
 
 class SharedZygotes:
-    """One shared zygote for each spec that is asked for.  Thread-safe."""
+    """One shared zygote for each spec that is asked for, with files in the folder of the first pool.  Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -101,12 +101,12 @@ class SharedZygotes:
     def __len__(self) -> int:
         return len(self._zygotes)
 
-    def of(self, spec: ZygoteSpec) -> SharedZygote:
+    def of(self, spec: ZygoteSpec, scratch: str) -> SharedZygote:
         with self._lock:
             if spec not in self._zygotes:
-                if spec.scratch not in self._folders:
-                    self._folders[spec.scratch] = PoolFolder(spec.scratch)
-                self._zygotes[spec] = SharedZygote(spec, self._folders[spec.scratch], next(self._numbers))
+                if scratch not in self._folders:
+                    self._folders[scratch] = PoolFolder(scratch)
+                self._zygotes[spec] = SharedZygote(spec, self._folders[scratch], next(self._numbers))
             return self._zygotes[spec]
 
     def close(self) -> None:

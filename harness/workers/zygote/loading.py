@@ -67,10 +67,6 @@ class Loaded:
 def prepare(spec: ZygoteSpec) -> Prepared:
     """Load what does not depend on the device: the engine with torch and Triton, but no library under test."""
     os.environ.update(ENVIRONMENT)
-    os.environ["TRITON_CACHE_DIR"] = str(Path(spec.scratch, "triton").resolve())
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(spec.scratch, "inductor").resolve())
-    os.environ[BUILDS_VARIABLE] = str(Path(spec.scratch, BUILDS).resolve())
-    os.environ[KEPT_TTIR_VARIABLE] = str(Path(spec.scratch, "unsupported").resolve())
     engine = _engine(spec.engine)
     sys.path[:0] = spec.library_paths
     importlib.invalidate_caches()
@@ -82,6 +78,7 @@ def prepare(spec: ZygoteSpec) -> Prepared:
 def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
     """Make this process ready to fork workers.  A suite or library that cannot be loaded is returned as an error."""
     engine = prepared.engine
+    _set_folders(Path(spec.scratch).resolve())
     for name in spec.unset:
         os.environ.pop(name, None)
     os.environ.update(spec.environment)
@@ -112,6 +109,13 @@ def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
     return Loaded(
         spec=spec, engine=engine, ops={op.id: op for ops in suites.values() for op in ops}, server=os.getpid()
     )
+
+
+def _set_folders(scratch: Path) -> None:
+    os.environ["TRITON_CACHE_DIR"] = str(scratch / "triton")
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(scratch / "inductor")
+    os.environ[BUILDS_VARIABLE] = str(scratch / BUILDS)
+    os.environ[KEPT_TTIR_VARIABLE] = str(scratch / "unsupported")
 
 
 def _warm_up_inductor() -> None:

@@ -9,6 +9,7 @@ import faulthandler
 import os
 import socket
 import sys
+import tempfile
 import traceback
 import warnings
 from collections.abc import Callable
@@ -45,6 +46,10 @@ class DeviceOrders:
     spec: WorkerSpec
     log: str
     """The file for stdout and stderr while suites and libraries load."""
+    temporary: str
+    """The pool's folder for temporary files."""
+    directory: str
+    """The parent's working directory: the zygote may have started in another one."""
 
 
 class State:
@@ -86,7 +91,7 @@ def start_device(fds: tuple[int, ...]) -> int:
             linux.die_with(prepared.server)
             _print_to(orders.log)
             # A parent that gave up, or died, while this request was queued needs no library to be loaded.
-            state.loaded = _or_error(lambda: load(orders.spec, prepared)) if has_owner(control) else None
+            state.loaded = _or_error(lambda: _load(orders, prepared)) if has_owner(control) else None
             linux.outlive_parent()
         case ChildError() | None as failed:
             state.loaded = failed
@@ -97,6 +102,13 @@ def start_device(fds: tuple[int, ...]) -> int:
         for child in linux.children():
             linux.kill_group(child)
     return 0
+
+
+def _load(orders: DeviceOrders, prepared: Prepared) -> Loaded | ChildError:
+    os.chdir(orders.directory)
+    os.environ["TMPDIR"] = orders.temporary
+    tempfile.tempdir = None  # the zygote's, if anything has asked for it there
+    return load(orders.spec, prepared)
 
 
 def _received(fds: tuple[int, ...], kind: type[T]) -> tuple[socket.socket, T]:

@@ -57,3 +57,21 @@ def test_a_pool_closed_after_its_zygote_leaves_nothing(scratch: Path, mark: str)
     opened.close()
     assert survivors(mark) == []
     assert list(scratch.glob("pool-*")) == []
+
+
+def test_pools_of_two_folders_share_a_zygote_and_nothing_else(
+    tmp_path: Path, folder: Path, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zygotes = SharedZygotes()
+    for rows, name in ((1, "first"), (2, "second")):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        scratch = tmp_path / name / "scratch"
+        with pool(scratch, zygotes) as opened:
+            assert opened.run(case("folders", rows)).ending == Completed()
+        working, cache, temporary = (folder / str(rows)).read_text(encoding="utf-8").splitlines()
+        assert (Path(working), Path(cache)) == (tmp_path / name, scratch / "triton")
+        assert Path(temporary).is_relative_to(scratch)
+    assert len(zygotes) == 1
+    zygotes.close()
+    assert survivors(mark) == []
