@@ -9,6 +9,8 @@ VENV := .venv
 VENV_39 := .venv-triton39
 BIN := $(VENV)/bin
 JOBS ?= 2
+# A file's tests run in one process, which makes what they share only once.
+SPREAD = -n $(JOBS) --dist loadfile
 ARGS ?=
 # Of a part of the tests (ARGS), perhaps none depends on Triton: pytest ends with 5 then.
 PERHAPS_NONE = $(if $(ARGS), || [ $$? -eq 5 ])
@@ -33,12 +35,12 @@ fuzz: setup ## find a real bug of a released library on an emulated Blackwell GP
 	$(BIN)/python ci/demo.py $(ARGS)
 
 test: setup setup-3.9 ## the tests of every change, in 15 minutes: with Triton 3.6.0, and what depends on it with 3.9.0
-	$(BIN)/python -m pytest -n $(JOBS) -m 'not nightly' $(ARGS)
-	$(VENV_39)/bin/python -m pytest -n $(JOBS) -m 'both and not nightly' $(ARGS)$(PERHAPS_NONE)
+	$(BIN)/python -m pytest $(SPREAD) -m 'not nightly' $(ARGS)
+	$(VENV_39)/bin/python -m pytest $(SPREAD) -m 'both and not nightly' $(ARGS)$(PERHAPS_NONE)
 
 test-all: setup setup-3.9 ## every test, with Triton 3.6.0 and with 3.9.0: what CI runs each night
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
-	$(VENV_39)/bin/python -m pytest -n $(JOBS) $(ARGS)
+	$(BIN)/python -m pytest $(SPREAD) $(ARGS)
+	$(VENV_39)/bin/python -m pytest $(SPREAD) $(ARGS)
 
 browser: setup ## install headless Chromium by apt-get, unless there is a browser
 	ci/browser.sh
@@ -56,7 +58,7 @@ lint: setup ## check format and lint, and report how the code reads: some second
 
 check: lint ## the same, types and the quick tests: about three minutes on two cores
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow and not nightly' $(ARGS)
+	$(BIN)/python -m pytest $(SPREAD) -m 'not slow and not nightly' $(ARGS)
 
 format: setup ## format the files and fix lint
 	$(BIN)/ruff format .

@@ -1,16 +1,58 @@
-"""Which tests depend on Triton, and so run with both releases in `make test`."""
+"""Which tests run with both Tritons in `make test`, and what all tests share."""
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from harness.workers.fork_servers.shared_zygotes import SharedZygotes
+from tests.kept_zygotes import keeping
+
 HERE = Path(__file__).parent
-DEPENDENT_ROOMS = tuple(HERE / room for room in ("compiling", "engines/triton", "engines/ttir", "engines/virtual"))
-"""Rooms whose tests run with both Tritons.  Elsewhere a test or a module opts in with the marker `both`."""
+DEPENDENT = tuple(
+    HERE / name
+    for name in (
+        "compiling",
+        "engines/cuda/sanitizers/test_instrumented.py",
+        "engines/cuda/test_engine.py",
+        "engines/cuda/test_launches.py",
+        "engines/jax/test_jax_calls.py",
+        "engines/jax/test_jax_seam.py",
+        "engines/torch/inductor/test_compiled_programs.py",
+        "engines/torch/inductor/test_inductor_seam.py",
+        "engines/triton",
+        "engines/ttir",
+        "engines/virtual",
+        "findings/reduction/test_reduction.py",
+        "oracles/test_triton_sanitizer.py",
+        "workers/test_triton_sanitizers.py",
+    )
+)
+"""Rooms and files whose tests run with both Tritons.  A test elsewhere opts in with the marker `both`."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if any(item.path.is_relative_to(room) for room in DEPENDENT_ROOMS):
+        if any(item.path.is_relative_to(path) for path in DEPENDENT):
             item.add_marker(pytest.mark.both)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_zygotes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let the pools of all tests share zygotes."""
+    kept = SharedZygotes()
+    scratch = str(tmp_path_factory.mktemp("zygotes"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SharedZygotes, "of", keeping(kept, scratch, SharedZygotes.of))
+        yield
+    kept.close()
+
+
+@pytest.fixture(autouse=True)
+def own_search_path() -> Iterator[None]:
+    """Take back what a test has put on `sys.path`: later zygotes would start with it."""
+    before = [*sys.path]
+    yield
+    sys.path[:] = before

@@ -70,6 +70,7 @@ def test_a_right_candidate_is_right_in_all_cases(checker: Checker) -> None:
     assert verdict.dims == ("n64 (x.0): 1 to 2048", "n100 (x.1): 1 to 2048")
 
 
+@pytest.mark.nightly
 def test_equal_seeds_draw_equal_cases_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = []
     for folder in (tmp_path / "one", tmp_path / "other"):
@@ -124,7 +125,7 @@ def test_numbers_of_a_logarithm_stay_positive(checker: Checker, tmp_path: Path) 
         ("crashes", FlawKind.CRASH),
         ("killed_if_large", FlawKind.CRASH),
         ("exits", FlawKind.CRASH),
-        ("hangs", FlawKind.HANG),
+        pytest.param("hangs", FlawKind.HANG, marks=pytest.mark.nightly),
         ("forks", FlawKind.TAMPERING),
         ("small_only", FlawKind.WRONG_VALUES),
         ("reference", FlawKind.REFERENCE_CALLED),
@@ -154,6 +155,7 @@ def test_a_right_gradient_is_checked(checker: Checker) -> None:
     assert (verdict.ruling, verdict.notes) == (Ruling.RIGHT, ())
 
 
+@pytest.mark.nightly
 def test_a_candidate_that_prints_a_gigabyte_gets_a_verdict(checker: Checker) -> None:
     assert verdict_on(checker, "right_prints").ruling in {Ruling.RIGHT, Ruling.WRONG}
 

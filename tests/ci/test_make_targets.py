@@ -8,9 +8,11 @@ import subprocess
 import pytest
 
 from tests.cli.command_line import ROOT
+from tests.conftest import DEPENDENT
 
 TESTS = ROOT / "tests"
 MAKE = shutil.which("make") or "/usr/bin/make"
+SPREAD = ("-n", "2", "--dist", "loadfile")
 SELECTING = {"-m", "-k", "--ignore", "--ignore-glob", "--deselect", "--last-failed"}
 
 
@@ -24,7 +26,7 @@ def commands(target: str, *settings: str) -> list[list[str]]:
 
 
 def test_test_all_selects_no_part_of_the_tests() -> None:
-    assert commands("test-all") == [[".venv", "-n", "2"], [".venv-triton39", "-n", "2"]]
+    assert commands("test-all") == [[".venv", *SPREAD], [".venv-triton39", *SPREAD]]
 
 
 def test_no_setting_of_pytest_selects_a_part_of_the_tests(pytestconfig: pytest.Config) -> None:
@@ -43,10 +45,14 @@ def test_every_test_function_is_in_a_file_that_pytest_collects() -> None:
 
 def test_make_test_leaves_out_only_what_is_nightly() -> None:
     first, second = commands("test")
-    assert first == [".venv", "-n", "2", "-m", "not nightly"]
-    assert second == [".venv-triton39", "-n", "2", "-m", "both and not nightly"]
+    assert first == [".venv", *SPREAD, "-m", "not nightly"]
+    assert second == [".venv-triton39", *SPREAD, "-m", "both and not nightly"]
 
 
 def test_a_part_without_a_test_of_both_tritons_is_no_failure() -> None:
     _, second = commands("test", "ARGS=tests/ci")
     assert second[-7:] == ["tests/ci", "||", "[", "$?", "-eq", "5", "]"]
+
+
+def test_what_depends_on_triton_is_there() -> None:
+    assert [path for path in DEPENDENT if not path.exists()] == []

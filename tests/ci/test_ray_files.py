@@ -56,6 +56,7 @@ def test_the_command_of_each_file_parses(path: Path) -> None:
     assert parse(words[1:]).ray in {"auto", "7"}
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_slurm_script_starts_a_cluster_searches_and_ends_it(tmp_path: Path) -> None:
     for name, body in STAND_INS.items():

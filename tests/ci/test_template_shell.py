@@ -38,7 +38,9 @@ def github(repository: Path, folder: Path, **variables: str) -> Shell:
     return Shell(folder=repository, variables={**SMALL, **system, **variables})
 
 
-@pytest.mark.parametrize("status", [0, 1], ids=["correct", "wrong"])
+@pytest.mark.parametrize(
+    "status", [pytest.param(0, id="correct", marks=pytest.mark.nightly), pytest.param(1, id="wrong")]
+)
 def test_the_gate_of_github_fails_for_an_error_and_reports_it(tmp_path: Path, status: int) -> None:
     correct = status == 0
     repository = small_repository(tmp_path / "repository", correct=correct)
@@ -62,6 +64,7 @@ def test_a_release_has_the_version_of_its_tag(tmp_path: Path, tag: str, status: 
     assert runner.run(iter([first])) == {first.name: status}, runner.printed
 
 
+@pytest.mark.nightly
 def test_a_night_on_github_merges_the_shards_of_its_runners(tmp_path: Path) -> None:
     for number in (1, 2):
         repository = small_repository(tmp_path / f"runner-{number}" / "repository", correct=False)
@@ -85,7 +88,9 @@ def test_the_matrix_of_a_night_has_every_shard() -> None:
     assert shards == [f"{number}/{len(shards)}" for number in range(1, len(shards) + 1)]
 
 
-@pytest.mark.parametrize("numbers", [(0, 1), (0,)], ids=["all", "one missing"])
+@pytest.mark.parametrize(
+    "numbers", [pytest.param((0, 1), id="all", marks=pytest.mark.nightly), pytest.param((0,), id="one missing")]
+)
 def test_a_night_on_buildkite_merges_the_shards_of_its_agents(tmp_path: Path, numbers: tuple[int, ...]) -> None:
     artifacts, agents = tmp_path / "artifacts", tmp_path / "bin"
     for folder in (artifacts, agents):
@@ -106,6 +111,7 @@ def test_a_night_on_buildkite_merges_the_shards_of_its_agents(tmp_path: Path, nu
     assert annotation.startswith("### kernel-harness: no findings")
 
 
+@pytest.mark.nightly
 def test_a_night_on_slurm_merges_the_tasks_of_its_array(tmp_path: Path) -> None:
     repository = small_repository(tmp_path / "repository", correct=False)
     array = {**SMALL, "SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_COUNT": "2", "SLURM_ARRAY_TASK_MIN": "1"}

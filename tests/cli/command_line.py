@@ -1,11 +1,17 @@
-"""A project folder in which tests run `harness` as a person does: in a process."""
+"""A project folder in which tests run `harness`: in this process, or in one of its own."""
 
+import io
 import os
 import resource
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
+
+from harness.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = ("--engine", "tests.cli.fake_engine:FakeEngine")
@@ -14,7 +20,7 @@ ON = ("--device", "rtx-pro-6000", "--seed", "1", *ENGINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """A process that has ended."""
+    """A command that has ended."""
 
     status: int
     out: str
@@ -42,7 +48,22 @@ class Project:
             text=True,
         )
 
-    def harness(self, *arguments: str, limit_s: float = 120) -> Finished:
+    def harness(self, *arguments: str) -> Finished:
+        """Run a command in this process, where it shares zygotes with other tests."""
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.chdir(self.folder)
+            patch.setenv("PYTHONPATH", str(ROOT))
+            patch.setenv("COLUMNS", "80")
+            try:
+                status = main(arguments)
+            except SystemExit as ended:
+                status = ended.code
+        assert isinstance(status, int)
+        return Finished(status=int(status), out=out.getvalue(), err=err.getvalue())
+
+    def process(self, *arguments: str, limit_s: float = 120) -> Finished:
+        """Run a command in a process of its own, for signals, pipes, imports and the output of children."""
         return self._finished(self.start(*arguments), limit_s)
 
     def run(self, module: str, *arguments: str, limit_s: float = 120) -> Finished:

@@ -71,6 +71,7 @@ def install(folder: Path, name: str, version: str) -> Path:
     return place
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_broken_commits_are_skipped_and_a_flaky_bug_is_found(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     counter = folder / "count"

@@ -183,7 +183,7 @@ def test_a_suite_captures_and_replays(project: Project, op: str, status: int, sa
 
 
 def test_launches_of_a_replay_are_checked_and_those_of_a_capture_not_made(project: Project) -> None:
-    done = project.harness("run", "--device", "h200", "--", "pytest", "-q", "-p", "no:cacheprovider", "test_graphs.py")
+    done = project.process("run", "--device", "h200", "--", "pytest", "-q", "-p", "no:cacheprovider", "test_graphs.py")
     assert "4 passed" in done.out, done.out + done.err
     assert "test           test_graphs.py::test_a_replay_is_checked" in done.out
     assert done.out.count("ERROR  bounds") == 1

@@ -386,7 +386,7 @@ def test_an_error_of_the_harness_ends_with_2_and_keeps_findings(project: Project
     assert "the engine itself is broken" in done.err
 
 
-@pytest.mark.parametrize("isolation", ["worker", "case"])
+@pytest.mark.parametrize("isolation", ["worker", pytest.param("case", marks=pytest.mark.nightly)])
 def test_a_search_for_some_minutes_works_with_each_isolation(project: Project, isolation: str) -> None:
     done = project.harness(
         "fuzz", "suites", "--minutes", "0.5", "--isolation", isolation, *ON, "--oracle", "write-overlap"

@@ -105,7 +105,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def drafted(project: Project, test: str, *options: str) -> str:
-    done = project.harness("init", "--from", f"tests/test_scale.py::{test}", *options)
+    done = project.process("init", "--from", f"tests/test_scale.py::{test}", *options)
     assert (done.status, done.err) == (0, "")
     return done.out
 
@@ -152,13 +152,13 @@ def test_a_module_leads_to_the_function_that_it_calls(project: Project) -> None:
 
 def test_a_finding_names_its_test(project: Project) -> None:
     report = json.loads((project.folder / "report.json").read_text(encoding="utf-8"))
-    done = project.harness("init", "--from", report["findings"][0]["id"])
+    done = project.process("init", "--from", report["findings"][0]["id"])
     assert done.out.startswith("wrote suites/past_the_end.py, 1 op from 1 call: write the definition of scale_kernel")
 
 
 def test_a_suite_is_replaced_only_if_asked(project: Project) -> None:
     project.write("suites/mine.py", "# mine\n")
-    done = project.harness("init", "--from", "tests/test_scale.py::test_scale", "-o", "suites/mine.py")
+    done = project.process("init", "--from", "tests/test_scale.py::test_scale", "-o", "suites/mine.py")
     assert (done.status, done.out) == (2, "")
     assert done.err == (
         "harness: suites/mine.py would be overwritten, so nothing is written: add --force, or --dry-run to compare\n"

@@ -95,6 +95,7 @@ shows = [{ oracle = "write-overlap" }]
 """
 
 
+@pytest.mark.nightly
 def test_the_corpus_keeps_its_findings_apart(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(project.folder / "cache"))
     for version in ("1.0", "1.1"):

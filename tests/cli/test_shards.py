@@ -38,6 +38,7 @@ def timeless(report: Any) -> Any:
     return {**{key: value for key, value in report.items() if key not in TIMES}, "findings": findings}
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_eight_shards_find_what_one_finds_less_the_missing(project: Project) -> None:
     whole = shard(project, 1, 1)

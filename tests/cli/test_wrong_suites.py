@@ -99,7 +99,7 @@ def test_a_missing_library_is_named_before_anything_is_loaded(tmp_path: Path, re
     project = Project(tmp_path)
     project.write("private.py", PRIVATE.format(requires=requires))
     begun = cpu_seconds_of_children()
-    done = project.harness("fuzz", "private.py", "--cases", "5")
+    done = project.process("fuzz", "private.py", "--cases", "5")
     spent = cpu_seconds_of_children() - begun
     assert (done.status, done.out, done.err) == (2, "", f"harness: {line}\n")
     subprocess.run([sys.executable, "-c", "import torch"], check=True)

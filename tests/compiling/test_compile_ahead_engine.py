@@ -92,6 +92,7 @@ def sized_runs(scratch: Path, *ops: str, gpu: RealGpu = H200) -> list[Run]:
         return [pool.run(tuned[op]) for op in ops]
 
 
+@pytest.mark.nightly
 def test_a_config_too_large_for_the_emulated_gpu_is_skipped(tmp_path: Path) -> None:
     fits, fails = sized_runs(tmp_path, "second_fits", "none_fits")
     assert fits.ending == Completed()
@@ -100,6 +101,7 @@ def test_a_config_too_large_for_the_emulated_gpu_is_skipped(tmp_path: Path) -> N
     assert "Required: 131072, Hardware limit: 101376" in fails.ending.message  # of the build for the emulated GPU
 
 
+@pytest.mark.nightly
 def test_a_kernel_fits_if_its_build_for_the_emulated_gpu_fits(
     tmp_path: Path,
 ) -> None:
@@ -107,6 +109,7 @@ def test_a_kernel_fits_if_its_build_for_the_emulated_gpu_fits(
     assert (first.ending, again.ending) == (Completed(), Completed())
 
 
+@pytest.mark.nightly
 def test_a_kernel_too_large_for_the_hardware_only_is_unsupported(tmp_path: Path) -> None:
     small = replace(H200, shared_bytes_per_block=120_000)
     for run in sized_runs(tmp_path, "fits_there", "fits_there", gpu=small):
@@ -118,6 +121,7 @@ def test_a_kernel_too_large_for_the_hardware_only_is_unsupported(tmp_path: Path)
         )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("device", "ending", "message"),
     [(profile_of(H200), Raised, "PTXASError"), (BLACKWELL, Unsupported, "refuses its build for sm_90 (PTXAS error")],

@@ -91,9 +91,10 @@ def ended_chunks(search: subprocess.Popen[str], least: int) -> None:
     raise AssertionError("the search has ended")
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_no_chunk_is_lost_when_a_node_dies_and_one_joins(project: Project, nodes: Nodes) -> None:
-    known = project.harness("doctor", "--ray", nodes.address)
+    known = project.process("doctor", "--ray", nodes.address)
     assert len(re.findall(r"ok       node \S+: 1 CPU\n", known.out)) == 2
     search = project.start(*SEARCH, *ON, "--ray", nodes.address, "--json", "ray.json")
     ended_chunks(search, 1)
@@ -101,7 +102,7 @@ def test_no_chunk_is_lost_when_a_node_dies_and_one_joins(project: Project, nodes
     nodes.tell("kill")
     out, err = search.communicate(timeout=240)
     assert (search.returncode, "has no result" in err, "Traceback" in err) == (1, False, False), out + err
-    project.harness(*SEARCH, *ON, "--shard", "1/1", "--json", "alone.json")
+    project.process(*SEARCH, *ON, "--shard", "1/1", "--json", "alone.json")
     on_ray, alone = (files.read(project.folder / name, ShardReport) for name in ("ray.json", "alone.json"))
     assert sorted(one.chunk.number for one in on_ray.chunks) == list(range(1, 9))
     assert summed_up(on_ray) == summed_up(alone)
@@ -115,6 +116,7 @@ def summed_up(shard: ShardReport) -> tuple[object, ...]:
     return found, report.cases, report.verdicts, report.op_checks
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_an_interrupted_search_leaves_no_process_on_the_nodes(project: Project, nodes: Nodes) -> None:
     search = project.start(*SEARCH, *ON, "--ray", nodes.address)
@@ -128,7 +130,7 @@ def test_an_interrupted_search_leaves_no_process_on_the_nodes(project: Project, 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9", "ray://127.0.0.1:9"])
 def test_an_address_without_a_cluster_is_refused_in_one_line(project: Project, address: str) -> None:
-    refused = project.harness(*SEARCH, *ON, "--ray", address)
+    refused = project.process(*SEARCH, *ON, "--ray", address)
     assert refused.status == 2
     assert refused.err.startswith(f"harness: --ray {address}: no Ray cluster answers: ")
     assert refused.err.count("\n") == 1
@@ -136,7 +138,7 @@ def test_an_address_without_a_cluster_is_refused_in_one_line(project: Project, a
 
 def test_minutes_are_refused_on_a_cluster(project: Project) -> None:
     given = [word for word in SEARCH if word not in {"--cases", "160"}]
-    refused = project.harness(*given, "--minutes", "1", "--ray", "auto")
+    refused = project.process(*given, "--minutes", "1", "--ray", "auto")
     assert (refused.status, refused.err.startswith("harness: --ray takes --cases")) == (2, True)
 
 

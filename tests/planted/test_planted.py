@@ -2,27 +2,33 @@
 
 import os
 import runpy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from ci.fault_suite import faults
 from harness import catalogue
 from harness.engines.jax.jax_releases import missing_release
-from harness.model.case import Case, GradMode
+from harness.execution.paired_run_policy import ONE_CASE_IN
+from harness.execution.reruns import AUTOTUNER_CHECKS, Rerun
+from harness.model.case import Case, GradMode, Scale
 from harness.model.finding import Finding
 from harness.model.op import Op
-from harness.model.verdict import Fail
+from harness.model.verdict import Fail, Outcome
 from harness.oracles import registry
+from harness.oracles.resources import FitsResources
 from harness.search.campaign import Campaign, CampaignWorkers
 from harness.search.campaign_statistics import CampaignStatistics, Trial
+from harness.search.judge import Examination
 from harness.search.options import Options
 from harness.search.plan import CaseBudget, Plan
 from harness.search.session import Session
 from harness.search.shrinking import ShrinkLimits
-from harness.search.triage import Triage
+from harness.search.triage import COMPILER_S, Triage
 from harness.suite import load_suite
 from tests.engines.cuda.comparison import differing
 from tests.engines.cuda.sanitizers import unordered
@@ -122,15 +128,25 @@ def test_every_oracle_has_a_planted_bug() -> None:
     assert under_a_tool | expected >= ON_HARDWARE
 
 
-BY_NAME = [
-    pytest.param(file, id=file.stem, marks=[] if file in RUNNABLE else [pytest.mark.skip(reason=NO_JAX)])
-    for file in FILES
-]
+def params(files: Iterable[Path], also_nightly: Iterable[Path] = ()) -> list[ParameterSet]:
+    skipped = pytest.mark.skip(reason=NO_JAX)
+    marks = {file: [] if file in RUNNABLE else [skipped] for file in files}
+    for file in also_nightly:
+        marks[file].append(pytest.mark.nightly)
+    return [pytest.param(file, id=file.stem, marks=each) for file, each in marks.items()]
+
+
+def first_of_each_oracle() -> set[Path]:
+    return set({runpy.run_path(str(file))["ORACLE"]: file for file in reversed(RUNNABLE)}.values())
+
+
+SEARCHED = params(FILES, also_nightly=[file for file in FILES if file not in first_of_each_oracle()])
+"""`make test` searches one bug of each oracle; the others it only replays."""
 
 
 @pytest.mark.slow
 class TestEachPlantedBug:
-    @pytest.mark.parametrize("file", BY_NAME)
+    @pytest.mark.parametrize("file", SEARCHED)
     def test_the_bug_is_found_and_shrinks_to_the_smallest_case(self, session: Session, file: Path) -> None:
         bug = planted(file)
         finding = finding_of(session, search(session, bug.op, bug.cases), bug.oracle)
@@ -139,9 +155,43 @@ class TestEachPlantedBug:
         assert finding.case.dims == bug.smallest
         assert (finding.case.grad_mode, finding.case.frozen) == (bug.grad_mode, bug.frozen)
 
-    @pytest.mark.parametrize("file", BY_NAME)
+    @pytest.mark.parametrize("file", SEARCHED)
     def test_the_repaired_twin_does_not_fail(self, session: Session, file: Path) -> None:
         bug = planted(file)
         statistics = search(session, bug.repaired, bug.cases)
         assert [str(signature) for signature in statistics.sightings] == []
         assert statistics.passed == statistics.cases > 0
+
+
+def seed_of(check: Rerun) -> int:
+    """Return a seed of cases whose autotuners are checked by this rerun."""
+    return AUTOTUNER_CHECKS.index(check) * ONE_CASE_IN
+
+
+AXES: Mapping[str, dict[str, Any]] = {
+    "every_config_failed": {"absent": ("bias",)},
+    "index_overflow": {"scale": Scale.OVERSIZED},
+    "shared_config": {"seed": seed_of(Rerun.KEYS)},
+    "tuned_for_each_length": {"seed": seed_of(Rerun.KEYS)},
+    "tuned_in_threads": {"seed": seed_of(Rerun.THREADS)},
+}
+"""What the smallest case of a bug needs besides its dims and gradients, by the name of its file."""
+
+
+def replayed(session: Session, bug: Planted, op: Op, axes: Mapping[str, Any]) -> Examination:
+    """Run the smallest case alone, and judge it by the oracle of the bug."""
+    dims, dtype = bug.smallest, op.dtypes[0]
+    case = Case(op=op.id, dims=dims, dtype=dtype, device=DEVICE, grad_mode=bug.grad_mode, frozen=bug.frozen, **axes)
+    judge = session.judge.only(bug.oracle)
+    examined = judge.examine(op, case, session.pool.run_alone)
+    waits = bug.oracle == FitsResources.name
+    return judge.judge_when_compiled(op, examined.run, COMPILER_S) if waits else examined
+
+
+@pytest.mark.both
+@pytest.mark.slow
+@pytest.mark.parametrize("file", params(FILES))
+def test_the_smallest_case_fails_and_its_repaired_twin_does_not(session: Session, file: Path) -> None:
+    bug, axes = planted(file), AXES.get(file.stem, {})
+    assert bug.oracle in {fail.oracle for fail in replayed(session, bug, bug.op, axes).fails}
+    assert replayed(session, bug, bug.repaired, axes).outcome is Outcome.PASS

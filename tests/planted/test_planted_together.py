@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 NAMES = ("contended_store", "misaligned_rows", "out_of_bounds_store", "store_into_gap", "uninitialised_read")
 
 
+@pytest.mark.nightly
 def test_each_planted_bug_is_one_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     suites = tuple(str(FOLDER / f"{name}.py") for name in NAMES)

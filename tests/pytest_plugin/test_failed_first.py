@@ -51,6 +51,7 @@ def seed_of(done: Finished) -> str:
     return found[1]
 
 
+@pytest.mark.nightly
 def test_what_failed_runs_again_with_the_same_seed(repository: Repository) -> None:
     first = run(repository, "-n", "2")
     again = run(repository, "--lf", "-n", "2")

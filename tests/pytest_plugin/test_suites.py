@@ -131,10 +131,10 @@ def test_each_op_is_a_test_on_each_device(repository: Repository) -> None:
     ("expression", "devices"),
     [
         ("blackwell", {"b200", "rtx-pro-6000"}),
-        ("sm_120", {"rtx-pro-6000"}),
-        ("rtx_pro_6000", {"rtx-pro-6000"}),
+        pytest.param("sm_120", {"rtx-pro-6000"}, marks=pytest.mark.nightly),
+        pytest.param("rtx_pro_6000", {"rtx-pro-6000"}, marks=pytest.mark.nightly),
         ("rtx_5090", {"rtx-5090"}),
-        ("ada", {"l4", "l40s", "rtx-4090"}),
+        pytest.param("ada", {"l4", "l40s", "rtx-4090"}, marks=pytest.mark.nightly),
         ("hopper or ampere", {"h200", "a100"}),
         ("not blackwell", {"a100", "h200"}),
     ],
@@ -160,6 +160,7 @@ def test_it_works_with_several_processes(repository: Repository) -> None:
     assert "\non tests.cli.fake_engine:FakeEngine: 4 tests, 24 cases\n" in done.out
 
 
+@pytest.mark.nightly
 def test_several_processes_draw_from_the_printed_seed(repository: Repository) -> None:
     done = repository.pytest("suites", "-m", "blackwell", "-n", "2", "-rP", seed=None)
     printed = re.search(r"--harness-seed (\d+)", done.out)
@@ -173,7 +174,7 @@ def test_the_summary_counts_cases_that_could_not_be_checked(repository: Reposito
     assert "\non tests.cli.fake_engine:FakeEngine: 2 tests, 12 cases\n  6 not checked: " in done.out
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.nightly)])
 def test_a_run_that_is_ended_has_stored_what_it_saw(repository: Repository, number: signal.Signals) -> None:
     repository.write("suites/slow.py", suite_of("slow"))
     process = repository.start("suites/slow.py", "--harness-cases", "5000")

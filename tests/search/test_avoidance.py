@@ -302,6 +302,7 @@ def search_with(session: Session, *names: str, cases: int, avoids: bool = True) 
 
 @pytest.mark.slow
 class TestWithRealKernels:
+    @pytest.mark.nightly
     def test_a_bug_behind_an_option_is_found_with_its_rule(self, session: Session) -> None:
         def unwritten(statistics: CampaignStatistics) -> int:
             return sum(one.count for one in statistics.sightings.values() if one.fail.oracle == "unwritten")

@@ -90,6 +90,7 @@ def test_each_dim_that_may_be_long_is_drawn_where_it_is_legal() -> None:
     assert usual in found  # where `where` accepts none of the sizes
 
 
+@pytest.mark.nightly
 def test_few_drawn_cases_are_long() -> None:
     found = drawn(GROWS, 40)
     long = sum(case.scale is Scale.LONG for case in found)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from math import prod
 
 import hypothesis
+import pytest
 from hypothesis import strategies as st
 
 from harness.model.case import Case, Layout, Scale, ValueDistribution
@@ -77,6 +78,7 @@ def test_a_case_is_unchanged_if_no_dim_may_grow() -> None:
     assert not any(case.scale is Scale.OVERSIZED for case in drawn(OP, 8))
 
 
+@pytest.mark.nightly
 def test_few_drawn_cases_are_oversized() -> None:
     found = drawn(GROWS, 40)
     oversized = sum(case.scale is Scale.OVERSIZED for case in found)
@@ -117,6 +119,7 @@ def test_states_grow_independently_of_tokens() -> None:
     assert {case.dims["T"] for case in states} == {1}
 
 
+@pytest.mark.nightly
 def test_each_set_of_growing_dims_is_drawn_equally_often() -> None:
     oversized, usual = (len([case for case in drawn(op, 40) if is_oversized(case)]) for op in (SEQUENCES, GROWS))
     assert 1.2 * usual < oversized < 4 * usual

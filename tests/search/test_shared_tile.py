@@ -12,6 +12,7 @@ SUITE = Path(__file__).with_name("shared_tile_suite.py").relative_to(ROOT)
 """Its name decides what is drawn, so it must not depend on the folder of the checkout."""
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_config_of_another_call_may_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)

@@ -14,10 +14,11 @@ ON = ("--device", "b200", "--seed", "1", "--json", "report.json")
 
 
 def fuzz(folder: Path, *arguments: str) -> tuple[Finished, Any]:
-    done = Project(folder).harness("fuzz", *arguments, *ON, limit_s=400)
+    done = Project(folder).process("fuzz", *arguments, *ON, limit_s=400)
     return done, json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.nightly
 def test_every_reported_program_is_found(tmp_path: Path) -> None:
     done, report = fuzz(tmp_path, "inductor:reported", "--cases", "12", "--triage-minutes", "1")
     found = {(finding["oracle"], finding["case"]["op"].rpartition(":")[2]) for finding in report["findings"]}
@@ -37,6 +38,7 @@ def test_operators_pass_and_what_torch_computes_is_counted(tmp_path: Path) -> No
     assert {row["op"].rpartition(":")[2] for row in report["op_checks"] if row["passed"]} == set(ops)
 
 
+@pytest.mark.nightly
 def test_programs_and_flex_attention_are_checked_on_every_way(tmp_path: Path) -> None:
     done, report = fuzz(tmp_path, "inductor:programs", "inductor:flex", "--cases", "12")
     assert done.status in {0, 1}, done.out  # a draw may show a bug of Inductor

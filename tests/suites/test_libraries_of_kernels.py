@@ -18,10 +18,11 @@ ABSMAX = "bounds: quantize_nf4_blockwise_kernel kernels_4bit.py:109"
 def searched(folder: Path, *given: str) -> tuple[int, Any]:
     """Return the exit status of a search, and its report."""
     settings = ("--device", "b200", "--seed", "1", "--triage-minutes", "1", "--json", "report.json")
-    done = Project(folder).harness("fuzz", *given, *settings, limit_s=LIMIT_S)
+    done = Project(folder).process("fuzz", *given, *settings, limit_s=LIMIT_S)
     return done.status, json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.nightly
 def test_the_race_of_vllms_logit_bias_is_found_in_its_sources(tmp_path: Path) -> None:
     given = ("vllm:sampler", "--op", "logit_bias", "--with", "sources:vllm==0.24.0", "--cases", "24")
     status, report = searched(tmp_path, *given)
@@ -38,6 +39,7 @@ def test_stores_past_the_scales_of_bitsandbytes_are_found(tmp_path: Path) -> Non
     assert report["abstained"] == 0
 
 
+@pytest.mark.nightly
 def test_unmasked_loads_of_torchaos_scaled_product_are_found(tmp_path: Path) -> None:
     given = ("torchao:int8_products", "--op", "scaled_product", "--with", "torchao==0.9.0", "--cases", "12")
     status, report = searched(tmp_path, *given)
@@ -47,6 +49,7 @@ def test_unmasked_loads_of_torchaos_scaled_product_are_found(tmp_path: Path) -> 
     assert report["abstained"] == 0
 
 
+@pytest.mark.nightly
 def test_every_op_of_xformers_runs_from_its_sources(tmp_path: Path) -> None:
     _, report = searched(tmp_path, "xformers", "--with", "sources:xformers==0.0.33", "--cases", "20")
     ran = {row["op"].rpartition(":")[2] for row in report["op_checks"] if row["passed"] + row["failed"]}
@@ -54,6 +57,7 @@ def test_every_op_of_xformers_runs_from_its_sources(tmp_path: Path) -> None:
     assert (ran, report["abstained"]) == (ops, 0)
 
 
+@pytest.mark.nightly
 def test_operators_of_flag_gems_run_forward_and_backward(tmp_path: Path) -> None:
     libraries = ("--with", "flag-gems==5.0.2", "--with", "sqlalchemy==2.0.48")
     ops = ("add", "nn_functional_gelu", "softmax", "sum")

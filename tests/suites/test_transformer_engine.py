@@ -13,6 +13,7 @@ OPS = 7
 UNDEFINED = "undefined-lanes: _permute_kernel output_ptr"
 
 
+@pytest.mark.nightly
 def test_the_ignored_stride_of_batches_of_logits_is_found(tmp_path: Path) -> None:
     project = Project(tmp_path)
     given = ("--with", "transformer-engine==2.18.0", "--device", "b200", "--cases", "16", "--seed", "3")
@@ -23,6 +24,7 @@ def test_the_ignored_stride_of_batches_of_logits_is_found(tmp_path: Path) -> Non
     assert {finding["case"]["layouts"]["logits"] for finding in report["findings"]} == {"batch-strided"}
 
 
+@pytest.mark.nightly
 def test_every_op_runs_and_the_undefined_row_map_is_found(tmp_path: Path) -> None:
     project = Project(tmp_path)
     given = ("--with", "transformer-engine==2.20.2", "--device", "b200", "--cases", "28", "--seed", "1")

@@ -20,6 +20,11 @@ pytestmark = pytest.mark.slow
 FILES = sorted((Path(__file__).parents[2] / "suites" / "zoo").glob("*.py"))
 DEVICE = catalogue.find("b200")
 CASES_PER_OP = 2
+BY_DAY = ("atomics", "norms", "pointwise")
+PARAMS = [
+    pytest.param(file, id=file.stem, marks=pytest.mark.both if file.stem in BY_DAY else pytest.mark.nightly)
+    for file in FILES
+]
 
 
 class Unwatched:
@@ -46,7 +51,7 @@ def session() -> Iterator[Session]:
         yield opened
 
 
-@pytest.fixture(scope="module", params=[pytest.param(file, id=file.stem) for file in FILES])
+@pytest.fixture(scope="module", params=PARAMS)
 def searched(request: pytest.FixtureRequest, session: Session) -> tuple[set[str], CampaignStatistics]:
     """Return the names of a suite's ops, and the statistics of a short search."""
     ops = load_suite(str(request.param))

@@ -221,7 +221,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Finished
     """The tests above."""
     project = project_in(tmp_path_factory.mktemp("followed"))
     project.write("test_programs.py", TESTS)
-    return project, project.harness(*ON, "--", "pytest", "-q", "-p", "no:cacheprovider", limit_s=400)
+    return project, project.process(*ON, "--", "pytest", "-q", "-p", "no:cacheprovider", limit_s=400)
 
 
 def finding(watched: tuple[Project, Finished], oracle: str, kernel: str) -> Any:
@@ -234,12 +234,14 @@ def line_of(text: str, start: str) -> int:
     return next(number for number, line in enumerate(text.splitlines(), 1) if line.strip().startswith(start))
 
 
+@pytest.mark.nightly
 def test_compiled_programs_give_the_results_of_torch(watched: tuple[Project, Finished]) -> None:
     done = watched[1]
     assert "18 passed" in done.out, done.out + done.err
     assert done.err == ""
 
 
+@pytest.mark.nightly
 def test_kernels_that_inductor_generates_are_launched_and_checked(watched: tuple[Project, Finished]) -> None:
     report = report_in(watched[0])
     assert any(name.startswith("triton_per_fused_") for name in report["kernels"])
@@ -247,6 +249,7 @@ def test_kernels_that_inductor_generates_are_launched_and_checked(watched: tuple
     assert len(report["findings"]) == 4  # the wrong index is both an assertion and a stray access
 
 
+@pytest.mark.nightly
 def test_a_kernel_of_the_user_is_checked_inside_a_program(watched: tuple[Project, Finished]) -> None:
     found = finding(watched, "bounds", "past_the_end")
     assert found["message"].startswith("program 1 stores 1 lane of y outside the storage, at element 20")
@@ -254,17 +257,20 @@ def test_a_kernel_of_the_user_is_checked_inside_a_program(watched: tuple[Project
     assert found["watched"]["called_from"] == {"file": str(watched[0].folder / "test_programs.py"), "line": line}
 
 
+@pytest.mark.nightly
 def test_a_kernel_of_the_user_is_checked_in_the_backward_pass(watched: tuple[Project, Finished]) -> None:
     found = finding(watched, "bounds", "reads_past_the_end")
     line = line_of(TESTS, "torch.compile(lambda x: kernels.Increment")
     assert found["watched"]["called_from"] == {"file": str(watched[0].folder / "test_programs.py"), "line": line}
 
 
+@pytest.mark.nightly
 def test_a_wrong_index_is_found_in_the_generated_kernel(watched: tuple[Project, Finished]) -> None:
     found = finding(watched, "device-assert", "triton_poi_fused_add_index_mul")
     assert found["watched"]["test"] == "test_programs.py::test_generated_kernel"
 
 
+@pytest.mark.nightly
 def test_a_launch_of_a_generated_file_repeats_alone(watched: tuple[Project, Finished]) -> None:
     found = finding(watched, "bounds", "past_the_end")
     assert found["confirmation"] == "confirmed"
@@ -272,6 +278,7 @@ def test_a_launch_of_a_generated_file_repeats_alone(watched: tuple[Project, Fini
     assert (done.status, done.err) == (1, "")
 
 
+@pytest.mark.nightly
 def test_what_runs_uncompiled_is_counted_with_its_reason(watched: tuple[Project, Finished]) -> None:
     project, done = watched
     assert report_in(project)["uncompiled"] == {
@@ -288,23 +295,24 @@ def test_without_a_compiler_a_program_runs_uncompiled(tmp_path: Path, monkeypatc
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     project = project_in(tmp_path)
     project.write("script.py", SCRIPT.format(called=True))
-    done = project.harness(*ON, "--", "python", "script.py")
+    done = project.process(*ON, "--", "python", "script.py")
     assert (done.status, done.err, done.out.splitlines()[0]) == (0, "", "False"), done.out
     ((reason, count),) = report_in(project)["uncompiled"].items()
     assert reason.startswith("a compiled program without a C++ compiler (no-such-compiler;")
     assert (count, report_in(project)["kernels"]) == (1, ["add_one"])
 
 
+@pytest.mark.nightly
 def test_a_program_that_is_switched_off_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
     project = project_in(tmp_path)
     project.write("script.py", SCRIPT.format(called=True))
-    done = project.harness(*ON, "--", "python", "script.py")
+    done = project.process(*ON, "--", "python", "script.py")
     assert (done.status, report_in(project)["uncompiled"]) == (0, {"torch.compile is switched off": 1}), done.err
 
 
 def test_a_process_that_compiles_nothing_does_not_load_inductor(tmp_path: Path) -> None:
     project = project_in(tmp_path)
     project.write("script.py", SCRIPT.format(called=False))
-    done = project.harness(*ON, "--", "python", "script.py")
+    done = project.process(*ON, "--", "python", "script.py")
     assert (done.status, done.err, done.out.splitlines()[0]) == (0, "", "False"), done.out

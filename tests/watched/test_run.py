@@ -162,7 +162,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
     project = Project(tmp_path_factory.mktemp("watched"))
     project.write("kernels.py", KERNELS)
     project.write("test_kernels.py", TESTS)
-    done = project.harness(*ON, "--", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider")
+    done = project.process(*ON, "--", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider")
     return Watched(project, done)
 
 
@@ -207,21 +207,21 @@ def test_tests_without_a_launch_are_not_counted(watched: Watched) -> None:
 def test_the_launch_of_a_finding_repeats_alone(watched: Watched) -> None:
     finding = watched.finding("bounds", "past_the_end")
     assert finding["confirmation"] == "confirmed"
-    done = watched.project.harness("replay", finding["id"])
+    done = watched.project.process("replay", finding["id"])
     assert (done.status, done.err) == (1, "")
     assert done.out.endswith(f"{finding['id']} fails again\n")
     kernels = watched.project.folder / "kernels.py"
     before = kernels.read_text(encoding="utf-8")
     kernels.write_text(before.replace("at < N + 1", "at < N"), encoding="utf-8")
     try:
-        assert watched.project.harness("replay", finding["id"]).status == 0
+        assert watched.project.process("replay", finding["id"]).status == 0
     finally:
         kernels.write_text(before, encoding="utf-8")
 
 
 def test_a_region_of_a_launch_says_how_to_get_sizes(watched: Watched) -> None:
     finding = watched.finding("bounds", "past_the_end")
-    done = watched.project.harness("region", finding["id"])
+    done = watched.project.process("region", finding["id"])
     assert (done.status, done.out, len(done.err.splitlines())) == (2, "", 1)
     assert f"draft a suite by harness init --from {finding['id']}" in done.err
 
@@ -230,7 +230,7 @@ def test_a_launch_that_was_not_recorded_says_how_to_repeat_its_test(watched: Wat
     finding = watched.finding("bounds", "inner")
     repeat = "harness run --device h200 -- pytest test_kernels.py::test_kernel_inside_a_function"
     assert (finding["confirmation"], finding["replay"]) == ("not tried", repeat)
-    done = watched.project.harness("replay", finding["id"])
+    done = watched.project.process("replay", finding["id"])
     assert (done.status, done.out) == (2, "")
     assert done.err == f"harness: {finding['id']} has no recorded launch: repeat its test by {repeat}\n"
 
@@ -250,6 +250,7 @@ def test_the_option_of_pytest_runs_it_again_under_the_harness(tmp_path: Path) ->
     ]
 
 
+@pytest.mark.both
 @pytest.mark.parametrize(
     ("kernel", "status", "expected"), [("add_one", 0, 0), ("add_one", 5, 5), ("past_the_end", 0, 1)]
 )
@@ -257,7 +258,7 @@ def test_a_script_ends_with_its_own_status_or_1(tmp_path: Path, kernel: str, sta
     project = Project(tmp_path)
     project.write("kernels.py", KERNELS)
     project.write("script.py", SCRIPT.format(kernel=kernel, status=status))
-    done = project.harness(*ON, "--", "python", "script.py")
+    done = project.process(*ON, "--", "python", "script.py")
     assert done.status == expected, done.err
     assert done.out.startswith("the script's own output\n")
     assert ("no findings" in done.out) == (kernel == "add_one")
@@ -283,7 +284,7 @@ printing[(1,)](torch.ones(10, device="cuda"), torch.empty(1, device="cuda"), 10,
 def test_a_kernel_prints_once_though_it_is_executed_twice(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.write("script.py", PRINTING)
-    done = project.harness(*ON, "--", "python", "script.py")
+    done = project.process(*ON, "--", "python", "script.py")
     assert Watched(project, done).finding("undefined-lanes", "printing")
     assert done.out.count("pid (0, 0, 0) seen: 1") == 1, done.out
 
@@ -326,7 +327,7 @@ print("total", total.item())
 def test_memory_behind_an_object_of_a_library_is_put_back(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.write("script.py", OWN_CLASS)
-    done = project.harness(*ON, "--", "python", "script.py")
+    done = project.process(*ON, "--", "python", "script.py")
     assert done.out.startswith("total 10.0\n"), done.out + done.err
 
 
@@ -351,7 +352,7 @@ def test_a_wrong_command_line_is_an_error_of_one_line(tmp_path: Path, words: tup
 
 
 def test_a_command_without_a_launch_was_not_checked(tmp_path: Path) -> None:
-    done = Project(tmp_path).harness("run", "--", "python", "-c", "print('hello')")
+    done = Project(tmp_path).process("run", "--", "python", "-c", "print('hello')")
     assert (done.status, done.err) == (3, "")
     assert done.out.startswith("hello\n")
     assert done.out.endswith("no launch was seen: this says nothing about the kernels\n")
@@ -361,7 +362,7 @@ def test_the_startup_file_of_the_environment_still_runs(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.write("own/sitecustomize.py", "print('own startup file')\n")
     project.write("start.sh", f'PYTHONPATH="$PYTHONPATH:own" exec {sys.executable} -c pass')
-    assert project.harness("run", "--", "sh", "start.sh").out.startswith("own startup file\n")
+    assert project.process("run", "--", "sh", "start.sh").out.startswith("own startup file\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

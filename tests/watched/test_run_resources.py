@@ -39,7 +39,7 @@ def project(tmp_path: Path) -> Project:
 
 def ran(project: Project, *options: str) -> tuple[Finished, dict[str, Any]]:
     on = ("run", *options, "--json", "report.json", "--", "pytest", "-q", "-p", "no:cacheprovider")
-    done = project.harness(*on)
+    done = project.process(*on)
     return done, json.loads((project.folder / "report.json").read_text(encoding="utf-8"))
 
 
@@ -55,6 +55,7 @@ def test_a_kernel_that_does_not_fit_is_a_finding(project: Project) -> None:
     assert "3 passed" in done.out
 
 
+@pytest.mark.nightly
 def test_the_same_kernel_fits_a_gpu_with_more_memory(project: Project) -> None:
     done, report = ran(project, "--device", "b200")
     assert (done.status, report["findings"]) == (0, [])

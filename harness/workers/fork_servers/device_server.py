@@ -32,9 +32,7 @@ class DeviceServer:
         self._folder = folder
         self._zygote = zygote
         self._log = folder.path / f"server-{number}.log"
-        orders = DeviceOrders(
-            spec=spec, log=str(self._log), temporary=str(folder.temporary), directory=str(Path.cwd())
-        )
+        orders = DeviceOrders(spec=spec, log=str(self._log), temporary=str(folder.temporary), directory=str(Path.cwd()))
         self._server = zygote.forked_server(start_device, wire.to_json(orders).encode())
         self._lock = threading.Lock()
         self._has_loaded = False

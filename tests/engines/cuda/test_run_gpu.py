@@ -92,7 +92,7 @@ class Ran:
         project.write("kernels.py", KERNELS + FAR)
         project.write("test_kernels.py", TESTS)
         words = ("--", "pytest", "-q", "-p", "no:cacheprovider", *(["-k", tests] if tests else []))
-        self.done: Finished = project.harness(*ON, *options, *words, limit_s=LIMIT_S)
+        self.done: Finished = project.process(*ON, *options, *words, limit_s=LIMIT_S)
         text = (project.folder / "report.json").read_text(encoding="utf-8")
         self.report: dict[str, Any] = json.loads(text)
 
@@ -139,7 +139,7 @@ def test_kernels_of_compiled_programs_are_checked(ran: Ran) -> None:
 def test_host_code_sees_the_named_device(tmp_path: Path, gpu: RealGpu) -> None:
     project = Project(tmp_path)
     project.write("script.py", "import torch\nprint(torch.cuda.get_device_properties(0).multi_processor_count)\n")
-    done = project.harness(*ON, "--device", "b200", "--", "python", "script.py", limit_s=LIMIT_S)
+    done = project.process(*ON, "--device", "b200", "--", "python", "script.py", limit_s=LIMIT_S)
     assert done.out.startswith("148\n"), done.out + done.err
     assert f"on {gpu.name}: 148 SMs are emulated on a GPU of {gpu.sm_count}" in done.out
 
@@ -177,6 +177,6 @@ def test_initcheck_reports_memory_that_nothing_wrote(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.write("kernels.py", KERNELS)
     project.write("script.py", "import kernels, torch\nkernels.run(kernels.add_one, torch.empty(64, device='cuda'))\n")
-    done = project.harness(*ON, "--sanitizer", "initcheck", "--", "python", "script.py", limit_s=LIMIT_S)
+    done = project.process(*ON, "--sanitizer", "initcheck", "--", "python", "script.py", limit_s=LIMIT_S)
     report = json.loads((project.folder / "report.json").read_text(encoding="utf-8"))
     assert [one["kernel"] for one in report["findings"]] == ["add_one"], done.out + done.err

@@ -19,6 +19,7 @@ MODEL = (
 )
 
 
+@pytest.mark.nightly
 def test_a_finding_names_the_model_and_cannot_become_a_single_file(tmp_path: Path) -> None:
     project = Project(tmp_path)
     found = project.harness("fuzz", "planted:jax_tuned_early", "--device", "b200", "--cases", "2", "--seed", "1")

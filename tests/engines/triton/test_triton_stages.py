@@ -106,7 +106,7 @@ def test_warps_and_stages_do_not_reach_the_front_end(recorded: RecordedBuild) ->
     assert len(texts) == 1
 
 
-@pytest.mark.parametrize("arch", [80, 90, 100, 120])
+@pytest.mark.parametrize("arch", [90, *(pytest.param(arch, marks=pytest.mark.nightly) for arch in (80, 100, 120))])
 def test_ptxas_reports_what_cuobjdump_reads_from_the_cubin(recorded: RecordedBuild, tmp_path: Path, arch: int) -> None:
     target = CompileTarget(arch=str(arch))
     text = text_for(recorded, target)

@@ -111,6 +111,7 @@ def text_of(made: Reproducers, form: Form) -> str:
     return file.text
 
 
+@pytest.mark.both
 def test_an_overlap_exits_with_1_and_a_fixed_kernel_with_0(overlap: Reproducers, tmp_path: Path) -> None:
     text = text_of(overlap, Form.ENTRY)
     broken = run(text, tmp_path)
@@ -132,6 +133,7 @@ def test_a_memory_fault_cannot_be_tested_without_the_harness(overlap: Reproducer
     assert (ended.status, ended.output) == (125, "only checked memory accesses show this: install kernel-harness\n")
 
 
+@pytest.mark.nightly
 def test_a_wrong_shape_disappears_with_the_fix(padded: Reproducers, tmp_path: Path) -> None:
     text = text_of(padded, Form.ENTRY)
     broken = run(text, tmp_path)
@@ -141,6 +143,7 @@ def test_a_wrong_shape_disappears_with_the_fix(padded: Reproducers, tmp_path: Pa
     assert padded.missing == ("no kernel-level file: the host code decides which results the op returns",)
 
 
+@pytest.mark.nightly
 def test_a_wrong_value_names_the_kernel_and_disappears_with_the_fix(dropped: Reproducers, tmp_path: Path) -> None:
     text = text_of(dropped, Form.ENTRY)
     fixed = run(text.replace("whole_gradient=False", "whole_gradient=True"), tmp_path)
@@ -148,6 +151,7 @@ def test_a_wrong_value_names_the_kernel_and_disappears_with_the_fix(dropped: Rep
     assert (fixed.status, fixed.output[:38]) == (0, "float64-values: passed for silu_grad_k")
 
 
+@pytest.mark.nightly
 def test_a_reduced_kernel_still_computes_the_same_wrong_values(dropped: Reproducers, tmp_path: Path) -> None:
     ended = run(text_of(dropped, Form.KERNEL), tmp_path)
     found, shown = (wrong_element(text) for text in (dropped.subject.fail.message, ended.output))
@@ -166,6 +170,7 @@ sys.exit(runpy.run_path(sys.argv[1])["on_gpu"]())
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("form", BOTH)
 def test_on_a_gpu_wrong_values_are_compared_without_the_harness(
     dropped: Reproducers, form: Form, tmp_path: Path
@@ -183,6 +188,7 @@ def test_on_a_gpu_wrong_values_are_compared_without_the_harness(
     assert "times the tolerance away from the float64 reference" in done.stdout
 
 
+@pytest.mark.nightly
 def test_wrong_values_cannot_be_tested_without_gpu_and_harness(dropped: Reproducers, tmp_path: Path) -> None:
     (tmp_path / "harness.py").write_text("raise ImportError('not installed')\n", encoding="utf-8")
     ended = run(text_of(dropped, Form.ENTRY), tmp_path, tmp_path)
@@ -204,6 +210,7 @@ def _(x):
 """
 
 
+@pytest.mark.nightly
 def test_a_missing_library_exits_with_125(workplace: Path, tmp_path: Path) -> None:
     del workplace
     library = tmp_path / "library" / "doubling"
@@ -241,6 +248,7 @@ def _(x):
 """
 
 
+@pytest.mark.nightly
 def test_an_unconfirmed_file_says_so_in_its_first_line(
     workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -318,6 +326,7 @@ def _(x):
 """
 
 
+@pytest.mark.nightly
 def test_a_failure_of_a_fresh_thread_is_reproduced_in_one(workplace: Path, tmp_path: Path) -> None:
     del workplace
     library, suite = tmp_path / "library", tmp_path / "suite.py"

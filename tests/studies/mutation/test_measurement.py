@@ -98,6 +98,7 @@ def test_mistakes_are_killed_and_equivalent_changes_are_not(
     assert list(Path(".harness").glob("mutation-*")) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_an_operator_is_tried_on_request(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*arguments, "--operator", "scale-term"]) == 0

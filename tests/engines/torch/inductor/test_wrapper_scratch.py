@@ -99,6 +99,7 @@ def test_the_report_on_a_gpu_reads_the_same_sizes(written: dict[str, Any]) -> No
     assert sizes == {"lazy": 131072, "ahead": 131072}
 
 
+@pytest.mark.nightly
 def test_a_release_that_writes_another_form_exits_with_two(tmp_path: Path) -> None:
     release_with(tmp_path, "9.9", **{"int64_t {var_name}_size[] =": "auto {var_name}_size[] ="})
     finished = check("--torch", "9.9", cache=tmp_path)
@@ -126,6 +127,7 @@ def test_code_of_a_release_that_does_not_run_is_one_line(tmp_path: Path) -> None
     )
 
 
+@pytest.mark.nightly
 def test_the_bad_and_the_mended_release_of_pypi_differ() -> None:
     finished = check("--torch", "2.11.0", "--torch", "2.12.1")
     assert (finished.stdout.splitlines()[1:], finished.returncode) == (

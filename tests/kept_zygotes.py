@@ -1,0 +1,43 @@
+"""Shared zygotes that outlive a test: loading torch, Triton and an engine takes 3 s, in each pool of each test.
+
+A zygote keeps its environment and search path for life.  So a pool gets a kept one only if both are those in which the
+tests began, apart from variables that no zygote reads.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.workers.fork_servers.shared_zygotes import SharedZygote, SharedZygotes
+from harness.workers.spec import ZygoteSpec
+
+Of = Callable[[SharedZygotes, ZygoteSpec, str], SharedZygote]
+UNREAD = ("PYTEST_CURRENT_TEST", "COLUMNS", "PYTHONPATH")
+"""`PYTHONPATH` is read at Python's start alone, and a zygote gets the search path of its parent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What a zygote takes over from the process that starts it."""
+
+    environment: dict[str, str]
+    path: list[str]
+
+    @classmethod
+    def now(cls) -> "Setting":
+        return cls(
+            environment={name: value for name, value in os.environ.items() if name not in UNREAD}, path=[*sys.path]
+        )
+
+
+def keeping(kept: SharedZygotes, scratch: str, own: Of) -> Of:
+    """Return `SharedZygotes.of` that prefers a kept zygote.  Libraries under test are in none of them."""
+    setting = Setting.now()
+
+    def of(self: SharedZygotes, spec: ZygoteSpec, pool_scratch: str) -> SharedZygote:
+        if spec.library_paths or Setting.now() != setting:
+            return own(self, spec, pool_scratch)
+        return own(kept, spec, scratch)
+
+    return of
