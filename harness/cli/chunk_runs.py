@@ -61,7 +61,7 @@ class ChunkRuns:
         shard: Shard = NO_SHARD,
         events: EventStream | None = None,
     ) -> None:
-        """Of these chunks, which are there, run those of the shard if there is one."""
+        """Run the chunks of this shard; all chunks without a shard."""
         self._chunks = chunks_of_shard(chunks, shard.number, shard.count) if shard.count else chunks
         self._search, self._chunk_count = chunks[0].search, chunks[0].count
         self._shard = shard

@@ -73,10 +73,10 @@ class DefinitionMemory:
 
 
 def _likely_elements(op: Op, case: Case) -> int:
-    """Return the elements of the largest tensor that a definition is likely to make.
+    """Return the likely number of elements of the largest tensor in a definition.
 
-    That is one along all dims, such as the states of all steps, or the largest input by another dim that may grow,
-    such as the scores of all pairs of tokens.
+    Such a tensor has all dims, as the states of all steps do.  Or it has the dims of the largest input and a second dim
+    of tokens, as the scores of all pairs of tokens do.
     """
     largest = op.largest_input(case.dims)
     tokens = max((case.dims[name] for name, dim in op.dims.items() if dim.grows), default=1)

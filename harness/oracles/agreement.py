@@ -75,9 +75,9 @@ ORACLES = (GpuAgreement(),)
 
 
 def sentence(found: Difference, gpu: str, launch: Launch | None) -> str:
-    """Return for example `3 of 64 elements of dx are other on the NVIDIA H200, by up to 0.2 of the largest element`."""
+    """Return for example `3 of 64 elements of dx differ on the NVIDIA H200, by up to 0.2 of the largest element`."""
     config = f" ({launch.config})" if launch and launch.config_count > 1 else ""
-    text = f"{found.differing} of {found.elements} elements of {found.argument} are other on the {gpu}{config}"
+    text = f"{found.differing} of {found.elements} elements of {found.argument} differ on the {gpu}{config}"
     gone = "" if found.agrees_once is None else f"; they agree once {found.agrees_once}"
     if not found.is_floating:
         return f"{text}, where integers must be equal{gone}"

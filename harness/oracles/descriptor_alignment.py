@@ -22,7 +22,7 @@ IDIOMS = {
     Unaligned.ROW: "descriptor of unaligned rows",
     Unaligned.BLOCK: "unaligned block of a descriptor",
 }
-"""The idiom of each kind: whoever makes the descriptor copies no tensor that TMA cannot read."""
+"""The idiom of each kind: the host code makes a descriptor of a tensor that TMA cannot read, instead of a copy."""
 
 
 class DescriptorAlignment(SingleRunOracle):

@@ -21,7 +21,7 @@ SOME_DIGITS = 1.0
 LEAST_LOSS = 0.3
 """Digits that another order of the same operations may cost: a factor of two in the error."""
 A_NARROWER_TYPE = 3.0
-"""Digits by which float32 exceeds a 16-bit type, at least: whoever loses as many computes in a narrower type."""
+"""Digits by which float32 exceeds a 16-bit type, or more: a loss that shows a kernel computing in a narrower type."""
 DIGITS = {"float64": 15.9, "float32": 7.2, "float16": 3.3, "bfloat16": 2.4}
 """The decimal digits of a type."""
 UNITS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}

@@ -4,8 +4,8 @@ A rule is one condition on the axes of a case, such as `G > 1` or `dtype = bf16`
 enough.  Every known case that meets it fails.  The learner covers the failing cases with such rules, one after another:
 simple conditions come before others, and among equals the one with the most failing cases.
 
-A rule needs enough cases.  If failures were spread at random, so many failing cases and no other would meet a condition
-by chance with the probability that `_by_chance` returns; a rule is kept only if that is tiny.
+A rule needs enough cases.  Random failures may meet a condition by chance, with no passing case among them.
+`_by_chance` returns the probability of that.  A rule is kept only if the probability is tiny.
 
 Rules over the sizes around one smallest case are those of `harness.findings.region`, which can try any size it needs.
 """

@@ -22,7 +22,7 @@ def test_unexplained_differences_fail_once_per_kernel_and_argument() -> None:
     fail = only_failure(GpuAgreement(), compared(EQUAL, APART))
     assert fail.signature == signature("agreement", place="dx", kernel=KERNEL)
     assert fail.message == (
-        "3 of 64 elements of dx are other on the NVIDIA H200, by up to 0.25 of the largest element, 40 times what "
+        "3 of 64 elements of dx differ on the NVIDIA H200, by up to 0.25 of the largest element, 40 times what "
         "random rounding explains"
     )
 
@@ -50,7 +50,7 @@ def test_numbers_may_differ_by_roundings_and_integers_may_not(found: Difference,
 
 def test_the_message_says_that_integers_must_be_equal() -> None:
     fail = only_failure(GpuAgreement(), compared(replace(APART, dtype="int64", doubt=None)))
-    assert fail.message == "3 of 64 elements of dx are other on the NVIDIA H200, where integers must be equal"
+    assert fail.message == "3 of 64 elements of dx differ on the NVIDIA H200, where integers must be equal"
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_differences_and_crashes_are_listed_with_their_case() -> None:
     assert "1 launches were not compared: memory saw Stray" in printed
     assert f"1 case of layer_norm: the process died of SIGSEGV; {crashed.case}" in printed
     (unexplained,) = (line for line in printed if line.startswith("unexplained"))
-    assert unexplained.startswith("unexplained: norm_fwd: 1 of 64 elements of dx are other on the NVIDIA H200")
+    assert unexplained.startswith("unexplained: norm_fwd: 1 of 64 elements of dx differ on the NVIDIA H200")
     assert str(both().case) in unexplained
     assert conclusion(compared()).startswith("0 launches of 0 kernels in 0 cases were repeated on the hardware GPU")
 
@@ -74,7 +74,7 @@ def test_compiler_errors_are_counted_apart_from_unexplained_differences() -> Non
     printed = list(lines(compared(both(MISASSEMBLED), both(CANCELLED))))
     (blamed,) = (line for line in printed if line.startswith("compiler: "))
     assert blamed == (
-        "compiler: norm_fwd: 1 of 64 elements of dx are other on the NVIDIA H200, by up to 0.5 of the largest element, "
+        "compiler: norm_fwd: 1 of 64 elements of dx differ on the NVIDIA H200, by up to 0.5 of the largest element, "
         f"9 times what random rounding explains; they agree once ptxas does not optimise; {both().case}"
     )
     assert "1 by what rounding explains, 1 by a compiler error, and 0 unexplained; 0 cases" in printed[-1]

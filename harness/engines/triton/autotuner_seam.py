@@ -27,7 +27,7 @@ from harness.model.tuning import TriedConfig, TunerCall
 MOST_TRIED = 2
 """Configs of a call that are benchmarked; more only as long as none works."""
 FASTEST, SLOWER, NOT_TRIED = 0.0, 1.0, 1e6
-"""Times of benchmarks in milliseconds: of the config that is to win, of others, and of those that are not run."""
+"""Reported benchmark times in milliseconds: of the config to choose, of the other ones, of configs that do not run."""
 ABSENT = object()
 LOOK_S, MOST_IDLE_LOOKS = 0.02, 25
 """How often another thread is looked at, and how often in a row it may be asleep before it counts as waiting."""

@@ -19,7 +19,7 @@ SUMS = frozenset({"arith.addf", "arith.subf"})
 CANCELLED = 2.0**-24
 """A sum smaller than this, relative to its terms, is below the last digit of float32."""
 LARGEST_TERM = 1e20
-"""Larger numbers are masks, such as -1e30, and nobody's terms."""
+"""Larger numbers are masks, such as -1e30, not terms of a sum."""
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class RoundingGrowth:
     """The growth of rounding errors in the launches of one case."""
 
     _launch: int = -1
-    _found: dict[int, LaunchRounding] = field(default_factory=dict[int, LaunchRounding])
+    _roundings: dict[int, LaunchRounding] = field(default_factory=dict[int, LaunchRounding])
 
     def begin(self, launch: int) -> None:
         """Note what follows for the launch of this index."""
@@ -35,7 +35,7 @@ class RoundingGrowth:
 
     def note(self, module: Module, operation: Operation, operands: Sequence[ExactPair], result: ExactPair) -> None:
         """Note how far the error of a result exceeds those of its operands, and what cancelled in it."""
-        known = self._found.get(self._launch)
+        known = self._roundings.get(self._launch)
         if known is None:
             known = LaunchRounding(
                 launch=self._launch,
@@ -53,11 +53,11 @@ class RoundingGrowth:
         if after - before > known.after - known.before:
             source = module.source(operation.location)
             known = replace(known, operation=operation.name, source=source, before=before, after=after)
-        self._found[self._launch] = known
+        self._roundings[self._launch] = known
 
     def launches(self) -> tuple[LaunchRounding, ...]:
         """Return what was noted, by launch."""
-        return tuple(self._found.values())
+        return tuple(self._roundings.values())
 
 
 def relative_error(pair: ExactPair) -> float:

@@ -53,7 +53,7 @@ A kernel that does not compile raises RuntimeError.
 """
 
 
-class _Found(Exception):
+class _Undecided(Exception):
     """The first trace has a meeting that only the compiled code can decide."""
 
 
@@ -73,19 +73,20 @@ class _Warps:
         No warp is in both masks of a cell.  Both are empty if nothing races for it.  The result is None if the compiled
         code lacks one of the accesses.
         """
-        first, second = (
-            self._warps(access, at)
-            for access, at in ((meeting.first, meeting.first_at), (meeting.second, meeting.second_at))
-        )
+        first = self._warps(meeting.first, meeting.first_at)
+        second = self._warps(meeting.second, meeting.second_at)
         if first is None or second is None:
             return None
-        is_apart = (first & second) == 0
-        late = second & ~first & self._users(meeting.second)
-        early = first & ~second & self._users(meeting.first) & self._storing(meeting)
-        ours = np.where(is_apart | (late != 0), first, early)
-        others = np.where(is_apart | (late == 0), second, late)
-        races = is_apart | (late != 0) | (early != 0)
-        return np.where(races, ours, 0), np.where(races, others, 0)
+        # A warp that makes both accesses makes them in order.  So where the masks share warps, only those race that
+        # make one of the accesses alone, and whose access counts.
+        only_second = second & ~first & self._users(meeting.second)
+        only_first = first & ~second & self._users(meeting.first) & self._storing(meeting)
+        rules = [(first & second) == 0, only_second != 0, only_first != 0]  # the first that holds decides
+        nothing = np.uint64(0)
+        return (
+            np.select(rules, [first, first, only_first], nothing),
+            np.select(rules, [second, only_second, second], nothing),
+        )
 
     def _warps(self, access: TracedAccess, at: Array) -> Array | None:
         owners = self.owners.get(access.line)
@@ -126,7 +127,7 @@ class _Races:
     """The races of one launch."""
 
     warps: _Warps
-    found: dict[tuple[int, int, str], _Race] = field(default_factory=dict[tuple[int, int, str], _Race])
+    by_place: dict[tuple[int, int, str], _Race] = field(default_factory=dict[tuple[int, int, str], _Race])
     """By the lines of the earlier and the later access, and the argument."""
 
     def judge(self, program: int, meeting: Meeting) -> None:
@@ -138,16 +139,16 @@ class _Races:
         if here.any():
             race = meeting.subset(here)
             key = race.first.line, race.second.line, race.second.argument.name
-            if key not in self.found:
+            if key not in self.by_place:
                 at = int(race.bytes.argmin())
                 warps = (_first_warp(racing[0][here][at]), _first_warp(racing[1][here][at]))
-                self.found[key] = _Race(race, at, warps, program)
-            self.found[key].cells.append(race.bytes)
+                self.by_place[key] = _Race(race, at, warps, program)
+            self.by_place[key].cells.append(race.bytes)
 
     def in_order(self) -> Iterator[_Race]:
         """Yield the races in the order of the kernel's text."""
-        for key in sorted(self.found):
-            yield self.found[key]
+        for key in sorted(self.by_place):
+            yield self.by_place[key]
 
 
 @dataclass
@@ -186,7 +187,7 @@ class ThreadRaceCheck:
             return
         if len(self.module.functions) > 1:
             raise CannotExecute("a kernel that calls functions")
-        if self._races(launch, _NO_BARRIERS).found:
+        if self._races(launch, _NO_BARRIERS).by_place:
             yield from self._events(self._races(launch, self._points), launch, launch_number)
 
     # --- which kernels ---
@@ -210,17 +211,17 @@ class ThreadRaceCheck:
         )
 
     def _needs_code(self, launch: PreparedLaunch) -> bool:
-        def found(program: int, meeting: Meeting) -> None:
+        def decide(program: int, meeting: Meeting) -> None:
             del program
             has_copies = prod(meeting.first.shape) < self.num_warps * LANES
             if meeting.moves or has_copies:
-                raise _Found
+                raise _Undecided
 
         if self._has_tables:
             raise CannotExecute("a kernel that loads pointers")
         try:
-            self._trace(launch, _NO_BARRIERS, found)
-        except _Found:
+            self._trace(launch, _NO_BARRIERS, decide)
+        except _Undecided:
             return True
         return False
 
@@ -239,10 +240,9 @@ class ThreadRaceCheck:
     @cached_property
     def _warps(self) -> _Warps:
         owners = {line_of(location): owners for location, owners in owners_of(self._compiled("ttgir")).items()}
-        repeated = {
-            line_of(one.location) for one, loops in _with_loops(self._numbered.kernel.body, in_loop=False) if loops
-        }
-        return _Warps(owners, ValueUses(self._numbered.kernel, owners), frozenset(repeated))
+        operations = _with_loops(self._numbered.kernel.body, in_loop=False)
+        repeated = frozenset(line_of(operation.location) for operation, is_in_loop in operations if is_in_loop)
+        return _Warps(owners, ValueUses(self._numbered.kernel, owners), repeated)
 
     @cached_property
     def _points(self) -> BarrierPoints:
@@ -277,14 +277,11 @@ class ThreadRaceCheck:
 
     def _events(self, races: _Races, launch: PreparedLaunch, number: int) -> Iterator[ThreadRace]:
         for race in races.in_order():
-            meeting, argument = race.first, race.first.second.argument
-            at = race.at
+            meeting, at, argument = race.first, race.at, race.first.second.argument
             sides = ((meeting.first, int(meeting.first_at[at])), (meeting.second, int(meeting.second_at[at])))
-            byte = int(meeting.bytes[at])
-            cells = np.unique((np.concatenate([[byte], *race.cells]) - argument.first_byte) // argument.element_bytes)
-            shown = sorted(
-                cells.tolist(), key=lambda cell: cell != (byte - argument.first_byte) // argument.element_bytes
-            )
+            cells = np.unique((np.concatenate(race.cells) - argument.first_byte) // argument.element_bytes)
+            lowest = (int(meeting.bytes[at]) - argument.first_byte) // argument.element_bytes
+            shown = sorted(cells.tolist(), key=lambda cell: cell != lowest)
             yield ThreadRace(
                 site=AccessSite(
                     kernel=launch.kernel,
