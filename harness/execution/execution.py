@@ -126,8 +126,8 @@ class Execution(CaseExecution):
     def _bits(self, op: Op, case: Case) -> dict[str, tuple[str, Writer]]:
         computed = self._compute(op, case)
         with self._timed("compare"), plain_torch():
-            found = digests(computed.results, nans_are_alike=False)
-            return {name: (digest, self._writers[name]) for name, digest in found.items()}
+            by_name = digests(computed.results, nans_are_alike=False)
+            return {name: (digest, self._writers[name]) for name, digest in by_name.items()}
 
     def _exact_comparisons(self, op: Op, case: Case, memory: ExactMemory) -> tuple[ExactComparison, ...]:
         compared = self._compared_last
@@ -139,22 +139,15 @@ class Execution(CaseExecution):
             with self._library_context(), ExactTorch(memory):
                 yield
 
-        computed = self._compute(op, case, is_again=True, around=followed)
+        results = self._compute(op, case, is_again=True, around=followed).results
         with self._timed("reference"), plain_torch():
-            moved: list[Mapping[str, Array]] = []
-            for sample in range(SAMPLES):
-                with Jitter(STEP, JITTER_SEEDS * case.seed + sample):
-                    inputs, cotangents = compared.computed.inputs, compared.computed.cotangents
-                    moved.append(arrays(reference(op, case, inputs, cotangents, torch.float64)))
+            moved = _moved_definitions(compared.computed)
             eager = arrays(compared.defined.eager())
         with self._timed("compare"), plain_torch():
             values = {
-                name: (value, memory.read(value).reshape(expected.truth.values.shape).numpy())
+                name: (results[name], memory.read(results[name]).reshape(expected.truth.values.shape).numpy())
                 for name, expected in compared.expected.items()
-                if (value := computed.results.get(name)) is not None
-                and value.is_floating_point()
-                and value.itemsize > 1  # eight bits keep no exact value
-                and value.numel() == expected.truth.values.size
+                if _keeps_exact_values(results.get(name), expected)
             }
             before = self._exact_before
             self._exact_before = {name: exact for name, (_, exact) in values.items()}
@@ -163,7 +156,7 @@ class Execution(CaseExecution):
                     name,
                     ExactValues(real=real, exact=before.get(name, exact), moved=exact if name in before else None),
                     compared.expected[name],
-                    [each[name] for each in moved],
+                    [sample[name] for sample in moved],
                     eager,
                 )
                 for name, (real, exact) in values.items()
@@ -174,54 +167,75 @@ class Execution(CaseExecution):
     ) -> "_Computed":
         """Make the inputs, and call the library forward and backward, in the context `around`."""
         self._observer.on_begin(case, is_again=is_again)
-        is_oversized = case.scale is Scale.OVERSIZED
-        if is_oversized and self._transfer:
-            raise CannotExecute("an oversized case, of which a few programs run,")
-        if not is_oversized:
-            self._memory.check(op, case)
-        context = SparseMemory if is_oversized else around or self._library_context
-        given = self._transfer.to_gpu if self._transfer else _itself
-        # A transfer copies, so the tensors that were made stay as they are.  Oversized cases have no reference.
-        kept = _itself if is_oversized or self._transfer else _copy
+        self._check_memory(op, case)
+        context = SparseMemory if case.scale is Scale.OVERSIZED else around or self._library_context
         with self._timed("inputs"), plain_torch():
-            made = make_inputs(op, case)
-            kept_inputs = {name: None if value is None else kept(value) for name, value in made.items()}
-            inputs = {name: None if value is None else given(value) for name, value in made.items()}
+            declared = make_inputs(op, case)
+            kept, passed = self._passed(case, {name: value for name, value in declared.items() if value is not None})
+            inputs = {**dict.fromkeys(declared), **passed}
             seed_globals(case)
-        arguments = arguments_for(op.call, inputs, op.settings(case))
-
-        def forward() -> Any:
-            with context(), autograd_mode(case), noting([] if is_again else self.notes):
-                return op.call(**arguments)
-
-        with self._timed("forward"):
-            returned = self._calls.call(case.context, forward)
+        returned = self._forward(op, case, inputs, context, [] if is_again else self.notes)
         outputs = named(returned)
         with self._timed("inputs"), plain_torch():
             self._observer.on_outputs(outputs)
-            made_cotangents = make_cotangents(case, outputs)
-            kept_cotangents = {name: kept(value) for name, value in made_cotangents.items()}
-            cotangents = {name: given(value) for name, value in made_cotangents.items()}
+            kept_cotangents, cotangents = self._passed(case, make_cotangents(case, outputs))
         leaves = {name: value for name in op.wanted_gradients(case) if (value := inputs[name]) is not None}
         with self._timed("backward"):
             work = partial(_backward, context, outputs, leaves, cotangents)
             # With CUDA tensors, torch itself runs backward in another thread.
-            made = work() if self._transfer else self._calls.in_backward_thread(work)
-        results = {**outputs, **with_zeros(made, leaves)}
-        with self._timed("transfer"):
-            # Launches know tensors by their addresses on the GPU.
-            self._writers = {name: self._launches.writer_of(value) for name, value in results.items()}
-            if self._transfer:
-                results = {name: self._transfer.to_cpu(value) for name, value in results.items()}
+            wanted = work() if self._transfer else self._calls.in_backward_thread(work)
         return _Computed(
             op=op,
             case=case,
-            inputs=kept_inputs,
+            inputs={**dict.fromkeys(declared), **kept},
             cotangents=kept_cotangents,
-            results=results,
+            results=self._returned({**outputs, **with_zeros(wanted, leaves)}),
             outputs=forms(returned),
-            unused=frozenset(name for name, gradient in made.items() if gradient is None),
+            unused=frozenset(name for name, gradient in wanted.items() if gradient is None),
         )
+
+    def _check_memory(self, op: Op, case: Case) -> None:
+        if case.scale is not Scale.OVERSIZED:
+            self._memory.check(op, case)
+        elif self._transfer:
+            raise CannotExecute("an oversized case, of which a few programs run,")
+
+    def _passed(self, case: Case, tensors: Tensors) -> tuple[Tensors, Tensors]:
+        """Return what the reference gets, and what the library gets: libraries overwrite inputs to save memory.
+
+        A transfer copies, so the tensors that were made stay as they are.  Oversized cases have no reference.
+        """
+        if self._transfer is not None:
+            return tensors, {name: self._transfer.to_gpu(value) for name, value in tensors.items()}
+        if case.scale is Scale.OVERSIZED:
+            return tensors, tensors
+        return {name: value.detach().clone() for name, value in tensors.items()}, tensors
+
+    def _forward(
+        self,
+        op: Op,
+        case: Case,
+        inputs: Mapping[str, torch.Tensor | None],
+        context: LibraryContext,
+        notes: list[str],
+    ) -> Any:
+        """Call the library, and return what it returns."""
+        arguments = arguments_for(op.call, inputs, op.settings(case))
+
+        def forward() -> Any:
+            with context(), autograd_mode(case), noting(notes):
+                return op.call(**arguments)
+
+        with self._timed("forward"):
+            return self._calls.call(case.context, forward)
+
+    def _returned(self, results: Tensors) -> Tensors:
+        """Return the results on the CPU, and note their writers before: launches know tensors by their addresses."""
+        with self._timed("transfer"):
+            self._writers = {name: self._launches.writer_of(value) for name, value in results.items()}
+            if self._transfer is None:
+                return results
+            return {name: self._transfer.to_cpu(value) for name, value in results.items()}
 
     def _compared(self, computed: "_Computed", *, is_shared: bool) -> tuple[Result, ...]:
         """Compare the results with their definition.
@@ -288,7 +302,7 @@ class Execution(CaseExecution):
                 ),
                 may_overflow=may_overflow,
                 baseline=NO_ERROR if eager is None else error_of([eager[name]], truth),
-                rounding=sampling.error([one[name] for one in rounded], truth),
+                rounding=sampling.error([sample[name] for sample in rounded], truth),
                 samples=len(rounded),
                 checks_noise=sampling.checks_noise,
                 partial=partial,
@@ -416,10 +430,18 @@ def _all_of(*masks: Array | None) -> Array | None:
     return np.logical_and.reduce(held) if held else None
 
 
-def _copy(value: torch.Tensor) -> torch.Tensor:
-    """Return a copy for the reference: libraries overwrite inputs and incoming gradients to save memory."""
-    return value.detach().clone()
+def _moved_definitions(computed: _Computed) -> list[Mapping[str, Array]]:
+    """Return the results of the definition with every intermediate moved at random, several times."""
+    moved: list[Mapping[str, Array]] = []
+    for sample in range(SAMPLES):
+        with Jitter(STEP, JITTER_SEEDS * computed.case.seed + sample):
+            results = reference(computed.op, computed.case, computed.inputs, computed.cotangents, torch.float64)
+            moved.append(arrays(results))
+    return moved
 
 
-def _itself(value: torch.Tensor) -> torch.Tensor:
-    return value
+def _keeps_exact_values(result: torch.Tensor | None, expected: Expected) -> bool:
+    """Return True if an exact run can follow the result: it has the definition's size and a type of over 8 bits."""
+    if result is None or not result.is_floating_point():
+        return False
+    return result.itemsize > 1 and result.numel() == expected.truth.values.size

@@ -56,7 +56,7 @@ def sweep(op: Op, case: Case, dim: str) -> tuple[Case, ...]:
     powers = (2**power for power in range(21) if declared.grows or 2**power <= declared.high)
     sizes = sorted({*range(first, first + IN_A_ROW), *powers})
     swept = (replace(case, dims={**case.dims, dim: size}) for size in sizes if size >= declared.low)
-    return tuple(one for one in swept if _elements(op, one) <= MOST_SWEPT_ELEMENTS and _is_legal(op, one, dim))
+    return tuple(near for near in swept if _elements(op, near) <= MOST_SWEPT_ELEMENTS and _is_legal(op, near, dim))
 
 
 def needless(dim: str, surveyed: Sequence[tuple[int, Calls]], buckets: Sequence[str]) -> Iterator[KeySweep]:
@@ -64,8 +64,8 @@ def needless(dim: str, surveyed: Sequence[tuple[int, Calls]], buckets: Sequence[
     for kernel in dict.fromkeys(kernel for _, calls in surveyed for kernel in calls):
         seen = [(size, calls[kernel]) for size, calls in surveyed if kernel in calls]
         for argument in seen[0][1].key:
-            if argument not in buckets and (found := _needless(dim, argument, seen)):
-                yield found
+            if argument not in buckets and (needless_argument := _needless(dim, argument, seen)):
+                yield needless_argument
 
 
 def neighbours(op: Op, case: Case) -> Iterator[Case]:
@@ -83,22 +83,28 @@ def neighbours(op: Op, case: Case) -> Iterator[Case]:
 
 def legal_neighbours(op: Op, case: Case) -> tuple[Case, ...]:
     """Return the neighbours that are legal and small, each once."""
-    found = {one.digest: one for one in neighbours(op, case) if op.allows(one) and _elements(op, one) <= MOST_ELEMENTS}
-    return tuple(one for one in found.values() if one != case)
+    legal = {
+        near.digest: near for near in neighbours(op, case) if op.allows(near) and _elements(op, near) <= MOST_ELEMENTS
+    }
+    return tuple(near for near in legal.values() if near != case)
 
 
-def sharing(mine: Calls, others: Sequence[tuple[Case, Calls]]) -> Candidate | None:
+def sharing(mine: Calls, near: Sequence[tuple[Case, Calls]]) -> Candidate | None:
     """Return the most doubtful case that shares a key: one with a config that pruning excludes here, or else small.
 
     A small case may well choose a config that is too large for this one.
     """
-    found = [
+    candidates = [
         candidate
-        for case, calls in others
+        for case, calls in near
         for kernel, call in calls.items()
         if kernel in mine and (candidate := _candidate(case, mine[kernel], call)) is not None
     ]
-    return min(found, key=lambda one: (not one.is_pruned, prod(one.case.dims.values())), default=None)
+
+    def doubt(candidate: Candidate) -> tuple[bool, int]:
+        return not candidate.is_pruned, prod(candidate.case.dims.values())
+
+    return min(candidates, key=doubt, default=None)
 
 
 def _candidate(case: Case, mine: SurveyedCall, its: SurveyedCall) -> Candidate | None:
@@ -122,36 +128,41 @@ def _tile(config: Any) -> int:
 
 
 def _needless(dim: str, argument: str, seen: Sequence[tuple[int, SurveyedCall]]) -> KeySweep | None:
-    values = [call.key.get(argument, "") for _, call in seen]
+    """Return the sweep if the argument changes in it and the tunings exceed what decides; None if it is needed."""
+    sizes, values = [size for size, _ in seen], [call.key.get(argument, "") for _, call in seen]
     is_unused = all(argument in call.unused for _, call in seen)
-    codes = [
-        (
-            # Other code may change with the size as well, but not by an argument that the code does not use.
-            tuple(map(str, call.usable)) if is_unused else call.code,
-            *((name, value) for name, value in call.key.items() if name != argument),
-        )
-        for _, call in seen
-    ]
-    tunings, needed = len({call.whole_key for _, call in seen}), len(set(codes))
-    row = _row([size for size, _ in seen])
-    is_new_each_time = (
-        len(row) >= FEW
-        and len({values[at] for at in row}) == len(row)
-        and 2 * len({codes[at] for at in row}) <= len(row)
-    )
-    if len(set(values)) == 1 or needed >= tunings or not (is_unused or is_new_each_time):
+    deciding = [_deciding(call, argument, is_unused=is_unused) for _, call in seen]
+    tunings, needed = len({call.whole_key for _, call in seen}), len(set(deciding))
+    if len(set(values)) == 1 or needed >= tunings:
         return None
-    sizes = tuple(size for size, _ in seen)
-    kernel = seen[0][1].kernel
+    if not is_unused and not _is_new_each_time(sizes, values, deciding):
+        return None
     return KeySweep(
-        kernel=kernel,
+        kernel=seen[0][1].kernel,
         argument=argument,
         dim=dim,
-        sizes=sizes,
+        sizes=tuple(sizes),
         tunings=tunings,
         needed=needed,
         is_unused=is_unused,
     )
+
+
+def _deciding(call: SurveyedCall, argument: str, *, is_unused: bool) -> tuple[object, ...]:
+    """Return what decides about the code of a call besides the argument.
+
+    Other code may change with the size as well, but not by an argument that the code does not use.
+    """
+    rest = tuple((name, value) for name, value in call.key.items() if name != argument)
+    return (tuple(map(str, call.usable)) if is_unused else call.code, *rest)
+
+
+def _is_new_each_time(sizes: Sequence[int], values: Sequence[str], deciding: Sequence[object]) -> bool:
+    """Return True if each of enough sizes in a row has a value of its own, and what decides changes at half at most."""
+    row = _row(sizes)
+    if len(row) < FEW or len({values[at] for at in row}) < len(row):
+        return False
+    return 2 * len({deciding[at] for at in row}) <= len(row)
 
 
 def _row(sizes: Sequence[int]) -> list[int]:
@@ -173,4 +184,5 @@ def _is_legal(op: Op, case: Case, dim: str) -> bool:
 
 
 def _elements(op: Op, case: Case) -> int:
-    return max((prod(one.extents(case.dims)) for one in op.inputs.values() if isinstance(one, Tensor)), default=0)
+    tensors = (declared for declared in op.inputs.values() if isinstance(declared, Tensor))
+    return max((prod(tensor.extents(case.dims)) for tensor in tensors), default=0)
