@@ -19,9 +19,8 @@ from harness.documents.bisection import BisectionDocument
 from harness.documents.build_matrix import BuildMatrix
 from harness.documents.campaign import CampaignReport
 from harness.documents.chunk import Chunk, ShardReport
-from harness.documents.finding import CaseDocument, FindingDocument, RegressionDocument
+from harness.documents.finding import CaseDocument, FindingDocument, RegionDocument, RegressionDocument
 from harness.documents.kinds import SCHEMA_VERSION, Kind
-from harness.documents.region import RegionDocument
 from harness.model.finding import Finding
 from studies.corpus.results import CorpusResults
 from studies.mutation.score import MutationResults

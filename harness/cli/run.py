@@ -46,7 +46,7 @@ from harness.model.engine_traits import ENGINES, VIRTUAL, EngineTraits
 from harness.model.finding import Finding
 from harness.model.verdict import Severity
 from harness.reports.finding_text import Sources, quoted, render
-from harness.reports.watch_summary import watch_summary
+from harness.reports.summary import watch_summary
 from harness.search.engine_choice import parse_engine
 from harness.search.leasing import leased
 from harness.search.options import check_sanitizer_engine, load_devices

@@ -8,7 +8,7 @@
     campaign     `campaign.CampaignReport`, from `harness fuzz --json`.
     chunk        `chunk.Chunk`, from a divided search: `.harness/chunks/<id>.json`.
     shard        `chunk.ShardReport`, from `harness fuzz --shard … --json`.
-    region       `region.RegionDocument`, from `harness region`.
+    region       `finding.RegionDocument`, from `harness region`.
     bisection    `bisection.BisectionDocument`, from `harness bisect --json`.
     corpus       `studies.corpus.results.CorpusResults`, from `python -m studies.corpus --json`.
     mutation     `studies.mutation.score.MutationResults`, from `python -m studies.mutation --json`.

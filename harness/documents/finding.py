@@ -21,6 +21,7 @@ from harness.model.finding import (
 )
 from harness.model.hardware_blame import HardwareBlame
 from harness.model.picture import Picture
+from harness.model.region import Region
 from harness.model.run import Launch, Source
 from harness.model.verdict import Fail, Severity, Signature
 
@@ -107,6 +108,16 @@ class FindingDocument(RegressionDocument):
         """The finding as a value."""
         fail = Fail(**_shared(self, Fail, signature=self.failure))
         return Finding(**_shared(self, Finding, fail=fail))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionDocument:
+    """A region; the sentences are derived from it for the reader."""
+
+    kind: Kind = Kind.REGION
+    schema_version: int = SCHEMA_VERSION
+    sentences: tuple[str, ...] = ()
+    region: Region
 
 
 def finding_document(finding: Finding, versions: Mapping[str, str] | None = None) -> FindingDocument:

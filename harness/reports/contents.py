@@ -3,7 +3,6 @@
 A file that cannot be read is named and left out.  The rest is still reported.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,20 +12,32 @@ from harness.documents.bisection import BisectionDocument
 from harness.documents.campaign import CampaignReport
 from harness.documents.chunk import ShardReport
 from harness.documents.finding import FindingDocument
-from harness.documents.op_checks import OpChecks, UncheckedOp, unchecked, untried
 from harness.errors import ReplayError
 from harness.findings import store
 from harness.findings.bisection import stored_bisections
+from harness.findings.campaign_report import concluded
 from harness.findings.known_issues import NO_ISSUES, KnownIssues
 from harness.findings.region import record
 from harness.findings.report_merging import report_in
 from harness.model.finding import Finding
-from harness.model.merging import largest_first, merged_rows
+from harness.model.merging import merged
 from harness.model.region import Region
 from harness.model.verdict import Severity, Signature
 from harness.reports.summary import avoided_lines
 from harness.search.campaign_statistics import PlanePoint, VerdictCell
 
+NOTHING_RAN = CampaignReport(
+    findings=(),
+    cases=0,
+    passed=0,
+    failed=0,
+    abstained=0,
+    abstain_reasons={},
+    seconds=0.0,
+    seed=0,
+    devices=(),
+    versions={},
+)
 REPRODUCERS = ("repro.py", "repro-kernel.py")
 
 
@@ -89,49 +100,15 @@ class ReportContents:
     """A message for each file that cannot be read."""
     notices: tuple[str, ...] = ()
     """What is wrong with the list of known issues."""
+    together: CampaignReport = field(init=False)
+    """The counts of all campaigns."""
+
+    def __post_init__(self) -> None:
+        reports = (campaign.report for campaign in self.campaigns)
+        object.__setattr__(self, "together", concluded(merged([NOTHING_RAN, *reports]), NO_ISSUES))
 
     def count(self, severity: Severity) -> int:
         return sum(bug.severity is severity for bug in self.bugs)
-
-    @property
-    def cases(self) -> int:
-        """The cases of all campaigns."""
-        return sum(one.report.cases for one in self.campaigns)
-
-    @property
-    def seconds(self) -> float:
-        """The seconds of all campaigns."""
-        return sum(one.report.seconds for one in self.campaigns)
-
-    @property
-    def abstain_reasons(self) -> tuple[tuple[str, int], ...]:
-        """Why cases abstained and how many, the most frequent first."""
-        return tuple(largest_first(one.report.abstain_reasons for one in self.campaigns).items())
-
-    @property
-    def uncompiled(self) -> tuple[tuple[str, int], ...]:
-        """Why programs of `torch.compile` ran uncompiled and how many, the most frequent first."""
-        return tuple(largest_first(one.report.uncompiled for one in self.campaigns).items())
-
-    @property
-    def op_checks(self) -> tuple[OpChecks, ...]:
-        """The counts of each op on each device, of all campaigns together."""
-        return merged_rows(row for one in self.campaigns for row in one.report.op_checks)
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """The shards and chunks of divided searches that did not report."""
-        return tuple(part for one in self.campaigns for part in one.report.missing)
-
-    @property
-    def unchecked(self) -> tuple[UncheckedOp, ...]:
-        """Ops of which no campaign could check a case, first on any device, then on single ones."""
-        return unchecked(self.op_checks)
-
-    @property
-    def untried(self) -> Mapping[str, tuple[str, ...]]:
-        """Ops that got none of a kind of check in any campaign, by kind."""
-        return untried(self.op_checks)
 
     @property
     def avoided(self) -> tuple[str, ...]:
@@ -141,20 +118,14 @@ class ReportContents:
     @property
     def verdicts(self) -> Mapping[VerdictCell, int]:
         """Cases by verdict, of all campaigns together."""
-        total = Counter[VerdictCell]()
-        for one in self.campaigns:
-            for row in one.report.verdicts:
-                total[VerdictCell(row.op, row.device, row.oracle, row.outcome)] += row.cases
-        return total
+        rows = self.together.verdicts
+        return {VerdictCell(row.op, row.device, row.oracle, row.outcome): row.cases for row in rows}
 
     @property
     def tested_sizes(self) -> Mapping[PlanePoint, int]:
         """Cases by size and SM count, of all campaigns together."""
-        total = Counter[PlanePoint]()
-        for one in self.campaigns:
-            for row in one.report.tested_sizes:
-                total[PlanePoint(row.op, row.dim, row.size, row.sm_count, row.outcome)] += row.cases
-        return total
+        rows = self.together.tested_sizes
+        return {PlanePoint(row.op, row.dim, row.size, row.sm_count, row.outcome): row.cases for row in rows}
 
 
 def read_contents(

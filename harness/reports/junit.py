@@ -49,13 +49,13 @@ def junit(contents: ReportContents) -> str:
     grid = grid_of(contents.verdicts)
     for row in grid.rows:
         suite.extend(_oracle_tests(grid.oracles, row))
-    suite.extend(_unchecked_test(one) for one in contents.unchecked)
-    suite.extend(_missing_test(part) for part in contents.missing)
+    suite.extend(_unchecked_test(one) for one in contents.together.unchecked)
+    suite.extend(_missing_test(part) for part in contents.together.missing)
     failures = len(suite.findall("testcase/failure"))
     skipped = len(suite.findall("testcase/skipped"))
     counts = {"tests": str(len(suite)), "failures": str(failures)}
-    counts |= {"errors": str(len(contents.missing)), "skipped": str(skipped)}
-    suite.attrib.update({**counts, "time": f"{contents.seconds:.3f}"})
+    counts |= {"errors": str(len(contents.together.missing)), "skipped": str(skipped)}
+    suite.attrib.update({**counts, "time": f"{contents.together.seconds:.3f}"})
     if contents.damaged:
         ET.SubElement(suite, "system-err").text = _clean("\n".join(contents.damaged))
     suites = ET.Element("testsuites", {"name": SUITE, **counts})

@@ -25,22 +25,18 @@ def _lines(contents: ReportContents) -> Iterator[str]:
     errors, warnings = contents.count(Severity.ERROR), contents.count(Severity.WARNING)
     yield f"### kernel-harness: {count_text(errors, warnings)}"
     if contents.campaigns:
-        rate = f", {contents.cases / contents.seconds:.1f} per second" if contents.seconds else ""
-        passed, failed, abstained = (
-            sum(counts)
-            for counts in zip(
-                *((one.report.passed, one.report.failed, one.report.abstained) for one in contents.campaigns),
-                strict=True,
-            )
-        )
+        report = contents.together
+        rate = f", {report.cases / report.seconds:.1f} per second" if report.seconds else ""
         yield ""
-        yield f"{counted(contents.cases, 'case')}{rate}: {passed:,} passed, {failed:,} failed, {abstained:,} abstained."
-        if contents.missing:
+        yield (
+            f"{counted(report.cases, 'case')}{rate}: "
+            f"{report.passed:,} passed, {report.failed:,} failed, {report.abstained:,} abstained."
+        )
+        if report.missing:
             yield ""
-            yield f"**Did not report: {escaped(', '.join(contents.missing))}.**"
-        rows = contents.op_checks
-        untried = (f"not tried: {kind}: {named(map(name_of, ops))}" for kind, ops in contents.untried.items())
-        for line in (*checks((), rows), *untried, *unchecked_lines(contents.unchecked)):
+            yield f"**Did not report: {escaped(', '.join(report.missing))}.**"
+        untried = (f"not tried: {kind}: {named(map(name_of, ops))}" for kind, ops in report.untried.items())
+        for line in (*checks((), report.op_checks), *untried, *unchecked_lines(report.unchecked)):
             yield ""
             yield f"{escaped(line[0].upper() + line[1:])}."
     if contents.bugs:

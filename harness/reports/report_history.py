@@ -43,7 +43,7 @@ def _stages(contents: ReportContents) -> Iterator[Stage]:
     ]
     here = frozenset(bug.finding.fail.signature for bug in contents.bugs)
     all_here = frozenset(signature for bug in contents.bugs for signature in bug.finding.signatures)
-    now = ("this report", here, all_here, contents.cases, contents.seconds)
+    now = ("this report", here, all_here, contents.together.cases, contents.together.seconds)
     for name, signatures, all_signatures, cases, seconds in (*rows, now):
         yield Stage(
             name=name,

@@ -56,8 +56,8 @@ def _rule(oracle: str) -> Object:
 
 def _invocation(contents: ReportContents) -> Object:
     """Return what limits the report, so that silence about an op is not taken for a pass."""
-    unchecked = (f"no case could be checked of {one}" for one in contents.unchecked)
-    missing = tuple(f"{part} did not report" for part in contents.missing)
+    unchecked = (f"no case could be checked of {one}" for one in contents.together.unchecked)
+    missing = tuple(f"{part} did not report" for part in contents.together.missing)
     lines = (*missing, *contents.damaged, *unchecked, *contents.notices)
     return {
         "executionSuccessful": not (missing or any(one.report.interrupted for one in contents.campaigns)),

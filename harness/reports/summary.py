@@ -1,7 +1,7 @@
 """The summary of a campaign: what ran, what passed and failed, why cases abstained, and what was not checked."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from harness.documents.campaign import CampaignReport, VerdictCount
 from harness.documents.op_checks import OpChecks, UncheckedOp, by_op, second_run_words
@@ -13,6 +13,7 @@ from harness.wording import counted
 
 REASONS = 5
 CUT_OFF = 3
+NOT_WATCHED = "no launch was seen: this says nothing about the kernels"
 UNFINISHED = ": the compiler pipeline runs in the background and had not finished the others"
 NAMED = 5
 """How many ops a line names; the JSON and HTML reports have all."""
@@ -24,11 +25,7 @@ def summary(report: CampaignReport) -> Iterator[str]:
         several = sum(report.abstain_reasons.values()) > report.abstained
         note = " (some for several reasons)" if several else ""
         yield f"{report.abstained:,} of {counted(report.cases, 'case')} could not be checked{note}:"
-        reasons = sorted(report.abstain_reasons.items(), key=lambda item: (-item[1], item[0]))
-        yield from (f"  {count:>5}  {reason}" for reason, count in reasons[:REASONS])
-        if len(reasons) > REASONS:
-            rest = sum(count for _, count in reasons[REASONS:])
-            yield f"  {rest:>5}  for {counted(len(reasons) - REASONS, 'more reason')}"
+        yield from _reasons(report.abstain_reasons)
     yield from avoided_lines(report)
     yield from checks(report.verdicts, report.op_checks)
     yield from build_lines(report)
@@ -53,6 +50,37 @@ def summary(report: CampaignReport) -> Iterator[str]:
     yield from (f"suite error: {message}" for message in report.suite_errors)
     yield from (f"missing: {part} did not report" for part in report.missing)
     yield conclusion(report)
+
+
+def watch_summary(report: CampaignReport, launches: int, command: str, status: int) -> Iterator[str]:
+    """Yield the lines of `harness run`; the last is the conclusion."""
+    if report.abstain_reasons:
+        yield f"{counted(sum(report.abstain_reasons.values()), 'launch')} could not be checked:"
+        yield from _reasons(report.abstain_reasons)
+    if report.uncompiled:
+        yield f"{counted(sum(report.uncompiled.values()), 'program')} of torch.compile ran uncompiled:"
+        yield from _reasons(report.uncompiled)
+    yield from checks(report.verdicts, ())
+    yield from build_lines(report)
+    stopped = "interrupted after" if report.interrupted else "watched"
+    yield (
+        f"{stopped} {counted(launches, 'launch')} of {counted(len(report.kernels), 'kernel')} in "
+        f"{counted(report.cases, 'test')} on {', '.join(report.devices)} in {report.seconds:.0f} s: "
+        f"{report.passed} passed, {report.failed} failed, {report.abstained} abstained"
+    )
+    if status:
+        yield f"{command} ended with status {status}"
+    yield from (f"known issue: {notice}" for notice in report.notices)
+    yield conclusion(report) if launches else NOT_WATCHED
+
+
+def _reasons(counts: Mapping[str, int]) -> Iterator[str]:
+    """Yield the most frequent reasons, and how many more there are."""
+    reasons = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    yield from (f"  {count:>5}  {reason}" for reason, count in reasons[:REASONS])
+    if len(reasons) > REASONS:
+        rest = sum(count for _, count in reasons[REASONS:])
+        yield f"  {rest:>5}  for {counted(len(reasons) - REASONS, 'more reason')}"
 
 
 def avoided_lines(report: CampaignReport) -> Iterator[str]:

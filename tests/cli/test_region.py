@@ -14,9 +14,8 @@ from rich.console import Console
 
 from harness.cli import main
 from harness.documents import files
-from harness.documents.finding import CaseDocument
+from harness.documents.finding import CaseDocument, RegionDocument
 from harness.documents.kinds import SCHEMA_VERSION, Kind
-from harness.documents.region import RegionDocument
 from harness.findings.region.record import load
 from harness.model.case import Case
 from harness.model.region import SMS, Axis, AxisKind, Ended, Point, Region

@@ -8,8 +8,13 @@ import pytest
 
 from harness.documents import files
 from harness.documents.campaign import CampaignReport
-from harness.documents.finding import FindingDocument, RegressionDocument, finding_document, regression_document
-from harness.documents.region import RegionDocument
+from harness.documents.finding import (
+    FindingDocument,
+    RegionDocument,
+    RegressionDocument,
+    finding_document,
+    regression_document,
+)
 from harness.errors import ReplayError
 from harness.findings.region.record import region_document
 from tests.reports.samples import CAUSE, OVERLAP, REGION, REPORT, STRAY, VALUES

@@ -7,8 +7,7 @@ import pytest
 
 from harness.documents import files
 from harness.documents.campaign import CampaignReport, KnownFinding, SizeCount, VerdictCount
-from harness.documents.finding import FindingDocument, RegressionDocument
-from harness.documents.region import RegionDocument
+from harness.documents.finding import FindingDocument, RegionDocument, RegressionDocument
 from harness.errors import ReplayError
 from harness.findings import recorded_cases
 from harness.model.region import SMS, Ended

@@ -97,5 +97,5 @@ def test_junit_skips_a_test_for_an_unchecked_op() -> None:
 
 def test_an_op_that_another_search_checked_is_not_named() -> None:
     other = replace(CHECKED, op_checks=(replace(ROWS[1], passed=1, oversized=1),))
-    both = replace(CONTENTS, campaigns=(*CONTENTS.campaigns, ReportedCampaign(name="more", report=other)))
+    both = replace(CONTENTS, campaigns=(*CONTENTS.campaigns, ReportedCampaign(name="more", report=other))).together
     assert (both.unchecked, [row.cases for row in both.op_checks]) == ((), [57, 7])

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from harness.documents import files
-from harness.documents.region import RegionDocument
+from harness.documents.finding import RegionDocument
 from harness.findings.store import FINDING
 from harness.model.region import Axis, AxisKind, Beyond, Bound, Ended, Region, RegionEdge, Setting
 from harness.model.verdict import Outcome

@@ -133,7 +133,7 @@ def _commands(bug: ReportedBug) -> Iterator[tuple[str, str]]:
 
 def _second_runs(contents: ReportContents) -> tuple[tuple[SecondRun, str], ...]:
     """Return the kinds of second runs that any op got or could have got, each with its words."""
-    found = {kind for row in contents.op_checks for kind in row.second_runs}
+    found = {kind for row in contents.together.op_checks for kind in row.second_runs}
     return tuple((kind, second_run_words(kind)) for kind in SecondRun if kind in found)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from harness import catalogue
 from harness.documents import files
-from harness.documents.region import RegionDocument
+from harness.documents.finding import RegionDocument
 from harness.findings.region.mapping import MappedFailure, Mapper, MappingLimits
 from harness.findings.region.points import PointChecker
 from harness.findings.region.record import region_document, sentences
