@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -18,21 +17,23 @@ PAGE = ROOT / "docs" / "how-to" / "read-a-finding.md"
 PLANTED = ROOT / "suites" / "planted"
 DEVICE = "rtx-pro-6000"
 EXAMPLE = re.compile(r"(<!-- example: ([\w-]+) -->\n```text\n).*?(```\n)", re.DOTALL)
-CHOSEN: Mapping[str, str] = {
-    "autotuner-choice": "overridden_config",
-    "autotuner-key": "shared_config",
-    "bounds": "out_of_bounds_store",
-    "completes": "grid_barrier",
-    "launch-limits": "rows_along_y",
-    "order-dependence": "mean_read_early",
-    "resources": "first_config_too_large",
-    "thread-race": "shifted_reload",
-    "tuning-invariance": "tuned_in_place",
-    "unwritten": "unwritten_tail",
-    "write-overlap": "overlapping_store",
-    "wrong-value": "dropped_term",
-}
-"""The suite of the example, where several show the same oracle."""
+CHOSEN = frozenset(
+    {
+        "overridden_config",
+        "shared_config",
+        "out_of_bounds_store",
+        "grid_barrier",
+        "rows_along_y",
+        "mean_read_early",
+        "first_config_too_large",
+        "shifted_reload",
+        "tuned_in_place",
+        "unwritten_tail",
+        "overlapping_store",
+        "dropped_term",
+    }
+)
+"""The suites of the examples, where several show the same oracle."""
 
 
 def suites() -> dict[str, tuple[str, int]]:
@@ -41,7 +42,7 @@ def suites() -> dict[str, tuple[str, int]]:
     for path in sorted(PLANTED.glob("*.py")):
         stated = _constants(path)
         oracle = str(stated["ORACLE"])
-        if CHOSEN.get(oracle, path.stem) == path.stem:
+        if oracle not in found or found[oracle][0] not in CHOSEN:
             found[oracle] = (path.stem, int(stated.get("CASES", 24)))
     return found
 

@@ -30,7 +30,7 @@ class Need(StrEnum):
     """Results with the structure of the definition's."""
     COMPARABLE_RESULTS = "comparable results"
     """Results of another run that must not differ, in any element.  NaN-tainted results may differ."""
-    RESOURCES = "resources"
+    RESOURCES = "resources of builds"
     """The resources of builds.  The whole compiler has to run, and may finish after the run was judged."""
     EXACT_RUN = "exact run"
     """An exact run of every case, also where results are near their reference.  Searches compute a share of them so."""

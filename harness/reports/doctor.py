@@ -51,7 +51,7 @@ def examine(settings: Settings) -> Iterator[Part]:
         yield _extra(extra, purpose)
     yield from gpu_parts(settings)
     yield Part(
-        name="compute-sanitizer",
+        name=sanitizer_command.NAME,
         found=_sanitizer(settings),
         needed=False,
         provide=f"{sanitizer_command.INSTALL} (for --sanitizer, with a GPU only)",
