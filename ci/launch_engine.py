@@ -26,4 +26,4 @@ class LaunchEngine(CudaEngine):
         if self._tensors is None:
             self._tensors = torch.ones(ELEMENTS, device="cuda"), torch.empty(ELEMENTS, device="cuda")
         kernels().add_one[(1,)](*self._tensors, ELEMENTS)
-        return Run(case=case, engine=self.name, ending=Completed())
+        return Run(case=case, engine=self.traits.name, ending=Completed())

@@ -110,7 +110,7 @@ class HardwareWatch:
 
     def _unchecked(self, test: str, request: LaunchRequest, what: str) -> None:
         ending = Unsupported(what=what, kernel="", source=None, triton_version="")
-        run = Run(case=launch_case(request, self._device), engine=CudaEngine.name, ending=ending)
+        run = Run(case=launch_case(request, self._device), engine=CudaEngine.traits.name, ending=ending)
         self._recorder.add(test, run, LaunchDetails(self._lines.find, _no_recording))
 
     def _checked(self, test: str, request: LaunchRequest, launch: Callable[[], None]) -> None:
@@ -136,7 +136,7 @@ class HardwareWatch:
         kernel = request.source.fn.__name__
         return Run(
             case=launch_case(request, self._device),
-            engine=CudaEngine.name,
+            engine=CudaEngine.traits.name,
             ending=ending,
             launches=tuple(facts.launches),
             memory=(*facts.memory, *facts.scratch),

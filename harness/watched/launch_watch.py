@@ -153,7 +153,7 @@ class LaunchWatch:
     def _run(self, request: LaunchRequest, facts: VirtualCaseLaunches, ending: Ending, before: Copies | None) -> Run:
         run = Run(
             case=launch_case(request, self._device),
-            engine=VirtualEngine.name,
+            engine=VirtualEngine.traits.name,
             ending=ending,
             launches=tuple(facts.launches),
             memory=tuple(facts.memory),
