@@ -24,10 +24,10 @@ from harness.model.op import Op
 from harness.model.run import Run
 from harness.model.verdict import Fail
 from harness.search.campaign import Campaign, CampaignWorkers
+from harness.search.campaign_plan import CampaignPlan, CaseBudget
 from harness.search.campaign_statistics import CampaignStatistics, Trial
 from harness.search.judge import Judge
 from harness.search.launch_feedback import LaunchFeedback
-from harness.search.plan import CaseBudget, Plan
 from harness.search.runner import RecordingRunner
 from harness.search.strategies import Batch
 from harness.settings import Settings
@@ -107,7 +107,7 @@ def _search(state: str, pool: Pool, ops: tuple[Op, ...], device: DeviceProfile, 
     spent = SecondsSpent()
     runner = RecordingRunner(pool, spent.add)
     began = _cpu_seconds()
-    plan = Plan(ops=ops, devices=(device,), budget=CaseBudget(cases=cases), seed=0)
+    plan = CampaignPlan(ops=ops, devices=(device,), budget=CaseBudget(cases=cases), seed=0)
     statistics = Campaign(plan, CampaignWorkers(runner=runner, processes=PROCESSES), Judge(), SilentObserver()).run()
     taken = _cpu_seconds() - began
     parts = ", ".join(f"{part} {1e3 * seconds / spent.runs:.1f}" for part, seconds in spent.by_part.most_common())

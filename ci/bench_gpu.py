@@ -27,9 +27,9 @@ from harness.model.device import DeviceProfile
 from harness.model.engine_traits import CUDA
 from harness.model.op import Op
 from harness.model.run import Run
+from harness.search.campaign_plan import TimeBudget
 from harness.search.judge import Judge
 from harness.search.options import Options, load_ops
-from harness.search.plan import TimeBudget
 from harness.search.session import Session
 from harness.suite import load_suite
 from harness.workers.dispatcher import KEEP_BUSY

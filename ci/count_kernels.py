@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.model.device import DeviceProfile
+from harness.search.campaign_plan import CaseBudget
 from harness.search.kernel_coverage import Coverage, CoverageRequest, measure
 from harness.search.options import Options, load_devices, load_ops
-from harness.search.plan import CaseBudget
 from harness.search.session import Session
 from harness.suite_files import named_suites
 

@@ -15,8 +15,8 @@ from harness.model.case import Case, DType
 from harness.model.op import Op
 from harness.model.run import Completed, Overlap, Run
 from harness.oracles.endings import describe
+from harness.search.campaign_plan import CaseBudget
 from harness.search.options import Options
-from harness.search.plan import CaseBudget
 from harness.search.session import Session
 from harness.suite import load_suite
 

@@ -3,6 +3,7 @@
 Options of the command line, and of pytest, replace these settings.
 """
 
+import argparse
 import os
 import tomllib
 from dataclasses import dataclass
@@ -10,6 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError, unknown
+
+
+class JoinedByCommas(argparse.Action):
+    """The action of `--device`: a repeated option adds to its list."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        del parser, option
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, values if before is None else f"{before},{values}")
+
 
 FILE = "pyproject.toml"
 TABLE = "kernel-harness"

@@ -13,8 +13,8 @@ from harness.model.case import HARNESS_FOLDER, Case, DType
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Completed, Raised
+from harness.search.campaign_plan import CaseBudget
 from harness.search.options import Options
-from harness.search.plan import CaseBudget
 from harness.search.session import Session, prepared
 from harness.settings import Settings
 from harness.suite_files import named_in_project, project_of

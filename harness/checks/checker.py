@@ -31,7 +31,7 @@ class Checker:
     The first check starts the processes.  A device that does not exist raises `UsageError` at once.
     """
 
-    devices: str = USUAL_DEVICE
+    device: str = USUAL_DEVICE
     """GPUs to emulate, as `--device` of `harness fuzz` takes them."""
     cases: int = USUAL_CASES
     """Drawn cases of each check, over all devices.  A few of rare values and long dims are added."""
@@ -49,7 +49,7 @@ class Checker:
 
     def __post_init__(self) -> None:
         self._processes = CheckProcesses(
-            devices=load_devices(self.devices, None),
+            devices=load_devices(self.device, None),
             oracles=registry.names_with(self._asks),
             time_limit_s=self.time_limit_s,
             settings=self.settings,
@@ -112,7 +112,7 @@ def check(  # noqa: PLR0913 - keywords of a user's call
     reference: Code | None = None,
     inputs: Code | None = None,
     *,
-    devices: str = USUAL_DEVICE,
+    device: str = USUAL_DEVICE,
     cases: int = USUAL_CASES,
     seed: int | None = None,
     sizes: Sizes | None = None,
@@ -125,7 +125,7 @@ def check(  # noqa: PLR0913 - keywords of a user's call
         new: a function, `module:function` or `file.py:function`; or a file with `ModelNew`.
         reference: the same; or a file with `Model`, `get_inputs` and `get_init_inputs`, by default `new`.
         inputs: a function that returns the arguments of one call, or a list of several; none with models.
-        devices: GPUs to emulate, as `--device` of `harness fuzz` takes them.
+        device: GPUs to emulate, as `--device` of `harness fuzz` takes them.
         cases: how many, over all devices.
         seed: equal seeds draw equal cases; by default one that nobody knows beforehand.
         sizes: the sizes of some dims, by the size in the sample: `{"128": (64, 127)}`.
@@ -134,5 +134,5 @@ def check(  # noqa: PLR0913 - keywords of a user's call
         UsageError: a file, function or device does not exist, or the samples cannot be generalised.
         HarnessError: the harness cannot work here, for example because the disk is full.
     """
-    with Checker(devices=devices, cases=cases) as checker:
+    with Checker(device=device, cases=cases) as checker:
         return checker.check(new, reference, inputs, seed=seed, sizes=sizes)

@@ -7,7 +7,7 @@ from harness import wire
 from harness.checks.check_verdict import CheckVerdict, Ruling
 from harness.checks.checker import TIME_LIMIT_S, USUAL_CASES, USUAL_DEVICE, Checker
 from harness.cli.command import ExitStatus, Parser
-from harness.cli.common_options import devices_of, duration, json_path, positive
+from harness.cli.common_options import add_device, devices_of, json_path, positive, seconds
 from harness.errors import store_error
 from harness.wording import counted
 
@@ -22,7 +22,7 @@ def run(given: argparse.Namespace) -> ExitStatus:
     """Check one candidate, and print the verdict."""
     path = json_path(given.json)
     with Checker(
-        devices=devices_of(given) or USUAL_DEVICE,
+        device=devices_of(given) or USUAL_DEVICE,
         cases=given.cases,
         time_limit_s=given.time_limit,
         resources=given.resources,
@@ -102,11 +102,7 @@ exit status: 0 right, 1 wrong, 2 usage or harness error, 3 could not be checked,
         metavar="DIM=SIZE,…",
         help="the only sizes of a dim, by its size in the sample: 128=64,127 (default: what the reference accepts)",
     )
-    parser.add_argument(
-        "--device",
-        metavar="NAME,…",
-        help=f"GPUs to emulate, by name, architecture or compile target (default: {USUAL_DEVICE})",
-    )
+    add_device(parser, USUAL_DEVICE)
     parser.add_argument(
         "--cases", type=positive, default=USUAL_CASES, metavar="N", help="number of cases (default: %(default)s)"
     )
@@ -117,7 +113,7 @@ exit status: 0 right, 1 wrong, 2 usage or harness error, 3 could not be checked,
     )
     parser.add_argument(
         "--time-limit",
-        type=duration,
+        type=seconds,
         default=TIME_LIMIT_S,
         metavar="SECONDS",
         help="time limit of one case (default: %(default)g)",

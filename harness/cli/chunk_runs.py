@@ -12,43 +12,40 @@ from harness.documents.chunk import Chunk, ChunkReport, ShardReport
 from harness.errors import StoreError, UsageError
 from harness.findings.known_issues import NO_ISSUES, KnownIssues
 from harness.findings.report_merging import merge_chunks
-from harness.fleet.chunk_plan import chunks_of_shard, options_of
+from harness.fleet.chunk_plan import chunks_of_shard, options_of_chunk
 from harness.fleet.event_stream import EventStream
 from harness.fleet.shards import NO_SHARD, Shard
 from harness.model.case import HARNESS_FOLDER
+from harness.model.plan import TIME_LIMIT_S
 from harness.model.verdict import Severity
 from harness.reports.finding_text import Sources
 from harness.reports.interrupts import Interrupts
 from harness.search.options import Options
 from harness.search.session import Session, prepared
-from harness.suite_files import located, project_of
+from harness.workers.spec import Isolation
 
 CHUNKS = HARNESS_FOLDER / "chunks"
-OF_THE_SEARCH = ("suites", "op", "device", "sm", "env", "cases", "minutes", "seed", "oracle", "libraries", "sanitizer")
-"""Options that a chunk's file holds, as `argparse` names them."""
+OF_THE_SEARCH = {
+    **{name: f"--{name}" for name in ("op", "device", "sm", "env", "cases", "minutes", "seed", "oracle", "sanitizer")},
+    "suites": "SUITE",
+    "libraries": "--with",
+    "time_limit": "--time-limit",
+    "isolation": "--isolation",
+}
+"""Options that a chunk's file holds, by the names that `argparse` has for them."""
 
 
-def taken_chunk(given: argparse.Namespace) -> Chunk:
-    """Read the file of `--chunk`, and write what it says of the search into the options.
+def read_chunk(options: argparse.Namespace) -> Chunk:
+    """Read the file of `--chunk`.
 
     Raises:
         ReplayError: the file holds no chunk.
-        UsageError: another option says it too.
+        UsageError: an option says what the file says.
     """
-    chunk = files.read(given.chunk, Chunk)
-    for name in OF_THE_SEARCH:
-        if getattr(given, name):
-            option = {"suites": "SUITE", "libraries": "--with"}.get(name, f"--{name}")
-            raise UsageError(f"{given.chunk} says what to search: leave out {option}")
-    given.suites = [str(located(chunk.suite, project_of(Path.cwd())))]
-    given.op, given.device, given.sm = [chunk.op], chunk.device, chunk.sm_count
-    given.env = list(chunk.environment.items())
-    given.cases, given.minutes = chunk.cases, None if chunk.seconds is None else chunk.seconds / 60
-    given.seed, given.oracle, given.libraries = chunk.seed, list(chunk.oracles), list(chunk.libraries)
-    given.engine, given.sanitizer = chunk.engine, chunk.sanitizer or None
-    if chunk.cases is not None:
-        given.triage_minutes = chunk.triage_seconds / 60
-    return chunk
+    for name, option in OF_THE_SEARCH.items():
+        if getattr(options, name) and getattr(options, name) not in (TIME_LIMIT_S, Isolation.WORKER):
+            raise UsageError(f"{options.chunk} says what to search: leave out {option}")
+    return files.read(options.chunk, Chunk)
 
 
 class ChunkRuns:
@@ -94,7 +91,7 @@ class ChunkRuns:
                 interrupts.check()
                 self._keep_file(chunk)
                 print_notice(str(chunk))
-                session.begin(options_of(options, chunk))
+                session.begin(options_of_chunk(options, chunk))
                 search = SearchRun(session, interrupts, self._events)
                 search.run()
                 with interrupts.deferred():

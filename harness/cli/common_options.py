@@ -1,6 +1,8 @@
 """Options that several commands share, and the types of their values."""
 
 import argparse
+import secrets
+from dataclasses import replace
 from pathlib import Path
 
 from harness.cli.command import Parser
@@ -10,11 +12,16 @@ from harness.findings.known_issues import FILE as KNOWN
 from harness.libraries import absolute_path
 from harness.model.compute_sanitizer_report import Tool
 from harness.model.engine_traits import ENGINES, VIRTUAL
+from harness.model.plan import TIME_LIMIT_S, Plan
 from harness.model.triton_sanitizer_report import Instrumentation
 from harness.model.verdict import Severity
-from harness.project_settings import read_project_settings
-from harness.search.options import TIME_LIMIT_S
-from harness.suite_files import project_of
+from harness.project_settings import JoinedByCommas, read_project_settings
+from harness.search import USUAL_DEVICES
+from harness.search.engine_choice import parse_engine
+from harness.suite_files import named_suites, project_of
+
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+"""The letters that may end a duration, in seconds."""
 
 
 def add_suites(parser: Parser, *, required: bool = True) -> None:
@@ -46,9 +53,50 @@ def libraries_of(given: argparse.Namespace) -> tuple[str, ...]:
     return tuple(given.libraries) or read_project_settings(project_of(Path.cwd())).libraries
 
 
+def add_device(parser: Parser, default: str = USUAL_DEVICES) -> None:
+    """`--device`, of commands that emulate one GPU or several; `default` is in words if it is no list."""
+    parser.add_argument(
+        "--device",
+        action=JoinedByCommas,
+        metavar="NAME,…",
+        help="GPUs to emulate, by name, architecture or compile target: h200,blackwell,sm_120; repeatable "
+        f"(default: the project's, or else {default})",
+    )
+
+
 def devices_of(given: argparse.Namespace) -> str | None:
     """Return what `--device` names, or else the devices of the project's settings."""
     return given.device or read_project_settings(project_of(Path.cwd())).device
+
+
+def plan_of(
+    options: argparse.Namespace, *, device: str = USUAL_DEVICES, engine: str = "", seed: int | None = None
+) -> Plan:
+    """Return what the options and the project's settings ask for.  The keywords stand for options that are not given.
+
+    Options that the command does not have count as not given.
+    """
+    given = {name: value for name, value in vars(options).items() if value is not None}
+    engine = engine or given.get("engine", "virtual")
+    usual_device = None if parse_engine(engine).needs_gpu else devices_of(options) or device
+    usual_seed = secrets.randbelow(2**32) if seed is None else seed
+    plan = Plan(
+        suites=named_suites(options.suites),
+        op=tuple(options.op),
+        device=given.get("device", usual_device),
+        sm=given.get("sm"),
+        env=dict(given.get("env", ())),
+        cases=given.get("cases"),
+        seconds=60 * options.minutes if "minutes" in given else None,
+        seed=given.get("seed", usual_seed),
+        oracle=tuple(given.get("oracle", ())),
+        libraries=libraries_of(options),
+        engine=engine,
+        sanitizer=given.get("sanitizer", ""),
+        isolation=given.get("isolation", "worker"),
+        time_limit_s=options.time_limit,
+    )
+    return replace(plan, triage_seconds=60 * options.triage_minutes) if "triage_minutes" in given else plan
 
 
 def add_engine(parser: Parser) -> None:
@@ -66,7 +114,7 @@ def add_engine(parser: Parser) -> None:
 def add_time_limit(parser: Parser) -> None:
     parser.add_rare(
         "--time-limit",
-        type=duration,
+        type=seconds,
         default=TIME_LIMIT_S,
         metavar="SECONDS",
         help="time limit of one case (default: %(default)g)",
@@ -171,10 +219,20 @@ def _whole(text: str, *, least: int) -> int:
     return value
 
 
-def duration(text: str) -> float:
-    """Parse a number above zero, of minutes or seconds."""
+def seconds(text: str) -> float:
+    """Parse a duration as `90`, `90s`, `1.5m` or `2h`, and return it in seconds; a plain number is in seconds."""
+    return _seconds(text, unit="s")
+
+
+def minutes(text: str) -> float:
+    """Parse a duration as `seconds` does, and return it in minutes; a plain number is in minutes."""
+    return _seconds(text, unit="m") / UNITS["m"]
+
+
+def _seconds(text: str, unit: str) -> float:
+    number, unit = (text[:-1], text[-1]) if text[-1:] in UNITS else (text, unit)
     try:
-        value = float(text)
+        value = float(number) * UNITS[unit]
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number") from error
     if not 0 < value < float("inf"):

@@ -55,7 +55,7 @@ def run_on_ray(
     prepared(HARNESS_FOLDER)
     with RayCluster(given.ray, options.project) as cluster, Interrupts() as interrupts:  # Ray sets handlers of its own
         run = FleetRun(cluster, chunks, interrupts)
-        run.submit(options, given)
+        run.submit(options)
         run.follow()
         interrupts.end()
     return run.finish(report_path, issues, Severity(given.fail_on))
@@ -79,13 +79,13 @@ class FleetRun:
         self._is_interrupted = False
         self._screen = Console(stderr=True, highlight=False)
 
-    def submit(self, options: Options, given: argparse.Namespace) -> None:
+    def submit(self, options: Options) -> None:
         """Hand all chunks to Ray, and say if no node can run one now."""
         nodes = self._cluster.nodes
-        wanted = {device.slug: _wanted(options, device, given.processes, nodes) for device in options.devices}
+        wanted = {device.slug: _wanted(options, device, nodes) for device in options.devices}
         for chunk in self._chunks:
-            asked = wanted[chunk.device]
-            self._cluster.submit(chunk, _passed_on(given, asked), asked)
+            asked = wanted[str(chunk.plan.device)]
+            self._cluster.submit(chunk, _passed_on(asked), asked)
         for asked in dict.fromkeys(wanted.values()):
             if not any(node.offers(asked) for node in nodes):
                 self._say(f"no node offers {asked} now: such chunks wait for one that joins")
@@ -169,15 +169,15 @@ class FleetRun:
         )
 
 
-def _wanted(options: Options, device: DeviceProfile, processes: int | None, nodes: Sequence[Node]) -> NodeRequest:
+def _wanted(options: Options, device: DeviceProfile, nodes: Sequence[Node]) -> NodeRequest:
     """Return what a chunk on a device asks of a node."""
     if options.engine.needs_gpu:
-        return NodeRequest(cpus=processes or GPU_CPUS, gpus=1, gpu_type=gpu_type_of(device.name, nodes))
-    return NodeRequest(cpus=processes or CHUNK_CPUS)
+        return NodeRequest(cpus=options.processes or GPU_CPUS, gpus=1, gpu_type=gpu_type_of(device.name, nodes))
+    return NodeRequest(cpus=options.processes or CHUNK_CPUS)
 
 
-def _passed_on(given: argparse.Namespace, wanted: NodeRequest) -> tuple[str, ...]:
+def _passed_on(wanted: NodeRequest) -> tuple[str, ...]:
     """Return the options of the processes that are no part of a chunk."""
     on_gpu = ("--gpus", "1", "--compilers", str(max(0, wanted.cpus - 2))) if wanted.gpus else ()
     processes = () if wanted.gpus else ("--processes", str(wanted.cpus))
-    return (*processes, *on_gpu, "--time-limit", str(given.time_limit), "--isolation", str(given.isolation))
+    return (*processes, *on_gpu)

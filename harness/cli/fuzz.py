@@ -2,14 +2,15 @@
 
 import argparse
 import os
-import secrets
 import sys
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-from harness.cli.chunk_runs import CHUNKS, ChunkRuns, taken_chunk
+from harness.cli.chunk_runs import CHUNKS, ChunkRuns, read_chunk
 from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import (
+    add_device,
     add_engine,
     add_fail_on,
     add_known,
@@ -17,12 +18,11 @@ from harness.cli.common_options import (
     add_sanitizer,
     add_show_output,
     add_suites,
-    devices_of,
-    duration,
     environment_variable,
     json_path,
-    libraries_of,
+    minutes,
     natural,
+    plan_of,
     positive,
 )
 from harness.cli.fleet_run import run_on_ray
@@ -35,41 +35,29 @@ from harness.findings.known_issues import KnownIssues, read_known_issues
 from harness.fleet.chunk_plan import chunks_of
 from harness.fleet.event_stream import EventStream
 from harness.fleet.shards import parse_shard
-from harness.model.device import DeviceProfile
+from harness.model.plan import TRIAGE_S, Plan
 from harness.model.verdict import Severity
-from harness.oracles import registry
 from harness.reports.interrupts import Interrupts
 from harness.search import USUAL_DEVICES
 from harness.search.engine_choice import parse_engine
-from harness.search.leasing import own_devices
-from harness.search.options import (
-    TRIAGE_S,
-    TRIAGE_SHARE,
-    Options,
-    load_devices,
-    load_ops,
-    sanitizer_for,
-    with_environment,
-)
-from harness.search.plan import CaseBudget, TimeBudget
+from harness.search.options import USUAL_CASES, Options, options_of
 from harness.search.session import Session
-from harness.suite_files import named_suites, project_of
+from harness.suite_files import project_of
 from harness.workers.spec import Isolation
-
-USUAL_CASES = 300
 
 
 def run(given: argparse.Namespace) -> ExitStatus:
     """Search for failures, shrink them, store and print them."""
-    chunk = taken_chunk(given) if given.chunk else None
-    if not given.suites:
+    chunk = read_chunk(given) if given.chunk else None
+    if chunk is None and not given.suites:
         raise UsageError("the following arguments are required: SUITE (see harness fuzz --help)")
     if given.survey:
         return SURVEYS[given.survey](given)
     shard = parse_shard(given.shard, os.environ) if given.shard else None
     if shard is not None and given.seed is None:
         raise UsageError("the shards of one search need one seed: add --seed N, the same for all of them")
-    options = _options(given)
+    plan = plan_of(given) if chunk is None else chunk.plan
+    options = _options(given, plan)
     report_path = json_path(given.json)
     use_hypothesis_folder()
     issues = read_known_issues(given.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
@@ -80,7 +68,7 @@ def run(given: argparse.Namespace) -> ExitStatus:
     if chunk is not None:
         runs = ChunkRuns([chunk], report_path, events=EventStream(_print_event) if given.events else None)
     elif shard is not None:
-        runs = ChunkRuns(chunks_of(options, shard.count, dict(given.env)), report_path, shard)
+        runs = ChunkRuns(chunks_of(options, shard.count, plan.env), report_path, shard)
     else:
         return _search(options, report_path, issues, Severity(given.fail_on))
     return runs.run(options, issues, Severity(given.fail_on))
@@ -100,44 +88,18 @@ def _search(options: Options, report_path: Path | None, issues: KnownIssues, fai
     return status_of(report, fail_on)
 
 
-def _options(given: argparse.Namespace) -> Options:
-    project = project_of(Path.cwd())
-    suites = named_suites(given.suites)
-    engine = parse_engine(given.engine)
+def _options(given: argparse.Namespace, plan: Plan) -> Options:
     if given.minutes and given.triage_minutes != TRIAGE_S / 60:
         raise UsageError("--triage-minutes goes with --cases: --minutes covers confirming and shrinking")
-    if given.compilers is not None and not engine.is_hardware:
+    if given.compilers is not None and not parse_engine(plan.engine).is_hardware:
         raise UsageError("--compilers compile ahead of real GPUs: add --engine cuda")
-    ops = with_environment(load_ops(suites, tuple(given.op), project), dict(given.env))
-    return Options(
-        suites=tuple(suite for suite in suites if any(one.suite == suite for one in ops)),
-        devices=_devices(given),
-        oracles=tuple(one for name in given.oracle for one in registry.family(registry.find(name).name)),
-        ops=ops,
-        project=project,
-        budget=TimeBudget(seconds=60 * given.minutes, triage_share=TRIAGE_SHARE)
-        if given.minutes
-        else CaseBudget(cases=given.cases or USUAL_CASES),
-        triage_s=60 * given.triage_minutes,
-        seed=secrets.randbelow(2**32) if given.seed is None else given.seed,
+    return replace(
+        options_of(plan, given.settings, project_of(Path.cwd()), accepts=given.accepts),
         processes=given.processes,
         gpus=given.gpus,
         compilers=given.compilers,
-        fixed_sm_count=given.sm is not None,
-        libraries=libraries_of(given),
-        isolation=Isolation(given.isolation),
-        time_limit_s=given.time_limit,
-        engine=engine,
-        sanitizer=sanitizer_for(given.sanitizer, engine, given.accepts, given.settings),
-        settings=given.settings,
         shows_output=given.show_output,
     )
-
-
-def _devices(given: argparse.Namespace) -> tuple[DeviceProfile, ...]:
-    if given.device is None and parse_engine(given.engine).needs_gpu:
-        return own_devices(given.sm)
-    return load_devices(devices_of(given), given.sm)
 
 
 def add_options(parser: Parser) -> None:
@@ -152,12 +114,7 @@ exit status: 0 clean, 1 findings, 2 usage or harness error, 3 no findings, but a
 device, 130 interrupted without findings
 """
     add_suites(parser, required=False)
-    parser.add_argument(
-        "--device",
-        metavar="NAME,…",
-        help="GPUs to emulate, by name, architecture or compile target: h200,blackwell,sm_120 "
-        f"(default: {USUAL_DEVICES}; on hardware GPUs, their own model)",
-    )
+    add_device(parser, f"{USUAL_DEVICES}; on hardware GPUs, their own model")
     parser.add_argument(
         "--sm", type=positive, metavar="N", help="emulate N SMs on each device (default: its own SM count, and others)"
     )
@@ -172,10 +129,10 @@ device, 130 interrupted without findings
     )
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument("--cases", type=positive, metavar="N", help=f"number of cases (default: {USUAL_CASES})")
-    budget.add_argument("--minutes", type=duration, metavar="M", help="minutes, confirming and shrinking included")
+    budget.add_argument("--minutes", type=minutes, metavar="M", help="minutes, confirming and shrinking included")
     parser.add_rare(
         "--triage-minutes",
-        type=duration,
+        type=minutes,
         default=TRIAGE_S / 60,
         metavar="M",
         help="minutes to confirm and shrink what --cases found (default: %(default)g)",

@@ -3,11 +3,12 @@
 import argparse
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from harness import catalogue, libraries
 from harness.cli.command import ExitStatus, Parser
-from harness.cli.common_options import add_libraries, add_suites, duration, json_path, libraries_of, positive
+from harness.cli.common_options import add_device, add_libraries, add_suites, json_path, plan_of, positive, seconds
 from harness.cli.hypothesis_folder import use_hypothesis_folder
 from harness.cli.output import ProgressLine, print_lines
 from harness.compiling.build_cache import FOLDER, BuildCache
@@ -23,9 +24,8 @@ from harness.reports.html.matrix_page import matrix_page
 from harness.reports.matrix_changes import change_lines
 from harness.reports.matrix_csv import csv_text
 from harness.reports.matrix_text import detail_lines, lines
-from harness.search.options import Options, load_ops
-from harness.search.plan import CaseBudget
-from harness.suite_files import named_suites, project_of
+from harness.search.options import options_of
+from harness.suite_files import project_of
 
 CASES = 6
 TIME_LIMIT_S = 600.0
@@ -41,19 +41,10 @@ def run(given: argparse.Namespace) -> ExitStatus:
     files = {option: json_path(getattr(given, option), option) for option in WRITERS}
     fail_on = _figures(given.fail_on, has_baseline=given.baseline is not None)
     baseline = read_baseline(given.baseline, given.libraries) if given.baseline else None
-    suites, project = named_suites(given.suites), project_of(Path.cwd())
-    devices = catalogue.find_all(",".join(given.device)) if given.device else catalogue.devices()
-    options = Options(
-        suites=suites,
-        project=project,
-        devices=devices,
-        ops=load_ops(suites, tuple(given.op), project),
-        budget=CaseBudget(cases=given.cases),
-        seed=given.seed,
+    plan = plan_of(given, device=",".join(device.slug for device in catalogue.devices()))
+    options = replace(
+        options_of(plan, given.settings, project_of(Path.cwd())),
         processes=given.processes or len(os.sched_getaffinity(0)),
-        libraries=libraries_of(given),
-        time_limit_s=given.time_limit,
-        settings=given.settings,
     )
     use_hypothesis_folder()
     request = CollectionRequest(
@@ -96,9 +87,7 @@ exit status: 0 the matrix was made; 1 a figure of --fail-on is worse than in the
 2 usage or harness error; 3 no kernel was launched
 """
     add_suites(parser)
-    parser.add_argument(
-        "--device", action="append", default=[], metavar="NAME,…", help="as for fuzz; repeatable (default: all GPUs)"
-    )
+    add_device(parser, "all GPUs")
     parser.add_argument(
         "--kernel",
         action="append",
@@ -126,7 +115,7 @@ exit status: 0 the matrix was made; 1 a figure of --fail-on is worse than in the
     parser.add_rare("--processes", type=positive, metavar="N", help="compilers at once (default: one per core)")
     parser.add_rare(
         "--time-limit",
-        type=duration,
+        type=seconds,
         default=TIME_LIMIT_S,
         metavar="SECONDS",
         help="time limit of one case (default: %(default)g)",

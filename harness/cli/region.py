@@ -5,7 +5,7 @@ import argparse
 from rich.text import Text
 
 from harness.cli.command import ExitStatus, Parser
-from harness.cli.common_options import add_engine, add_libraries, duration, positive
+from harness.cli.common_options import add_engine, add_libraries, positive, seconds
 from harness.cli.finding_choice import add_finding, locate, read_one_finding
 from harness.cli.output import ProgressLine, console, show
 from harness.errors import HarnessError, UsageError, unknown
@@ -91,7 +91,7 @@ exit status: 0 the map was made; 1 the smallest case no longer shows the failure
         "--points", type=positive, default=USUAL.points, metavar="N", help="most cases to run (default: %(default)s)"
     )
     parser.add_argument(
-        "--seconds", type=duration, default=USUAL.seconds, metavar="S", help="most seconds (default: %(default)g)"
+        "--seconds", type=seconds, default=USUAL.seconds, metavar="S", help="most seconds (default: %(default)g)"
     )
     add_libraries(parser)
     add_engine(parser)

@@ -45,6 +45,7 @@ from harness.model.device import DeviceProfile
 from harness.model.engine_traits import ENGINES, VIRTUAL, EngineTraits
 from harness.model.finding import Finding
 from harness.model.verdict import Severity
+from harness.project_settings import JoinedByCommas
 from harness.reports.finding_text import Sources, quoted, render
 from harness.reports.summary import watch_summary
 from harness.search.engine_choice import parse_engine
@@ -187,6 +188,7 @@ exit status: 1 findings; otherwise the status of the command, or 3 if it is 0 an
     parser.add_argument("words", nargs="*", metavar="-- COMMAND", help="the command and its arguments")
     parser.add_argument(
         "--device",
+        action=JoinedByCommas,
         metavar="NAME",
         help=f"the GPU to emulate, by name (default: {USUAL_DEVICE}, or the project's; with --engine cuda, none)",
     )

@@ -21,10 +21,10 @@ from harness.model.verdict import Fail, Signature
 from harness.reports.finding_text import Sources, quoted, render
 from harness.reports.interrupts import Interrupts
 from harness.reports.progress import Progress
+from harness.search.campaign_plan import CaseBudget
 from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
 from harness.search.cause_groups import join_untried
 from harness.search.miscompilations import merged_miscompilations
-from harness.search.plan import CaseBudget
 from harness.search.session import Session
 
 

@@ -5,32 +5,29 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
 from harness.cli.command import ExitStatus
-from harness.cli.common_options import devices_of, libraries_of
+from harness.cli.common_options import plan_of
 from harness.cli.hypothesis_folder import use_hypothesis_folder
 from harness.cli.output import ProgressLine, print_lines
 from harness.errors import UsageError
 from harness.findings.versions import versions
-from harness.model.device import DeviceProfile
-from harness.model.engine_traits import COMPARISON, VIRTUAL, EngineTraits
+from harness.model.engine_traits import COMPARISON, VIRTUAL
 from harness.model.paired_run import faulted_on_hardware_only, request_paired_run
+from harness.model.plan import Plan
 from harness.model.run import Run
 from harness.reports import conformance, coverage_table
+from harness.search.campaign_plan import CaseBudget
 from harness.search.engine_choice import parse_engine
 from harness.search.kernel_coverage import CoverageRequest, measure
-from harness.search.leasing import own_devices
-from harness.search.options import Options, load_devices, load_ops
-from harness.search.plan import CaseBudget
+from harness.search.options import Options, options_of
 from harness.search.session import Session
-from harness.suite_files import named_suites, project_of
+from harness.suite_files import project_of
 from harness.wording import counted
 
-TARGETS = "a100,h200,b200,rtx-pro-6000"
-"""One for each compile target of data centres and workstations: sm_80, sm_90, sm_100, sm_120."""
 COVERAGE_CASES = 6
 CONFORMANCE_CASES = 20
 TURN = 10
@@ -54,8 +51,7 @@ class _TimeIsUp(Exception):
 
 def _cover(given: argparse.Namespace) -> ExitStatus:
     """Run some cases of each op on each device and print which kernels ran."""
-    devices = load_devices(devices_of(given) or TARGETS, given.sm)
-    survey = _survey(given, devices, parse_engine(given.engine), COVERAGE_CASES)
+    survey = _survey(given, plan_of(given, seed=0), COVERAGE_CASES)
     progress = ProgressLine(PROGRESS_EVERY_S)
     finished = 0
 
@@ -66,7 +62,9 @@ def _cover(given: argparse.Namespace) -> ExitStatus:
 
     with Session(survey.options) as session:
         measured = measure(survey.request, session.pool, show)
-    print_lines([f"launches executed with {survey.conditions}\n", *coverage_table.lines(measured, devices)])
+    print_lines(
+        [f"launches executed with {survey.conditions}\n", *coverage_table.lines(measured, survey.options.devices)]
+    )
     return ExitStatus.CLEAN if measured.whole else ExitStatus.NOTHING_CHECKED
 
 
@@ -74,8 +72,8 @@ def _conform(given: argparse.Namespace) -> ExitStatus:
     """Run some cases of each op on both GPUs and print where they differ."""
     if parse_engine(given.engine) not in {VIRTUAL, COMPARISON}:
         raise UsageError(f"--survey conformance runs cases on {COMPARISON}: leave out --engine")
-    devices = own_devices(given.sm) if given.device is None else load_devices(given.device, given.sm)
-    survey = _survey(given, devices, COMPARISON, CONFORMANCE_CASES, turn=TURN)
+    plan = plan_of(given, engine=str(COMPARISON), seed=0)
+    survey = _survey(given, plan, CONFORMANCE_CASES, turn=TURN)
     compared, progress, started = conformance.Compared(), ProgressLine(PROGRESS_EVERY_S), time.monotonic()
     reruns = list[tuple[Run, Future[Run]]]()
     with Session(survey.options) as session:
@@ -114,39 +112,24 @@ def releases_of(libraries: Iterable[str]) -> str:
     return ", ".join((*libraries, f"triton=={installed['triton']}", f"torch=={installed['torch']}"))
 
 
-def _survey(
-    given: argparse.Namespace,
-    devices: tuple[DeviceProfile, ...],
-    engine: EngineTraits,
-    usual_cases: int,
-    turn: int | None = None,
-) -> _Survey:
+def _survey(given: argparse.Namespace, plan: Plan, usual_cases: int, turn: int | None = None) -> _Survey:
     """Return which cases to run, and how.  With `turn`, ops take turns of so many cases.
 
     Raises:
         UsageError: a suite or an op does not exist.
     """
-    suites, project = named_suites(given.suites), project_of(Path.cwd())
-    ops, seed = load_ops(suites, tuple(given.op), project), given.seed or 0
-    cases = usual_cases if given.cases is None else -(-given.cases // (len(ops) * len(devices)))
+    options = options_of(replace(plan, seconds=None), given.settings, project_of(Path.cwd()), accepts=given.accepts)
+    ops, devices, seed = options.ops, options.devices, options.seed
+    cases = usual_cases if plan.cases is None else -(-plan.cases // (len(ops) * len(devices)))
     request = CoverageRequest(ops=ops, devices=devices, cases=cases, seed=seed, turn=turn)
     use_hypothesis_folder()
-    libraries = libraries_of(given)
     return _Survey(
         request=request,
-        options=Options(
-            suites=suites,
-            devices=devices,
-            ops=ops,
-            project=project,
+        options=replace(
+            options,
             budget=CaseBudget(cases=cases * len(request.pairs)),
-            seed=seed,
             processes=given.processes or len(os.sched_getaffinity(0)),
             fixed_sm_count=True,
-            libraries=libraries,
-            time_limit_s=given.time_limit,
-            engine=engine,
-            settings=given.settings,
         ),
-        conditions=f"{releases_of(libraries)}; {counted(cases, 'case')} an op and device, seed {seed}",
+        conditions=f"{releases_of(options.libraries)}; {counted(cases, 'case')} an op and device, seed {seed}",
     )

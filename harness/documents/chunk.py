@@ -1,10 +1,10 @@
 """A chunk: a part of a search that any machine can run by itself; what it reports, and the report of a shard."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from harness.documents.campaign import CampaignReport
 from harness.documents.kinds import SCHEMA_VERSION, Kind
+from harness.model.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,28 +19,9 @@ class Chunk:
     """Its place in the search, from 1."""
     count: int
     """How many chunks the search has."""
-    suite: str
-    op: str
-    device: str
-    """The slug."""
-    sm_count: int | None = None
-    """The SM count of every case; None: the device's own, and others."""
     search_seed: int
-    seed: int
-    """The seed of this chunk, derived from that of the search."""
-    cases: int | None = None
-    seconds: float | None = None
-    """Instead of a number of cases: the time for all of the chunk."""
-    triage_seconds: float
-    """The time to confirm and shrink what `cases` found."""
-    engine: str
-    sanitizer: str = ""
-    libraries: tuple[str, ...] = ()
-    """As given to `--with`."""
-    oracles: tuple[str, ...] = ()
-    """Empty: all."""
-    environment: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """As given to `--env`."""
+    plan: Plan
+    """Its seed is derived from that of the search."""
 
     @property
     def id(self) -> str:
@@ -48,7 +29,7 @@ class Chunk:
         return f"{self.search}-{self.number}"
 
     def __str__(self) -> str:
-        return f"chunk {self.number} of {self.count}: {self.op} on {self.device}"
+        return f"chunk {self.number} of {self.count}: {', '.join(self.plan.op)} on {self.plan.device}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

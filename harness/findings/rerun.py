@@ -13,14 +13,15 @@ from harness.libraries import of_project
 from harness.model.engine_traits import EngineTraits
 from harness.model.finding import Finding
 from harness.model.op import Op
+from harness.model.plan import TIME_LIMIT_S
 from harness.model.run import Completed
 from harness.model.verdict import Abstain, Severity, Signature
 from harness.oracles import registry
 from harness.oracles.base import SingleRunOracle
 from harness.oracles.completes import Completes
+from harness.search.campaign_plan import CaseBudget
 from harness.search.judge import Examination
-from harness.search.options import TIME_LIMIT_S, Options, SanitizerChoice
-from harness.search.plan import CaseBudget
+from harness.search.options import Options, SanitizerChoice
 from harness.search.session import Session
 from harness.settings import Settings
 from harness.suite import load_suite

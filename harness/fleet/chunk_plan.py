@@ -6,7 +6,7 @@ their budget is a time.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
@@ -15,15 +15,20 @@ from harness.documents.chunk import Chunk, shard_of
 from harness.errors import UsageError
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
+from harness.model.plan import Plan
+from harness.search.campaign_plan import CaseBudget, TimeBudget, derived_seed
 from harness.search.options import Options
-from harness.search.plan import CaseBudget, TimeBudget, derived_seed
 from harness.wire import to_json
 
 BLOCK_CASES = 96
 """The most cases of a chunk: six batches.  Fewer learn little from launches, more keep a machine waiting for one."""
 
 
-def chunks_of(options: Options, shards: int, environment: dict[str, tuple[str, ...]] | None = None) -> list[Chunk]:
+Environment = Mapping[str, tuple[str, ...]]
+"""What `--env` gives."""
+
+
+def chunks_of(options: Options, shards: int, environment: Environment | None = None) -> list[Chunk]:
     """Divide a search.  `environment` is what `--env` gives."""
     pairs = [(op, device) for op in options.ops for device in options.devices]
     match options.budget:
@@ -46,8 +51,8 @@ def chunks_of(options: Options, shards: int, environment: dict[str, tuple[str, .
 
 def _without_folders(chunk: Chunk) -> Chunk:
     """Leave out where a folder after `--with` is: a checkout is elsewhere on each machine of one search."""
-    names = (Path(one).name if Path(one).is_absolute() else one for one in chunk.libraries)
-    return replace(chunk, libraries=tuple(names))
+    libraries = (Path(spec).name if Path(spec).is_absolute() else spec for spec in chunk.plan.libraries)
+    return replace(chunk, plan=replace(chunk.plan, libraries=tuple(libraries)))
 
 
 def chunks_of_shard(chunks: Sequence[Chunk], shard: int, shards: int) -> list[Chunk]:
@@ -73,37 +78,36 @@ def _blocks_of_cases(pairs: list[tuple[Op, DeviceProfile]], cases: int) -> Itera
             yield op, device, block, left // count + (block < left % count)
 
 
-def _chunk(options: Options, block: _Block, environment: dict[str, tuple[str, ...]]) -> Chunk:
+def _chunk(options: Options, block: _Block, environment: Environment) -> Chunk:
     op, device, number, budget = block
-    return Chunk(
-        search="",
-        number=0,
-        count=0,
-        suite=op.suite,
-        op=op.name,
+    plan = Plan(
+        suites=(op.suite,),
+        op=(op.name,),
         device=device.slug,
-        sm_count=device.sm_count if options.fixed_sm_count else None,
-        search_seed=options.seed,
-        seed=derived_seed(options.seed, "chunk", str(number)) if number else options.seed,
+        sm=device.sm_count if options.fixed_sm_count else None,
+        env=environment,
         cases=budget if isinstance(budget, int) else None,
         seconds=budget if isinstance(budget, float) else None,
         triage_seconds=options.triage_s,
+        seed=derived_seed(options.seed, "chunk", str(number)) if number else options.seed,
+        oracle=options.oracles,
+        libraries=options.libraries,
         engine=str(options.engine),
         sanitizer=str(options.sanitizer or ""),
-        libraries=options.libraries,
-        oracles=options.oracles,
-        environment=environment,
+        isolation=options.isolation,
+        time_limit_s=options.time_limit_s,
     )
+    return Chunk(search="", number=0, count=0, search_seed=options.seed, plan=plan)
 
 
-def options_of(options: Options, chunk: Chunk) -> Options:
+def options_of_chunk(options: Options, chunk: Chunk) -> Options:
     """Return the options of the chunk alone, of the search that it belongs to."""
-    (op,) = (one for one in options.ops if (one.suite, one.name) == (chunk.suite, chunk.op))
-    (device,) = (one for one in options.devices if one.slug == chunk.device)
-    share = options.budget.triage_share if isinstance(options.budget, TimeBudget) else 0.0
-    budget = (
-        CaseBudget(cases=chunk.cases)
-        if chunk.cases is not None
-        else TimeBudget(seconds=chunk.seconds or 0.0, triage_share=share)
-    )
-    return replace(options, ops=(op,), devices=(device,), budget=budget, seed=chunk.seed)
+    plan = chunk.plan
+    ops = tuple(op for op in options.ops if (op.suite,) == plan.suites and (op.name,) == plan.op)
+    devices = tuple(device for device in options.devices if device.slug == plan.device)
+    match options.budget:
+        case CaseBudget():
+            budget = CaseBudget(cases=plan.cases or 0)
+        case TimeBudget():
+            budget = replace(options.budget, seconds=plan.seconds or 0.0)
+    return replace(options, ops=ops, devices=devices, budget=budget, seed=plan.seed)

@@ -10,8 +10,8 @@ from dataclasses import replace
 from harness.model.case import Case, DType, Scalar, Scale
 from harness.model.device import DeviceProfile
 from harness.model.op import Dim, Op
+from harness.search.campaign_plan import derived_seed
 from harness.search.launch_feedback import LaunchFeedback
-from harness.search.plan import derived_seed
 from harness.search.strategies import Batch, scouts
 
 FEATURES = (128, 64)

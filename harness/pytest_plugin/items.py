@@ -23,6 +23,7 @@ from harness.model.device import DeviceProfile
 from harness.model.engine_traits import VIRTUAL, EngineTraits
 from harness.model.finding import Finding
 from harness.model.op import Op
+from harness.model.plan import Plan
 from harness.model.verdict import Severity
 from harness.project_settings import read_project_settings
 from harness.pytest_plugin import gpu_workers, run_summary, shard_reports
@@ -33,8 +34,7 @@ from harness.reports.finding_text import Sources, render
 from harness.reports.junit import properties
 from harness.reports.summary import summary
 from harness.search.campaign_statistics import CampaignStatistics
-from harness.search.options import Options, SanitizerChoice, load_ops, sanitizer_for
-from harness.search.plan import CaseBudget
+from harness.search.options import Options, SanitizerChoice, load_ops, options_of, sanitizer_for
 from harness.search.session import Session
 from harness.settings import Settings
 from harness.suite_files import is_shipped, named_in_project, project_of
@@ -252,21 +252,23 @@ class SearchItem(HarnessItem):
 
     def _options(self, items: Sequence["SearchItem"]) -> Options:
         option = self.config.option
-        return Options(
+        plan = Plan(
             suites=tuple(dict.fromkeys(item.op.suite for item in items)),
-            ops=tuple({op.id: op for item in items for op in item.ops}.values()),
-            devices=devices_for(self.config),
-            budget=CaseBudget(cases=option.harness_cases),
+            device=",".join(device.slug for device in devices_for(self.config)),
+            sm=option.harness_sm,
+            cases=option.harness_cases,
             seed=option.harness_seed,
-            project=project_of(Path.cwd()),
+            libraries=self.libraries,
+            engine=str(self.engine),
+            sanitizer=option.harness_sanitizer or "",
+        )
+        ops = tuple({op.id: op for item in items for op in item.ops}.values())
+        accepts = self.config.rootpath / ACCEPTS
+        return replace(
+            options_of(plan, self.settings, project_of(Path.cwd()), ops=ops, accepts=accepts),
             processes=None if self.engine.is_hardware else self._cores,
             compilers=max(0, self._cores - 2),  # one process runs on the GPU, and this one checks results
-            fixed_sm_count=option.harness_sm is not None,
-            libraries=self.libraries,
-            engine=self.engine,
-            sanitizer=self.sanitizer(),
-            settings=self.settings,
-            shows_output=self.config.option.capture == "no",
+            shows_output=option.capture == "no",
         )
 
     @property

@@ -30,9 +30,9 @@ from harness.project_settings import read_project_settings
 from harness.pytest_plugin.items import SearchItem, searches_of
 from harness.pytest_plugin.plugin_options import DEFAULTS, SEED_GIVEN, in_pytest_options
 from harness.reports.finding_text import Sources, render
+from harness.search.campaign_plan import CaseBudget
 from harness.search.hypothesis_profiles import HypothesisProfile, profile_of
 from harness.search.options import Options
-from harness.search.plan import CaseBudget
 from harness.search.session import Session
 from harness.search.shrinking import ShrinkLimits
 from harness.suite_files import named_in_project, seed_name

@@ -13,7 +13,7 @@ from harness import catalogue
 from harness.errors import UsageError
 from harness.model.device import DeviceProfile
 from harness.model.engine_traits import ENGINES
-from harness.project_settings import read_project_settings
+from harness.project_settings import JoinedByCommas, read_project_settings
 from harness.search import USUAL_DEVICES
 from harness.settings import Settings
 
@@ -62,8 +62,9 @@ def add_options(parser: pytest.Parser) -> None:
     )
     add(
         "--harness-device",
+        action=JoinedByCommas,
         metavar="NAME,…",
-        help=f"GPUs to emulate (default: {USUAL_DEVICES}, and those that -m names)",
+        help=f"GPUs to emulate; repeatable (default: the project's, or else {USUAL_DEVICES}, and those that -m names)",
     )
     add("--harness-cases", type=int, metavar="N", help="new cases for each op and device (default: 30)")
     add("--harness-seed", type=int, metavar="S", help="equal seeds draw equal cases (default: random)")

@@ -8,12 +8,12 @@ from typing import Self
 
 from harness.compiling.background_compiler import BackgroundCompiler
 from harness.model.device import DeviceProfile
+from harness.model.plan import TIME_LIMIT_S
 from harness.oracles import registry
 from harness.oracles.base import Oracle, SingleRunOracle
 from harness.oracles.traits import Need
 from harness.repro_runtime.request import SUITE, CheckRequest
 from harness.search.judge import Examination, Judge
-from harness.search.options import TIME_LIMIT_S
 from harness.suite import load_suite
 from harness.workers.pool import Pool
 from harness.workers.spec import BUILDS, WorkerSpec

@@ -20,11 +20,11 @@ from harness.model.run import Completed, Deadlocked, Refused, Run, Unsupported
 from harness.model.verdict import Fail
 from harness.oracles import registry
 from harness.oracles.traits import Need
+from harness.search.campaign_plan import CampaignPlan, CaseBudget, TimeBudget
 from harness.search.campaign_statistics import CampaignStatistics, Trial
 from harness.search.case_queue import CaseQueue
 from harness.search.judge import Examination, Judge, compiled_launches
 from harness.search.op_statistics import builds_of
-from harness.search.plan import CaseBudget, Plan, TimeBudget
 from harness.search.runner import Runner
 from harness.search.sort_key import sort_key
 from harness.search.structure_doubts import StructureDoubts
@@ -94,7 +94,7 @@ class _PendingCase:
 class Campaign:
     """One search; `statistics` may be read at any time, also after an interrupt."""
 
-    def __init__(self, plan: Plan, workers: CampaignWorkers, judge: Judge, observer: Observer) -> None:
+    def __init__(self, plan: CampaignPlan, workers: CampaignWorkers, judge: Judge, observer: Observer) -> None:
         self.statistics = CampaignStatistics()
         self._plan = plan
         self._runner = workers.runner

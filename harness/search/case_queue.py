@@ -18,11 +18,11 @@ from harness.model.op import Op
 from harness.model.run import Completed
 from harness.model.verdict import Severity
 from harness.search.avoidance import KEEP_ONE_IN, Avoidance
+from harness.search.campaign_plan import BATCH_SIZE, BatchPlan, CampaignPlan, CaseBudget, batch_plans, derived_seed
 from harness.search.campaign_statistics import Trial
 from harness.search.failure_rules import FailureRule
 from harness.search.judge import Examination
 from harness.search.launch_feedback import LaunchFeedback
-from harness.search.plan import BATCH_SIZE, BatchPlan, CaseBudget, Plan, batch_plans, derived_seed
 from harness.search.strategies import Batch, early_cases, oversized_scout, scouts
 from harness.search.variants import shape_variants, value_variants
 
@@ -45,7 +45,7 @@ Family = tuple[Trial, Iterator[Case]]
 class CaseQueue:
     """The cases to come.  It never gives the same case twice."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: CampaignPlan) -> None:
         self.avoidance = Avoidance(is_used=plan.avoids)
         self._plan = plan
         self._batch_plans = batch_plans(plan)

@@ -17,8 +17,8 @@ from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Completed, Raised, Run, Unsupported
 from harness.oracles.endings import describe
+from harness.search.campaign_plan import derived_seed
 from harness.search.launch_feedback import LaunchFeedback
-from harness.search.plan import derived_seed
 from harness.search.runner import Runner
 from harness.search.strategies import Batch, scouts
 

@@ -1,4 +1,4 @@
-"""Options of a search, read once from the command line or from pytest's."""
+"""Options of a search: a plan whose suites, devices, engine and sanitizer are loaded."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -7,21 +7,24 @@ from pathlib import Path
 from harness import catalogue
 from harness.engines.cuda.sanitizers.instrumentation import Instrumenting, instrumenting, names_triton_sanitizer
 from harness.engines.cuda.sanitizers.sanitizer_command import Sanitizing, sanitizing
+from harness.engines.cuda.sanitizers.suppressions import FILE as ACCEPTS
 from harness.engines.cuda.sanitizers.suppressions import read_suppressions
 from harness.errors import SuiteError, UsageError, unknown
 from harness.model.device import DeviceProfile
 from harness.model.engine_traits import VIRTUAL, EngineTraits
 from harness.model.op import Op
+from harness.model.plan import TIME_LIMIT_S, TRIAGE_S, Plan
 from harness.oracles import registry
 from harness.search import USUAL_DEVICES
-from harness.search.plan import Budget, Plan, TimeBudget
+from harness.search.campaign_plan import Budget, CampaignPlan, CaseBudget, TimeBudget
+from harness.search.engine_choice import parse_engine
+from harness.search.leasing import own_devices
 from harness.search.shrinking import ShrinkLimits
 from harness.settings import Settings
 from harness.suite import load_suite
 from harness.workers.spec import Isolation
 
-TIME_LIMIT_S = 60.0
-TRIAGE_S = 600.0
+USUAL_CASES = 300
 TRIAGE_SHARE = 0.5
 """The largest part of a time budget that is kept for triage."""
 
@@ -81,8 +84,8 @@ class Options:
         return tuple(sorted({name for op in self.ops for name in op.environment}))
 
     @property
-    def plan(self) -> Plan:
-        return Plan(
+    def plan(self) -> CampaignPlan:
+        return CampaignPlan(
             ops=self.ops,
             devices=self.devices,
             budget=self.budget,
@@ -90,6 +93,38 @@ class Options:
             fixed_sm_count=self.fixed_sm_count,
             adds_variants=self.engine.is_hardware and isinstance(self.budget, TimeBudget),
         )
+
+
+def options_of(
+    plan: Plan, settings: Settings, project: Path, *, ops: tuple[Op, ...] | None = None, accepts: Path = Path(ACCEPTS)
+) -> Options:
+    """Return the options of a search as the plan asks; `ops` are those of its suites if they are loaded already.
+
+    Raises:
+        HarnessError: something that the plan names does not exist, or does not go with the rest.
+    """
+    engine = parse_engine(plan.engine)
+    is_own = plan.device is None and engine.needs_gpu
+    loaded = load_ops(plan.suites, plan.op, project) if ops is None else ops
+    return Options(
+        suites=tuple(suite for suite in plan.suites if any(op.suite == suite for op in loaded)),
+        ops=with_environment(loaded, plan.env),
+        devices=own_devices(plan.sm) if is_own else load_devices(plan.device, plan.sm),
+        budget=CaseBudget(cases=plan.cases or USUAL_CASES)
+        if plan.seconds is None
+        else TimeBudget(seconds=plan.seconds, triage_share=TRIAGE_SHARE),
+        triage_s=plan.triage_seconds,
+        seed=plan.seed,
+        project=project,
+        fixed_sm_count=plan.sm is not None,
+        libraries=plan.libraries,
+        oracles=tuple(oracle for name in plan.oracle for oracle in registry.family(registry.find(name).name)),
+        isolation=Isolation(plan.isolation),
+        time_limit_s=plan.time_limit_s,
+        engine=engine,
+        sanitizer=sanitizer_for(plan.sanitizer, engine, accepts, settings),
+        settings=settings,
+    )
 
 
 def sanitizer_for(text: str | None, engine: EngineTraits, accepts: Path, settings: Settings) -> SanitizerChoice | None:

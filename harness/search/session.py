@@ -29,6 +29,7 @@ from harness.model.engine_traits import COMPILE_AHEAD, VIRTUAL
 from harness.model.finding import Finding
 from harness.oracles import registry
 from harness.search.campaign import Campaign, CampaignWorkers, Observer
+from harness.search.campaign_plan import CampaignPlan, CaseBudget, TimeBudget
 from harness.search.campaign_statistics import CampaignStatistics, Sighting
 from harness.search.deadline import Deadline
 from harness.search.hardware_runs import HardwareBlaming
@@ -36,7 +37,6 @@ from harness.search.judge import Judge
 from harness.search.leasing import leased
 from harness.search.missing_libraries import refuse_missing_distributions, refuse_missing_modules
 from harness.search.options import Options
-from harness.search.plan import CaseBudget, Plan, TimeBudget
 from harness.search.triage import Triage, unconfirmed
 from harness.search.triage_queue import TriageObserver, TriageQueue
 from harness.workers.folder import left_behind
@@ -127,7 +127,7 @@ class Session:
         """Folders that may hold the source files of kernels."""
         return tuple(map(Path, self.library_paths))
 
-    def campaign(self, plan: Plan, observer: Observer) -> Campaign:
+    def campaign(self, plan: CampaignPlan, observer: Observer) -> Campaign:
         """Return a campaign that has not begun."""
         workers = CampaignWorkers(
             runner=self._ahead or self.pool,
@@ -174,7 +174,7 @@ class Session:
         """Return the finding of a sighting before triage."""
         return unconfirmed(sighting, self.options.libraries, self.options.engine_options)
 
-    def _within_time(self, plan: Plan) -> Plan:
+    def _within_time(self, plan: CampaignPlan) -> CampaignPlan:
         """Return the plan with the time that installing the libraries has left."""
         if self.deadline is None or not isinstance(plan.budget, TimeBudget):
             return plan

@@ -28,7 +28,7 @@ class _Process:
     emulation: "BlockEmulation"
 
 
-def run(device: str = "b200", *, sm_count: int | None = None) -> "WatchedBlock":
+def run(device: str = "b200", *, sm: int | None = None) -> "WatchedBlock":
     """Return a context manager that checks the Triton launches of a block, as on an emulated GPU.
 
     It also decorates a function, such as a test.  The process emulates the GPU inside the blocks alone.  Libraries read
@@ -36,12 +36,12 @@ def run(device: str = "b200", *, sm_count: int | None = None) -> "WatchedBlock":
 
     Args:
         device: the GPU, by its name in `harness devices`.
-        sm_count: another number of SMs.
+        sm: another number of SMs.
 
     Raises:
         UsageError: there is no such device, or it cannot have so many SMs.
     """
-    (profile,) = catalogue.find_all(device, sm_count=sm_count)
+    (profile,) = catalogue.find_all(device, sm_count=sm)
     return WatchedBlock(profile)
 
 

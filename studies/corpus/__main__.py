@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.cli import run_module
 from harness.cli.command import ExitStatus, Parser
-from harness.cli.common_options import add_engine, duration, json_path, positive
+from harness.cli.common_options import add_engine, json_path, minutes, positive
 from harness.cli.hypothesis_folder import use_hypothesis_folder
 from harness.cli.output import ProgressLine, print_lines, print_progress
 from harness.documents import files
@@ -81,7 +81,7 @@ or shows in the fixed release; 2 usage or harness error; 3 nothing could be chec
     )
     parser.add_argument(
         "--minutes",
-        type=duration,
+        type=minutes,
         default=MINUTES,
         metavar="M",
         help="most minutes for a release (default: %(default)g)",

@@ -7,16 +7,16 @@ Both searches draw from the same seed.  The second runs as many cases as the fir
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from harness.errors import LibraryError, MissingPart, SuiteError, UsageError
 from harness.model.case import Case
 from harness.model.engine_traits import VIRTUAL
 from harness.model.finding import Finding
+from harness.model.plan import TIME_LIMIT_S, Plan
 from harness.model.verdict import Fail
 from harness.search.campaign_statistics import CampaignStatistics, Trial
-from harness.search.engine_choice import parse_engine
-from harness.search.options import TIME_LIMIT_S, Options, load_devices, load_ops, with_environment
-from harness.search.plan import CaseBudget
+from harness.search.options import options_of
 from harness.search.session import Session
 from harness.search.triage import Triage
 from harness.settings import Settings
@@ -135,18 +135,18 @@ class _Search:
     def run(self, release: tuple[str, ...], budget: SearchBudget) -> SearchResult:
         bug = self.bug
         try:
-            options = Options(
+            plan = Plan(
                 suites=(bug.suite,),
-                ops=with_environment(load_ops((bug.suite,), bug.ops), bug.environment),
-                devices=load_devices(bug.device, None),
-                budget=CaseBudget(cases=budget.cases),
+                op=bug.ops,
+                device=bug.device,
+                env=bug.environment,
+                cases=budget.cases,
                 seed=budget.seed,
-                processes=budget.processes,
                 libraries=release,
                 time_limit_s=budget.time_limit_s,
-                engine=parse_engine(budget.engine),
-                settings=self.settings,
+                engine=budget.engine,
             )
+            options = replace(options_of(plan, self.settings, Path()), processes=budget.processes)
             with Session(options) as session:
                 observer = _BugObserver(bug, session, budget.seconds, self.report)
                 statistics = observer.campaign.run()

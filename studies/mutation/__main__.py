@@ -13,14 +13,15 @@ from harness import libraries
 from harness.cli import run_module
 from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import (
+    add_device,
     add_engine,
     add_libraries,
     add_suites,
-    duration,
     existing,
     json_path,
-    libraries_of,
+    plan_of,
     positive,
+    seconds,
 )
 from harness.cli.hypothesis_folder import use_hypothesis_folder
 from harness.cli.output import ProgressLine, print_lines, print_progress
@@ -30,11 +31,10 @@ from harness.errors import UsageError, unknown
 from harness.model.case import HARNESS_FOLDER, DType
 from harness.model.op import Op
 from harness.reports.interrupts import Interrupts
-from harness.search.engine_choice import parse_engine
-from harness.search.options import Options, load_devices, load_ops
-from harness.search.plan import CaseBudget
+from harness.search.campaign_plan import CaseBudget
+from harness.search.options import Options, options_of
 from harness.search.session import prepared
-from harness.suite_files import located, named_suites, project_of
+from harness.suite_files import located, project_of
 from harness.wording import counted
 from studies.mutation import equivalent_mutants, score
 from studies.mutation.measurement import Job, attempt_all, jobs
@@ -91,13 +91,13 @@ examples:
 exit status: 0 the score is at least --at-least; 1 it is lower; 2 usage or harness error; 3 no mutant counts
 """
     add_suites(parser)
-    parser.add_argument("--device", default=DEVICE, metavar="NAME,…", help="as for fuzz (default: %(default)s)")
+    add_device(parser, DEVICE)
     parser.add_argument(
         "--cases", type=positive, default=CASES, metavar="N", help="most cases for a mutant (default: %(default)s)"
     )
     parser.add_rare(
         "--seconds",
-        type=duration,
+        type=seconds,
         default=SECONDS,
         metavar="S",
         help="most seconds for a mutant (default: %(default)g)",
@@ -156,19 +156,12 @@ def _attempt(setup: MutationSetup, sample: tuple[Job, ...], store: "_ResultStore
 
 
 def _options(given: argparse.Namespace) -> Options:
-    suites, project = named_suites(given.suites), project_of(Path.cwd())
-    return Options(
-        suites=suites,
-        project=project,
-        devices=load_devices(given.device, None),
-        ops=_with_dtypes(load_ops(suites, tuple(given.op), project), tuple(map(DType, given.dtype))),
-        budget=CaseBudget(cases=given.cases),
-        seed=given.seed,
+    plan = plan_of(given, device=DEVICE)
+    options = options_of(plan, given.settings, project_of(Path.cwd()))
+    return replace(
+        options,
+        ops=_with_dtypes(options.ops, tuple(map(DType, given.dtype))),
         processes=given.processes or len(os.sched_getaffinity(0)),
-        libraries=libraries_of(given),
-        time_limit_s=given.time_limit,
-        engine=parse_engine(given.engine),
-        settings=given.settings,
     )
 
 

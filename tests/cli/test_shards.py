@@ -119,6 +119,6 @@ def test_a_chunk_names_its_own_search(project: Project) -> None:
     assert (refused.status, refused.err) == (2, "harness: chunk.json says what to search: leave out --seed\n")
 
 
-CHUNK = """{"kind": "chunk", "schema_version": 2, "search": "0123abcd", "number": 1, "count": 1, "op": "slow",
-"suite": "suites/norm.py", "device": "b200", "search_seed": 1, "seed": 1, "cases": 4, "triage_seconds": 60.0,
-"engine": "virtual"}"""
+CHUNK = """{"kind": "chunk", "schema_version": 2, "search": "0123abcd", "number": 1, "count": 1, "search_seed": 1,
+"plan": {"suites": ["suites/norm.py"], "op": ["slow"], "device": "b200", "seed": 1, "cases": 4,
+"triage_seconds": 60.0, "engine": "virtual"}}"""

@@ -12,6 +12,7 @@ from harness.errors import UsageError
 from harness.findings.known_issues import KnownIssue, KnownIssues
 from harness.findings.report_merging import merge, merge_chunks, merge_documents, merge_findings, merge_shards
 from harness.model.finding import Finding, Symptom
+from harness.model.plan import Plan
 from harness.model.verdict import Signature
 from tests.reports.samples import CAUSE, LINK, OLDER, OVERLAP, REPORT, STRAY, VALUES
 from tests.search.fakes import with_dims
@@ -22,14 +23,8 @@ def chunk(number: int, count: int = 4) -> Chunk:
         search="0123abcd",
         number=number,
         count=count,
-        suite="suites/a.py",
-        op="op",
-        device="h200",
         search_seed=3,
-        seed=number,
-        cases=8,
-        triage_seconds=60.0,
-        engine="virtual",
+        plan=Plan(suites=("suites/a.py",), op=("op",), device="h200", cases=8, triage_seconds=60.0, seed=number),
     )
 
 

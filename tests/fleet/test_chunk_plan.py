@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import catalogue
-from harness.fleet.chunk_plan import BLOCK_CASES, chunks_of, chunks_of_shard, options_of
+from harness.fleet.chunk_plan import BLOCK_CASES, chunks_of, chunks_of_shard, options_of_chunk
+from harness.search.campaign_plan import CaseBudget, TimeBudget
 from harness.search.options import Options
-from harness.search.plan import CaseBudget, TimeBudget
 from tests.search.fakes import OP
 
 DEVICES = catalogue.find_all("b200,h200,rtx-pro-6000")
@@ -27,8 +27,8 @@ def test_shards_have_each_chunk_once_and_equal_numbers(ops: int, cases: int, sha
     parts = [chunks_of_shard(chunks, number, shards) for number in range(1, shards + 1)]
     assert sorted(chunk.number for part in parts for chunk in part) == list(range(1, len(chunks) + 1))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
-    assert sum(chunk.cases or 0 for chunk in chunks) == cases
-    assert all(0 < (chunk.cases or 0) <= BLOCK_CASES for chunk in chunks)
+    assert sum(chunk.plan.cases or 0 for chunk in chunks) == cases
+    assert all(0 < (chunk.plan.cases or 0) <= BLOCK_CASES for chunk in chunks)
 
 
 def test_chunks_do_not_depend_on_the_number_of_shards() -> None:
@@ -37,8 +37,10 @@ def test_chunks_do_not_depend_on_the_number_of_shards() -> None:
 
 def test_blocks_of_one_pair_have_different_seeds() -> None:
     chunks = chunks_of(options(1), 1)
-    assert set(Counter(chunk.device for chunk in chunks).values()) == {3}
-    assert all(len({chunk.seed for chunk in chunks if chunk.device == device.slug}) == 3 for device in DEVICES)
+    assert set(Counter(chunk.plan.device for chunk in chunks).values()) == {3}
+    assert all(
+        len({chunk.plan.seed for chunk in chunks if chunk.plan.device == device.slug}) == 3 for device in DEVICES
+    )
 
 
 def test_searches_with_different_options_have_different_ids() -> None:
@@ -58,12 +60,12 @@ def test_a_shard_takes_the_time_that_was_asked(shards: int) -> None:
     chunks = chunks_of(options(2, TimeBudget(seconds=600.0)), shards)
     for number in range(1, shards + 1):
         part = chunks_of_shard(chunks, number, shards)
-        assert 0 < sum(chunk.seconds or 0.0 for chunk in part) <= 600.0
+        assert 0 < sum(chunk.plan.seconds or 0.0 for chunk in part) <= 600.0
 
 
 def test_a_chunk_is_a_search_of_its_own() -> None:
     whole = options()
     chunk = chunks_of(whole, 1)[-1]
-    alone = options_of(whole, chunk)
+    alone = options_of_chunk(whole, chunk)
     assert ([op.name for op in alone.ops], alone.devices) == (["op1"], DEVICES[-1:])
-    assert (alone.budget, alone.seed) == (CaseBudget(cases=chunk.cases or 0), chunk.seed)
+    assert (alone.budget, alone.seed) == (CaseBudget(cases=chunk.plan.cases or 0), chunk.plan.seed)

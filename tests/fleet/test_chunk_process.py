@@ -9,6 +9,7 @@ from harness.documents.chunk import Chunk, ShardReport
 from harness.fleet.chunk_process import ChunkFailed, ChunkOrder, run_chunk
 from harness.fleet.event_stream import CaseCount, EventStream, event_in
 from harness.model.finding import Finding
+from harness.model.plan import Plan
 from tests.cli.command_line import ENGINE, ROOT
 from tests.cli.fake_engine import suite_of
 from tests.reports.samples import OVERLAP
@@ -17,14 +18,16 @@ CHUNK = Chunk(
     search="0123abcd",
     number=2,
     count=3,
-    suite="suites/norm.py",
-    op="overlapping",
-    device="b200",
     search_seed=1,
-    seed=1,
-    cases=8,
-    triage_seconds=60.0,
-    engine=ENGINE[1],
+    plan=Plan(
+        suites=("suites/norm.py",),
+        op=("overlapping",),
+        device="b200",
+        cases=8,
+        triage_seconds=60.0,
+        seed=1,
+        engine=ENGINE[1],
+    ),
 )
 
 

@@ -8,8 +8,8 @@ import pytest
 from harness import catalogue
 from harness.model.case import Case, DType
 from harness.model.picture import Amount, ElementSpan, Picture, Shading, Span, Spread
+from harness.search.campaign_plan import CaseBudget
 from harness.search.options import Options
-from harness.search.plan import CaseBudget
 from harness.search.session import Session
 from harness.suite import load_suite
 

@@ -22,10 +22,10 @@ from harness.model.verdict import Fail, Outcome
 from harness.oracles import registry
 from harness.oracles.resources import FitsResources
 from harness.search.campaign import Campaign, CampaignWorkers
+from harness.search.campaign_plan import CampaignPlan, CaseBudget
 from harness.search.campaign_statistics import CampaignStatistics, Trial
 from harness.search.judge import Examination
 from harness.search.options import Options
-from harness.search.plan import CaseBudget, Plan
 from harness.search.session import Session
 from harness.search.shrinking import ShrinkLimits
 from harness.search.triage import COMPILER_S, Triage
@@ -100,7 +100,7 @@ def session() -> Iterator[Session]:
 
 
 def search(session: Session, op: Op, cases: int = CASES) -> CampaignStatistics:
-    plan = Plan(ops=(op,), devices=(DEVICE,), budget=CaseBudget(cases=cases), seed=1, fixed_sm_count=True)
+    plan = CampaignPlan(ops=(op,), devices=(DEVICE,), budget=CaseBudget(cases=cases), seed=1, fixed_sm_count=True)
     return Campaign(plan, CampaignWorkers(runner=session.pool, processes=PROCESSES), session.judge, Unwatched()).run()
 
 

@@ -8,9 +8,9 @@ from harness import catalogue
 from harness.model.finding import Finding
 from harness.model.verdict import Signature
 from harness.reports.finding_text import describe
+from harness.search.campaign_plan import CaseBudget
 from harness.search.campaign_statistics import Sighting
 from harness.search.options import Options
-from harness.search.plan import CaseBudget
 from harness.search.session import Session
 from harness.suite import load_suite
 from tests.planted.test_planted import FOLDER, Unwatched

@@ -4,8 +4,8 @@ import pytest
 
 from harness.model.engine_traits import COMPARISON, CUDA, VIRTUAL, EngineTraits
 from harness.pytest_plugin.sessions import concurrent_searches
+from harness.search.campaign_plan import CaseBudget
 from harness.search.options import Options
-from harness.search.plan import CaseBudget
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from harness.model.run import Ending, OutOfMemory, Raised, Refused, Run, Unsuppo
 from harness.oracles import registry
 from harness.search.avoidance import KEEP_ONE_IN, SET_ASIDE_AFTER
 from harness.search.campaign import Campaign, CampaignWorkers
+from harness.search.campaign_plan import BATCH_SIZE, CampaignPlan, CaseBudget
 from harness.search.campaign_statistics import CampaignStatistics, Trial
 from harness.search.case_queue import CaseQueue
 from harness.search.judge import Judge
 from harness.search.options import Options
-from harness.search.plan import BATCH_SIZE, CaseBudget, Plan
 from harness.search.runner import Runner
 from harness.search.session import Session
 from harness.search.triage import Triage
@@ -27,7 +27,7 @@ from tests.search.fakes import DEVICE, KERNEL, OP, ImmediateRunner, Shows, Silen
 
 MODES = replace(OP, options={"mode": tuple(f"mode{number}" for number in range(12))})
 """Only the last mode works in most tests, so few cases complete."""
-PLAN = Plan(ops=(MODES,), devices=(DEVICE,), budget=CaseBudget(cases=160), seed=6, fixed_sm_count=True)
+PLAN = CampaignPlan(ops=(MODES,), devices=(DEVICE,), budget=CaseBudget(cases=160), seed=6, fixed_sm_count=True)
 BLIND = replace(PLAN, avoids=False)
 """The same without avoidance."""
 JUDGE = Judge(oracles=(registry.find("completes"), registry.find("write-overlap")))
@@ -43,7 +43,7 @@ def raising(raises: Shows, overlaps: Shows = never) -> Callable[[Case], Run]:
     return make
 
 
-def search(runner: Runner, plan: Plan = PLAN) -> CampaignStatistics:
+def search(runner: Runner, plan: CampaignPlan = PLAN) -> CampaignStatistics:
     return Campaign(plan, CampaignWorkers(runner=runner, processes=3), JUDGE, Silent()).run()
 
 
@@ -296,7 +296,9 @@ def session() -> Iterator[Session]:
 
 def search_with(session: Session, *names: str, cases: int, avoids: bool = True) -> CampaignStatistics:
     ops = tuple(op for op in load_suite(SUITE, PROJECT) if op.name in names)
-    plan = Plan(ops=ops, devices=(DEVICE,), budget=CaseBudget(cases=cases), seed=0, fixed_sm_count=True, avoids=avoids)
+    plan = CampaignPlan(
+        ops=ops, devices=(DEVICE,), budget=CaseBudget(cases=cases), seed=0, fixed_sm_count=True, avoids=avoids
+    )
     return Campaign(plan, CampaignWorkers(runner=session.pool, processes=2), session.judge, Silent()).run()
 
 

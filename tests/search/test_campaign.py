@@ -17,16 +17,16 @@ from harness.oracles import registry
 from harness.oracles.sm_invariance import SM_COUNTS
 from harness.search import case_queue
 from harness.search.campaign import Campaign, CampaignWorkers
+from harness.search.campaign_plan import BATCH_SIZE, CampaignPlan, CaseBudget, TimeBudget, other_sm_counts
 from harness.search.campaign_statistics import CampaignStatistics
 from harness.search.case_queue import CaseQueue
 from harness.search.judge import Judge
-from harness.search.plan import BATCH_SIZE, CaseBudget, Plan, TimeBudget, other_sm_counts
 from harness.search.runner import NoResources, Runner
 from harness.search.sort_key import sort_key
 from harness.search.strategies import scouts
 from tests.search.fakes import DEVICE, KERNEL, OP, ImmediateRunner, Silent, clean, facts, out_of_order, unsupported
 
-PLAN = Plan(ops=(OP,), devices=(DEVICE,), budget=CaseBudget(cases=120), seed=5)
+PLAN = CampaignPlan(ops=(OP,), devices=(DEVICE,), budget=CaseBudget(cases=120), seed=5)
 ALONE = Judge(oracles=(registry.find("write-overlap"),))
 """A judge that requests no paired runs."""
 
@@ -40,7 +40,7 @@ def buggy(case: Case) -> Run:
 
 
 def search(
-    runner: Runner, plan: Plan = PLAN, judge: Judge = ALONE, watcher: Silent | None = None
+    runner: Runner, plan: CampaignPlan = PLAN, judge: Judge = ALONE, watcher: Silent | None = None
 ) -> CampaignStatistics:
     return Campaign(plan, CampaignWorkers(runner=runner, processes=3), judge, watcher or Silent()).run()
 

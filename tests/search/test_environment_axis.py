@@ -9,11 +9,11 @@ from harness.findings.region.axes import setting_changes
 from harness.model.case import CallContext
 from harness.model.region import AxisKind
 from harness.search import moves
+from harness.search.campaign_plan import CampaignPlan, CaseBudget, batch_plans
 from harness.search.campaign_statistics import Trial
 from harness.search.failure_rules import place_of
 from harness.search.launch_feedback import LaunchFeedback
 from harness.search.options import with_environment
-from harness.search.plan import CaseBudget, Plan, batch_plans
 from harness.search.sort_key import sort_key
 from harness.search.strategies import early_cases
 from tests.search.fakes import DEVICE, OP, SIMPLEST, Shows, facts
@@ -25,9 +25,9 @@ TUNED = replace(OP, environment={"LOUD": ("yes",), "FLA_USE_TMA": ("1",)})
 HOME = DEVICE.sm_count
 
 
-def plan(ops: tuple[str, ...] = ("FLA_USE_TMA",)) -> Plan:
+def plan(ops: tuple[str, ...] = ("FLA_USE_TMA",)) -> CampaignPlan:
     op = replace(OP, environment=dict.fromkeys(ops, ("1",)))
-    return Plan(ops=(op,), devices=(DEVICE,), budget=CaseBudget(cases=96), seed=1)
+    return CampaignPlan(ops=(op,), devices=(DEVICE,), budget=CaseBudget(cases=96), seed=1)
 
 
 def test_the_environments_of_an_op_are_all_combinations_but_the_empty_one() -> None:

@@ -14,10 +14,10 @@ from harness.model.run import Run
 from harness.model.verdict import Outcome
 from harness.oracles import registry
 from harness.search.campaign import Campaign, CampaignWorkers
+from harness.search.campaign_plan import CampaignPlan, CaseBudget
 from harness.search.campaign_statistics import CampaignStatistics
 from harness.search.judge import Judge
 from harness.search.options import Options
-from harness.search.plan import CaseBudget, Plan
 from tests.search.fakes import DEVICE, OP, ImmediateRunner, Silent, clean, facts, unsupported
 from tests.search.test_campaign import Compiler, overlaps
 
@@ -38,7 +38,7 @@ def mixed(case: Case) -> Run:
     return facts(case, overlaps)
 
 
-def search(plan: Plan, judge: Judge | None = None) -> tuple[CampaignStatistics, ImmediateRunner]:
+def search(plan: CampaignPlan, judge: Judge | None = None) -> tuple[CampaignStatistics, ImmediateRunner]:
     runner = ImmediateRunner(mixed)
     campaign = Campaign(plan, CampaignWorkers(runner=runner, processes=3), judge or Judge(), Silent())
     return campaign.run(), runner

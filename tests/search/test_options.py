@@ -5,9 +5,9 @@ import pytest
 from harness.engines.cuda.sanitizers.sanitizer_command import Sanitizing
 from harness.model.compute_sanitizer_report import Tool
 from harness.model.engine_traits import COMPARISON, CUDA, VIRTUAL, EngineTraits
+from harness.search.campaign_plan import CaseBudget
 from harness.search.engine_choice import custom_engine
 from harness.search.options import Options
-from harness.search.plan import CaseBudget
 
 MEMCHECK = Sanitizing(tool=Tool.MEMCHECK, command=("compute-sanitizer",), version="2025.3.1")
 

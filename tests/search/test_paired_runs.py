@@ -16,10 +16,10 @@ from harness.model.verdict import Severity
 from harness.oracles import registry
 from harness.oracles.sm_invariance import SM_COUNTS
 from harness.search.campaign import Campaign, CampaignWorkers
+from harness.search.campaign_plan import CampaignPlan, CaseBudget
 from harness.search.campaign_statistics import CampaignStatistics
 from harness.search.judge import Judge
 from harness.search.options import Options
-from harness.search.plan import CaseBudget, Plan
 from harness.search.runner import Runner
 from harness.search.session import Session
 from harness.suite import load_suite
@@ -39,7 +39,7 @@ from tests.search.fakes import (
 )
 
 CRASHED = Crashed(signal="SIGSEGV", status=None, log_tail="")
-PLAN = Plan(ops=(OP,), devices=(DEVICE,), budget=CaseBudget(cases=120), seed=5)
+PLAN = CampaignPlan(ops=(OP,), devices=(DEVICE,), budget=CaseBudget(cases=120), seed=5)
 
 
 def search(runner: Runner, judge: Judge) -> CampaignStatistics:

@@ -11,8 +11,8 @@ from harness.execution.paired_run_policy import is_sampled
 from harness.model.case import USUAL_DTYPES, Case, Layout, ValueDistribution
 from harness.model.input_spec import Tensor
 from harness.model.op import Dim
+from harness.search.campaign_plan import EXAMPLES
 from harness.search.launch_feedback import LaunchFeedback
-from harness.search.plan import EXAMPLES
 from harness.search.strategies import RARE_ELEMENTS, USUAL_ELEMENTS, Batch, scouts
 from tests.search.fakes import DEVICE, KERNEL, OP, SIMPLEST
 

@@ -9,9 +9,9 @@ from harness.model.case import Case
 from harness.model.run import FormMismatch, ResultForm, Run
 from harness.oracles import registry
 from harness.search.campaign import Campaign, CampaignWorkers
+from harness.search.campaign_plan import CampaignPlan, CaseBudget
 from harness.search.campaign_statistics import CampaignStatistics
 from harness.search.judge import Judge
-from harness.search.plan import CaseBudget, Plan
 from harness.search.structure_doubts import WRONG_SUITE
 from tests.search.fakes import DEVICE, KERNEL, OP, Silent, compared, facts, out_of_order
 
@@ -27,7 +27,7 @@ def search(is_wrong: Callable[[Case], bool], overlaps: Callable[[Case], bool], s
         made = facts(case, overlaps)
         return replace(made, mismatches=(FLAT,)) if is_wrong(case) else compared(made)
 
-    plan = Plan(ops=(OP,), devices=(DEVICE,), budget=CaseBudget(cases=CASES), seed=5, fixed_sm_count=True)
+    plan = CampaignPlan(ops=(OP,), devices=(DEVICE,), budget=CaseBudget(cases=CASES), seed=5, fixed_sm_count=True)
     with out_of_order(run, seed) as runner:
         return Campaign(plan, CampaignWorkers(runner=runner, processes=3), JUDGE, Silent()).run()
 

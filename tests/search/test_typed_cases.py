@@ -7,7 +7,7 @@ import pytest
 from harness import catalogue
 from harness.model.case import DType
 from harness.search.campaign import Campaign, CampaignWorkers
-from harness.search.plan import CaseBudget, Plan
+from harness.search.campaign_plan import CampaignPlan, CaseBudget
 from harness.suite import load_suite
 from tests.planted.test_planted import PROCESSES, Unwatched, search, session_of
 
@@ -44,7 +44,7 @@ def test_a_type_that_the_gpu_lacks_is_declined_and_no_finding(monkeypatch: pytes
     (op,) = (op for op in load_suite(str(RIGHT)) if op.name == "affine_in_eight_bits")
     device = catalogue.find("a100")
     with session_of([RIGHT], time_limit_s=60.0) as session:
-        plan = Plan(ops=(op,), devices=(device,), budget=CaseBudget(cases=6), seed=1, fixed_sm_count=True)
+        plan = CampaignPlan(ops=(op,), devices=(device,), budget=CaseBudget(cases=6), seed=1, fixed_sm_count=True)
         workers = CampaignWorkers(runner=session.pool, processes=PROCESSES)
         statistics = Campaign(plan, workers, session.judge, Unwatched()).run()
     assert list(statistics.in_order()) == []

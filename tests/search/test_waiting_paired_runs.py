@@ -12,14 +12,14 @@ from harness.model.paired_run import PairedRunRequest, RunRequest, case_of
 from harness.model.run import Run
 from harness.oracles import registry
 from harness.search.campaign import VALUE_VARIANTS_PER_PROCESS, Campaign, CampaignWorkers
+from harness.search.campaign_plan import CampaignPlan, TimeBudget
 from harness.search.campaign_statistics import CampaignStatistics
 from harness.search.judge import Judge
-from harness.search.plan import Plan, TimeBudget
 from tests.search.fakes import DEVICE, OP, DifferingRunner, FaultingRunner, ImmediateRunner, Silent, clean
 
 LONG_S = 0.3
 GROWING = replace(OP, dims={**OP.dims, "T": Dim(low=1, high=2048, grows=True)})
-PLAN = Plan(ops=(GROWING,), devices=(DEVICE,), budget=TimeBudget(seconds=LONG_S), seed=5)
+PLAN = CampaignPlan(ops=(GROWING,), devices=(DEVICE,), budget=TimeBudget(seconds=LONG_S), seed=5)
 OTHER_SM_COUNTS = Judge(oracles=(registry.find("sm-invariance"),))
 """A judge that requests a paired run for one case in eight."""
 

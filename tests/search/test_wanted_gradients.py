@@ -8,9 +8,9 @@ import pytest
 from harness.model.case import Case, GradMode, Layout, Scale
 from harness.model.op import Op
 from harness.search import moves
+from harness.search.campaign_plan import EXAMPLES
 from harness.search.campaign_statistics import Trial
 from harness.search.launch_feedback import LaunchFeedback
-from harness.search.plan import EXAMPLES
 from harness.search.sort_key import sort_key
 from harness.search.strategies import Batch, early_cases
 from harness.suite import tokens

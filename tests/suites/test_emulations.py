@@ -8,8 +8,8 @@ from harness import catalogue
 from harness.model.case import Case, DType
 from harness.model.run import Completed, TimedOut
 from harness.oracles.hang_messages import sentence
+from harness.search.campaign_plan import CaseBudget
 from harness.search.options import Options
-from harness.search.plan import CaseBudget
 from harness.search.session import Session
 from harness.suite import load_suite
 from harness.workers.supervision.time_limits import Patience

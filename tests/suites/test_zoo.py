@@ -9,9 +9,9 @@ from harness import catalogue
 from harness.model.case import Case
 from harness.model.verdict import Fail, Outcome, Severity
 from harness.search.campaign import Campaign, CampaignWorkers
+from harness.search.campaign_plan import CampaignPlan, CaseBudget
 from harness.search.campaign_statistics import CampaignStatistics, Trial
 from harness.search.options import Options
-from harness.search.plan import CaseBudget, Plan
 from harness.search.session import Session
 from harness.suite import load_suite
 
@@ -55,7 +55,7 @@ def session() -> Iterator[Session]:
 def searched(request: pytest.FixtureRequest, session: Session) -> tuple[set[str], CampaignStatistics]:
     """Return the names of a suite's ops, and the statistics of a short search."""
     ops = load_suite(str(request.param))
-    plan = Plan(ops=ops, devices=(DEVICE,), budget=CaseBudget(cases=CASES_PER_OP * len(ops)), seed=1)
+    plan = CampaignPlan(ops=ops, devices=(DEVICE,), budget=CaseBudget(cases=CASES_PER_OP * len(ops)), seed=1)
     workers = CampaignWorkers(runner=session.pool, processes=2)
     return {op.id for op in ops}, Campaign(plan, workers, session.judge, Unwatched()).run()
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import harness
 
-with harness.run(device="h200", sm_count=20) as first:
+with harness.run(device="h200", sm=20) as first:
     import kernels
     import torch
 
@@ -25,19 +25,19 @@ except RuntimeError as error:
     print(error)
 
 
-@harness.run(device="h200", sm_count=20)
+@harness.run(device="h200", sm=20)
 def clean():
     kernels.run(kernels.add_one, x)
     return torch.cuda.get_device_properties(0).multi_processor_count
 
 
 assert clean() == 20
-with harness.run(device="h200", sm_count=20) as second:
+with harness.run(device="h200", sm=20) as second:
     kernels.run(kernels.add_one, x)
     kernels.run(kernels.past_the_end, x[:5])
 print(first.launches, second.launches, len(first.findings), len(second.findings))
 print(second)
-with harness.run(device="h200", sm_count=20) as third:
+with harness.run(device="h200", sm=20) as third:
     compiled = torch.compile(lambda x: torch.softmax(x, -1) * 2)
     torch.testing.assert_close(compiled(x), torch.softmax(x, -1) * 2)
     torch.compile(lambda x: x * 2, backend="eager")(x)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.model.case import HARNESS_FOLDER
+from harness.search.campaign_plan import CaseBudget
 from harness.search.options import Options
-from harness.search.plan import CaseBudget
 from harness.search.session import Session
 from harness.workers.folder import PoolFolder, left_behind
 from tests.workers.setting import DEADLINE_S, ROOT, Fifo, case, processes_marked, survivors

@@ -13,8 +13,8 @@ from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
 from harness.model.engine_traits import CUDA
 from harness.model.run import Completed, Faulted, TimedOut
+from harness.search.campaign_plan import CaseBudget
 from harness.search.options import Options, load_ops
-from harness.search.plan import CaseBudget
 from harness.search.session import Session
 from harness.workers.supervision.time_limits import Patience
 

@@ -12,8 +12,8 @@ from harness.model.case import CallContext, Case, DType
 from harness.model.paired_run import launch_of
 from harness.model.run import Completed, Raised, Run, Stray, UninitialisedRead, Unsupported
 from harness.oracles.float64_values import is_wrong
+from harness.search.campaign_plan import CaseBudget
 from harness.search.options import Options
-from harness.search.plan import CaseBudget
 from harness.search.session import Session
 from harness.suite import load_suite
 

@@ -32,9 +32,9 @@ from harness.model.region import (
 from harness.model.run import Run, Unsupported
 from harness.model.verdict import Outcome, Severity, Signature
 from harness.oracles import registry
+from harness.search.campaign_plan import CaseBudget
 from harness.search.judge import Judge
 from harness.search.options import Options
-from harness.search.plan import CaseBudget
 from harness.search.session import Session
 from harness.suite import load_suite
 from tests.search.fakes import DEVICE, KERNEL, OP, STORE, Shows, facts, unsupported, with_dims

@@ -6,8 +6,8 @@ from pathlib import Path
 from harness.model.case import Case
 from harness.model.run import Run
 from harness.model.verdict import Severity
+from harness.search.campaign_plan import CaseBudget
 from harness.search.options import Options
-from harness.search.plan import CaseBudget
 from studies.mutation.mutants import Mutant
 from studies.mutation.operators import Operator
 from studies.mutation.original import Original

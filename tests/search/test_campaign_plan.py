@@ -10,9 +10,9 @@ import pytest
 from harness import catalogue
 from harness.model.case import Case
 from harness.model.op import Op
+from harness.search.campaign_plan import CampaignPlan, CaseBudget, TimeBudget, batch_plans
 from harness.search.launch_feedback import LaunchFeedback
 from harness.search.options import load_ops
-from harness.search.plan import CaseBudget, Plan, TimeBudget, batch_plans
 from harness.suite import load_suite
 from harness.suite_files import named_suites, project_of, shipped_suites
 
@@ -72,7 +72,7 @@ def test_a_shipped_suite_draws_the_cases_that_it_draws_in_its_own_repository(
 def test_the_first_batch_of_a_seed_stays(monkeypatch: pytest.MonkeyPatch, name: str, seed: int) -> None:
     monkeypatch.chdir(shipped_suites().parent)
     ops = load_ops(named_suites([name]), (), project_of(Path.cwd()))
-    plan = Plan(ops=ops, devices=(catalogue.find("h200"),), budget=CaseBudget(cases=8), seed=0)
+    plan = CampaignPlan(ops=ops, devices=(catalogue.find("h200"),), budget=CaseBudget(cases=8), seed=0)
     assert next(batch_plans(plan)).seed == seed
 
 
@@ -87,6 +87,6 @@ def drawn_of_copy(suite: Path, folder: Path) -> list[Case]:
 
 
 def drawn(ops: tuple[Op, ...]) -> list[Case]:
-    plan = Plan(ops=ops, devices=(catalogue.find("b200"),), budget=CaseBudget(cases=8), seed=3)
+    plan = CampaignPlan(ops=ops, devices=(catalogue.find("b200"),), budget=CaseBudget(cases=8), seed=3)
     batches = [batch_plan.batch(LaunchFeedback()) for batch_plan in islice(batch_plans(plan), 3)]
     return [replace(case, op="") for batch in batches for case in batch.draw()]

@@ -67,7 +67,7 @@ Budget = CaseBudget | TimeBudget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class CampaignPlan:
     """What one campaign searches."""
 
     ops: tuple[Op, ...]
@@ -106,7 +106,7 @@ class BatchPlan:
         )
 
 
-def batch_plans(plan: Plan) -> Iterator[BatchPlan]:
+def batch_plans(plan: CampaignPlan) -> Iterator[BatchPlan]:
     """Yield the batches of a plan, without end."""
     pairs = [(op, device) for op in plan.ops for device in plan.devices]
     first = {(op.id, plan.devices[index % len(plan.devices)]) for index, op in enumerate(plan.ops)}
