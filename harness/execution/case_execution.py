@@ -38,6 +38,7 @@ from harness.model.run import (
     Source,
     Unsupported,
 )
+from harness.model.triton_errors import UNSUPPORTED_TYPE
 
 T = TypeVar("T")
 LibraryContext = Callable[[], AbstractContextManager[Any]]
@@ -50,8 +51,6 @@ MISSING_OPERATOR = re.compile(r"Could not run '([\w:.]+)' with arguments from th
 The library does not refuse such a case: the virtual GPU cannot execute it.
 """
 HARNESS = str(Path(harness.__file__).parent)
-UNSUPPORTED_TYPE = re.compile(r"type \w+ not supported in this architecture")
-"""What Triton says of an element type that the GPU lacks, such as fp8e4nv on sm_80."""
 NOT_THE_LIBRARY = ("/torch/", "/triton/", HARNESS, "<", "/concurrent/", "/threading.py", "/contextlib.py")
 
 

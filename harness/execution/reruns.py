@@ -14,9 +14,9 @@ from typing import Protocol, TypeVar
 
 from harness.execution.paired_run_policy import choice_number, is_sampled
 from harness.model.case import CallContext, Case, LaneFill, Scale
-from harness.model.ending import REFUSED_BUILDS
 from harness.model.op import Op
 from harness.model.run import Completed, Raised, Run, UndefinedLanes
+from harness.model.triton_errors import REFUSED_BUILDS
 
 EXACT_SHARE = 8
 """One case of so many has an exact run although its results are right: it takes about as long as the case."""

@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from signal import Signals
 
-REFUSED_BUILDS = frozenset({"OutOfResources", "PTXASError", "CompileTimeAssertionFailure"})
-"""The exceptions after which Triton's autotuner tries the next config (`Autotuner._bench`, 3.6 to 3.9)."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:

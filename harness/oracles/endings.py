@@ -7,7 +7,6 @@ if the run completed.  This file also decides which oracle is responsible for an
 from enum import Enum, auto
 
 from harness.errors import SuiteError
-from harness.model.ending import REFUSED_BUILDS
 from harness.model.run import (
     Completed,
     Crashed,
@@ -21,9 +20,7 @@ from harness.model.run import (
     TimedOut,
     Unsupported,
 )
-
-NO_ALLOCATOR = "Kernel requires a runtime memory allocation, but no allocator was set"
-"""Text of Triton's `NullAllocator` (3.6 to 3.9).  It raises a plain RuntimeError, so only its text identifies it."""
+from harness.model.triton_errors import NO_ALLOCATOR, REFUSED_BUILDS
 
 NO_LAUNCH = "no kernel was launched"
 

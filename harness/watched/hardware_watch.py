@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from harness.engines.cuda.cuda_errors import as_fault
-from harness.engines.cuda.driver import RealDriver
 from harness.engines.cuda.emulated_limits import SharedMemoryCheck
 from harness.engines.cuda.emulation import emulated_profile, gpu_of_worker
 from harness.engines.cuda.engine import CudaEngine, emulate_torch_cuda
@@ -24,6 +23,7 @@ from harness.engines.cuda.memory.redzones import RedzoneMemory
 from harness.engines.cuda.sanitizers.sanitized_memory import memory_for
 from harness.engines.triton import triton_seam
 from harness.engines.triton.driver import LaunchRequest
+from harness.engines.triton.hardware_driver import RealDriver
 from harness.execution.reruns import recording
 from harness.model.device import DeviceProfile
 from harness.model.ending import Completed, Ending, Faulted, Unsupported

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 import triton.language as tl
-from triton.runtime.jit import JITFunction
+from triton import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from harness.engines.torch.torch_seam import plain_torch, without_dispatch_modes

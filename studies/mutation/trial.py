@@ -16,6 +16,7 @@ from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Raised, Run
+from harness.model.triton_errors import PASSES_FAILED
 from harness.model.verdict import Fail
 from harness.oracles import registry
 from harness.search.campaign import Campaign, CampaignWorkers
@@ -32,7 +33,6 @@ from studies.mutation.original import MutantJudge, Original
 from studies.mutation.outcome import Fate, MutantOutcome
 
 COMPILE_ERRORS = frozenset({"CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct"})
-REFUSED_PASSES = "PassManager::run failed"
 """The message of Triton's RuntimeError if its IR does not verify or a pass fails."""
 
 
@@ -194,7 +194,7 @@ class MutantObserver:
 def _compiler_error(run: Run) -> str:
     """Return the compiler's message if it refused the kernel, or else an empty string."""
     match run.ending:
-        case Raised(kind=kind, message=message) if kind in COMPILE_ERRORS or REFUSED_PASSES in message:
+        case Raised(kind=kind, message=message) if kind in COMPILE_ERRORS or PASSES_FAILED in message:
             return f"{kind}: {message.strip().splitlines()[-1]}" if message.strip() else kind
         case _:
             return ""

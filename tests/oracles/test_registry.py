@@ -20,10 +20,11 @@ from harness.model.run import (
     TimedOut,
     Unsupported,
 )
+from harness.model.triton_errors import NO_ALLOCATOR
 from harness.model.verdict import Fail, Outcome, Pass
 from harness.oracles import registry
 from harness.oracles.completes import Completes, last_words, message_class
-from harness.oracles.endings import NO_ALLOCATOR, describe
+from harness.oracles.endings import describe
 from tests.oracles.facts import (
     KERNEL,
     LINE_431,

@@ -6,8 +6,8 @@ import pytest
 
 from harness.model.case import CallContext
 from harness.model.run import AccessSite, Completed, ScratchFault, ScratchFlaw, TimedOut
+from harness.model.triton_errors import NO_ALLOCATOR
 from harness.oracles import scratch_buffer
-from harness.oracles.endings import NO_ALLOCATOR
 from harness.oracles.scratch_buffer import NO_SCRATCH, ScratchBuffer
 from harness.oracles.scratch_memory import ScratchContext, ScratchMemory
 from tests.oracles.facts import KERNEL, LINE_207, case, judge, launch, only_failure, raised, run

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from harness.engines.cuda.cuda_errors import as_fault, parse_fault
-from harness.engines.cuda.driver import RealDriver
 from harness.engines.cuda.emulated_limits import SharedMemoryCheck
 from harness.engines.cuda.emulation import emulated_profile, gpu_of_worker, sm_limit, use_one_connection
 from harness.engines.cuda.gpus.canary import CANARY_ELEMENTS, check_memory, check_sums, to_gpu, wait_for_memory
@@ -24,6 +23,7 @@ from harness.engines.torch.native_refusals import refuse_cuda_graphs
 from harness.engines.torch.torch_emulation import gpu_properties
 from harness.engines.torch.torch_seam import RUN
 from harness.engines.triton import triton_seam
+from harness.engines.triton.hardware_driver import RealDriver
 from harness.errors import WorkerError
 from harness.execution.execution import Execution
 from harness.execution.execution_hooks import ObservedLaunches, with_failed_kernel

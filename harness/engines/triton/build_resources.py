@@ -9,13 +9,11 @@ from typing import Any
 
 import triton
 
-from harness.engines.triton.later_stages import compile_to_cubin
-from harness.model.ending import REFUSED_BUILDS
+from harness.engines.triton.later_stages import REFUSALS, compile_to_cubin
 from harness.model.kernel_resources import CRASHES, Resources
+from harness.model.triton_errors import MLIR_REFUSALS
 
 _USAGE = re.compile(r"REG:(\d+)\s+STACK:(\d+)\s+SHARED:(\d+)\s+LOCAL:(\d+)")
-_REFUSALS = ("PassManager::run failed", "Parse MLIR file failed", "failed to translate module to LLVM IR")
-"""The beginnings of MLIR's messages, which Triton raises as RuntimeError (3.6 to 3.9)."""
 
 
 def compile_resources(ttir: str, arch: int, options: Mapping[str, Any]) -> Resources:
@@ -45,12 +43,12 @@ def compile_resources(ttir: str, arch: int, options: Mapping[str, Any]) -> Resou
 def is_refusal(error: Exception) -> bool:
     """Return True if the compiler refuses the kernel; False for a full disk or a killed ptxas."""
     if isinstance(error, RuntimeError):
-        return str(error).startswith(_REFUSALS)
+        return str(error).startswith(MLIR_REFUSALS)
     # A negative status is a signal: only a crash of ptxas is its own, not for example SIGKILL.
     ptxas = error.__context__
     if isinstance(ptxas, subprocess.CalledProcessError) and ptxas.returncode < 0 and -ptxas.returncode not in CRASHES:
         return False
-    return type(error).__name__ in REFUSED_BUILDS
+    return isinstance(error, REFUSALS)
 
 
 def _usage(cubin: bytes) -> tuple[int, int]:

@@ -16,10 +16,14 @@ import triton
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import AsmDict, CompiledKernel, make_backend
+from triton.compiler.errors import CompileTimeAssertionFailure
+from triton.runtime.errors import OutOfResources, PTXASError
 
 from harness.engines.triton.triton_releases import TESTED
 from harness.patches import PATCHES
 
+REFUSALS = (OutOfResources, PTXASError, CompileTimeAssertionFailure)
+"""The classes of `REFUSED_BUILDS`."""
 BINARY = "cubin"
 LAST_TEXT = "ptx"
 FIRST_STAGES = ("ttir", "ttgir")

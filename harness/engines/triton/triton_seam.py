@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 import triton
 from triton import knobs
 from triton.backends.compiler import Language
-from triton.backends.nvidia.compiler import get_ptxas, get_ptxas_version
+from triton.backends.nvidia.compiler import CUDABackend, get_ptxas, get_ptxas_version
 from triton.compiler.compiler import CompiledKernel
 from triton.runtime import _allocation
 from triton.runtime.autotuner import Autotuner
@@ -24,12 +24,11 @@ from triton.runtime.errors import OutOfResources, PTXASError
 from triton.runtime.jit import JITFunction, KernelInterface
 
 from harness.engines.triton.compile_steps import CompileStep, compile_through
-from harness.engines.triton.later_stages import NOT_COMPILED, compile_texts_on_request, target, whole_pipeline
+from harness.engines.triton.later_stages import NOT_COMPILED, REFUSALS, compile_texts_on_request, target, whole_pipeline
 from harness.engines.triton.source_paths import KernelSource
 from harness.engines.triton.triton_releases import TESTED
 from harness.errors import CannotExecute, CannotRunHere
 from harness.execution import flight_recorder
-from harness.model.ending import REFUSED_BUILDS
 from harness.model.kernel_assembly import KernelAssembly
 from harness.patches import PATCHES
 
@@ -245,7 +244,7 @@ class ConfigChooser:
                     with self.launching(ChosenConfig(str(usable[index]), index, len(usable), refused, builds)):
                         return call()
                 except Exception as error:
-                    if type(error).__name__ not in REFUSED_BUILDS and not isinstance(error, CannotRunHere):
+                    if not isinstance(error, (*REFUSALS, CannotRunHere)):
                         raise
                     refusals[str(usable[index])] = error
                     self.failed = failed
@@ -499,6 +498,31 @@ def on_compile(listener: Callable[[float], None]) -> None:
         listener(times.total / 1e6)
 
     _replace(knobs.compilation, "listener", on_times, "measure the time of front ends")
+
+
+def on_load(hook: Callable[..., None]) -> None:
+    """Call `hook` with module, function, name, files and digest of each kernel that is loaded (Triton 3.6 to 3.9)."""
+    knobs.runtime.kernel_load_end_hook.add(cast("Any", hook))
+
+
+def instrument(mode: str) -> None:
+    """Compile a sanitizer of Triton 3.9 into each kernel."""
+    _replace(knobs.compilation, "instrumentation_mode", mode, "compile a sanitizer into each kernel")
+
+
+def reserve_shared_memory(shared_bytes: int) -> None:
+    """Make each program take at least so much shared memory, as Triton 3.9 has it."""
+    parse = CUDABackend.parse_options
+
+    def parse_options(self: Any, opts: Any) -> Any:
+        return parse(self, {**opts, "min_shared_mem": shared_bytes})
+
+    _replace(CUDABackend, "parse_options", parse_options, "let GSan see one program per SM")
+
+
+def gsan() -> Any:
+    """Return the module of Triton's global-memory sanitizer (Triton 3.9)."""
+    return importlib.import_module("triton.experimental.gsan")
 
 
 def kernel_source(kernel: Any) -> KernelSource:

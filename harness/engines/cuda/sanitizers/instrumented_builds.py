@@ -4,22 +4,17 @@ Triton ignores the name of an unknown sanitizer, and a kernel's metadata repeat 
 compiled code shows whether a kernel is instrumented.
 """
 
-import importlib
 import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast
-
-from triton import knobs
-from triton.backends.nvidia.compiler import CUDABackend
+from typing import Any
 
 from harness.engines.cuda.gpus.inventory import RealGpu
 from harness.engines.cuda.sanitizers.fpsan_runs import INEXACT
 from harness.engines.cuda.sanitizers.instrumentation import Instrumenting, instrumentation_from
-from harness.engines.triton.triton_releases import TESTED
+from harness.engines.triton.triton_seam import gsan, instrument, on_load, reserve_shared_memory
 from harness.model.triton_sanitizer_report import Instrumentation, Instrumented
-from harness.patches import PATCHES
 
 SANITIZER_CALLS = {
     Instrumentation.GSAN: (".ptx", "__triton_gsan_"),
@@ -38,9 +33,11 @@ def enable_instrumentation(gpu: RealGpu, environment: Mapping[str, str]) -> Inst
     """Compile every kernel of this process with the sanitizer that the environment names; return that, if any."""
     instrumentation = instrumentation_from(environment)
     if instrumentation is not None:
-        knobs.compilation.instrumentation_mode = instrumentation.mode
+        instrument(instrumentation.mode)
         if instrumentation.mode is Instrumentation.GSAN:
-            _run_one_program_per_sm(gpu.shared_bytes_per_block)
+            # GSan keeps one clock per SM, so no second program may fit there.  It takes the size to reserve from
+            # Triton's driver, which reports the emulated device's size.
+            reserve_shared_memory(gpu.shared_bytes_per_block)
     return instrumentation
 
 
@@ -54,7 +51,7 @@ class InstrumentedBuilds:
         self._asserts: dict[str, set[str]] = {}
         self._inexact: set[str] = set()
         """Kernels that FpSan does not compute exactly."""
-        knobs.runtime.kernel_load_end_hook.add(cast("Any", self._on_load))
+        on_load(self._on_load)
 
     def report(self, kernels: Iterable[str], unchecked: str) -> Instrumented:
         """Return the facts of a case that launched these kernels; `unchecked` is why an access was not checked."""
@@ -108,7 +105,7 @@ def obstacle(instrumentation: Instrumenting) -> str:
     if instrumentation.mode is not Instrumentation.GSAN:
         return ""
     try:
-        _gsan().get_allocator()
+        gsan().get_allocator()
     except Exception as error:  # noqa: BLE001 - whatever the C++ compiler or linker fails with
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         return f"GSan's allocator cannot be built, which takes a C++ compiler ({reason})"
@@ -125,11 +122,7 @@ def memory_pool(*, write_once: bool) -> Any:
 
     With `write_once` it reports cells that are written twice, or read before they are written.
     """
-    return _gsan().create_mem_pool(write_once=write_once)
-
-
-def _gsan() -> Any:
-    return importlib.import_module("triton.experimental.gsan")
+    return gsan().create_mem_pool(write_once=write_once)
 
 
 def _unescape(text: str) -> str:
@@ -140,18 +133,3 @@ def _unescape(text: str) -> str:
 
 def _text(files: Mapping[str, Path], suffix: str) -> str:
     return files[suffix].read_text(encoding="utf-8") if suffix in files else ""
-
-
-def _run_one_program_per_sm(shared_bytes: int) -> None:
-    """Make each program reserve all shared memory of an SM, so that no second program fits there.
-
-    GSan keeps one clock per SM.  It takes the size to reserve from Triton's driver, which reports the emulated device's
-    size.  So the hardware's size is set here.
-    """
-    parse = CUDABackend.parse_options
-
-    def parse_options(self: Any, opts: Any) -> Any:
-        return parse(self, {**opts, "min_shared_mem": shared_bytes})
-
-    why = "GSan keeps one clock per SM: no second program may fit there"
-    PATCHES.replace(CUDABackend, "parse_options", parse_options, why=why, releases=TESTED)

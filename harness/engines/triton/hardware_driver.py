@@ -6,13 +6,13 @@ Kernels are always compiled for the hardware's architecture: the GPU could not l
 from collections.abc import Callable, Mapping
 from operator import index
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
-from triton import knobs
 from triton.backends.nvidia.driver import CudaDriver
 
 from harness.engines.triton.driver import LaunchRequest, constant_times, device_properties, own_ttir
 from harness.engines.triton.later_stages import target
+from harness.engines.triton.triton_seam import on_load
 from harness.model.device import DeviceProfile
 
 
@@ -35,7 +35,7 @@ class RealDriver(CudaDriver):
         self._ttir: dict[int, str] = {}
         self.utils: Any = _Utilities(self.utils, profile)
         self.launcher_cls = self._make_launcher
-        knobs.runtime.kernel_load_end_hook.add(cast("Any", self._on_load))
+        on_load(self._on_load)
 
     def get_current_target(self) -> Any:
         """Return the hardware's compile target."""
