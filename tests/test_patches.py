@@ -1,8 +1,17 @@
 """Patches are listed with their reasons, and undone."""
 
+import ast
+from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
+from harness import patches as registry
 from harness.patches import Patches
+
+HARNESS = Path(registry.__file__).parent
+PROJECTS = ("torch", "triton", "jax", "jaxlib", "jax_triton")
+PUT_BACK = {"knobs"}
+"""Settings of Triton, which have contexts of their own."""
 
 
 class Base:
@@ -69,3 +78,42 @@ def test_a_replacement_that_somebody_wraps_stays_beneath_theirs() -> None:
     vars(owner)["own"] = lambda: f"wrapped {patched()}"
     patches.undo()
     assert owner.own() == "wrapped patched"
+
+
+def test_other_projects_are_changed_through_the_registry_alone() -> None:
+    wrong = [
+        f"{path.relative_to(HARNESS.parent)}:{line}"
+        for path in sorted(HARNESS.rglob("*.py"))
+        for line in _assignments(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert wrong == []
+
+
+def _assignments(tree: ast.Module) -> Iterator[int]:
+    """Yield the lines that assign an attribute of a name that other projects define."""
+    foreign = {name for node in ast.walk(tree) for name in _imported(node)}
+    for node in ast.walk(tree):
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            for part in target.elts if isinstance(target, ast.Tuple) else (target,):
+                if isinstance(part, ast.Attribute) and ast.unparse(part).partition(".")[0] in foreign - PUT_BACK:
+                    yield part.lineno
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a statement imports from other projects, or takes from what it imports by name."""
+    match node:
+        case ast.Import(names=names):
+            yield from (alias.asname or _project(alias.name) for alias in names if _project(alias.name) in PROJECTS)
+        case ast.ImportFrom(module=str(module), names=names) if _project(module) in PROJECTS:
+            yield from (alias.asname or alias.name for alias in names)
+        case (
+            ast.Assign(targets=[ast.Name(id=name)], value=value)
+            | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+        ) if any(text in ast.unparse(value) for text in (f"import_module('{project}" for project in PROJECTS)):
+            yield name
+        case _:
+            pass
+
+
+def _project(module: str) -> str:
+    return module.partition(".")[0]

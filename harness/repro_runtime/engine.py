@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from harness.engines.torch.inductor.inductor_emulation import EMULATION
-from harness.engines.torch.torch_seam import plain_torch
+from harness.engines.torch.torch_seam import RUN, plain_torch
 from harness.engines.virtual.engine import VirtualEngine
 from harness.errors import SuiteError
 from harness.execution.case_execution import CaseExecution, LibraryContext
@@ -29,6 +29,7 @@ from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest, Sketch
 from harness.model.run import FormMismatch, Measure, Result, ResultForm, Role
+from harness.patches import PATCHES
 from harness.repro_runtime.request import FILE
 
 NOTHING_WRONG = Measure(ratio=0.0, index=(), got=0.0, expected=0.0)
@@ -45,9 +46,9 @@ class FileEngine(VirtualEngine):
     def emulate(self, device: DeviceProfile) -> None:
         """Emulate the device, and run `torch.autograd` in its own thread, whoever calls it."""
         super().emulate(device)
-        autograd: Any = torch.autograd
         for name in ("backward", "grad"):
-            setattr(autograd, name, self._file_execution.on_backward_thread(getattr(autograd, name)))
+            on_thread = self._file_execution.on_backward_thread(getattr(torch.autograd, name))
+            PATCHES.replace(torch.autograd, name, on_thread, why="it runs in its own thread", releases=RUN)
 
     def _make_execution(
         self,

@@ -102,8 +102,6 @@ class EmulatedInductor:
 
     def install(self) -> None:
         """Replace Inductor's benchmarks, its allocator of CUDA memory, and the loader of its kernels."""
-        # `enable_autograd_cache` is a setting, which a config module keeps apart from its attributes.
-        functorch_config.enable_autograd_cache = False
         _replace(triton_helpers, {"set_driver_to_gpu": lambda: None}, "the driver of the emulated GPU is active")
         _replace(guards, {"_empty_strided_cuda": _empty_strided}, "it allocates CUDA memory")
         self._on_gpu.install()
@@ -132,9 +130,10 @@ class EmulatedInductor:
         move_to_cpu(graph)
         patches = {**(options.get("config_patches") or {}), **OPTIONS}
         try:
-            return compiler.compile_fx(
-                graph, inputs, inner_compile=self._compile, **{**options, "config_patches": patches}
-            )
+            with functorch_config.patch(enable_autograd_cache=False):  # as with `OPTIONS`
+                return compiler.compile_fx(
+                    graph, inputs, inner_compile=self._compile, **{**options, "config_patches": patches}
+                )
         except InductorError as error:
             if self.on_uncompiled is None:
                 raise
