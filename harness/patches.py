@@ -32,7 +32,7 @@ class Patch:
     def undo(self) -> bool:
         """Put the original back, and return True.
 
-        A replacement that somebody else has replaced stays, because theirs may call it.
+        A replacement that other code has replaced stays, because that code may call it.
         """
         if vars(self.owner).get(self.name, ABSENT) is not self.replacement:
             return False
@@ -49,7 +49,7 @@ class Patches:
     def __init__(self) -> None:
         self._patches: list[Patch] = []
         self._suspended: list[Patch] | None = None
-        """What is to be made again, while all are suspended."""
+        """The patches to be made again, while all are suspended."""
 
     def replace(self, owner: Any, name: str, replacement: object, *, why: str, releases: str) -> None:
         """Replace an attribute.  `owner` is a module, a class, or an object with a `__dict__`."""

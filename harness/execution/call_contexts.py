@@ -5,7 +5,7 @@ an empty context, a copied context has what the caller's has, and a forked child
 autograd runs backward passes in a thread of its own.  So they run in a separate thread here too, although torch runs
 those of CPU tensors in the calling thread.
 
-What a call sets in the main thread stays, as in a program.  What it sets elsewhere is dropped.
+Values that a call sets in the main thread stay, as in a program.  Values that it sets elsewhere are dropped.
 """
 
 import os

@@ -145,16 +145,16 @@ class _OnMeta(OperatorMode):
         self._calls += 1
         if self._calls > MOST_CALLS:
             raise CannotExecute("a long definition without values")
-        given = dict(kwargs or {})
-        tensors = [leaf for leaf in tree_leaves((args, given)) if isinstance(leaf, torch.Tensor)]
+        arguments = dict(kwargs or {})
+        tensors = [leaf for leaf in tree_leaves((args, arguments)) if isinstance(leaf, torch.Tensor)]
         is_factory = not tensors and takes_device(func)
         if is_factory or any(tensor.device == META for tensor in tensors):
             args = tree_map_only(torch.Tensor, _to_meta, args)
-            if is_factory or given.get("device") is not None:
-                given["device"] = META
-        returned = func(*args, **given)
-        made = [leaf for leaf in tree_leaves(returned) if isinstance(leaf, torch.Tensor)]
-        self.largest_bytes = max(self.largest_bytes, *(one.numel() * one.element_size() for one in made), 0)
+            if is_factory or arguments.get("device") is not None:
+                arguments["device"] = META
+        returned = func(*args, **arguments)
+        results = [leaf for leaf in tree_leaves(returned) if isinstance(leaf, torch.Tensor)]
+        self.largest_bytes = max(self.largest_bytes, *(result.numel() * result.element_size() for result in results), 0)
         return returned
 
 

@@ -26,9 +26,9 @@ def largest(shape: tuple[int, ...], amounts: Array) -> Spread:
         amounts: one amount for each element, in flat order.
     """
     down, across = _blocks(shape, np.arange(amounts.size))
-    found = np.zeros(_block_counts(shape))
-    np.maximum.at(found, (down, across), amounts.reshape(-1))
-    return _spread(shape, found, min(1.0, float(found.max(initial=0.0)) / 2))
+    amounts_of_blocks = np.zeros(_block_counts(shape))
+    np.maximum.at(amounts_of_blocks, (down, across), amounts.reshape(-1))
+    return _spread(shape, amounts_of_blocks, min(1.0, float(amounts_of_blocks.max(initial=0.0)) / 2))
 
 
 def _blocks(shape: tuple[int, ...], cells: Array) -> tuple[Array, Array]:

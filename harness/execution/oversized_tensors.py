@@ -76,32 +76,32 @@ class SparseMemory(OperatorMode):
         Raises:
             CannotExecute: the shape of the result depends on values.
         """
-        given = dict(kwargs or {})
+        named = dict(kwargs or {})
         if isinstance(func, HigherOrderOperator):
-            return func(*args, **given)
+            return func(*args, **named)
         if (own := custom_operator(func)) is not None:
             with self, torch.no_grad():  # dispatched again, it would arrive here again
-                return own(*args, **given)
+                return own(*args, **named)
         follows = any(isinstance(leaf, torch.Tensor) and _address(leaf) in self._unknown for leaf in tree_leaves(args))
         if follows and func.overloadpacket.__name__ in READS:
             self._has_read_unknown = True
-        result = self._called(func, args, given)
-        if follows or _any_large((args, given)):
+        result = self._called(func, args, named)
+        if follows or _any_large((args, named)):
             for leaf in tree_leaves(result):
                 if isinstance(leaf, torch.Tensor) and not is_large(leaf):
                     self._unknown[_address(leaf)] = leaf.untyped_storage()
         return result
 
-    def _called(self, func: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
-        if func.is_view or not (_allocates(func, args, given) or _any_large((args, given))):
-            return func(*args, **given)
+    def _called(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        if func.is_view or not (_allocates(func, args, named) or _any_large((args, named))):
+            return func(*args, **named)
         if schema_of(func).is_mutable:
             if func.overloadpacket.__name__ in MOVES_STORAGE:
                 raise CannotExecute(f"{func} of an oversized tensor")
             return args[0]
-        result = _without_memory(func, args, given)
-        if not _any_large((args, given, result)):
-            return func(*args, **given)
+        result = _without_memory(func, args, named)
+        if not _any_large((args, named, result)):
+            return func(*args, **named)
         return tree_map(_zeros_like, result)
 
 

@@ -1,4 +1,4 @@
-"""Makes JAX importable in a process that emulates a GPU, whoever imports it first and when.
+"""Makes JAX importable in a process that emulates a GPU, no matter which code imports it first.
 
 jax-triton refuses to be imported without a GPU.  This file imports neither JAX nor torch nor Triton by itself.
 """

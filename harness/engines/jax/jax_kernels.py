@@ -16,7 +16,7 @@ class LaunchKind:
     """Why a kernel is launched."""
 
     model: str
-    """What the launch is a model of."""
+    """The words of `TargetSettings.model`."""
     config: ChosenConfig = NOT_TUNED
     is_benchmark: bool = False
 
@@ -39,7 +39,7 @@ class JaxKernelBuild:
         self,
         driver: VirtualDriver,
         grid: tuple[int, int, int],
-        given: Sequence[Any],
+        arguments: Sequence[Any],
         kind: LaunchKind,
     ) -> None:
         """Launch the kernel with its arrays and numbers, in the order of its parameters.
@@ -56,7 +56,7 @@ class JaxKernelBuild:
             stream=0,
             source=self.source,
             metadata=self.options,
-            arguments=self._arguments(given),
+            arguments=self._arguments(arguments),
             model=kind.model,
             is_benchmark=kind.is_benchmark,
         )

@@ -1,7 +1,7 @@
 """Reads from a compiled executable which operands of its calls hold their values before it runs.
 
 jaxlib's FFI target tunes kernels while the executable initialises.  By then the executable's own parameters and its
-constants are in memory.  What an operation of the executable produces is not.
+constants are in memory.  The results of its operations are not.
 """
 
 import re

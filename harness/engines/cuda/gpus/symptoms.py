@@ -94,7 +94,7 @@ class GpuSymptom:
     """A reason not to use a GPU, or not to trust its results."""
 
     sentence: ClassVar[str]
-    """What the GPU does, and the remedy.  Its fields are those of the symptom."""
+    """The predicate and the remedy.  Its fields are those of the symptom."""
     blames_card: ClassVar[bool] = False
     """True if the card itself failed, so that failures of cases meanwhile blame no kernel."""
 

@@ -1,4 +1,4 @@
-"""What an engine without a GPU tells Inductor: who chooses configs, and where files go.
+"""The settings of an engine without a GPU for Inductor: who chooses configs, and where files go.
 
 This file is light: it imports neither torch nor Inductor.  `compiled_calls` reads it when an op first compiles.
 """
@@ -50,7 +50,7 @@ class InductorEmulation:
 
     @property
     def eager(self) -> Mapping[str, int]:
-        """What torch's own operators computed in the case: operators and graph breaks, with the number of calls."""
+        """Calls of torch's own operators and graph breaks in the case, counted."""
         return sum(map(Counter[str], self.parts), Counter[str]())
 
 

@@ -2,7 +2,7 @@
 
 Dynamo and AOTAutograd see the tensors of the virtual GPU as they are, on the CPU.  Only the last step, Inductor's own,
 gets each graph as one of CUDA tensors.  So every decision that Inductor takes from the device is the emulated device's.
-What it generates is loaded and launched by its own code.  Replaced are the clocks by which it tunes, the allocator of
+Its own code loads and launches what it generates.  Replaced are the clocks by which it tunes, the allocator of
 CUDA memory, and the place where it puts its kernels' files.
 
 `tests/engines/torch/inductor/test_inductor_seam.py` fails when a release of torch moves a name.
@@ -72,7 +72,7 @@ InductorError: Any = import_module("torch._inductor.exc").InductorError
 WRAPPERS = (dynamo_errors.BackendCompilerFailed, InductorError)
 """The errors in which Dynamo and Inductor wrap others."""
 OTHER_STRIDES = re.compile(r"expected size .*?Error in op: torch\.ops\.([\w.]+)", re.DOTALL)
-"""What a wrapper raises if one of torch's own operators returns another layout than Inductor expects on CUDA."""
+"""The error of a wrapper if one of torch's own operators returns another layout than Inductor expects on CUDA."""
 CHOICES = 5
 """The place of the choices among the arguments of `do_autotuning`."""
 TEMPLATE = "triton_tem_"
@@ -88,7 +88,7 @@ class EmulatedInductor:
     def __init__(self, choice: ConfigChoice) -> None:
         self._choice = choice
         self.eager = Counter[str]()
-        """What torch's own operators compute of the program compiled last: operators and graph breaks, counted."""
+        """Calls of torch's own operators and graph breaks in the program compiled last, counted."""
         self.on_uncompiled: Callable[[str], None] | None = None
         """Called with the reason for a backward pass that torch's own operators compute; without it, this raises."""
         self._on_gpu = _GraphsOnGpu()
@@ -98,7 +98,7 @@ class EmulatedInductor:
         self._selected: list[tuple[str, int, int]] = []
         """Text, index and number of the templates that were chosen for the program under compilation, in order."""
         self._templates: dict[str, tuple[str, int, int]] = {}
-        """What was chosen for a kernel, by its name."""
+        """The template of a kernel, by its name: text, index and number."""
 
     def install(self) -> None:
         """Replace Inductor's benchmarks, its allocator of CUDA memory, and the loader of its kernels."""
@@ -125,7 +125,7 @@ class EmulatedInductor:
         """Return a graph of Dynamo as Inductor's `compile_fx` does with these options of it.
 
         Raises:
-            CannotExecute: Inductor fails, and whoever called `torch.compile` is not to see it.
+            CannotExecute: Inductor fails, and the caller of `torch.compile` is not to see it.
         """
         move_to_cpu(graph)
         patches = {**(options.get("config_patches") or {}), **OPTIONS}
