@@ -155,7 +155,8 @@ class TestEachPlantedBug:
         assert finding.case.dims == bug.smallest
         assert (finding.case.grad_mode, finding.case.frozen) == (bug.grad_mode, bug.frozen)
 
-    @pytest.mark.parametrize("file", SEARCHED)
+    @pytest.mark.nightly
+    @pytest.mark.parametrize("file", params(FILES))
     def test_the_repaired_twin_does_not_fail(self, session: Session, file: Path) -> None:
         bug = planted(file)
         statistics = search(session, bug.repaired, bug.cases)
