@@ -29,6 +29,7 @@ ROOMS = (
     "engines.jax",
     "engines.cuda",
     "workers",
+    "engines.contract",
     "compiling",
     "search",
     "drafts",

@@ -1,0 +1,1 @@
+"""The contract that every engine keeps, for tests of engines inside and outside the harness."""
