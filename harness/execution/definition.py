@@ -31,12 +31,12 @@ def reference(
     differentiable = {name: output for name, output in outputs.items() if output.requires_grad}
     results = dict(outputs)
     if leaves and differentiable:
-        made = gradients(
+        computed = gradients(
             differentiable,
             leaves,
             {name: detached(cotangents[name], output.dtype) for name, output in differentiable.items()},
         )
-        results |= with_zeros(made, leaves)
+        results |= with_zeros(computed, leaves)
     return {name: value.detach() for name, value in results.items()}
 
 
@@ -47,11 +47,11 @@ def arrays(results: Tensors) -> dict[str, Array]:
 
 def gradients(outputs: Tensors, leaves: Tensors, cotangents: Tensors) -> dict[str, torch.Tensor | None]:
     """Return the gradient `d:x` of each leaf x; None if no output depends on it."""
-    made = torch.autograd.grad(
+    returned = torch.autograd.grad(
         tuple(outputs.values()), tuple(leaves.values()), tuple(cotangents[name] for name in outputs), allow_unused=True
     )
-    found = cast("tuple[torch.Tensor | None, ...]", made)  # torch's stubs ignore allow_unused
-    return {f"d:{name}": _with_memory(gradient) for name, gradient in zip(leaves, found, strict=True)}
+    typed = cast("tuple[torch.Tensor | None, ...]", returned)  # torch's stubs ignore allow_unused
+    return {f"d:{name}": _with_memory(gradient) for name, gradient in zip(leaves, typed, strict=True)}
 
 
 def _with_memory(gradient: torch.Tensor | None) -> torch.Tensor | None:
@@ -61,11 +61,11 @@ def _with_memory(gradient: torch.Tensor | None) -> torch.Tensor | None:
     return torch.zeros_like(gradient)
 
 
-def with_zeros(made: Mapping[str, torch.Tensor | None], leaves: Tensors) -> Tensors:
+def with_zeros(computed: Mapping[str, torch.Tensor | None], leaves: Tensors) -> Tensors:
     """Return the gradients with zeros in the place of None."""
     return {
         name: torch.zeros_like(leaves[name.removeprefix("d:")]) if gradient is None else gradient
-        for name, gradient in made.items()
+        for name, gradient in computed.items()
     }
 
 
@@ -75,7 +75,7 @@ def _check_outputs(returned: Tensors, references: Any) -> Tensors:
     Cotangents may stand for what the op returned: they have the same names and shapes.
     """
     outputs = named(references)
-    shapes, others = ({name: value.shape for name, value in each.items()} for each in (returned, outputs))
-    if shapes != others:
+    shapes, defined = ({name: value.shape for name, value in each.items()} for each in (returned, outputs))
+    if shapes != defined:
         raise OutputsDiffer(forms(references))
     return outputs

@@ -61,9 +61,13 @@ def operator_of(func: Any) -> ExactOperator:
     base = schema.name.partition("::")[2]
     functional = base[:-1] if base.endswith("_") and not base.endswith("__") else base
     written = tuple(
-        (at, one.name) for at, one in enumerate(schema.arguments) if one.alias_info and one.alias_info.is_write
+        (at, argument.name)
+        for at, argument in enumerate(schema.arguments)
+        if argument.alias_info and argument.alias_info.is_write
     )
-    written += tuple((at, one.name) for at, one in enumerate(schema.arguments) if one.name in _HIDDEN.get(base, ()))
+    written += tuple(
+        (at, argument.name) for at, argument in enumerate(schema.arguments) if argument.name in _HIDDEN.get(base, ())
+    )
     return ExactOperator(
         name=schema.name.replace("::", "."),
         rule=_rule(func, base, written=bool(written)),

@@ -52,20 +52,20 @@ class _Call:
     """One call of an operator."""
 
     def __init__(
-        self, memory: ExactMemory, operator: ExactOperator, func: Callable[..., Any], given: Arguments
+        self, memory: ExactMemory, operator: ExactOperator, func: Callable[..., Any], arguments: Arguments
     ) -> None:
         self._memory = memory
         self._operator = operator
         self._func = func
-        self._args, self._kwargs = given
-        self._tensors = tuple(one for one in _leaves(given) if isinstance(one, torch.Tensor))
-        self._written = tuple(_tensors_of(_written(operator, given)))
-        self._addresses = {_address(one) for one in self._tensors}
-        self._has_floats = any(one.is_floating_point() or one.is_complex() for one in self._tensors)
+        self._args, self._kwargs = arguments
+        self._tensors = tuple(tensor for tensor in _leaves(arguments) if isinstance(tensor, torch.Tensor))
+        self._written = tuple(_tensors_of(_written(operator, arguments)))
+        self._addresses = {_address(tensor) for tensor in self._tensors}
+        self._has_floats = any(tensor.is_floating_point() or tensor.is_complex() for tensor in self._tensors)
 
     def run(self) -> Any:
         """Run the operator and follow it; return its real result."""
-        if any(one.device.type != "cpu" for one in self._tensors):
+        if any(tensor.device.type != "cpu" for tensor in self._tensors):
             return self._call()
         match self._operator.rule:
             case ExactRule.VALUES | ExactRule.SELECTION:
@@ -75,16 +75,16 @@ class _Call:
             case ExactRule.NEW | ExactRule.LIFTED:
                 return self._take_as_it_is()
             case ExactRule.UNKNOWN:
-                made = self._call()
-                self._forget_new(made)
-                for one in (*self._written, *_tensors_of(made)):
-                    self._store_tensor(one, _UNFOLLOWED)
-                return made
+                returned = self._call()
+                self._forget_new(returned)
+                for tensor in (*self._written, *_tensors_of(returned)):
+                    self._store_tensor(tensor, _UNFOLLOWED)
+                return returned
             case ExactRule.BITS:
-                made = self._call()
-                if made.dtype is not self._args[0].dtype and self._has_floats:
+                returned = self._call()
+                if returned.dtype is not self._args[0].dtype and self._has_floats:
                     self._doubt("takes the bits of numbers")
-                return made
+                return returned
             case ExactRule.VIEW | ExactRule.INSIDE:
                 raise AssertionError(self._operator)
 
@@ -93,22 +93,22 @@ class _Call:
 
     def _follow(self) -> Any:
         exact = self._prepared() if self._written else None  # what is written must be read first
-        made = self._call()
-        self._forget_new(made)
-        if exact is None and self._has_news(made):
+        returned = self._call()
+        self._forget_new(returned)
+        if exact is None and self._has_news(returned):
             exact = self._prepared()
         if exact is not None:
-            self._store(made, exact, self._second(made, exact))
-        return made
+            self._store(returned, exact, self._second(returned, exact))
+        return returned
 
     def _take_as_it_is(self) -> Any:
-        made = self._call()
-        for one in _tensors_of(made):
-            if _is_in(one, self._written) and _is_followed(one):  # may lie in a larger storage
-                self._memory.write(one, one.detach().to(torch.float64))
+        returned = self._call()
+        for tensor in _tensors_of(returned):
+            if _is_in(tensor, self._written) and _is_followed(tensor):  # may lie in a larger storage
+                self._memory.write(tensor, tensor.detach().to(torch.float64))
             else:
-                self._forget(one)
-        return made
+                self._forget(tensor)
+        return returned
 
     def _random(self) -> Any:
         """Follow what was drawn; never draw again."""
@@ -116,27 +116,27 @@ class _Call:
             return self._follow()
         name = self._operator.name
         exact = self._prepared() if name == "aten.native_dropout" else None
-        made = self._call()
-        self._forget_new(made)
+        returned = self._call()
+        self._forget_new(returned)
         if exact is not None:
             share = 1.0 - self._argument("p") if self._argument("train") is not False else 1.0
-            kept = exact[0][0] * made[1] / share if share else torch.zeros_like(exact[0][0])
-            self._store(made, exact, (kept, made[1]))
-            return made
-        read = any(one.is_floating_point() and not _is_in(one, self._written) for one in self._tensors)
-        for one in (*self._written, *_tensors_of(made)):
+            kept = exact[0][0] * returned[1] / share if share else torch.zeros_like(exact[0][0])
+            self._store(returned, exact, (kept, returned[1]))
+            return returned
+        read = any(tensor.is_floating_point() and not _is_in(tensor, self._written) for tensor in self._tensors)
+        for tensor in (*self._written, *_tensors_of(returned)):
             if read and not name.startswith("aten.bernoulli"):
-                self._store_unknown(one)
-            elif _is_followed(one) and one.is_floating_point():
-                self._memory.write(one, one.detach().to(torch.float64))
-        return made
+                self._store_unknown(tensor)
+            elif _is_followed(tensor) and tensor.is_floating_point():
+                self._memory.write(tensor, tensor.detach().to(torch.float64))
+        return returned
 
     def _prepared(self) -> Arguments:
         """Return the arguments with exact values, and compare the choices that depend on them."""
         exact = self._mapped(self._memory.read)
         decision = self._operator.decision
         if decision and self._has_floats:
-            real = self._mapped(lambda one: one.detach().to(torch.float64))
+            real = self._mapped(lambda tensor: tensor.detach().to(torch.float64))
             try:
                 if not _agree(
                     decision(*real[0], **_inputs(real, self._operator)),
@@ -147,21 +147,21 @@ class _Call:
                 self._doubt("cannot be followed")
         return exact
 
-    def _second(self, made: Any, exact: Arguments) -> Any:
+    def _second(self, returned: Any, exact: Arguments) -> Any:
         """Return the operator's result on exact values, or `_UNFOLLOWED`."""
-        if not all(_is_followed(one) for one in self._tensors):
+        if not all(_is_followed(tensor) for tensor in self._tensors):
             return _UNFOLLOWED
         if self._operator.absorbs_nan and any(
-            bool((other.isnan() & ~one.isnan()).any())
-            for one, other in zip(self._tensors, _tensors_of(exact), strict=True)
-            if one.is_floating_point()
+            bool((other.isnan() & ~tensor.isnan()).any())
+            for tensor, other in zip(self._tensors, _tensors_of(exact), strict=True)
+            if tensor.is_floating_point()
         ):
             return _UNFOLLOWED
         try:
             with _float64_by_default(needed=not self._has_floats):
                 second = self._func(*exact[0], **exact[1])
-                if self._operator.rule is ExactRule.SELECTION and isinstance(made, tuple):
-                    return self._selected(made[1], exact, second), made[1]
+                if self._operator.rule is ExactRule.SELECTION and isinstance(returned, tuple):
+                    return self._selected(returned[1], exact, second), returned[1]
                 return second
         except CANNOT_COMPUTE:
             return _UNFOLLOWED
@@ -181,12 +181,12 @@ class _Call:
             self._doubt("selects by rounding")
         return selected
 
-    def _store(self, made: Any, exact: Arguments, second: Any) -> None:
+    def _store(self, returned: Any, exact: Arguments, second: Any) -> None:
         """Store what was computed in `exact`, whose written arguments are copies, and `second`."""
         copies = tuple(_tensors_of(_written(self._operator, exact)))
-        for one, copy in zip(self._written, copies, strict=True):
-            self._store_tensor(one, _UNFOLLOWED if second is _UNFOLLOWED else copy)
-        results = tuple(_leaves(made))
+        for tensor, copy in zip(self._written, copies, strict=True):
+            self._store_tensor(tensor, _UNFOLLOWED if second is _UNFOLLOWED else copy)
+        results = tuple(_leaves(returned))
         seconds: tuple[Any, ...] = tuple(_leaves(second))  # None where the caller did not ask for a result
         if len(seconds) != len(results):
             seconds = (_UNFOLLOWED,) * len(results)
@@ -226,25 +226,26 @@ class _Call:
             parts = _parts(result)
             self._memory.write(parts, torch.full((), UNKNOWN, dtype=torch.float64).expand(parts.shape))
 
-    def _forget_new(self, made: Any) -> None:
-        for one in _tensors_of(made):
-            if _address(one) not in self._addresses:
-                self._forget(one)
-        for one in self._written:
-            if _address(one) not in self._addresses:  # an `out` tensor grew
-                self._forget(one)
+    def _forget_new(self, returned: Any) -> None:
+        for tensor in _tensors_of(returned):
+            if _address(tensor) not in self._addresses:
+                self._forget(tensor)
+        for tensor in self._written:
+            if _address(tensor) not in self._addresses:  # an `out` tensor grew
+                self._forget(tensor)
 
-    def _forget(self, one: torch.Tensor) -> None:
-        if _address(one):
-            self._memory.forget(one)
+    def _forget(self, tensor: torch.Tensor) -> None:
+        if _address(tensor):
+            self._memory.forget(tensor)
 
-    def _has_news(self, made: Any) -> bool:
+    def _has_news(self, returned: Any) -> bool:
         """Return whether a result has exact values, or decides something."""
         return any(
-            (self._has_floats or one.is_floating_point() or one.is_complex()) and _address(one) not in self._addresses
-            if isinstance(one, torch.Tensor)
-            else self._has_floats and one is not None
-            for one in _leaves(made)
+            (self._has_floats or leaf.is_floating_point() or leaf.is_complex())
+            and _address(leaf) not in self._addresses
+            if isinstance(leaf, torch.Tensor)
+            else self._has_floats and leaf is not None
+            for leaf in _leaves(returned)
         )
 
     def _mapped(self, read: Callable[[torch.Tensor], torch.Tensor]) -> Arguments:
@@ -263,11 +264,11 @@ class _Call:
                 case torch.dtype():
                     return torch.float64 if value.is_floating_point else _EXACT.get(value, value)
                 case list() | tuple():
-                    return [mapped(one) for one in value]
+                    return [mapped(part) for part in value]
                 case _:
                     return value
 
-        return tuple(mapped(one) for one in self._args), {name: mapped(one) for name, one in self._kwargs.items()}
+        return tuple(mapped(part) for part in self._args), {name: mapped(part) for name, part in self._kwargs.items()}
 
     def _argument(self, name: str) -> Any:
         return argument(self._func, name, self._args, self._kwargs)
@@ -276,37 +277,37 @@ class _Call:
         self._memory.doubt(f"{self._operator.name} {what}")
 
 
-def _written(operator: ExactOperator, given: Arguments) -> list[Any]:
+def _written(operator: ExactOperator, arguments: Arguments) -> list[Any]:
     """Return the arguments that the operator writes."""
-    args, kwargs = given
+    args, kwargs = arguments
     return [args[at] if at < len(args) else kwargs.get(name) for at, name in operator.written]
 
 
-def _inputs(given: Arguments, operator: ExactOperator) -> dict[str, Any]:
+def _inputs(arguments: Arguments, operator: ExactOperator) -> dict[str, Any]:
     """Return keyword arguments that are not written."""
     names = {name for _, name in operator.written}
-    return {name: value for name, value in given[1].items() if name not in names}
+    return {name: value for name, value in arguments[1].items() if name not in names}
 
 
 def _leaves(value: Any) -> Iterator[Any]:
     """Return what nested tuples, lists and dicts hold."""
     match value:
         case tuple() | list():
-            for one in value:
-                yield from _leaves(one)
+            for part in value:
+                yield from _leaves(part)
         case dict():
-            for one in value.values():
-                yield from _leaves(one)
+            for part in value.values():
+                yield from _leaves(part)
         case _:
             yield value
 
 
 def _tensors_of(value: Any) -> Iterator[torch.Tensor]:
-    return (one for one in _leaves(value) if isinstance(one, torch.Tensor))
+    return (leaf for leaf in _leaves(value) if isinstance(leaf, torch.Tensor))
 
 
 def _is_in(tensor: torch.Tensor, tensors: Iterable[torch.Tensor]) -> bool:
-    return any(one is tensor for one in tensors)
+    return any(candidate is tensor for candidate in tensors)
 
 
 def _is_followed(tensor: torch.Tensor) -> bool:
@@ -347,7 +348,7 @@ def _agree(first: Any, second: Any) -> bool:
         if bool(is_same.all()):
             return True
         return bool((is_same | ((first != first) & (second != second))).all())  # noqa: PLR0124 - NaN, in any type
-    return all(_agree(one, other) for one, other in zip(_tensors_of(first), _tensors_of(second), strict=False))
+    return all(_agree(left, right) for left, right in zip(_tensors_of(first), _tensors_of(second), strict=False))
 
 
 def _same_number(first: Any, second: Any) -> bool:

@@ -192,7 +192,7 @@ def lacking_allocator(kernel: str, size_bytes: int, elsewhere: str) -> None:
 
 def read(memory: bytes) -> Iterator[FlightEvent]:
     """Yield the events of a ring, oldest first, without records that are half written or empty."""
-    found: list[tuple[int, FlightEvent]] = []
+    events: list[tuple[int, FlightEvent]] = []
     for at in range(0, SIZE, SLOT_BYTES):
         record = memory[at : at + SLOT_BYTES]
         checksum, number, time_s, thread, kind, edge, length = HEAD.unpack_from(record)
@@ -204,5 +204,5 @@ def read(memory: bytes) -> Iterator[FlightEvent]:
         event = FlightEvent(
             time_s=time_s, thread=thread, kind=Activity(kind), edge=Edge(edge), subject=subject, detail=detail
         )
-        found.append((number, event))
-    return (event for _, event in sorted(found, key=lambda one: one[0]))
+        events.append((number, event))
+    return (event for _, event in sorted(events, key=lambda pair: pair[0]))

@@ -21,7 +21,7 @@ from harness.model.case import FEWEST_BATCH_DIMS, Case, DType, Layout, Scale, Va
 from harness.model.input_spec import Draw, Integer, Integers, Segments, Tensor, extent_of
 from harness.model.op import Op
 
-TORCH_DTYPES: Mapping[DType, torch.dtype] = {one: getattr(torch, one.torch_name) for one in DType}
+TORCH_DTYPES: Mapping[DType, torch.dtype] = {dtype: getattr(torch, dtype.torch_name) for dtype in DType}
 INTEGER_DTYPES: Mapping[Integer, torch.dtype] = {
     "bool": torch.bool,
     "uint8": torch.uint8,

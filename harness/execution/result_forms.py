@@ -46,9 +46,9 @@ def differences(got: Mapping[str, ResultForm], expected: Mapping[str, ResultForm
     names = dict.fromkeys((*expected, *got))
     pairs = ((name, got.get(name), expected.get(name)) for name in names)
     return tuple(
-        FormMismatch(name=name, got=one, expected=other)
-        for name, one, other in pairs
-        if one is None or other is None or one.shape != other.shape
+        FormMismatch(name=name, got=got_form, expected=expected_form)
+        for name, got_form, expected_form in pairs
+        if got_form is None or expected_form is None or got_form.shape != expected_form.shape
     )
 
 

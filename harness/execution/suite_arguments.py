@@ -10,9 +10,9 @@ from harness.errors import SuiteError
 
 @lru_cache(maxsize=256)
 def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], bool]:
-    found = inspect.signature(function).parameters.values()
-    named = tuple(parameter.name for parameter in found if parameter.kind is not parameter.VAR_KEYWORD)
-    return named, any(parameter.kind is parameter.VAR_KEYWORD for parameter in found)
+    parameters = inspect.signature(function).parameters.values()
+    named = tuple(parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD)
+    return named, any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def arguments_for(

@@ -14,14 +14,14 @@ Copies = Mapping[int, torch.UntypedStorage]
 
 def storages_of(request: LaunchRequest) -> dict[int, torch.UntypedStorage]:
     """Return the storages of the arguments by address, each once."""
-    found: dict[int, torch.UntypedStorage] = {}
+    storages: dict[int, torch.UntypedStorage] = {}
     for value in request.arguments:
         memory: Any = descriptor_tensor(value) if hasattr(value, "block_shape") else value
         if hasattr(memory, "untyped_storage"):  # a tensor, or an object of a library's own class
             storage: torch.UntypedStorage = memory.untyped_storage()
             if storage.nbytes():
-                found[storage.data_ptr()] = storage
-    return found
+                storages[storage.data_ptr()] = storage
+    return storages
 
 
 def size_bytes(request: LaunchRequest) -> int:

@@ -80,34 +80,40 @@ class BuildChecks:
         self._launched += self._records.new()
         launched = self._launched
         known = self._known(launched)
-        if is_patient and len(known) < len({one.launch.build for one in launched}):
+        if is_patient and len(known) < len({record.launch.build for record in launched}):
             with suppress(KeyboardInterrupt):  # what was found is reported all the same
                 self._compiler.settle()
             known = self._known(launched)
         failures: list[LaunchFailure] = []
         outcomes: dict[str, Outcome] = {}
-        for one in launched:
+        for record in launched:
             run = Run(
-                case=Case(op="", dims={}, dtype=one.dtype, device=self._device),
+                case=Case(op="", dims={}, dtype=record.dtype, device=self._device),
                 engine=VIRTUAL.name,
                 ending=Completed(),
-                launches=(one.launch,),
+                launches=(record.launch,),
             )
             verdicts = registry.judge_all(run, {}, known, (), (FITS,))
             fails = [verdict for verdict in verdicts if isinstance(verdict, Fail)]
             failures += (
-                LaunchFailure(test=one.test, fail=fail, dtype=one.dtype, launch=one.launch, called_from=one.called_from)
+                LaunchFailure(
+                    test=record.test,
+                    fail=fail,
+                    dtype=record.dtype,
+                    launch=record.launch,
+                    called_from=record.called_from,
+                )
                 for fail in fails
             )
             is_unknown = any(isinstance(verdict, Abstain) for verdict in verdicts)
-            outcomes[one.launch.build] = Outcome.FAIL if fails else Outcome.ABSTAIN if is_unknown else Outcome.PASS
+            outcomes[record.launch.build] = Outcome.FAIL if fails else Outcome.ABSTAIN if is_unknown else Outcome.PASS
         return BuildVerdicts(
             failures=tuple(failures), builds=len(outcomes), compiled=len(known), outcomes=tuple(outcomes.values())
         )
 
     def _known(self, launched: Iterable[LaunchedBuild]) -> dict[str, Resources]:
-        found = {one.launch.build: self._compiler.of(one.launch) for one in launched}
-        return {build: resources for build, resources in found.items() if resources is not None}
+        compiled = {record.launch.build: self._compiler.of(record.launch) for record in launched}
+        return {build: resources for build, resources in compiled.items() if resources is not None}
 
     def _request(self) -> None:
         """Request each build soon after its first launch."""

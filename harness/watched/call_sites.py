@@ -49,13 +49,13 @@ class CallSites:
 
     def _called(self, test: str, frames: list[FrameType], own: list[int], request: LaunchRequest) -> SeenCall | None:
         """Return the outermost function that a suite can call: outside the test's file, or else in it."""
-        found: list[tuple[bool, SeenCall]] = []
+        calls: list[tuple[bool, SeenCall]] = []
         for index in range(own[0] + 1, len(frames)):
             frame = frames[index]
             named = _public_name(frame)
             if named is None or (index in own and frame.f_code.co_name == _test_name(test)):
                 continue
-            site = max(one for one in own if one < index)
+            site = max(position for position in own if position < index)
             written = _written(frames[site], frame, named)
             arguments = {
                 name: _seen(value) for name, value in (_evaluated(frames[index - 1], frame, named) or {}).items()
@@ -73,10 +73,10 @@ class CallSites:
                 line=frames[site].f_lineno,
                 kernel=request.source.fn.__name__,
             )
-            kinds = {one.kind for one in arguments.values()}
+            kinds = {argument.kind for argument in arguments.values()}
             if ArgumentKind.TENSOR in kinds and ArgumentKind.OTHER not in kinds:
-                found.append((index in own, call))
-        return next((call for is_own, call in found if not is_own), found[0][1] if found else None)
+                calls.append((index in own, call))
+        return next((call for is_own, call in calls if not is_own), calls[0][1] if calls else None)
 
     def _launched(self, test: str, frame: FrameType, request: LaunchRequest) -> SeenCall | None:
         """Return the launch itself as a call."""
@@ -84,9 +84,9 @@ class CallSites:
         function = kernel.fn
         if "<locals>" in function.__qualname__ or function.__code__.co_filename.startswith(self._generated):
             return None
-        given = zip(kernel.arg_names, request.arguments, strict=False)
-        arguments = {name: _seen(value) for name, value in given}
-        if any(one.kind is ArgumentKind.OTHER for one in arguments.values()):
+        passed = zip(kernel.arg_names, request.arguments, strict=False)
+        arguments = {name: _seen(value) for name, value in passed}
+        if any(argument.kind is ArgumentKind.OTHER for argument in arguments.values()):
             return None
         return SeenCall(
             test=test,
@@ -140,8 +140,8 @@ def _public_name(frame: FrameType) -> str | None:
     owner: Any = module
     for part in parts[:-1]:
         owner = getattr(owner, part, None)
-    found = getattr(owner, parts[-1], None)
-    if not inspect.isfunction(found) or inspect.unwrap(found).__code__ is not code:
+    function = getattr(owner, parts[-1], None)
+    if not inspect.isfunction(function) or inspect.unwrap(function).__code__ is not code:
         return None
     if isinstance(owner, type):
         is_autograd = issubclass(owner, torch.autograd.Function) and parts[-1] == "forward"
@@ -166,19 +166,23 @@ def _evaluated(caller: FrameType, callee: FrameType, named: str) -> Bound | None
     by_name = _bound(caller, signature)
     if by_name is not None:
         return by_name
-    found = callee.f_locals
+    values = callee.f_locals
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    wanted = [one for one in signature.parameters.values() if one.kind not in kinds]
-    return {one.name: found[one.name] for one in wanted if one.name in found and not _is_default(one, found)}
+    wanted = [parameter for parameter in signature.parameters.values() if parameter.kind not in kinds]
+    return {
+        parameter.name: values[parameter.name]
+        for parameter in wanted
+        if parameter.name in values and not _is_default(parameter, values)
+    }
 
 
-def _is_default(parameter: inspect.Parameter, found: Mapping[str, Any]) -> bool:
-    default, value = parameter.default, found[parameter.name]
+def _is_default(parameter: inspect.Parameter, values: Mapping[str, Any]) -> bool:
+    default, value = parameter.default, values[parameter.name]
     return default is not inspect.Parameter.empty and (default is value or _plainly_equal(default, value))
 
 
-def _plainly_equal(one: object, other: object) -> bool:
-    return type(one) is type(other) and isinstance(one, bool | int | float | str) and one == other
+def _plainly_equal(first: object, second: object) -> bool:
+    return type(first) is type(second) and isinstance(first, bool | int | float | str) and first == second
 
 
 def _bound(caller: FrameType, signature: inspect.Signature) -> Bound | None:
@@ -225,7 +229,7 @@ def _written(caller: FrameType, callee: FrameType, named: str) -> Mapping[str, s
     node = _call_of(caller)
     if node is None or not _is_call_of(node.func, caller, callee, named):
         return {}
-    if any(isinstance(one, ast.Starred) for one in node.args):
+    if any(isinstance(part, ast.Starred) for part in node.args):
         return {}
     try:
         keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords if keyword.arg}
@@ -241,11 +245,11 @@ def _written_launch(caller: FrameType, parameters: Sequence[str]) -> Mapping[str
     if (
         node is None
         or not isinstance(node.func, ast.Subscript)
-        or any(isinstance(one, ast.Starred) for one in node.args)
+        or any(isinstance(part, ast.Starred) for part in node.args)
     ):
         return {}
     positional = dict(zip(parameters, map(ast.unparse, node.args), strict=False))
-    named = {one.arg or "": ast.unparse(one.value) for one in node.keywords}
+    named = {part.arg or "": ast.unparse(part.value) for part in node.keywords}
     return positional | {name: text for name, text in named.items() if name in parameters}
 
 
@@ -253,10 +257,10 @@ def _is_call_of(node: ast.expr, caller: FrameType, callee: FrameType, named: str
     match node:
         case ast.Name():
             try:
-                found = _value(node, caller)
+                function = _value(node, caller)
             except LookupError:
                 return False
-            return inspect.isfunction(found) and inspect.unwrap(found).__code__ is callee.f_code
+            return inspect.isfunction(function) and inspect.unwrap(function).__code__ is callee.f_code
         case ast.Attribute(attr=name):
             return name == named.rpartition(".")[2]
         case _:
@@ -277,7 +281,7 @@ def _calls(file: str) -> Mapping[tuple[int | None, ...], ast.Call]:
     except (OSError, SyntaxError, ValueError):  # code that was made from a text, or is in no file
         return {}
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return {(one.lineno, one.end_lineno, one.col_offset, one.end_col_offset): one for one in calls}
+    return {(call.lineno, call.end_lineno, call.col_offset, call.end_col_offset): call for call in calls}
 
 
 def _sizes(frame: FrameType) -> dict[str, int]:

@@ -53,12 +53,12 @@ def virtual_setup(
     oracles: tuple[str, ...],
     library_paths: tuple[str, ...],
     folder: Path,
-    given: Mapping[str, str],
+    environment: Mapping[str, str],
 ) -> CommandSetup:
-    """Return the setup of a command on the virtual GPU; `given` is the environment of this process."""
+    """Return the setup of a command on the virtual GPU; `environment` is that of this process."""
     return CommandSetup(
         plan=watch_plan(device, tuple(name for name in oracles if name != FITS.name), library_paths),
-        environment=watched_environment(given, folder, library_paths),
+        environment=watched_environment(environment, folder, library_paths),
         checks_builds=FITS.name in oracles,
     )
 

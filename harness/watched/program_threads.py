@@ -40,8 +40,8 @@ class CallingLines:
         frames = traceback.walk_stack(None)
         own = [at for at in frames if not any(part in at[0].f_code.co_filename for part in self._not_own)]
         with_lines = (at for at in own if not is_compiled(at[0].f_code))
-        found = next(with_lines, None) or next(iter(own), None)
-        return Source(file=found[0].f_code.co_filename, line=found[1]) if found else self.of_backward
+        innermost = next(with_lines, None) or next(iter(own), None)
+        return Source(file=innermost[0].f_code.co_filename, line=innermost[1]) if innermost else self.of_backward
 
     def raised(self, error: Exception) -> Raised:
         """Return the ending of a launch that raised, at the caller's line."""

@@ -51,7 +51,7 @@ def record_launch(
         CannotRecord: another process could not make this launch.
     """
     memory = _Memory(before, fresh)
-    given = zip(request.source.fn.arg_names, request.arguments, strict=False)
+    arguments = zip(request.source.fn.arg_names, request.arguments, strict=False)
     metadata = request.metadata
     options = {name: getattr(metadata, name) for name in OPTIONS if hasattr(metadata, name)}
     with plain_torch(), without_dispatch_modes():
@@ -59,7 +59,7 @@ def record_launch(
             "kernel": _named(request.source.fn),
             "grid": list(request.grid),
             "options": {name: value for name, value in options.items() if value != DEFAULTS.get(name, ...)},
-            "arguments": {name: memory.encoded(value) for name, value in given},
+            "arguments": {name: memory.encoded(value) for name, value in arguments},
             "storages": memory.contents(),
             "fresh": memory.freshness(),
         }
@@ -74,7 +74,7 @@ def launch_again(path: Path) -> None:
     """
     content = _read(path)
     kernel = _kernel(content["kernel"], path)
-    storages = [_storage(*one) for one in zip(content["storages"], content["fresh"], strict=True)]
+    storages = [_storage(*storage) for storage in zip(content["storages"], content["fresh"], strict=True)]
     arguments = {name: _decoded(value, storages, path) for name, value in content["arguments"].items()}
     kernel[tuple(content["grid"])](**arguments, **content["options"])
 
@@ -156,14 +156,14 @@ def _kernel(named: Sequence[str], path: Path) -> Any:
     module, name, file = named
     project = path.resolve().parents[3]  # of project/.harness/launches/ID/launch.pt
     try:
-        found: Any = _own_module(module, project / file) if file else importlib.import_module(module)
+        function: Any = _own_module(module, project / file) if file else importlib.import_module(module)
         for part in name.split("."):
-            found = getattr(found, part)
+            function = getattr(function, part)
     except (ImportError, AttributeError, OSError) as error:
         raise ReplayError(f"{path}: the kernel {module}.{name} is not there: {error}") from error
-    while not isinstance(found, JITFunction):  # autotuners and heuristics wrap the kernel
-        found = found.fn
-    return found
+    while not isinstance(function, JITFunction):  # autotuners and heuristics wrap the kernel
+        function = function.fn
+    return function
 
 
 def _own_module(name: str, file: Path) -> ModuleType:
@@ -187,9 +187,9 @@ def _storage(values: torch.Tensor, fresh_type: str) -> torch.Tensor:
     if not fresh_type:
         return torch.zeros_like(values, device="cuda").copy_(values)  # a factory: on hardware, between redzones
     kind: torch.dtype = getattr(torch, fresh_type)
-    made = torch.empty(values.numel() // kind.itemsize, dtype=kind, device="cuda").view(torch.uint8)
-    made.copy_(values[: made.numel()])
-    return made
+    tensor = torch.empty(values.numel() // kind.itemsize, dtype=kind, device="cuda").view(torch.uint8)
+    tensor.copy_(values[: tensor.numel()])
+    return tensor
 
 
 def _decoded(value: Plain, storages: Sequence[torch.Tensor], path: Path) -> Any:

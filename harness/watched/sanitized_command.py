@@ -29,15 +29,15 @@ class SanitizedCommand:
     plan: SanitizerPlan
 
 
-def under_sanitizer(sanitizing: Sanitizing, folder: Path, given: Mapping[str, str]) -> SanitizedCommand:
+def under_sanitizer(sanitizing: Sanitizing, folder: Path, variables: Mapping[str, str]) -> SanitizedCommand:
     """Return how to run a command under this tool, after a child with a planted mistake has run under it.
 
     Args:
         sanitizing: the tool.
         folder: where it prints.
-        given: the environment of the command.
+        variables: the environment of the command.
     """
-    log, own = folder / "sanitizer.log", {**given, **environment(sanitizing.tool)}
+    log, own = folder / "sanitizer.log", {**variables, **environment(sanitizing.tool)}
     return SanitizedCommand(
         words=(*sanitizing.command, "--log-file", str(log)),
         environment=own,
@@ -54,7 +54,7 @@ def _filtered(sanitizing: Sanitizing) -> str:
     return f"{sanitizing.filtered} may leave out kernels or reports" if sanitizing.filtered else ""
 
 
-def _self_test(sanitizing: Sanitizing, log: Path, given: Mapping[str, str]) -> str:
+def _self_test(sanitizing: Sanitizing, log: Path, variables: Mapping[str, str]) -> str:
     """Return why the tool does not report a planted mistake; empty if it does."""
     if sanitizing.tool is Tool.SYNCCHECK:
         return ""  # its planted mistake could hang; each process checks that the tool is in it
@@ -65,7 +65,7 @@ def _self_test(sanitizing: Sanitizing, log: Path, given: Mapping[str, str]) -> s
     try:
         ended = subprocess.run(
             words,
-            env={**given, "PYTHONPATH": path},
+            env={**variables, "PYTHONPATH": path},
             capture_output=True,
             text=True,
             errors="replace",

@@ -67,9 +67,9 @@ class SanitizerReports:
         if not new:
             return ""
         before, text = self._last, self._last + new
-        found = tuple(reports(text))
-        self._last = found[-1] if found and text.endswith(found[-1]) else ""
-        return "".join(report for report in found if report != before)
+        printed = tuple(reports(text))
+        self._last = printed[-1] if printed and text.endswith(printed[-1]) else ""
+        return "".join(report for report in printed if report != before)
 
     def _new_text(self, wait_s: float) -> str:
         """Return what was printed since the last call.  Waits for a first report, and for the end of one."""

@@ -174,8 +174,8 @@ def read_checks(folder: Path) -> tuple[TestChecks, ...]:
 
 def read_failures(folder: Path) -> tuple[LaunchFailure, ...]:
     """Return the failures of all processes, by test."""
-    found = (one for file in sorted(folder.glob(f"*{FAILURES}")) for one in _read(file, LaunchFailure))
-    return tuple(sorted(found, key=lambda failure: failure.test))
+    failures = (failure for file in sorted(folder.glob(f"*{FAILURES}")) for failure in _read(file, LaunchFailure))
+    return tuple(sorted(failures, key=lambda failure: failure.test))
 
 
 class LaunchedBuilds:
@@ -188,26 +188,26 @@ class LaunchedBuilds:
 
     def new(self) -> tuple[LaunchedBuild, ...]:
         """Return those that were written since the last call, by test and process."""
-        found: list[LaunchedBuild] = []
+        builds: list[LaunchedBuild] = []
         for file in sorted(self._folder.glob(f"*{BUILDS}")):
             with file.open("rb") as records:
                 records.seek(self._read.get(file, 0))
                 text = records.read()
             complete = text[: text.rfind(b"\n") + 1]
             self._read[file] = self._read.get(file, 0) + len(complete)
-            found += _records(complete, LaunchedBuild)
-        return tuple(found)
+            builds += _records(complete, LaunchedBuild)
+        return tuple(builds)
 
 
 def read_calls(folder: Path) -> tuple[SeenCall, ...]:
     """Return the calls that tests of all processes made, in the order of each process."""
-    return tuple(one for file in sorted(folder.glob(f"*{CALLS}")) for one in _read(file, SeenCall))
+    return tuple(call for file in sorted(folder.glob(f"*{CALLS}")) for call in _read(file, SeenCall))
 
 
 def read_uncompiled(folder: Path) -> Mapping[str, int]:
     """Return how many programs of `torch.compile` ran uncompiled, by reason."""
     files = sorted(folder.glob(f"*{UNCOMPILED}"))
-    return dict(Counter(one.reason for file in files for one in _read(file, UncompiledProgram)))
+    return dict(Counter(program.reason for file in files for program in _read(file, UncompiledProgram)))
 
 
 def _read(file: Path, kind: type[T]) -> Iterator[T]:

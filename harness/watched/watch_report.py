@@ -58,17 +58,17 @@ class Seen:
 
     @property
     def launches(self) -> int:
-        return sum(one.launches for one in self.checks)
+        return sum(checks.launches for checks in self.checks)
 
     @property
     def tests(self) -> dict[str, Outcome]:
         """The outcome of each test that launched a kernel: of all its launches, in whatever process."""
         failed = {failure.test for failure in self.failures}
-        found: dict[str, Outcome] = {}
-        for one in self.checks:
-            is_checked = sum(one.unchecked.values()) < one.launches or found.get(one.test) is Outcome.PASS
-            found[one.test] = Outcome.PASS if is_checked else Outcome.ABSTAIN
-        return found | dict.fromkeys(failed, Outcome.FAIL)
+        outcomes: dict[str, Outcome] = {}
+        for checks in self.checks:
+            is_checked = sum(checks.unchecked.values()) < checks.launches or outcomes.get(checks.test) is Outcome.PASS
+            outcomes[checks.test] = Outcome.PASS if is_checked else Outcome.ABSTAIN
+        return outcomes | dict.fromkeys(failed, Outcome.FAIL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +88,13 @@ def findings_of(seen: Seen, command: WatchedCommand) -> tuple[WatchedFinding, ..
     suspects = [
         Suspect(fail=_simplest(same).fail, cases={failure.test for failure in same}) for same in by_signature.values()
     ]
-    found: list[WatchedFinding] = []
+    watched: list[WatchedFinding] = []
     for cause in causes_of(suspects):
         same = by_signature[cause.head]
         symptoms = tuple(_symptom(by_signature[signature]) for signature in cause.symptoms)
         finding = replace(_finding(same, command), symptoms=symptoms)
-        found.append(WatchedFinding(finding, _simplest(same).recording))
-    return tuple(found)
+        watched.append(WatchedFinding(finding, _simplest(same).recording))
+    return tuple(watched)
 
 
 def report_of_watch(
@@ -105,18 +105,18 @@ def report_of_watch(
     end: CommandEnd,
 ) -> CampaignReport:
     """Return the report of a command.  Its cases are the tests that launched a kernel."""
-    found = tuple(findings)
-    outcomes, kernels = seen.tests, sorted({kernel for one in seen.checks for kernel in one.kernels})
+    reported = tuple(findings)
+    outcomes, kernels = seen.tests, sorted({kernel for checks in seen.checks for kernel in checks.kernels})
     count, slug = Counter(outcomes.values()), command.device.slug
     verdicts, reasons = Counter[tuple[str, Outcome]](), Counter[str]()
-    for one in seen.checks:
-        for oracle in one.judged:
-            verdicts[oracle, Outcome.FAIL if one.failed.get(oracle) else Outcome.PASS] += 1
-        reasons.update(one.unchecked)
+    for checks in seen.checks:
+        for oracle in checks.judged:
+            verdicts[oracle, Outcome.FAIL if checks.failed.get(oracle) else Outcome.PASS] += 1
+        reasons.update(checks.unchecked)
     verdicts.update((FITS.name, outcome) for outcome in seen.builds.outcomes)
     name = " ".join(command.words)
     return CampaignReport(
-        findings=found,
+        findings=reported,
         cases=len(outcomes),
         passed=count[Outcome.PASS],
         failed=count[Outcome.FAIL],
@@ -132,8 +132,8 @@ def report_of_watch(
         builds=seen.builds.builds,
         compiled_builds=seen.builds.compiled,
         uncompiled=dict(seen.uncompiled),
-        known_findings=issues.among(found),
-        notices=issues.notices(found, kernels, ()),
+        known_findings=issues.among(reported),
+        notices=issues.notices(reported, kernels, ()),
         verdicts=tuple(
             VerdictCount(op=name, device=slug, oracle=oracle, outcome=outcome, cases=cases)
             for (oracle, outcome), cases in sorted(verdicts.items())

@@ -78,7 +78,7 @@ class WatchedBlock(ContextDecorator):
             seen = Seen(checks=read_checks(Path(name)), failures=read_failures(Path(name)))
             self.uncompiled = read_uncompiled(Path(name))
         command = WatchedCommand(words=("python",), device=self.device, options=())
-        self.findings = tuple(one.finding for one in findings_of(seen, command))
+        self.findings = tuple(watched.finding for watched in findings_of(seen, command))
         self.launches = seen.launches
 
     def __str__(self) -> str:

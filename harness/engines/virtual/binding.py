@@ -29,7 +29,7 @@ class Binding:
         self,
         kernel: Function,
         signature: Mapping[str, Any],
-        given: Mapping[str, Any],
+        arguments: Mapping[str, Any],
         poison_of: PoisonOf,
         make_scalar: ScalarFactory | None = None,
     ) -> None:
@@ -43,7 +43,7 @@ class Binding:
         try:
             with plain_torch():
                 for name, kind in signature.items():
-                    self._bind_all(name, kind, given.get(name), parameters)
+                    self._bind_all(name, kind, arguments.get(name), parameters)
         except StopIteration:
             raise CannotExecute(f"arguments of kinds {sorted(set(map(str, signature.values())))}") from None
         if next(parameters, None) is not None:
@@ -76,21 +76,23 @@ class Binding:
             if isinstance(base, Pointers):
                 yield self.arguments[base.argument], parameter.slot
 
-    def _bind_all(self, name: str, kind: Any, given: Any, parameters: Iterator[Parameter]) -> None:
+    def _bind_all(self, name: str, kind: Any, argument: Any, parameters: Iterator[Parameter]) -> None:
         """Bind one argument of the launcher, which is none, one or several parameters of the kernel."""
         if kind == "constexpr":
             return
         if isinstance(kind, tuple | list):
-            for number, (part, value) in enumerate(zip(kind, given, strict=True)):
+            for number, (part, value) in enumerate(zip(kind, argument, strict=True)):
                 self._bind_all(f"{name}.{number}", part, value, parameters)
             return
         parameter = next(parameters)
         if str(kind).startswith("tensordesc"):
-            self._bind_descriptor(name, parameter, given, parameters)
+            self._bind_descriptor(name, parameter, argument, parameters)
         else:
-            self.values.append(self._bind(name, parameter.type, given))
+            self.values.append(self._bind(name, parameter.type, argument))
 
-    def _bind_descriptor(self, name: str, parameter: Parameter, given: Any, parameters: Iterator[Parameter]) -> None:
+    def _bind_descriptor(
+        self, name: str, parameter: Parameter, descriptor: Any, parameters: Iterator[Parameter]
+    ) -> None:
         """Bind a descriptor made by host code, and the extents and strides that follow it.
 
         Below compute capability 9.0 Triton passes the parts of a descriptor instead: pointer, extents, strides, flags.
@@ -98,45 +100,52 @@ class Binding:
         Raises:
             StopIteration: the kernel has too few parameters.
         """
-        rounds, pads = bool(getattr(given, "round_f32_to_tf32", False)), getattr(given, "padding", "zero") == "nan"
-        base = self._pointer(name, given.base.element_size(), given.base)
+        rounds = bool(getattr(descriptor, "round_f32_to_tf32", False))
+        pads = getattr(descriptor, "padding", "zero") == "nan"
+        base = self._pointer(name, descriptor.base.element_size(), descriptor.base)
         flags: list[bool] = []
         if parameter.type.is_pointer:
             self.values.append(base)
             # Older releases of Triton have no flag for rounding.
-            flags = [pads, rounds] if hasattr(given, "round_f32_to_tf32") else [pads]
+            flags = [pads, rounds] if hasattr(descriptor, "round_f32_to_tf32") else [pads]
         else:
-            numbers = [tuple(np.array([int(part)]) for part in parts) for parts in (given.shape, given.strides)]
+            numbers = [
+                tuple(np.array([int(part)]) for part in parts) for parts in (descriptor.shape, descriptor.strides)
+            ]
             self.values.append(Descriptor(base, numbers[0], numbers[1], np.array([pads]), np.array([rounds])))
-        parts = [*given.shape, *given.strides]
+        parts = [*descriptor.shape, *descriptor.strides]
         if parameter.type.is_pointer:
             parts = [*parts, *flags, *parts]
         self.values += [self._bind(name, next(parameters).type, part) for part in parts]
 
-    def _bind(self, name: str, kind: Type, given: Any) -> Value:
+    def _bind(self, name: str, kind: Type, argument: Any) -> Value:
         if not kind.is_pointer:
-            return self._make_scalar(kind, given)
+            return self._make_scalar(kind, argument)
         assert kind.pointee is not None
-        return self._pointer(name, kind.pointee.bytes, given)
+        return self._pointer(name, kind.pointee.bytes, argument)
 
-    def _pointer(self, name: str, element_bytes: int, given: Any) -> Pointers:
+    def _pointer(self, name: str, element_bytes: int, pointer: Any) -> Pointers:
         first = 0
-        if not isinstance(given, torch.Tensor) and not hasattr(given, "base") and hasattr(given, "untyped_storage"):
-            argument, first = self._argument_like_a_tensor(name, given)
+        if (
+            not isinstance(pointer, torch.Tensor)
+            and not hasattr(pointer, "base")
+            and hasattr(pointer, "untyped_storage")
+        ):
+            argument, first = self._argument_like_a_tensor(name, pointer)
         else:
-            argument = self._argument(name, element_bytes, given)
+            argument = self._argument(name, element_bytes, pointer)
         self.arguments.append(argument)
         return Pointers(len(self.arguments) - 1, element_bytes, (np.full(1, first, np.int64),))
 
-    def _argument_like_a_tensor(self, name: str, given: Any) -> tuple[Argument, int]:
+    def _argument_like_a_tensor(self, name: str, pointer: Any) -> tuple[Argument, int]:
         """Return the view that a library's own class of tensors describes, and the element at which its pointer begins.
 
         Triton accepts any object with `data_ptr`.  A stride may be negative, as torch's never are: the view is then the
         whole storage, and the pointer begins inside.
         """
-        storage = given.untyped_storage()
-        size, first_byte = given.element_size(), given.data_ptr() - storage.data_ptr()
-        shape, strides = tuple(given.shape), tuple(given.stride())
+        storage = pointer.untyped_storage()
+        size, first_byte = pointer.element_size(), pointer.data_ptr() - storage.data_ptr()
+        shape, strides = tuple(pointer.shape), tuple(pointer.stride())
         if any(stride < 0 for stride in strides):
             whole = Argument(name, self._buffer_of(storage), 0, size, (storage.nbytes() // size,), (1,))
             return whole, first_byte // size
@@ -150,12 +159,12 @@ class Binding:
             self._buffers[address] = Buffer(address, storage.nbytes(), self._poison_of(address))
         return self._buffers[address]
 
-    def _argument(self, name: str, element_bytes: int, given: Any) -> Argument:
-        tensor = getattr(given, "base", given) if not isinstance(given, torch.Tensor) else given
-        if given is None or (isinstance(tensor, torch.Tensor) and not tensor.untyped_storage().nbytes()):
+    def _argument(self, name: str, element_bytes: int, pointer: Any) -> Argument:
+        tensor = getattr(pointer, "base", pointer) if not isinstance(pointer, torch.Tensor) else pointer
+        if pointer is None or (isinstance(tensor, torch.Tensor) and not tensor.untyped_storage().nbytes()):
             return Argument(name, None, 0, element_bytes, (), ())
         if not isinstance(tensor, torch.Tensor):
-            raise CannotExecute(f"argument {name} is a pointer given as {type(given).__name__}")
+            raise CannotExecute(f"argument {name} is a pointer given as {type(pointer).__name__}")
         return Argument(
             name,
             self._buffer_of(tensor.untyped_storage()),
@@ -166,22 +175,22 @@ class Binding:
         )
 
 
-def scalar(kind: Type, given: Any) -> Array:
+def scalar(kind: Type, number: Any) -> Array:
     """Return a number in its parameter's type, as the kernel sees it."""
     if kind.element.startswith(("f", "bf")):
         with np.errstate(over="ignore"):  # a number beyond the type's range is infinite, as in Triton's launcher
-            return rounded(np.array([given], carrier(kind.element)), kind.element)
+            return rounded(np.array([number], carrier(kind.element)), kind.element)
     if kind.element == "i1":
-        return np.array([bool(given)])
+        return np.array([bool(number)])
     if not kind.element.startswith("i"):
         raise CannotExecute(f"an argument of type {kind}")
     bits = kind.bits
     # Wrap around to the type's width, as the launcher's C conversion does.
-    (value,) = struct.unpack("<q", struct.pack("<Q", int(given) % (1 << 64)))
+    (value,) = struct.unpack("<q", struct.pack("<Q", int(number) % (1 << 64)))
     return np.array([(value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)], carrier(kind.element))
 
 
-def exact_scalar(kind: Type, given: Any) -> Value:
+def exact_scalar(kind: Type, number: Any) -> Value:
     """Return a number as `scalar` does; a floating-point one with its value before it was rounded to its type."""
-    real = scalar(kind, given)
-    return ExactPair(real, np.array([float(given)])) if kind.element in TORCH_TYPES else real
+    real = scalar(kind, number)
+    return ExactPair(real, np.array([float(number)])) if kind.element in TORCH_TYPES else real

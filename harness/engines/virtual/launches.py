@@ -347,9 +347,9 @@ class Launches:
     def _prepare(self, compiled: "_Compiled", request: LaunchRequest, grid: LaunchGrid) -> PreparedLaunch:
         case = self.case_launches
         module = compiled.facts.module
-        given = dict(zip(request.source.fn.arg_names, request.arguments, strict=False))
+        arguments = dict(zip(request.source.fn.arg_names, request.arguments, strict=False))
         make_scalar = scalar if self._exact is None else exact_scalar
-        bind = partial(Binding, module.kernel, request.source.signature, given, self._poison_of, make_scalar)
+        bind = partial(Binding, module.kernel, request.source.signature, arguments, self._poison_of, make_scalar)
         return PreparedLaunch(
             kernel=request.source.fn.__name__,
             build=compiled.facts.build,

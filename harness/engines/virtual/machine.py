@@ -239,14 +239,14 @@ class Machine:
                     return tuple(frame[slot] for slot in operation.operands)
                 raise CannotExecuteAt(operation.name, operation.location)
             try:
-                made = handler(self, operation, frame)
+                returned = handler(self, operation, frame)
             except CannotExecuteAt:
                 raise
             except CannotExecute as error:
                 raise _located(error, operation) from error
             if operation.results:
-                assert made is not None
-                values = made if isinstance(made, tuple) else (made,)
+                assert returned is not None
+                values = returned if isinstance(returned, tuple) else (returned,)
                 for slot, value in zip(operation.results, values, strict=True):
                     frame[slot] = value
             for slot in operation.frees:  # blocks are large: release each after its last use
@@ -283,8 +283,8 @@ class Machine:
                 state = loops.get(successor.block)
                 loops[successor.block] = self.back_edge(state, passed) if is_back_edge else None
                 if successor.block in waiting:
-                    others, held = waiting[successor.block]
-                    waiting[successor.block] = (others | going, self.merge(going, passed, held))
+                    arriving, held = waiting[successor.block]
+                    waiting[successor.block] = (arriving | going, self.merge(going, passed, held))
                 else:
                     waiting[successor.block] = (going, passed)
         if any(loops.values()):
@@ -318,8 +318,10 @@ class Machine:
         if isinstance(left, SharedBlock) or isinstance(right, SharedBlock):
             raise CannotExecute("a choice between buffers of shared memory")
         if isinstance(left, ExactPair) or isinstance(right, ExactPair):
-            one, other = _as_pair(left), _as_pair(right)
-            return ExactPair(_select_lanes(chosen, one.real, other.real), _select_lanes(chosen, one.exact, other.exact))
+            first, second = _as_pair(left), _as_pair(right)
+            return ExactPair(
+                _select_lanes(chosen, first.real, second.real), _select_lanes(chosen, first.exact, second.exact)
+            )
         return _select_lanes(chosen, left, right)
 
     @staticmethod
@@ -344,8 +346,8 @@ class Machine:
         if not (isinstance(left, Descriptor) and isinstance(right, Descriptor)):
             raise CannotExecute("a choice between a tensor descriptor and something else")
 
-        def pairs(ours: tuple[Array, ...], others: tuple[Array, ...]) -> tuple[Array, ...]:
-            return tuple(_select_lanes(chosen, one, other) for one, other in zip(ours, others, strict=True))
+        def pairs(firsts: tuple[Array, ...], seconds: tuple[Array, ...]) -> tuple[Array, ...]:
+            return tuple(_select_lanes(chosen, first, second) for first, second in zip(firsts, seconds, strict=True))
 
         return Descriptor(
             self._select_pointers(chosen, left.base, right.base),

@@ -13,8 +13,8 @@ _FOLDER = Path(__file__).resolve().parent
 
 
 def _run_hidden() -> None:
-    others = [entry for entry in sys.path if Path(entry or os.curdir).resolve() != _FOLDER]
-    spec = PathFinder.find_spec("sitecustomize", others)
+    entries = [entry for entry in sys.path if Path(entry or os.curdir).resolve() != _FOLDER]
+    spec = PathFinder.find_spec("sitecustomize", entries)
     if spec is not None and spec.loader is not None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 

@@ -116,10 +116,10 @@ def addresses_of(arguments: list[Argument], pointers: Pointers | MixedPointers) 
     """Return the integer addresses of pointers."""
     if isinstance(pointers, Pointers):
         return _address(arguments, pointers)
-    made = np.zeros((), np.int64)
+    addresses = np.zeros((), np.int64)
     for mask, chosen in pointers.choices:
-        made = np.where(mask, _address(arguments, chosen), made)
-    return made
+        addresses = np.where(mask, _address(arguments, chosen), addresses)
+    return addresses
 
 
 def _address(arguments: list[Argument], pointers: Pointers) -> Array:

@@ -179,8 +179,8 @@ class EventCollector:
     def misaligned(self, place: Place, what: Unaligned, programs: Array, off_by: Array) -> None:
         """Record a part of a tensor descriptor that is `off_by` bytes from a multiple of 16 in these programs."""
         first = int(programs.argmin())
-        found = int(programs[first]), int(off_by[first])
-        self._misaligned[place, what] = min(self._misaligned.get((place, what), found), found)
+        misaligned = int(programs[first]), int(off_by[first])
+        self._misaligned[place, what] = min(self._misaligned.get((place, what), misaligned), misaligned)
 
     def finish(
         self, kernel: str, launch: int, arguments: list[Argument], sources: Callable[[str], Source | None]

@@ -87,21 +87,21 @@ def _advance(
     """Store the values of the next trip; `current` are the values at the beginning of this one."""
     code = lowering.code
     changed = [
-        (one, _replacement_tile(one.origin, value))
-        for one, before, value in zip(carried, current, values, strict=True)
+        (variable, _replacement_tile(variable.origin, value))
+        for variable, before, value in zip(carried, current, values, strict=True)
         if value is not before
     ]
     # The new values may depend on all old ones: fill every other buffer before any slot changes.
-    for one, tile in changed:
-        if one.other_slot is not None:
-            lowering.fill(ArenaBuffer(tile.shape, tile.element, 0, one.other_slot), tile)
-    for one, tile in changed:
-        if one.other_slot is None:
-            _store_scalar(lowering, one.slot, tile)
+    for variable, tile in changed:
+        if variable.other_slot is not None:
+            lowering.fill(ArenaBuffer(tile.shape, tile.element, 0, variable.other_slot), tile)
+    for variable, tile in changed:
+        if variable.other_slot is None:
+            _store_scalar(lowering, variable.slot, tile)
         else:
-            old, new = (code.value(f"load ptr, ptr {slot}") for slot in (one.slot, one.other_slot))
-            code.do(f"store ptr {new}, ptr {one.slot}")
-            code.do(f"store ptr {old}, ptr {one.other_slot}")
+            old, new = (code.value(f"load ptr, ptr {slot}") for slot in (variable.slot, variable.other_slot))
+            code.do(f"store ptr {new}, ptr {variable.slot}")
+            code.do(f"store ptr {old}, ptr {variable.other_slot}")
 
 
 def for_loop(lowering: Lowering, operation: Operation) -> list[Value]:
@@ -120,17 +120,17 @@ def for_loop(lowering: Lowering, operation: Operation) -> list[Value]:
         narrow = trip if kind == "i64" else code.value(f"trunc i64 {trip} to {kind}")
         offset = code.value(f"mul {kind} {bounds[2].name}, {narrow}")
         index = LaneValues(kind, code.value(f"add {kind} {bounds[0].name}, {offset}"))
-        current = [one.value(lowering) for one in carried]
+        current = [variable.value(lowering) for variable in carried]
         _bind(lowering, block.arguments, [lowering.scalar_tile(index, operation.operand_types[0].element), *current])
         _advance(lowering, carried, current, _lower_single_block(lowering, operation.regions[0]))
-    return [one.value(lowering) for one in carried]
+    return [variable.value(lowering) for variable in carried]
 
 
 def _trips(code: Assembly, lower: str, upper: str, step: str) -> str:
-    one = code.call("i64", "llvm.smax.i64", ("i64", step), ("i64", "1"))
+    stride = code.call("i64", "llvm.smax.i64", ("i64", step), ("i64", "1"))
     apart = code.value(f"sub i64 {upper}, {lower}")
-    more = code.value(f"add i64 {apart}, {code.value(f'sub i64 {one}, 1')}")
-    trips = code.value(f"sdiv i64 {more}, {one}")
+    more = code.value(f"add i64 {apart}, {code.value(f'sub i64 {stride}, 1')}")
+    trips = code.value(f"sdiv i64 {more}, {stride}")
     some = code.value(f"icmp sgt i64 {apart}, 0")
     return code.value(f"select i1 {some}, i64 {trips}, i64 0")
 
@@ -213,7 +213,7 @@ def while_loop(lowering: Lowering, operation: Operation) -> list[Value]:
     code.do(f"store i64 {trip}, ptr {trips}")
     code.request_bailout(code.value(f"icmp sgt i64 {trip}, {MOST_TRIPS}"))
     code.bail_if_requested(lowering.names.bail)
-    current = [one.value(lowering) for one in carried]
+    current = [variable.value(lowering) for variable in carried]
     _bind(lowering, before.entry.arguments, current)
     condition, *forwarded = _lower_single_block(lowering, before)
     if not isinstance(condition, Tile):
@@ -254,7 +254,7 @@ def lower_function_body(lowering: Lowering, region: TtirRegion) -> list[Value]:
         block = blocks[label]
         code.start(labels[label])
         if label in block_arguments:
-            _bind(lowering, block.arguments, [one.value(lowering) for one in block_arguments[label]])
+            _bind(lowering, block.arguments, [variable.value(lowering) for variable in block_arguments[label]])
         values = lowering.lower_block(block)
         last = block.operations[-1]
         if last.name not in {"cf.br", "cf.cond_br"}:

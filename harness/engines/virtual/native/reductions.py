@@ -208,8 +208,8 @@ def _scan_step(
             position = LaneValues("i64", clamped)
         else:
             position, has_partner = _shifted(lowering, at, distance, length)
-        others = [scope.at(tile, _replace_position(index, axis, position)) for tile in tiles]
-        combined = combine(scope, others, own)
+        neighbours = [scope.at(tile, _replace_position(index, axis, position)) for tile in tiles]
+        combined = combine(scope, neighbours, own)
         for buffer, own_lanes, combined_lanes in zip(following, own, combined, strict=True):
             buffer.write(code, index, _select(code, has_partner, combined_lanes, own_lanes))
 

@@ -40,12 +40,12 @@ def decode(raw: Array, element: str) -> Array:
     kind = FORMATS[element]
     wide = raw.astype(np.uint16)
     halves = (((wide & 0x7F) << kind.shift) | ((wide & 0x80) << 8)).astype(np.uint16).view(np.float16)
-    made = halves.astype(np.float32) * np.float32(kind.scale)
+    values = halves.astype(np.float32) * np.float32(kind.scale)
     if not kind.has_infinity:
-        return np.where((wide & 0x7F) == NAN_BYTE, np.float32("nan"), made)
+        return np.where((wide & 0x7F) == NAN_BYTE, np.float32("nan"), values)
     bits = (wide.astype(np.uint32) & 0x80) << 24 | np.uint32(0x7F800000) | (wide.astype(np.uint32) & 3) << 21
     # NaNs and infinities are built from bits: the conversion from float16 would change a NaN.
-    return np.where((wide & 0x7C) == 0x7C, bits.view(np.float32), made)
+    return np.where((wide & 0x7C) == 0x7C, bits.view(np.float32), values)
 
 
 def encode(values: Array, element: str) -> Array:

@@ -140,7 +140,7 @@ class _ExactRun:
             return self._pair(machine, operation, operands, (real, exact, operation.result_types[0]))
         assert isinstance(exact, tuple)
         pairs = zip(real, exact, operation.result_types, strict=True)
-        return tuple(self._pair(machine, operation, operands, one) for one in pairs)
+        return tuple(self._pair(machine, operation, operands, pair) for pair in pairs)
 
     def _pair(
         self,
@@ -454,10 +454,10 @@ def _like(result: Array, operands: Iterable[ExactPair]) -> list[ExactPair]:
 def _with_unknown(operation: Operation, operands: list[ExactPair], exact: Array) -> Array:
     """Return the exact result, unknown where an operand is: a maximum would drop a NaN."""
     unknown = [np.isnan(operand.exact) & ~np.isnan(operand.real) for operand in operands]
-    if not any(one.any() for one in unknown):
+    if not any(mask.any() for mask in unknown):
         return exact
     if operation.regions:
         return np.full(exact.shape, UNKNOWN)
-    for one in unknown:
-        exact = np.where(one, UNKNOWN, exact)
+    for mask in unknown:
+        exact = np.where(mask, UNKNOWN, exact)
     return exact

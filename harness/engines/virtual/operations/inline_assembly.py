@@ -50,12 +50,14 @@ def execute(machine: Machine, operation: Operation, frame: list[Value], text: st
     pack = int(operation.attributes.get("packed_element", 1))  # type: ignore[arg-type]
     constraints = [part.strip() for part in str(operation.attributes["constraints"]).split(",")]
     kinds = operation.operand_types
-    given = [_block(frame[slot], kind) for slot, kind in zip(operation.operands, kinds, strict=True)]
-    programs = max(map(len, given), default=machine.width)
+    operands = [_block(frame[slot], kind) for slot, kind in zip(operation.operands, kinds, strict=True)]
+    programs = max(map(len, operands), default=machine.width)
     # Scalars inside a reduction are the elements that it combines, so they have axes that their types do not name.
-    lanes = np.broadcast_shapes(*(block.shape[1:] for block in given)) if given else operation.result_types[0].shape
+    lanes = (
+        np.broadcast_shapes(*(block.shape[1:] for block in operands)) if operands else operation.result_types[0].shape
+    )
     shape = (programs, *lanes)
-    blocks = [np.broadcast_to(block, shape) for block in given]
+    blocks = [np.broadcast_to(block, shape) for block in operands]
     runs = -(-prod(shape) // pack)
     registers = Registers(runs, lambda name: np.broadcast_to(_special(machine, name, shape, pack), (runs,)))
     register = sum(constraint.startswith("=") for constraint in constraints)

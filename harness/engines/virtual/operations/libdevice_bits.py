@@ -37,7 +37,7 @@ def _high_product(left: Array, right: Array) -> Array:
     if left.dtype.itemsize == 4:
         wide = np.int64 if left.dtype.kind == "i" else np.uint64
         return (left.astype(wide) * right.astype(wide) >> np.array(32, wide)).astype(left.dtype)
-    high = np.frompyfunc(lambda one, other: (one * other) >> 64, 2, 1)(left.astype(object), right.astype(object))
+    high = np.frompyfunc(lambda first, second: (first * second) >> 64, 2, 1)(left.astype(object), right.astype(object))
     return high.astype(left.dtype)
 
 

@@ -92,14 +92,14 @@ def _sign(value: Fraction) -> float:
 def _missing(exact: Callable[..., Fraction], nearest: Array, *operands: Array) -> Array:
     """The sign of exact minus nearest; `exact` computes it from the nearest result and finite operands."""
 
-    def one(near: float, *numbers: float) -> float:
+    def of_element(near: float, *numbers: float) -> float:
         if not np.isfinite(numbers).all() or np.isnan(near):
             return 0.0
         if np.isinf(near):  # overflow: the exact result is nearer to zero; a division by zero is exact
             return -np.sign(near) if all(numbers) or exact is not _of_quotient else 0.0
         return _sign(exact(*map(Fraction, (near, *numbers))))
 
-    return np.asarray(np.frompyfunc(one, 1 + len(operands), 1)(nearest, *operands), np.float64)
+    return np.asarray(np.frompyfunc(of_element, 1 + len(operands), 1)(nearest, *operands), np.float64)
 
 
 def _of_sum(near: Fraction, left: Fraction, right: Fraction) -> Fraction:
@@ -132,7 +132,7 @@ def _plain64(function: Function, exact: Callable[..., Fraction], mode: str, *ope
 
 
 def _fma64(mode: str, left: Array, right: Array, addend: Array) -> Array:
-    def one(near: float, *numbers: float) -> tuple[float, float]:
+    def of_element(near: float, *numbers: float) -> tuple[float, float]:
         if not np.isfinite(numbers).all():
             return near, 0.0
         first, second, third = map(Fraction, numbers)
@@ -146,7 +146,7 @@ def _fma64(mode: str, left: Array, right: Array, addend: Array) -> Array:
         return np.copysign(nearest, _sign(exact)), _sign(exact - Fraction(nearest))
 
     product = left * right
-    result, error = np.frompyfunc(one, 4, 2)(product + addend, left, right, addend)
+    result, error = np.frompyfunc(of_element, 4, 2)(product + addend, left, right, addend)
     error = np.asarray(error, np.float64)
     return _zero_of_a_sum(directed(np.asarray(result, np.float64), error, mode), error, product, addend, mode)
 

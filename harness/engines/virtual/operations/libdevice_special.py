@@ -26,7 +26,7 @@ def erfcinv(value: Array) -> Array:
 def gamma(value: Array) -> Array:
     """The gamma function; NaN at the negative poles, a signed infinity at 0."""
 
-    def one(number: float) -> float:
+    def of_element(number: float) -> float:
         if number == 0:
             return math.copysign(math.inf, number)
         try:
@@ -36,16 +36,16 @@ def gamma(value: Array) -> Array:
         except ValueError:
             return math.nan
 
-    return np.asarray(np.frompyfunc(one, 1, 1)(value), np.float64)
+    return np.asarray(np.frompyfunc(of_element, 1, 1)(value), np.float64)
 
 
 def remainder(left: Array, right: Array) -> Array:
     """The exact IEEE remainder: the quotient is rounded to nearest, ties to even."""
 
-    def one(number: float, by: float) -> float:
+    def of_element(number: float, by: float) -> float:
         return math.nan if math.isinf(number) or by == 0 else math.remainder(number, by)
 
-    return np.asarray(np.frompyfunc(one, 2, 1)(left, right), np.float64)
+    return np.asarray(np.frompyfunc(of_element, 2, 1)(left, right), np.float64)
 
 
 def sine_of_pi(value: Array) -> Array:

@@ -91,12 +91,12 @@ def _product_of_parts(left: tuple[Array, ...], right: tuple[Array, ...], count: 
     A NaN among the small products (infinity minus infinity) counts as zero, so the largest product decides.
     """
     pairs = sorted(
-        ((one, other) for one, other in product(range(count), repeat=2) if 0 < one + other < count),
+        ((first, second) for first, second in product(range(count), repeat=2) if 0 < first + second < count),
         key=lambda pair: -sum(pair),
     )
     small = np.float32(0)
-    for one, other in pairs:
-        small = small + np.matmul(left[one], right[other])
+    for first, second in pairs:
+        small = small + np.matmul(left[first], right[second])
     return np.matmul(left[0], right[0]) + np.nan_to_num(small, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
 

@@ -81,10 +81,10 @@ def widened_text(text: str) -> str | None:
         CannotExecute: as `read`.
     """
     opcodes = [instruction.opcode for instruction in read(text)]
-    if any(one.name not in _CONTINUOUS or one.types != ("f32",) or "sat" in one.words for one in opcodes):
+    if any(opcode.name not in _CONTINUOUS or opcode.types != ("f32",) or "sat" in opcode.words for opcode in opcodes):
         return None
     wide = re.sub(r"\.f32\b", ".f64", text.replace(".ftz", ""))
-    return _IMMEDIATE_F32.sub(lambda found: f"{exact_constant(_f32(found[1]), 'f32'):.17e}", wide)
+    return _IMMEDIATE_F32.sub(lambda match: f"{exact_constant(_f32(match[1]), 'f32'):.17e}", wide)
 
 
 def _f32(digits: str) -> float:

@@ -124,7 +124,9 @@ def _truncation_loss(blocks: Blocks, at_once: int, unit: float, generator: np.ra
 def _only_adds(operation: Operation) -> bool:
     """Return True for a reduction of one block that only adds: any order of its terms is correct."""
     bodies = [region.entry.operations for region in operation.regions]
-    return operation.name == "tt.reduce" and [[one.name for one in body[:-1]] for body in bodies] == [["arith.addf"]]
+    return operation.name == "tt.reduce" and [[inner.name for inner in body[:-1]] for body in bodies] == [
+        ["arith.addf"]
+    ]
 
 
 def _shuffled(operation: Operation, value: Value, order_generator: np.random.Generator) -> Value:
@@ -134,8 +136,8 @@ def _shuffled(operation: Operation, value: Value, order_generator: np.random.Gen
 
 def combines_with_rounding(operation: Operation) -> bool:
     """Return True if the combine region rounds; a maximum does not."""
-    inner = (one for region in operation.regions for block in region.blocks for one in block.operations)
-    return any(one.name in CORRECTLY_ROUNDED or one.name in APPROXIMATE for one in inner)
+    inner = (part for region in operation.regions for block in region.blocks for part in block.operations)
+    return any(part.name in CORRECTLY_ROUNDED or part.name in APPROXIMATE for part in inner)
 
 
 def _perturbed(value: Value, element: str, units: float, generator: np.random.Generator) -> Value:

@@ -156,7 +156,7 @@ def _fold(
     result = tuple(array(value) for value in machine.run_region(operation.regions[0], frame, (*even, *odd)))
     if length % 2:
         rest = tuple(_slice(block, axis, slice(length - 1, length)) for block in blocks)
-        result = tuple(np.concatenate((one, last), axis=axis) for one, last in zip(result, rest, strict=True))
+        result = tuple(np.concatenate((part, last), axis=axis) for part, last in zip(result, rest, strict=True))
     return result
 
 

@@ -25,8 +25,8 @@ def numbered_lines(ttir: str) -> str:
 
 def line_of(location: str) -> int:
     """Return the line of a location that `numbered_lines` made; 0 for another one."""
-    found = _NUMBERED.fullmatch(location)
-    return int(found[1]) if found else 0
+    match = _NUMBERED.fullmatch(location)
+    return int(match[1]) if match else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ def barrier_points(ptx: str) -> BarrierPoints:
     current, was_without = 0, False
     both: set[int] = set()
     for number, text in enumerate(ptx.splitlines()):
-        if found := _LOC.match(text):
-            line = int(found[1])
+        if match := _LOC.match(text):
+            line = int(match[1])
             was_without = not line
             current = line or current
         elif _BARRIER.search(text):

@@ -142,12 +142,12 @@ class OrderedShadow(Shadow):
             other = epochs.programs[cell]
             if other in (0, number) or epochs.clocks[cell] <= self._clocks.seen(number)[other]:
                 return None
-        others = rows_of(epochs.programs, width)[starts]
-        is_other = (others != 0) & (others != number)
+        other_programs = rows_of(epochs.programs, width)[starts]
+        is_other = (other_programs != 0) & (other_programs != number)
         if not is_other.any():
             return None
         clocks = rows_of(epochs.clocks, width)[starts]
-        return clash_at(is_other & (clocks > self._clocks.seen(number)[others]), others)
+        return clash_at(is_other & (clocks > self._clocks.seen(number)[other_programs]), other_programs)
 
     def _unordered_reads(self, readers: Readers, starts: Array, width: int, number: int) -> Reads | None:
         for position, epochs in enumerate(readers.epochs):

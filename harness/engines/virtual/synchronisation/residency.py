@@ -157,5 +157,5 @@ def _waits(stuck: Stuck, arguments: list[Argument], source: Callable[[str], Sour
 
 def _polled_cells(wait: ProgramWait) -> tuple[tuple[str, int, int], ...]:
     """The distinct cells that a program polls, as (location, argument, element)."""
-    found = {(*read.place, element): None for read in wait.reads for element in read.elements.tolist()}
-    return tuple(found)
+    elements = {(*read.place, element): None for read in wait.reads for element in read.elements.tolist()}
+    return tuple(elements)

@@ -202,12 +202,12 @@ class Scheduler:
 
     def _stuck(self, alive: Mapping[ScheduledProgram, None], not_started: int) -> Stuck:
         waiting = (ProgramWait(program.number - 1, program.waits_for or ()) for program in alive)
-        return Stuck(tuple(sorted(waiting, key=lambda one: one.program)), not_started)
+        return Stuck(tuple(sorted(waiting, key=lambda entry: entry.program)), not_started)
 
 
-def are_equal(one: Values, other: Values) -> bool:
+def are_equal(first: Values, second: Values) -> bool:
     """Return True if two tuples of values are equal bit for bit."""
-    return all(_is_equal(left, right) for left, right in zip(one, other, strict=True))
+    return all(_is_equal(left, right) for left, right in zip(first, second, strict=True))
 
 
 def _is_equal(left: Value, right: Value) -> bool:

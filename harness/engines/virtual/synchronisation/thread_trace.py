@@ -88,9 +88,9 @@ class Epoch:
         by_accesses = np.argsort(numbers, kind="stable")
         for same in np.split(by_accesses, np.flatnonzero(np.diff(numbers[by_accesses])) + 1) if len(pairs) else ():
             first, second = pairs[same].T
-            one, other = which[first[0]], which[second[0]]
+            earlier, later = which[first[0]], which[second[0]]
             bytes_ = cells[first] & (1 << _BYTE_BITS) - 1
-            yield Meeting(self.accesses[one], self.accesses[other], bytes_, at[first], at[second])
+            yield Meeting(self.accesses[earlier], self.accesses[later], bytes_, at[first], at[second])
 
 
 def _pairs(cells: Array, which: Array, stores: Array) -> Array:
@@ -253,7 +253,7 @@ class _Barriers:
                 # A barrier of a loop may be in each of its trips.
                 after.add(line)
                 before |= _first_lines(operation)
-        names = frozenset(one.name for one in operations if line_of(one.location) in before | after)
+        names = frozenset(candidate.name for candidate in operations if line_of(candidate.location) in before | after)
         return cls(frozenset(before), frozenset(after), names, meet)
 
     def around(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:

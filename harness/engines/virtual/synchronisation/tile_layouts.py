@@ -188,18 +188,18 @@ def owners_of(ttgir: str) -> dict[str, TileOwners]:
     aliases = dict(_LAYOUT.findall(ttgir))
     locations = dict(_LOCATION.findall(ttgir))
     warps = int(re.search(r'"ttg.num-warps" = (\d+)', ttgir)[1])  # pyright: ignore[reportOptionalSubscript] - it always is there
-    found: dict[str, TileOwners] = {}
+    by_location: dict[str, TileOwners] = {}
     for line in ttgir.splitlines():
         access = _ACCESS.search(line)
         if access is None:
             continue
         location = locations.get(access[2][4:-1], access[2])
         owners = _owners(access[1], aliases, warps, stores=STORE in line)
-        known = found.get(location)
+        known = by_location.get(location)
         if known is not None and known.shape == owners.shape:
             owners = TileOwners(owners.shape, owners.warps | known.warps)
-        found[location] = owners
-    return found
+        by_location[location] = owners
+    return by_location
 
 
 def _owners(kind: str, aliases: Mapping[str, str], warps: int, *, stores: bool) -> TileOwners:

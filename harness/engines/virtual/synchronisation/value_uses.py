@@ -40,7 +40,9 @@ class ValueUses:
     def __init__(self, kernel: Function, owners: Mapping[int, TileOwners]) -> None:
         self._owners = owners
         self._loads = {
-            line_of(one.location): one.results for one in kernel.body.all_operations() if one.name == "tt.load"
+            line_of(operation.location): operation.results
+            for operation in kernel.body.all_operations()
+            if operation.name == "tt.load"
         }
         self._flows = _flows_of(kernel.body)
         self._known: dict[int, int] = {}
@@ -94,11 +96,11 @@ def _flows_of(body: TtirRegion) -> _Flows:
             for slot in operation.operands[_MASK:]:
                 masked.setdefault(slot, set()).add(line_of(operation.location))
         if operation.regions:
-            inside = {line_of(one.location) for region in operation.regions for one in region.all_operations()}
+            inside = {line_of(inner.location) for region in operation.regions for inner in region.all_operations()}
             for slot in operation.operands[: _BOUNDS if operation.name == "scf.for" else None]:
                 guarded.setdefault(slot, set()).update(inside)
     return _Flows(
-        *({slot: frozenset(found) for slot, found in each.items()} for each in (into, guarded, stored, masked))
+        *({slot: frozenset(slots) for slot, slots in each.items()} for each in (into, guarded, stored, masked))
     )
 
 
