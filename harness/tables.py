@@ -18,7 +18,7 @@ def entries(
     for other in document:
         if other != name:
             raise error(f"{path}: {unknown('table', other, [name])}")
-    found = document.get(name, [])
-    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in cast("list[Any]", found)):
+    listed = document.get(name, [])
+    if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in cast("list[Any]", listed)):
         raise error(f"{path}: write [[{name}]], with two brackets, before each entry")
-    return cast("list[dict[str, Any]]", found)
+    return cast("list[dict[str, Any]]", listed)

@@ -55,7 +55,7 @@ class KnownIssues:
 
     def among(self, findings: Iterable[Finding]) -> tuple[KnownFinding, ...]:
         """Return the findings that are known, and whose entry has not expired."""
-        live = {one.signature: one for one in self.issues if self.today < one.expires}
+        live = {issue.signature: issue for issue in self.issues if self.today < issue.expires}
         matched = ((finding, _entry_of(finding, live)) for finding in findings)
         return tuple(
             KnownFinding(finding=finding.id, signature=issue.signature, link=issue.link, expires=issue.expires)
@@ -69,11 +69,11 @@ class KnownIssues:
         seen |= {text for finding in findings for signature in finding.signatures for text in _texts(signature)}
         tried = {*kernels, *(op.rpartition(":")[2] for op in ops)}
         lines: list[str] = []
-        for one in self.issues:
-            if one.signature in seen and self.today >= one.expires:
-                lines.append(f"{one.signature}: known, but its entry expired on {one.expires}; it counts again")
-            elif one.signature not in seen and one.subject in tried:
-                lines.append(f"{one.signature}: known ({one.link}), and not seen in this search; is it fixed?")
+        for issue in self.issues:
+            if issue.signature in seen and self.today >= issue.expires:
+                lines.append(f"{issue.signature}: known, but its entry expired on {issue.expires}; it counts again")
+            elif issue.signature not in seen and issue.subject in tried:
+                lines.append(f"{issue.signature}: known ({issue.link}), and not seen in this search; is it fixed?")
         return tuple(lines)
 
 
@@ -113,8 +113,8 @@ def read_known_issues(path: Path, today: date) -> KnownIssues:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {error}") from None
-    found = tables.entries(document, "issue", path)
-    issues = tuple(_issue(entry, f"{path}, issue {number}") for number, entry in enumerate(found, 1))
+    entries = tables.entries(document, "issue", path)
+    issues = tuple(_issue(entry, f"{path}, issue {number}") for number, entry in enumerate(entries, 1))
     return KnownIssues(issues=issues, today=today)
 
 

@@ -55,7 +55,7 @@ def read(path: Path) -> tuple[Recorded, ...]:
         ReplayError: the file cannot be read or is none of these; the text names the file and the field at fault.
     """
     project = str(project_of(path.parent))
-    return tuple(replace(one, project=project) for one in _recorded(files.read(path, *DOCUMENTS)))
+    return tuple(replace(recorded, project=project) for recorded in _recorded(files.read(path, *DOCUMENTS)))
 
 
 def parse(text: str) -> tuple[Recorded, ...]:

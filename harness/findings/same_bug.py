@@ -12,12 +12,12 @@ from harness.search.judge import Examination
 LINE_NUMBER = re.compile(r"(?<=\.py):\d+")
 
 
-def is_same_bug(one: Signature, other: Signature) -> bool:
+def is_same_bug(first: Signature, second: Signature) -> bool:
     """Return True if two failures are the same bug in two releases.
 
     Line numbers change, and the severity does too: a race may or may not show in the values.
     """
-    return registry.is_shown_by(_normalised(one), _normalised(other))
+    return registry.is_shown_by(_normalised(first), _normalised(second))
 
 
 def _normalised(signature: Signature) -> Signature:
@@ -33,7 +33,9 @@ def is_gone(signature: Signature | None, examined: Examination) -> bool:
     if signature is None:
         return examined.outcome is Outcome.PASS
     oracles = registry.related(signature.oracle)
-    judging = [one for one in examined.verdicts if one.oracle in oracles and not isinstance(one, Abstain)]
+    judging = [
+        verdict for verdict in examined.verdicts if verdict.oracle in oracles and not isinstance(verdict, Abstain)
+    ]
     if judging and all(isinstance(verdict, Pass) for verdict in judging):
         return True
     if not any(fail.oracle in oracles for fail in examined.fails):

@@ -56,7 +56,7 @@ def save(
 def nearest() -> Path:
     """Return the store of the working folder, or of the nearest folder above that has one."""
     above = (folder / FOLDER for folder in Path.cwd().parents)
-    return next((one for one in (FOLDER, *above) if one.is_dir()), FOLDER)
+    return next((folder for folder in (FOLDER, *above) if folder.is_dir()), FOLDER)
 
 
 def is_stored(file: Path) -> bool:
@@ -91,15 +91,15 @@ def locate(name: str, folder: Path | None = None) -> Path:
 
 def load(folder: Path) -> Kept:
     """Read all findings of a folder and group them by signature."""
-    found: list[Stored] = []
+    stored: list[Stored] = []
     damaged: list[str] = []
     for place in sorted(path for path in folder.glob("[!.]*") if path.is_dir()):
         try:
-            found.append(_load(place))
+            stored.append(_load(place))
         except ReplayError as error:
             damaged.append(str(error))
-    by_signature = sorted(found, key=lambda one: (str(one.finding.fail.signature), rank(one.finding)))
-    grouped = groupby(by_signature, key=lambda one: one.finding.fail.signature)
+    by_signature = sorted(stored, key=lambda bug: (str(bug.finding.fail.signature), rank(bug.finding)))
+    grouped = groupby(by_signature, key=lambda bug: bug.finding.fail.signature)
     return Kept(bugs=tuple(_merged(tuple(same)) for _, same in grouped), damaged=tuple(damaged))
 
 
@@ -151,13 +151,13 @@ def rank(finding: Finding) -> tuple[bool, int, str]:
 
 def _merged(same: tuple[Stored, ...]) -> Stored:
     first, *rest = same
-    cases = {case.digest: case for one in same for case in one.finding.cases}
-    symptoms = {symptom.signature: symptom for one in reversed(same) for symptom in one.finding.symptoms}
+    cases = {case.digest: case for bug in same for case in bug.finding.cases}
+    symptoms = {symptom.signature: symptom for bug in reversed(same) for symptom in bug.finding.symptoms}
     sightings = first.finding.sightings if not rest else len(cases)
     return replace(
         first,
         finding=replace(
             first.finding, cases=tuple(cases.values()), sightings=sightings, symptoms=tuple(symptoms.values())
         ),
-        others=tuple(one.folder for one in rest),
+        others=tuple(bug.folder for bug in rest),
     )

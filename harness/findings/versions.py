@@ -9,8 +9,8 @@ DECIDE = ("kernel-harness", "triton", "torch", "numpy", "hypothesis")
 
 def versions() -> Mapping[str, str]:
     """Return the releases of Python and of the installed distributions, by name."""
-    found = {name: installed(name) for name in DECIDE}
-    return {"python": platform.python_version(), **{name: known for name, known in found.items() if known}}
+    releases = {name: installed(name) for name in DECIDE}
+    return {"python": platform.python_version(), **{name: known for name, known in releases.items() if known}}
 
 
 def installed(distribution: str) -> str:

@@ -38,7 +38,7 @@ class TriageWork:
         """The latest finding, with its symptoms."""
         if self.finding is None:
             return None
-        return replace(self.finding, symptoms=tuple(_symptom(one.sighting) for one in self.symptoms))
+        return replace(self.finding, symptoms=tuple(_symptom(symptom.sighting) for symptom in self.symptoms))
 
 
 Examined = Callable[[Signature], Examination | None]
@@ -67,16 +67,16 @@ def split(head: TriageWork, examined: Examined) -> list[TriageWork]:
     return [work for work in members[1:] if not work.is_symptom]
 
 
-def join_untried(found: Iterable[tuple[Sighting, Finding]]) -> list[tuple[Sighting, Finding]]:
+def join_untried(pairs: Iterable[tuple[Sighting, Finding]]) -> list[tuple[Sighting, Finding]]:
     """Join the findings of an interrupted search whose place, idiom or exception proves that they have one cause."""
-    in_order = sorted(found, key=lambda one: not one[1].confirmed)
+    in_order = sorted(pairs, key=lambda pair: not pair[1].confirmed)
     by_signature = {sighting.fail.signature: (sighting, finding) for sighting, finding in in_order}
     suspects = (Suspect(fail=sighting.fail, cases=sighting.cases.keys()) for sighting, _ in in_order)
     joined: list[tuple[Sighting, Finding]] = []
     for cause in causes_of(suspects):
         sighting, finding = by_signature[cause.head]
-        others = [by_signature[signature] for signature in cause.symptoms]
-        more = (symptom for other, theirs in others for symptom in (_symptom(other), *theirs.symptoms))
+        joining = [by_signature[signature] for signature in cause.symptoms]
+        more = (symptom for seen, known in joining for symptom in (_symptom(seen), *known.symptoms))
         joined.append((sighting, replace(finding, symptoms=(*finding.symptoms, *more))))
     return joined
 

@@ -142,15 +142,15 @@ def failure_rules(cases: Iterable[KnownCase]) -> tuple[FailureRule, ...]:
     if sum(case.outcome is Outcome.FAIL for case in known) < LEAST_CASES:
         return ()
     table = _Table(known)
-    left, found = table.fails, list[_Candidate]()
+    left, chosen = table.fails, list[_Candidate]()
     for candidates, chance in ((table.simple, CHANCE), (table.derived, CHANCE), (table.pairs, CHANCE_OF_TWO)):
-        while left.bit_count() >= LEAST_CASES and len(found) < MAX_RULES:
+        while left.bit_count() >= LEAST_CASES and len(chosen) < MAX_RULES:
             best = _best(candidates(left), left, table.passes, chance)
             if best is None:
                 break
-            found.append(best)
+            chosen.append(best)
             left &= ~best.met
-    return tuple(FailureRule(conditions=one.conditions) for one in _without_special_cases(found, table.fails))
+    return tuple(FailureRule(conditions=rule.conditions) for rule in _without_special_cases(chosen, table.fails))
 
 
 class _Candidate(NamedTuple):
@@ -214,8 +214,8 @@ class _Table:
                 yield self._met(_of_sizes(Condition(left=left, relation=relation, right=Term(factor=number))))
             for relation in (Relation.POWER, Relation.NO_POWER):
                 yield self._met(_of_sizes(Condition(left=left, relation=relation)))
-        for (one, other), relation in product(permutations(self._columns, 2), (Relation.ABOVE, Relation.AT_LEAST)):
-            yield self._met(_of_sizes(Condition(left=Term(size=one), relation=relation, right=Term(size=other))))
+        for (first, second), relation in product(permutations(self._columns, 2), (Relation.ABOVE, Relation.AT_LEAST)):
+            yield self._met(_of_sizes(Condition(left=Term(size=first), relation=relation, right=Term(size=second))))
 
     def pairs(self, fails: int) -> Iterator[_Candidate]:
         """Yield two conditions on different axes; the second excludes the passing cases that meet the first."""

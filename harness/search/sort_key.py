@@ -69,7 +69,7 @@ def layouts_of(op: Op, name: str) -> tuple[Layout, ...]:
 
     Outputs are unknown before a run: cotangents are taken to have as many dims as the largest input, and two at least.
     """
-    shapes = {other: given.shape for other, given in op.inputs.items() if isinstance(given, Tensor)}
+    shapes = {other: spec.shape for other, spec in op.inputs.items() if isinstance(spec, Tensor)}
     dims = len(shapes[name]) if name in shapes else max((2, *map(len, shapes.values())))
     return tuple(
         layout

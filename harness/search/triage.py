@@ -134,8 +134,8 @@ class Triage:
             done.append(self._alone(sighting.fail, trial, case))
         signature = sighting.fail.signature
         shown = [examined for examined in done if examined.fail_with(signature) is not None]
-        others = [examined for examined in done if examined.fail_with(signature) is None]
-        otherwise = _other_result(others[0]) if others else ""
+        without = [examined for examined in done if examined.fail_with(signature) is None]
+        otherwise = _other_result(without[0]) if without else ""
         return ReplayCount(shown=len(shown), runs=len(done), other_result=otherwise), shown[0] if shown else None
 
     def _confirm(self, sighting: Sighting) -> tuple[Trial, Examination] | Finding | None:
@@ -173,8 +173,8 @@ class Triage:
 
     def _alone_for_all(self, fail: Fail, trial: Trial, case: Case) -> Examination:
         """Run the case alone with much time, for the failure's oracle and all that need no further run."""
-        others = (one.name for one in self.judge.oracles if isinstance(one, SingleRunOracle))
-        return self._alone(fail, trial, case, patience=Patience.LONG, others=tuple(others))
+        single = (oracle.name for oracle in self.judge.oracles if isinstance(oracle, SingleRunOracle))
+        return self._alone(fail, trial, case, patience=Patience.LONG, others=tuple(single))
 
     def _alone(  # noqa: PLR0913 - the parts of one run, by keyword
         self,

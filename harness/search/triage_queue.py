@@ -73,7 +73,7 @@ class TriageQueue:
             KeyboardInterrupt: the observer was interrupted.
             HarnessError: as `Runner.run`.
         """
-        self._works = [TriageWork(sighting=one, turns=self._turns(one)) for one in sightings]
+        self._works = [TriageWork(sighting=sighting, turns=self._turns(sighting)) for sighting in sightings]
         self._waiting.extend(self._works)
         self._sightings = len(sightings)
         with _threads(self._processes) as submit:
@@ -126,11 +126,11 @@ class TriageQueue:
         """Triage by itself what the smallest case of this head does not show."""
         if not head.symptoms:
             return
-        others = cause_groups.split(head, self._triage.examinations.get)
-        for work in (head, *others):
+        heads = cause_groups.split(head, self._triage.examinations.get)
+        for work in (head, *heads):
             self._keep(work, keep)
         running = tuple(self._running.values())
-        self._waiting.extend(work for work in others if work not in running)
+        self._waiting.extend(work for work in heads if work not in running)
 
     @staticmethod
     def _keep(work: TriageWork, keep: "Keep") -> None:

@@ -105,18 +105,18 @@ def _gradients(op: Op, case: Case) -> Iterator[Change]:
     for mode in GradMode if names else ():
         yield _change(case, AxisKind.GRAD_MODE, "autograd", str(mode), grad_mode=mode)
     for name in names if case.grad_mode is GradMode.ENABLED else ():
-        others = tuple(other for other in case.frozen if other != name)
-        yield _change(case, AxisKind.GRADIENT, name, "wanted", frozen=others)
-        yield _change(case, AxisKind.GRADIENT, name, "not wanted", frozen=tuple(sorted((*others, name))))
+        rest = tuple(other for other in case.frozen if other != name)
+        yield _change(case, AxisKind.GRADIENT, name, "wanted", frozen=rest)
+        yield _change(case, AxisKind.GRADIENT, name, "not wanted", frozen=tuple(sorted((*rest, name))))
 
 
 def _environment(op: Op, case: Case) -> Iterator[Change]:
     """Yield each declared environment variable unset, and with each value."""
     for name, values in op.environment.items():
-        others = tuple(variable for variable in case.environment if variable[0] != name)
-        yield _change(case, AxisKind.ENVIRONMENT, name, "unset", environment=others)
+        rest = tuple(variable for variable in case.environment if variable[0] != name)
+        yield _change(case, AxisKind.ENVIRONMENT, name, "unset", environment=rest)
         for value in values:
-            chosen = tuple(sorted((*others, (name, value))))
+            chosen = tuple(sorted((*rest, (name, value))))
             yield _change(case, AxisKind.ENVIRONMENT, name, value, environment=chosen)
 
 
@@ -130,9 +130,9 @@ def _contexts(case: Case, run: Run) -> Iterator[Change]:
 def _inputs(op: Op, case: Case) -> Iterator[Change]:
     """Yield the presence of optional inputs, the layout of each input that is present, and the values."""
     for name in op.optional:
-        others = tuple(other for other in case.absent if other != name)
-        yield _change(case, AxisKind.ABSENT, name, "given", absent=others)
-        absent, frozen = tuple(sorted((*others, name))), tuple(other for other in case.frozen if other != name)
+        rest = tuple(other for other in case.absent if other != name)
+        yield _change(case, AxisKind.ABSENT, name, "given", absent=rest)
+        absent, frozen = tuple(sorted((*rest, name))), tuple(other for other in case.frozen if other != name)
         layouts = _without(case.layouts, name)
         yield _change(case, AxisKind.ABSENT, name, "absent", absent=absent, layouts=layouts, frozen=frozen)
     tensors = (name for name, spec in op.inputs.items() if isinstance(spec, Tensor) and name not in case.absent)

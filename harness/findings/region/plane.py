@@ -53,8 +53,8 @@ def usual_plane(bounds: Sequence[Bound]) -> tuple[str, str]:
     )
     sms = next(bound for bound in bounds if bound.axis.kind is AxisKind.SM_COUNT)
     up = next((bound for bound in dims if bound.passed), dims[0])
-    others = [bound for bound in dims if bound.passed and bound is not up]
-    return up.axis.name, others[0].axis.name if others and not sms.passed else SMS
+    further = [bound for bound in dims if bound.passed and bound is not up]
+    return up.axis.name, further[0].axis.name if further and not sms.passed else SMS
 
 
 def columns(plane: Plane, bound: Bound, tried: Sequence[int], likely: Iterable[int]) -> tuple[int, ...]:
@@ -100,17 +100,17 @@ def candidate_points(
 ) -> Iterator[Sizes]:
     """Yield legal points on the plane, some off it, and some next to the thresholds of the rules."""
     plane = area.plane
-    found = [
+    points = [
         plane.sizes_at(column, row)
         for column in area.columns
         for row in likely_sizes(plane.up, plane.sizes_at(column, plane.start[plane.up.name]), vocabulary.moduli)
     ]
-    found += _thresholds(area, rules)
+    points += _thresholds(area, rules)
     for _ in range(SAMPLES):
         anywhere = {axis.name: random.choice(area.tried[axis.name]) for axis in area.axes}
         likely = likely_sizes(plane.up, anywhere, sorted(vocabulary.named))
-        found += [anywhere, {**anywhere, plane.up.name: random.choice(likely or (anywhere[plane.up.name],))}]
-    distinct = list({tuple(sizes.values()): sizes for sizes in found}.values())
+        points += [anywhere, {**anywhere, plane.up.name: random.choice(likely or (anywhere[plane.up.name],))}]
+    distinct = list({tuple(sizes.values()): sizes for sizes in points}.values())
     chosen = random.sample(distinct, MAX_CANDIDATES) if len(distinct) > MAX_CANDIDATES else distinct
     return (sizes for sizes in chosen if area.is_allowed(sizes))
 
@@ -126,7 +126,7 @@ def disputed(rules: Sequence[Rule], among: Iterable[Sizes], most: int) -> tuple[
         votes = [weight if rule.fails(sizes) else -weight for rule, weight in zip(rules, weights, strict=True)]
         if any(vote > 0 for vote in votes) and any(vote < 0 for vote in votes):
             split.append((round(abs(sum(votes)), 6), prod(sizes.values()), sizes))
-    split.sort(key=lambda one: one[:2])
+    split.sort(key=lambda candidate: candidate[:2])
     return tuple(sizes for _, _, sizes in split[:most])
 
 

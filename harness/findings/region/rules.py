@@ -85,10 +85,11 @@ def rules(points: Iterable[Point], vocabulary: Vocabulary) -> tuple[Rule, ...]:
         return (Rule(conditions=()),) if fails else ()
     if not fails:
         return ()
-    found = [(cost, Rule(conditions=cover)) for cost, cover in _covers(fails, passes, vocabulary)]
+    priced_rules = [(cost, Rule(conditions=cover)) for cost, cover in _covers(fails, passes, vocabulary)]
     exceptions = ((cost, cover) for cost, cover in _covers(passes, fails, vocabulary))
-    found += [(cost + UNLESS, Rule(conditions=cover, unless=True)) for cost, cover in exceptions]
-    return tuple(rule for _, rule in sorted(found, key=lambda priced: (priced[0], str(priced[1])))[:MAX_ALTERNATIVES])
+    priced_rules += [(cost + UNLESS, Rule(conditions=cover, unless=True)) for cost, cover in exceptions]
+    ranked = sorted(priced_rules, key=lambda priced: (priced[0], str(priced[1])))
+    return tuple(rule for _, rule in ranked[:MAX_ALTERNATIVES])
 
 
 def agrees(rule: Rule, points: Iterable[Point]) -> bool:
@@ -125,16 +126,16 @@ def _covers(
             return
         cost, _, chosen, left = heapq.heappop(waiting)
         if not left:
-            conditions = frozenset(one.condition for one in chosen)
+            conditions = frozenset(priced.condition for priced in chosen)
             if not any(conditions >= simpler for simpler in yielded):
                 yielded.append(conditions)
-                yield cost, tuple(sorted(conditions, key=lambda one: _reading_order(one, names)))
+                yield cost, tuple(sorted(conditions, key=lambda condition: _reading_order(condition, names)))
         elif len(chosen) < MAX_CONDITIONS:
             # Branch on the point that the fewest conditions exclude: any cover needs one of those few.
-            hardest = min(_bits(left), key=lambda bit: sum(one.excludes >> bit & 1 for one in usable))
-            for one in usable:
-                if one.excludes >> hardest & 1:
-                    heapq.heappush(waiting, (cost + one.cost, next(tie), (*chosen, one), left & ~one.excludes))
+            hardest = min(_bits(left), key=lambda bit: sum(priced.excludes >> bit & 1 for priced in usable))
+            for priced in usable:
+                if priced.excludes >> hardest & 1:
+                    heapq.heappush(waiting, (cost + priced.cost, next(tie), (*chosen, priced), left & ~priced.excludes))
 
 
 def _useful(inside: Sequence[Sizes], outside: Sequence[Sizes], vocabulary: Vocabulary) -> list[_PricedCondition]:
@@ -148,12 +149,12 @@ def _useful(inside: Sequence[Sizes], outside: Sequence[Sizes], vocabulary: Vocab
         for cost, condition in _conditions(inside, outside, vocabulary)
         if within.all_hold(condition) and (excludes := without.broken_mask(condition))
     ]
-    priced.sort(key=lambda one: (one.cost, str(one.condition)))
+    priced.sort(key=lambda candidate: (candidate.cost, str(candidate.condition)))
     kept, equivalent = list[_PricedCondition](), dict[int, int]()
-    for one in priced:
-        equivalent[one.excludes] = equivalent.get(one.excludes, 0) + 1
-        if equivalent[one.excludes] <= MAX_EQUIVALENT:
-            kept.append(one)
+    for candidate in priced:
+        equivalent[candidate.excludes] = equivalent.get(candidate.excludes, 0) + 1
+        if equivalent[candidate.excludes] <= MAX_EQUIVALENT:
+            kept.append(candidate)
     return kept
 
 
@@ -208,23 +209,23 @@ def _conditions(
             yield priced, Condition(left=term, relation=Relation.NO_MULTIPLE, right=constant)
         for relation in (Relation.POWER, Relation.NO_POWER):
             yield cost + POWER, Condition(left=term, relation=relation)
-    for one, other in combinations(names, 2):
-        yield from _comparisons(one, other)
-    for one, other in permutations(names, 2):
-        yield from _scaled(one, other, vocabulary)
+    for first, second in combinations(names, 2):
+        yield from _comparisons(first, second)
+    for first, second in permutations(names, 2):
+        yield from _scaled(first, second, vocabulary)
 
 
 def _terms(names: Sequence[str]) -> Iterator[tuple[float, Term]]:
     for name in names:
         yield 0.0, Term(size=name)
-    for one, other in permutations(names, 2):
-        yield DERIVED, Term(size=one, over=other)
-        yield DERIVED + ROUNDED_DOWN, Term(size=one, over=other, rounding=Rounding.DOWN)
-    for one, other in combinations(names, 2):
-        yield DERIVED, Term(size=one, times=other)
+    for first, second in permutations(names, 2):
+        yield DERIVED, Term(size=first, over=second)
+        yield DERIVED + ROUNDED_DOWN, Term(size=first, over=second, rounding=Rounding.DOWN)
+    for first, second in combinations(names, 2):
+        yield DERIVED, Term(size=first, times=second)
     if SMS in names:
-        for one, other in permutations([name for name in names if name != SMS], 2):
-            yield SHARED, Term(size=one, over=SMS, shared_by=other)
+        for first, second in permutations([name for name in names if name != SMS], 2):
+            yield SHARED, Term(size=first, over=SMS, shared_by=second)
 
 
 def _thresholds(
@@ -244,17 +245,17 @@ def _thresholds(
             yield cost + THRESHOLD + LOOSE, Condition(left=term, relation=relation, right=Term(factor=far))
 
 
-def _comparisons(one: str, other: str) -> Iterator[tuple[float, Condition]]:
+def _comparisons(first: str, second: str) -> Iterator[tuple[float, Condition]]:
     for relation in (*ORDERS, Relation.EQUAL):
-        yield COMPARISON, Condition(left=Term(size=one), relation=relation, right=Term(size=other))
+        yield COMPARISON, Condition(left=Term(size=first), relation=relation, right=Term(size=second))
 
 
-def _scaled(one: str, other: str, vocabulary: Vocabulary) -> Iterator[tuple[float, Condition]]:
+def _scaled(first: str, second: str, vocabulary: Vocabulary) -> Iterator[tuple[float, Condition]]:
     """Yield comparisons of one size with multiples of another."""
-    left = Term(size=one)
+    left = Term(size=first)
     for relation in (Relation.MULTIPLE, Relation.NO_MULTIPLE):
-        yield DIVISION, Condition(left=left, relation=relation, right=Term(size=other))
+        yield DIVISION, Condition(left=left, relation=relation, right=Term(size=second))
     for number in vocabulary.moduli:
-        right = Term(factor=number, size=other, label=vocabulary.labels.get(number, ""))
+        right = Term(factor=number, size=second, label=vocabulary.labels.get(number, ""))
         for relation in ORDERS:
             yield COMPARISON + FACTOR + vocabulary.cost(number), Condition(left=left, relation=relation, right=right)

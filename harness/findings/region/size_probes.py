@@ -57,16 +57,16 @@ def likely_sizes(axis: Axis, sizes: Sizes, moduli: Sequence[int]) -> tuple[int, 
     These are small multiples of a tile, of another size, and of both together.  They are also another size counted in
     tiles, the neighbours of all these, and the smallest sizes.
     """
-    others = [size for name, size in sizes.items() if name != axis.name]
-    found: list[int] = []
+    around = [size for name, size in sizes.items() if name != axis.name]
+    likely: list[int] = []
     for times in TIMES:
-        units = [*others, *moduli, *(size * number for size in others for number in moduli)]
-        units += [-(-size // number) for size in others for number in moduli]
-        units += [-(-sizes.get(SMS, 1) // size) * number for size in others if size > 1 for number in moduli]
-        found += [times * unit + step for unit in units for step in STEPS]
-        found += [times * size * number - part for size in others for number in moduli for part in (size - 1, size)]
-    found += range(axis.low, axis.low + FIRST)
-    return tuple(size for size in dict.fromkeys(found) if axis.has(size))
+        units = [*around, *moduli, *(size * number for size in around for number in moduli)]
+        units += [-(-size // number) for size in around for number in moduli]
+        units += [-(-sizes.get(SMS, 1) // size) * number for size in around if size > 1 for number in moduli]
+        likely += [times * unit + step for unit in units for step in STEPS]
+        likely += [times * size * number - part for size in around for number in moduli for part in (size - 1, size)]
+    likely += range(axis.low, axis.low + FIRST)
+    return tuple(size for size in dict.fromkeys(likely) if axis.has(size))
 
 
 def border_probe(line: AxisLine) -> SizeProbe:
@@ -134,9 +134,9 @@ def _gap(line: AxisLine, tried: dict[int, Outcome], side: int) -> tuple[int, int
     return None
 
 
-def _between(line: AxisLine, tried: dict[int, Outcome], one: int, other: int) -> int | None:
+def _between(line: AxisLine, tried: dict[int, Outcome], first: int, second: int) -> int | None:
     """Return the size to try next: the middle one of the likely sizes, or else the legal one nearest the middle."""
-    low, high = min(one, other), max(one, other)
+    low, high = min(first, second), max(first, second)
     likely = sorted(size for size in line.likely if low < size < high and size not in tried and line.is_legal(size))
     if likely:
         return likely[len(likely) // 2]
