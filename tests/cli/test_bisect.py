@@ -111,6 +111,7 @@ def test_broken_commits_are_skipped_and_a_flaky_bug_is_found(folder: Path, capsy
     assert git("worktree", "list").count("\n") == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_another_triton_has_a_process_tree_of_its_own(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each release is the installed Triton with another version number.  The library reads that number."""

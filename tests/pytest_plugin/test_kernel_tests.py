@@ -129,6 +129,7 @@ def test_a_failing_example_is_printed_with_its_notes_and_replayed_first(project:
     assert (fixed.status, fixed.counts, cases_of(fixed.out)) == (0, "1 passed", ["4"]), fixed.out
 
 
+@pytest.mark.nightly
 def test_tests_without_a_reference_assert_by_themselves(project: TestProject) -> None:
     project.write(
         "test_rows.py",
@@ -163,6 +164,7 @@ def test_one_case_can_be_checked_in_an_ordinary_test(project: TestProject) -> No
     )
 
 
+@pytest.mark.nightly
 def test_profiles_of_hypothesis_decide_cases_and_seed(project: TestProject) -> None:
     project.write("test_rows.py", TESTS.replace(', device="b200", cases=4', ""))
     project.write(

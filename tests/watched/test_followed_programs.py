@@ -296,7 +296,7 @@ def test_without_a_compiler_a_program_runs_uncompiled(tmp_path: Path, monkeypatc
     project = project_in(tmp_path)
     project.write("script.py", SCRIPT.format(called=True))
     done = project.process(*ON, "--", "python", "script.py")
-    assert (done.status, done.err, done.out.splitlines()[0]) == (0, "", "False"), done.out
+    assert (done.status, done.err, done.out.splitlines()[0]) == (0, "", "False"), done.out + done.err
     ((reason, count),) = report_in(project)["uncompiled"].items()
     assert reason.startswith("a compiled program without a C++ compiler (no-such-compiler;")
     assert (count, report_in(project)["kernels"]) == (1, ["add_one"])
@@ -315,4 +315,4 @@ def test_a_process_that_compiles_nothing_does_not_load_inductor(tmp_path: Path) 
     project = project_in(tmp_path)
     project.write("script.py", SCRIPT.format(called=False))
     done = project.process(*ON, "--", "python", "script.py")
-    assert (done.status, done.err, done.out.splitlines()[0]) == (0, "", "False"), done.out
+    assert (done.status, done.err, done.out.splitlines()[0]) == (0, "", "False"), done.out + done.err
