@@ -77,7 +77,7 @@ def plan_of(
     Options that the command does not have count as not given.
     """
     given = {name: value for name, value in vars(options).items() if value is not None}
-    engine = engine or given.get("engine", "virtual")
+    engine = engine or given.get("engine", VIRTUAL.name)
     usual_device = None if parse_engine(engine).needs_gpu else devices_of(options) or device
     usual_seed = secrets.randbelow(2**32) if seed is None else seed
     plan = Plan(

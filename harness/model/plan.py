@@ -7,6 +7,8 @@ names.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from harness.model.engine_traits import VIRTUAL
+
 TIME_LIMIT_S = 60.0
 TRIAGE_S = 600.0
 
@@ -34,7 +36,7 @@ class Plan:
     """Empty: all."""
     libraries: tuple[str, ...] = ()
     """As `--with` takes them."""
-    engine: str = "virtual"
+    engine: str = VIRTUAL.name
     sanitizer: str = ""
     isolation: str = "worker"
     time_limit_s: float = TIME_LIMIT_S

@@ -4,7 +4,7 @@ from harness.model.flaw_kind import FlawKind
 from harness.model.launch_difference import Difference, Plainer
 from harness.model.paired_run import launch_of
 from harness.model.run import Launch, Run
-from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.model.verdict import Abstain, Fail, Pass, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import NO_LAUNCH
 from harness.oracles.traits import Causality, Traits
@@ -58,13 +58,7 @@ class GpuAgreement(SingleRunOracle):
     def _fail(self, run: Run, found: Difference) -> Fail:
         launch = launch_of(run.launches, found.kernel)
         return Fail(
-            signature=Signature(
-                oracle=self.name,
-                severity=Severity.ERROR,
-                op=run.case.op,
-                kernel=found.kernel,
-                place=found.argument,
-            ),
+            signature=self.signature(run, kernel=found.kernel, place=found.argument),
             message=sentence(found, run.agreement.gpu if run.agreement else "", launch),
             meaning=MEANING if found.agrees_once is None else EXPLAINED_BY[found.agrees_once],
             source=launch.source if launch else None,

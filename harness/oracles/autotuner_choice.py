@@ -7,7 +7,7 @@ from harness.model.flaw_kind import FlawKind
 from harness.model.paired_run import launch_of
 from harness.model.run import Run
 from harness.model.tuning import TriedConfig, TunerCall
-from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.model.verdict import Abstain, Fail, Pass, Severity, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.traits import Traits
 
@@ -45,13 +45,7 @@ class AutotunerChoice(SingleRunOracle):
         launch = launch_of(run.launches, call.kernel)
         for mistake in _mistakes(call):
             yield Fail(
-                signature=Signature(
-                    oracle=self.name,
-                    severity=mistake.severity,
-                    op=run.case.op,
-                    kernel=call.kernel,
-                    place=mistake.place,
-                ),
+                signature=self.signature(run, kernel=call.kernel, place=mistake.place, severity=mistake.severity),
                 message=mistake.message,
                 meaning=mistake.meaning,
                 source=launch.source if launch else None,

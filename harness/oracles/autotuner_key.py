@@ -9,7 +9,7 @@ from harness.model.kernel_resources import Resources
 from harness.model.paired_run import SecondRun, launch_of
 from harness.model.run import Run
 from harness.model.tuning import ForcedRun, KeySweep, SharedEntry
-from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.model.verdict import Abstain, Fail, Pass, Severity, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import describe
 from harness.oracles.resources import shortages
@@ -50,13 +50,7 @@ class AutotunerKey(SingleRunOracle):
         )
         launch = launch_of(run.launches, sweep.kernel)
         return Fail(
-            signature=Signature(
-                oracle=self.name,
-                severity=Severity.WARNING,
-                op=run.case.op,
-                kernel=sweep.kernel,
-                place=sweep.argument,
-            ),
+            signature=self.signature(run, kernel=sweep.kernel, place=sweep.argument, severity=Severity.WARNING),
             message=(
                 f"{sweep.argument} in the key of {sweep.kernel} makes it tune {sweep.tunings} times where "
                 f"{sweep.needed} would do, for {len(sweep.sizes)} values of {sweep.dim} from {sweep.sizes[0]} to "
@@ -76,13 +70,7 @@ class AutotunerKey(SingleRunOracle):
         excluded = ", which its own pruning excludes" if entry.is_pruned else ""
         key = ", ".join(f"{name}={value}" for name, value in entry.key.items())
         return Fail(
-            signature=Signature(
-                oracle=self.name,
-                severity=Severity.ERROR,
-                op=run.case.op,
-                kernel=entry.kernel,
-                place=f"lacks {names or entry.other}",
-            ),
+            signature=self.signature(run, kernel=entry.kernel, place=f"lacks {names or entry.other}"),
             message=(
                 f"the case with {entry.other} shares the key ({key}) of {entry.kernel}, and with the config "
                 f"[{entry.config}] that it may leave there this case fails{excluded}: {seen}"

@@ -7,7 +7,7 @@ from harness.model.flaw_kind import FlawKind
 from harness.model.paired_run import SecondRun, launch_of
 from harness.model.run import Run
 from harness.model.tuning import InterruptedRun
-from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.model.verdict import Abstain, Fail, Pass, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import describe
 from harness.oracles.traits import Traits
@@ -40,13 +40,7 @@ class AutotunerThreads(SingleRunOracle):
     def _fail(self, run: Run, interrupted: InterruptedRun, seen: str) -> Fail:
         launch = launch_of(run.launches, interrupted.kernel)
         return Fail(
-            signature=Signature(
-                oracle=self.name,
-                severity=Severity.ERROR,
-                op=run.case.op,
-                kernel=interrupted.kernel,
-                place="two threads",
-            ),
+            signature=self.signature(run, kernel=interrupted.kernel, place="two threads"),
             message=(
                 f"while {interrupted.kernel} was tuned in one thread, another one called the op with "
                 f"{interrupted.other}: {seen}"

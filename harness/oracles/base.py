@@ -11,7 +11,7 @@ from typing import Protocol
 from harness.model.case import Case
 from harness.model.kernel_resources import Resources
 from harness.model.run import Run
-from harness.model.verdict import Verdict
+from harness.model.verdict import Severity, Signature, Verdict
 from harness.oracles.traits import Traits
 
 
@@ -26,7 +26,17 @@ class Evidence:
     """The resources of each build, by `Launch.build`; only builds that the whole compiler pipeline has finished."""
 
 
-class SingleRunOracle:
+class NamedOracle:
+    """Names itself in the signatures of its failures."""
+
+    name: str
+
+    def signature(self, run: Run, *, kernel: str, place: str, severity: Severity = Severity.ERROR) -> Signature:
+        """Return the identity of a failure of this run."""
+        return Signature(oracle=self.name, severity=severity, op=run.case.op, kernel=kernel, place=place)
+
+
+class SingleRunOracle(NamedOracle):
     """An oracle that judges from the case's own run alone."""
 
     def paired_runs(self, run: Run) -> tuple[Case, ...]:

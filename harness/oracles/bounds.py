@@ -58,12 +58,11 @@ class InBounds(SingleRunOracle):
             worst = min(group, key=lambda stray: (not stray.wrapped, is_gap_load(stray)))
             is_overflow = worst.wrapped and run.case.scale is Scale.OVERSIZED
             return Fail(
-                signature=Signature(
-                    oracle=self.name,
-                    severity=Severity.WARNING if is_gap_load(worst) else Severity.ERROR,
-                    op=run.case.op,
+                signature=self.signature(
+                    run,
                     kernel=worst.site.kernel,
                     place=OVERFLOW if is_overflow else place_of(worst.site),
+                    severity=Severity.WARNING if is_gap_load(worst) else Severity.ERROR,
                 ),
                 message=f"{sentence(worst)}{at_line(group)}{WRAPPED * is_overflow}",
                 meaning=meaning(worst),

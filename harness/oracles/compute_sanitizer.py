@@ -4,7 +4,7 @@ from harness.model.compute_sanitizer_report import Level, Sanitized, SanitizerRe
 from harness.model.flaw_kind import FlawKind
 from harness.model.run import Completed, Run
 from harness.model.triton_sanitizer_report import Instrumented
-from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.model.verdict import Abstain, Fail, Pass, Severity, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import NO_LAUNCH, unfinished
 from harness.oracles.traits import Causality, PromiseScope, Traits
@@ -59,12 +59,11 @@ class ComputeSanitizerClean(SingleRunOracle):
         at = record.at
         place = f"{at.source} {record.what}" if at.source else record.what
         return Fail(
-            signature=Signature(
-                oracle=self.name,
-                severity=Severity.WARNING if record.level is Level.WARNING else Severity.ERROR,
-                op=run.case.op,
+            signature=self.signature(
+                run,
                 kernel=at.kernel,
                 place=f"{watched.tool}: {place}",
+                severity=Severity.WARNING if record.level is Level.WARNING else Severity.ERROR,
             ),
             message=(
                 f"{watched.tool}: {record.text}{reporters(record)} in {kernel_name(run, at.kernel)}{lines_of(record)}"

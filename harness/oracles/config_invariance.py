@@ -5,15 +5,15 @@ from harness.model.case import Case
 from harness.model.flaw_kind import FlawKind
 from harness.model.paired_run import SecondRun, launch_of
 from harness.model.run import Run
-from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
-from harness.oracles.base import Evidence
+from harness.model.verdict import Abstain, Fail, Pass, Verdict
+from harness.oracles.base import Evidence, NamedOracle
 from harness.oracles.endings import unfinished
 from harness.oracles.float64_values import is_wrong
 from harness.oracles.run_comparison import Disagreement, disagreements
 from harness.oracles.traits import Causality, Need, Proof, Traits
 
 
-class ConfigInvariance:
+class ConfigInvariance(NamedOracle):
     """Compares sampled cases with the same case and another config of one of its autotuned kernels."""
 
     name = "config-invariance"
@@ -62,7 +62,7 @@ class ConfigInvariance:
         place = result.writer[1] if result.writer else result.name
         launch = launch_of(run.launches, kernel)
         return Fail(
-            signature=Signature(oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=kernel, place=place),
+            signature=self.signature(run, kernel=kernel, place=place),
             message=(
                 f"{result.name} differs beyond rounding between configs {config_of(run, kernel)} and "
                 f"{config_of(other, kernel)} of {kernel}{_wrong_one(run, other, kernel, result.name)}: {found.where}"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from harness.model.flaw_kind import FlawKind
 from harness.model.run import DESCRIPTOR_BYTES, Misaligned, Unaligned
-from harness.model.verdict import Fail, Severity, Signature, Verdict
+from harness.model.verdict import Fail, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.memory_events import at_line, judge_lines, place_of
 from harness.oracles.traits import Causality, PromiseScope, Traits
@@ -44,13 +44,7 @@ class DescriptorAlignment(SingleRunOracle):
         def fail(group: Sequence[Misaligned]) -> Fail:
             first = group[0]
             return Fail(
-                signature=Signature(
-                    oracle=self.name,
-                    severity=Severity.ERROR,
-                    op=run.case.op,
-                    kernel=first.site.kernel,
-                    place=place_of(first.site),
-                ),
+                signature=self.signature(run, kernel=first.site.kernel, place=place_of(first.site)),
                 message=f"{sentence(first)}{at_line(group)}",
                 meaning=MEANING,
                 source=first.site.source,

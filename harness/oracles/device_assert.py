@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from harness.model.flaw_kind import FlawKind
 from harness.model.run import AssertFailed
-from harness.model.verdict import Fail, Severity, Signature, Verdict
+from harness.model.verdict import Fail, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.memory_events import at_line, judge_lines, place_of
 from harness.oracles.traits import Causality, PromiseScope, Traits
@@ -28,13 +28,7 @@ class DeviceAssertsHold(SingleRunOracle):
             text = f": {first.message}" if first.message else ""
             lanes = "1 lane" if first.lanes == 1 else f"{first.lanes} lanes"
             return Fail(
-                signature=Signature(
-                    oracle=self.name,
-                    severity=Severity.ERROR,
-                    op=run.case.op,
-                    kernel=first.site.kernel,
-                    place=place_of(first.site),
-                ),
+                signature=self.signature(run, kernel=first.site.kernel, place=place_of(first.site)),
                 message=(
                     f"an assertion failed in {lanes} of {first.site.kernel}, first in program "
                     f"{first.program}{text}{at_line(group)}"

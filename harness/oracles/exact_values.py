@@ -8,7 +8,7 @@ from math import isfinite, log10
 from harness.model.flaw_kind import FlawKind
 from harness.model.product_precision import product_epsilon
 from harness.model.run import ExactComparison, ExactRun, LaunchRounding, Result, Run
-from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.model.verdict import Abstain, Fail, Pass, Severity, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.float64_values import Float64Values, is_wrong, pictures_of, worst_measure
 from harness.oracles.memory_events import cell
@@ -72,7 +72,7 @@ class WrongValue(SingleRunOracle):
         at = cell(one.name, one.worst.index)
         times = f"{one.worst.ratio:.3g} times" if isfinite(one.worst.ratio) else "beyond"
         return Fail(
-            signature=Signature(oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=kernel, place=place),
+            signature=self.signature(run, kernel=kernel, place=place),
             message=(
                 f"{at} is {one.worst.got:.9g} without any rounding, where the float64 reference gives "
                 f"{one.worst.expected:.9g}: {times} the bound of exact arithmetic"
@@ -133,12 +133,8 @@ class Precision(SingleRunOracle):
             where = f"; real and exact values part most at {growth.operation} of {growth.kernel}{at}"
         worst = worst_measure(result)
         return Fail(
-            signature=Signature(
-                oracle=self.name,
-                severity=Severity.ERROR if is_error else Severity.WARNING,
-                op=run.case.op,
-                kernel=kernel,
-                place=place,
+            signature=self.signature(
+                run, kernel=kernel, place=place, severity=Severity.ERROR if is_error else Severity.WARNING
             ),
             message=(
                 f"{cell(result.name, worst.index)} is {worst.got:.6g} where {worst.expected:.6g} is right: "

@@ -8,7 +8,7 @@ from math import isfinite, prod
 from harness.model.flaw_kind import FlawKind
 from harness.model.picture import Amount, Shading
 from harness.model.run import Measure, Result, Run
-from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.model.verdict import Abstain, Fail, Pass, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import unfinished
 from harness.oracles.memory_events import cell
@@ -54,7 +54,7 @@ class Float64Values(SingleRunOracle):
             tensor = result.writer or ("", result.name)
             worst[tensor] = max(worst.get(tensor, result), result, key=error_in_tolerances)
         if worst:
-            return tuple(self._fail(run.case.op, result) for result in worst.values())
+            return tuple(self._fail(run, result) for result in worst.values())
         if wrong:
             return (Abstain(oracle=self.name, reason=DECIDED_EXACTLY),)
         if reason := unfinished(run):
@@ -66,7 +66,7 @@ class Float64Values(SingleRunOracle):
             return (Abstain(oracle=self.name, reason="every result leaves the range of the case's type"),)
         return (Pass(oracle=self.name),)
 
-    def _fail(self, op: str, result: Result) -> Fail:
+    def _fail(self, run: Run, result: Result) -> Fail:
         worst = worst_measure(result)
         kernel, place = result.writer or ("", result.name)
         message = (
@@ -77,7 +77,7 @@ class Float64Values(SingleRunOracle):
             one = result.nonfinite == 1
             message += f"; {result.nonfinite} {'cell is' if one else 'cells are'} NaN or infinite"
         return Fail(
-            signature=Signature(oracle=self.name, severity=Severity.ERROR, op=op, kernel=kernel, place=place),
+            signature=self.signature(run, kernel=kernel, place=place),
             message=message,
             meaning=NOT_FINITE if result.nonfinite else WRONG if finite_ratio(worst) >= FAR else NEAR,
             pictures=pictures_of(result, worst),

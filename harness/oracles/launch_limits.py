@@ -6,7 +6,7 @@ from harness.model.case import Case, Scale
 from harness.model.device import GRID_LIMITS
 from harness.model.flaw_kind import FlawKind
 from harness.model.run import Launch
-from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.model.verdict import Abstain, Fail, Pass, Severity, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import NO_LAUNCH, unfinished
 from harness.oracles.traits import Causality, PromiseScope, Proof, Traits
@@ -36,9 +36,7 @@ class WithinLaunchLimits(SingleRunOracle):
         failures: dict[tuple[str, str], Fail] = {}
         for launch in run.launches:
             for place, severity, seen, meaning in violations(launch, run.case):
-                signature = Signature(
-                    oracle=self.name, severity=severity, op=run.case.op, kernel=launch.kernel, place=place
-                )
+                signature = self.signature(run, kernel=launch.kernel, place=place, severity=severity)
                 fail = Fail(
                     signature=signature, message=f"{launch.kernel} {seen}", meaning=meaning, source=launch.source
                 )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from harness.model.flaw_kind import FlawKind
 from harness.model.run import OrderDependence
-from harness.model.verdict import Fail, Severity, Signature, Verdict
+from harness.model.verdict import Fail, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.memory_events import at_line, cells, judge_lines, place_of, shading, was_or_were
 from harness.oracles.traits import Causality, PromiseScope, Traits
@@ -30,13 +30,7 @@ class NoOrderDependence(SingleRunOracle):
             does = "updates it by an atomic" if first.atomic else "stores there"
             by = f"program {reader}" if reader != writer else "another program"  # several read it: any but the writer
             return Fail(
-                signature=Signature(
-                    oracle=self.name,
-                    severity=Severity.ERROR,
-                    op=run.case.op,
-                    kernel=first.site.kernel,
-                    place=place_of(first.site),
-                ),
+                signature=self.signature(run, kernel=first.site.kernel, place=place_of(first.site)),
                 message=(
                     f"{cells(first.site.argument, first.first_cells, first.cells)} {was_or_were(first.cells)} read by "
                     f"{by} of the launch in which program {writer} {does}{at_line(group)}"

@@ -7,8 +7,8 @@ from harness.model.case import Case, ProgramOrder
 from harness.model.flaw_kind import FlawKind
 from harness.model.paired_run import SecondRun
 from harness.model.run import Deadlocked, Run
-from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
-from harness.oracles.base import Evidence
+from harness.model.verdict import Abstain, Fail, Pass, Severity, Verdict
+from harness.oracles.base import Evidence, NamedOracle
 from harness.oracles.deadlock_messages import sentence
 from harness.oracles.endings import unfinished, untraced
 from harness.oracles.run_comparison import Disagreement, disagreements
@@ -18,7 +18,7 @@ ORDER = ProgramOrder.REVERSED
 """The order of the paired run."""
 
 
-class OrderInvariance:
+class OrderInvariance(NamedOracle):
     """Compares a case with the same case in reversed order, by random projections of the results.
 
     Bits may differ: float atomics add up in another order then, which rounding explains.
@@ -65,7 +65,7 @@ class OrderInvariance:
         result = found.result
         kernel, place = result.writer or ("", result.name)
         return Fail(
-            signature=Signature(oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=kernel, place=place),
+            signature=self.signature(run, kernel=kernel, place=place),
             message=(
                 f"{result.name} differs beyond rounding when the programs of each launch begin in {ORDER} order: "
                 f"{found.where}"
@@ -77,12 +77,11 @@ class OrderInvariance:
     def _fail_deadlocked(self, run: Run, deadlocked: Deadlocked) -> Fail:
         source = deadlocked.waits[0].source if deadlocked.waits else None
         return Fail(
-            signature=Signature(
-                oracle=self.name,
-                severity=Severity.WARNING,
-                op=run.case.op,
+            signature=self.signature(
+                run,
                 kernel=deadlocked.kernel,
                 place=f"deadlock ({source})" if source else "deadlock",
+                severity=Severity.WARNING,
             ),
             message=f"when programs begin in {ORDER} order, {sentence(deadlocked)}",
             meaning=(

@@ -3,7 +3,7 @@
 from harness.model.flaw_kind import FlawKind
 from harness.model.paired_run import SecondRun
 from harness.model.run import Completed, Result, Run
-from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.model.verdict import Abstain, Fail, Pass, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import describe, unfinished
 from harness.oracles.traits import Causality, Need, Traits
@@ -45,7 +45,7 @@ class Repeatability(SingleRunOracle):
     def _fail(self, run: Run, result: Result) -> Fail:
         kernel, place = result.writer or ("", result.name)
         return Fail(
-            signature=Signature(oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=kernel, place=place),
+            signature=self.signature(run, kernel=kernel, place=place),
             message=f"{result.name} has other bits when the same case is run a second time",
             meaning="Nothing but the order in which programs, warps or threads happen to run can differ: a race.",
             source=next((launch.source for launch in run.launches if launch.kernel == kernel), None),

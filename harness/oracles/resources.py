@@ -75,13 +75,7 @@ class FitsResources(SingleRunOracle):
         count = raised.config_count
         nothing = f"{kernel} cannot" if count == 1 else f"none of the {count} configs of {kernel} can"
         return Fail(
-            signature=Signature(
-                oracle=self.name,
-                severity=Severity.ERROR,
-                op=run.case.op,
-                kernel=raised.launch or "",
-                place=raised.kind,
-            ),
+            signature=self.signature(run, kernel=raised.launch or "", place=raised.kind),
             message=f"{nothing} be launched on {run.case.device.slug}: {first_line(raised.message)}",
             meaning=MEANING,
             source=raised.source,

@@ -2,7 +2,7 @@
 
 from harness.model.flaw_kind import FlawKind
 from harness.model.run import FormMismatch, Run
-from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.model.verdict import Abstain, Fail, Pass, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import unfinished
 from harness.oracles.traits import Causality, Proof, Traits
@@ -42,13 +42,7 @@ class ResultStructure(SingleRunOracle):
     def _fail(self, run: Run, mismatches: tuple[FormMismatch, ...]) -> Fail:
         first = mismatches[0]
         return Fail(
-            signature=Signature(
-                oracle=self.name,
-                severity=Severity.ERROR,
-                op=run.case.op,
-                kernel="",
-                place=f"{first.name} {_difference(first)}",
-            ),
+            signature=self.signature(run, kernel="", place=f"{first.name} {_difference(first)}"),
             message="; ".join(map(sentence, mismatches)),
             meaning=MEANING,
         )

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from harness.model.flaw_kind import FlawKind
-from harness.model.run import ScratchFault, ScratchFlaw
-from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.model.run import Run, ScratchFault, ScratchFlaw
+from harness.model.verdict import Abstain, Fail, Pass, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import NO_LAUNCH, unfinished
 from harness.oracles.memory_events import at_line, place_of
@@ -39,7 +39,7 @@ class ScratchBuffer(SingleRunOracle):
             if isinstance(event, ScratchFault) and event.what in self._flaws:
                 lines.setdefault((event.site.kernel, place_of(event.site)), []).append(event)
         if lines:
-            return tuple(self._fail(run.case.op, group) for group in lines.values())
+            return tuple(self._fail(run, group) for group in lines.values())
         if reason := unfinished(run):
             return (Abstain(oracle=self.name, reason=reason),)
         if not run.launches:
@@ -50,12 +50,10 @@ class ScratchBuffer(SingleRunOracle):
             return (Abstain(oracle=self.name, reason=f"the {run.engine} engine does not see memory accesses"),)
         return (Pass(oracle=self.name),)
 
-    def _fail(self, op: str, group: Sequence[ScratchFault]) -> Fail:
+    def _fail(self, run: Run, group: Sequence[ScratchFault]) -> Fail:
         first = group[0]
         return Fail(
-            signature=Signature(
-                oracle=self.name, severity=Severity.ERROR, op=op, kernel=first.site.kernel, place=place_of(first.site)
-            ),
+            signature=self.signature(run, kernel=first.site.kernel, place=place_of(first.site)),
             message=f"{sentence(first)}{at_line(group)}",
             meaning=self._meaning,
             source=first.site.source,

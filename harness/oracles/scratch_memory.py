@@ -2,7 +2,7 @@
 
 from harness.model.flaw_kind import FlawKind
 from harness.model.run import Raised, Run, ScratchFault, ScratchFlaw, TimedOut
-from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.model.verdict import Abstain, Fail, Pass, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import NO_LAUNCH, ResponsibleOracle, responsible_oracle, unfinished
 from harness.oracles.memory_events import place_of
@@ -55,7 +55,7 @@ class ScratchMemory(SingleRunOracle):
         is_raised = raised is not None and raised.launch in {kernel, None}
         place = str(raised.source or raised.phase) if raised and is_raised else place_of(event.site)
         return Fail(
-            signature=Signature(oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=kernel, place=place),
+            signature=self.signature(run, kernel=kernel, place=place),
             message=f"{_need(run, event)}, {self._seen(run, event)}{'' if is_raised else _swallowed(run)} ({place})",
             meaning=self.meaning,
             source=(raised.source if raised and is_raised else None) or event.site.source,
@@ -69,9 +69,7 @@ class ScratchMemory(SingleRunOracle):
         kernel = raised.launch or "a kernel"
         place = str(raised.source) if raised.source else raised.phase
         return Fail(
-            signature=Signature(
-                oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=raised.launch or "", place=place
-            ),
+            signature=self.signature(run, kernel=raised.launch or "", place=place),
             message=(
                 f"{kernel} needs scratch memory on sm_{run.case.device.arch}, and in {raised.phase} no allocator is "
                 f"set ({place})"

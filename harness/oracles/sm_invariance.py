@@ -7,8 +7,8 @@ from harness.model.case import Case
 from harness.model.flaw_kind import FlawKind
 from harness.model.paired_run import SecondRun
 from harness.model.run import Run
-from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
-from harness.oracles.base import Evidence
+from harness.model.verdict import Abstain, Fail, Pass, Verdict
+from harness.oracles.base import Evidence, NamedOracle
 from harness.oracles.endings import unfinished
 from harness.oracles.run_comparison import Disagreement, disagreements
 from harness.oracles.traits import Causality, Need, Proof, Traits
@@ -21,7 +21,7 @@ takes some seconds.
 """
 
 
-class SmInvariance:
+class SmInvariance(NamedOracle):
     """Compares sampled cases with the same case at another SM count, by random projections of the results."""
 
     name = "sm-invariance"
@@ -62,7 +62,7 @@ class SmInvariance:
         result = found.result
         kernel, place = result.writer or ("", result.name)
         return Fail(
-            signature=Signature(oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=kernel, place=place),
+            signature=self.signature(run, kernel=kernel, place=place),
             message=(
                 f"{result.name} differs beyond rounding between {run.case.device.sm_count} and {count} SMs: "
                 f"{found.where}"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from harness.model.flaw_kind import FlawKind
 from harness.model.run import Access, NarrowAtomic, ThreadRace
-from harness.model.verdict import Abstain, Fail, Severity, Signature, Verdict
+from harness.model.verdict import Abstain, Fail, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.memory_events import at_line, cell, cells, judge_lines, place_of, was_or_were
 from harness.oracles.traits import PromiseScope, Traits
@@ -43,13 +43,7 @@ class NoThreadRace(SingleRunOracle):
             first = group[0]
             is_race = isinstance(first, ThreadRace)
             return Fail(
-                signature=Signature(
-                    oracle=self.name,
-                    severity=Severity.ERROR,
-                    op=run.case.op,
-                    kernel=first.site.kernel,
-                    place=place_of(first.site),
-                ),
+                signature=self.signature(run, kernel=first.site.kernel, place=place_of(first.site)),
                 message=f"{race_sentence(first) if is_race else scope_sentence(first)}{at_line(group)}",
                 meaning=RACE if is_race else SCOPE,
                 source=first.site.source,

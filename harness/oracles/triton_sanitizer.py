@@ -5,7 +5,7 @@ from harness.model.flaw_kind import FlawKind
 from harness.model.paired_run import launch_of
 from harness.model.run import Run
 from harness.model.triton_sanitizer_report import Differing, Exact, Instrumentation, Instrumented
-from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.model.verdict import Abstain, Fail, Pass, Severity, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.compute_sanitizer import kernel_name, lines_of, reporters, unaccepted
 from harness.oracles.endings import NO_LAUNCH, unfinished
@@ -65,12 +65,11 @@ class TritonSanitizerClean(SingleRunOracle):
         first, second = exact.configs
         launch = launch_of(run.launches, exact.kernel)
         return Fail(
-            signature=Signature(
-                oracle=self.name,
-                severity=Severity.WARNING,
-                op=run.case.op,
+            signature=self.signature(
+                run,
                 kernel=exact.kernel,
                 place=f"{Instrumentation.FPSAN}: {differing.writer[1]}",
+                severity=Severity.WARNING,
             ),
             message=(
                 f"fpsan: {differing.name} has other bits with configs [{first}] and [{second}] of {exact.kernel}, "
@@ -83,13 +82,7 @@ class TritonSanitizerClean(SingleRunOracle):
     def _fail(self, run: Run, watched: Instrumented, record: SanitizerRecord) -> Fail:
         kernel, source = record.at.kernel, record.at.source
         return Fail(
-            signature=Signature(
-                oracle=self.name,
-                severity=Severity.ERROR,
-                op=run.case.op,
-                kernel=kernel,
-                place=f"{watched.mode}: {source} {record.what}",
-            ),
+            signature=self.signature(run, kernel=kernel, place=f"{watched.mode}: {source} {record.what}"),
             message=f"{watched.mode}: {record.text}{reporters(record)} in {kernel_name(run, kernel)}{lines_of(record)}",
             meaning=MEANING[watched.mode],
             source=source,

@@ -5,7 +5,7 @@ from harness.model.flaw_kind import FlawKind
 from harness.model.paired_run import SecondRun, launch_of
 from harness.model.run import Run
 from harness.model.tuning import TunedRun, TunerCall
-from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.model.verdict import Abstain, Fail, Pass, Verdict
 from harness.oracles.autotuner_choice import NOT_TUNED
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import describe, unfinished
@@ -49,13 +49,7 @@ class TuningInvariance(SingleRunOracle):
         names = ", ".join(call.changed)
         launch = launch_of(run.launches, call.kernel)
         return Fail(
-            signature=Signature(
-                oracle=self.name,
-                severity=Severity.ERROR,
-                op=run.case.op,
-                kernel=call.kernel,
-                place=call.changed[0],
-            ),
+            signature=self.signature(run, kernel=call.kernel, place=call.changed[0]),
             message=(
                 f"{', '.join(differing)} differs in the call that tunes {call.kernel}: {len(call.tried)} configs ran "
                 f"on the same {names} before the chosen one [{call.chosen}]"
@@ -69,9 +63,7 @@ class TuningInvariance(SingleRunOracle):
 
     def _fail_alone(self, run: Run, differing: list[str]) -> Fail:
         return Fail(
-            signature=Signature(
-                oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel="", place=differing[0]
-            ),
+            signature=self.signature(run, kernel="", place=differing[0]),
             message=f"{', '.join(differing)} differs in the call that tunes, although no kernel leaves other contents",
             meaning="The call that tunes takes another path than later ones.",
         )
@@ -79,9 +71,7 @@ class TuningInvariance(SingleRunOracle):
     def _fail_ended(self, run: Run, tuned: TunedRun) -> Fail:
         kernel = getattr(tuned.ending, "launch", None) or ""
         return Fail(
-            signature=Signature(
-                oracle=self.name, severity=Severity.ERROR, op=run.case.op, kernel=kernel, place="the call that tunes"
-            ),
+            signature=self.signature(run, kernel=kernel, place="the call that tunes"),
             message=f"a call that tunes {kernel or 'its kernels'} breaks off, and one that does not tune completes: "
             f"{describe(tuned.ending)}",
             meaning="The first call for a new key fails, however well later ones would work.",

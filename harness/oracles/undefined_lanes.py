@@ -4,7 +4,7 @@ from harness.model.case import LaneFill
 from harness.model.flaw_kind import FlawKind
 from harness.model.paired_run import SecondRun
 from harness.model.run import Completed, Refilled, Result, Run, UndefinedLanes
-from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.model.verdict import Abstain, Fail, Pass, Severity, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import describe, untraced
 from harness.oracles.memory_events import place_of
@@ -60,9 +60,7 @@ class UndefinedLaneIndependence(SingleRunOracle):
         names = ", ".join(result.name for result in changed)
         suspects = dict.fromkeys(f"{event.site.argument} ({place_of(event.site)})" for event in events)
         return Fail(
-            signature=Signature(
-                oracle=self.name, severity=Severity.WARNING, op=run.case.op, kernel=kernel, place=place
-            ),
+            signature=self.signature(run, kernel=kernel, place=place, severity=Severity.WARNING),
             message=(
                 f"{names} {'changes' if len(changed) == 1 else 'change'} with what the lanes hold that "
                 f"are masked off without `other` in the load of {', '.join(suspects)}"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from harness.model.flaw_kind import FlawKind
 from harness.model.run import Completed, UninitialisedRead
-from harness.model.verdict import Fail, Severity, Signature, Verdict
+from harness.model.verdict import Fail, Severity, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.memory_events import at_line, cells, judge_lines, place_of, shading, was_or_were
 from harness.oracles.traits import Causality, PromiseScope, Traits
@@ -38,12 +38,11 @@ class NoUninitialisedReads(SingleRunOracle):
         def fail(group: Sequence[UninitialisedRead]) -> Fail:
             first = group[0]
             return Fail(
-                signature=Signature(
-                    oracle=self.name,
-                    severity=Severity.ERROR if is_used else Severity.WARNING,
-                    op=run.case.op,
+                signature=self.signature(
+                    run,
                     kernel=first.site.kernel,
                     place=place_of(first.site),
+                    severity=Severity.ERROR if is_used else Severity.WARNING,
                 ),
                 message=(
                     f"{cells(first.site.argument, first.first_cells, first.cells)} {was_or_were(first.cells)} read by "

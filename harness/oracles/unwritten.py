@@ -3,8 +3,8 @@
 from math import prod
 
 from harness.model.flaw_kind import FlawKind
-from harness.model.run import Result
-from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verdict
+from harness.model.run import Result, Run
+from harness.model.verdict import Abstain, Fail, Pass, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import untraced
 from harness.oracles.memory_events import cells, shading, was_or_were
@@ -21,17 +21,17 @@ class FullyWritten(SingleRunOracle):
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail once for each result with cells that were never stored."""
         run = evidence.run
-        failures = tuple(self._fail(run.case.op, result) for result in run.results if result.unwritten)
+        failures = tuple(self._fail(run, result) for result in run.results if result.unwritten)
         if failures:
             return failures
         if reason := untraced(run):
             return (Abstain(oracle=self.name, reason=reason),)
         return (Pass(oracle=self.name),)
 
-    def _fail(self, op: str, result: Result) -> Fail:
+    def _fail(self, run: Run, result: Result) -> Fail:
         first = () if result.first_unwritten is None else (result.first_unwritten,)
         return Fail(
-            signature=Signature(oracle=self.name, severity=Severity.ERROR, op=op, kernel="", place=result.name),
+            signature=self.signature(run, kernel="", place=result.name),
             message=(
                 f"{cells(result.name, first, result.unwritten)} of {prod(result.shape)} "
                 f"{was_or_were(result.unwritten)} never stored"

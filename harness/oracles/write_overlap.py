@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from harness.model.flaw_kind import FlawKind
 from harness.model.run import Overlap
-from harness.model.verdict import Fail, Severity, Signature, Verdict
+from harness.model.verdict import Fail, Severity, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.memory_events import at_line, cells, judge_lines, place_of, shading, was_or_were
 from harness.oracles.traits import Causality, PromiseScope, Traits
@@ -43,12 +43,11 @@ class NoWriteOverlap(SingleRunOracle):
             elif worst.atomic:
                 how, meaning = f"stored by program {one} and updated by an atomic of program {other}", LOST_UPDATE
             return Fail(
-                signature=Signature(
-                    oracle=self.name,
-                    severity=Severity.WARNING if worst.same_bytes else Severity.ERROR,
-                    op=run.case.op,
+                signature=self.signature(
+                    run,
                     kernel=worst.site.kernel,
                     place=place_of(worst.site),
+                    severity=Severity.WARNING if worst.same_bytes else Severity.ERROR,
                 ),
                 message=(
                     f"{cells(worst.site.argument, worst.first_cells, worst.cells)} {was_or_were(worst.cells)} {how}"
