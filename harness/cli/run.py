@@ -53,7 +53,7 @@ from harness.search.leasing import leased
 from harness.search.options import check_sanitizer_engine, load_devices
 from harness.search.session import prepared
 from harness.watched.command_process import CommandEnd
-from harness.watched.command_setup import on_hardware, virtual_setup, watched_oracles
+from harness.watched.command_setup import CommandSetup, on_hardware, virtual_setup, watched_oracles
 from harness.watched.command_watch import watch_command
 from harness.watched.launch_suites import LaunchRepeater
 from harness.watched.watch_records import read_calls
@@ -68,53 +68,72 @@ def run(given: argparse.Namespace) -> int:
         raise UsageError("name the command after two dashes: harness run -- pytest tests (see harness run --help)")
     path = json_path(given.json)
     issues = read_known_issues(given.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
-    engine = _engine_of(given)
+    engine, errors = _engine_of(given), FirstError()
     tool = _sanitizing(given, engine, WHOLE_COMMAND_OPTIONS)
     oracles = watched_oracles(given.oracle, tool, is_virtual=not engine.needs_gpu)
-    given_libraries = libraries_of(given)
     with ExitStack() as gpus, tempfile.TemporaryDirectory(prefix="harness-run-") as name:
         gpu = gpus.enter_context(leased(1, given.settings))[0] if engine.needs_gpu else None
-        device, folder = _device_of(given, gpu), Path(name)
-        library_paths = tuple(map(str, libraries.resolve(given_libraries, cache=given.settings.cache)))
-        setup = virtual_setup(device, oracles, library_paths, folder, given.environment)
+        folder, command = Path(name), _command_of(given, gpu)
+        setup = _setup_of(given, command, oracles, folder)
         if gpu is not None:
             setup = on_hardware(setup, gpu, tool, given.accepts, folder)
-        command = WatchedCommand(
-            words=tuple(given.words),
-            device=device,
-            options=_options(given, device.slug, given_libraries),
-            libraries=given_libraries,
-            engine_options=_engine_options(given),
-        )
         end, seen = watch_command(command, setup, folder, tool.suppressions if tool else ())
         gpus.close()  # the launches are repeated by another holder of the GPU
-        store_calls(read_calls(folder), given_libraries, prepared(CALLS))
-        sources, errors = Sources(roots=tuple(map(Path, library_paths))), FirstError()
-        log = SearchLog(store.FOLDER, lambda finding: render(finding, sources).plain, versions())
-
-        def keep(finding: Finding) -> None:
-            (complete,) = quoted((finding,), sources)
-            errors.attempt(lambda: log.keep(finding.fail.signature, complete))
-
-        found = findings_of(seen, command)
-        for one in found:
-            keep(one.finding)
+        store_calls(read_calls(folder), command.libraries, prepared(CALLS))
+        sources = Sources(roots=tuple(map(Path, setup.plan.libraries)))
+        shown, log = findings_of(seen, command), _Log(sources, errors)
+        for watched in shown:
+            log.keep(watched.finding)
         if not end.was_interrupted:
             again = _sanitizing(given, engine, COMMON_OPTIONS)
-            with suppress(KeyboardInterrupt):  # what was found is printed all the same
-                LaunchRepeater(folder, given.settings, keep, engine, again).repeat(found)
-    findings = tuple(log.findings.values())
-    report = report_of_watch(seen, command, findings, issues, end)
+            with suppress(KeyboardInterrupt):  # the findings so far are printed all the same
+                LaunchRepeater(folder, given.settings, log.keep, engine, again).repeat(shown)
+    report = report_of_watch(seen, command, log.findings, issues, end)
     if path:
         errors.attempt(lambda: write(report, path))
     screen = console()
-    for finding in findings:
+    for finding in log.findings:
         show(screen, render(finding, sources, report.known_findings))
     if gpu is not None:
-        print_lines(f"on {gpu.name}: {shortfall}" for shortfall in shortfalls(device, gpu, limits_work=False))
+        print_lines(f"on {gpu.name}: {shortfall}" for shortfall in shortfalls(command.device, gpu, limits_work=False))
     print_lines(watch_summary(report, seen.launches, shlex.join(command.words), end.status))
     errors.raise_kept()
     return _status(report, end, Severity(given.fail_on))
+
+
+class _Log:
+    """The findings of a command, stored as they come; a later one replaces the one with its signature."""
+
+    def __init__(self, sources: Sources, errors: FirstError) -> None:
+        self._sources, self._errors = sources, errors
+        self._log = SearchLog(store.FOLDER, lambda finding: render(finding, sources).plain, versions())
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(self._log.findings.values())
+
+    def keep(self, finding: Finding) -> None:
+        (complete,) = quoted((finding,), self._sources)
+        self._errors.attempt(lambda: self._log.keep(finding.fail.signature, complete))
+
+
+def _command_of(given: argparse.Namespace, gpu: RealGpu | None) -> WatchedCommand:
+    device, under_test = _device_of(given, gpu), libraries_of(given)
+    return WatchedCommand(
+        words=tuple(given.words),
+        device=device,
+        options=_options(given, device.slug, under_test),
+        libraries=under_test,
+        engine_options=_engine_options(given),
+    )
+
+
+def _setup_of(
+    given: argparse.Namespace, command: WatchedCommand, oracles: tuple[str, ...], folder: Path
+) -> CommandSetup:
+    """Return the setup on the virtual GPU, with the libraries under test in place."""
+    paths = tuple(map(str, libraries.resolve(command.libraries, cache=given.settings.cache)))
+    return virtual_setup(command.device, oracles, paths, folder, given.environment)
 
 
 def _engine_of(given: argparse.Namespace) -> EngineTraits:
@@ -160,12 +179,17 @@ def _status(report: CampaignReport, end: CommandEnd, fail_on: Severity) -> int:
     return ExitStatus.CLEAN if report.checked else ExitStatus.NOTHING_CHECKED
 
 
-def _options(given: argparse.Namespace, slug: str, given_libraries: tuple[str, ...]) -> tuple[str, ...]:
+def _options(given: argparse.Namespace, slug: str, under_test: tuple[str, ...]) -> tuple[str, ...]:
     """Return the options that repeat the run."""
     sm_count = ("--sm", str(given.sm)) if given.sm else ()
     is_named = given.device is not None or given.engine == VIRTUAL.name
     device = ("--device", slug) if is_named else ()
-    return (*_engine_options(given), *device, *sm_count, *(word for one in given_libraries for word in ("--with", one)))
+    return (
+        *_engine_options(given),
+        *device,
+        *sm_count,
+        *(word for library in under_test for word in ("--with", library)),
+    )
 
 
 def _engine_options(given: argparse.Namespace) -> tuple[str, ...]:

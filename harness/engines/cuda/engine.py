@@ -28,6 +28,7 @@ from harness.errors import WorkerError
 from harness.execution.execution import Execution
 from harness.execution.execution_hooks import ObservedLaunches, with_failed_kernel
 from harness.execution.paired_run_policy import is_sampled, order_matters, with_another_config
+from harness.execution.reruns import recording
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.engine_traits import CUDA
@@ -241,22 +242,18 @@ class CudaEngine:
         if not damages:
             return Completed()
         self._memory.forget()
-        again = self._launches.case_launches = CudaCaseLaunches(finds_writer=True)
-        ending, _ = self._execution.run_again(op, case)
-        ending = self._with_fault(ending)
-        self._launches.case_launches = case_launches
+        with recording(self._launches, CudaCaseLaunches(finds_writer=True)) as again:
+            ending, _ = self._execution.run_again(op, case)
+            ending = self._with_fault(ending)
         case_launches.memory += again.memory or map(self._launches.trampled_by_unknown_kernel, damages)
         return _ending_after_rerun(ending)
 
     def _repeat(self, op: Op, case: Case) -> Repeated:
         assert self._launches is not None
-        case_launches = self._case_launches
         self._memory.forget()
-        self._launches.case_launches = CudaCaseLaunches()
-        ending, digests = self._execution.run_again(op, case)
-        ending = self._with_fault(ending)
-        self._launches.case_launches = case_launches
-        return Repeated(ending=ending, digests=digests)
+        with recording(self._launches, CudaCaseLaunches()):
+            ending, digests = self._execution.run_again(op, case)
+            return Repeated(ending=self._with_fault(ending), digests=digests)
 
     def _case_context(self) -> AbstractContextManager[Any]:
         stack = ExitStack()

@@ -24,6 +24,7 @@ from harness.engines.virtual.launches import Launches, VirtualCaseLaunches
 from harness.engines.virtual.native.native_code import NativeCode
 from harness.engines.virtual.operations.random_rounding import rounded_at_random
 from harness.engines.virtual.operations.table import HANDLERS
+from harness.execution.reruns import recording
 from harness.model.case import LaneFill, Scale
 from harness.model.launch_difference import Difference, Plainer
 from harness.model.run import UndefinedLanes
@@ -221,15 +222,13 @@ class LaunchComparison:
     def _without_recording(self) -> Generator[None]:
         """While active, launches run in the interpreter and record no facts."""
         virtual = self._virtual
-        case_launches, native = virtual.case_launches, virtual.native
-        virtual.case_launches = VirtualCaseLaunches(
-            lane_fill=case_launches.lane_fill, order=case_launches.order, seed=case_launches.seed
-        )
+        case, native = virtual.case_launches, virtual.native
         virtual.native = NativeCode()
         try:
-            yield
+            with recording(virtual, VirtualCaseLaunches(lane_fill=case.lane_fill, order=case.order, seed=case.seed)):
+                yield
         finally:
-            virtual.case_launches, virtual.native, virtual.handlers = case_launches, native, HANDLERS
+            virtual.native, virtual.handlers = native, HANDLERS
 
 
 @dataclass(frozen=True, slots=True)
