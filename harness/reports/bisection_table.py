@@ -29,7 +29,7 @@ def sentence(bisected: Bisected, bug: str) -> str:
         case Shown.SKIP:
             return f"{name} should show {bug}, and could not be checked."
         case Shown.BAD:
-            parts = [_part(one, bisected.subject) for one in bisected.searched]
+            parts = [_part(part, bisected.subject) for part in bisected.searched]
             return f"{bug} {' and '.join(parts)}."
 
 
@@ -68,13 +68,13 @@ def bisection_document(
         ),
         borders=tuple(
             BisectedBorder(
-                direction=str(one.stretch.direction),
-                ending=str(one.ending),
-                bad=one.bad.name if one.bad else None,
-                good=one.good.name if one.good else None,
-                skipped_between=tuple(member.name for member in one.skipped_between),
+                direction=str(part.stretch.direction),
+                ending=str(part.ending),
+                bad=part.bad.name if part.bad else None,
+                good=part.good.name if part.good else None,
+                skipped_between=tuple(member.name for member in part.skipped_between),
             )
-            for one in bisected.searched
+            for part in bisected.searched
         ),
         versions=versions,
     )

@@ -49,11 +49,11 @@ class Compared:
         self.gpu = run.agreement.gpu
         self.launches += run.agreement.launches
         self.skipped.update(reason for _, reason in run.agreement.skipped)
-        for found in run.agreement.differences:
-            self.tensors[found.kernel, found.argument, found.dtype].append(found)
-            if not found.is_explained:
-                kept = self.unexplained if found.agrees_once is None else self.by_compiler
-                kept.append((found, str(run.case)))
+        for difference in run.agreement.differences:
+            self.tensors[difference.kernel, difference.argument, difference.dtype].append(difference)
+            if not difference.is_explained:
+                kept = self.unexplained if difference.agrees_once is None else self.by_compiler
+                kept.append((difference, str(run.case)))
 
     @property
     def agrees(self) -> bool:
@@ -68,7 +68,11 @@ class Compared:
 
 def lines(compared: Compared) -> Iterator[str]:
     """Yield the arguments that differ in any launch, the broken cases, the differences, and the conclusion."""
-    rows = [_row(names, found) for names, found in compared.tensors.items() if any(one.differing for one in found)]
+    rows = [
+        _row(names, differences)
+        for names, differences in compared.tensors.items()
+        if any(difference.differing for difference in differences)
+    ]
     if rows:
         yield from _columns(("kernel", "argument", "type", "tensors", "equal", "of the largest", "of rounding"), rows)
         yield ""
@@ -78,10 +82,10 @@ def lines(compared: Compared) -> Iterator[str]:
         yield f"{counted(len(cases), 'case')} of {broken}; {cases[0]}"
     for word, apart in (("compiler", compared.by_compiler), ("unexplained", compared.unexplained)):
         listed = Counter[tuple[str, str]]()
-        for found, case in apart:
-            listed[found.kernel, found.argument] += 1
-            if listed[found.kernel, found.argument] <= EACH:
-                yield f"{word}: {found.kernel}: {sentence(found, compared.gpu, None)}; {case}"
+        for difference, case in apart:
+            listed[difference.kernel, difference.argument] += 1
+            if listed[difference.kernel, difference.argument] <= EACH:
+                yield f"{word}: {difference.kernel}: {sentence(difference, compared.gpu, None)}; {case}"
         for (kernel, argument), count in listed.items():
             if count > EACH:
                 yield f"{word}: {kernel}: {argument} in {count - EACH} more launches"
@@ -90,9 +94,9 @@ def lines(compared: Compared) -> Iterator[str]:
 
 def conclusion(compared: Compared) -> str:
     """Return the last line."""
-    tensors = [found for of_one in compared.tensors.values() for found in of_one]
-    equal = sum(not found.differing for found in tensors)
-    explained = sum(found.is_explained and found.doubt is not None for found in tensors)
+    tensors = [tensor for of_argument in compared.tensors.values() for tensor in of_argument]
+    equal = sum(not tensor.differing for tensor in tensors)
+    explained = sum(tensor.is_explained and tensor.doubt is not None for tensor in tensors)
     rounded = len(tensors) - equal - explained - len(compared.by_compiler) - len(compared.unexplained)
     return (
         f"{compared.launches} launches of {len({kernel for kernel, _, _ in compared.tensors})} kernels in "
@@ -112,11 +116,11 @@ def _how_it_broke(run: Run, again: Run | None) -> str:
     return (messages or [describe(run.ending)])[0].splitlines()[0]
 
 
-def _row(names: tuple[str, str, str], found: Sequence[Difference]) -> tuple[str, ...]:
-    equal = sum(not one.differing for one in found)
-    doubts = [one.doubt for one in found if one.doubt is not None]
-    scaled = max(one.scaled for one in found)
-    return (*names, str(len(found)), str(equal), f"{scaled:.2g}", f"{max(doubts):.2g}" if doubts else "-")
+def _row(names: tuple[str, str, str], differences: Sequence[Difference]) -> tuple[str, ...]:
+    equal = sum(not difference.differing for difference in differences)
+    doubts = [difference.doubt for difference in differences if difference.doubt is not None]
+    scaled = max(difference.scaled for difference in differences)
+    return (*names, str(len(differences)), str(equal), f"{scaled:.2g}", f"{max(doubts):.2g}" if doubts else "-")
 
 
 def _columns(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:

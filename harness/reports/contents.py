@@ -113,7 +113,7 @@ class ReportContents:
     @property
     def avoided(self) -> tuple[str, ...]:
         """What the searches avoided, and which ops they set aside, each in a sentence."""
-        return tuple(line for one in self.campaigns for line in avoided_lines(one.report))
+        return tuple(line for campaign in self.campaigns for line in avoided_lines(campaign.report))
 
     @property
     def verdicts(self) -> Mapping[VerdictCell, int]:
@@ -164,7 +164,7 @@ def read_contents(
         campaigns=tuple(campaigns),
         earlier=_campaigns(earlier, damaged),
         damaged=tuple(damaged),
-        notices=tuple(dict.fromkeys(notice for one in campaigns for notice in one.report.notices)),
+        notices=tuple(dict.fromkeys(notice for campaign in campaigns for notice in campaign.report.notices)),
     )
 
 
@@ -189,18 +189,18 @@ def _folder_of(document: FindingDocument, path: Path, folder: Path) -> Path:
 
 
 def _campaigns(paths: Iterable[Path], damaged: list[str]) -> tuple[ReportedCampaign, ...]:
-    found: list[ReportedCampaign] = []
+    campaigns: list[ReportedCampaign] = []
     for path in paths:
         try:
             report = report_in(files.read(path, CampaignReport, ShardReport))
-            found.append(ReportedCampaign(name=path.stem, report=report))
+            campaigns.append(ReportedCampaign(name=path.stem, report=report))
         except ReplayError as error:
             damaged.append(str(error))
-    return tuple(found)
+    return tuple(campaigns)
 
 
-def _stored(one: store.Stored, damaged: list[str]) -> ReportedBug:
-    return _bug(one.finding, one.versions, one.folder, len(one.others), damaged)
+def _stored(bug: store.Stored, damaged: list[str]) -> ReportedBug:
+    return _bug(bug.finding, bug.versions, bug.folder, len(bug.others), damaged)
 
 
 def _single(document: FindingDocument, folder: Path, damaged: list[str]) -> ReportedBug:
@@ -247,7 +247,7 @@ def _links(
     bugs: Iterable[ReportedBug], campaigns: Sequence[ReportedCampaign], issues: KnownIssues
 ) -> Mapping[str, str]:
     """Return the links by finding id; today's known issues override those of a report."""
-    reported = {known.finding: known.link for one in campaigns for known in one.report.known_findings}
+    reported = {known.finding: known.link for campaign in campaigns for known in campaign.report.known_findings}
     return {**reported, **{known.finding: known.link for known in issues.among(bug.finding for bug in bugs)}}
 
 

@@ -15,13 +15,13 @@ NONE = "-"
 def lines(coverage: Coverage, devices: Sequence[DeviceProfile]) -> Iterator[str]:
     """Yield the table, then what it does not cover, then the conclusion."""
     slugs = [device.slug for device in devices]
-    names = max((len(one.kernel) for one in coverage.kernels), default=0) + 2
+    names = max((len(count.kernel) for count in coverage.kernels), default=0) + 2
     widths = [max(len(device.slug), len(f"sm_{device.arch}")) for device in devices]
     for library, counts in groupby(coverage.kernels, attrgetter("library")):
         yield _row(library or OWN, names, slugs, widths)
         yield _row("", names, [f"sm_{device.arch}" for device in devices], widths)
         for kernel, of_kernel in groupby(counts, attrgetter("kernel")):
-            by_device = {one.device: one for one in of_kernel}
+            by_device = {count.device: count for count in of_kernel}
             cells = [_cell(by_device.get(slug)) for slug in slugs]
             yield f"{_row('  ' + kernel, names, cells, widths)}  {_verdict(by_device.values())}"
         yield ""
@@ -31,7 +31,7 @@ def lines(coverage: Coverage, devices: Sequence[DeviceProfile]) -> Iterator[str]
 
 def conclusion(coverage: Coverage) -> str:
     """Return the last line."""
-    kernels = len({(one.library, one.kernel) for one in coverage.kernels})
+    kernels = len({(count.library, count.kernel) for count in coverage.kernels})
     total = coverage.executed + coverage.abstained
     share = f"{100 * coverage.abstained / total:.1f} %" if total else "none launched"
     return (
@@ -58,8 +58,8 @@ def _cell(count: KernelCount | None) -> str:
 
 def _verdict(counts: Iterable[KernelCount]) -> str:
     reasons = Counter[str]()
-    for one in counts:
-        reasons.update(dict(one.abstained))
+    for count in counts:
+        reasons.update(dict(count.abstained))
     return f"abstains: {', '.join(reason for reason, _ in reasons.most_common())}" if reasons else "runs"
 
 
@@ -74,5 +74,5 @@ def _gaps(coverage: Coverage) -> Iterator[str]:
         yield ""
     if coverage.silent:
         yield "ops that launched nothing (not covered at all):"
-        yield from (f"  {one.op} on {one.device}" for one in coverage.silent)
+        yield from (f"  {op.op} on {op.device}" for op in coverage.silent)
         yield ""

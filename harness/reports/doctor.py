@@ -67,10 +67,10 @@ def examine(settings: Settings) -> Iterator[Part]:
 def _extra(extra: str, purpose: str) -> Part:
     """Return the part for an extra, which is found if all its packages are installed."""
     releases = {package: installed(package) for package in EXTRAS[extra]}
-    found = ", ".join(f"{package} {release}" for package, release in releases.items())
+    listed = ", ".join(f"{package} {release}" for package, release in releases.items())
     return Part(
         name=purpose,
-        found=found if all(releases.values()) else "",
+        found=listed if all(releases.values()) else "",
         needed=False,
         provide=install_command(extra),
     )
@@ -87,7 +87,7 @@ def _in_triton(tool: str) -> str:
 
 
 def _on_path(*names: str) -> str:
-    return next((found for name in names if (found := shutil.which(name))), "")
+    return next((path for name in names if (path := shutil.which(name))), "")
 
 
 def _sanitizer(settings: Settings) -> str:

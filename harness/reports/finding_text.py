@@ -75,7 +75,7 @@ def quoted(findings: Iterable[Finding], sources: Sources) -> tuple[Finding, ...]
 
 def render(finding: Finding, sources: Sources, known: Iterable[KnownFinding] = ()) -> Text:
     """Return the text of the finding with colours; `.plain` has none."""
-    link = next((one.link for one in known if one.finding == finding.id), None)
+    link = next((issue.link for issue in known if issue.finding == finding.id), None)
     severity = finding.severity
     text = Text()
     text.append(f"{_heading(finding)}\n", style=COLOURS[severity])

@@ -37,17 +37,17 @@ class Part:
 
 def gpu_parts(settings: Settings) -> Iterator[Part]:
     """Yield GPUs, driver, torch and GPU health; without a GPU, only the first two lines."""
-    found = _inventory()
-    listed = "; ".join(f"{gpu}{_leased(gpu, settings)}" for gpu in found.gpus)
-    yield Part(name="GPU", found=listed, needed=False, provide=f"{found.problem} ({VIRTUAL_NEEDS_NONE})")
+    inventory = _inventory()
+    listed = "; ".join(f"{gpu}{_leased(gpu, settings)}" for gpu in inventory.gpus)
+    yield Part(name="GPU", found=listed, needed=False, provide=f"{inventory.problem} ({VIRTUAL_NEEDS_NONE})")
     yield Part(
         name="NVML",
         found=installed("nvidia-ml-py"),
         needed=False,
         provide=f"{INSTALL} (to watch the health of GPUs; none is needed)",
     )
-    if found.gpus:
-        yield from _about(found.gpus)
+    if inventory.gpus:
+        yield from _about(inventory.gpus)
 
 
 def _about(gpus: Sequence[RealGpu]) -> Iterator[Part]:
@@ -75,11 +75,11 @@ def _health(gpus: Sequence[RealGpu]) -> Iterator[Part]:
         yield Part(name="GPU health", found="", needed=False, provide=str(missing))
         return
     with watch:
-        found = [concern for gpu in gpus for concern in concerns(watch.snapshot(gpu.uuid))]
-    for concern in found:
+        doubts = [concern for gpu in gpus for concern in concerns(watch.snapshot(gpu.uuid))]
+    for concern in doubts:
         if not isinstance(concern, NotShared):  # the compute mode has a line already, which needs no NVML
             yield Part(name="GPU health", found=str(concern), needed=False, provide="", is_doubtful=True)
-    if not found:
+    if not doubts:
         yield Part(name="GPU health", found="no problem found", needed=False, provide="")
 
 

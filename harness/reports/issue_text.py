@@ -65,7 +65,7 @@ def _what(finding: Finding) -> Iterator[str]:
     yield escaped(fail.meaning)
     yield f"Broken promise: {_code(fail.oracle)} ({SEVERITIES[finding.severity]})."
     if finding.symptoms:
-        listed = [escaped(describe_symptom(one)) for one in finding.symptoms[:MOST_SYMPTOMS]]
+        listed = [escaped(describe_symptom(symptom)) for symptom in finding.symptoms[:MOST_SYMPTOMS]]
         more = len(finding.symptoms) - MOST_SYMPTOMS
         yield "Other failures of the same cause:"
         yield _list((*listed, f"and {more} more") if more > 0 else listed)
@@ -105,14 +105,16 @@ def _case(bug: ReportedBug) -> Iterator[str]:
 def _releases(bug: ReportedBug) -> Iterator[str]:
     yield "### Releases"
     libraries = [
-        f"{escaped(PurePath(one).name)} (under test{', a file or folder' if _is_local(one) else ''})"
-        for one in bug.finding.libraries
+        f"{escaped(PurePath(library).name)} (under test{', a file or folder' if _is_local(library) else ''})"
+        for library in bug.finding.libraries
     ]
     versions = [f"{escaped(name)} {escaped(release)}" for name, release in bug.versions.items()]
     yield _list((*libraries, *versions) or ("not recorded",))
     for bisection in bug.bisections:
         yield escaped(bisection.conclusion)
-        yield _list(f"{escaped(bisection.subject)} {escaped(one.name)}: {one.result}" for one in bisection.checked)
+        yield _list(
+            f"{escaped(bisection.subject)} {escaped(member.name)}: {member.result}" for member in bisection.checked
+        )
 
 
 def _is_local(library: str) -> bool:
@@ -142,12 +144,12 @@ def _devices(finding: Finding) -> Iterator[str]:
 
 def _reproducer(bug: ReportedBug) -> Iterator[str]:
     finding = bug.finding
-    first, *others = bug.files or (None,)
+    first, *more = bug.files or (None,)
     yield "### Reproducer"
     if first:
         yield f"{_code(first.name)} is one file. Run it with {_code(f'python {first.name}')}."
         yield _fenced(first.text.rstrip(), "python")
-    for other in others:
+    for other in more:
         if other:
             yield _folded(f"{other.name}: the same with the kernel alone", other)
     name = f"{finding.id}.json"

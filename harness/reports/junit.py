@@ -69,8 +69,8 @@ def _finding(bug: ReportedBug) -> ET.Element:
     name = f"{finding.fail.signature} [{finding.id}]"
     test = _test(finding.case.op, name)
     listed = ET.SubElement(test, "properties")
-    for one in properties(finding):
-        ET.SubElement(listed, "property", {"name": one.name, "value": _clean(one.value)})
+    for fact in properties(finding):
+        ET.SubElement(listed, "property", {"name": fact.name, "value": _clean(fact.value)})
     if bug.link:
         ET.SubElement(test, "skipped", {"message": _clean(f"known: {bug.link}")})
     else:
@@ -91,9 +91,9 @@ def _oracle_tests(oracles: Sequence[str], row: OracleGridRow) -> Iterator[ET.Ele
         yield test
 
 
-def _unchecked_test(one: UncheckedOp) -> ET.Element:
-    test = _test(one.op, f"checked[{one.device}]" if one.device else "checked")
-    ET.SubElement(test, "skipped", {"message": _clean(one.reason)})
+def _unchecked_test(op: UncheckedOp) -> ET.Element:
+    test = _test(op.op, f"checked[{op.device}]" if op.device else "checked")
+    ET.SubElement(test, "skipped", {"message": _clean(op.reason)})
     return test
 
 

@@ -20,10 +20,10 @@ def change_lines(changes: Changes) -> Iterator[str]:
     """Yield a line for each figure, then its worst changes."""
     yield f"since the baseline: {changes.compared} cells compared, {len(changes.new)} new, {len(changes.gone)} gone"
     for figure, noun in NOUNS.items():
-        found = [change for change in changes.changed if change.figure is figure]
-        worse = [change for change in found if change.is_worse]
-        if found:
-            yield f"  {noun}: {len(worse)} cells worse, {len(found) - len(worse)} better"
+        same = [change for change in changes.changed if change.figure is figure]
+        worse = [change for change in same if change.is_worse]
+        if same:
+            yield f"  {noun}: {len(worse)} cells worse, {len(same) - len(worse)} better"
             yield from _worst(worse)
     if not changes.changed:
         yield "  no figure has changed"
@@ -35,11 +35,11 @@ def _worst(worse: list[FigureChange]) -> Iterator[str]:
     for change in worse:
         groups.setdefault((change.kernel, change.config, change.before, change.now), []).append(change)
     ordered = sorted(groups.items(), key=lambda item: item[0][2] - item[0][3])
-    for (kernel, config, before, now), found in ordered[:MOST_LINES]:
-        devices = ", ".join(Counter(change.device for change in found))
-        figures = "" if found[0].figure is Figure.FITS else f" {before} -> {now}"
+    for (kernel, config, before, now), same in ordered[:MOST_LINES]:
+        devices = ", ".join(Counter(change.device for change in same))
+        figures = "" if same[0].figure is Figure.FITS else f" {before} -> {now}"
         yield f"    {kernel}{figures} ({short_config(config)}) on {devices}"
-        if found[0].why:
-            yield f"      {found[0].why}"
+        if same[0].why:
+            yield f"      {same[0].why}"
     if len(ordered) > MOST_LINES:
         yield f"    … and {len(ordered) - MOST_LINES} more"

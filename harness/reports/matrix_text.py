@@ -23,13 +23,13 @@ def lines(matrix: BuildMatrix) -> Iterator[str]:
     """Yield the table, a section for each kind of trouble, and what the matrix cost."""
     kernels = summaries(matrix)
     yield from _table(kernels, len(matrix.devices) + len(matrix.extra_targets))
-    for title, found in _sections(matrix, kernels):
-        if found:
+    for title, rows in _sections(matrix, kernels):
+        if rows:
             yield ""
             yield f"{title}:"
-            yield from (f"  {line}" for line in found[:MOST_LINES])
-            if len(found) > MOST_LINES:
-                yield f"  … and {len(found) - MOST_LINES} more"
+            yield from (f"  {line}" for line in rows[:MOST_LINES])
+            if len(rows) > MOST_LINES:
+                yield f"  … and {len(rows) - MOST_LINES} more"
     yield ""
     yield from _conclusion(matrix, kernels)
 
@@ -109,8 +109,8 @@ def _cliffs(kernels: Iterable[KernelSummary]) -> Iterator[str]:
 def _beyond_intel(kernels: Iterable[KernelSummary]) -> Iterator[str]:
     for kernel in kernels:
         cells = [cell for cell in kernel.cells if cell.exceeds_intel]
-        for config, found in _by(cells, lambda cell: short_config(cell.build.config)):
-            worst = max(found, key=lambda cell: cell.facts.local_bytes_per_thread)
+        for config, same in _by(cells, lambda cell: short_config(cell.build.config)):
+            worst = max(same, key=lambda cell: cell.facts.local_bytes_per_thread)
             local = worst.facts.local_bytes_per_thread
             yield f"{kernel.title} ({config})"
             yield f"  {local * INTEL_LANES} bytes by the {local} a lane of {worst.target}"
@@ -171,11 +171,11 @@ def _warnings(kernels: Iterable[KernelSummary]) -> Iterator[str]:
 
 
 def _unfinished(matrix: BuildMatrix) -> Iterator[str]:
-    counts = Counter((one.op.rpartition(":")[2], one.device, one.ending) for one in matrix.unfinished)
-    for ending, found in _by(list(counts), lambda key: key[2]):
-        ops = list(dict.fromkeys(op for op, _, _ in found))
-        devices = list(dict.fromkeys(device for _, device, _ in found))
-        yield f"{sum(counts[key] for key in found)}: {_some(ops)} on {_some(devices)}"
+    counts = Counter((case.op.rpartition(":")[2], case.device, case.ending) for case in matrix.unfinished)
+    for ending, same in _by(list(counts), lambda key: key[2]):
+        ops = list(dict.fromkeys(op for op, _, _ in same))
+        devices = list(dict.fromkeys(device for _, device, _ in same))
+        yield f"{sum(counts[key] for key in same)}: {_some(ops)} on {_some(devices)}"
         yield f"  {_one_line(ending)}"
 
 

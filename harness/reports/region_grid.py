@@ -60,9 +60,9 @@ def _highest(scores: Mapping[int, int], home: int, most: int) -> tuple[int, ...]
 
 def _borders(cells: Mapping[tuple[int, int], Outcome]) -> list[tuple[int, int]]:
     """Return the cells whose neighbour in the column has another outcome."""
-    found: list[tuple[int, int]] = []
+    cells_at_border: list[tuple[int, int]] = []
     ordered = sorted(cells)
-    for one, other in pairwise(ordered):
-        if one[0] == other[0] and cells[one] is not cells[other]:
-            found += [one, other]
-    return found
+    for cell, above in pairwise(ordered):
+        if cell[0] == above[0] and cells[cell] is not cells[above]:
+            cells_at_border += [cell, above]
+    return cells_at_border

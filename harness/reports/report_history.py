@@ -23,7 +23,7 @@ class Stage:
 
     @property
     def errors(self) -> int:
-        return sum(one.severity is Severity.ERROR for one in self.signatures)
+        return sum(signature.severity is Severity.ERROR for signature in self.signatures)
 
     @property
     def rate(self) -> float:
@@ -39,7 +39,8 @@ def stages(contents: ReportContents) -> tuple[Stage, ...]:
 def _stages(contents: ReportContents) -> Iterator[Stage]:
     before, all_before = frozenset[Signature](), frozenset[Signature]()
     rows = [
-        (one.name, one.signatures, one.all_signatures, one.report.cases, one.report.seconds) for one in contents.earlier
+        (campaign.name, campaign.signatures, campaign.all_signatures, campaign.report.cases, campaign.report.seconds)
+        for campaign in contents.earlier
     ]
     here = frozenset(bug.finding.fail.signature for bug in contents.bugs)
     all_here = frozenset(signature for bug in contents.bugs for signature in bug.finding.signatures)
@@ -58,4 +59,4 @@ def _stages(contents: ReportContents) -> Iterator[Stage]:
 
 
 def _listed(signatures: frozenset[Signature]) -> tuple[Signature, ...]:
-    return tuple(sorted(signatures, key=lambda one: (one.severity, str(one))))
+    return tuple(sorted(signatures, key=lambda signature: (signature.severity, str(signature))))

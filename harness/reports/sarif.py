@@ -44,7 +44,7 @@ def sarif(contents: ReportContents, project: Path) -> str:
 
 
 def _rule(oracle: str) -> Object:
-    promise = next((one.promise for one in registry.ALL if one.name == oracle), oracle)
+    promise = next((known.promise for known in registry.ALL if known.name == oracle), oracle)
     return {
         "id": oracle,
         "shortDescription": {"text": promise},
@@ -56,11 +56,11 @@ def _rule(oracle: str) -> Object:
 
 def _invocation(contents: ReportContents) -> Object:
     """Return what limits the report, so that silence about an op is not taken for a pass."""
-    unchecked = (f"no case could be checked of {one}" for one in contents.together.unchecked)
+    unchecked = (f"no case could be checked of {op}" for op in contents.together.unchecked)
     missing = tuple(f"{part} did not report" for part in contents.together.missing)
     lines = (*missing, *contents.damaged, *unchecked, *contents.notices)
     return {
-        "executionSuccessful": not (missing or any(one.report.interrupted for one in contents.campaigns)),
+        "executionSuccessful": not (missing or any(campaign.report.interrupted for campaign in contents.campaigns)),
         "toolExecutionNotifications": [{"level": "warning", "message": {"text": line}} for line in lines],
     }
 
@@ -169,7 +169,7 @@ def _properties(finding: Finding) -> Object:
         "smCount": device.sm_count,
         "seed": finding.case.seed,
         "sightings": finding.sightings,
-        "symptoms": [str(one.signature) for one in finding.symptoms],
+        "symptoms": [str(symptom.signature) for symptom in finding.symptoms],
     }
 
 

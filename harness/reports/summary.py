@@ -85,17 +85,17 @@ def _reasons(counts: Mapping[str, int]) -> Iterator[str]:
 
 def avoided_lines(report: CampaignReport) -> Iterator[str]:
     """Yield what later draws avoided, and which ops were set aside."""
-    for one in report.avoided:
-        op = one.op.rpartition(":")[2]
+    for draws in report.avoided:
+        op = draws.op.rpartition(":")[2]
         yield (
-            f"avoided {counted(one.dropped, 'draw')} of {op} with {one.rule}: "
-            f"{one.failed} of {counted(one.cases, 'such case')} ended early, without results"
+            f"avoided {counted(draws.dropped, 'draw')} of {op} with {draws.rule}: "
+            f"{draws.failed} of {counted(draws.cases, 'such case')} ended early, without results"
         )
-    for one in report.set_aside:
-        op = one.op.rpartition(":")[2]
+    for row in report.set_aside:
+        op = row.op.rpartition(":")[2]
         yield (
-            f"set aside {op} on {one.device}: {one.completed or 'none'} of {counted(one.cases, 'case')} completed; "
-            f"{one.batches} of its batches went to others"
+            f"set aside {op} on {row.device}: {row.completed or 'none'} of {counted(row.cases, 'case')} completed; "
+            f"{row.batches} of its batches went to others"
         )
 
 
@@ -157,8 +157,8 @@ def _rare_checks(ops: Sequence[OpChecks]) -> Iterator[str]:
 
 def unchecked_lines(unchecked: Iterable[UncheckedOp]) -> Iterator[str]:
     """Yield a line for the ops that were checked on no device, and one for those that some device lacks."""
-    nowhere = [one for one in unchecked if not one.device]
-    somewhere = [one for one in unchecked if one.device]
+    nowhere = [op for op in unchecked if not op.device]
+    somewhere = [op for op in unchecked if op.device]
     if nowhere:
         yield f"not checked: {named(map(str, nowhere))}"
     if somewhere:
@@ -180,5 +180,5 @@ def name_of(op: str) -> str:
 def count_text(errors: int, warnings: int) -> str:
     """Return the number of findings: `3 findings: 2 errors, 1 warning`."""
     counts = [counted(count, noun) for count, noun in ((errors, "error"), (warnings, "warning")) if count]
-    found = errors + warnings
-    return f"{counted(found, 'finding')}: {', '.join(counts)}" if found else "no findings"
+    findings = errors + warnings
+    return f"{counted(findings, 'finding')}: {', '.join(counts)}" if findings else "no findings"

@@ -61,8 +61,8 @@ def halve(tree: Tree) -> Sequence[Edit]:
 
 def plain_fractions(tree: Tree) -> Sequence[Edit]:
     """Replace fractions by 1.0."""
-    others = [node for node in tree.all(cst.Float) if node.evaluated_value not in {0.0, 1.0}]
-    return [replacement(node, _becomes("1.0")) for node in others]
+    fractions = [node for node in tree.all(cst.Float) if node.evaluated_value not in {0.0, 1.0}]
+    return [replacement(node, _becomes("1.0")) for node in fractions]
 
 
 def defining_line(tree: Tree, store: cst.Name) -> cst.SimpleStatementLine | None:

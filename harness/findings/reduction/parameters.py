@@ -95,7 +95,7 @@ def called_name(call: cst.Call) -> str | None:
 
 def _parameters(tree: Tree) -> list[_Parameter]:
     """Return the parameters of functions that are only called, and never with `*` or `**`."""
-    found: list[_Parameter] = []
+    parameters: list[_Parameter] = []
     for function in tree.functions:
         calls = calls_of(tree, function)
         mentions = tree.names(tree.module, NameRole.LOAD).get(function.name.value, [])
@@ -104,7 +104,7 @@ def _parameters(tree: Tree) -> list[_Parameter]:
             continue
         for node in (*function.params.params, *function.params.kwonly_params):
             arguments = [given.get(node.name.value) for given in bound if given is not None]
-            found.append(
+            parameters.append(
                 _Parameter(
                     function=function,
                     node=node,
@@ -112,7 +112,7 @@ def _parameters(tree: Tree) -> list[_Parameter]:
                     is_left_out=None in arguments,
                 )
             )
-    return found
+    return parameters
 
 
 def _bind(function: cst.FunctionDef, call: cst.Call) -> Mapping[str, cst.Arg] | None:

@@ -59,8 +59,8 @@ def _inside(tree: Tree, load: cst.Name, node: cst.CSTNode, dead: dict[cst.CSTNod
 
 def drop_statements(tree: Tree) -> Sequence[Edit]:
     """Drop a statement, outer and last ones first, so that uses of a value go before its definition."""
-    found = [node for node in reversed(tree.nodes) if is_statement(node) and not _is_branch(tree, node)]
-    return [removal(node) for node in sorted(found, key=tree.depth)]
+    statements = [node for node in reversed(tree.nodes) if is_statement(node) and not _is_branch(tree, node)]
+    return [removal(node) for node in sorted(statements, key=tree.depth)]
 
 
 def forget_names(tree: Tree) -> Sequence[Edit]:
@@ -146,8 +146,8 @@ def _start(values: cst.BaseExpression) -> cst.BaseExpression | None:
     name = values.func.attr if isinstance(values.func, cst.Attribute) else values.func
     if not isinstance(name, cst.Name) or name.value not in {"range", "static_range"}:
         return None
-    given = [argument.value for argument in values.args if argument.keyword is None and not argument.star]
-    return given[0] if len(given) > 1 else cst.Integer("0")
+    bounds = [argument.value for argument in values.args if argument.keyword is None and not argument.star]
+    return bounds[0] if len(bounds) > 1 else cst.Integer("0")
 
 
 def _parallel(line: cst.SimpleStatementLine) -> tuple[cst.Tuple, cst.Tuple] | None:

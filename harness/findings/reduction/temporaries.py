@@ -16,7 +16,7 @@ MERGED_LINE = 100
 def inline_plain(tree: Tree) -> Sequence[Edit]:
     """Inline a variable that is only a literal or another variable."""
     inlining = _Inlining(tree)
-    plain = (one for one in _variables(tree) if is_literal(one.value) or isinstance(one.value, cst.Name))
+    plain = (local for local in _variables(tree) if is_literal(local.value) or isinstance(local.value, cst.Name))
     return [inlining.of(variable) for variable in plain]
 
 
@@ -45,7 +45,7 @@ class _Variable:
 
 
 def _variables(tree: Tree) -> list[_Variable]:
-    found: list[_Variable] = []
+    variables: list[_Variable] = []
     for scope in (*tree.functions, tree.module):
         loads, parameters = tree.names(scope, NameRole.LOAD), tree.names(scope, NameRole.PARAMETER)
         for name, stores in tree.names(scope, NameRole.STORE).items():
@@ -53,8 +53,8 @@ def _variables(tree: Tree) -> list[_Variable]:
             value = _assigned(line)
             is_only = len(stores) == 1 and name not in parameters
             if is_only and line is not None and value is not None and tree.scope(line) is scope:
-                found.append(_Variable(line=line, value=value, uses=tuple(loads.get(name, ()))))
-    return found
+                variables.append(_Variable(line=line, value=value, uses=tuple(loads.get(name, ()))))
+    return variables
 
 
 def _assigned(line: cst.SimpleStatementLine | None) -> cst.BaseExpression | None:

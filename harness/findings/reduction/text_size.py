@@ -79,8 +79,8 @@ def _only_added_to(tree: ast.Module) -> Iterator[str]:
             }
             targets = {id(node.target) for node in inside if isinstance(node, ast.AugAssign)}
             names = (node for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
-            given = {node.arg for node in inside if isinstance(node, ast.arg)}
-            yield from added - given - {name.id for name in names if id(name) not in targets}
+            parameters = {node.arg for node in inside if isinstance(node, ast.arg)}
+            yield from added - parameters - {name.id for name in names if id(name) not in targets}
 
 
 def _largeness(value: object) -> float:

@@ -78,9 +78,9 @@ class Tree:
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode:
         """Return the parent; only the module has none."""
-        found = self._parents[node]
-        assert found is not None, "the module has no parent"
-        return found
+        parent = self._parents[node]
+        assert parent is not None, "the module has no parent"
+        return parent
 
     def around(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yield the ancestors, innermost first."""
@@ -91,7 +91,7 @@ class Tree:
 
     def inside(self, node: cst.CSTNode, kind: type[Node]) -> list[Node]:
         """Return the descendants of a kind, itself included, in the order of the text."""
-        return [found for found in self._under.get(node, ()) if isinstance(found, kind)]
+        return [descendant for descendant in self._under.get(node, ()) if isinstance(descendant, kind)]
 
     def all(self, kind: type[Node]) -> list[Node]:
         """Return all nodes of a kind, in the order of the text."""
@@ -102,15 +102,19 @@ class Tree:
 
     def statement(self, node: cst.CSTNode) -> Statement:
         """Return the innermost statement around a node, itself included."""
-        for found in (node, *self.around(node)):
-            if is_statement(found):
-                return found
+        for ancestor in (node, *self.around(node)):
+            if is_statement(ancestor):
+                return ancestor
         raise AssertionError("a node outside all statements")
 
     def scope(self, node: cst.CSTNode) -> cst.FunctionDef | cst.Module:
         """Return the module-level function around a node, or the module."""
         return next(
-            (one for one in self.around(node) if isinstance(one, cst.FunctionDef) and one in self.functions),
+            (
+                function
+                for function in self.around(node)
+                if isinstance(function, cst.FunctionDef) and function in self.functions
+            ),
             self.module,
         )
 
@@ -153,13 +157,13 @@ class Tree:
 
     def names(self, inside: cst.CSTNode, role: NameRole) -> Mapping[str, list[cst.Name]]:
         """Return the uses of each name inside a node in this role, in the order of the text."""
-        found = self._names.get((inside, role))
-        if found is None:
-            found = self._names[inside, role] = {}
+        names = self._names.get((inside, role))
+        if names is None:
+            names = self._names[inside, role] = {}
             for name in self.inside(inside, cst.Name):
                 if self.role(name) is role:
-                    found.setdefault(name.value, []).append(name)
-        return found
+                    names.setdefault(name.value, []).append(name)
+        return names
 
     def edited(self, edits: Iterable[Edit]) -> str | None:
         """Return the text after edits, or None if it is invalid; the first of two changes to one node counts."""
