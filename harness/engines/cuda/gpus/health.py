@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import psutil
 
-from harness.engines.cuda.gpus.inventory import ComputeMode
+from harness.engines.cuda.gpus.inventory import MODES, ComputeMode
 from harness.engines.cuda.gpus.symptoms import GpuProcess, GpuSnapshot, Lost, RowRemap, Xid
 from harness.errors import MissingPart
 
@@ -105,16 +105,8 @@ class GpuHealthMonitor:
         return None if rates is None else int(rates.gpu)
 
     def _mode(self, handle: Any) -> ComputeMode | None:
-        nvml = self._nvml
-        match self._query(nvml.nvmlDeviceGetComputeMode, handle):
-            case None:
-                return None
-            case nvml.NVML_COMPUTEMODE_DEFAULT:
-                return ComputeMode.SHARED
-            case nvml.NVML_COMPUTEMODE_PROHIBITED:
-                return ComputeMode.PROHIBITED
-            case _:
-                return ComputeMode.EXCLUSIVE
+        mode = self._query(self._nvml.nvmlDeviceGetComputeMode, handle)
+        return None if mode is None else MODES.get(mode, ComputeMode.EXCLUSIVE)
 
     def _xids(self) -> Iterator[Xid]:
         while self._events is not None:

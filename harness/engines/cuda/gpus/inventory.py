@@ -32,6 +32,10 @@ class ComputeMode(StrEnum):
     PROHIBITED = "Prohibited"
 
 
+MODES = {0: ComputeMode.SHARED, 2: ComputeMode.PROHIBITED, 3: ComputeMode.EXCLUSIVE}
+"""`CUcomputemode` of cuda.h, and `nvmlComputeMode_t` of nvml.h."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealGpu:
     """One GPU, or one MIG slice, as the CUDA driver describes it."""

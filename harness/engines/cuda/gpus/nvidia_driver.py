@@ -16,6 +16,7 @@ from harness import wire
 from harness.engines.cuda.gpus.child_query import Answered, QueryTimedOut, ask
 from harness.engines.cuda.gpus.inventory import (
     DRIVER_QUERY,
+    MODES,
     SHOWN_ALONE,
     TIME_LIMIT_S,
     VISIBLE,
@@ -42,9 +43,6 @@ ATTRIBUTES = {
     "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 97,
 }
 """`CUdevice_attribute` of cuda.h, without the prefix."""
-
-MODES = {0: ComputeMode.SHARED, 2: ComputeMode.PROHIBITED, 3: ComputeMode.EXCLUSIVE}
-"""`CUcomputemode` of cuda.h."""
 
 NO_DEVICE = 100
 REMEDIES = {
