@@ -16,6 +16,7 @@ class BlockEmulation:
     def __init__(self, plan: WatchPlan) -> None:
         """Emulate the GPU, for a first block that has entered."""
         variables, modes = dict(os.environ), function_modes()
+        forget_kernels()
         prepare_environment(os.environ, plan)
         self.recorder = watch_process(plan, None)
         self._modes = [mode for mode in function_modes() if not any(mode is other for other in modes)]
@@ -24,29 +25,28 @@ class BlockEmulation:
         }
         """The variables outside and inside of blocks."""
         self._blocks = 1
-        forget_kernels()
 
     def enter(self) -> None:
         """Emulate the GPU again."""
         self._blocks += 1
         if self._blocks > 1:
             return
+        forget_kernels()
         self._set_environment(to=1)
         PATCHES.resume()
         for mode in self._modes:
             mode.__enter__()
-        forget_kernels()
 
     def leave(self) -> None:
         """Put back what was replaced in torch, Triton and the environment, after the outermost block."""
         self._blocks -= 1
         if self._blocks:
             return
+        forget_kernels()
         for mode in reversed(self._modes):
             mode.__exit__(None, None, None)
         PATCHES.suspend()
         self._set_environment(to=0)
-        forget_kernels()
 
     def _set_environment(self, *, to: int) -> None:
         for name, values in self._environment.items():

@@ -80,6 +80,7 @@ def test_a_block_leaves_torch_and_triton_as_they_were(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
+    assert done.stderr == ""
     assert json.loads(done.stdout) == {
         "inside": ["NVIDIA H200", True],
         "changed": [],

@@ -409,11 +409,19 @@ def set_driver(driver: object) -> None:
 
 
 def forget_kernels() -> None:
-    """Drop what is compiled in this process: a kernel stays with the driver for which it was compiled."""
+    """Drop what is compiled in this process, before another driver becomes active.
+
+    A kernel stays with the driver that loaded it, and Triton 3.9 unloads a dropped one with the active driver.
+    """
+    for function in _objects_of(JITFunction):
+        function.device_caches.clear()
+    for kernel in _objects_of(CompiledKernel):  # a holder loads it again
+        kernel.module = kernel._run = None  # noqa: SLF001 - this file is the seam
+
+
+def _objects_of(kind: type) -> list[Any]:
     # `isinstance` asks objects for their class, and proxies of others warn or raise then.
-    kernels = [candidate for candidate in gc.get_objects() if issubclass(type(candidate), JITFunction)]
-    for kernel in kernels:
-        kernel.device_caches.clear()
+    return [candidate for candidate in gc.get_objects() if issubclass(type(candidate), kind)]
 
 
 def active_driver() -> Any:
