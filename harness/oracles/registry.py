@@ -203,7 +203,7 @@ def reasons(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
 
     A case without a kernel has no other reason.
     """
-    given = tuple(dict.fromkeys(verdict.reason for verdict in verdicts if isinstance(verdict, Abstain)))
-    if NO_LAUNCH in given:
+    abstained = tuple(dict.fromkeys(verdict.reason for verdict in verdicts if isinstance(verdict, Abstain)))
+    if NO_LAUNCH in abstained:
         return (NO_LAUNCH,)
-    return tuple(reason for reason in given if reason not in NOT_REQUESTED) or given
+    return tuple(reason for reason in abstained if reason not in NOT_REQUESTED) or abstained

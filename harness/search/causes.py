@@ -91,20 +91,19 @@ class _Block:
 
 def causes_of(suspects: Iterable[Suspect]) -> tuple[Cause, ...]:
     """Group the failures by cause.  The causes are in the order of their first failure among `suspects`."""
-    given = tuple(suspects)
-    blocks = _blocks(given)
-    found: list[_Block] = []
-    for block in sorted(blocks, key=lambda one: _causal_order(one.head)):
-        explaining = [one for one in found if _block_explains(one, block)]
+    failures = tuple(suspects)
+    heads: list[_Block] = []
+    for block in sorted(_blocks(failures), key=lambda block: _causal_order(block.head)):
+        explaining = [head for head in heads if _block_explains(head, block)]
         if explaining:
             # Of several causes, the one in most of its cases; of those, the first.
-            best = max(explaining, key=lambda one: len(block.cases & one.cases))
+            best = max(explaining, key=lambda head: len(block.cases & head.cases))
             best.consequences.append(block)
         else:
-            found.append(block)
-    place = {suspect.signature: number for number, suspect in enumerate(given)}
-    causes = (block.cause() for block in found)
-    return tuple(sorted(causes, key=lambda cause: min(place[one] for one in (cause.head, *cause.symptoms))))
+            heads.append(block)
+    place = {suspect.signature: number for number, suspect in enumerate(failures)}
+    causes = (head.cause() for head in heads)
+    return tuple(sorted(causes, key=lambda cause: min(place[signature] for signature in (cause.head, *cause.symptoms))))
 
 
 def may_explain(cause: Suspect, consequence: Suspect) -> bool:
@@ -117,10 +116,14 @@ def may_explain(cause: Suspect, consequence: Suspect) -> bool:
 def _blocks(suspects: Iterable[Suspect]) -> list[_Block]:
     """Join the failures at one argument, those of one idiom, and equal exceptions at one line."""
     blocks: dict[object, _Block] = {}
-    for suspect in sorted(suspects, key=lambda one: (not one.is_error, one.seen_with is None, _first_launch(one))):
+    for suspect in sorted(suspects, key=_order_in_block):
         block = blocks.setdefault(_identity(suspect.fail), _Block(members=[]))
         block.members.append(suspect)
     return list(blocks.values())
+
+
+def _order_in_block(suspect: Suspect) -> tuple[bool, bool, int]:
+    return not suspect.is_error, suspect.seen_with is None, _first_launch(suspect)
 
 
 def _identity(fail: Fail) -> object:
