@@ -7,6 +7,7 @@ on where it was.  A file that cannot be read counts as missing.
 import gzip
 import hashlib
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,11 @@ from typing import TypeVar
 from harness import wire
 from harness.engines.triton.builds import RESOURCES_SUFFIX
 from harness.errors import ReplayError
-from harness.model.kernel_build import BuildFacts, CollectedCase
+from harness.model.kernel_build import BuildFacts, CollectedCase, CompileTarget
 from harness.model.kernel_resources import Resources
 
 T = TypeVar("T")
+ORDERS_VARIABLE = "HARNESS_MATRIX"
 FORMAT = 1
 """Raised when the facts of a build, or what is collected of a case, change."""
 FOLDER = f"matrix-{FORMAT}"
@@ -82,6 +84,18 @@ class Collection:
         """Return all cases so far."""
         cases = (_read(path, CollectedCase) for path in sorted(self.folder.glob("*.json")))
         return tuple(case for case in cases if case is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectionOrders:
+    """What the parent tells the workers that collect on one device, as JSON in a variable."""
+
+    cache: str
+    collections: Mapping[str, str]
+    """Keys of collections by suite."""
+    targets: tuple[CompileTarget, ...]
+    specialisations: int
+    """The most for each kernel of a suite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

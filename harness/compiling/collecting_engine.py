@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import wire
-from harness.compiling.build_cache import BuildCache, Collection
-from harness.compiling.collection_orders import ORDERS_VARIABLE, CollectionOrders
+from harness.compiling.build_cache import ORDERS_VARIABLE, BuildCache, Collection, CollectionOrders
 from harness.engines.triton import triton_seam
 from harness.engines.triton.driver import LaunchHandler, LaunchRequest, VirtualDriver
 from harness.engines.triton.kernel_facts import BUILD_OPTIONS, without_locations
@@ -47,8 +46,6 @@ LONGEST_MESSAGE = 400
 
 class CollectingEngine(VirtualEngine):
     """Emulates a device, and records what a case would launch."""
-
-    name = "collecting"
 
     def emulate(self, device: DeviceProfile) -> None:
         """Show the device to host code; record launches."""
@@ -88,7 +85,7 @@ class CollectingEngine(VirtualEngine):
             for kernel in before.kernels:
                 file = kernel.source.file if kernel.source else ""
                 seen.setdefault((kernel.environment, kernel.kernel, file), set()).add(kernel.specialisation)
-        usual = {specialisation for key, found in seen.items() if not key[0] for specialisation in found}
+        usual = {each for key, specialisations in seen.items() if not key[0] for each in specialisations}
         for call in self._calls:
             of_kernel = seen.setdefault((_environment(case), call.kernel, _file_of(call)), set())
             specialisation = _specialisation(call)
@@ -213,17 +210,17 @@ def _message(error: Exception) -> str:
 
 def _place(error: Exception, build: RecordedBuild) -> Source | None:
     """Return the line that an error of the front end names: `at 12:8`, counted from the kernel's `def`."""
-    place, found = triton_seam.kernel_source(build.source.fn), _LINE.match(str(error))
-    return Source(file=place.file, line=place.line + (int(found[1]) - 1 if found else 0))
+    place, at = triton_seam.kernel_source(build.source.fn), _LINE.match(str(error))
+    return Source(file=place.file, line=place.line + (int(at[1]) - 1 if at else 0))
 
 
 def _constants(source: Any) -> dict[str, Constant]:
     names = source.fn.arg_names
-    found: dict[str, Constant] = {}
+    constants: dict[str, Constant] = {}
     for path, value in source.constants.items():
         plain = value if isinstance(value, int | float | str) or value is None else str(value)
-        found[".".join((names[path[0]], *map(str, path[1:])))] = plain
-    return found
+        constants[".".join((names[path[0]], *map(str, path[1:])))] = plain
+    return constants
 
 
 def _shared_constants(builds: list[RecordedBuild]) -> dict[str, Constant]:
@@ -232,7 +229,7 @@ def _shared_constants(builds: list[RecordedBuild]) -> dict[str, Constant]:
     return {
         name: value
         for name, value in (every[0] if every else {}).items()
-        if all(one.get(name, ...) == value for one in every)
+        if all(constants.get(name, ...) == value for constants in every)
     }
 
 

@@ -5,15 +5,17 @@ and see the device that the cuda engine emulates.  Results are uninitialised mem
 """
 
 import os
+from collections.abc import Callable
+from typing import Any
 
-from harness.compiling.compiling_driver import CompilingDriver
 from harness.engines.cuda.emulated_limits import SharedMemoryCheck
 from harness.engines.cuda.emulation import emulated_profile, gpu_of_worker
 from harness.engines.cuda.gpus.inventory import RealGpu
 from harness.engines.cuda.sanitizers.instrumentation import Instrumenting
 from harness.engines.cuda.sanitizers.instrumented_builds import enable_instrumentation
 from harness.engines.triton import triton_seam
-from harness.engines.triton.driver import LaunchHandler
+from harness.engines.triton.driver import LaunchHandler, LaunchRequest, VirtualDriver, device_properties
+from harness.engines.triton.later_stages import target
 from harness.engines.virtual.engine import VirtualEngine
 from harness.model.case import Case, Scale
 from harness.model.device import DeviceProfile
@@ -21,6 +23,9 @@ from harness.model.engine_traits import COMPILE_AHEAD
 from harness.model.kernel_assembly import KernelAssembly
 from harness.model.op import Op
 from harness.model.run import Completed, Run
+
+NOT_LOADED = (0, 0, 0, 0)
+"""Module, function, registers and spills of a kernel that is not loaded."""
 
 
 class CompileAheadEngine(VirtualEngine):
@@ -58,3 +63,50 @@ class CompileAheadEngine(VirtualEngine):
             ending, _ = self._execution.run_again(op, case)
         seconds = {"compile": launches.seconds.get("front_end", 0.0)}
         return Run(case=case, engine=self.traits.name, ending=ending, seconds=seconds)
+
+
+class CompilingDriver(VirtualDriver):
+    """Launches nothing.  Reports a profile, and compiles for `arch` whatever the profile's architecture is."""
+
+    def __init__(self, profile: DeviceProfile, arch: int) -> None:
+        super().__init__(profile, _execute_nothing)
+        self._target = target(arch, profile.warp_size)
+        self.utils = _Utilities(profile)
+        self.launcher_cls = _make_launcher
+
+    def get_current_target(self) -> Any:
+        """Return the hardware's compile target."""
+        return self._target
+
+
+class _Utilities:
+    """`driver.active.utils`."""
+
+    def __init__(self, profile: DeviceProfile) -> None:
+        self._profile = profile
+
+    def get_device_properties(self, device: int | None = None) -> dict[str, int]:
+        del device
+        return device_properties(self._profile)
+
+    def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
+        """Load nothing; return `NOT_LOADED` and the maximal number of threads in a block."""
+        del name, binary, shared, device
+        return *NOT_LOADED, self._profile.max_threads_per_block
+
+    def unload_module(self, module: int) -> None:
+        pass
+
+
+def _make_launcher(source: Any, metadata: Any) -> Callable[..., None]:
+    """Compile the C launcher, which workers on the GPU then find in the cache; return one that does nothing."""
+    triton_seam.build_launcher(source, metadata)
+    return _launch_nothing
+
+
+def _launch_nothing(*_: object) -> None:
+    pass
+
+
+def _execute_nothing(request: LaunchRequest) -> None:
+    del request

@@ -76,7 +76,7 @@ class CompilerChild:
         Raises:
             OSError: the child cannot be started.
         """
-        others: list[Unanswered] = []
+        troubles: list[Unanswered] = []
         unanswered = Unanswered(reason="")
         for _ in range(ATTEMPTS):
             process = self._process or self._start()
@@ -89,9 +89,9 @@ class CompilerChild:
                     return wire.from_json(line, expected)
             unanswered = self._death(process, line)
             if not unanswered.is_refusal:
-                others.append(unanswered)
-        if others:
-            return others[-1]
+                troubles.append(unanswered)
+        if troubles:
+            return troubles[-1]
         return Unanswered(reason=f"{unanswered.reason}, {ATTEMPTS} times of {ATTEMPTS}", is_refusal=True)
 
     def kill(self) -> None:

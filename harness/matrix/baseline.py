@@ -134,10 +134,10 @@ def _value(cell: Cell, figure: Figure) -> int:
 
 def _names(specs: Iterable[str]) -> frozenset[str] | None:
     """Return the distributions that specs name; None if one is a folder or a file, which may be any."""
-    given = tuple(specs)
-    if any("/" in spec for spec in given):
+    named = tuple(specs)
+    if any("/" in spec for spec in named):
         return None
-    return frozenset(re.split(r"[\s=<>!~\[;]", spec, maxsplit=1)[0].lower().replace("_", "-") for spec in given)
+    return frozenset(re.split(r"[\s=<>!~\[;]", spec, maxsplit=1)[0].lower().replace("_", "-") for spec in named)
 
 
 def _listed(names: frozenset[str] | None) -> str:

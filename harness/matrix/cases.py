@@ -23,12 +23,12 @@ DRAWN_PER_CASE = 4
 
 def cases_of(op: Op, device: DeviceProfile, count: int, seed: int) -> tuple[Case, ...]:
     """Return up to `count` legal cases of usual scale, none of them twice."""
-    found: dict[str, Case] = {}
+    cases: dict[str, Case] = {}
     for case in _candidates(op, device, count, seed):
-        found.setdefault(case.digest, case)
-        if len(found) == count:
+        cases.setdefault(case.digest, case)
+        if len(cases) == count:
             break
-    return tuple(found.values())
+    return tuple(cases.values())
 
 
 def _candidates(op: Op, device: DeviceProfile, count: int, seed: int) -> Iterator[Case]:
@@ -51,7 +51,7 @@ def _usual(op: Op, device: DeviceProfile) -> Iterator[Case]:
         dims = {name: _usual_size(dim, features) for name, dim in op.dims.items()}
         full = Case(op=op.id, dims=dims, dtype=dtype, device=device, options=op.simplest_options)
         last = {name: settings[-1] for name, settings in op.options.items()}
-        legal = [one for one in _variants(full, op, last) if op.allows(one)]
+        legal = [case for case in _variants(full, op, last) if op.allows(case)]
         yield from legal
         if legal:
             return

@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from harness import wire
-from harness.compiling.build_cache import BuildCache, Collection
-from harness.compiling.collection_orders import FACTORY, ORDERS_VARIABLE, CollectionOrders
+from harness.compiling.build_cache import ORDERS_VARIABLE, BuildCache, Collection, CollectionOrders
 from harness.findings.versions import versions
 from harness.matrix.cases import cases_of
 from harness.model.case import HARNESS_FOLDER, Case
@@ -27,6 +26,7 @@ from harness.suite_files import located
 from harness.workers.pool import Pool, PoolOptions
 from harness.workers.spec import GIB, VIRTUAL_GIB, WorkerSpec
 
+FACTORY = "harness.compiling.collecting_engine:CollectingEngine"
 MEMORY_GIB = 2 * VIRTUAL_GIB
 DECISIVE_PREFIXES = ("TRITON_", "PTXAS", "DISABLE_PTXAS")
 """Variables that decide what Triton compiles; so do those that begin with a library's first name, as `FLA_`."""
@@ -205,8 +205,8 @@ def _decisive_environment(environment: Mapping[str, str], libraries: Iterable[st
 
 def _contents(folder: str) -> str:
     """Return a digest of the names, sizes and times of a library's Python files: fast, and it changes with an edit."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(Path(folder).rglob("*.py")):
         state = path.stat()
-        found.update(f"{path.relative_to(folder)} {state.st_size} {state.st_mtime_ns}\n".encode())
-    return f"{Path(folder).name} {found.hexdigest()}"
+        digest.update(f"{path.relative_to(folder)} {state.st_size} {state.st_mtime_ns}\n".encode())
+    return f"{Path(folder).name} {digest.hexdigest()}"

@@ -113,19 +113,19 @@ class Cliff:
         if not built:
             return None
         low, high = min(built, key=_local), max(built, key=_local)
-        found = cls(config=low.build.config, low=low, high=high)
+        cliff = cls(config=low.build.config, low=low, high=high)
         is_steep = _local(high) >= CLIFF_FACTOR * _local(low)
-        return found if found.difference >= CLIFF_BYTES and is_steep else None
+        return cliff if cliff.difference >= CLIFF_BYTES and is_steep else None
 
 
 def summaries(matrix: BuildMatrix) -> tuple[KernelSummary, ...]:
     """Return a summary of each kernel, in the order of the matrix."""
-    found: dict[tuple[str, str, int], list[Cell]] = {}
+    cells_of_kernels: dict[tuple[str, str, int], list[Cell]] = {}
     for variant, cell in _with_variants(cells_of(matrix)):
-        found.setdefault((cell.kernel.kernel, cell.kernel.environment, variant), []).append(cell)
+        cells_of_kernels.setdefault((cell.kernel.kernel, cell.kernel.environment, variant), []).append(cell)
     return tuple(
         KernelSummary(kernel=kernel, variant=variant, cells=tuple(cells))
-        for (kernel, _, variant), cells in found.items()
+        for (kernel, _, variant), cells in cells_of_kernels.items()
     )
 
 

@@ -86,15 +86,15 @@ class PoolFolder:
 
 def left_behind(scratch: str) -> tuple[Case, ...]:
     """The cases that were running under this folder when their parent died without closing its pool."""
-    found: list[Case] = []
+    cases: list[Case] = []
     for path in sorted(Path(scratch).glob(f"{PREFIX}*/{RUNNING}/*.json")):
         if not _is_abandoned(path.parents[1]):
             continue
         try:
-            found.append(wire.from_json(path.read_text(encoding="ascii").rstrip("\0"), Case))
+            cases.append(wire.from_json(path.read_text(encoding="ascii").rstrip("\0"), Case))
         except ReplayError:  # written by another version of the harness
             continue
-    return tuple(found)
+    return tuple(cases)
 
 
 def _lock(folder: Path) -> int | None:

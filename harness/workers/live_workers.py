@@ -88,8 +88,8 @@ class LiveWorkers:
             surplus = len(self._idle) + len(self._busy) - CHILDREN_PER_PROCESS * self._processes
             retired = [self._idle.pop(0) for _ in range(min(surplus, len(self._idle)))]
         # Closing waits for a process to end, so it happens outside of the lock.
-        for one in retired if keep else (*retired, worker):
-            one.close()
+        for surplus_worker in retired if keep else (*retired, worker):
+            surplus_worker.close()
         self._release(worker.spec)
 
     def kill_busy(self) -> None:
@@ -142,8 +142,8 @@ class LiveWorkers:
     def _fork(self, spec: WorkerSpec) -> CaseWorker:
         server, retired = self._server(spec)
         try:
-            for one in retired:
-                one.close()
+            for retired_worker in retired:
+                retired_worker.close()
             worker = server.fork(next(self._numbers))
         except BaseException:
             self._release(spec)

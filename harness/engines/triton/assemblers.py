@@ -49,8 +49,8 @@ def find_assemblers(capability: tuple[int, int]) -> Assemblers:
     taken = BLACKWELL if capability >= first and BLACKWELL in shipped else USUAL
     chosen = os.environ.get(f"TRITON_{taken.upper().replace('-', '_')}_PATH", "")
     usual = (_assembler(chosen) if chosen else None) or shipped.get(taken)
-    others = [assembler for assembler in shipped.values() if usual is not None and assembler.version != usual.version]
-    return Assemblers(usual=usual, other=others[0] if others else None)
+    other = (each for each in shipped.values() if usual is not None and each.version != usual.version)
+    return Assemblers(usual=usual, other=next(other, None))
 
 
 def _triton_version() -> str:

@@ -35,8 +35,8 @@ LOOK_S, MOST_IDLE_LOOKS = 0.02, 25
 
 def arguments_of(tuner: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a call by name, without those that are no parameters of the kernel."""
-    given = {**dict(zip(tuner.arg_names, args, strict=False)), **kwargs}
-    return {name: value for name, value in given.items() if name in tuner.arg_names}
+    arguments = {**dict(zip(tuner.arg_names, args, strict=False)), **kwargs}
+    return {name: value for name, value in arguments.items() if name in tuner.arg_names}
 
 
 def key_of(tuner: Any, arguments: Mapping[str, Any]) -> tuple[Mapping[str, str], tuple[str, ...]]:
@@ -62,7 +62,7 @@ class _OpenCall:
     @property
     def fastest(self) -> str:
         """The config that works and has the shortest time; empty if none works."""
-        working = [one.config for one in self.tried if not one.error]
+        working = [tried.config for tried in self.tried if not tried.error]
         return self.winner if self.winner in working else next(iter(working), "")
 
 
@@ -160,10 +160,10 @@ class Tuning:
         changed: tuple[str, ...] = ()
         try:
             with self._chooser.launching(ChosenConfig(call.winner, 0, len(tuner.configs))):
-                made = original()
+                result = original()
             if memory is not None and call.tried:
                 changed = self._changed(call, memory, original)
-            return made
+            return result
         finally:
             caller.open.pop()
             caller.calls.append(_record(call, arguments, changed))

@@ -21,9 +21,9 @@ def compile_resources(ttir: str, arch: int, options: Mapping[str, Any]) -> Resou
 
     `Resources.failure` holds a refusal of the compiler, `Resources.unknown` a failure of this machine.
     """
-    given = {name: value for name, value in options.items() if value is not None}
+    set_options = {name: value for name, value in options.items() if value is not None}
     try:
-        built = compile_to_cubin(ttir, arch, given)
+        built = compile_to_cubin(ttir, arch, set_options)
         registers, local_bytes = _usage(built.cubin)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a fact about the kernel or about the machine
         message = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
@@ -62,8 +62,8 @@ def _usage(cubin: bytes) -> tuple[int, int]:
         file.write(cubin)
         file.flush()
         dump = subprocess.run([tool, "--dump-resource-usage", file.name], capture_output=True, text=True, check=False)
-    found = _USAGE.search(dump.stdout)
-    if not found:
+    usage = _USAGE.search(dump.stdout)
+    if not usage:
         raise ValueError(f"cuobjdump reports no usage of the cubin: {(dump.stderr or dump.stdout).strip()}")
-    registers, stack, _, local = (int(part) for part in found.groups())
+    registers, stack, _, local = (int(part) for part in usage.groups())
     return registers, stack + local

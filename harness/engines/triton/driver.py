@@ -46,9 +46,12 @@ class LaunchRequest:
 
 def tensors_of(request: LaunchRequest) -> dict[str, torch.Tensor]:
     """Return the tensors of a launch by argument name, including those behind descriptors made by host code."""
-    given = zip(request.source.fn.arg_names, request.arguments, strict=False)
-    found = ((name, value if isinstance(value, torch.Tensor) else descriptor_tensor(value)) for name, value in given)
-    return {name: value for name, value in found if value is not None}
+    tensors: dict[str, torch.Tensor] = {}
+    for name, value in zip(request.source.fn.arg_names, request.arguments, strict=False):
+        tensor = value if isinstance(value, torch.Tensor) else descriptor_tensor(value)
+        if tensor is not None:
+            tensors[name] = tensor
+    return tensors
 
 
 def descriptor_tensor(value: object) -> torch.Tensor | None:

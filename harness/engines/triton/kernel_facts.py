@@ -125,11 +125,11 @@ def shape_digest(ttir: str) -> str:
 
 def _constants(source: Any) -> dict[str, int | float | bool | str | None]:
     names = source.fn.arg_names
-    found: dict[str, int | float | bool | str | None] = {}
+    constants: dict[str, int | float | bool | str | None] = {}
     for path, value in source.constants.items():
         plain = value if isinstance(value, int | float | str) or value is None else str(value)
-        found[names[path[0]] if isinstance(path, tuple) else str(path)] = plain
-    return found
+        constants[names[path[0]] if isinstance(path, tuple) else str(path)] = plain
+    return constants
 
 
 def _tile_sizes(module: Module) -> tuple[int, ...]:

@@ -73,17 +73,17 @@ class KeySurvey:
     def launch(self, kernel: Any, original: Callable[[], Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         del original
         if self._usable is not None:
-            given = {**dict(zip(kernel.arg_names, args, strict=False)), **kwargs}
-            self.calls.setdefault(kernel.fn.__name__, self._surveyed(kernel, given, self._usable))
+            arguments = {**dict(zip(kernel.arg_names, args, strict=False)), **kwargs}
+            self.calls.setdefault(kernel.fn.__name__, self._surveyed(kernel, arguments, self._usable))
 
-    def _surveyed(self, kernel: Any, given: Mapping[str, Any], usable: tuple[Any, ...]) -> SurveyedCall:
+    def _surveyed(self, kernel: Any, arguments: Mapping[str, Any], usable: tuple[Any, ...]) -> SurveyedCall:
         tuned = usable[0].all_kwargs() if usable else {}
         named = named_in(kernel)
         settings: dict[str, str] = {}
         code: list[object] = []
         for parameter in kernel.params:
-            value = given.get(parameter.name)
-            if hasattr(value, "dtype") or parameter.name in tuned or parameter.name not in given:
+            value = arguments.get(parameter.name)
+            if hasattr(value, "dtype") or parameter.name in tuned or parameter.name not in arguments:
                 continue
             settings[parameter.name] = str(value)
             if parameter.is_constexpr:

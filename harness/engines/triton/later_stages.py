@@ -155,9 +155,9 @@ def _later_texts(ttir: str, metadata: Any) -> Mapping[str, Any]:
     """Compile a kernel with the options that it was compiled with.  Exceptions of Triton pass through."""
     known: Any = make_backend(metadata.target).parse_options({})
     options = {field.name: getattr(metadata, field.name, None) for field in fields(known)}
-    given = {name: _hashable(value) for name, value in options.items() if value is not None}
+    set_options = {name: _hashable(value) for name, value in options.items() if value is not None}
     with whole_pipeline():
-        compiled = _compile(f"{ttir}\n// whole\n", metadata.target, given)  # as in `compile_to_stage`
+        compiled = _compile(f"{ttir}\n// whole\n", metadata.target, set_options)  # as in `compile_to_stage`
     return {stage: compiled.asm[stage] for stage in (*LATER_STAGES, BINARY)}
 
 

@@ -45,14 +45,14 @@ def ptxas_facts(log: str) -> AssemblerFacts:
     used = _USED.search(log)
     if used is None:
         raise ValueError(f"ptxas reports no registers: {log.strip()[:200]!r}")
-    frames = [tuple(map(int, found)) for found in _FRAME.findall(log)]
+    frames = [tuple(map(int, sizes)) for sizes in _FRAME.findall(log)]
     cumulative = [int(size) for size in _CUMULATIVE.findall(log)]
     return AssemblerFacts(
         registers=int(used[1]),
         local_bytes=max((*cumulative, *(frame for frame, _, _ in frames)), default=0),
         spill_store_bytes=sum(stores for _, stores, _ in frames),
         spill_load_bytes=sum(loads for _, _, loads in frames),
-        warnings=tuple(dict.fromkeys(one or other for one, other in _WARNING.findall(log))),
+        warnings=tuple(dict.fromkeys(prefixed or plain for prefixed, plain in _WARNING.findall(log))),
     )
 
 
@@ -70,10 +70,10 @@ def ptxas_refusal(text: str) -> PtxasRefusal | None:
 
     The PTX file that they name is read, if it is still there.
     """
-    if found := _REFUSED_LINE.search(text):
-        return PtxasRefusal(message=found[3].strip(), source=_source_of(Path(found[1]), int(found[2])))
-    found = _REFUSED.search(text)
-    return PtxasRefusal(message=found[1].strip(), source=None) if found else None
+    if refused := _REFUSED_LINE.search(text):
+        return PtxasRefusal(message=refused[3].strip(), source=_source_of(Path(refused[1]), int(refused[2])))
+    refused = _REFUSED.search(text)
+    return PtxasRefusal(message=refused[1].strip(), source=None) if refused else None
 
 
 def _source_of(ptx: Path, number: int) -> Source | None:
@@ -94,14 +94,14 @@ def amd_facts(assembly: str) -> AssemblerFacts:
     Raises:
         ValueError: it has none.
     """
-    found = {name: int(value) for name, value in _AMD_FACT.findall(assembly)}
-    if "vgpr_count" not in found:
+    facts = {name: int(value) for name, value in _AMD_FACT.findall(assembly)}
+    if "vgpr_count" not in facts:
         raise ValueError("the assembly has no metadata of its kernel")
-    spills = 4 * found.get("vgpr_spill_count", 0)
+    spills = 4 * facts.get("vgpr_spill_count", 0)
     return AssemblerFacts(
-        registers=found["vgpr_count"],
-        scalar_registers=found.get("sgpr_count", 0),
-        local_bytes=found.get("private_segment_fixed_size", 0),
+        registers=facts["vgpr_count"],
+        scalar_registers=facts.get("sgpr_count", 0),
+        local_bytes=facts.get("private_segment_fixed_size", 0),
         spill_store_bytes=spills,
         spill_load_bytes=spills,
     )

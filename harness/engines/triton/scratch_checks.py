@@ -67,10 +67,10 @@ class Scratch:
             Exception: what the allocator raises.
         """
         self.request = request
-        with _Made() as made:
+        with _Made() as memory:
             self.buffer = allocate()
         self._address = _address_of(self.buffer)
-        self._made = made.extents
+        self._made = memory.extents
         self._shared: tuple[str, torch.Tensor] | None = None
         self._poisoned: torch.Tensor | None = None
 
@@ -178,7 +178,8 @@ def allocated(
 def scratch_source(module: Module) -> Source | None:
     """Return the line of the first operation of a kernel that needs scratch memory."""
     operations = module.kernel.body.all_operations()
-    return next((module.source(one.location) for one in operations if one.name in SCRATCH_OPERATIONS), None)
+    first = next((operation for operation in operations if operation.name in SCRATCH_OPERATIONS), None)
+    return module.source(first.location) if first else None
 
 
 class _Made(TorchFunctionMode):
@@ -191,11 +192,11 @@ class _Made(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        made = func(*args, **(kwargs or {}))
-        if isinstance(made, torch.Tensor):
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
             with suppress(RuntimeError):  # a tensor without storage
-                self.extents.append(_extent_of(made))
-        return made
+                self.extents.append(_extent_of(result))
+        return result
 
 
 def _extent_of(tensor: torch.Tensor) -> _Extent:

@@ -37,10 +37,10 @@ def relocated(ttir: str, kernel: KernelSource, loaded: Callable[[], Iterable[str
         kernel: the source of its kernel here.
         loaded: returns the files of all imported modules; called only if a path is foreign.
     """
-    found = _KERNEL.search(ttir)
-    if found is None:
+    definition = _KERNEL.search(ttir)
+    if definition is None:
         return ttir
-    file, line = found[1], int(found[2])
+    file, line = definition[1], int(definition[2])
     paths = {place[1] for place in _PLACE.finditer(ttir)} - {kernel.file}
     foreign = {path for path in paths if _is_foreign(path)}
     if (file, line) == (kernel.file, kernel.line) and not foreign:
@@ -81,17 +81,17 @@ def _moved(file: str, own: str, foreign: set[str], loaded: Callable[[], Iterable
         beside = str(PurePath(*now, *parts[len(before) :]))
         if same and parts[: len(before)] == before and beside in here:
             moved[path] = beside
-        elif (alike := max(here, key=lambda one: _same_parts(path, one), default="")) and (
+        elif (alike := max(here, key=lambda file: _same_parts(path, file), default="")) and (
             _same_parts(path, alike) >= SAME_PARTS
         ):
             moved[path] = alike
     return moved
 
 
-def _same_parts(one: str, other: str) -> int:
+def _same_parts(path: str, other: str) -> int:
     """Return how many last parts the two paths have in common."""
     count = 0
-    for a, b in zip(reversed(PurePath(one).parts), reversed(PurePath(other).parts), strict=False):
+    for a, b in zip(reversed(PurePath(path).parts), reversed(PurePath(other).parts), strict=False):
         if a != b:
             break
         count += 1

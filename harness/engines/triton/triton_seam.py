@@ -213,10 +213,9 @@ class ConfigChooser:
             )
             if key not in compiled:
                 compiled[key] = self._warmed_up(tuner, config, args, kwargs)
-            made = compiled[key]
-            builds.append(
-                ConfigBuild(made.asm["ttir"], made.metadata._replace(**ignored)) if made else ConfigBuild("", None)
-            )
+            kernel = compiled[key]
+            metadata = kernel and kernel.metadata._replace(**ignored)
+            builds.append(ConfigBuild(kernel.asm["ttir"] if kernel else "", metadata))
         self.failed, self._raised = failed, raised
         return tuple(builds)
 
@@ -547,17 +546,17 @@ def kernel_source(kernel: Any) -> KernelSource:
 def has_allocator() -> bool:
     """Return True if an allocator of scratch memory is set in this context."""
     allocator: Any = cast("Any", _allocation)._allocator.get()  # noqa: SLF001 - this file is the seam
-    given = allocator.given if isinstance(allocator, _WatchedAllocator) else allocator
-    return not isinstance(given, _allocation.NullAllocator)
+    watched = allocator.watched if isinstance(allocator, _WatchedAllocator) else allocator
+    return not isinstance(watched, _allocation.NullAllocator)
 
 
 @dataclass(frozen=True, slots=True)
 class _WatchedAllocator:
-    given: Any
+    watched: Any
     watch: "AllocationWatch"
 
     def __call__(self, size_bytes: int, align: int, stream: int) -> object:
-        return self.watch(self.given, size_bytes, align, stream)
+        return self.watch(self.watched, size_bytes, align, stream)
 
 
 AllocationWatch = Callable[[Callable[[int, int, int], object], int, int, int], object]

@@ -129,7 +129,7 @@ class CallRecorder:
         try:
             kept = usable_configs(tuner, args, kwargs)
             for index, config in enumerate(tuner.configs):
-                self._config = (str(config), index, any(config is one for one in kept))
+                self._config = (str(config), index, any(config is survivor for survivor in kept))
                 if error := self._try(tuner, config, args, kwargs):
                     failures.append(error)
         finally:

@@ -73,7 +73,7 @@ class DeviceServer:
                 channel = Channel.to_new_child(lambda fds: self._fork(imported(asked.self_test), fds))
                 failure, printed = run_to_end(channel, SELF_TEST_LIMIT_S, lambda: tail_of(self._log))
                 is_reported = SELF_TEST_OUTPUT in printed.splitlines() or any(
-                    Path(one.source.file).name in SELF_TEST_FILES for one in parse_assertions(printed)
+                    Path(assertion.source.file).name in SELF_TEST_FILES for assertion in parse_assertions(printed)
                 )
                 output = failure or printed.strip() or "nothing was printed"
                 self._unproven = "" if is_reported else f"a mistake that was made on purpose was not reported: {output}"

@@ -93,15 +93,15 @@ class ForkServer(ABC):
                 return self._control
             self._release()
         # Message boundaries are kept (SEQPACKET), so open files stay with the request that they came with.
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         orders_fd = _file_of(self._orders)
         try:
-            self._begin([theirs.fileno(), orders_fd])
+            self._begin([child_end.fileno(), orders_fd])
         except BaseException:
             ours.close()
             raise
         finally:
-            theirs.close()  # or the parent would not see the server's end
+            child_end.close()  # or the parent would not see the server's end
             os.close(orders_fd)
         self._control = ours
         return ours

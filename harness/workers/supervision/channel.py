@@ -75,18 +75,18 @@ class Channel:
         `fork` passes the open files on to the child (for frames, output and flight recorder) and returns the read end
         of its status pipe.  With `shows_output`, what the child prints also appears on this process's standard output.
         """
-        ours, theirs = socket.socketpair()
+        ours, child_end = socket.socketpair()
         log_r, log_w = os.pipe()
         recorder = Recorder()
         try:
-            status_fd = fork([theirs.fileno(), log_w, recorder.fd])
+            status_fd = fork([child_end.fileno(), log_w, recorder.fd])
         except BaseException:
             ours.close()
             os.close(log_r)
             recorder.close()
             raise
         finally:
-            theirs.close()
+            child_end.close()
             os.close(log_w)
             recorder.hand_over()
         return cls(ours, log_r, ChildStatus(status_fd), recorder, shows_output=shows_output)

@@ -28,7 +28,7 @@ class Thread:
 
 def threads(pid: int) -> tuple[Thread, ...]:
     """All threads of a process, its main thread first; none if the process is gone."""
-    found: list[Thread] = []
+    running: list[Thread] = []
     try:
         folders = sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda folder: int(folder.name))
     except OSError:
@@ -41,8 +41,8 @@ def threads(pid: int) -> tuple[Thread, ...]:
             continue
         held_by = "" if fields[0] == RUNNING else _simplified(_first_line(folder / "wchan"))
         ticks = int(fields[11]) + int(fields[12])
-        found.append(Thread(id=int(folder.name), state=fields[0], held_by=held_by, ticks=ticks))
-    return tuple(found)
+        running.append(Thread(id=int(folder.name), state=fields[0], held_by=held_by, ticks=ticks))
+    return tuple(running)
 
 
 def compilers(pid: int) -> tuple[str, ...]:

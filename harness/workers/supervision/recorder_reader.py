@@ -52,7 +52,7 @@ class Flight:
             if event.kind in KERNEL_ACTIVITIES and event.edge is Edge.BEGINS:
                 unfinished.append(event)
             elif event.edge is Edge.ENDS:
-                same = [one for one in unfinished if (one.thread, one.kind) == (event.thread, event.kind)]
+                same = [begun for begun in unfinished if (begun.thread, begun.kind) == (event.thread, event.kind)]
                 if same:
                     unfinished.remove(same[-1])
         return unfinished[-1] if unfinished else None
@@ -115,7 +115,7 @@ class Flight:
 
     def activity(self, now_s: float) -> str:
         """What the child does now, and since when: `compiling rms_norm_kernel for 4 s`; empty if that is not known."""
-        event = self.unfinished or next((one for one in reversed(self.events) if one.kind is Activity.PHASE), None)
+        event = self.unfinished or next((past for past in reversed(self.events) if past.kind is Activity.PHASE), None)
         if event is None:
             return ""
         doing = PHASE_WORDS.get(event.subject, event.subject) if event.kind is Activity.PHASE else _doing(event)

@@ -44,9 +44,9 @@ def parse(text: str) -> tuple[Stack, ...]:
     for line in text.splitlines():
         if THREAD.match(line):
             stacks.append([])
-        elif stacks and (found := FRAME.match(line)):
-            source = Source(file=found["file"], line=int(found["line"]))
-            stacks[-1].append(StackFrame(function=found["function"], source=source))
+        elif stacks and (frame := FRAME.match(line)):
+            source = Source(file=frame["file"], line=int(frame["line"]))
+            stacks[-1].append(StackFrame(function=frame["function"], source=source))
     return tuple(map(tuple, stacks))
 
 
